@@ -31,8 +31,8 @@ use crate::runtime::shutdown::{self, SecondSignal};
 use crate::runtime::tasks::TaskEnded;
 use files::SystemFiles;
 use options::{Options, PROGRAM};
-use settings::{Mistakes, ProviderSettings, Settings};
-use shared_services::Parts;
+use settings::{ProviderSettings, SettingErrors, Settings};
+use shared_services::SharedServices;
 use shutdown_order::Stages;
 use std::sync::Arc;
 use tokio::net::TcpSocket;
@@ -46,7 +46,7 @@ const THREADS: usize = 2;
 pub enum Error {
     /// The flags or the files they name are invalid.
     #[error(transparent)]
-    Settings(#[from] settings::Mistakes),
+    Settings(#[from] settings::SettingErrors),
     /// The operating system refuses threads or timers.
     #[error("cannot start the threads of the process")]
     Threads(#[source] std::io::Error),
@@ -105,33 +105,33 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<(), Error> {
     if let Err(error) = core_dumps::turn_off() {
         tracing::warn!("core dumps of this process cannot be turned off, and would have its passwords: {error}");
     }
-    let (settings, socket) = settle(options)?;
+    let (settings, socket) = check_settings(options)?;
     let mut threads = tokio::runtime::Builder::new_multi_thread();
     let threads = threads.worker_threads(THREADS).enable_all().build().map_err(Error::Threads)?;
     // Fails only if a provider is already installed, and nothing installs another one than this.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let outcome = threads.block_on(until_told(settings, socket, verbosity));
+    let outcome = threads.block_on(run_until_signal(settings, socket, verbosity));
     threads.shutdown_background();
     outcome
 }
 
 /// Returns the settings and the socket of the secure port. Binds the port here, so that a port in use is reported
 /// together with all other errors, before anything is contacted.
-fn settle(options: &Options) -> Result<(Settings, Option<TcpSocket>), Mistakes> {
+fn check_settings(options: &Options) -> Result<(Settings, Option<TcpSocket>), SettingErrors> {
     let socket = settings::secure_port(options).map(admin::bind).transpose();
-    let settings = settings::settle(options, &SystemFiles, &Environment::new(std::env::vars_os()));
+    let settings = settings::resolve(options, &SystemFiles, &Environment::new(std::env::vars_os()));
     match (settings, socket) {
         (Ok(settings), Ok(socket)) => Ok((settings, socket)),
-        (Ok(_), Err(mistake)) => Err(Mistakes { found: vec![mistake], warnings: options.unknown_variables.clone() }),
+        (Ok(_), Err(error)) => Err(SettingErrors { errors: vec![error], warnings: options.unknown_variables.clone() }),
         (Err(mut mistakes), socket) => {
-            mistakes.found.extend(socket.err());
+            mistakes.errors.extend(socket.err());
             Err(mistakes)
         }
     }
 }
 
 /// Waits for signals: the first one starts an orderly shutdown, the second one exits at once.
-async fn until_told(settings: Settings, socket: Option<TcpSocket>, verbosity: Verbosity) -> Result<(), Error> {
+async fn run_until_signal(settings: Settings, socket: Option<TcpSocket>, verbosity: Verbosity) -> Result<(), Error> {
     let stop = CancellationToken::new();
     let second_signal = shutdown::watch_signals(stop.clone()).map_err(Error::Signals)?;
     tokio::select! {
@@ -148,7 +148,7 @@ async fn serve(
     stop: CancellationToken,
 ) -> Result<(), Error> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "{PROGRAM} starts");
-    startup_log::announce(&settings);
+    startup_log::log_settings(&settings);
     tracing::debug!(?settings, "settings");
     let mut stages = Stages::default();
     if let Err(error) = start(&settings, socket, verbosity, &mut stages).await {
@@ -176,7 +176,7 @@ async fn start(
     verbosity: Verbosity,
     stages: &mut Stages,
 ) -> Result<(), Error> {
-    let mut parts = Parts::prepare(settings, stages).await?;
+    let mut parts = SharedServices::prepare(settings, stages).await?;
     if let Some(serving) = settings.serving.as_ref().zip(socket) {
         admin::start(serving, settings, &parts, verbosity, stages).await?;
     }
@@ -188,7 +188,11 @@ async fn start(
 }
 
 /// Builds the chosen cloud provider and starts its background work.
-fn build_provider(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<Arc<dyn CloudProvider>, Error> {
+fn build_provider(
+    settings: &Settings,
+    parts: &SharedServices,
+    stages: &mut Stages,
+) -> Result<Arc<dyn CloudProvider>, Error> {
     match &settings.provider {
         ProviderSettings::Vsphere(vsphere) => vsphere::build(vsphere, settings, parts, stages),
     }

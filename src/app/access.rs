@@ -4,7 +4,7 @@ mod bundle;
 
 use super::Error;
 use super::settings::Settings;
-use super::shared_services::Parts;
+use super::shared_services::SharedServices;
 use super::shutdown_order::{ShutdownStage, Stages};
 use crate::kubernetes::access::{
     Authentication, ClientTrust, DelegatedAuthenticator, LookupResult, Metrics, Permissions, TokenReviews,
@@ -24,7 +24,7 @@ pub type Access = (Arc<dyn Authenticator>, Arc<dyn Authorizer>);
 
 /// How long the start waits for the first read of the ConfigMap with the client CAs, which fails the start if access is
 /// forbidden. An API server that does not answer must not keep the process from starting.
-const FIRST_LOOK: Duration = Duration::from_secs(3);
+const FIRST_READ_LIMIT: Duration = Duration::from_secs(3);
 
 /// The process may not read the client CAs that the API server trusts.
 #[derive(Debug, thiserror::Error)]
@@ -37,12 +37,12 @@ const FIRST_LOOK: Duration = Duration::from_secs(3);
 pub struct LookupForbidden(#[source] Arc<CallError>);
 
 /// Builds the authenticator and the authorizer, and starts the task that keeps the trusted client CAs up to date.
-pub async fn prepare(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<Access, Error> {
+pub async fn prepare(settings: &Settings, parts: &SharedServices, stages: &mut Stages) -> Result<Access, Error> {
     let metrics = Metrics::default();
     metrics.register(parts.metrics.registry())?;
     let asked = client_of(settings.authentication.kubeconfig.as_ref(), parts).await?;
     let trust = ClientTrust::default();
-    believe(&settings.authentication, &trust, asked.clone(), stages).await?;
+    follow_client_cas(&settings.authentication, &trust, asked.clone(), stages).await?;
     let tokens = TokenReviews::new(asked, settings.authentication.cache, &metrics);
     let asked = client_of(settings.authorization.kubeconfig.as_ref(), parts).await?;
     let permissions = Permissions::new(asked, &settings.authorization, metrics.clone());
@@ -50,14 +50,14 @@ pub async fn prepare(settings: &Settings, parts: &Parts, stages: &mut Stages) ->
 }
 
 /// Returns the client for a kubeconfig; without one, the client of the process's own API server.
-async fn client_of(kubeconfig: Option<&PathBuf>, parts: &Parts) -> Result<Client, Error> {
+async fn client_of(kubeconfig: Option<&PathBuf>, parts: &SharedServices) -> Result<Client, Error> {
     let Some(path) = kubeconfig else { return Ok(parts.clients.auxiliary.clone()) };
     let settings = client::Settings { kubeconfig: Some(path.clone()), ..client::Settings::default() };
     Ok(client::unguarded(&client::read_config(&settings).await?, client::purpose::PROCESS)?)
 }
 
 /// Reads the client CAs from the file of `--client-ca-file`; without the flag, from the API server.
-async fn believe(
+async fn follow_client_cas(
     settings: &Authentication,
     trust: &ClientTrust,
     client: Client,
@@ -65,16 +65,17 @@ async fn believe(
 ) -> Result<(), Error> {
     if let Some(path) = &settings.client_ca {
         let trust = trust.clone();
-        let bundle = Bundle::read(path, move |pem| trust.believe_clients(pem)).await;
+        let bundle = Bundle::read(path, move |pem| trust.trust_clients(pem)).await;
         stages.spawn_until_stop(ShutdownStage::Services, "client-ca-file", bundle.follow());
         return Ok(());
     }
     if settings.skips_lookup {
         return Ok(());
     }
-    let (mut looks, following) = follow_published(client, trust.clone());
+    let (mut results, following) = follow_published(client, trust.clone());
     stages.spawn_until_stop(ShutdownStage::Services, "client-ca-lookup", async move { match following.await {} });
-    let first = tokio::time::timeout(FIRST_LOOK, looks.wait_for(|look| !matches!(look, LookupResult::Pending))).await;
+    let first =
+        tokio::time::timeout(FIRST_READ_LIMIT, results.wait_for(|look| !matches!(look, LookupResult::Pending))).await;
     match first.ok().and_then(Result::ok).as_deref() {
         Some(LookupResult::Forbidden(error)) if !settings.tolerates_lookup_failure => {
             Err(LookupForbidden(Arc::clone(error)).into())

@@ -2,8 +2,8 @@
 
 mod version;
 
-use super::settings::{Mistake, SecurePort, Settings};
-use super::shared_services::Parts;
+use super::settings::{SecurePort, SettingError, Settings};
+use super::shared_services::SharedServices;
 use super::shutdown_order::{ShutdownStage, Stages};
 use super::{Error, access, pages};
 use crate::runtime::admin::{self, Admin, Certificates, KeyKind, listen, serve, server_config};
@@ -16,11 +16,11 @@ use tokio::net::TcpSocket;
 ///
 /// # Errors
 /// The port is taken, or the address does not belong to this host.
-pub fn bind(port: SecurePort) -> Result<TcpSocket, Mistake> {
+pub fn bind(port: SecurePort) -> Result<TcpSocket, SettingError> {
     let SecurePort { address, is_shared } = port;
-    admin::bind(address, is_shared).map_err(|error| Mistake {
+    admin::bind(address, is_shared).map_err(|error| SettingError {
         place: format!("--secure-port={}", address.port()),
-        why: format!("cannot listen on {address}, the address of --bind-address and --secure-port: {error}"),
+        reason: format!("cannot listen on {address}, the address of --bind-address and --secure-port: {error}"),
     })
 }
 
@@ -28,11 +28,11 @@ pub fn bind(port: SecurePort) -> Result<TcpSocket, Mistake> {
 pub async fn start(
     (serving, socket): (&admin::Settings, TcpSocket),
     settings: &Settings,
-    parts: &Parts,
+    parts: &SharedServices,
     verbosity: Verbosity,
     stages: &mut Stages,
 ) -> Result<(), Error> {
-    for remark in &serving.remarks {
+    for remark in &serving.warnings {
         tracing::warn!("{remark}");
     }
     let (certificates, keeper) = Certificates::load(&serving.certificate, &serving.by_name, &names(serving))?;

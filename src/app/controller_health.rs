@@ -23,9 +23,9 @@ pub fn watch(
 ) -> Pulse {
     let pulse = Pulse::default();
     let running = pulse.clone();
-    checks.add_health(name, move || of_task(running.silence()));
+    checks.add_health(name, move || of_task(running.since_last_beat()));
     let running = pulse.clone();
-    checks.add_readiness(name, move || match of_task(running.silence()) {
+    checks.add_readiness(name, move || match of_task(running.since_last_beat()) {
         Health::Ok => readiness(&caches, capability.as_ref()),
         health => health,
     });

@@ -2,7 +2,7 @@
 
 use super::catalogue::ControllerKind;
 use super::settings::Settings;
-use super::shared_services::Parts;
+use super::shared_services::SharedServices;
 use super::shutdown_order::{ShutdownStage, Stages};
 use super::startup_log::deletion_mode;
 use super::{Error, controller_health};
@@ -25,14 +25,14 @@ use tokio_util::sync::CancellationToken;
 type ControllerFuture = BoxFuture<'static, Result<(), BoxError>>;
 
 /// A controller that is ready to run.
-struct Runnable {
+struct ReadyController {
     caches: Vec<Arc<dyn Cache>>,
     capability: Option<Capability>,
     run: Box<dyn FnOnce(CancellationToken) -> ControllerFuture>,
 }
 
-impl Runnable {
-    fn new(mut controller: Controller<impl Reconciler>, parts: &Parts) -> Result<Self, Error> {
+impl ReadyController {
+    fn new(mut controller: Controller<impl Reconciler>, parts: &SharedServices) -> Result<Self, Error> {
         controller.register(parts.metrics.registry())?;
         let (caches, capability) = (controller.spec.caches.clone(), controller.spec.capability.clone());
         Ok(Self { caches, capability, run: Box::new(|stop| controller.run(stop).boxed()) })
@@ -42,7 +42,7 @@ impl Runnable {
 /// Builds and starts the controllers. They write nothing before this process leads.
 pub fn start(
     settings: &Settings,
-    parts: &Parts,
+    parts: &SharedServices,
     provider: &Arc<dyn CloudProvider>,
     stages: &mut Stages,
 ) -> Result<(), Error> {
@@ -53,7 +53,7 @@ pub fn start(
             continue;
         };
         let context = parts.context(controller, leadership.clone(), Arc::clone(provider))?;
-        let Runnable { caches, capability, run } = match controller.kind {
+        let ReadyController { caches, capability, run } = match controller.kind {
             ControllerKind::Node => build_node(settings, parts, context)?,
             ControllerKind::NodeLifecycle => build_node_lifecycle(settings, parts, context)?,
             ControllerKind::Route => match build_route(settings, parts, context, stages)? {
@@ -75,7 +75,7 @@ pub fn start(
     Ok(())
 }
 
-fn build_node(settings: &Settings, parts: &Parts, context: Context) -> Result<Runnable, Error> {
+fn build_node(settings: &Settings, parts: &SharedServices, context: Context) -> Result<ReadyController, Error> {
     let mut settings = settings.nodes.clone();
     // Warns once; the Go program warns for every Node.
     settings.policy.node_labels.retain(|key, _| {
@@ -87,22 +87,26 @@ fn build_node(settings: &Settings, parts: &Parts, context: Context) -> Result<Ru
         }
         !is_reserved
     });
-    Runnable::new(node_controller::controller(context, parts.nodes.clone(), settings)?, parts)
+    ReadyController::new(node_controller::controller(context, parts.nodes.clone(), settings)?, parts)
 }
 
-fn build_node_lifecycle(settings: &Settings, parts: &Parts, context: Context) -> Result<Runnable, Error> {
+fn build_node_lifecycle(
+    settings: &Settings,
+    parts: &SharedServices,
+    context: Context,
+) -> Result<ReadyController, Error> {
     let settings = settings.node_lifecycle.clone();
     tracing::info!("{}", deletion_mode(&settings.deletion));
-    Runnable::new(node_lifecycle::controller(context, parts.nodes.clone(), settings)?, parts)
+    ReadyController::new(node_lifecycle::controller(context, parts.nodes.clone(), settings)?, parts)
 }
 
 /// Builds the route controller. If the flag turns routes off, starts a task that withdraws its conditions instead.
 fn build_route(
     settings: &Settings,
-    parts: &Parts,
+    parts: &SharedServices,
     context: Context,
     stages: &mut Stages,
-) -> Result<Option<Runnable>, Error> {
+) -> Result<Option<ReadyController>, Error> {
     let nodes = parts.nodes.clone();
     let Some(routes) = settings.routes.clone() else {
         tracing::info!("no routes are made: --configure-cloud-routes=false");
@@ -116,30 +120,30 @@ fn build_route(
     stages.spawn_until_stop(ShutdownStage::Controllers, "withdraw-route-conditions", async {
         match route::withdraw_conditions(for_off, nodes_for_off, Off::ByConfiguration).await {}
     });
-    Runnable::new(route::controller(context, nodes, routes), parts).map(Some)
+    ReadyController::new(route::controller(context, nodes, routes), parts).map(Some)
 }
 
 /// Refuses a provider with routes without `--cluster-cidr`, as in the Go program: routes outside of it are never
 /// deleted.
-fn check_networks(settings: &route::Settings, has_routes: bool) -> Result<(), Error> {
+fn check_networks(settings: &route::RouteSettings, has_routes: bool) -> Result<(), Error> {
     if has_routes && settings.networks.is_empty() { Err(Error::NoClusterCidr) } else { Ok(()) }
 }
 
 /// Builds the service controller, and starts the task that reports load balancers as not configured.
 fn build_service(
     settings: &Settings,
-    parts: &Parts,
+    parts: &SharedServices,
     context: Context,
     services: Services,
     stages: &mut Stages,
-) -> Result<Runnable, Error> {
+) -> Result<ReadyController, Error> {
     let not_configured = NotConfigured::new(&context, services.clone());
     not_configured.register(parts.metrics.registry())?;
     stages.spawn_until_stop(ShutdownStage::Controllers, "load-balancer-not-configured", async {
         not_configured.run().await;
         Ok(())
     });
-    Runnable::new(service::controller(context, services, parts.nodes.clone(), settings.services.clone()), parts)
+    ReadyController::new(service::controller(context, services, parts.nodes.clone(), settings.services.clone()), parts)
 }
 
 /// Pause between the starts of two controllers: one to two intervals, as `chance` goes from 0 to 1.
@@ -185,8 +189,11 @@ mod tests {
     #[test]
     fn w_47_a_provider_with_routes_needs_the_pod_networks() {
         let routes = |arguments: &[&str]| settled(arguments).unwrap().routes.unwrap();
-        let told = check_networks(&routes(&[]), true).unwrap_err().to_string();
-        assert!(told.contains("--cluster-cidr is empty") && told.contains("--configure-cloud-routes=false"), "{told}");
+        let reported = check_networks(&routes(&[]), true).unwrap_err().to_string();
+        assert!(
+            reported.contains("--cluster-cidr is empty") && reported.contains("--configure-cloud-routes=false"),
+            "{reported}"
+        );
         assert!(check_networks(&routes(&[]), false).is_ok(), "a provider without routes needs none");
         assert!(check_networks(&routes(&["--cluster-cidr=10.0.0.0/8"]), true).is_ok());
     }

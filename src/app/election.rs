@@ -15,13 +15,13 @@ use crate::runtime::metrics::Metrics;
 /// The leadership of each controller.
 pub struct Elections {
     main: Leadership,
-    second: Option<(LeaderMigration, Leadership)>,
+    migration: Option<(LeaderMigration, Leadership)>,
 }
 
 /// The candidates for the Leases. They compete from [`Candidates::start`] on.
 pub struct Candidates {
     main: LeaderElector,
-    second: Option<LeaderElector>,
+    migration: Option<LeaderElector>,
     leadership: Leadership,
     checks: Vec<RenewalCheck>,
 }
@@ -34,7 +34,7 @@ impl Elections {
 
     /// The leadership under which a controller works; `None` if another program runs the controller.
     pub fn leadership_of(&self, controller: &str) -> Option<&Leadership> {
-        let Some((migration, second)) = &self.second else { return Some(&self.main) };
+        let Some((migration, second)) = &self.migration else { return Some(&self.main) };
         match migration.placement(controller) {
             Placement::Main => Some(&self.main),
             Placement::Migrated => Some(second),
@@ -50,7 +50,7 @@ pub fn prepare(
     metrics: &Metrics,
 ) -> Result<(Option<Candidates>, Elections), Error> {
     let Some(election) = &settings.election else {
-        return Ok((None, Elections { main: Leadership::always(), second: None }));
+        return Ok((None, Elections { main: Leadership::always(), migration: None }));
     };
     let lease = LeaseConfig {
         namespace: settings.lease.namespace.clone(),
@@ -65,16 +65,16 @@ pub fn prepare(
     let (main, leadership) = LeaderElector::new(client.clone(), lease.clone())?;
     main.register(metrics.registry())?;
     let mut checks = vec![RenewalCheck::new(&lease, leadership.clone())];
-    let (mut second, mut elections) = (None, Elections { main: leadership.clone(), second: None });
+    let (mut second, mut elections) = (None, Elections { main: leadership.clone(), migration: None });
     if let Some(migration) = &election.migration {
-        tell(migration, &settings.lease.name);
+        report(migration, &settings.lease.name);
         let lease = LeaseConfig { name: migration.leader_name.clone(), ..lease };
         let (elector, leadership) = LeaderElector::new(client, lease.clone())?;
         checks.push(RenewalCheck::new(&lease, leadership.clone()));
         second = Some(elector.counted_with(&main));
-        elections.second = Some((migration.clone(), leadership));
+        elections.migration = Some((migration.clone(), leadership));
     }
-    Ok((Some(Candidates { main, second, leadership, checks }), elections))
+    Ok((Some(Candidates { main, migration: second, leadership, checks }), elections))
 }
 
 impl Candidates {
@@ -86,7 +86,7 @@ impl Candidates {
             renewals.iter().find_map(RenewalCheck::failure).map_or(Health::Ok, Health::Failed)
         });
         let stop = stages.stop_signal(ShutdownStage::Election);
-        if let Some(second) = self.second {
+        if let Some(second) = self.migration {
             let second = second.with_recorder(recorder.clone());
             stages.spawn(ShutdownStage::Election, "leader-migration", second.run_under(self.leadership, stop.clone()));
         }
@@ -96,7 +96,7 @@ impl Candidates {
 
 /// Logs under which Lease each controller runs, or that another program runs it, and warns about names that match no
 /// controller.
-fn tell(migration: &LeaderMigration, main: &str) {
+fn report(migration: &LeaderMigration, main: &str) {
     for controller in CONTROLLERS {
         let (lease, name) = (&migration.leader_name, controller.name);
         match migration.placement(name) {
@@ -141,19 +141,19 @@ mod tests {
         let leader = |name: &str, component: &str| ControllerLeader { name: name.into(), component: component.into() };
         let leaders = vec![leader(NODE_LIFECYCLE, "*"), leader(NODE, "kube-controller-manager")];
         let migration = LeaderMigration { controller_leaders: leaders, ..LeaderMigration::default() };
-        let elections = Elections { main: Leadership::always(), second: Some((migration, Leadership::never())) };
+        let elections = Elections { main: Leadership::always(), migration: Some((migration, Leadership::never())) };
         let leads = |name: &str| elections.leadership_of(name).map(Leadership::is_leader);
         assert_eq!(leads("service-lb-controller"), Some(true), "the main one");
         assert_eq!(leads(NODE_LIFECYCLE), Some(false), "the second one");
         assert_eq!(leads(NODE), None, "another program's");
-        let alone = Elections { main: Leadership::always(), second: None };
+        let alone = Elections { main: Leadership::always(), migration: None };
         assert_eq!(alone.leadership_of(NODE_LIFECYCLE).map(Leadership::is_leader), Some(true));
     }
 
     #[test]
     fn older_names_of_controllers_are_told() {
         let migration = LeaderMigration::default();
-        let told: Vec<_> = CONTROLLERS.iter().map(|controller| misnamed(&migration, controller)).collect();
-        assert_eq!(told, [None, None, Some("route-controller"), Some("service-controller")], "O-59");
+        let reported: Vec<_> = CONTROLLERS.iter().map(|controller| misnamed(&migration, controller)).collect();
+        assert_eq!(reported, [None, None, Some("route-controller"), Some("service-controller")], "O-59");
     }
 }

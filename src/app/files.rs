@@ -46,9 +46,9 @@ pub struct FileFingerprints {
 }
 
 /// Reads from another [`FileSystem`] and records fingerprints.
-pub struct Noting<'a> {
+pub struct RecordingFiles<'a> {
     files: &'a dyn FileSystem,
-    noted: Mutex<FileFingerprints>,
+    fingerprints: Mutex<FileFingerprints>,
 }
 
 impl FileFingerprints {
@@ -59,30 +59,30 @@ impl FileFingerprints {
     }
 }
 
-impl<'a> Noting<'a> {
+impl<'a> RecordingFiles<'a> {
     /// Wraps `files`, with no fingerprints yet.
     pub fn new(files: &'a dyn FileSystem) -> Self {
-        Self { files, noted: Mutex::default() }
+        Self { files, fingerprints: Mutex::default() }
     }
 
     /// Returns the fingerprints so far.
     pub fn noted(&self) -> FileFingerprints {
-        self.noted.lock().clone()
+        self.fingerprints.lock().clone()
     }
 }
 
-impl FileSystem for Noting<'_> {
+impl FileSystem for RecordingFiles<'_> {
     fn read(&self, path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
         let read = self.files.read(path);
-        let mut noted = self.noted.lock();
-        noted.files.insert(path.to_owned(), trace(&read));
+        let mut fingerprints = self.fingerprints.lock();
+        fingerprints.files.insert(path.to_owned(), trace(&read));
         read
     }
 
     fn is_directory(&self, path: &Path) -> bool {
         let is_directory = self.files.is_directory(path);
-        let mut noted = self.noted.lock();
-        noted.directories.insert(path.to_owned(), is_directory);
+        let mut fingerprints = self.fingerprints.lock();
+        fingerprints.directories.insert(path.to_owned(), is_directory);
         is_directory
     }
 }
@@ -118,10 +118,10 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         let write = |name: &str, text: &str| std::fs::write(path(name), text).unwrap();
         write("a", "text");
-        let files = Noting::new(&SystemFiles);
+        let files = RecordingFiles::new(&SystemFiles);
         assert!(files.read(&path("a")).is_ok() && files.read(&path("gone")).is_err());
         assert!(!files.is_directory(&path("folder")));
-        let noted = files.noted();
+        let fingerprints = files.noted();
         type Case<'a> = (&'a str, &'a dyn Fn(), &'a dyn Fn(), bool);
         let cases: &[Case<'_>] = &[
             ("nothing", &|| {}, &|| {}, false),
@@ -139,9 +139,9 @@ mod tests {
         ];
         for (case, change, undo, differs) in cases {
             change();
-            assert_eq!(noted.differs(&SystemFiles), *differs, "{case}");
+            assert_eq!(fingerprints.differs(&SystemFiles), *differs, "{case}");
             undo();
-            assert!(!noted.differs(&SystemFiles), "{case}, undone");
+            assert!(!fingerprints.differs(&SystemFiles), "{case}, undone");
         }
     }
 }

@@ -157,10 +157,10 @@ impl Options {
     /// Warnings about deprecated flags for standard error, worded as by Go's flag package.
     pub fn deprecations(&self) -> Vec<String> {
         let given = self.values.iter().filter(|value| value.origin == Origin::CommandLine);
-        let told = given.filter_map(|Value { flag, .. }| {
+        let reported = given.filter_map(|Value { flag, .. }| {
             Some(format!("Flag --{} has been deprecated, {}", flag.name, flag.deprecated?))
         });
-        told.collect()
+        reported.collect()
     }
 
     /// The flags without effect that were set to something else than their default, each with the reason.

@@ -50,13 +50,13 @@ pub struct Settings {
     /// Controllers to run.
     pub controllers: Vec<&'static Controller>,
     /// The node controller.
-    pub nodes: node::Settings,
+    pub nodes: node::NodeSettings,
     /// The node-lifecycle controller.
-    pub node_lifecycle: node_lifecycle::Settings,
+    pub node_lifecycle: node_lifecycle::LifecycleSettings,
     /// The route controller; `None` if routes are turned off.
-    pub routes: Option<route::Settings>,
+    pub routes: Option<route::RouteSettings>,
     /// The service controller.
-    pub services: service::Settings,
+    pub services: service::ServiceSettings,
     /// The flags that belong to no single part.
     pub generic: Generic,
     /// How to serve probes, metrics and the other pages; `None` if they are not served.
@@ -66,7 +66,7 @@ pub struct Settings {
     /// Authorization at the secure port.
     pub authorization: Authorization,
     /// The log.
-    pub logging: logging::Settings,
+    pub logging: logging::LogSettings,
     /// The flags as typed, only to be shown; they decide nothing.
     pub options: Options,
     /// What this process keeps while it does not lead.
@@ -77,61 +77,75 @@ pub struct Settings {
 ///
 /// # Errors
 /// All errors, each with its place, the given value and what is expected.
-pub fn settle(options: &Options, files: &dyn FileSystem, environment: &Environment) -> Result<Settings, Mistakes> {
+pub fn resolve(
+    options: &Options,
+    files: &dyn FileSystem,
+    environment: &Environment,
+) -> Result<Settings, SettingErrors> {
     let warnings = options.unknown_variables.clone();
-    let mut check = Check { options, files, environment, mistakes: Vec::new(), warnings };
-    match (check.settings(), check.mistakes) {
+    let mut check = SettingsCheck { options, files, environment, errors: Vec::new(), warnings };
+    match (check.settings(), check.errors) {
         (Some(settings), mistakes) if mistakes.is_empty() => Ok(settings),
-        (_, found) => Err(Mistakes { found, warnings: check.warnings }),
+        (_, found) => Err(SettingErrors { errors: found, warnings: check.warnings }),
     }
 }
 
 /// The settings of the log alone, needed first because the other settings are logged. If their flags have errors, the
 /// defaults apply until [`settle`] reports the errors.
-pub fn of_the_log(options: &Options) -> logging::Settings {
+pub fn of_the_log(options: &Options) -> logging::LogSettings {
     let environment = Environment::default();
-    let mut check =
-        Check { options, files: &SystemFiles, environment: &environment, mistakes: Vec::new(), warnings: Vec::new() };
+    let mut check = SettingsCheck {
+        options,
+        files: &SystemFiles,
+        environment: &environment,
+        errors: Vec::new(),
+        warnings: Vec::new(),
+    };
     let logging = check.logging();
-    if check.mistakes.is_empty() { logging } else { logging::Settings::default() }
+    if check.errors.is_empty() { logging } else { logging::LogSettings::default() }
 }
 
 /// The secure port, if there is one and its flags are valid. [`settle`] reports their errors.
 pub fn secure_port(options: &Options) -> Option<SecurePort> {
     let environment = Environment::default();
-    let mut check =
-        Check { options, files: &SystemFiles, environment: &environment, mistakes: Vec::new(), warnings: Vec::new() };
+    let mut check = SettingsCheck {
+        options,
+        files: &SystemFiles,
+        environment: &environment,
+        errors: Vec::new(),
+        warnings: Vec::new(),
+    };
     check.secure_port()
 }
 
 /// A configuration error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {why}")]
-pub struct Mistake {
+#[error("{place}: {reason}")]
+pub struct SettingError {
     /// The flag with its value, or the file with section and key. Never holds a secret.
     pub place: String,
     /// The error, and the expected value.
-    pub why: String,
+    pub reason: String,
 }
 
 /// All configuration errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistakes {
+pub struct SettingErrors {
     /// The errors, at least one.
-    pub found: Vec<Mistake>,
+    pub errors: Vec<SettingError>,
     /// Warnings about the same file and the environment variables; they often name the cause.
     pub warnings: Vec<String>,
 }
 
-impl std::error::Error for Mistakes {}
+impl std::error::Error for SettingErrors {}
 
-impl fmt::Display for Mistakes {
+impl fmt::Display for SettingErrors {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.found.as_slice() {
+        match self.errors.as_slice() {
             [only] => write!(formatter, "invalid configuration: {only}"),
             all => {
                 write!(formatter, "{} configuration errors:", all.len())?;
-                all.iter().try_for_each(|mistake| write!(formatter, "\n  {mistake}"))
+                all.iter().try_for_each(|error| write!(formatter, "\n  {error}"))
             }
         }?;
         self.warnings.iter().try_for_each(|warning| write!(formatter, "\n  warning: {warning}"))
@@ -139,17 +153,17 @@ impl fmt::Display for Mistakes {
 }
 
 /// The flags, and the errors found so far.
-struct Check<'a> {
+struct SettingsCheck<'a> {
     options: &'a Options,
     files: &'a dyn FileSystem,
     environment: &'a Environment,
-    mistakes: Vec<Mistake>,
+    errors: Vec<SettingError>,
     /// Warnings about unknown environment variables and about the file of `--cloud-config`. They are reported only
     /// together with errors, because they often name the cause.
     warnings: Vec<String>,
 }
 
-impl<'a> Check<'a> {
+impl<'a> SettingsCheck<'a> {
     /// Returns the settings; `None` without a valid provider. Invalid flags get arbitrary values: use the result only
     /// if `mistakes` is empty.
     fn settings(&mut self) -> Option<Settings> {
@@ -181,8 +195,8 @@ impl<'a> Check<'a> {
             let known: Vec<_> = catalogue::CONTROLLERS.iter().map(|controller| controller.name).collect();
             let expected = format!("expected *, or of {}", known.join(", "));
             for name in names {
-                let why = format!("{name:?} is not in the list of known controllers; {expected}");
-                self.wrong("controllers", &name, why);
+                let reason = format!("{name:?} is not in the list of known controllers; {expected}");
+                self.wrong("controllers", &name, reason);
             }
             Vec::new()
         })
@@ -193,8 +207,8 @@ impl<'a> Check<'a> {
         if let Some(master) = master {
             let shown = without_credentials(master);
             if shown != master {
-                let why = "expected a URL without a user; credentials come from a kubeconfig or a service account";
-                self.wrong("master", &shown, why);
+                let reason = "expected a URL without a user; credentials come from a kubeconfig or a service account";
+                self.wrong("master", &shown, reason);
             } else if !is_server_url(master) {
                 self.wrong("master", master, "expected a URL such as https://10.0.0.1:6443");
             }
@@ -297,7 +311,7 @@ impl<'a> Check<'a> {
             Some(variable) => format!("environment variable {variable}={value}"),
             None => format!("{}={value}", given.map_or_else(|| flag.to_owned(), Value::spelled)),
         };
-        self.mistakes.push(Mistake { place, why: why.into() });
+        self.errors.push(SettingError { place, reason: why.into() });
     }
 }
 

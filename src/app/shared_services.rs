@@ -28,7 +28,7 @@ const ELECTION: &str = "cloud-controller-manager";
 const RESOLUTION_LIMIT: Duration = Duration::from_secs(5);
 
 /// The shared parts. Their background work runs already, except for the election.
-pub struct Parts {
+pub struct SharedServices {
     /// The API server, one client for each purpose.
     pub clients: Clients,
     /// The addresses of the API server; empty unless the provider needs them.
@@ -55,7 +55,7 @@ pub struct Parts {
     accounts: BTreeMap<&'static str, Account>,
 }
 
-impl Parts {
+impl SharedServices {
     /// Builds the parts and starts their background work. Waits at most for the API server's name to be resolved, not
     /// for its answers.
     pub async fn prepare(settings: &Settings, stages: &mut Stages) -> Result<Self, Error> {
@@ -164,13 +164,13 @@ async fn addresses(url: &http::Uri) -> Vec<IpAddr> {
     if let Ok(address) = host.parse() {
         return vec![address];
     }
-    let why = match tokio::time::timeout(RESOLUTION_LIMIT, tokio::net::lookup_host((host, 0))).await {
+    let reason = match tokio::time::timeout(RESOLUTION_LIMIT, tokio::net::lookup_host((host, 0))).await {
         Ok(Ok(found)) => return Vec::from_iter(found.map(|address| address.ip()).collect::<BTreeSet<_>>()),
         Ok(Err(error)) => chain(&error),
         Err(_) => "no answer within 5 s".to_owned(),
     };
     tracing::warn!(
-        "{host}, the API server, cannot be resolved, so its addresses are not recognized when a node reports them: {why}"
+        "{host}, the API server, cannot be resolved, so its addresses are not recognized when a node reports them: {reason}"
     );
     Vec::new()
 }

@@ -9,14 +9,14 @@ use crate::controllers::node_lifecycle::DeletionMode;
 const VALUES_FROM: u32 = 1;
 
 /// Logs all of the above; called once, at the start.
-pub fn announce(settings: &Settings) {
+pub fn log_settings(settings: &Settings) {
     let options = &settings.options;
     if settings.logging.verbosity >= VALUES_FROM {
         for line in values(options) {
             tracing::info!("{line}");
         }
     }
-    for line in in_vain(options, settings).iter().chain(&options.unknown_variables) {
+    for line in ineffective_flags(options, settings).iter().chain(&options.unknown_variables) {
         tracing::warn!("{line}");
     }
 }
@@ -28,7 +28,7 @@ pub fn deletion_mode(deletion: &DeletionMode) -> String {
             "node deletion: enforce (a Node is deleted when its VM is confirmed deleted)".to_owned()
         }
         DeletionMode::DryRun => "node deletion: dry-run (deletions are only reported)".to_owned(),
-        DeletionMode::Off { because } => format!("node deletion: off ({because})"),
+        DeletionMode::Off { reason: because } => format!("node deletion: off ({because})"),
     }
 }
 
@@ -37,9 +37,9 @@ fn values(options: &Options) -> Vec<String> {
 }
 
 /// Lines about flags that have no effect in this program and were set to something else than their default.
-fn in_vain(options: &Options, settings: &Settings) -> Vec<String> {
+fn ineffective_flags(options: &Options, settings: &Settings) -> Vec<String> {
     let flags = options.without_effect();
-    let flags = flags.into_iter().map(|(flag, why)| format!("{flag} is accepted and has no effect: {why}"));
+    let flags = flags.into_iter().map(|(flag, reason)| format!("{flag} is accepted and has no effect: {reason}"));
     let gates = settings.generic.gates.without_effect();
     let gates = gates.into_iter().map(|gate| {
         format!("--feature-gates: {gate} is accepted and has no effect: what it turns on or off is not in this program")
@@ -54,7 +54,7 @@ mod tests {
 
     fn told(arguments: &[&str]) -> Vec<String> {
         let settings = settled(arguments).unwrap();
-        in_vain(&settings.options, &settings)
+        ineffective_flags(&settings.options, &settings)
     }
 
     #[test]
@@ -96,10 +96,10 @@ mod tests {
 
     #[test]
     fn the_mode_of_deletion_is_told_whatever_it_is() {
-        let told = |arguments: &[&str]| deletion_mode(&settled(arguments).unwrap().node_lifecycle.deletion);
-        assert_eq!(told(&[]), "node deletion: enforce (a Node is deleted when its VM is confirmed deleted)");
-        assert_eq!(told(&["--node-deletion=dry-run"]), "node deletion: dry-run (deletions are only reported)");
-        assert_eq!(told(&["--node-deletion=off"]), "node deletion: off (--node-deletion=off)");
+        let reported = |arguments: &[&str]| deletion_mode(&settled(arguments).unwrap().node_lifecycle.deletion);
+        assert_eq!(reported(&[]), "node deletion: enforce (a Node is deleted when its VM is confirmed deleted)");
+        assert_eq!(reported(&["--node-deletion=dry-run"]), "node deletion: dry-run (deletions are only reported)");
+        assert_eq!(reported(&["--node-deletion=off"]), "node deletion: off (--node-deletion=off)");
     }
 
     #[test]
@@ -115,7 +115,7 @@ mod tests {
             "FLAG: --zone-labels=\"init\"",
             "FLAG: --v=\"2\"",
         ] {
-            assert_eq!(lines.iter().filter(|told| *told == line).count(), 1, "{line} in {lines:#?}");
+            assert_eq!(lines.iter().filter(|reported| *reported == line).count(), 1, "{line} in {lines:#?}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::files::SystemFiles;
 use super::options::{self, Invocation, PROGRAM};
-use super::shared_services::Parts;
+use super::shared_services::SharedServices;
 use super::{Stages, access, build_provider, controllers, settings};
 use crate::providers::vsphere::config::Environment;
 use crate::runtime::metrics::Series;
@@ -56,9 +56,9 @@ async fn registered() -> Vec<Series> {
         format!("--authorization-kubeconfig={kubeconfig}"),
     ];
     let Ok(Invocation::Run(options)) = options::parse(flags.map(OsString::from)) else { panic!("flags") };
-    let settings = settings::settle(&options, &SystemFiles, &Environment::default()).unwrap();
+    let settings = settings::resolve(&options, &SystemFiles, &Environment::default()).unwrap();
     let mut stages = Stages::default();
-    let mut parts = Parts::prepare(&settings, &mut stages).await.unwrap();
+    let mut parts = SharedServices::prepare(&settings, &mut stages).await.unwrap();
     let _access = access::prepare(&settings, &parts, &mut stages).await.unwrap();
     parts.compete(&mut stages);
     let provider = build_provider(&settings, &parts, &mut stages).unwrap();

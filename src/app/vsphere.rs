@@ -10,7 +10,7 @@ use super::Error;
 use super::election::hostname;
 use super::settings::vsphere::CloudConfig;
 use super::settings::{Settings, Vsphere};
-use super::shared_services::Parts;
+use super::shared_services::SharedServices;
 use super::shutdown_order::{ShutdownStage, Stages};
 use crate::base::error_chain::chain;
 use crate::clients::http::{self, CallObserver, ProxySettings, TlsSettings};
@@ -43,10 +43,10 @@ use tokio::sync::watch;
 pub fn build(
     vsphere: &Vsphere,
     settings: &Settings,
-    parts: &Parts,
+    parts: &SharedServices,
     stages: &mut Stages,
 ) -> Result<Arc<dyn CloudProvider>, Error> {
-    for oddity in &vsphere.cloud_config.oddities {
+    for oddity in &vsphere.cloud_config.notices {
         tracing::warn!("{oddity}");
     }
     for unverified in vsphere.cloud_config.unverified() {
@@ -96,7 +96,7 @@ pub fn build(
 }
 
 /// The Lease that Events refer to when they concern no single object.
-fn lease(settings: &Settings, parts: &Parts) -> LeaseObject {
+fn lease(settings: &Settings, parts: &SharedServices) -> LeaseObject {
     LeaseObject {
         client: parts.clients.auxiliary.clone(),
         namespace: settings.lease.namespace.clone(),
@@ -105,7 +105,7 @@ fn lease(settings: &Settings, parts: &Parts) -> LeaseObject {
 }
 
 /// The login throttle, stored in the namespace of the election's Lease: the permissions for that Lease suffice.
-fn ledger(settings: &Settings, parts: &Parts) -> Ledger {
+fn ledger(settings: &Settings, parts: &SharedServices) -> Ledger {
     let namespace = settings.election.as_ref().map_or("kube-system", |_| settings.lease.namespace.as_str());
     let ledger = Ledger::new(LeaseStore::new(parts.clients.auxiliary.clone(), namespace));
     match hostname() {
@@ -171,7 +171,7 @@ impl Connections {
     fn new(
         vsphere: &Vsphere,
         current: &watch::Sender<Arc<CloudConfig>>,
-        parts: &Parts,
+        parts: &SharedServices,
         stages: &mut Stages,
     ) -> Result<Self, Error> {
         let calls = Arc::new(Calls::register(parts.metrics.registry(), &VCENTER)?);

@@ -101,7 +101,7 @@ struct Inner {
     endpoint: Endpoint,
     /// The settings given at the start; `current` has the TLS settings in use.
     settings: Settings,
-    seen: Arc<PeerCertificate>,
+    peer_certificate: Arc<PeerCertificate>,
     current: Mutex<Current>,
 }
 
@@ -124,7 +124,7 @@ impl Client {
     fn to(endpoint: Endpoint, settings: Settings) -> Result<Self, Error> {
         let seen = Arc::new(PeerCertificate::default());
         let current = Current::new(&settings, &endpoint, settings.tls.clone(), &seen)?;
-        Ok(Self { inner: Arc::new(Inner { endpoint, settings, seen, current: Mutex::new(current) }) })
+        Ok(Self { inner: Arc::new(Inner { endpoint, settings, peer_certificate: seen, current: Mutex::new(current) }) })
     }
 
     /// A client of another endpoint, `http://` or `https://`, with the current authorities and the same proxies,
@@ -212,7 +212,7 @@ impl Client {
     /// # Errors
     /// [`Error::Configuration`] when the settings cannot be used; the previous ones stay in force.
     pub fn set_tls(&self, tls: TlsSettings) -> Result<(), Error> {
-        let renewed = Current::new(&self.inner.settings, &self.inner.endpoint, tls, &self.inner.seen)?;
+        let renewed = Current::new(&self.inner.settings, &self.inner.endpoint, tls, &self.inner.peer_certificate)?;
         *self.inner.current.lock() = renewed;
         Ok(())
     }
@@ -223,7 +223,7 @@ impl Client {
     /// # Errors
     /// [`Error::Configuration`] when new connections cannot be prepared; the previous ones stay in use.
     pub fn forget_connections(&self) -> Result<(), Error> {
-        let Inner { endpoint, settings, seen, current } = &*self.inner;
+        let Inner { endpoint, settings, peer_certificate: seen, current } = &*self.inner;
         let mut current = current.lock();
         *current = Current::new(settings, endpoint, current.tls.clone(), seen)?;
         Ok(())
@@ -299,7 +299,7 @@ impl CertificateSource {
     /// The certificate of the last handshake in which the server proved that it holds the key. `None` before the first
     /// such handshake, and once the client is dropped.
     pub fn certificate(&self) -> Option<Certificate> {
-        self.0.upgrade()?.seen.last()
+        self.0.upgrade()?.peer_certificate.last()
     }
 
     /// As [`Client::is_verified`]; `None` once the client is dropped.
@@ -314,11 +314,13 @@ impl Current {
         settings: &Settings,
         endpoint: &Endpoint,
         tls: TlsSettings,
-        seen: &Arc<PeerCertificate>,
+        peer_certificate: &Arc<PeerCertificate>,
     ) -> Result<Self, Error> {
         let transport = match &settings.transport {
             Some(given) => Arc::clone(given),
-            None => Arc::new(Network::new(settings, endpoint, &tls, Arc::clone(seen))?) as Arc<dyn Transport>,
+            None => {
+                Arc::new(Network::new(settings, endpoint, &tls, Arc::clone(peer_certificate))?) as Arc<dyn Transport>
+            }
         };
         Ok(Self { tls, transport })
     }

@@ -14,7 +14,7 @@ use secrecy::SecretString;
 use zeroize::Zeroizing;
 
 use super::http::{self, BodyWriter, Method};
-use super::token::signature::{Ids, Proof, RSA_SHA256, SignedParts, sign, time};
+use super::token::signature::{Ids, KeyReference, RSA_SHA256, SignedParts, sign, time};
 use super::token::{HolderKey, Token};
 pub use error::Error;
 
@@ -67,7 +67,7 @@ fn request(key: &HolderKey, now: Timestamp, ids: &Ids) -> Result<http::Body, Err
         time(expires),
         ids.signature
     );
-    let SignedParts { security, body } = sign(&Proof::Certificate(key), &content, now, ids)?;
+    let SignedParts { security, body } = sign(&KeyReference::Certificate(key), &content, now, ids)?;
     let mut document = BodyWriter::with_capacity(HEAD.len() + security.len() + body.len() + 100);
     document.push_str(HEAD);
     document.push_str("<soapenv:Header>");

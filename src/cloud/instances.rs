@@ -43,7 +43,7 @@ pub struct InstanceMetadata {
     pub pending: Option<Unknown>,
     /// Notes for operators that block nothing, for example an address family that the VM lacks. Logged when they
     /// change.
-    pub notes: Vec<String>,
+    pub messages: Vec<String>,
     /// Why this data may be stale, for example because the cloud does not answer. Blocks writes to the Node: the
     /// previous leader may have had newer data.
     pub stale: Option<Unknown>,

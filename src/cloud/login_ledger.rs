@@ -32,7 +32,7 @@ pub struct LoginPolicy {
 
 /// A planned login.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attempt {
+pub struct PlannedLogin {
     /// The policy of the server's product.
     pub policy: LoginPolicy,
     /// `host:port` of the server.
@@ -43,16 +43,16 @@ pub struct Attempt {
     pub version: Option<SecretVersion>,
     /// Whether the server accepted the credentials from this process, and has not rejected them since: the login will
     /// most likely succeed, and does not wait for the rejections of others.
-    pub is_known: bool,
+    pub was_accepted: bool,
     /// Whether this process has not tried the credentials before: they may differ from the rejected ones.
     pub is_new: bool,
 }
 
 /// The permission for one login. It counts as an attempt until its outcome is recorded.
 #[derive(Debug, PartialEq, Eq)]
-pub struct LoginAttempt {
+pub struct LoginClaim {
     /// The planned login.
-    pub attempt: Attempt,
+    pub attempt: PlannedLogin,
     /// The unique id under which the shared record of logins counts this attempt.
     pub id: String,
     /// Minimum time before the credentials may be retried after a rejection.
@@ -61,12 +61,12 @@ pub struct LoginAttempt {
 
 /// The login must wait.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{why}")]
+#[error("{reason}")]
 pub struct LoginRefusal {
     /// How long the login has to wait, including jitter.
     pub pause: Duration,
     /// The counted attempts, for messages.
-    pub why: String,
+    pub reason: String,
     /// Whether failed logins block the login, because one more could lock the account. Otherwise another login is in
     /// flight, and the wait ends when that login does.
     pub is_lockout: bool,
@@ -93,17 +93,17 @@ pub trait LoginThrottle: Send + Sync {
     fn know(&self, policy: LoginPolicy, server: &str);
 
     /// Requests the permission for one login, before it is made.
-    async fn claim(&self, attempt: &Attempt) -> Result<LoginAttempt, LoginRefusal>;
+    async fn claim(&self, attempt: &PlannedLogin) -> Result<LoginClaim, LoginRefusal>;
 
     /// Whether a refused attempt may now be made, given the counts of all replicas; false while these cannot be read.
     /// `was_rejected`: the server rejected the credentials of this process. Then the rejection must have been deleted
     /// since, or another replica must have logged in with the credentials.
-    async fn can_retry(&self, attempt: &Attempt, was_rejected: bool) -> bool;
+    async fn can_retry(&self, attempt: &PlannedLogin, was_rejected: bool) -> bool;
 
     /// The command that makes all replicas forget the failed logins of this account, at this server and, because they
     /// count here as well, at all other servers of any product. `None` while each process counts only its own.
     fn reset_command(&self, policy: LoginPolicy, server: &str, user: &str) -> Option<String>;
 
     /// Reports the result of the login. A claim whose outcome is never recorded counts as unanswered.
-    async fn record_outcome(&self, claim: LoginAttempt, outcome: Outcome);
+    async fn record_outcome(&self, claim: LoginClaim, outcome: Outcome);
 }

@@ -22,7 +22,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use super::capability::Capability;
-use super::instances::Instances;
+use super::instances::BoundedInstances;
 use super::running_gauge::{self, RunningGauge};
 use crate::base::backoff::Backoff;
 use crate::cloud::InstanceEvent;
@@ -55,7 +55,7 @@ struct Queues {
 
 impl Queues {
     fn of(&self, term: &dyn ErasedReconciler, key: &str) -> &Queue<String> {
-        self.side.as_ref().filter(|_| term.is_aside(key)).unwrap_or(&self.main)
+        self.side.as_ref().filter(|_| term.uses_side_queue(key)).unwrap_or(&self.main)
     }
 }
 
@@ -80,7 +80,7 @@ pub struct Spec {
     /// without caches, the first keys are those of the first period.
     pub caches: Vec<Arc<dyn Cache>>,
     /// The cloud's instances, if the controller uses their events. They are refreshed at the beginning of each term.
-    pub instances: Option<Instances>,
+    pub instances: Option<BoundedInstances>,
     /// The controller's own metrics.
     pub series: Vec<Box<dyn Collector>>,
 }
@@ -100,7 +100,7 @@ pub trait Reconciler: Send + Sync + 'static {
 
     /// Whether the key must not wait behind the others: it then goes to the side queue, which has its own worker, if
     /// the controller has one.
-    fn is_aside(&self, _: &str) -> bool {
+    fn uses_side_queue(&self, _: &str) -> bool {
         false
     }
 
@@ -255,7 +255,7 @@ impl<R: Reconciler> Controller<R> {
 trait ErasedReconciler: Send + Sync {
     fn keys_of(&self, event: Event) -> Vec<String>;
     fn priority(&self, key: &str) -> Priority;
-    fn is_aside(&self, key: &str) -> bool;
+    fn uses_side_queue(&self, key: &str) -> bool;
     fn next_key(&self) -> BoxFuture<'_, String>;
     /// Reconciles the object with this key. The result says when the key is reconciled again.
     fn work(self: Arc<Self>, key: String) -> BoxFuture<'static, Next>;
@@ -271,8 +271,8 @@ impl<R: Reconciler> ErasedReconciler for R {
         Reconciler::priority(self, key)
     }
 
-    fn is_aside(&self, key: &str) -> bool {
-        Reconciler::is_aside(self, key)
+    fn uses_side_queue(&self, key: &str) -> bool {
+        Reconciler::uses_side_queue(self, key)
     }
 
     fn next_key(&self) -> BoxFuture<'_, String> {
@@ -411,7 +411,7 @@ fn events_of(cache: &dyn Cache) -> BoxStream<'static, Event> {
     cache.changes().map(event).boxed()
 }
 
-fn instance_events(instances: &Instances) -> Option<BoxStream<'static, Event>> {
+fn instance_events(instances: &BoundedInstances) -> Option<BoxStream<'static, Event>> {
     let event = |event| match event {
         InstanceEvent::Node(name) => Event::Instance(name),
         InstanceEvent::All => Event::AllInstances,

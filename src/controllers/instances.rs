@@ -20,12 +20,12 @@ pub(super) const CONFIRM_LIMIT: Duration = Duration::from_secs(6);
 
 /// The provider and its instances interface. Cheap to clone.
 #[derive(Clone)]
-pub struct Instances {
+pub struct BoundedInstances {
     pub(super) provider: Arc<dyn CloudProvider>,
     v2: Arc<dyn InstancesV2>,
 }
 
-impl Instances {
+impl BoundedInstances {
     /// Returns the instances of the provider, or an error if it has none.
     pub fn of(provider: Arc<dyn CloudProvider>) -> Result<Self, UnsupportedController> {
         let v2 = adapter::instances_v2_of(&*provider)

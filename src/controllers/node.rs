@@ -25,7 +25,7 @@ use kube::Api;
 
 use crate::cloud::node;
 use crate::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
-use crate::controllers::instances::Instances;
+use crate::controllers::instances::BoundedInstances;
 use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::{Context, UnsupportedController};
 use crate::kubernetes::call::CallError;
@@ -34,14 +34,14 @@ use crate::runtime::queue::Priority;
 use crate::runtime::tasks::{PanicError, contain};
 use memory::NodeMemory;
 use metrics::NodeMetrics;
-use node_counts::Census;
+use node_counts::NodeCounts;
 use plan::{NextStep, NodeBlocked};
 use reconciler::NodeReconciler;
-use turns::Turns;
+use turns::DeferredWrites;
 
 /// The settings of this controller, from the flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct NodeSettings {
     /// `--concurrent-node-syncs`: Nodes reconciled concurrently.
     pub workers: NonZeroUsize,
     /// `--node-status-update-frequency`: longest interval between two reconciles of a Node; at least 100 ms.
@@ -112,12 +112,12 @@ pub enum LabelMode {
 pub fn controller(
     context: Context,
     nodes: Nodes,
-    settings: Settings,
+    settings: NodeSettings,
 ) -> Result<Controller<NodeReconciler>, UnsupportedController> {
-    let instances = Instances::of(context.provider)?;
+    let instances = BoundedInstances::of(context.provider)?;
     let metrics = NodeMetrics::new();
     let mut series = metrics.series();
-    series.push(Box::new(Census::new(nodes.clone())));
+    series.push(Box::new(NodeCounts::new(nodes.clone())));
     let spec = Spec {
         name: "cloud-node",
         queue: "Nodes",
@@ -130,7 +130,7 @@ pub fn controller(
         instances: Some(instances.clone()),
         series,
     };
-    let reasons = Arc::new(ReasonTracker::new(metrics.held.clone()));
+    let reasons = Arc::new(ReasonTracker::new(metrics.blocked.clone()));
     let (api, recorder) = (Api::all(context.write), context.recorder.for_component("cloud-node-controller"));
     Ok(Controller::new(spec, move || NodeReconciler {
         store: nodes.clone(),
@@ -140,10 +140,10 @@ pub fn controller(
         policy: settings.policy.clone(),
         metrics: metrics.clone(),
         reasons: Arc::clone(&reasons),
-        remembered: NodeMemory::new(metrics.differing.clone()),
-        moves: Turns::of_moves(),
-        labelling: Turns::of_labels(),
-        are_lacks_told: AtomicBool::new(false),
+        memory: NodeMemory::new(metrics.differing.clone()),
+        record_moves: DeferredWrites::of_moves(),
+        label_moves: DeferredWrites::of_labels(),
+        are_missing_labels_logged: AtomicBool::new(false),
     }))
 }
 
@@ -155,12 +155,14 @@ impl Reconciler for NodeReconciler {
             Event::Object(_, name) | Event::Instance(name) => vec![name],
             Event::Period => self.store.keys(),
             Event::AllObjects(_) | Event::AllInstances => {
-                if matches!(event, Event::AllObjects(_)) && !self.are_lacks_told.swap(true, Ordering::Relaxed) {
-                    self.tell_lacks();
+                if matches!(event, Event::AllObjects(_))
+                    && !self.are_missing_labels_logged.swap(true, Ordering::Relaxed)
+                {
+                    self.log_missing_labels();
                 }
                 let mut names = self.store.keys();
                 // Includes deleted Nodes whose deletion event may have been missed: their reconcile clears their state.
-                let known = self.reasons.keys().into_iter().chain(self.remembered.nodes());
+                let known = self.reasons.keys().into_iter().chain(self.memory.nodes());
                 names.extend(known.filter(|name| !self.store.contains(name)));
                 names
             }
@@ -176,8 +178,8 @@ impl Reconciler for NodeReconciler {
     /// The next Node with a turn for a deferrable write: its VM moved, or it lacks labels.
     async fn next_key(&self) -> String {
         tokio::select! {
-            node = self.moves.next() => node,
-            node = self.labelling.next() => node,
+            node = self.record_moves.next() => node,
+            node = self.label_moves.next() => node,
         }
     }
 
@@ -191,44 +193,46 @@ impl Reconciler for NodeReconciler {
             Err(panic) => {
                 self.metrics.panics.inc();
                 let message = format!("looking at the node failed: {panic}");
-                let held = NextStep::Held(NodeBlocked::new(reason::Panic, message.clone(), Next::Backoff));
+                let blocked = NextStep::Blocked(NodeBlocked::new(reason::Panic, message.clone(), Next::Backoff));
                 let (sync, owned) = (Arc::clone(self), name.to_owned());
-                let told = contain(async move { sync.panicked(&owned, message).await }).await;
-                next(self, name, told.unwrap_or(Ok(held)))
+                let reported = contain(async move { sync.panicked(&owned, message).await }).await;
+                next(self, name, reported.unwrap_or(Ok(blocked)))
             }
         }
     }
 
     fn end(&self) {
         self.reasons.forget_all();
-        self.remembered.forget_all();
+        self.memory.forget_all();
     }
 }
 
 /// The only function that decides whether a Node is done, is retried or waits.
 fn next(sync: &NodeReconciler, name: &str, outcome: Result<NextStep, CallError>) -> Next {
-    let held = match outcome {
-        Ok(NextStep::Settled) => {
+    let blocked = match outcome {
+        Ok(NextStep::Done) => {
             sync.metrics.synced(None);
             sync.reasons.clear(name);
             return Next::Period;
         }
         // Leadership is lost, so the driver stops this worker; or the cache's next event enqueues the Node.
         Err(_) | Ok(NextStep::Superseded) => return Next::Wait(None),
-        Ok(NextStep::Held(held)) => held,
+        Ok(NextStep::Blocked(held)) => held,
     };
-    sync.metrics.synced(Some(held.reason));
+    sync.metrics.synced(Some(blocked.reason));
     let node = sync.store.get(name);
     let is_uninitialized = node.as_ref().is_some_and(|node| node::is_uninitialized(node));
-    let is_news = sync.reasons.set(name, held.reason, Some(NodeMetrics::initialized(!is_uninitialized)));
-    match held.reason {
-        _ if !is_news || held.is_quiet => {}
-        reason::Panic => tracing::error!(node = %name, "{}", held.message),
-        reason if is_uninitialized => tracing::warn!(node = %name, %reason, "cannot initialize node: {}", held.message),
-        reason => tracing::warn!(node = %name, %reason, "cannot update node: {}", held.message),
+    let is_news = sync.reasons.set(name, blocked.reason, Some(NodeMetrics::initialized(!is_uninitialized)));
+    match blocked.reason {
+        _ if !is_news || blocked.is_quiet => {}
+        reason::Panic => tracing::error!(node = %name, "{}", blocked.message),
+        reason if is_uninitialized => {
+            tracing::warn!(node = %name, %reason, "cannot initialize node: {}", blocked.message)
+        }
+        reason => tracing::warn!(node = %name, %reason, "cannot update node: {}", blocked.message),
     }
-    if let Some(node) = node.filter(|_| is_news && held.has_event) {
-        sync.report_blocked(&node, &held);
+    if let Some(node) = node.filter(|_| is_news && blocked.has_event) {
+        sync.report_blocked(&node, &blocked);
     }
-    held.tell_after.map_or(held.next, |delay| held.next.or_after(delay))
+    blocked.report_after.map_or(blocked.next, |delay| blocked.next.or_after(delay))
 }

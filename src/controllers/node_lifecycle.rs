@@ -18,21 +18,21 @@ use std::time::Duration;
 use kube::Api;
 
 use crate::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
-use crate::controllers::instances::Instances;
+use crate::controllers::instances::BoundedInstances;
 use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::{Context, UnsupportedController};
 use crate::kubernetes::call::CallError;
 use crate::kubernetes::stores::Nodes;
 use crate::runtime::tasks::PanicError;
 use metrics::NodeLifecycleMetrics;
-use reconciler::{LeaderState, LifecycleOutcome, NodeLifecycleReconciler};
+use reconciler::{LifecycleContext, LifecycleOutcome, NodeLifecycleReconciler};
 
 /// Number of Nodes reconciled concurrently.
 const WORKERS: usize = 8;
 
 /// The settings of this controller, from the flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct LifecycleSettings {
     /// `--node-monitor-period`: interval of the periodic reconcile of Nodes that are not Ready, in addition to events.
     pub period: Duration,
     /// `--node-deletion`: whether Nodes with absent VMs are deleted.
@@ -58,7 +58,7 @@ pub enum DeletionMode {
     /// Not deleted.
     Off {
         /// The flag or variable that turns deletion off.
-        because: &'static str,
+        reason: &'static str,
     },
 }
 
@@ -77,9 +77,9 @@ pub struct Limit {
 pub fn controller(
     context: Context,
     nodes: Nodes,
-    settings: Settings,
-) -> Result<Controller<LeaderState>, UnsupportedController> {
-    let instances = Instances::of(context.provider)?;
+    settings: LifecycleSettings,
+) -> Result<Controller<NodeLifecycleReconciler>, UnsupportedController> {
+    let instances = BoundedInstances::of(context.provider)?;
     let metrics = NodeLifecycleMetrics::new();
     let spec = Spec {
         name: "cloud-node-lifecycle",
@@ -94,30 +94,30 @@ pub fn controller(
         instances: Some(instances.clone()),
         series: metrics.series(),
     };
-    let looks = Arc::new(NodeLifecycleReconciler {
+    let looks = Arc::new(LifecycleContext {
         store: nodes,
         api: Api::all(context.write),
         recorder: context.recorder.for_component("cloud-node-lifecycle-controller"),
         instances,
         settings,
-        reasons: ReasonTracker::new(metrics.held.clone()),
+        reasons: ReasonTracker::new(metrics.blocked.clone()),
         metrics,
     });
     Ok(Controller::new(spec, move || {
-        if let DeletionMode::Off { because } = looks.settings.deletion {
+        if let DeletionMode::Off { reason: because } = looks.settings.deletion {
             tracing::info!("no Node is deleted, whatever becomes of its machine: {because}");
         }
-        let term = LeaderState::new(Arc::clone(&looks));
-        looks.show(&term);
+        let term = NodeLifecycleReconciler::new(Arc::clone(&looks));
+        looks.update_metrics(&term);
         term
     }))
 }
 
-impl Reconciler for LeaderState {
+impl Reconciler for NodeLifecycleReconciler {
     type Outcome = Result<LifecycleOutcome, CallError>;
 
     fn keys_of(&self, event: Event) -> Vec<String> {
-        let looks = &self.looks;
+        let looks = &self.context;
         match event {
             Event::Object(_, name) => {
                 // Recorded now and not at the Node's reconcile: decisions about other Nodes depend on these facts.
@@ -126,29 +126,29 @@ impl Reconciler for LeaderState {
             }
             Event::AllObjects(_) => looks.observe_all(self),
             Event::Instance(name) => {
-                self.lock().guard.expire(&name);
+                self.lock().policy.expire(&name);
                 vec![name]
             }
             Event::AllInstances => {
-                self.lock().guard.expire_all();
+                self.lock().policy.expire_all();
                 looks.observe_all(self)
             }
             Event::Period => {
                 let names = looks.tick(self);
-                looks.show(self);
+                looks.update_metrics(self);
                 names
             }
         }
     }
 
     async fn reconcile(self: Arc<Self>, name: String) -> Self::Outcome {
-        self.looks.reconcile(&self, &name).await
+        self.context.reconcile(&self, &name).await
     }
 
     /// The only function that decides whether a Node is done, is retried or waits.
     async fn conclude(self: &Arc<Self>, name: &str, outcome: Result<Self::Outcome, PanicError>) -> Next {
-        let looks = &self.looks;
-        looks.show(self);
+        let looks = &self.context;
+        looks.update_metrics(self);
         let outcome = match outcome {
             Ok(Ok(outcome)) => outcome,
             // Leadership is lost, so the driver stops this worker.
@@ -159,11 +159,11 @@ impl Reconciler for LeaderState {
                 LifecycleOutcome::panicked(&panic)
             }
         };
-        match &outcome.held {
+        match &outcome.blocked {
             None => looks.reasons.clear(name),
-            Some(held) => {
-                if looks.reasons.set(name, held.reason, None) && !held.is_quiet {
-                    looks.tell(name, held);
+            Some(blocked) => {
+                if looks.reasons.set(name, blocked.reason, None) && !blocked.is_quiet {
+                    looks.report(name, blocked);
                 }
             }
         }
@@ -171,7 +171,7 @@ impl Reconciler for LeaderState {
     }
 
     fn end(&self) {
-        self.looks.reasons.forget_all();
-        self.looks.metrics.guard(None);
+        self.context.reasons.forget_all();
+        self.context.metrics.guard(None);
     }
 }

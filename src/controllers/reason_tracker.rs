@@ -10,7 +10,7 @@ use crate::cloud::Reason;
 /// The reasons by object key. Objects that are up to date have no entry.
 pub(in crate::controllers) struct ReasonTracker {
     /// Number of objects blocked by each reason: label `reason`, and one more if objects have kinds.
-    held: IntGaugeVec,
+    gauge: IntGaugeVec,
     by_key: Mutex<HashMap<String, Entry>>,
 }
 
@@ -18,8 +18,8 @@ pub(in crate::controllers) struct ReasonTracker {
 type Entry = (Reason, Option<&'static str>);
 
 impl ReasonTracker {
-    pub(in crate::controllers) fn new(held: IntGaugeVec) -> Self {
-        Self { held, by_key: Mutex::default() }
+    pub(in crate::controllers) fn new(blocked: IntGaugeVec) -> Self {
+        Self { gauge: blocked, by_key: Mutex::default() }
     }
 
     pub(in crate::controllers) fn clear(&self, key: &str) {
@@ -51,7 +51,7 @@ impl ReasonTracker {
     fn changed(&self, old: Option<Entry>, new: Option<Entry>) {
         let gauge = |(reason, kind): Entry| {
             let labels: Vec<&str> = std::iter::once(reason.as_str()).chain(kind).collect();
-            self.held.with_label_values(&labels)
+            self.gauge.with_label_values(&labels)
         };
         if let Some(old) = old {
             gauge(old).dec();
@@ -77,15 +77,18 @@ mod tests {
 
     #[test]
     fn a_reason_is_news_once_until_it_changes_or_ends() {
-        let held = IntGaugeVec::new(Opts::new("held", "nodes"), &["reason"]).unwrap();
-        let reasons = ReasonTracker::new(held.clone());
+        let blocked = IntGaugeVec::new(Opts::new("held", "nodes"), &["reason"]).unwrap();
+        let reasons = ReasonTracker::new(blocked.clone());
         let (a, b) = (reason::VMNotFound, reason::CloudError);
         let news: Vec<bool> = [a, a, b, a].map(|reason| reasons.set("n", reason, None)).to_vec();
         assert_eq!(news, [true, false, true, true]);
-        assert_eq!((held.with_label_values(&[a.as_str()]).get(), held.with_label_values(&[b.as_str()]).get()), (1, 0));
+        assert_eq!(
+            (blocked.with_label_values(&[a.as_str()]).get(), blocked.with_label_values(&[b.as_str()]).get()),
+            (1, 0)
+        );
         for _ in 0..2 {
             reasons.clear("n");
-            assert_eq!(held.with_label_values(&[a.as_str()]).get(), 0);
+            assert_eq!(blocked.with_label_values(&[a.as_str()]).get(), 0);
         }
         assert!(reasons.set("n", a, None));
         reasons.forget_all();
@@ -94,10 +97,10 @@ mod tests {
 
     #[test]
     fn a_node_that_becomes_another_kind_is_counted_there_and_is_no_news() {
-        let held = IntGaugeVec::new(Opts::new("held", "nodes"), &["reason", "kind"]).unwrap();
-        let reasons = ReasonTracker::new(held.clone());
+        let blocked = IntGaugeVec::new(Opts::new("held", "nodes"), &["reason", "kind"]).unwrap();
+        let reasons = ReasonTracker::new(blocked.clone());
         let reason = reason::CloudError;
-        let counts = || ["new", "old"].map(|kind| held.with_label_values(&[reason.as_str(), kind]).get());
+        let counts = || ["new", "old"].map(|kind| blocked.with_label_values(&[reason.as_str(), kind]).get());
         assert!(reasons.set("n", reason, Some("new")));
         assert_eq!(counts(), [1, 0]);
         assert!(!reasons.set("n", reason, Some("old")));

@@ -53,7 +53,7 @@ const DRIVER_PERIOD: Duration = Duration::from_secs(300);
 
 /// The settings of this controller, from the flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct RouteSettings {
     /// `--cluster-name`: passed to the cloud, which lists the routes of this cluster.
     pub cluster_name: String,
     /// `--cluster-cidr`: routes to networks outside of these are never deleted.
@@ -68,7 +68,7 @@ pub struct Settings {
 }
 
 /// Creates the controller. It idles while the provider has no routes.
-pub fn controller(context: Context, nodes: Nodes, settings: Settings) -> Controller<RouteReconciler> {
+pub fn controller(context: Context, nodes: Nodes, settings: RouteSettings) -> Controller<RouteReconciler> {
     let metrics = RouteMetrics::new();
     let spec = Spec {
         name: "route",

@@ -30,7 +30,7 @@ use crate::cloud::service;
 use crate::controllers::Context;
 use crate::controllers::capability::Capability;
 use crate::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
-use crate::controllers::instances::Instances;
+use crate::controllers::instances::BoundedInstances;
 use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::retry::Retry;
 use crate::kubernetes::stores::{Nodes, Services};
@@ -57,7 +57,7 @@ const ROUND: &str = "nodes";
 
 /// The settings of this controller, from the flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct ServiceSettings {
     /// `--concurrent-service-syncs`: Services synced concurrently.
     pub workers: NonZeroUsize,
     /// `--cluster-name`: tells the load balancers of clusters apart in the cloud.
@@ -74,7 +74,7 @@ pub fn controller(
     context: Context,
     services: Services,
     nodes: Nodes,
-    settings: Settings,
+    settings: ServiceSettings,
 ) -> Controller<ServiceReconciler> {
     let metrics = ServiceMetrics::new();
     let Context { write, recorder, provider, leadership } = context;
@@ -93,10 +93,10 @@ pub fn controller(
             Arc::new(ProviderResyncs::of(Arc::clone(&provider))),
         ],
         // Without instances, the addresses in the status of the Nodes are used.
-        instances: Instances::of(Arc::clone(&provider)).ok(),
+        instances: BoundedInstances::of(Arc::clone(&provider)).ok(),
         series: metrics.series(),
     };
-    let reasons = Arc::new(ReasonTracker::new(metrics.held.clone()));
+    let reasons = Arc::new(ReasonTracker::new(metrics.blocked.clone()));
     let recorder = recorder.for_component("service-controller");
     Controller::new(spec, move || ServiceReconciler {
         services: services.clone(),
@@ -177,7 +177,7 @@ impl Reconciler for ServiceReconciler {
         if waits { Priority::First } else { Priority::Normal }
     }
 
-    fn is_aside(&self, key: &str) -> bool {
+    fn uses_side_queue(&self, key: &str) -> bool {
         key == ROUND
     }
 
@@ -194,7 +194,7 @@ impl Reconciler for ServiceReconciler {
     }
 
     async fn conclude(self: &Arc<Self>, key: &str, outcome: Result<ServiceOutcome, PanicError>) -> Next {
-        let held = match outcome {
+        let blocked = match outcome {
             Ok(ServiceOutcome::Nothing) => return Next::Period,
             // Leadership is lost, so the driver stops this worker.
             Ok(ServiceOutcome::NotLeader) => return Next::Wait(None),
@@ -214,18 +214,18 @@ impl Reconciler for ServiceReconciler {
                 Some(ServiceBlocked::new(reason::Panic, format!("syncing the Service failed: {panic}"), Retry::Backoff))
             }
         };
-        let pause = self.records.synced(key, held.as_ref());
+        let pause = self.records.synced(key, blocked.as_ref());
         self.metrics.show_ensured(self.records.count_ensured());
         if self.records.is_due(key, &self.targets.current()) {
             // The Nodes changed during the sync, or the sync kept the Service out of a round.
             self.rounds.nodes_changed();
         }
         // Only a Service without a record has no reason in the records.
-        match (&held, self.records.blocked(key)) {
+        match (&blocked, self.records.blocked(key)) {
             (Some(held), None) => self.hold(key, self.services.get(key).as_deref(), held),
             _ => self.show(key, None),
         }
-        let Some(held) = held else { return Next::Period };
+        let Some(held) = blocked else { return Next::Period };
         match (held.retry, pause) {
             (Retry::Backoff, Some(pause)) => Next::Retry(pause),
             (_, pause) => Next::Wait(pause),

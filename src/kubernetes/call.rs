@@ -23,41 +23,41 @@ pub async fn limited<T>(
     call: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, CallError> {
     let asked = Arc::new(OnceLock::new());
-    match ASKED.scope(Arc::clone(&asked), tokio::time::timeout(limit, call)).await {
+    match CONTACTED.scope(Arc::clone(&asked), tokio::time::timeout(limit, call)).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(CallError::failed(what, error)),
-        Err(_) => Err(CallError::TimedOut(what.to_owned(), Silence { limit, server: asked.get().cloned() })),
+        Err(_) => Err(CallError::TimedOut(what.to_owned(), Timeout { limit, server: asked.get().cloned() })),
     }
 }
 
 tokio::task_local! {
     /// The server that this task's call has contacted, for the error after the time limit: a cancelled call leaves no
     /// error of its client that names the server.
-    static ASKED: Arc<OnceLock<Arc<str>>>;
+    static CONTACTED: Arc<OnceLock<Arc<str>>>;
 }
 
 /// Records the server of a request, which is sent when the future is first polled.
-pub(super) async fn asking<T>(server: Arc<str>, answer: impl Future<Output = T>) -> T {
+pub(super) async fn recording_server<T>(server: Arc<str>, answer: impl Future<Output = T>) -> T {
     // Fails outside of `limited`, the only reader.
-    let _ = ASKED.try_with(|asked| asked.set(server));
+    let _ = CONTACTED.try_with(|asked| asked.set(server));
     answer.await
 }
 
 /// The time limit that passed without an answer, and the server that was called.
 #[derive(Debug)]
-pub struct Silence {
+pub struct Timeout {
     limit: Duration,
     /// `None` if the request was not sent yet.
     server: Option<Arc<str>>,
 }
 
-impl From<Duration> for Silence {
+impl From<Duration> for Timeout {
     fn from(limit: Duration) -> Self {
         Self { limit, server: None }
     }
 }
 
-impl Display for Silence {
+impl Display for Timeout {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "no answer within {} s", self.limit.as_secs_f32())?;
         match &self.server {
@@ -85,7 +85,7 @@ where
 pub enum CallError {
     /// No answer within the time limit. A write may have happened nevertheless.
     #[error("{0}: {1}")]
-    TimedOut(String, Silence),
+    TimedOut(String, Timeout),
     /// This process does not lead (any more), so the write was not sent, or was cancelled.
     #[error("{0}: not written")]
     NotLeader(String, #[source] NotLeader),
@@ -166,12 +166,12 @@ impl CallError {
 
 /// No token is available for the account.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("there is no token for the service account {account}: {why}")]
+#[error("there is no token for the service account {account}: {reason}")]
 pub struct NoToken {
     /// The account's namespace and name.
     pub account: String,
     /// Why no token is available.
-    pub why: String,
+    pub reason: String,
     /// Whether the API server denies this process the token: an administrator has to grant the permission.
     pub is_refused: bool,
 }

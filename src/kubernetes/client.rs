@@ -30,7 +30,7 @@ use tower::BoxError;
 
 use super::leadership::Leadership;
 use crate::runtime::metrics::platform;
-pub use account::{Account, Keeper};
+pub use account::{Account, TokenRenewer};
 pub use files::ReadFile;
 pub use kubeconfig::{KubeconfigProblem, check_kubeconfig};
 pub(super) use limits::Bucket;
@@ -147,7 +147,7 @@ pub fn account(
     config: &Config,
     name: &'static str,
     leadership: Leadership,
-) -> Result<(Account, Keeper), SettingsError> {
+) -> Result<(Account, TokenRenewer), SettingsError> {
     let create = writer(config, None, leadership.clone(), Identity::Process(purpose::PROCESS))?;
     Ok(account::new(name, unguarded(config, purpose::PROCESS)?, create, leadership))
 }

@@ -23,7 +23,7 @@ use super::call::{CallError, limited};
 use crate::base::error_chain::chain;
 use crate::runtime::metrics::Registry;
 use crate::runtime::tasks::BoxError;
-use correlator::{Correlator, EventWrite, Fact};
+use correlator::{Correlator, EventWrite, RecordedEvent};
 
 /// Queue length of Events to write; further ones are dropped. When 5,000 Nodes join at once, all their Events are
 /// queued for a moment: about 2 MB, or 15 MB with messages of maximum length.
@@ -43,7 +43,7 @@ const ATTEMPTS: u32 = 12;
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Time limit for queued Events when the process stops.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const FINAL_FLUSH: Duration = Duration::from_secs(2);
 
 /// Maximum length of a message in bytes, enforced by the API server.
 const LONGEST_MESSAGE: usize = 1024;
@@ -71,14 +71,14 @@ impl EventType {
 #[derive(Clone)]
 pub struct Recorder {
     component: Arc<str>,
-    queue: mpsc::Sender<Fact>,
+    queue: mpsc::Sender<RecordedEvent>,
     dropped: IntCounterVec,
 }
 
 /// Writes the Events of [`Recorder`]s.
 pub struct EventWriter {
     client: Client,
-    queue: mpsc::Receiver<Fact>,
+    queue: mpsc::Receiver<RecordedEvent>,
     correlator: Correlator,
     dropped: IntCounterVec,
     began: Instant,
@@ -112,7 +112,7 @@ impl Recorder {
     /// Records an Event about `object`; a repetition of an earlier one raises its count. Never waits: if the queue is
     /// full, the Event is dropped and counted.
     pub fn event(&self, object: &ObjectReference, event_type: EventType, reason: &'static str, message: &str) {
-        let fact = Fact {
+        let fact = RecordedEvent {
             component: self.component.clone(),
             object: object.clone(),
             event_type,
@@ -135,7 +135,7 @@ impl EventWriter {
         let work = async { tokio::join!(self.feed(senders, &stop), lanes) };
         let limit = async {
             stop.cancelled().await;
-            tokio::time::sleep(LAST_WORDS).await;
+            tokio::time::sleep(FINAL_FLUSH).await;
         };
         tokio::select! {
             _ = work => {}
@@ -145,7 +145,7 @@ impl EventWriter {
     }
 
     /// Correlates the Events in the order of their recording, and passes each to its lane.
-    async fn feed(mut self, lanes: Vec<mpsc::Sender<(Fact, EventWrite)>>, stop: &CancellationToken) {
+    async fn feed(mut self, lanes: Vec<mpsc::Sender<(RecordedEvent, EventWrite)>>, stop: &CancellationToken) {
         loop {
             let fact = tokio::select! {
                 biased;
@@ -180,13 +180,13 @@ struct Lane {
 }
 
 impl Lane {
-    async fn run(&self, mut queue: mpsc::Receiver<(Fact, EventWrite)>) {
+    async fn run(&self, mut queue: mpsc::Receiver<(RecordedEvent, EventWrite)>) {
         while let Some((fact, write)) = queue.recv().await {
             self.write(&fact, &write).await;
         }
     }
 
-    async fn write(&self, fact: &Fact, write: &EventWrite) {
+    async fn write(&self, fact: &RecordedEvent, write: &EventWrite) {
         for attempt in 1..=ATTEMPTS {
             match self.attempt(fact, write).await {
                 Ok(()) => return,
@@ -207,7 +207,7 @@ impl Lane {
         }
     }
 
-    async fn attempt(&self, fact: &Fact, write: &EventWrite) -> Result<(), CallError> {
+    async fn attempt(&self, fact: &RecordedEvent, write: &EventWrite) -> Result<(), CallError> {
         let namespace = fact.object.namespace.as_deref().filter(|name| !name.is_empty()).unwrap_or("default");
         let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         if write.count > 1 {
@@ -232,7 +232,7 @@ impl Lane {
     }
 }
 
-fn new_event(fact: &Fact, write: &EventWrite, namespace: &str) -> Event {
+fn new_event(fact: &RecordedEvent, write: &EventWrite, namespace: &str) -> Event {
     Event {
         metadata: ObjectMeta {
             name: Some(write.name.clone()),

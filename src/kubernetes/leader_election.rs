@@ -37,7 +37,7 @@ use standby::{LeaseObservation, ReleaseWatch};
 const RELEASE_LIMIT: Duration = Duration::from_secs(3);
 
 /// Of consecutive failed attempts, one in this many is logged.
-const TELL_EVERY: u32 = 30;
+const LOG_EVERY: u32 = 30;
 
 /// A candidate. [`LeaderElector::run`] competes for the Lease until it is stopped.
 pub struct LeaderElector {
@@ -48,12 +48,12 @@ pub struct LeaderElector {
     /// The Lease as last read or written, for its resourceVersion.
     last: Option<Lease>,
     /// A write was sent that may have acquired the Lease.
-    may_hold: bool,
+    may_have_acquired: bool,
     failures: u32,
     /// When the candidate began to compete; times of observations are relative to this.
     began: Instant,
     recorder: Option<Recorder>,
-    metrics: Metrics,
+    metrics: ElectionMetrics,
 }
 
 enum Attempt {
@@ -84,14 +84,14 @@ impl LeaderElector {
         config.validate()?;
         let (holder, leadership) = Holder::with_clock(wall_clock);
         let api = Api::namespaced(client, &config.namespace);
-        let metrics = Metrics::new(&config.name);
+        let metrics = ElectionMetrics::new(&config.name);
         let elector = Self {
             api,
             config,
             holder,
             observed: None,
             last: None,
-            may_hold: false,
+            may_have_acquired: false,
             failures: 0,
             began: Instant::now(),
             recorder: None,
@@ -152,14 +152,14 @@ impl LeaderElector {
             release.close();
             self.holder.begin(sent, self.config.renew_deadline);
             self.metrics.show(true);
-            self.tell("became leader");
+            self.record_event("became leader");
             let end = self.lead(stop).await;
             self.holder.end();
             self.metrics.show(false);
             match end {
                 End::Stopped => {
                     self.release().await;
-                    self.tell("stopped leading");
+                    self.record_event("stopped leading");
                     return;
                 }
                 End::Taken(holder) => {
@@ -170,10 +170,10 @@ impl LeaderElector {
                     tracing::error!(lease, "the lease could not be renewed in time; this process stands by");
                 }
             }
-            self.tell("stopped leading");
+            self.record_event("stopped leading");
         }
         // A write without an answer may have acquired the Lease nevertheless.
-        if self.may_hold {
+        if self.may_have_acquired {
             self.release().await;
         }
     }
@@ -198,7 +198,7 @@ impl LeaderElector {
                 }
                 // Another candidate was faster, which is normal.
                 Err(error) if error.is_conflict() => tracing::debug!("{}", chain(&error)),
-                Err(error) => self.tell_failure(&error),
+                Err(error) => self.report_failure(&error),
             }
             if !self.pause(next, release, stop).await {
                 return None;
@@ -270,7 +270,7 @@ impl LeaderElector {
                 Ok(Attempt::Ours(sent)) if self.holder.extend(sent, self.config.renew_deadline) => {}
                 Ok(Attempt::Ours(_)) => return End::Deadline,
                 Ok(Attempt::HeldBy { holder, .. }) => return End::Taken(holder),
-                Err(error) => self.tell_failure(&error),
+                Err(error) => self.report_failure(&error),
             }
         }
     }
@@ -299,7 +299,7 @@ impl LeaderElector {
         self.last = Some(lease.clone());
         match self.decide(&observed) {
             LeaseDecision::HeldBy { holder, until } => {
-                self.may_hold = false;
+                self.may_have_acquired = false;
                 Ok(Attempt::HeldBy { holder, until: self.began + until })
             }
             LeaseDecision::Renew(spec) | LeaseDecision::TakeOver(spec) => {
@@ -356,7 +356,7 @@ impl LeaderElector {
     }
 
     fn about_to_write(&mut self) -> SendTime {
-        self.may_hold = true;
+        self.may_have_acquired = true;
         self.holder.sends_now()
     }
 
@@ -372,7 +372,7 @@ impl LeaderElector {
                 // A refused write was certainly not made. A conflict does not prove that: the other write may be an
                 // earlier one of this process, whose answer was lost.
                 if error.is_refusal() && !error.is_conflict() && !self.holder.is_held() {
-                    self.may_hold = false;
+                    self.may_have_acquired = false;
                 }
                 Err(error)
             }
@@ -411,7 +411,7 @@ impl LeaderElector {
             Ok(false) => tracing::debug!("there is no lease to give up"),
             Err(error) => return tracing::warn!("{}", chain(&error)),
         }
-        self.may_hold = false;
+        self.may_have_acquired = false;
     }
 
     fn is_ours(&self, lease: &Lease) -> bool {
@@ -423,7 +423,7 @@ impl LeaderElector {
         deadline.saturating_duration_since(Instant::now()).min(most)
     }
 
-    fn tell(&self, what: &str) {
+    fn record_event(&self, what: &str) {
         tracing::info!(identity = self.config.identity, lease = self.config.name, "{what}");
         if let Some(recorder) = &self.recorder {
             let message = format!("{} {what}", self.config.identity);
@@ -438,8 +438,8 @@ impl LeaderElector {
         ObjectReference { resource_version, ..reference }
     }
 
-    fn tell_failure(&mut self, error: &CallError) {
-        if self.failures.is_multiple_of(TELL_EVERY) {
+    fn report_failure(&mut self, error: &CallError) {
+        if self.failures.is_multiple_of(LOG_EVERY) {
             tracing::warn!(failures = self.failures + 1, "{}", chain(error));
         }
         self.failures = self.failures.saturating_add(1);
@@ -447,13 +447,13 @@ impl LeaderElector {
 }
 
 /// The metrics of a candidate, with the Go program's names.
-struct Metrics {
+struct ElectionMetrics {
     lease: String,
     status: IntGaugeVec,
     slow_path: IntCounterVec,
 }
 
-impl Metrics {
+impl ElectionMetrics {
     fn new(lease: &str) -> Self {
         let status = Opts::new(
             "leader_election_master_status",

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::cloud::LeaderToken;
 
 /// Interval at which waiting tasks check the wall clock: the monotonic clock stops while the host is suspended.
-const WALL_CLOCK_LOOK: Duration = Duration::from_secs(1);
+const WALL_CLOCK_PERIOD: Duration = Duration::from_secs(1);
 
 /// The deadline of a leadership that never ends, counted from now.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -137,7 +137,7 @@ impl Leadership {
             loop {
                 receiver.mark_unchanged();
                 let Some(term) = leadership.current().filter(|term| Some(term.number) == started) else { return };
-                let look = term.ends.min(Instant::now() + WALL_CLOCK_LOOK);
+                let look = term.ends.min(Instant::now() + WALL_CLOCK_PERIOD);
                 // The next iteration decides, whatever woke it. A dropped elector has ended its term.
                 let _ = tokio::time::timeout_at(look, receiver.changed()).await;
             }
@@ -341,7 +341,7 @@ mod tests {
         wall_clock.jump(LASTS);
         let resumed = Instant::now();
         lost.await;
-        assert!(resumed.elapsed() <= WALL_CLOCK_LOOK, "{:?}", resumed.elapsed());
+        assert!(resumed.elapsed() <= WALL_CLOCK_PERIOD, "{:?}", resumed.elapsed());
     }
 
     #[tokio::test(start_paused = true)]

@@ -14,10 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::local::{Local, ObservedEntry, Process, Settlement};
-use self::record::{Aged, Endpoint, Entry, Evidence, KEPT_FOR, LoginState, Record, UNDER_WAY, decide};
+use self::local::{AttemptOutcome, LocalState, ObservedEntry, Process};
+use self::record::{AgedEntry, Endpoint, Entry, Evidence, LoginState, RETENTION, Record, UNDER_WAY, decide};
 use crate::base::backoff::Backoff;
-use crate::cloud::login_ledger::{Attempt, LoginAttempt, LoginPolicy, LoginRefusal, LoginThrottle, Outcome};
+use crate::cloud::login_ledger::{LoginClaim, LoginPolicy, LoginRefusal, LoginThrottle, Outcome, PlannedLogin};
 use async_trait::async_trait;
 use jiff::Timestamp;
 pub use lease::LeaseStore;
@@ -43,12 +43,12 @@ const CONTENTION: Duration = Duration::from_secs(1);
 /// Pauses between two tries.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(25), Duration::from_millis(800)).shortened_by(0.5);
 /// Maximum number of unwritten outcomes, which are written with the next claim.
-const MOST_PENDING: usize = 16;
+const MAX_PENDING: usize = 16;
 /// How long a record that was read for the review of paused logins is reused: the logins of one account at all vCenters
 /// depend on the same records. A login is reviewed again after 30 to 37.5 s, so a deletion is noticed within a minute.
 const SERVES_FOR: Duration = Duration::from_secs(15);
 /// Maximum number of remembered servers of one product.
-const MOST_SERVERS: usize = 256;
+const MAX_SERVERS: usize = 256;
 
 /// Returns the wall clock time in seconds since 1970. Replaced in tests.
 pub type UnixClock = Arc<dyn Fn() -> i64 + Send + Sync>;
@@ -58,7 +58,7 @@ pub struct Ledger {
     store: Box<dyn LedgerStore>,
     wall_clock: UnixClock,
     process: Option<Process>,
-    local: Mutex<Local>,
+    local: Mutex<LocalState>,
     /// Held by the review that reads records; the others reuse them.
     review_turn: Semaphore,
 }
@@ -80,7 +80,7 @@ impl Clock {
 
 /// The record names of one account, as seen from one server.
 struct AccountRecords {
-    here: String,
+    endpoint: String,
     /// The records at all servers of all products, by name, with the relation of each server.
     endpoints: BTreeMap<String, Endpoint>,
 }
@@ -91,7 +91,7 @@ impl AccountRecords {
     }
 
     fn others(&self) -> impl Iterator<Item = &String> {
-        self.endpoints.keys().filter(|name| **name != self.here)
+        self.endpoints.keys().filter(|name| **name != self.endpoint)
     }
 }
 
@@ -104,20 +104,20 @@ struct FetchedRecord {
 
 impl FetchedRecord {
     /// Whether another replica has logged in with the attempt's credentials.
-    fn is_accepted(&self, attempt: &Attempt) -> bool {
+    fn is_accepted(&self, attempt: &PlannedLogin) -> bool {
         self.record.is_accepted(attempt.version.as_ref(), self.clock.now, self.clock.margin)
     }
 }
 
 /// A record that was read for a review.
 struct SharedReading {
-    began: Instant,
+    started: Instant,
     fetched: FetchedRecord,
 }
 
 impl SharedReading {
     fn serves(&self) -> bool {
-        self.began.elapsed() < SERVES_FOR
+        self.started.elapsed() < SERVES_FOR
     }
 }
 
@@ -160,7 +160,7 @@ impl Ledger {
         Clock { now: (self.wall_clock)(), margin: SKEW }
     }
 
-    fn entry(&self, id: &str, at: i64, attempt: &Attempt) -> Entry {
+    fn entry(&self, id: &str, at: i64, attempt: &PlannedLogin) -> Entry {
         let entry = Entry::claim(id.to_owned(), at, attempt);
         match &self.process {
             Some(Process { pod, start }) => Entry { pod: Some(pod.clone()), start: Some(start.clone()), ..entry },
@@ -169,16 +169,16 @@ impl Ledger {
     }
 
     /// Claims a login, based on this process's own attempts only.
-    fn claim_alone(&self, attempt: &Attempt, id: &str) -> Result<(), LoginRefusal> {
+    fn claim_alone(&self, attempt: &PlannedLogin, id: &str) -> Result<(), LoginRefusal> {
         let account = self.records(attempt.policy, &attempt.server, &attempt.user);
-        let here = &account.here;
+        let here = &account.endpoint;
         let clock = self.own_clock();
         // Recorded first: of two concurrent claims, one sees the other.
         self.local.lock().note(here, self.entry(id, clock.now, attempt));
         let records: Vec<(String, FetchedRecord)> = {
             let local = self.local.lock();
             let own = |name: &String| {
-                let record = local.own.get(name).cloned().unwrap_or_default();
+                let record = local.own_entries.get(name).cloned().unwrap_or_default();
                 (name.clone(), FetchedRecord { record, version: None, clock })
             };
             account.endpoints.keys().map(own).collect()
@@ -186,17 +186,17 @@ impl Ledger {
         let judged = self.decide(&records, &account, attempt, Some(id), true);
         let mut local = self.local.lock();
         if judged.is_err() {
-            local.settle(here, Settlement::harmless(id), clock.now);
+            local.apply_outcome(here, AttemptOutcome::harmless(id), clock.now);
         } else {
-            local.alone.insert(id.to_owned());
+            local.without_leases.insert(id.to_owned());
         }
         judged
     }
 
     /// Claims in the store: whether the login is allowed, or why the store cannot tell.
-    async fn claim_shared(&self, attempt: &Attempt, id: &str) -> Result<Result<(), LoginRefusal>, StoreError> {
+    async fn claim_shared(&self, attempt: &PlannedLogin, id: &str) -> Result<Result<(), LoginRefusal>, StoreError> {
         let account = self.records(attempt.policy, &attempt.server, &attempt.user);
-        let here = &account.here;
+        let here = &account.endpoint;
         for turn in 0..TRIES {
             let mut records = vec![(here.clone(), self.fetch(here).await?)];
             if let Err(refused) = self.decide(&records, &account, attempt, None, false) {
@@ -219,13 +219,13 @@ impl Ledger {
             }
             let judged = self.decide(&records, &account, attempt, Some(id), false);
             if judged.is_err() {
-                self.settle_everywhere(attempt, Settlement::harmless(id), KNOWN_LIMIT).await;
+                self.apply_outcome_everywhere(attempt, AttemptOutcome::harmless(id), KNOWN_LIMIT).await;
             }
             return Ok(judged);
         }
         Ok(Err(LoginRefusal {
             pause: CONTENTION.mul_f64(1.0 + fastrand::f64()),
-            why: "other replicas claim logins, too".into(),
+            reason: "other replicas claim logins, too".into(),
             is_lockout: false,
         }))
     }
@@ -238,7 +238,7 @@ impl Ledger {
         };
         let mut endpoints: BTreeMap<_, _> = self.local.lock().servers.iter().map(of_server).collect();
         endpoints.insert(here.clone(), Endpoint::This);
-        AccountRecords { here, endpoints }
+        AccountRecords { endpoint: here, endpoints }
     }
 
     /// Reads a record, and adds the outcomes that could not be written earlier.
@@ -253,7 +253,7 @@ impl Ledger {
         for (_, id, outcome) in local.pending.iter().filter(|(of, ..)| of == name) {
             record.apply(id, *outcome, clock.now);
         }
-        for id in local.alone.iter().filter(|id| !record.holds(id)).cloned().collect::<Vec<_>>() {
+        for id in local.without_leases.iter().filter(|id| !record.holds(id)).cloned().collect::<Vec<_>>() {
             if let Some(entry) = local.own_entry(name, &id, clock) {
                 record.put(entry);
             }
@@ -269,7 +269,7 @@ impl Ledger {
             let mut records = Vec::new();
             for name in names {
                 let known =
-                    self.local.lock().readings.get(&name).filter(|one| one.serves()).map(|one| one.fetched.clone());
+                    self.local.lock().last_reads.get(&name).filter(|one| one.serves()).map(|one| one.fetched.clone());
                 let fetched = match known {
                     Some(fetched) => fetched,
                     None => self.fetch_for_all(&name).await?,
@@ -285,10 +285,10 @@ impl Ledger {
         let (began, writes) = (Instant::now(), self.local.lock().writes);
         let fetched = self.fetch(name).await?;
         let mut local = self.local.lock();
-        local.readings.retain(|_, reading| reading.serves());
+        local.last_reads.retain(|_, reading| reading.serves());
         // A read that overlapped a write of this process may lack it, and the attempt would seem to be deleted.
         if local.writes == writes {
-            local.readings.insert(name.to_owned(), SharedReading { began, fetched: fetched.clone() });
+            local.last_reads.insert(name.to_owned(), SharedReading { started: began, fetched: fetched.clone() });
         }
         Ok(fetched)
     }
@@ -298,7 +298,7 @@ impl Ledger {
         let (kept, pending) = {
             let mut local = self.local.lock();
             let observed = local.observe(name, record, false, *clock, self.process.as_ref());
-            let young = observed.into_iter().filter(|observed| observed.age < KEPT_FOR);
+            let young = observed.into_iter().filter(|observed| observed.age < RETENTION);
             let entries = young.map(|observed| observed.entry.clone()).collect();
             let pending: Vec<String> =
                 local.pending.iter().filter(|(of, ..)| of == name).map(|(_, id, _)| id.clone()).collect();
@@ -306,10 +306,10 @@ impl Ledger {
         };
         within(CALL_LIMIT, self.store.write(name, version.as_deref(), &kept.to_text())).await?;
         let mut local = self.local.lock();
-        local.readings.remove(name);
+        local.last_reads.remove(name);
         local.writes += 1;
         local.pending.retain(|(of, id, _)| of != name || !pending.contains(id));
-        local.alone.retain(|id| !record.holds(id));
+        local.without_leases.retain(|id| !record.holds(id));
         Ok(())
     }
 
@@ -318,31 +318,31 @@ impl Ledger {
         &self,
         records: &[(String, FetchedRecord)],
         account: &AccountRecords,
-        attempt: &Attempt,
+        attempt: &PlannedLogin,
         except: Option<&str>,
         is_own: bool,
     ) -> Result<(), LoginRefusal> {
-        let mut aged: Vec<Aged<'_>> = Vec::new();
+        let mut aged: Vec<AgedEntry<'_>> = Vec::new();
         let mut local = self.local.lock();
         for (name, FetchedRecord { record, clock, .. }) in records {
             let endpoint = account.endpoints.get(name).copied().unwrap_or(Endpoint::SameProduct);
             for observed in local.observe(name, record, is_own, *clock, self.process.as_ref()) {
                 let ObservedEntry { entry, age, is_lost } = observed;
-                if except != Some(entry.id.as_str()) && age < KEPT_FOR {
+                if except != Some(entry.id.as_str()) && age < RETENTION {
                     let likely_age = age.max(clock.since(entry));
-                    aged.push(Aged { entry, age, likely_age, endpoint, is_lost });
+                    aged.push(AgedEntry { entry, age, estimated_age: likely_age, endpoint, is_lost });
                 }
             }
         }
-        let of_here = records.iter().find(|(name, _)| *name == account.here);
+        let of_here = records.iter().find(|(name, _)| *name == account.endpoint);
         let is_accepted = of_here.is_some_and(|(_, fetched)| fetched.is_accepted(attempt));
         let evidence = Evidence { entries: &aged, is_shared: !is_own, is_accepted };
         decide(evidence, attempt, fastrand::f64())
     }
 
-    async fn settle_everywhere(&self, attempt: &Attempt, settlement: Settlement<'_>, limit: Duration) {
+    async fn apply_outcome_everywhere(&self, attempt: &PlannedLogin, settlement: AttemptOutcome<'_>, limit: Duration) {
         let name = &record_name(attempt.policy.scope, &attempt.server, &attempt.user);
-        self.local.lock().settle(name, settlement, (self.wall_clock)());
+        self.local.lock().apply_outcome(name, settlement, (self.wall_clock)());
         let written = async {
             for turn in 0..TRIES {
                 let mut fetched = self.fetch(name).await?;
@@ -360,7 +360,7 @@ impl Ledger {
         self.log_availability(attempt, written.as_ref().err());
         if written.is_err() {
             let mut local = self.local.lock();
-            let surplus = (local.pending.len() + 1).saturating_sub(MOST_PENDING);
+            let surplus = (local.pending.len() + 1).saturating_sub(MAX_PENDING);
             local.pending.drain(..surplus);
             // A late write must not clear newer failures.
             let outcome = match settlement.outcome {
@@ -372,8 +372,8 @@ impl Ledger {
     }
 
     /// Applies the outcome of an own attempt to a record; returns whether the record changes.
-    fn merge_outcome(&self, name: &str, fetched: &mut FetchedRecord, settlement: Settlement<'_>) -> bool {
-        let Settlement { id, outcome, version } = settlement;
+    fn merge_outcome(&self, name: &str, fetched: &mut FetchedRecord, settlement: AttemptOutcome<'_>) -> bool {
+        let AttemptOutcome { id, outcome, version } = settlement;
         let FetchedRecord { record, clock, .. } = fetched;
         let mut local = self.local.lock();
         let was_claimed = record.apply(id, outcome, clock.now);
@@ -398,8 +398,8 @@ impl Ledger {
     }
 
     /// Logs once per product that the store is out of reach, and once that it is available again.
-    fn log_availability(&self, attempt: &Attempt, problem: Option<&StoreError>) {
-        let Attempt { policy, server, .. } = attempt;
+    fn log_availability(&self, attempt: &PlannedLogin, problem: Option<&StoreError>) {
+        let PlannedLogin { policy, server, .. } = attempt;
         let is_out_of_reach = match problem {
             Some(StoreError::Conflict) => return,
             Some(StoreError::OutOfReach(_)) => true,
@@ -430,7 +430,7 @@ impl Ledger {
 impl LoginThrottle for Ledger {
     fn know(&self, policy: LoginPolicy, server: &str) {
         let mut local = self.local.lock();
-        if local.servers.iter().filter(|(scope, _)| *scope == policy.scope).count() < MOST_SERVERS {
+        if local.servers.iter().filter(|(scope, _)| *scope == policy.scope).count() < MAX_SERVERS {
             local.servers.insert((policy.scope, server.to_owned()));
         }
     }
@@ -443,11 +443,11 @@ impl LoginThrottle for Ledger {
         self.store.delete_command(&self.records(policy, server, user).names())
     }
 
-    async fn claim(&self, attempt: &Attempt) -> Result<LoginAttempt, LoginRefusal> {
+    async fn claim(&self, attempt: &PlannedLogin) -> Result<LoginClaim, LoginRefusal> {
         let id = uuid::Uuid::new_v4().to_string();
-        let claim = |pause_if_rejected| LoginAttempt { attempt: attempt.clone(), id: id.clone(), pause_if_rejected };
+        let claim = |pause_if_rejected| LoginClaim { attempt: attempt.clone(), id: id.clone(), pause_if_rejected };
         let shared = self.claim_shared(attempt, &id);
-        let answer = if attempt.is_known { within(KNOWN_LIMIT, shared).await } else { shared.await };
+        let answer = if attempt.was_accepted { within(KNOWN_LIMIT, shared).await } else { shared.await };
         match answer {
             Ok(judged) => {
                 self.log_availability(attempt, None);
@@ -458,16 +458,16 @@ impl LoginThrottle for Ledger {
                 let alone = self.claim_alone(attempt, &id);
                 if alone.is_err() {
                     // The claim may have reached the store.
-                    self.settle_everywhere(attempt, Settlement::harmless(&id), KNOWN_LIMIT).await;
+                    self.apply_outcome_everywhere(attempt, AttemptOutcome::harmless(&id), KNOWN_LIMIT).await;
                 }
                 alone.map(|()| claim(attempt.policy.window))
             }
         }
     }
 
-    async fn can_retry(&self, attempt: &Attempt, was_rejected: bool) -> bool {
+    async fn can_retry(&self, attempt: &PlannedLogin, was_rejected: bool) -> bool {
         let account = self.records(attempt.policy, &attempt.server, &attempt.user);
-        let here = &account.here;
+        let here = &account.endpoint;
         let Ok(records) = self.read_for_review(account.names()).await else { return false };
         let is_over = |(_, fetched): &(String, FetchedRecord)| {
             let own = self.local.lock().rejections(here);
@@ -477,14 +477,14 @@ impl LoginThrottle for Ledger {
         !is_bound && !self.decide(&records, &account, attempt, None, false).is_err_and(|refused| refused.is_lockout)
     }
 
-    async fn record_outcome(&self, claim: LoginAttempt, outcome: Outcome) {
+    async fn record_outcome(&self, claim: LoginClaim, outcome: Outcome) {
         // If the credentials were accepted before and the outcome is not counted, the write gets only `KNOWN_LIMIT`, so
         // that the login hardly waits for the API server. In all other cases the write gets the full limit: without a
         // recorded outcome, the attempt still counts and may block further logins.
-        let is_quick = claim.attempt.is_known && LoginState::after(outcome).is_none();
+        let is_quick = claim.attempt.was_accepted && LoginState::after(outcome).is_none();
         let limit = if is_quick { KNOWN_LIMIT } else { CALL_LIMIT };
-        let settlement = Settlement { id: &claim.id, outcome, version: claim.attempt.version.as_ref() };
-        self.settle_everywhere(&claim.attempt, settlement, limit).await;
+        let settlement = AttemptOutcome { id: &claim.id, outcome, version: claim.attempt.version.as_ref() };
+        self.apply_outcome_everywhere(&claim.attempt, settlement, limit).await;
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::call::CALL_LIMIT;
 use super::watch::WatchPolicy;
-use super::watch::object::{News, ObjectPolicy, follow};
+use super::watch::object::{ObjectPolicy, ObjectUpdate, follow};
 use crate::base::error_chain::chain;
 
 const POLICY: ObjectPolicy = ObjectPolicy {
@@ -93,7 +93,7 @@ pub fn watch_secret(
     let (state, receiver) = watch::channel(SecretState::Pending);
     let observer = Observer { shown: format!("secret {namespace}/{name}"), state };
     let api = Api::namespaced(client, namespace);
-    (receiver, follow(api, name.to_owned(), &POLICY, move |news| observer.learn(news)))
+    (receiver, follow(api, name.to_owned(), &POLICY, move |update| observer.handle_update(update)))
 }
 
 struct Observer {
@@ -103,19 +103,21 @@ struct Observer {
 
 impl Observer {
     /// Ignores older versions from a watch. A `get` is always trusted: after a restore, versions are lower.
-    fn learn(&self, news: News<Secret>) {
-        let may_be_late = matches!(news, News::Watched(_));
-        let next = match news {
-            News::Read(Some(secret)) | News::Watched(Some(secret)) => {
+    fn handle_update(&self, update: ObjectUpdate<Secret>) {
+        let may_be_late = matches!(update, ObjectUpdate::Watched(_));
+        let next = match update {
+            ObjectUpdate::Read(Some(secret)) | ObjectUpdate::Watched(Some(secret)) => {
                 SecretState::Read(Arc::new(SecretVersion::new(secret)))
             }
-            News::Read(None) | News::Watched(None) => SecretState::Absent("it does not exist".to_owned()),
-            News::Polled => return tracing::info!(secret = self.shown, "may not be watched, so it is polled"),
-            News::Forbidden(error) => {
+            ObjectUpdate::Read(None) | ObjectUpdate::Watched(None) => {
+                SecretState::Absent("it does not exist".to_owned())
+            }
+            ObjectUpdate::Polled => return tracing::info!(secret = self.shown, "may not be watched, so it is polled"),
+            ObjectUpdate::Forbidden(error) => {
                 let why = "this process may not read it: it needs the verbs get and watch for this Secret";
                 SecretState::Absent(format!("{why} ({})", chain(&error)))
             }
-            News::Failed(failure) => {
+            ObjectUpdate::Failed(failure) => {
                 let reason = chain(&failure);
                 tracing::debug!(secret = self.shown, "{reason}");
                 SecretState::Failing(reason)
@@ -162,8 +164,12 @@ mod tests {
             ("b", "8", false, "8"),
             ("b", "no number", true, "no number"),
         ] {
-            let news = Some(secret(uid, version));
-            observer.learn(if may_be_late { News::Watched(news) } else { News::Read(news) });
+            let update = Some(secret(uid, version));
+            observer.handle_update(if may_be_late {
+                ObjectUpdate::Watched(update)
+            } else {
+                ObjectUpdate::Read(update)
+            });
             let SecretState::Read(known) = receiver.borrow().clone() else { panic!("not read") };
             assert_eq!((known.uid.as_str(), known.resource_version.as_str()), (uid, expected));
         }

@@ -17,12 +17,12 @@ use tokio::sync::{broadcast, watch};
 
 use super::watch::repeat;
 use crate::runtime::tasks::BoxError;
-use list_watch::{ListWatch, WORKED};
+use list_watch::{ListWatch, SUCCESS_AFTER};
 pub use packed_object::CachedObject;
 use packed_object::PackedObject;
 
 /// How many changes a subscriber may lag behind before it gets [`Change::All`].
-const CHANGES_KEPT: usize = 1024;
+const CHANGE_BUFFER: usize = 1024;
 
 /// How many objects stay unpacked: as many as change within a second or two in a cluster of 5,000 Nodes.
 const RECENT: usize = 32;
@@ -84,7 +84,7 @@ fn watch<K: CachedObject>(
 ) -> (Store<K>, impl Future<Output = Result<(), BoxError>> + Send + 'static) {
     let store = Store::new();
     let list_watch = ListWatch::new(client, selector, store.clone());
-    (store, async { match repeat(list_watch, WORKED).await {} })
+    (store, async { match repeat(list_watch, SUCCESS_AFTER).await {} })
 }
 
 impl<K: CachedObject> Store<K> {
@@ -92,7 +92,7 @@ impl<K: CachedObject> Store<K> {
         let shared = StoreState {
             objects: RwLock::default(),
             recent: Mutex::default(),
-            changes: broadcast::Sender::new(CHANGES_KEPT),
+            changes: broadcast::Sender::new(CHANGE_BUFFER),
             is_ready: watch::Sender::new(false),
             is_refused: AtomicBool::new(false),
         };
@@ -186,7 +186,7 @@ impl<K: CachedObject> Store<K> {
         let mut objects = self.shared.objects.write();
         objects.insert(key.clone(), object);
         drop(objects);
-        self.announce(Change::Applied(key));
+        self.notify(Change::Applied(key));
     }
 
     fn remove(&self, key: &str) {
@@ -194,7 +194,7 @@ impl<K: CachedObject> Store<K> {
         let removed = objects.remove(key);
         drop(objects);
         if removed.is_some() {
-            self.announce(Change::Deleted(key.to_owned()));
+            self.notify(Change::Deleted(key.to_owned()));
         }
     }
 
@@ -206,12 +206,12 @@ impl<K: CachedObject> Store<K> {
         drop(objects);
         self.shared.is_ready.send_replace(true);
         for key in vanished {
-            self.announce(Change::Deleted(key));
+            self.notify(Change::Deleted(key));
         }
-        self.announce(Change::All);
+        self.notify(Change::All);
     }
 
-    fn announce(&self, change: Change) {
+    fn notify(&self, change: Change) {
         // Without subscribers, sending fails, which is fine.
         let _ = self.shared.changes.send(change);
     }

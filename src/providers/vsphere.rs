@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::config::Config;
 use self::login::credentials::Offers;
-use self::nodes::instances::Instances;
+use self::nodes::instances::VsphereInstances;
 use self::nodes::lookup::Tracker;
 use self::nodes::lookup::instance_cache::InstanceCache;
 use self::nodes::lookup::vcenters::{TrackerConfig, VcenterSource};
@@ -42,7 +42,7 @@ use self::nsx::UsableAddressesOf;
 use self::nsx::services::{self, RoutesPart};
 use self::vcenter::session::{PROBES, SessionStatus, Timeouts};
 use self::vcenter::snapshot::Freshness;
-use self::vcenter::{Session, Settings, Vcenter, VcenterId, VcenterNames};
+use self::vcenter::{Session, TagSettings, Vcenter, VcenterId, VcenterNames};
 use crate::base::addresses::host_and_port;
 use crate::clients::http;
 use crate::cloud::login_ledger::LoginThrottle;
@@ -89,7 +89,7 @@ pub trait Connect: Send + Sync {
 
 /// The vSphere provider. It spawns nothing: its background work is returned as [`Task`]s.
 pub struct Provider {
-    instances: Arc<Instances>,
+    instances: Arc<VsphereInstances>,
     options: Options,
     connect: Arc<dyn Connect>,
     ledger: Arc<dyn LoginThrottle>,
@@ -141,7 +141,7 @@ impl Provider {
         let tracker = Tracker::new(cluster, setup.subscribe(), Arc::clone(&board));
         let task =
             Task { name: "node-tracker".to_string(), stop: stop.clone(), run: Box::pin(tracker.run(stop.clone())) };
-        let instances = Arc::new(Instances::new(board, setup.subscribe(), options.trusts_unseen));
+        let instances = Arc::new(VsphereInstances::new(board, setup.subscribe(), options.trusts_unseen));
         let (probes, configured) = (Arc::new(Semaphore::new(PROBES)), Mutex::default());
         (Self { instances, options, connect, ledger, probes, setup, configured, nsx: None, stop: stop.clone() }, task)
     }
@@ -235,7 +235,7 @@ impl Provider {
             family_wait: self.options.family_wait,
         };
         let sources = entries.iter().map(|(id, entry)| (*id, source(entry))).collect();
-        TrackerConfig { sources, refused: config.refused_vcenters.clone(), rules, file: self.options.file.clone() }
+        TrackerConfig { sources, rejected: config.refused_vcenters.clone(), rules, file: self.options.file.clone() }
     }
 
     fn entry(&self, config: &Config, entry: &config::VcenterConfig) -> Result<Entry, String> {
@@ -248,8 +248,8 @@ impl Provider {
         Ok(Entry { config: entry.clone(), vcenter, stop: self.stop.child_token() })
     }
 
-    fn settings(&self, config: &Config) -> Settings {
-        Settings { categories: config.labels.clone(), tag_poll: self.options.tag_poll }
+    fn settings(&self, config: &Config) -> TagSettings {
+        TagSettings { categories: config.labels.clone(), tag_poll: self.options.tag_poll }
     }
 
     /// The vCenters, for read-only use.
@@ -326,7 +326,7 @@ fn report(vcenter: &Vcenter) -> VcenterReport {
     VcenterReport {
         server: vcenter.server().to_owned(),
         lag,
-        refused_offer: snapshot.offer_trouble.clone(),
+        refused_offer: snapshot.credential_failure.clone(),
         virtual_machines: snapshot.vms.len(),
         ancestors: snapshot.entities.len(),
         session: vcenter.session().facts(),

@@ -36,7 +36,7 @@ use super::tasks::{BoxError, PanicError, contain};
 use access::{Authenticator, Authorizer};
 use activity::Activity;
 pub use certificate::{
-    CertificateError, Certificates, Keeper, KeyKind, SERVED_CERTIFICATE, SERVED_KEY, given_certificate,
+    CertificateError, CertificateUpdater, Certificates, KeyKind, SERVED_CERTIFICATE, SERVED_KEY, given_certificate,
 };
 use connections::Connections;
 use gate::ReviewLimiter;
@@ -45,10 +45,10 @@ pub use settings::{CertificateSource, NamedPair, PairFiles, Settings, TlsRules};
 pub use tls::server_config;
 
 /// Most connections at once; for each further one, another connection is closed.
-const MOST_CONNECTIONS: usize = 256;
+const MAX_CONNECTIONS: usize = 256;
 
 /// Most connections that are being closed but have not ended; at this number the server stops accepting until one ends.
-const MOST_ENDING: usize = 64;
+const MAX_ENDING: usize = 64;
 
 /// Pause after a failed accept: its cause, such as no free file descriptors, takes time to go away.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -90,8 +90,8 @@ struct Server {
     admin: Arc<Admin>,
     tls: Arc<ServerConfig>,
     streams: u32,
-    asked: ReviewLimiter,
-    kept: Arc<Semaphore>,
+    review_limiter: ReviewLimiter,
+    connection_permits: Arc<Semaphore>,
     stop: CancellationToken,
 }
 
@@ -101,7 +101,7 @@ struct Peer {
     /// The client's certificate chain, leaf first.
     certificates: Vec<CertificateDer<'static>>,
     /// Closes the connection once the requests in progress are answered, or after a grace period.
-    enough: CancellationToken,
+    is_full: CancellationToken,
     activity: Activity,
 }
 
@@ -152,9 +152,10 @@ pub async fn serve(
     stop: CancellationToken,
 ) -> Result<(), BoxError> {
     let asked = ReviewLimiter::default();
-    let kept = Arc::new(Semaphore::new(answer::MOST_KEPT));
-    let server = Arc::new(Server { admin, tls, streams, asked, kept, stop: stop.clone() });
-    let places = Connections::new(MOST_CONNECTIONS);
+    let kept = Arc::new(Semaphore::new(answer::MAX_ANSWERS));
+    let server =
+        Arc::new(Server { admin, tls, streams, review_limiter: asked, connection_permits: kept, stop: stop.clone() });
+    let slots = Connections::new(MAX_CONNECTIONS);
     let mut connections = FuturesUnordered::new();
     let (mut is_failing, mut accepts_from) = (false, Instant::now());
     loop {
@@ -165,13 +166,13 @@ pub async fn serve(
         };
         tokio::select! {
             () = stop.cancelled() => break,
-            accepted = accept, if connections.len() < MOST_CONNECTIONS + MOST_ENDING => match accepted {
+            accepted = accept, if connections.len() < MAX_CONNECTIONS + MAX_ENDING => match accepted {
                 Ok((tcp, address)) => {
                     if std::mem::take(&mut is_failing) {
                         tracing::info!("connections are accepted again");
                     }
-                    let place = places.admit(address.ip());
-                    connections.push(contain(connection::serve(Arc::clone(&server), tcp, address, place)));
+                    let slot = slots.admit(address.ip());
+                    connections.push(contain(connection::serve(Arc::clone(&server), tcp, address, slot)));
                 }
                 Err(error) => {
                     match std::mem::replace(&mut is_failing, true) {

@@ -16,13 +16,13 @@ use tracing_subscriber::{Registry, reload};
 use layer::{Form, Lines};
 use levels::Levels;
 pub use levels::Module;
-use line::Said;
+use line::EventFields;
 pub use output::FlushGuard;
 use output::LineQueue;
 
 /// The settings of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Settings {
+pub struct LogSettings {
     /// klog's verbosity, `-v`: 0 to 3 are info, 4 and 5 add decisions, from 6 on everything of this program.
     pub verbosity: u32,
     /// `--vmodule`: a higher verbosity for files whose names match a pattern.
@@ -69,23 +69,28 @@ pub enum StartError {
 }
 
 /// Starts the log, which includes panics. Dropping [`FlushGuard`] writes the last lines.
-pub fn start(settings: &Settings) -> Result<(Verbosity, FlushGuard), StartError> {
+pub fn start(settings: &LogSettings) -> Result<(Verbosity, FlushGuard), StartError> {
     let (levels, handle) = reload::Layer::new(Levels::new(settings.verbosity, settings.modules.clone()));
     let form = Form { format: settings.format, split: settings.split };
     let (queue, written) = LineQueue::start(output::to_process, move |count| lost(form, count))?;
     let lines = Arc::new(Lines { form, queue: queue.clone() });
     tracing_subscriber::registry().with(levels).with(Lines { form, queue }).try_init()?;
-    std::panic::set_hook(Box::new(move |panic| tell(&lines, panic)));
+    std::panic::set_hook(Box::new(move |panic| log_panic(&lines, panic)));
     Ok((Verbosity { levels: handle }, written))
 }
 
 fn lost(form: Form, count: u64) -> String {
-    let said = Said { message: format!("{count} messages are lost: nobody read the log"), values: Vec::new() };
-    form.line(Level::WARN, (file!(), line!()), None, &said)
+    let fields = EventFields { message: format!("{count} messages are lost: nobody read the log"), values: Vec::new() };
+    form.line(Level::WARN, (file!(), line!()), None, &fields)
 }
 
-fn tell(lines: &Lines, panic: &PanicHookInfo<'_>) {
-    let place = panic.location().map_or(("unknown", 0), |at| (at.file(), at.line()));
+fn log_panic(lines: &Lines, panic: &PanicHookInfo<'_>) {
+    let location = panic.location().map_or(("unknown", 0), |at| (at.file(), at.line()));
     let message = panic.payload_as_str().unwrap_or("without a message");
-    lines.write(Level::ERROR, place, None, &Said { message: format!("panic: {message}"), values: Vec::new() });
+    lines.write(
+        Level::ERROR,
+        location,
+        None,
+        &EventFields { message: format!("panic: {message}"), values: Vec::new() },
+    );
 }

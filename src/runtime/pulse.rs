@@ -31,7 +31,7 @@ impl Pulse {
     }
 
     /// Time since the last beat; `None` before the first one.
-    pub fn silence(&self) -> Option<Duration> {
+    pub fn since_last_beat(&self) -> Option<Duration> {
         self.last.lock().map(|last| last.elapsed())
     }
 }
@@ -43,14 +43,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_task_that_waits_beats_and_one_that_is_not_polled_does_not() {
         let pulse = Pulse::default();
-        assert_eq!(pulse.silence(), None);
+        assert_eq!(pulse.since_last_beat(), None);
         let work = pulse.beating(std::future::pending::<()>());
         tokio::pin!(work);
         assert!(tokio::time::timeout(BEAT * 20, work.as_mut()).await.is_err());
-        assert!(pulse.silence().unwrap() <= BEAT, "{:?}", pulse.silence());
+        assert!(pulse.since_last_beat().unwrap() <= BEAT, "{:?}", pulse.since_last_beat());
         // The task is not polled now.
         tokio::time::advance(BEAT * 20).await;
-        assert!(pulse.silence().unwrap() >= BEAT * 20);
+        assert!(pulse.since_last_beat().unwrap() >= BEAT * 20);
         assert_eq!(pulse.beating(async { 7 }).await, 7);
     }
 }

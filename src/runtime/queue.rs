@@ -76,7 +76,7 @@ struct Entry {
     /// Since when a worker processes the key.
     runs_since: Option<Instant>,
     /// Whether the key was added while it was processed, so that it must be handed out again.
-    again: bool,
+    runs_again: bool,
     /// When a delay of the key ended while the key was processed, so that it must be handed out again, unless it fails.
     overdue: Option<Instant>,
     /// Whether the key failed and waits for its backoff.
@@ -238,7 +238,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         drop(state);
         let work = WorkItem { key, queue: self.clone() };
         if let Some(since) = since {
-            self.shared.metrics.waited.observe(now.saturating_duration_since(since).as_secs_f64());
+            self.shared.metrics.queue_duration.observe(now.saturating_duration_since(since).as_secs_f64());
         }
         TakeResult::Work(work)
     }
@@ -293,7 +293,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             self.adds.inc();
         }
         if entry.runs_since.is_some() {
-            entry.again = true;
+            entry.runs_again = true;
             return;
         }
         if let Some(place) = entry.ready {
@@ -311,7 +311,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     fn hand_out_again(&mut self, key: &K) -> bool {
         let Some(entry) = self.entries.get_mut(key) else { return false };
         let overdue = entry.overdue.take();
-        let since = if std::mem::take(&mut entry.again) { entry.waits_since } else { overdue };
+        let since = if std::mem::take(&mut entry.runs_again) { entry.waits_since } else { overdue };
         let Some(since) = since else { return false };
         self.make_ready(key.clone(), None, since);
         true
@@ -320,7 +320,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     fn delay_until(&mut self, key: K, due: Instant) {
         let sequence = self.next_sequence();
         let entry = self.entries.entry(key.clone()).or_default();
-        if entry.ready.is_some() || entry.again || entry.due.is_some_and(|(earlier, _)| earlier <= due) {
+        if entry.ready.is_some() || entry.runs_again || entry.due.is_some_and(|(earlier, _)| earlier <= due) {
             return;
         }
         if let Some(later) = entry.due.replace((due, sequence)) {

@@ -31,12 +31,12 @@ pub struct TaskEnded {
     pub name: String,
     /// How it ended.
     #[source]
-    pub cause: Cause,
+    pub cause: EndCause,
 }
 
 /// How a task ended.
 #[derive(Debug, thiserror::Error)]
-pub enum Cause {
+pub enum EndCause {
     /// It returned without an error.
     #[error("nothing was left to do")]
     Finished,
@@ -61,23 +61,23 @@ pub struct StillRunning {
     pub grace: Duration,
 }
 
-impl Cause {
+impl EndCause {
     fn verb(&self) -> &'static str {
         match self {
-            Cause::Finished => "ended although it should not",
-            Cause::Failed(_) => "failed",
-            Cause::Panicked(_) => "panicked",
-            Cause::Aborted => "was aborted",
+            EndCause::Finished => "ended although it should not",
+            EndCause::Failed(_) => "failed",
+            EndCause::Panicked(_) => "panicked",
+            EndCause::Aborted => "was aborted",
         }
     }
 
     fn of(outcome: Result<Result<(), BoxError>, JoinError>) -> Self {
         match outcome {
-            Ok(Ok(())) => Cause::Finished,
-            Ok(Err(error)) => Cause::Failed(error),
+            Ok(Ok(())) => EndCause::Finished,
+            Ok(Err(error)) => EndCause::Failed(error),
             Err(error) => match error.try_into_panic() {
-                Ok(payload) => Cause::Panicked(panic_message(payload.as_ref())),
-                Err(_) => Cause::Aborted,
+                Ok(payload) => EndCause::Panicked(panic_message(payload.as_ref())),
+                Err(_) => EndCause::Aborted,
             },
         }
     }
@@ -114,7 +114,7 @@ impl Tasks {
         loop {
             match tokio::time::timeout_at(deadline, self.next_end()).await {
                 Ok(None) => return Ok(()),
-                Ok(Some(TaskEnded { name, cause: Cause::Finished })) => tracing::debug!(task = name, "task ended"),
+                Ok(Some(TaskEnded { name, cause: EndCause::Finished })) => tracing::debug!(task = name, "task ended"),
                 Ok(Some(ended)) => tracing::warn!("{} while stopping", chain(&ended)),
                 Err(_) => {
                     let mut names: Vec<_> = self.names.into_values().collect();
@@ -131,7 +131,7 @@ impl Tasks {
             Err(error) => (error.id(), Err(error)),
         };
         let name = self.names.remove(&id).unwrap_or_default();
-        Some(TaskEnded { name, cause: Cause::of(outcome) })
+        Some(TaskEnded { name, cause: EndCause::of(outcome) })
     }
 }
 

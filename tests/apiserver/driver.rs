@@ -16,17 +16,17 @@ use crate::lifecycle::in_memory::world::{MOMENT, node, pass, seconds};
 use ccm::cloud::{CloudProvider, InstanceMetadata, LeaderToken, PowerState, Route, Routes as _, Unknown};
 use ccm::controllers::capability::Capability;
 use ccm::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
-use ccm::controllers::instances::Instances;
+use ccm::controllers::instances::BoundedInstances;
 use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::{Nodes, watch_nodes};
 use ccm::providers::vsphere::reason;
-use ccm::runtime::tasks::{Cause, PanicError, Tasks};
+use ccm::runtime::tasks::{EndCause, PanicError, Tasks};
 use doubles::memory::{Instance, Memory};
 
 /// Labels each Node with the power state of its VM.
 struct PowerLabels {
     nodes: Nodes,
-    instances: Instances,
+    instances: BoundedInstances,
     api: Api<Node>,
 }
 
@@ -105,7 +105,7 @@ impl World {
         let (server, cloud, stop, mut tasks) =
             (Server::start(), Memory::default(), CancellationToken::new(), Tasks::default());
         let (nodes, watch) = watch_nodes(server.client(), None);
-        let instances = Instances::of(Arc::new(cloud.clone())).unwrap();
+        let instances = BoundedInstances::of(Arc::new(cloud.clone())).unwrap();
         let spec = Spec {
             name: "power-labels",
             queue: "PowerLabels",
@@ -234,7 +234,7 @@ async fn what_is_in_hand_is_finished_at_the_signal_to_stop() {
     pass(MOMENT).await;
     world.stop.cancel();
     let ended = world.tasks.first_unexpected_end().await;
-    assert!(ended.name == "controller" && matches!(ended.cause, Cause::Finished), "{ended}");
+    assert!(ended.name == "controller" && matches!(ended.cause, EndCause::Finished), "{ended}");
     assert_eq!(world.label("a").as_deref(), Some("On"));
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm::cloud::login_ledger::{Attempt, LoginAttempt, LoginThrottle, Outcome, SecretVersion};
+use ccm::cloud::login_ledger::{LoginClaim, LoginThrottle, Outcome, PlannedLogin, SecretVersion};
 use ccm::kubernetes::client::{self, purpose};
 use ccm::kubernetes::login_ledger::{LeaseStore, Ledger, record_name};
 use ccm::providers::vsphere::login::policy::LOGIN_POLICY;
@@ -19,9 +19,9 @@ use support::{ApiServer, unique};
 const NAMESPACE: &str = "kube-system";
 
 /// An account of nobody else, so that tests do not meet.
-fn attempt(user: &str) -> Attempt {
+fn attempt(user: &str) -> PlannedLogin {
     let (server, user) = ("vc.example.com:443".to_owned(), format!("{user}@vsphere.local"));
-    Attempt { policy: LOGIN_POLICY, server, user, version: None, is_known: false, is_new: true }
+    PlannedLogin { policy: LOGIN_POLICY, server, user, version: None, was_accepted: false, is_new: true }
 }
 
 /// May get, create and update Leases, and nothing else. The API server takes a moment to notice a role.
@@ -59,14 +59,14 @@ async fn ledger_of(server: &ApiServer, user: &str) -> Ledger {
     ledger
 }
 
-async fn text_of(admin: &Client, attempt: &Attempt) -> Option<String> {
+async fn text_of(admin: &Client, attempt: &PlannedLogin) -> Option<String> {
     let leases: Api<Lease> = Api::namespaced(admin.clone(), NAMESPACE);
     let lease = leases.get_opt(&record_name("", &attempt.server, &attempt.user)).await.unwrap()?;
     lease.metadata.annotations.unwrap_or_default().remove("vsphere-ccm.dev/logins")
 }
 
 /// Claims as a session does: again after a short pause.
-async fn claim(ledger: &Ledger, attempt: &Attempt) -> LoginAttempt {
+async fn claim(ledger: &Ledger, attempt: &PlannedLogin) -> LoginClaim {
     support::eventually("the claim is granted", Duration::from_secs(30), async || {
         ledger.claim(attempt).await.map_err(|refused| refused.to_string())
     })
@@ -101,7 +101,7 @@ async fn replicas_share_one_budget_through_leases_that_the_elections_rights_suff
     assert!(!text.contains(&user), "the user is not stored: {text}");
     assert_eq!((text.matches("rejected").count(), text.matches("unanswered").count()), (2, 1), "{text}");
     // What was accepted before does not wait, and leaves nothing behind.
-    let known = Attempt { is_known: true, is_new: false, ..attempt.clone() };
+    let known = PlannedLogin { was_accepted: true, is_new: false, ..attempt.clone() };
     let claimed = other.claim(&known).await.unwrap();
     other.record_outcome(claimed, Outcome::Harmless).await;
     assert_eq!(text_of(&admin, &attempt).await.unwrap(), text);
@@ -113,7 +113,7 @@ async fn claims_that_meet_are_all_written_and_never_too_many() {
     let admin = server.client().await;
     let user = unique("ledger");
     grant(server, &admin, &user).await;
-    let attempt = Attempt { is_known: true, is_new: false, ..attempt(&user) };
+    let attempt = PlannedLogin { was_accepted: true, is_new: false, ..attempt(&user) };
     let ledgers = join_all((0..5).map(|_| async { Arc::new(ledger_of(server, &user).await) })).await;
     // Pairs that were accepted before get their turns at once, or as soon as others have had theirs, whatever writes meet.
     let claims = join_all(ledgers.iter().map(|ledger| ledger.claim(&attempt))).await;
@@ -126,7 +126,7 @@ async fn claims_that_meet_are_all_written_and_never_too_many() {
         ledger.record_outcome(ledger.claim(&attempt).await.unwrap(), Outcome::Harmless).await;
     }
     // New ones take their turns; three are rejected, and nobody gets a fourth.
-    let attempt = Attempt { is_known: false, is_new: true, ..attempt };
+    let attempt = PlannedLogin { was_accepted: false, is_new: true, ..attempt };
     let granted = join_all(ledgers.iter().map(|ledger| async {
         for _ in 0..40 {
             match ledger.claim(&attempt).await {
@@ -156,7 +156,7 @@ async fn a_rejected_version_of_a_secret_is_not_repeated_by_another_replica_and_a
     let (one, other) = (ledger_of(server, &user).await, ledger_of(server, &user).await);
     let of = |number: &str| {
         let version = SecretVersion { uid: "u-1".to_owned(), resource_version: number.to_owned() };
-        Attempt { version: Some(version), ..attempt(&user) }
+        PlannedLogin { version: Some(version), ..attempt(&user) }
     };
     let claimed = one.claim(&of("7")).await.unwrap();
     one.record_outcome(claimed, Outcome::Rejected).await;

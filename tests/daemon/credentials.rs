@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ccm::cloud::login_ledger::{Attempt, LoginThrottle, Outcome};
+use ccm::cloud::login_ledger::{LoginThrottle, Outcome, PlannedLogin};
 use ccm::kubernetes::login_ledger::{LeaseStore, Ledger, record_name};
 use ccm::providers::vsphere::login::policy::LOGIN_POLICY;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -147,8 +147,14 @@ async fn to_which_host_the_service_accounts_token_is_sent_is_told_once_and_can_b
 async fn reject_three_logins(cluster: &Cluster, vcenter: &Vcenter) {
     let ledger = Ledger::new(LeaseStore::new(cluster.client.clone(), NAMESPACE));
     let server = format!("{}:{}", vcenter.host(), vcenter.port());
-    let attempt =
-        Attempt { policy: LOGIN_POLICY, server, user: USER.to_owned(), version: None, is_known: false, is_new: true };
+    let attempt = PlannedLogin {
+        policy: LOGIN_POLICY,
+        server,
+        user: USER.to_owned(),
+        version: None,
+        was_accepted: false,
+        is_new: true,
+    };
     for _ in 0..3 {
         let claim = ledger.claim(&attempt).await.unwrap();
         ledger.record_outcome(claim, Outcome::Rejected).await;

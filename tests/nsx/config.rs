@@ -54,7 +54,7 @@ fn camel_case(kebab: &str) -> String {
 
 /// The mistakes of a part.
 fn mistakes(parsed: &ParsedConfig, part: PartName) -> Vec<String> {
-    let own = parsed.refused.iter().filter(|(refused, _)| *refused == part);
+    let own = parsed.rejected.iter().filter(|(refused, _)| *refused == part);
     own.map(|(_, problem)| problem.to_string()).collect()
 }
 
@@ -76,7 +76,7 @@ fn nsx_is_refused(id: &str, fields: &[(&str, &str)], expected: &[&str]) {
 
 fn nsx_is_used(id: &str, fields: &[(&str, &str)]) -> NsxConfig {
     let [one, other] = nsxt(fields).map(|parsed| {
-        assert_eq!(parsed.refused, [], "{id}");
+        assert_eq!(parsed.rejected, [], "{id}");
         let OptionalSection::Used(nsx) = parsed.config.nsx else { panic!("{id}: {:?}", parsed.config.nsx) };
         nsx
     });
@@ -170,7 +170,7 @@ fn nx_c_15_an_empty_section_has_no_login_and_no_host() {
     let null = yaml("nsxt:\n");
     assert_eq!(mistakes(&null, PartName::Nsx).len(), 2);
     for absent in [ini(""), yaml("")] {
-        assert_eq!((absent.config.nsx, absent.refused), (OptionalSection::Absent, Vec::new()), "L-19");
+        assert_eq!((absent.config.nsx, absent.rejected), (OptionalSection::Absent, Vec::new()), "L-19");
     }
 }
 
@@ -229,7 +229,7 @@ const VARIABLES: [(&str, &str); 9] = [
 fn nx_c_17_variables_complete_a_section_before_it_is_checked() {
     for section in [format!("{INI}[NSXT]\n"), format!("{YAML}nsxt: {{}}\n"), format!("{YAML}nsxt:\n")] {
         let parsed = read(&section, &VARIABLES);
-        assert_eq!(parsed.refused, [], "NX-C-17");
+        assert_eq!(parsed.rejected, [], "NX-C-17");
         let nsx = parsed.config.nsx.used().unwrap();
         assert_eq!(
             (nsx.host.as_str(), nsx.insecure, nsx.ca_file.clone()),
@@ -260,7 +260,7 @@ fn variables_take_precedence_over_the_section_and_make_none() {
     assert!(read(&written, &[("NSXT_MANAGER_HOST", "")]).config.nsx.used().is_some_and(|nsx| nsx.host == "other"));
 
     let absent = read(INI, &VARIABLES);
-    assert_eq!((&absent.config.nsx, absent.refused.len(), absent.warnings.len()), (&OptionalSection::Absent, 0, 9));
+    assert_eq!((&absent.config.nsx, absent.rejected.len(), absent.warnings.len()), (&OptionalSection::Absent, 0, 9));
     assert!(absent.warnings.iter().all(|odd| odd.to_string().contains("no effect: there is no section NSXT")));
 }
 
@@ -304,7 +304,7 @@ fn the_dialects_are_read_as_in_the_go_program() {
         ini(&format!("{INI_NSX}[NSXT \"x\"]\nhost = other\n")),
         yaml("nsxt: {host: server, user: admin, password: secret, remote-auth: true}\n"),
     ] {
-        assert_eq!((parsed.warnings.len(), parsed.refused.len(), nsx(&parsed).remote_auth), (1, 0, false));
+        assert_eq!((parsed.warnings.len(), parsed.rejected.len(), nsx(&parsed).remote_auth), (1, 0, false));
     }
     for parsed in [
         ini(&format!("{INI_NSX}insecure-flag = maybe\n")),
@@ -333,7 +333,7 @@ const FULL_YAML: &str = "loadBalancer:\n  ipPoolName: pool1\n  size: MEDIUM\n  l
     tcpAppProfileName: tcp2\n    udpAppProfileName: udp2\n";
 
 fn used(parsed: &ParsedConfig) -> &LoadBalancerConfig {
-    assert_eq!(parsed.refused, []);
+    assert_eq!(parsed.rejected, []);
     parsed.config.load_balancers.used().unwrap()
 }
 
@@ -429,7 +429,7 @@ fn lb_c_04_tags_and_flags_alone_turn_nothing_on() {
     ] {
         for parsed in [ini(&format!("[LoadBalancer]\n{ini_line}\n")), yaml(&format!("loadBalancer: {{{yaml_line}}}\n"))]
         {
-            assert_eq!((&parsed.config.load_balancers, parsed.refused.len()), (&OptionalSection::Absent, 0), "{id}");
+            assert_eq!((&parsed.config.load_balancers, parsed.rejected.len()), (&OptionalSection::Absent, 0), "{id}");
             assert!(parsed.warnings[0].to_string().contains("load balancers are off without"), "{id}");
         }
     }
@@ -582,14 +582,14 @@ fn rt_c_01_and_rt_c_02_the_path_of_the_router_is_as_given() {
         ("RT-C-01", ini(&format!("{INI_NSX}[Route]\nrouter-path = {path}\n"))),
         ("RT-C-02", yaml(&format!("{YAML_NSX}route: {{routerPath: {path}}}\n"))),
     ] {
-        assert_eq!((parsed.refused.len(), parsed.warnings.len()), (0, 0), "{id}");
+        assert_eq!((parsed.rejected.len(), parsed.warnings.len()), (0, 0), "{id}");
         assert_eq!(parsed.config.routes.used().unwrap().router.to_string(), path, "{id}");
     }
     for other in
         ["infra/tier-1s/test-router", "/infra/tier-1s/test-router/", "/policy/api/v1/infra/tier-1s/test-router"]
     {
         let parsed = ini(&format!("{INI_NSX}[Route]\nrouter-path = {other}\n"));
-        assert_eq!((parsed.refused.len(), parsed.warnings.len()), (0, 1), "{other}");
+        assert_eq!((parsed.rejected.len(), parsed.warnings.len()), (0, 1), "{other}");
         assert_eq!(parsed.config.routes.used().unwrap().router.to_string(), path, "{other}");
     }
     let wrong = ini(&format!("{INI_NSX}[Route]\nrouter-path = test-router\n"));
@@ -609,7 +609,7 @@ fn rt_c_03_a_router_is_required() {
         assert!(parsed.config.routes.is_refused() && parsed.config.nsx.used().is_some());
     }
     for absent in [ini(INI_NSX), yaml(YAML_NSX)] {
-        assert_eq!((absent.config.routes, absent.refused), (OptionalSection::Absent, Vec::new()));
+        assert_eq!((absent.config.routes, absent.rejected), (OptionalSection::Absent, Vec::new()));
     }
 }
 

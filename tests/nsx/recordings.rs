@@ -123,7 +123,7 @@ struct NoLogIn;
 #[async_trait]
 impl LogIn for NoLogIn {
     async fn log_in(&self, _client: &Client, _over: Option<&Login>) -> Result<(), NoLogin> {
-        Err(NoLogin { kind: Kind::SessionOver, why: "over".to_owned() })
+        Err(NoLogin { kind: Kind::SessionOver, reason: "over".to_owned() })
     }
 
     fn rejected(&self, _login: &Login) {}

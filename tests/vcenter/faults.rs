@@ -20,7 +20,7 @@ use ccm::providers::vsphere::vcenter::reads::{ReadAnswer, SearchRead};
 use ccm::providers::vsphere::vcenter::session::Timeouts;
 use ccm::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot, VmRecord};
 use ccm::providers::vsphere::vcenter::zone_tags::ZoneCategories;
-use ccm::providers::vsphere::vcenter::{Session, Settings, Vcenter, VcenterNames};
+use ccm::providers::vsphere::vcenter::{Session, TagSettings, Vcenter, VcenterNames};
 use doubles::login_store::MemoryStore;
 use secrecy::SecretString;
 use support::{FakeVcenter, Model};
@@ -108,8 +108,8 @@ fn told(snapshot: &Snapshot) -> String {
         snapshot.freshness,
         snapshot.vms.len(),
         snapshot.unresolved,
-        snapshot.tags.of.len(),
-        snapshot.tags.trouble
+        snapshot.tags.objects.len(),
+        snapshot.tags.error
     )
 }
 
@@ -132,7 +132,7 @@ impl Watched {
         offers: Offers,
     ) -> (FakeVcenter, Arc<Vcenter>) {
         let fake = FakeVcenter::start(model).await;
-        let settings = Settings { categories, tag_poll: Duration::from_millis(200) };
+        let settings = TagSettings { categories, tag_poll: Duration::from_millis(200) };
         let names = VcenterNames { key: "vc".to_owned(), server: format!("{}:{}", fake.host(), fake.port()) };
         let ledger = Arc::new(Ledger::new(MemoryStore::default()));
         let session = Session::new(connect(&fake), offers, ledger, names, timeouts());

@@ -13,7 +13,7 @@ use ccm::providers::vsphere::login::credentials::{Credential, CredentialState, L
 use ccm::providers::vsphere::vcenter::session::Timeouts;
 use ccm::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot};
 use ccm::providers::vsphere::vcenter::zone_tags::ZoneCategories;
-use ccm::providers::vsphere::vcenter::{Session, Settings, Vcenter, VcenterNames};
+use ccm::providers::vsphere::vcenter::{Session, TagSettings, Vcenter, VcenterNames};
 use doubles::login_store::MemoryStore;
 use memory::{Interface, MemoryVcenter};
 use secrecy::SecretString;
@@ -76,7 +76,7 @@ impl Replica {
         probes: Option<Arc<Semaphore>>,
     ) -> Self {
         let names = VcenterNames { key: "vc".to_owned(), server: "vc.test:443".to_owned() };
-        let settings = Settings {
+        let settings = TagSettings {
             categories: Some(ZoneCategories { zone: "k8s-zone".to_owned(), region: "k8s-region".to_owned() }),
             tag_poll: MINUTE,
         };
@@ -104,7 +104,7 @@ impl Replica {
         let mut changes = self.vcenter.changes();
         let is_there = timeout(within, changes.wait_for(|now| fits(now))).await.is_ok();
         let now = self.vcenter.snapshot();
-        assert!(is_there, "not within {within:?}: {:?}, tags {:?}", now.freshness, now.tags.trouble);
+        assert!(is_there, "not within {within:?}: {:?}, tags {:?}", now.freshness, now.tags.error);
     }
 }
 
@@ -244,7 +244,7 @@ async fn a_rejected_new_pair_leaves_the_old_session_and_is_told_and_a_right_one_
     for replica in &replicas {
         let now = replica.vcenter.snapshot();
         assert_eq!(now.freshness, Freshness::Live);
-        let trouble = now.offer_trouble.clone().unwrap();
+        let trouble = now.credential_failure.clone().unwrap();
         assert!(trouble.contains("InvalidLogin") || trouble.contains("is locked") || trouble.contains("not locked"));
         assert!(!trouble.contains("typing"), "{trouble}");
     }
@@ -253,7 +253,7 @@ async fn a_rejected_new_pair_leaves_the_old_session_and_is_told_and_a_right_one_
     offers.send_replace(offer(&from_secret(RIGHT, "3")));
     pass(MINUTE).await;
     assert_eq!(server.accepted(Interface::Soap), 5, "the session in use is that pair's");
-    assert!(replicas.iter().all(|replica| replica.vcenter.snapshot().offer_trouble.is_none()));
+    assert!(replicas.iter().all(|replica| replica.vcenter.snapshot().credential_failure.is_none()));
     assert_eq!(server.failed(), Vec::<String>::new());
     for replica in replicas {
         replica.stop().await;
@@ -275,12 +275,16 @@ async fn a_new_pair_that_is_accepted_and_of_no_use_is_left_for_the_next_one() {
         assert_eq!((server.accepted(Interface::Soap), server.sessions()), (number, (2, 1)), "the old one, and this");
         let now = replica.vcenter.snapshot();
         assert_eq!(now.freshness, Freshness::Live);
-        assert!(now.offer_trouble.as_ref().is_some_and(|why| why.contains("NoPermission")), "{:?}", now.offer_trouble);
+        assert!(
+            now.credential_failure.as_ref().is_some_and(|why| why.contains("NoPermission")),
+            "{:?}",
+            now.credential_failure
+        );
     }
     server.set_refuses_views(false);
     pass(5 * MINUTE).await;
     assert_eq!((server.accepted(Interface::Soap), server.sessions()), (3, (1, 1)));
-    assert_eq!(replica.vcenter.snapshot().offer_trouble, None);
+    assert_eq!(replica.vcenter.snapshot().credential_failure, None);
     replica.stop().await;
     assert_eq!(server.sessions(), (0, 0));
 }
@@ -403,16 +407,16 @@ async fn rest_logs_in_with_the_pair_that_soap_accepted() {
 async fn without_credentials_no_login_is_made_and_the_state_says_what_is_missing() {
     let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
     let offers = watch::Sender::new(Arc::new(CredentialState::Pending {
-        why: "the Secret kube-system/vc was not read yet".into(),
+        reason: "the Secret kube-system/vc was not read yet".into(),
     }));
     let replica = Replica::start(&server, offers.subscribe(), Arc::new(Ledger::new(MemoryStore::default())));
-    let trouble = || replica.vcenter.snapshot().freshness.trouble().unwrap().to_owned();
+    let trouble = || replica.vcenter.snapshot().freshness.failure().unwrap().to_owned();
     pass(10 * MINUTE).await;
     assert!(trouble().contains("was not read yet"), "{}", trouble());
     let word = || replica.vcenter.snapshot().freshness.check().unwrap_err().reason.as_str();
     assert_eq!(word(), "VCenterUnavailable", "nobody knows yet what the Secret has");
     offers.send_replace(Arc::new(CredentialState::Missing {
-        why: "the Secret kube-system/vc has no vc.test.username".into(),
+        reason: "the Secret kube-system/vc has no vc.test.username".into(),
     }));
     pass(10 * MINUTE).await;
     assert!(trouble().contains("has no vc.test.username"), "{}", trouble());
@@ -421,9 +425,11 @@ async fn without_credentials_no_login_is_made_and_the_state_says_what_is_missing
     offers.send_replace(offer(&from_secret(RIGHT, "2")));
     replica.until_live(Duration::from_secs(5)).await;
     // Deleted again: what works goes on working, also over the end of the session.
-    offers.send_replace(Arc::new(CredentialState::Missing { why: "there is no Secret kube-system/vc".into() }));
+    offers.send_replace(Arc::new(CredentialState::Missing { reason: "there is no Secret kube-system/vc".into() }));
     pass(MINUTE).await;
-    assert!(replica.vcenter.snapshot().offer_trouble.as_ref().is_some_and(|why| why.contains("there is no Secret")));
+    assert!(
+        replica.vcenter.snapshot().credential_failure.as_ref().is_some_and(|why| why.contains("there is no Secret"))
+    );
     server.kill_soap_sessions();
     let mut changes = replica.vcenter.changes();
     changes.wait_for(|now| now.freshness != Freshness::Live).await.unwrap();
@@ -457,7 +463,7 @@ async fn w22_a_shared_session_needs_no_rest_login_and_is_shared_anew_with_the_to
     server.kill_soap_sessions();
     let mut changes = replica.vcenter.changes();
     let is_told = |why: &str| why.contains("session manager") && why.contains("401");
-    let told = changes.wait_for(|now| now.freshness.trouble().is_some_and(is_told));
+    let told = changes.wait_for(|now| now.freshness.failure().is_some_and(is_told));
     assert!(timeout(MINUTE, told).await.is_ok(), "{:?}", replica.vcenter.snapshot().freshness);
     pass(10 * MINUTE).await;
     // The Secret is changed: it is tried at once.

@@ -10,7 +10,7 @@ use ccm::providers::vsphere::vcenter::reads::ReadAnswer;
 use ccm::providers::vsphere::vcenter::session::Timeouts;
 use ccm::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot};
 use ccm::providers::vsphere::vcenter::zone_tags::{ObjectTags, ZoneCategories};
-use ccm::providers::vsphere::vcenter::{Session, Settings, Vcenter as Inventory, VcenterNames};
+use ccm::providers::vsphere::vcenter::{Session, TagSettings, Vcenter as Inventory, VcenterNames};
 use doubles::login_store::MemoryStore;
 use secrecy::SecretString;
 use support::vcenter::Vcenter;
@@ -57,7 +57,7 @@ fn is_live(now: &Snapshot) -> bool {
 }
 
 fn has_zone(now: &Snapshot, zone: &str) -> bool {
-    now.tags.of.values().any(|tags| match tags {
+    now.tags.objects.values().any(|tags| match tags {
         ObjectTags::Read(tags) => tags.iter().any(|tag| tag.name == zone),
         ObjectTags::Unreadable(_) => false,
     })
@@ -66,7 +66,7 @@ fn has_zone(now: &Snapshot, zone: &str) -> bool {
 impl Watched {
     async fn start(vcenter: &Vcenter) -> Self {
         let names = VcenterNames { key: "vc".to_owned(), server: format!("127.0.0.1:{}", vcenter.port()) };
-        let settings = Settings {
+        let settings = TagSettings {
             categories: Some(ZoneCategories { zone: "k8s-zone".to_owned(), region: "k8s-region".to_owned() }),
             tag_poll: Duration::from_millis(200),
         };
@@ -123,7 +123,7 @@ async fn a_new_password_is_taken_over_without_a_failed_call_or_a_stale_moment() 
             let mut changes = inventory.changes();
             loop {
                 let now = Arc::clone(&changes.borrow_and_update());
-                assert!(is_live(&now) && now.vms.len() == 1 && now.tags.trouble.is_none(), "{now:?}");
+                assert!(is_live(&now) && now.vms.len() == 1 && now.tags.error.is_none(), "{now:?}");
                 tokio::select! {
                     () = over.cancelled() => return,
                     changed = changes.changed() => changed.unwrap(),
@@ -167,7 +167,7 @@ async fn a_wrong_new_password_is_told_and_the_old_session_goes_on() {
     let vcenter = Vcenter::start(&scenario()).await;
     let watched = Watched::start(&vcenter).await;
     watched.offers.send_replace(offer(vcenter.user(), "a typing mistake", 2));
-    let is_told = |now: &Snapshot| now.offer_trouble.as_ref().is_some_and(|why| why.contains("kube-system/vc"));
+    let is_told = |now: &Snapshot| now.credential_failure.as_ref().is_some_and(|why| why.contains("kube-system/vc"));
     watched.until("it is told", |now| is_live(now) && is_told(now)).await;
     assert!(!format!("{:?}", watched.inventory.snapshot()).contains("typing mistake"));
     vcenter.set_ip("node-1", "10.0.0.98").await;
@@ -180,7 +180,7 @@ async fn a_wrong_new_password_is_told_and_the_old_session_goes_on() {
     // The right one is taken at once.
     vcenter.set_login(vcenter.user(), "Correct-Horse-9").await;
     watched.offers.send_replace(offer(vcenter.user(), "Correct-Horse-9", 3));
-    watched.until("it is taken", |now| is_live(now) && now.offer_trouble.is_none()).await;
+    watched.until("it is taken", |now| is_live(now) && now.credential_failure.is_none()).await;
     assert_eq!(vcenter.counts().await.soap_logins, 2);
     watched.stop().await;
 }
@@ -189,12 +189,12 @@ async fn a_wrong_new_password_is_told_and_the_old_session_goes_on() {
 async fn a_new_source_of_credentials_is_reported_only_if_it_is_not_read_in_time() {
     let vcenter = Vcenter::start(&scenario()).await;
     let watched = Watched::start(&vcenter).await;
-    let unread = || Arc::new(CredentialState::Pending { why: "directory /new has not been read yet".to_owned() });
-    let reported = |now: &Snapshot| now.offer_trouble.is_some();
+    let unread = || Arc::new(CredentialState::Pending { reason: "directory /new has not been read yet".to_owned() });
+    let reported = |now: &Snapshot| now.credential_failure.is_some();
     let mut changes = watched.inventory.changes();
     watched.offers.send_replace(unread());
     let report = tokio::time::timeout(Duration::from_secs(1), changes.wait_for(|now| reported(now)));
-    assert!(report.await.is_err(), "it is reported at once: {:?}", watched.inventory.snapshot().offer_trouble);
+    assert!(report.await.is_err(), "it is reported at once: {:?}", watched.inventory.snapshot().credential_failure);
 
     vcenter.set_login(vcenter.user(), "Correct-Horse-10").await;
     watched.offers.send_replace(offer(vcenter.user(), "Correct-Horse-10", 2));
@@ -216,10 +216,10 @@ async fn tag_categories_change_without_a_new_session() {
     let watched = Watched::start(&vcenter).await;
     let settings = watched.inventory.settings();
     let categories = ZoneCategories { zone: "rack".to_owned(), region: "k8s-region".to_owned() };
-    watched.inventory.reconfigure(Settings { categories: Some(categories), ..Settings::clone(&settings) });
+    watched.inventory.reconfigure(TagSettings { categories: Some(categories), ..TagSettings::clone(&settings) });
     watched.until("the tags of the new category", |now| has_zone(now, "r-1") && !has_zone(now, "zone-a")).await;
-    watched.inventory.reconfigure(Settings { categories: None, ..Settings::clone(&settings) });
-    watched.until("no tags", |now| now.tags.of.is_empty()).await;
+    watched.inventory.reconfigure(TagSettings { categories: None, ..TagSettings::clone(&settings) });
+    watched.until("no tags", |now| now.tags.objects.is_empty()).await;
     assert!(is_live(&watched.inventory.snapshot()));
     let counts = vcenter.counts().await;
     assert_eq!((counts.soap_logins, counts.rest_logins), (1, 1), "{counts:?}");
@@ -247,7 +247,7 @@ async fn a_certificate_takes_over_from_a_password_with_a_token_for_each_login() 
     assert!(is_live(&watched.inventory.snapshot()));
     // A pair that cannot be used is told, without its text.
     watched.offers.send_replace(certificate("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", 3));
-    watched.until("it is told", |now| is_live(now) && now.offer_trouble.is_some()).await;
+    watched.until("it is told", |now| is_live(now) && now.credential_failure.is_some()).await;
     assert!(!format!("{:?}", watched.inventory.snapshot()).contains("AAAA"));
     watched.stop().await;
     let counts = vcenter.counts().await;

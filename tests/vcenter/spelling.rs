@@ -20,7 +20,7 @@ impl Connect for Nowhere {
     }
 
     fn offers(&self, _: &config::VcenterConfig) -> Offers {
-        watch::Sender::new(Arc::new(CredentialState::Pending { why: "not read".to_owned() })).subscribe()
+        watch::Sender::new(Arc::new(CredentialState::Pending { reason: "not read".to_owned() })).subscribe()
     }
 }
 

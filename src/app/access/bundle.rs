@@ -18,15 +18,15 @@ pub struct Bundle<F> {
     path: PathBuf,
     take: F,
     /// Outcome of the last read.
-    known: Result<Vec<u8>, String>,
+    last_read: Result<Vec<u8>, String>,
 }
 
 impl<F: Fn(&[u8]) -> Result<(), BadBundle> + Send> Bundle<F> {
     /// Reads the file and passes its content to `take`. Only logs an error, since the file can be fixed while the
     /// process runs.
     pub async fn read(path: &Path, take: F) -> Self {
-        let mut bundle = Self { path: path.to_owned(), take, known: Err(String::new()) };
-        bundle.look().await;
+        let mut bundle = Self { path: path.to_owned(), take, last_read: Err(String::new()) };
+        bundle.poll().await;
         bundle
     }
 
@@ -34,19 +34,19 @@ impl<F: Fn(&[u8]) -> Result<(), BadBundle> + Send> Bundle<F> {
     pub async fn follow(mut self) -> Result<(), BoxError> {
         loop {
             tokio::time::sleep(PAUSE).await;
-            self.look().await;
+            self.poll().await;
         }
     }
 
     /// Reads the file once. Waits for a read that hangs, as on a network file system, so that reads do not pile up.
-    async fn look(&mut self) {
+    async fn poll(&mut self) {
         let path = self.path.clone();
         let read = match off_thread(move || SystemFiles.read(&path)).await {
             Ok(Ok(content)) => Ok(content.to_vec()),
             Ok(Err(error)) => Err(error.to_string()),
             Err(panicked) => Err(panicked.to_string()),
         };
-        if read == self.known {
+        if read == self.last_read {
             return;
         }
         let path = self.path.display();
@@ -57,7 +57,7 @@ impl<F: Fn(&[u8]) -> Result<(), BadBundle> + Send> Bundle<F> {
             },
             Err(error) => tracing::warn!("{FLAG}: {path} cannot be read: {error}; the certificates known before stay"),
         }
-        self.known = read;
+        self.last_read = read;
     }
 }
 
@@ -94,7 +94,7 @@ mod tests {
                 Some(content) => std::fs::write(&file, content).unwrap(),
                 None => std::fs::remove_file(&file).unwrap(),
             }
-            bundle.look().await;
+            bundle.poll().await;
             expected.extend(content.filter(|_| is_news).map(str::to_owned));
             assert_eq!(*taken.lock().unwrap(), expected, "{name}");
         }

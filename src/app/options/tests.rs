@@ -82,10 +82,10 @@ fn flags_of_the_other_provider_are_accepted() {
         "--cluster-ip-family=ipv4,ipv6",
     ];
     let options = options(&flags);
-    let told: Vec<String> = options.without_effect().into_iter().map(|(flag, _)| flag).collect();
+    let reported: Vec<String> = options.without_effect().into_iter().map(|(flag, _)| flag).collect();
     for flag in flags {
         let name = flag.split('=').next().unwrap();
-        assert!(told.iter().any(|told| told == name), "{name}: {told:?}");
+        assert!(reported.iter().any(|told| told == name), "{name}: {reported:?}");
     }
 }
 
@@ -153,8 +153,8 @@ fn no_command_line_breaks_the_reader() {
     );
     proptest!(|(words in words)| {
         let words: Vec<_> = words.iter().map(String::as_str).collect();
-        if let Err(told) = asked(&words) {
-            prop_assert!(told.to_string().contains("for all flags: "));
+        if let Err(reported) = asked(&words) {
+            prop_assert!(reported.to_string().contains("for all flags: "));
         }
     });
 }
@@ -164,8 +164,8 @@ fn no_command_line_breaks_the_reader() {
 fn an_argument_that_is_no_text_is_told_with_its_place() {
     use std::os::unix::ffi::OsStringExt as _;
     let wrong = OsString::from_vec(b"--cloud-config=/etc/\xff".to_vec());
-    let told = parse([PROGRAM.into(), "-v=2".into(), wrong]).unwrap_err().to_string();
-    assert!(told.starts_with("argument 2 is not text in UTF-8: "), "{told}");
+    let reported = parse([PROGRAM.into(), "-v=2".into(), wrong]).unwrap_err().to_string();
+    assert!(reported.starts_with("argument 2 is not text in UTF-8: "), "{reported}");
 }
 
 #[test]
@@ -181,8 +181,8 @@ fn version_is_printed_for_every_form_but_false() {
         assert!(matches!(asked(&[form]), Ok(Invocation::Run(_))), "{form}");
     }
     for form in ["--version=very", "--version=no", "--version="] {
-        let told = asked(&[form]).unwrap_err().to_string();
-        assert!(told.starts_with(&format!("{form}: expected true, false, raw or a version")), "{told}");
+        let reported = asked(&[form]).unwrap_err().to_string();
+        assert!(reported.starts_with(&format!("{form}: expected true, false, raw or a version")), "{reported}");
     }
 }
 

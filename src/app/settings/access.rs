@@ -1,11 +1,11 @@
 //! The flags of authentication and authorization at the secure port.
 
-use super::Check;
+use super::SettingsCheck;
 use crate::base::error_chain::chain;
 use crate::kubernetes::access::{Authentication, Authorization, OpenPaths, check_bundle};
 use std::path::PathBuf;
 
-impl Check<'_> {
+impl SettingsCheck<'_> {
     pub(super) fn authentication(&mut self) -> Authentication {
         Authentication {
             kubeconfig: self.kubeconfig("authentication-kubeconfig"),

@@ -1,6 +1,6 @@
 //! The flags of the leader election: its Leases, and what a standby keeps.
 
-use super::Check;
+use super::SettingsCheck;
 use super::leader_migration::{self, LEASES, LeaderMigration};
 use crate::base::go_duration;
 use crate::base::names::is_dns_name;
@@ -42,7 +42,7 @@ pub struct Election {
     pub migration: Option<LeaderMigration>,
 }
 
-impl Check<'_> {
+impl SettingsCheck<'_> {
     pub(super) fn lease(&self) -> LeaseName {
         let text = |flag| self.options.text(flag).to_owned();
         LeaseName { namespace: text("leader-elect-resource-namespace"), name: text("leader-elect-resource-name") }
@@ -94,7 +94,7 @@ impl Check<'_> {
         };
         match &parsed {
             Ok(migration) => self.second_lease(flag, path, migration, namespace, main),
-            Err(mistakes) => mistakes.iter().for_each(|mistake| self.wrong(flag, path, mistake)),
+            Err(errors) => errors.iter().for_each(|mistake| self.wrong(flag, path, mistake)),
         }
         parsed.ok()
     }
@@ -103,8 +103,8 @@ impl Check<'_> {
     fn second_lease(&mut self, flag: &str, value: &str, migration: &LeaderMigration, namespace: &str, main: &str) {
         let lease = &migration.leader_name;
         if !is_dns_name(lease) {
-            let why = format!("leaderName {lease:?}: expected {DNS_NAME}");
-            self.wrong(flag, value, why);
+            let reason = format!("leaderName {lease:?}: expected {DNS_NAME}");
+            self.wrong(flag, value, reason);
         }
         if lease == main {
             let why = format!("leaderName {lease:?} is the Lease of the leader election itself, {namespace}/{main}");

@@ -91,7 +91,7 @@ const GATES: &[Gate] = &[
 ];
 
 /// Gates that only releases before 1.36 have and that could be set in one of them.
-const EARLIER: &[&str] = &[
+const REMOVED_GATES: &[&str] = &[
     "ComponentSLIs",
     "InPlacePodVerticalScaling",
     "StrictCostEnforcementForVAP",
@@ -101,7 +101,7 @@ const EARLIER: &[&str] = &[
 ];
 
 /// Gates that are locked to true in every release from 1.31 on that has them.
-const EARLIER_LOCKED: &[&str] = &[
+const LOCKED_GATES: &[&str] = &[
     "APIListChunking",
     "AdmissionWebhookMatchConditions",
     "AggregatedDiscoveryEndpoint",
@@ -147,7 +147,7 @@ impl FeatureGates {
         for item in items.iter().map(|item| item.trim()).filter(|item| !item.is_empty()) {
             match pair(item) {
                 Ok((name, is_on)) => drop(gates.set.insert(name.to_owned(), is_on)),
-                Err(why) => wrong.push((item.to_owned(), why)),
+                Err(reason) => wrong.push((item.to_owned(), reason)),
             }
         }
         if wrong.is_empty() { Ok(gates) } else { Err(wrong) }
@@ -185,7 +185,7 @@ fn find(name: &str) -> Option<&'static Gate> {
 }
 
 fn is_earlier(name: &str) -> bool {
-    EARLIER.contains(&name) || EARLIER_LOCKED.contains(&name)
+    REMOVED_GATES.contains(&name) || LOCKED_GATES.contains(&name)
 }
 
 /// Parses one item, with the Go program's error texts.
@@ -196,7 +196,7 @@ fn pair(item: &str) -> Result<(&str, bool), String> {
     if GROUPS.iter().any(|(group, _)| *group == name) {
         return Ok((name, is_on));
     }
-    if EARLIER_LOCKED.contains(&name) && !is_on {
+    if LOCKED_GATES.contains(&name) && !is_on {
         return Err(format!("cannot set feature gate {name} to false, feature is locked to true"));
     }
     if find(name).is_none() && !is_earlier(name) {
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn every_gate_is_there_once() {
-        let all = GATES.iter().map(|gate| gate.name).chain(EARLIER.iter().chain(EARLIER_LOCKED).copied());
+        let all = GATES.iter().map(|gate| gate.name).chain(REMOVED_GATES.iter().chain(LOCKED_GATES).copied());
         let names: Vec<_> = all.collect();
         let different: std::collections::BTreeSet<_> = names.iter().collect();
         assert_eq!(names.len(), different.len());

@@ -1,6 +1,6 @@
 //! The flags that belong to no single part, and those that the Go program has for parts that this program lacks.
 
-use super::Check;
+use super::SettingsCheck;
 use super::gates::{FeatureGates, LOCKED_LOG_FLAGS};
 use crate::app::selection;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 /// Most workers of a controller: each uses memory, and no API server serves more.
-const MOST_WORKERS: i32 = 4096;
+const MAX_WORKERS: i32 = 4096;
 
 /// The settings of the flags that belong to no single part. Flags that only the Go program uses have no field here;
 /// `/configz` shows them as they were typed.
@@ -25,7 +25,7 @@ pub struct Generic {
     pub concurrent_node_status_updates: NonZeroUsize,
 }
 
-impl Check<'_> {
+impl SettingsCheck<'_> {
     pub(super) fn generic(&mut self) -> Generic {
         for flag in [
             "allocate-node-cidrs",
@@ -51,8 +51,8 @@ impl Check<'_> {
         let gates = match FeatureGates::parse(self.options.list("feature-gates")) {
             Ok(gates) => gates,
             Err(wrong) => {
-                for (item, why) in wrong {
-                    self.wrong("feature-gates", &item, why);
+                for (item, reason) in wrong {
+                    self.wrong("feature-gates", &item, reason);
                 }
                 return FeatureGates::default();
             }
@@ -74,8 +74,8 @@ impl Check<'_> {
         let number = value.parse::<i32>();
         match number {
             Ok(..=0) => self.wrong(flag, value, format!("{flag} must be a positive number")),
-            Ok(1..=MOST_WORKERS) => {}
-            Ok(_) => self.wrong(flag, value, format!("expected at most {MOST_WORKERS}")),
+            Ok(1..=MAX_WORKERS) => {}
+            Ok(_) => self.wrong(flag, value, format!("expected at most {MAX_WORKERS}")),
             Err(_) => self.wrong(flag, value, "expected a whole number above 0, such as 16"),
         }
         let workers = number.ok().and_then(|number| usize::try_from(number).ok());
@@ -100,8 +100,8 @@ impl Check<'_> {
     /// This program has no webhooks, so every name is unknown.
     fn webhooks(&mut self) {
         for name in selection::unknown(self.options.list("webhooks"), &[]) {
-            let why = format!("{name:?} is not in the list of known webhooks; expected *, there are none here");
-            self.wrong("webhooks", name, why);
+            let reason = format!("{name:?} is not in the list of known webhooks; expected *, there are none here");
+            self.wrong("webhooks", name, reason);
         }
         self.number::<IpAddr>("webhook-bind-address", "an IP address such as 0.0.0.0 or ::");
         let flag = "webhook-secure-port";

@@ -91,17 +91,17 @@ impl LeaderMigration {
 /// All errors, with their lines.
 pub fn parse(text: &str) -> Result<LeaderMigration, Vec<String>> {
     let document = parse_document(text, Aliases::Copied).map_err(|error| vec![error.to_string()])?;
-    let mut reading = Reading { mistakes: Vec::new() };
+    let mut reading = Reading { errors: Vec::new() };
     let migration = reading.configuration(&document);
-    match reading.mistakes.is_empty() {
+    match reading.errors.is_empty() {
         true => Ok(migration),
-        false => Err(reading.mistakes),
+        false => Err(reading.errors),
     }
 }
 
 /// The errors found so far.
 struct Reading {
-    mistakes: Vec<String>,
+    errors: Vec<String>,
 }
 
 impl Reading {
@@ -189,10 +189,10 @@ impl Reading {
     /// The rules of `ValidateLeaderMigrationConfiguration`.
     fn validate(&mut self, migration: &LeaderMigration) {
         if migration.leader_name.is_empty() {
-            self.mistakes.push("leaderName must be set".to_owned());
+            self.errors.push("leaderName must be set".to_owned());
         }
         if ![LEASES, ENDPOINTS].contains(&migration.resource_lock.as_str()) {
-            self.mistakes.push(format!("resourceLock {:?}: expected leases", migration.resource_lock));
+            self.errors.push(format!("resourceLock {:?}: expected leases", migration.resource_lock));
         }
     }
 
@@ -217,7 +217,7 @@ impl Reading {
     }
 
     fn wrong(&mut self, line: usize, what: String) {
-        self.mistakes.push(format!("line {line}: {what}"));
+        self.errors.push(format!("line {line}: {what}"));
     }
 }
 

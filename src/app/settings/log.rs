@@ -1,14 +1,14 @@
 //! The flags of the log.
 
-use super::Check;
-use crate::runtime::logging::{Format, Module, Settings};
+use super::SettingsCheck;
+use crate::runtime::logging::{Format, LogSettings, Module};
 use std::time::Duration;
 
 /// The highest verbosity, as in klog, which uses a signed 32-bit number.
-const MOST_VERBOSE: u32 = i32::MAX.unsigned_abs();
+const MAX_VERBOSITY: u32 = i32::MAX.unsigned_abs();
 
-impl Check<'_> {
-    pub(super) fn logging(&mut self) -> Settings {
+impl SettingsCheck<'_> {
+    pub(super) fn logging(&mut self) -> LogSettings {
         let verbosity = self.options.text("v");
         if parse_verbosity(verbosity).is_none() {
             self.wrong("v", verbosity, "expected a whole number such as 2");
@@ -34,7 +34,7 @@ impl Check<'_> {
             }
         }
         let split = if format == Format::Json { json } else { text };
-        Settings { verbosity: parse_verbosity(verbosity).unwrap_or_default(), modules, format, split }
+        LogSettings { verbosity: parse_verbosity(verbosity).unwrap_or_default(), modules, format, split }
     }
 
     /// `pattern=N`, as klog reads it: empty items are ignored.
@@ -55,7 +55,7 @@ impl Check<'_> {
 }
 
 fn parse_verbosity(text: &str) -> Option<u32> {
-    text.parse().ok().filter(|number| *number <= MOST_VERBOSE)
+    text.parse().ok().filter(|number| *number <= MAX_VERBOSITY)
 }
 
 /// Whether this is a Kubernetes quantity: a decimal number and a suffix such as Ki, M or e3.
@@ -76,45 +76,48 @@ mod tests {
     use super::*;
     use crate::app::files::SystemFiles;
     use crate::app::options::{self, Invocation};
-    use crate::app::settings::Mistake;
+    use crate::app::settings::SettingError;
     use crate::providers::vsphere::config::Environment;
 
-    fn settled(arguments: &[&str]) -> Result<Settings, Vec<Mistake>> {
+    fn settled(arguments: &[&str]) -> Result<LogSettings, Vec<SettingError>> {
         let program = std::iter::once("vsphere-cloud-controller-manager").chain(arguments.iter().copied());
         let Ok(Invocation::Run(options)) = options::parse(program.map(Into::into)) else { panic!("{arguments:?}") };
         let environment = Environment::default();
-        let mut check = Check {
+        let mut check = SettingsCheck {
             options: &options,
             files: &SystemFiles,
             environment: &environment,
-            mistakes: Vec::new(),
+            errors: Vec::new(),
             warnings: Vec::new(),
         };
         let settings = check.logging();
-        if check.mistakes.is_empty() { Ok(settings) } else { Err(check.mistakes) }
+        if check.errors.is_empty() { Ok(settings) } else { Err(check.errors) }
     }
 
     #[test]
     fn the_flags_mean_what_they_mean_in_go() {
         let module = |pattern: &str, verbosity| Module { pattern: pattern.to_owned(), verbosity };
-        let cases: [(&[&str], Settings); 8] = [
-            (&[], Settings::default()),
-            (&["-v=4"], Settings { verbosity: 4, ..Settings::default() }),
+        let cases: [(&[&str], LogSettings); 8] = [
+            (&[], LogSettings::default()),
+            (&["-v=4"], LogSettings { verbosity: 4, ..LogSettings::default() }),
             (
                 &["--vmodule=node*=4,a/b=6,", "--vmodule=x=0"],
-                Settings { modules: vec![module("node*", 4), module("a/b", 6), module("x", 0)], ..Settings::default() },
+                LogSettings {
+                    modules: vec![module("node*", 4), module("a/b", 6), module("x", 0)],
+                    ..LogSettings::default()
+                },
             ),
-            (&["--logging-format=json"], Settings { format: Format::Json, ..Settings::default() }),
-            (&["--log-text-split-stream"], Settings { split: true, ..Settings::default() }),
+            (&["--logging-format=json"], LogSettings { format: Format::Json, ..LogSettings::default() }),
+            (&["--log-text-split-stream"], LogSettings { split: true, ..LogSettings::default() }),
             // The flag of the other format has no effect, as in Go.
-            (&["--log-json-split-stream"], Settings::default()),
+            (&["--log-json-split-stream"], LogSettings::default()),
             (
                 &["--log-json-split-stream=true", "--logging-format=json"],
-                Settings { format: Format::Json, split: true, ..Settings::default() },
+                LogSettings { format: Format::Json, split: true, ..LogSettings::default() },
             ),
             (
                 &["--log-flush-frequency=1m", "--log-text-info-buffer-size=64Ki", "--log-json-info-buffer-size=1e3"],
-                Settings::default(),
+                LogSettings::default(),
             ),
         ];
         for (arguments, expected) in cases {
@@ -143,8 +146,8 @@ mod tests {
         ];
         for (arguments, expected) in cases {
             let wrong = settled(arguments).unwrap_err();
-            let told = wrong.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
-            assert!(wrong.len() == 1 && told.starts_with(expected), "{arguments:?}: {told}");
+            let messages = wrong.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+            assert!(wrong.len() == 1 && messages.starts_with(expected), "{arguments:?}: {messages}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The flags of load balancers and routes.
 
-use super::{Check, FeatureGates};
+use super::{FeatureGates, SettingsCheck};
 use crate::app::options::Origin;
 use crate::base::addresses::parse_network_sloppy;
 use crate::controllers::route::{self, PodNetworks, Trigger};
@@ -11,9 +11,9 @@ use std::time::Duration;
 /// Interval at which all routes are listed even if no Node changes. The Go program lists them every 10 s.
 const FULL_PASS: Duration = Duration::from_secs(300);
 
-impl Check<'_> {
-    pub(super) fn services(&mut self) -> service::Settings {
-        service::Settings {
+impl SettingsCheck<'_> {
+    pub(super) fn services(&mut self) -> service::ServiceSettings {
+        service::ServiceSettings {
             workers: self.workers("concurrent-service-syncs"),
             cluster_name: self.options.text("cluster-name").to_owned(),
             selector: self.selector("service-selector"),
@@ -22,7 +22,7 @@ impl Check<'_> {
     }
 
     /// Settings of the route controller; `None` if routes are off. Without `--cluster-cidr`, `networks` is empty.
-    pub(super) fn routes(&mut self) -> Option<route::Settings> {
+    pub(super) fn routes(&mut self) -> Option<route::RouteSettings> {
         const PERIOD: &str = "route-reconciliation-period";
         let given = self.options.value(PERIOD).is_some_and(|value| value.origin != Origin::Default);
         let period = self.pause(PERIOD);
@@ -31,7 +31,7 @@ impl Check<'_> {
             Some(false) => Trigger::Loop { period },
             Some(true) | None => Trigger::Watch { period: if given { period } else { FULL_PASS } },
         };
-        let settings = route::Settings {
+        let settings = route::RouteSettings {
             cluster_name: self.options.text("cluster-name").to_owned(),
             networks: self.cluster_cidr(),
             pod_networks: self.pod_networks(),
@@ -52,14 +52,14 @@ impl Check<'_> {
         let parts = value.trim().split(',').filter(|cidr| !cidr.is_empty());
         // The Go program accepts leading zeros.
         let cidrs: Option<Vec<IpNet>> = parts.map(parse_network_sloppy).collect();
-        let why = match cidrs.as_deref() {
+        let reason = match cidrs.as_deref() {
             None => "expected a CIDR such as 10.0.0.0/8, or two, one of each family",
             Some([] | [_] | [IpNet::V4(_), IpNet::V6(_)] | [IpNet::V6(_), IpNet::V4(_)]) => {
                 return cidrs.unwrap_or_default();
             }
             Some(_) => "expected at most two CIDRs, one of each family",
         };
-        self.wrong("cluster-cidr", value, why);
+        self.wrong("cluster-cidr", value, reason);
         Vec::new()
     }
 }
@@ -92,8 +92,11 @@ mod tests {
         let given = given.map(|routes| (routes.networks, routes.pod_networks, routes.writes_condition));
         assert_eq!(given, Some((networks, PodNetworks::ClusterCidr, false)));
         assert_eq!(routes(&["--route-pod-networks=any"]).unwrap().pod_networks, PodNetworks::Any);
-        let told = settled(&["--route-pod-networks=all"]).unwrap_err().to_string();
-        assert!(told.contains("--route-pod-networks=all") && told.contains("cluster-cidr or any"), "{told}");
+        let messages = settled(&["--route-pod-networks=all"]).unwrap_err().to_string();
+        assert!(
+            messages.contains("--route-pod-networks=all") && messages.contains("cluster-cidr or any"),
+            "{messages}"
+        );
         assert_eq!(routes(&["--configure-cloud-routes=false"]), None);
     }
 
@@ -110,8 +113,8 @@ mod tests {
             ("--service-selector=a in", "expected a label selector"),
             ("--concurrent-service-syncs=0", "must be a positive number"),
         ] {
-            let told = settled(&[argument]).unwrap_err().to_string();
-            assert!(told.contains(argument) && told.contains(expected), "{told}");
+            let messages = settled(&[argument]).unwrap_err().to_string();
+            assert!(messages.contains(argument) && messages.contains(expected), "{messages}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The flags of Nodes: their labels and addresses, and the handling of Nodes whose VM is gone or powered off.
 
-use super::Check;
+use super::SettingsCheck;
 use crate::base::go_duration::{self, parse_duration};
 use crate::base::go_flags::fields;
 use crate::base::names::{is_dns_name, is_label_key, is_label_value};
@@ -11,9 +11,9 @@ use crate::providers::vsphere::nodes::metadata::topology::{TopologyLabels, Topol
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-impl Check<'_> {
+impl SettingsCheck<'_> {
     /// Settings of the node controller. `topology_labels` are the labels that the provider sets.
-    pub(super) fn nodes(&mut self, topology_labels: BTreeSet<String>) -> node::Settings {
+    pub(super) fn nodes(&mut self, topology_labels: BTreeSet<String>) -> node::NodeSettings {
         let workers = self.workers("concurrent-node-syncs");
         let period = self.pause("node-status-update-frequency");
         let node_labels = self.node_labels();
@@ -32,7 +32,7 @@ impl Check<'_> {
             adopts_untainted_nodes: self.boolean("adopt-untainted-nodes"),
             ..node::Policy::default()
         };
-        node::Settings { workers, period, policy }
+        node::NodeSettings { workers, period, policy }
     }
 
     /// Reports and omits values that are not valid labels.
@@ -42,8 +42,8 @@ impl Check<'_> {
             let pairs = match pairs(value) {
                 Ok(pairs) => pairs,
                 Err(part) => {
-                    let why = "is no pair; expected key=value, several of them separated by commas";
-                    self.wrong("node-labels", value, format!("{part:?} {why}"));
+                    let reason = "is no pair; expected key=value, several of them separated by commas";
+                    self.wrong("node-labels", value, format!("{part:?} {reason}"));
                     continue;
                 }
             };
@@ -62,8 +62,8 @@ impl Check<'_> {
         labels
     }
 
-    pub(super) fn node_lifecycle(&mut self) -> node_lifecycle::Settings {
-        node_lifecycle::Settings {
+    pub(super) fn node_lifecycle(&mut self) -> node_lifecycle::LifecycleSettings {
+        node_lifecycle::LifecycleSettings {
             period: self.pause("node-monitor-period"),
             deletion: self.deletion(),
             grace: self.duration("node-deletion-grace").unwrap_or_default(),
@@ -75,11 +75,11 @@ impl Check<'_> {
 
     /// The Go program's variable `SKIP_NODE_DELETION` turns the deletion of Nodes off, whatever the flag says.
     fn deletion(&mut self) -> DeletionMode {
-        let off = DeletionMode::Off { because: "--node-deletion=off" };
+        let off = DeletionMode::Off { reason: "--node-deletion=off" };
         let choices = [("enforce", DeletionMode::Enforce), ("dry-run", DeletionMode::DryRun), ("off", off)];
         let deletion = self.choice("node-deletion", &choices, "enforce, dry-run or off");
         match self.environment.skips_node_deletion() {
-            true => DeletionMode::Off { because: "SKIP_NODE_DELETION is set" },
+            true => DeletionMode::Off { reason: "SKIP_NODE_DELETION is set" },
             false => deletion.unwrap_or(DeletionMode::DryRun),
         }
     }
@@ -131,7 +131,7 @@ impl Check<'_> {
             }
             place
         };
-        TopologyLabels { places: words.filter_map(place).collect(), prefix: prefix.to_owned() }
+        TopologyLabels { objects: words.filter_map(place).collect(), prefix: prefix.to_owned() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The chosen cloud provider and its settings. Each provider reads and checks its own flags and files here, and only
 //! when it is chosen; `app` builds it from the result.
 
-use super::{Check, Vsphere};
+use super::{SettingsCheck, Vsphere};
 use crate::app::catalogue::{VSPHERE, VSPHERE_PARAVIRTUAL};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -43,17 +43,17 @@ impl ProviderSettings {
     }
 }
 
-impl Check<'_> {
+impl SettingsCheck<'_> {
     /// Parses and checks the settings of the provider of `--cloud-provider` only.
     pub(super) fn provider(&mut self) -> Option<ProviderSettings> {
         let name = self.options.text("cloud-provider");
-        let why = match name {
+        let reason = match name {
             VSPHERE => return self.vsphere().map(ProviderSettings::Vsphere),
             VSPHERE_PARAVIRTUAL => "this provider is not implemented; only \"vsphere\" is supported",
             "" => "required; only \"vsphere\" is supported",
             _ => "unknown provider; only \"vsphere\" is supported (vsphere-paravirtual is not implemented)",
         };
-        self.wrong("cloud-provider", name, why);
+        self.wrong("cloud-provider", name, reason);
         None
     }
 }

@@ -2,7 +2,7 @@
 
 mod ciphers;
 
-use super::Check;
+use super::SettingsCheck;
 use crate::base::error_chain::chain;
 use crate::base::go_flags::parse_bool;
 use crate::runtime::admin::{CertificateSource, NamedPair, PairFiles, Settings, TlsRules, given_certificate};
@@ -23,7 +23,7 @@ pub struct SecurePort {
     pub is_shared: bool,
 }
 
-impl<'a> Check<'a> {
+impl<'a> SettingsCheck<'a> {
     /// The address to listen on; `None` if the port is off.
     pub(super) fn secure_port(&mut self) -> Option<SecurePort> {
         let port = self.number::<u16>("secure-port", "a port from 1 to 65535, or 0 for none");
@@ -53,7 +53,7 @@ impl<'a> Check<'a> {
             streams: streams.filter(|streams| *streams != 0).unwrap_or(STREAMS),
             shares_address,
             debug,
-            remarks,
+            warnings: remarks,
         })
     }
 
@@ -69,8 +69,8 @@ impl<'a> Check<'a> {
                 self.wrong("tls-cert-file", certificate, "--tls-private-key-file has to be given as well");
             }
             (certificate, key, _) => {
-                if let Err(why) = self.pair(&files(certificate, key)) {
-                    self.wrong("tls-cert-file", certificate, why);
+                if let Err(reason) = self.pair(&files(certificate, key)) {
+                    self.wrong("tls-cert-file", certificate, reason);
                 }
             }
         }
@@ -81,7 +81,7 @@ impl<'a> Check<'a> {
         let flag = "tls-sni-cert-key";
         let texts = self.options.list(flag).iter().filter(|text| !text.is_empty());
         let mut pair = |text: &str| {
-            let named = named_pair(text).map_err(|why| format!("{why}; expected certificate,key[:names]"));
+            let named = named_pair(text).map_err(|reason| format!("{reason}; expected certificate,key[:names]"));
             let usable = named.and_then(|named| self.pair(&named.files).map(|()| named));
             usable.map_err(|why| self.wrong(flag, text, why)).ok()
         };
@@ -121,8 +121,8 @@ impl<'a> Check<'a> {
             return Vec::new();
         };
         if !missing.is_empty() && chosen.is_empty() && !has_newer && !is_without_effect {
-            let why = format!("none of these cipher suites can be used; expected of {}", ciphers::suites_here());
-            self.wrong(flag, &missing.join(","), why);
+            let reason = format!("none of these cipher suites can be used; expected of {}", ciphers::suites_here());
+            self.wrong(flag, &missing.join(","), reason);
         }
         remarks.extend(not_offered(flag, &missing));
         if chosen.is_empty() && has_newer {
@@ -139,8 +139,8 @@ impl<'a> Check<'a> {
         let unknown = "expected a number of a group: 23 (P-256), 24 (P-384) or 29 (X25519)";
         let Some((chosen, missing, _)) = self.known(flag, group, unknown) else { return Vec::new() };
         if !missing.is_empty() && chosen.is_empty() {
-            let why = "none of these groups can be used; expected of 23 (P-256), 24 (P-384) and 29 (X25519)";
-            self.wrong(flag, &missing.join(","), why);
+            let reason = "none of these groups can be used; expected of 23 (P-256), 24 (P-384) and 29 (X25519)";
+            self.wrong(flag, &missing.join(","), reason);
         }
         remarks.extend(not_offered(flag, &missing));
         chosen

@@ -105,7 +105,7 @@ fn a_file_of_nsx_that_cannot_be_used_turns_off_nsx_and_what_needs_it_at_the_star
         let cloud_config = vsphere(&[&format!("--cloud-config={path}")]).cloud_config;
         assert!(cloud_config.config.nsx.is_refused() && cloud_config.nsx_tls.is_none(), "{path}");
         assert_eq!(cloud_config.config.vcenters.len(), 1, "{path}");
-        cloud_config.refused.iter().map(|(part, mistake)| format!("{part}: {mistake}")).collect::<Vec<_>>()
+        cloud_config.rejected.iter().map(|(part, error)| format!("{part}: {error}")).collect::<Vec<_>>()
     };
     let found = refused("/etc/nsx.conf");
     let has = |start: &str| found.iter().any(|mistake| mistake.starts_with(start));
@@ -130,8 +130,8 @@ fn a_file_of_nsx_that_cannot_be_used_turns_off_nsx_and_what_needs_it_at_the_star
         ipv6_pools: Default::default(),
     };
     let (read, seen) = file.read(&MadeUp);
-    let mistakes = read.unwrap().without_refused_parts(None).unwrap_err();
-    assert!(mistakes.to_string().contains("/etc/nsx.conf:8: [NSXT] ca-file: cannot set up"), "{mistakes}");
+    let errors = read.unwrap().without_refused_parts(None).unwrap_err();
+    assert!(errors.to_string().contains("/etc/nsx.conf:8: [NSXT] ca-file: cannot set up"), "{errors}");
     struct OtherBundle;
     impl FileSystem for OtherBundle {
         fn read(&self, path: &Path) -> std::io::Result<Zeroizing<Vec<u8>>> {
@@ -159,11 +159,11 @@ fn a_further_vcenter_whose_ca_file_cannot_be_used_is_turned_off_and_stays_so() {
         (started.config.vcenters.len(), &*started.config.refused_vcenters),
         (3, &["VSPHERE_VCENTER_1".to_owned()][..])
     );
-    let told: Vec<_> = started.refused.iter().map(|(part, mistake)| format!("{part}: {mistake}")).collect();
+    let messages: Vec<_> = started.rejected.iter().map(|(part, error)| format!("{part}: {error}")).collect();
     assert!(
-        told.len() == 1
-            && told[0].starts_with("further-vcenters: environment: VCENTER_1_CAFILE: the CA file /gone.pem"),
-        "{told:?}"
+        messages.len() == 1
+            && messages[0].starts_with("further-vcenters: environment: VCENTER_1_CAFILE: the CA file /gone.pem"),
+        "{messages:?}"
     );
     // The variables do not change: the file can be read again. What is in force is not given up.
     assert!(read("/etc/unverified.conf", &beside("far")).unwrap().without_refused_parts(Some(&started)).is_ok());
@@ -176,9 +176,9 @@ fn a_further_vcenter_whose_ca_file_cannot_be_used_is_turned_off_and_stays_so() {
     let only = read("/etc/nsx-insecure.conf", &beside("a")).unwrap();
     assert_eq!((only.config.vcenters.len(), only.tls.contains_key("a")), (1, true));
     assert_eq!(*only.config.refused_vcenters, ["VSPHERE_VCENTER_1"]);
-    let told: Vec<_> = only.refused.iter().map(|(part, mistake)| format!("{part}: {mistake}")).collect();
-    assert!(told.len() == 1 && told[0].contains("VCENTER_1_CAFILE: the CA file /gone.pem"), "{told:?}");
-    assert!(!told.concat().contains("hunter2"), "{told:?}");
+    let reported: Vec<_> = only.rejected.iter().map(|(part, mistake)| format!("{part}: {mistake}")).collect();
+    assert!(reported.len() == 1 && reported[0].contains("VCENTER_1_CAFILE: the CA file /gone.pem"), "{reported:?}");
+    assert!(!reported.concat().contains("hunter2"), "{reported:?}");
     // What the file itself has wrong ends the start, where the variable does not take its place.
     let wrong = read("/etc/two.conf", &beside("a")).unwrap_err().to_string();
     let of_file = "/etc/two.conf:5: [VirtualCenter \"a\"] ca-file: the CA file /gone.pem cannot be read";
@@ -223,7 +223,7 @@ fn a_connection_to_nsx_that_is_not_verified_is_reported() {
         warnings.len() == 1 && warnings[0].starts_with("NSX n:8443: its certificate is not verified"),
         "{warnings:?}"
     );
-    assert!(cloud_config.nsx_tls.as_ref().is_some_and(|tls| tls.insecure) && cloud_config.refused.is_empty());
+    assert!(cloud_config.nsx_tls.as_ref().is_some_and(|tls| tls.insecure) && cloud_config.rejected.is_empty());
 }
 
 #[test]
@@ -249,8 +249,8 @@ fn hosts_of_session_managers_are_read_as_urls_name_them() {
     assert_eq!(token(&["--session-manager-token-file=/run/t"]).as_deref(), Some(std::path::Path::new("/run/t")));
     assert_eq!(token(&[]), None);
     for wrong in ["https://m", "m:8443", "m/x", "u@m", "a b", "m?x"] {
-        let told = settled(&[&format!("--session-manager-hosts={wrong}")]).unwrap_err().to_string();
-        assert!(told.contains("expected host names or IP addresses"), "{wrong}: {told}");
+        let messages = settled(&[&format!("--session-manager-hosts={wrong}")]).unwrap_err().to_string();
+        assert!(messages.contains("expected host names or IP addresses"), "{wrong}: {messages}");
     }
 }
 
@@ -279,17 +279,17 @@ fn vsphere(arguments: &[&str]) -> Vsphere {
     vsphere
 }
 
-pub(in crate::app) fn settled(arguments: &[&str]) -> Result<Settings, Mistakes> {
+pub(in crate::app) fn settled(arguments: &[&str]) -> Result<Settings, SettingErrors> {
     settled_in(&[], arguments)
 }
 
 /// With these variables of the environment; those of our flags are the process's own.
-pub(in crate::app) fn settled_in(variables: &[(&str, &str)], arguments: &[&str]) -> Result<Settings, Mistakes> {
+pub(in crate::app) fn settled_in(variables: &[(&str, &str)], arguments: &[&str]) -> Result<Settings, SettingErrors> {
     let all = [PROGRAM, "--cloud-config=/etc/vsphere.conf"].into_iter().chain(arguments.iter().copied());
     let pod = [("KUBERNETES_SERVICE_HOST", "10.96.0.1")];
     let variables = variables.iter().chain(&pod).map(|(name, value)| (OsString::from(name), OsString::from(value)));
     match options::parse(all.map(OsString::from)) {
-        Ok(Invocation::Run(options)) => settle(&options, &MadeUp, &Environment::new(variables)),
+        Ok(Invocation::Run(options)) => resolve(&options, &MadeUp, &Environment::new(variables)),
         other => panic!("{arguments:?}: {other:?}"),
     }
 }
@@ -349,7 +349,7 @@ fn defaults_are_the_go_programs_where_no_difference_is_intended() {
     );
     assert_eq!(
         settings.nodes,
-        node::Settings {
+        node::NodeSettings {
             workers: NonZeroUsize::new(16).unwrap(),
             period: Duration::from_secs(300),
             policy: node::Policy::default()
@@ -483,9 +483,9 @@ fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
         (&["--allow-name-match=maybe"], "--allow-name-match=maybe: expected true or false"),
     ];
     for (arguments, expected) in cases {
-        let mistakes = settled(arguments).unwrap_err();
-        assert_eq!(mistakes.found.len(), 1, "{arguments:?}: {mistakes}");
-        let text = mistakes.to_string();
+        let errors = settled(arguments).unwrap_err();
+        assert_eq!(errors.errors.len(), 1, "{arguments:?}: {errors}");
+        let text = errors.to_string();
         assert!(text.starts_with(&format!("invalid configuration: {expected}")), "{arguments:?}: {text}");
     }
 }
@@ -495,8 +495,8 @@ fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
 #[test]
 fn o_43_nothing_but_leases_is_a_lock() {
     let lock = "--leader-elect-resource-lock=configmapsleases";
-    let told = settled(&["--leader-elect=true", lock]).unwrap_err().to_string();
-    assert!(told.contains("resourceLock value must be \"leases\""), "{told}");
+    let messages = settled(&["--leader-elect=true", lock]).unwrap_err().to_string();
+    assert!(messages.contains("resourceLock value must be \"leases\""), "{messages}");
     assert!(settled(&["--leader-elect=false", lock]).is_ok());
 }
 
@@ -569,7 +569,7 @@ fn a_broken_kubeconfig_and_proxy_are_told_with_the_other_mistakes() {
         &format!("environment variable HTTPS_PROXY: the scheme is none of http, https, socks5 and socks5h; {proxy}"),
         &format!("environment variable http_proxy: the value is not the URL of a proxy; {proxy}"),
     ] {
-        assert!(text.lines().any(|told| told.trim() == line), "{line} is not in {text}");
+        assert!(text.lines().any(|messages| messages.trim() == line), "{line} is not in {text}");
     }
     let proxies = settled_in(&[("HTTPS_PROXY", "http://u:hunter2@proxy:3128")], &[]).unwrap();
     let ProviderSettings::Vsphere(vsphere) = proxies.provider;
@@ -586,7 +586,7 @@ fn outside_of_a_pod_a_missing_kubeconfig_is_told_with_the_other_mistakes() {
     ] {
         let arguments = [PROGRAM, "--cloud-config=/etc/vsphere.conf"].iter().chain(more).map(OsString::from);
         let Ok(Invocation::Run(options)) = options::parse(arguments) else { panic!("flags") };
-        let text = settle(&options, &MadeUp, &Environment::default()).unwrap_err().to_string();
+        let text = resolve(&options, &MadeUp, &Environment::default()).unwrap_err().to_string();
         let expected = "--kubeconfig=: expected the path of a kubeconfig, since this is not a pod";
         assert!(text.contains("--secure-port=x") && text.contains(expected) == is_missed, "{more:?}: {text}");
     }
@@ -597,7 +597,7 @@ fn an_unknown_variable_is_told_with_the_mistakes() {
     let arguments = [PROGRAM, "--cloud-config=/etc/vsphere.conf", "--secure-port=x"].map(OsString::from);
     let Ok(Invocation::Run(mut options)) = options::parse(arguments) else { panic!("flags") };
     options.unknown_variables = vec!["environment variable CCM_X: unknown, ignored".to_owned()];
-    let text = settle(&options, &MadeUp, &Environment::default()).unwrap_err().to_string();
+    let text = resolve(&options, &MadeUp, &Environment::default()).unwrap_err().to_string();
     assert!(text.ends_with("\n  warning: environment variable CCM_X: unknown, ignored"), "{text}");
 }
 

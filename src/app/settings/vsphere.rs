@@ -3,8 +3,8 @@
 
 mod nsx;
 
-use super::{Check, Mistake, Mistakes};
-use crate::app::files::{FileFingerprints, FileSystem, Noting};
+use super::{SettingError, SettingErrors, SettingsCheck};
+use crate::app::files::{FileFingerprints, FileSystem, RecordingFiles};
 use crate::base::addresses::host_and_port;
 use crate::clients::http::{self, Endpoint, ProxySettings, Thumbprint, TlsSettings, TlsTrust};
 use crate::providers::vsphere::Options;
@@ -33,7 +33,7 @@ pub struct Vsphere {
     /// The content of `vsphere.conf` at the start.
     pub cloud_config: Arc<CloudConfig>,
     /// Fingerprints of the files that were read for `cloud_config`.
-    pub seen: FileFingerprints,
+    pub fingerprints: FileFingerprints,
     /// The allowed hosts of session managers; empty allows any.
     pub session_manager_hosts: BTreeSet<String>,
     /// The file with the token for session managers without their own; `None` is the service account's token.
@@ -77,23 +77,23 @@ pub struct CloudConfig {
     /// The configuration.
     pub config: Config,
     /// Warnings about the content.
-    pub oddities: Vec<ConfigProblem>,
+    pub notices: Vec<ConfigProblem>,
     /// TLS settings of each vCenter, by the key of its entry.
     pub tls: BTreeMap<String, TlsSettings>,
     /// TLS settings of NSX, with the client certificate; only if the connection to NSX is in use.
     pub nsx_tls: Option<TlsSettings>,
     /// The parts that are turned off because of errors, with the errors.
-    pub refused: Vec<(PartName, Mistake)>,
+    pub rejected: Vec<(PartName, SettingError)>,
 }
 
 impl CloudConfigFile {
     /// Reads and checks the file and the files that it names. Blocks. The second value has the fingerprints of all
     /// files, also if the first is an error.
-    pub fn read(&self, files: &dyn FileSystem) -> (Result<CloudConfig, Mistakes>, FileFingerprints) {
-        let files = Noting::new(files);
+    pub fn read(&self, files: &dyn FileSystem) -> (Result<CloudConfig, SettingErrors>, FileFingerprints) {
+        let files = RecordingFiles::new(files);
         let outcome = match self.content(&files) {
             Ok(content) => self.check(&content, &files),
-            Err(error) => Err(self.mistake(format!("cannot be read: {error}"))),
+            Err(error) => Err(self.error(format!("cannot be read: {error}"))),
         };
         (outcome, files.noted())
     }
@@ -111,30 +111,30 @@ impl CloudConfigFile {
     /// # Errors
     /// All errors together; none repeats content of a file. If all of them concern optional parts, the result is no
     /// error: see [`CloudConfig::refused`].
-    pub fn check(&self, content: &[u8], files: &dyn FileSystem) -> Result<CloudConfig, Mistakes> {
+    pub fn check(&self, content: &[u8], files: &dyn FileSystem) -> Result<CloudConfig, SettingErrors> {
         if matches!(content, [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, _, ..] | [_, 0, ..]) {
-            return Err(self.mistake("the file is text in UTF-16: save it as UTF-8"));
+            return Err(self.error("the file is text in UTF-16: save it as UTF-8"));
         }
-        let text = std::str::from_utf8(content).map_err(|_| self.mistake("the file is not text in UTF-8"))?;
+        let text = std::str::from_utf8(content).map_err(|_| self.error("the file is not text in UTF-8"))?;
         if text.trim().is_empty() {
-            return Err(self.mistake("the file is empty"));
+            return Err(self.error("the file is empty"));
         }
         let file = self.path.display().to_string();
         let is_directory = |path: &Path| files.is_directory(path);
         let trust_errors = |vcenter: &VcenterConfig| {
             let wrong = vcenter_tls(vcenter, files, "", "").err().unwrap_or_default();
-            wrong.into_iter().map(|mistake| mistake.why).collect()
+            wrong.into_iter().map(|error| error.reason).collect()
         };
         let checks = config::FileChecks { is_directory: &is_directory, trust_errors: &trust_errors };
-        let mistake = |problem: ConfigProblem| Mistake { place: problem.place(), why: problem.expected };
-        let told = |warnings: &[ConfigProblem]| warnings.iter().map(ToString::to_string).collect();
-        let parsed = config::parse_within(text, &file, &self.environment, &checks).map_err(|errors| Mistakes {
-            warnings: told(&errors.warnings),
-            found: errors.mistakes.into_iter().map(mistake).collect(),
+        let mistake = |problem: ConfigProblem| SettingError { place: problem.place(), reason: problem.expected };
+        let messages = |warnings: &[ConfigProblem]| warnings.iter().map(ToString::to_string).collect();
+        let parsed = config::parse_within(text, &file, &self.environment, &checks).map_err(|errors| SettingErrors {
+            warnings: messages(&errors.warnings),
+            errors: errors.errors.into_iter().map(mistake).collect(),
         })?;
         let mut config = parsed.config;
         let mut mistakes = self.set_ipv6_pools(&mut config);
-        let mut refused: Vec<_> = parsed.refused.into_iter().map(|(part, problem)| (part, mistake(problem))).collect();
+        let mut refused: Vec<_> = parsed.rejected.into_iter().map(|(part, problem)| (part, mistake(problem))).collect();
         let mut tls = BTreeMap::new();
         for vcenter in &config.vcenters {
             let place = format!("{file}: vCenter {:?}", vcenter.key);
@@ -154,22 +154,22 @@ impl CloudConfigFile {
                 let wrong = wrong.chain(dependents.map(|(part, why)| (part, None, why)));
                 refused.extend(wrong.map(|(part, place, why)| {
                     let place = place.unwrap_or_else(|| format!("{file}: {part}"));
-                    (part, Mistake { place, why })
+                    (part, SettingError { place, reason: why })
                 }));
                 None
             }
         };
         match mistakes.is_empty() {
-            true => Ok(CloudConfig { config, oddities: parsed.warnings, tls, nsx_tls, refused }),
+            true => Ok(CloudConfig { config, notices: parsed.warnings, tls, nsx_tls, rejected: refused }),
             false => {
                 mistakes.extend(refused.into_iter().map(|(_, mistake)| mistake));
-                Err(Mistakes { found: mistakes, warnings: told(&parsed.warnings) })
+                Err(SettingErrors { errors: mistakes, warnings: messages(&parsed.warnings) })
             }
         }
     }
 
     /// Sets the IPv6 pools of the classes. Returns an error for each class that the file does not have.
-    fn set_ipv6_pools(&self, config: &mut Config) -> Vec<Mistake> {
+    fn set_ipv6_pools(&self, config: &mut Config) -> Vec<SettingError> {
         let OptionalSection::Used(balancers) = &mut config.load_balancers else { return Vec::new() };
         balancers.ipv6_pools.clone_from(&self.ipv6_pools);
         let mut known: Vec<&str> = balancers.classes.keys().map(String::as_str).collect();
@@ -177,17 +177,17 @@ impl CloudConfigFile {
             known.push(DEFAULT_CLASS);
         }
         let unknown = self.ipv6_pools.iter().filter(|(class, _)| !known.contains(&class.as_str()));
-        let mistake = |(class, pool): (&String, &String)| {
+        let error = |(class, pool): (&String, &String)| {
             let (place, known) = (format!("--nsx-ipv6-pool={class}={pool}"), known.join(", "));
             let why = format!("{} does not have the class {class:?}; it has {known}", self.path.display());
-            Mistake { place, why }
+            SettingError { place, reason: why }
         };
-        unknown.map(mistake).collect()
+        unknown.map(error).collect()
     }
 
-    fn mistake(&self, why: impl Into<String>) -> Mistakes {
-        let found = vec![Mistake { place: format!("--cloud-config={}", self.path.display()), why: why.into() }];
-        Mistakes { found, warnings: Vec::new() }
+    fn error(&self, why: impl Into<String>) -> SettingErrors {
+        let found = vec![SettingError { place: format!("--cloud-config={}", self.path.display()), reason: why.into() }];
+        SettingErrors { errors: found, warnings: Vec::new() }
     }
 }
 
@@ -197,29 +197,29 @@ impl CloudConfig {
     ///
     /// # Errors
     /// The errors of all refused parts.
-    pub fn without_refused_parts(self, in_force: Option<&Self>) -> Result<Self, Mistakes> {
+    pub fn without_refused_parts(self, in_force: Option<&Self>) -> Result<Self, SettingErrors> {
         let known = in_force.map(|in_force| in_force.config.refused_vcenters.as_slice()).unwrap_or_default();
         let is_known = self.config.refused_vcenters.iter().all(|variable| known.contains(variable));
         let counts = |part: PartName| part != PartName::FurtherVcenters || !is_known;
-        if !self.refused.iter().any(|(part, _)| counts(*part)) {
+        if !self.rejected.iter().any(|(part, _)| counts(*part)) {
             return Ok(self);
         }
-        Err(Mistakes {
-            found: self.refused.into_iter().filter(|(part, _)| counts(*part)).map(|(_, mistake)| mistake).collect(),
-            warnings: self.oddities.iter().map(ToString::to_string).collect(),
+        Err(SettingErrors {
+            errors: self.rejected.into_iter().filter(|(part, _)| counts(*part)).map(|(_, error)| error).collect(),
+            warnings: self.notices.iter().map(ToString::to_string).collect(),
         })
     }
 
     /// A warning for each vCenter, and for NSX, if its certificate is not verified.
     pub fn unverified(&self) -> Vec<String> {
-        let told = |vcenter: &VcenterConfig| {
+        let messages = |vcenter: &VcenterConfig| {
             format!(
                 "vCenter {}: its certificate is not verified (insecure-flag): its credentials can be intercepted. \
                  Set ca-file or thumbprint in place of insecure-flag",
                 host_and_port(&vcenter.server, vcenter.port)
             )
         };
-        let vcenters = self.config.vcenters.iter().filter(|vcenter| vcenter.insecure).map(told);
+        let vcenters = self.config.vcenters.iter().filter(|vcenter| vcenter.insecure).map(messages);
         let nsx = self.config.nsx.used().filter(|nsx| nsx.insecure).map(|nsx| {
             format!(
                 "NSX {}: its certificate is not verified (insecure-flag): its credentials can be intercepted. \
@@ -247,7 +247,7 @@ impl fmt::Debug for CloudConfig {
     }
 }
 
-impl Check<'_> {
+impl SettingsCheck<'_> {
     /// Reads and checks the file of `--cloud-config` with the files that it names, and checks our flags about vCenter.
     pub(super) fn vsphere(&mut self) -> Option<Vsphere> {
         let tag_poll = self.pause("tag-poll-interval");
@@ -264,13 +264,13 @@ impl Check<'_> {
         let proxy = self.proxies();
         let Some(path) = self.optional("cloud-config") else {
             let why = "required (path of vsphere.conf)".to_owned();
-            self.mistakes.push(Mistake { place: "--cloud-config".to_owned(), why });
+            self.errors.push(SettingError { place: "--cloud-config".to_owned(), reason: why });
             return None;
         };
         let file = CloudConfigFile { path: PathBuf::from(path), environment: self.environment.clone(), ipv6_pools };
         let (outcome, seen) = file.read(self.files);
-        let refuse = |Mistakes { found, warnings }| {
-            self.mistakes.extend(found);
+        let refuse = |SettingErrors { errors: found, warnings }| {
+            self.errors.extend(found);
             self.warnings.extend(warnings);
         };
         let cloud_config = Arc::new(outcome.map_err(refuse).ok()?);
@@ -286,15 +286,24 @@ impl Check<'_> {
             family_wait: FAMILY_WAIT,
             timeouts: Timeouts::default(),
         };
-        Some(Vsphere { file, cloud_config, seen, session_manager_hosts, session_manager_token, proxy, options, nsx })
+        Some(Vsphere {
+            file,
+            cloud_config,
+            fingerprints: seen,
+            session_manager_hosts,
+            session_manager_token,
+            proxy,
+            options,
+            nsx,
+        })
     }
 
     /// The proxies of the environment variables. Errors omit their values, which may contain passwords.
     fn proxies(&mut self) -> ProxySettings {
         ProxySettings::from_environment(|name| self.environment.proxy(name)).unwrap_or_else(|wrong| {
-            self.mistakes.extend(wrong.into_iter().map(|mistake| Mistake {
-                place: format!("environment variable {}", mistake.variable),
-                why: mistake.why(),
+            self.errors.extend(wrong.into_iter().map(|error| SettingError {
+                place: format!("environment variable {}", error.variable),
+                reason: error.why(),
             }));
             ProxySettings::default()
         })
@@ -354,10 +363,10 @@ impl Check<'_> {
 }
 
 /// Adds errors without duplicates: several vCenters may inherit the same file.
-fn extend_once(all: &mut Vec<Mistake>, more: Vec<Mistake>) {
-    for mistake in more {
-        if !all.contains(&mistake) {
-            all.push(mistake);
+fn extend_once(all: &mut Vec<SettingError>, more: Vec<SettingError>) {
+    for error in more {
+        if !all.contains(&error) {
+            all.push(error);
         }
     }
 }
@@ -369,8 +378,8 @@ fn vcenter_tls(
     files: &dyn FileSystem,
     place: &str,
     of_ca: &str,
-) -> Result<TlsSettings, Vec<Mistake>> {
-    let mistake = |place: &str, why: String| Mistake { place: place.to_owned(), why };
+) -> Result<TlsSettings, Vec<SettingError>> {
+    let mistake = |place: &str, why: String| SettingError { place: place.to_owned(), reason: why };
     let trust = match trust(vcenter, files) {
         Ok(trust) => trust,
         // Without verification, the CA files are only for the session manager. A missing file is no error: it can only

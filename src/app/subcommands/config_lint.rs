@@ -4,7 +4,7 @@
 use super::CommandOutput;
 use crate::app::files::SystemFiles;
 use crate::app::options::unknown_variables;
-use crate::app::settings::Mistakes;
+use crate::app::settings::SettingErrors;
 use crate::app::settings::vsphere::CloudConfigFile;
 use crate::providers::vsphere::config::Environment;
 use std::collections::BTreeMap;
@@ -31,16 +31,16 @@ pub(super) fn run(arguments: &[OsString]) -> CommandOutput {
     let unknown = unknown_variables();
     match file.check(&content, &SystemFiles).and_then(|cloud_config| cloud_config.without_refused_parts(None)) {
         Ok(cloud_config) => {
-            let oddities = cloud_config.oddities.iter().map(ToString::to_string);
+            let notices = cloud_config.notices.iter().map(ToString::to_string);
             let warnings = unknown
                 .into_iter()
-                .chain(oddities)
+                .chain(notices)
                 .chain(cloud_config.unverified())
                 .map(|warning| format!("warning: {warning}\n"));
             CommandOutput { messages: warnings.collect(), ..CommandOutput::success(format!("{shown}: no errors\n")) }
         }
-        Err(Mistakes { found, warnings }) => {
-            let mistakes = Mistakes { found, warnings: [unknown, warnings].concat() };
+        Err(SettingErrors { errors: found, warnings }) => {
+            let mistakes = SettingErrors { errors: found, warnings: [unknown, warnings].concat() };
             CommandOutput::failure(&mistakes.to_string(), ERRORS)
         }
     }

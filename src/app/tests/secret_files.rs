@@ -73,9 +73,9 @@ fn checked(content: &[u8], files: &dyn FileSystem) -> String {
     match file.check(content, files) {
         Err(mistakes) => format!("{mistakes} {mistakes:?}"),
         Ok(cloud_config) => {
-            let oddities: Vec<String> = cloud_config.oddities.iter().map(ToString::to_string).collect();
+            let oddities: Vec<String> = cloud_config.notices.iter().map(ToString::to_string).collect();
             let unverified = cloud_config.unverified();
-            format!("{oddities:?} {unverified:?} {:?} {cloud_config:?}", cloud_config.refused)
+            format!("{oddities:?} {unverified:?} {:?} {cloud_config:?}", cloud_config.rejected)
         }
     }
 }
@@ -308,10 +308,10 @@ fn no_parser_of_a_file_tells_what_is_in_it() {
     for shape in shapes() {
         for (parser, parse) in PARSERS {
             let log = Log::default();
-            let told = tracing::subscriber::with_default(log.clone(), || parse(&shape));
+            let reported = tracing::subscriber::with_default(log.clone(), || parse(&shape));
             let logged = log.0.lock().unwrap().clone();
-            if has_secret(&told) || has_secret(&logged) {
-                leaks.push(format!("{parser}: {:?}: {told}{logged}", String::from_utf8_lossy(&shape)));
+            if has_secret(&reported) || has_secret(&logged) {
+                leaks.push(format!("{parser}: {:?}: {reported}{logged}", String::from_utf8_lossy(&shape)));
             }
         }
     }

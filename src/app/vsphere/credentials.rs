@@ -25,20 +25,22 @@ use crate::kubernetes::secrets::{self, SecretState};
 use crate::providers::vsphere::config::VcenterConfig;
 use crate::providers::vsphere::login::credentials::layout::{ANY_SERVER, KeyLayout, SessionManagers};
 use crate::providers::vsphere::login::credentials::offer::{NsxSources, followed, nsx_offer, offer};
-use crate::providers::vsphere::login::credentials::source::{CredentialSource, News, SecretPlace, SourceLocation};
+use crate::providers::vsphere::login::credentials::source::{
+    CredentialSource, SecretPlace, SourceChanges, SourceLocation,
+};
 use crate::providers::vsphere::login::credentials::{
     Credential, CredentialState, Login, Offers, Origin, ReadToken, SessionToken,
 };
 use readings::{Observation, follow_directory, forward_changes, of_secret};
 
 /// Most problems of one source that are logged at once; a source full of foreign keys must not fill the log.
-const MOST_TOLD: usize = 20;
+const MAX_LOGGED: usize = 20;
 
 /// Interval of checks whether an entry that is no longer configured still has listeners.
 const LINGER: Duration = Duration::from_secs(30);
 
 /// Most observations of sources in the queue.
-const READINGS: usize = 16;
+const QUEUE_CAPACITY: usize = 16;
 
 /// The kubelet's file with the token of this process's service account.
 pub const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
@@ -52,9 +54,9 @@ pub struct Credentials {
 }
 
 struct SharedSources {
-    known: Mutex<KnownSources>,
+    sources: Mutex<KnownSources>,
     /// Signals that an entry needs a source.
-    asked: Notify,
+    changed: Notify,
     default_directory: PathBuf,
 }
 
@@ -101,15 +103,15 @@ impl Credentials {
         token: PathBuf,
         default_directory: PathBuf,
     ) -> (Self, impl Future<Output = ()> + Send + use<>) {
-        let shared = Arc::new(SharedSources { known: Mutex::default(), asked: Notify::new(), default_directory });
-        let (sender, readings) = mpsc::channel(READINGS);
-        let keeper = Keeper {
+        let shared = Arc::new(SharedSources { sources: Mutex::default(), changed: Notify::new(), default_directory });
+        let (sender, readings) = mpsc::channel(QUEUE_CAPACITY);
+        let keeper = CredentialUpdater {
             shared: Arc::clone(&shared),
             secrets,
             managers: Arc::new(SessionManagers { account: Arc::new(AccountToken(token)), hosts }),
             current,
             sender,
-            readings,
+            reads: readings,
             followed: BTreeMap::new(),
             running: FuturesUnordered::new(),
         };
@@ -122,7 +124,7 @@ impl Credentials {
     /// Entries with the same key, server and port share their offers, even if a new configuration changes their
     /// credentials. Offers exist until the entry is no longer configured and has no listeners.
     pub fn offers(&self, entry: &VcenterConfig) -> Offers {
-        let mut known = self.shared.known.lock();
+        let mut known = self.shared.sources.lock();
         let server = Server::of(entry);
         let KnownSources { sources, entries, .. } = &mut *known;
         let held = entries.entry(server).or_insert_with(|| Entry {
@@ -132,7 +134,7 @@ impl Credentials {
         });
         held.config = entry.clone();
         held.publish(sources, &self.shared.default_directory);
-        self.shared.asked.notify_one();
+        self.shared.changed.notify_one();
         held.offer.subscribe()
     }
 
@@ -141,19 +143,19 @@ impl Credentials {
     /// Calls for the same server share their offers, even if a new configuration changes its credentials. Offers exist
     /// as long as they have a receiver, so keep one until the next call.
     pub fn nsx_offers(&self, sources: &NsxSources) -> Offers {
-        let mut known = self.shared.known.lock();
+        let mut known = self.shared.sources.lock();
         let KnownSources { nsx_sources, nsx, .. } = &mut *known;
-        let held =
+        let entry =
             nsx.entry(sources.server.clone()).or_insert_with(|| NsxEntry { sources: sources.clone(), offer: unread() });
-        held.sources = sources.clone();
-        held.publish(nsx_sources);
-        self.shared.asked.notify_one();
-        held.offer.subscribe()
+        entry.sources = sources.clone();
+        entry.publish(nsx_sources);
+        self.shared.changed.notify_one();
+        entry.offer.subscribe()
     }
 }
 
 fn unread() -> watch::Sender<Arc<CredentialState>> {
-    let offer = CredentialState::Pending { why: "its credentials have not been looked at yet".to_owned() };
+    let offer = CredentialState::Pending { reason: "its credentials have not been looked at yet".to_owned() };
     watch::Sender::new(Arc::new(offer))
 }
 
@@ -166,28 +168,28 @@ struct FollowedSource {
 }
 
 /// The task that owns the sources.
-struct Keeper {
+struct CredentialUpdater {
     shared: Arc<SharedSources>,
     secrets: kube::Client,
     managers: Arc<SessionManagers>,
     current: watch::Receiver<Arc<CloudConfig>>,
     sender: mpsc::Sender<(SourceLocation, Observation)>,
-    readings: mpsc::Receiver<(SourceLocation, Observation)>,
+    reads: mpsc::Receiver<(SourceLocation, Observation)>,
     /// The followed sources, each until its guard is dropped.
     followed: BTreeMap<SourceLocation, FollowedSource>,
     running: FuturesUnordered<BoxFuture<'static, ()>>,
 }
 
-impl Keeper {
+impl CredentialUpdater {
     async fn run(mut self) {
         let mut is_configured = true;
         loop {
-            let lingers = self.forget_what_is_not_used();
-            self.follow_what_is_asked_for();
+            let lingers = self.remove_unused();
+            self.follow_requested();
             tokio::select! {
-                () = self.shared.asked.notified() => {}
+                () = self.shared.changed.notified() => {}
                 changed = self.current.changed(), if is_configured => is_configured = changed.is_ok(),
-                Some((place, observation)) = self.readings.recv() => self.take(&place, observation),
+                Some((location, observation)) = self.reads.recv() => self.take(&location, observation),
                 Some(()) = self.running.next(), if !self.running.is_empty() => {}
                 () = tokio::time::sleep(LINGER), if lingers => {}
             }
@@ -196,24 +198,25 @@ impl Keeper {
 
     /// Removes entries that are no longer configured and have no listeners. Returns whether only listeners keep any of
     /// the entries left.
-    fn forget_what_is_not_used(&mut self) -> bool {
+    fn remove_unused(&mut self) -> bool {
         let current = Arc::clone(&self.current.borrow_and_update());
         let configured: BTreeSet<Server> = current.config.vcenters.iter().map(Server::of).collect();
-        let mut known = self.shared.known.lock();
+        let mut known = self.shared.sources.lock();
         known.entries.retain(|server, entry| configured.contains(server) || entry.offer.receiver_count() > 0);
         known.nsx.retain(|_, entry| entry.offer.receiver_count() > 0);
         known.entries.keys().any(|server| !configured.contains(server)) || !known.nsx.is_empty()
     }
 
     /// Starts one watch for each Secret and one poll of each directory, however many entries use it; stops unused ones.
-    fn follow_what_is_asked_for(&mut self) {
+    fn follow_requested(&mut self) {
         let asked = {
-            let mut known = self.shared.known.lock();
+            let mut known = self.shared.sources.lock();
             let vcenters = known.entries.values().map(|entry| entry.config.entry_credentials());
             let nsx = known.nsx.values().map(|entry| &entry.sources);
             let asked = followed(vcenters, nsx, &self.shared.default_directory);
-            let is_read =
-                |place: &SourceLocation, layout| asked.get(place).is_some_and(|layouts| layouts.contains(&layout));
+            let is_read = |location: &SourceLocation, layout| {
+                asked.get(location).is_some_and(|layouts| layouts.contains(&layout))
+            };
             known.sources.retain(|place, _| is_read(place, KeyLayout::Vcenter));
             known.nsx_sources.retain(|secret, _| is_read(&SourceLocation::from(secret), KeyLayout::BasicAuth));
             asked
@@ -237,15 +240,15 @@ impl Keeper {
         }
     }
 
-    fn follow(&mut self, place: SourceLocation, layouts: BTreeSet<KeyLayout>) {
-        tracing::debug!(source = %place, "the source of credentials is followed");
+    fn follow(&mut self, location: SourceLocation, layouts: BTreeSet<KeyLayout>) {
+        tracing::debug!(source = %location, "the source of credentials is followed");
         let stop = CancellationToken::new();
         let guarded = stop.clone();
         let sender = self.sender.clone();
-        let (secret, work): (_, BoxFuture<'static, ()>) = match &place {
+        let (secret, work): (_, BoxFuture<'static, ()>) = match &location {
             SourceLocation::Secret { namespace, name } => {
                 let (state, work) = secrets::watch_secret(self.secrets.clone(), namespace, name);
-                let forwarding = forward_changes(place.clone(), state.clone(), sender);
+                let forwarding = forward_changes(location.clone(), state.clone(), sender);
                 let work = async {
                     tokio::select! {
                         never = work => match never {},
@@ -261,27 +264,27 @@ impl Keeper {
         self.running.push(Box::pin(async move {
             guarded.run_until_cancelled(work).await;
         }));
-        self.followed.insert(place, FollowedSource { layouts, secret, _stop: stop.drop_guard() });
+        self.followed.insert(location, FollowedSource { layouts, secret, _stop: stop.drop_guard() });
     }
 
     /// Updates a source in each layout in use, and publishes the resulting offers.
-    fn take(&self, place: &SourceLocation, observation: Observation) {
-        let Some(followed) = self.followed.get(place) else { return };
-        let mut known = self.shared.known.lock();
+    fn take(&self, location: &SourceLocation, observation: Observation) {
+        let Some(followed) = self.followed.get(location) else { return };
+        let mut known = self.shared.sources.lock();
         let KnownSources { sources, entries, nsx_sources, nsx } = &mut *known;
-        match (observation, place, &followed.secret) {
+        match (observation, location, &followed.secret) {
             (Observation::Directory(reading), ..) => {
-                tell(place, &sources.entry(place.clone()).or_default().take(reading));
+                log_changes(location, &sources.entry(location.clone()).or_default().take(reading));
             }
             (Observation::Secret, SourceLocation::Secret { namespace, name }, Some(state)) => {
                 let secret = SecretPlace { namespace: namespace.clone(), name: name.clone() };
                 let state = state.borrow().clone();
                 for (layout, reading) in of_secret(&secret, &state, &followed.layouts, &self.managers) {
                     let source = match layout {
-                        KeyLayout::Vcenter => sources.entry(place.clone()).or_default(),
+                        KeyLayout::Vcenter => sources.entry(location.clone()).or_default(),
                         KeyLayout::BasicAuth => nsx_sources.entry(secret.clone()).or_default(),
                     };
-                    tell(place, &source.take(reading));
+                    log_changes(location, &source.take(reading));
                 }
             }
             (Observation::Secret, ..) => {}
@@ -346,8 +349,10 @@ fn replace(
                 tracing::debug!(vcenter, nsx, "a new version of the source has the same credentials");
             }
             (_, CredentialState::Ready(new)) => tracing::info!(vcenter, nsx, from = origins(new), "credentials"),
-            (_, CredentialState::Pending { why }) => tracing::info!(vcenter, nsx, reason = why, "no credentials yet"),
-            (_, CredentialState::Missing { why }) => {
+            (_, CredentialState::Pending { reason: why }) => {
+                tracing::info!(vcenter, nsx, reason = why, "no credentials yet")
+            }
+            (_, CredentialState::Missing { reason: why }) => {
                 tracing::warn!(vcenter, nsx, reason = why, "there are no credentials")
             }
         }
@@ -380,20 +385,20 @@ fn origins(credentials: &[Arc<Credential>]) -> String {
 }
 
 /// Logs changes of a source: names of keys and servers, never values.
-fn tell(place: &SourceLocation, news: &News) {
-    match news.read.as_deref() {
-        Some([only]) if only == ANY_SERVER => tracing::info!(source = %place, "user name and password were read"),
+fn log_changes(location: &SourceLocation, changes: &SourceChanges) {
+    match changes.servers.as_deref() {
+        Some([only]) if only == ANY_SERVER => tracing::info!(source = %location, "user name and password were read"),
         Some(servers) => {
-            let shown: Vec<_> = servers.iter().take(MOST_TOLD).map(String::as_str).collect();
-            tracing::info!(source = %place, count = servers.len(), servers = shown.join(" "), "credentials were read");
+            let shown: Vec<_> = servers.iter().take(MAX_LOGGED).map(String::as_str).collect();
+            tracing::info!(source = %location, count = servers.len(), servers = shown.join(" "), "credentials were read");
         }
         None => {}
     }
-    for problem in news.problems.iter().take(MOST_TOLD) {
-        tracing::warn!(source = %place, "{problem}");
+    for problem in changes.problems.iter().take(MAX_LOGGED) {
+        tracing::warn!(source = %location, "{problem}");
     }
-    if let Some(more) = news.problems.len().checked_sub(MOST_TOLD).filter(|more| *more > 0) {
-        tracing::warn!(source = %place, "and {more} more problems");
+    if let Some(more) = changes.problems.len().checked_sub(MAX_LOGGED).filter(|more| *more > 0) {
+        tracing::warn!(source = %location, "and {more} more problems");
     }
 }
 
@@ -404,7 +409,8 @@ struct AccountToken(PathBuf);
 #[async_trait]
 impl ReadToken for AccountToken {
     async fn read(&self) -> Result<SecretString, String> {
-        let failed = |why: String| format!("the token for session managers {} cannot be read: {why}", self.0.display());
+        let failed =
+            |reason: String| format!("the token for session managers {} cannot be read: {reason}", self.0.display());
         let mut bytes = match tokio::time::timeout(TOKEN_LIMIT, tokio::fs::read(&self.0)).await {
             Ok(read) => read.map_err(|error| failed(error.to_string()))?,
             Err(_) => return Err(failed(format!("no answer within {} s", TOKEN_LIMIT.as_secs()))),

@@ -8,7 +8,7 @@ use crate::app::Error;
 use crate::app::catalogue::{ROUTE, SERVICE};
 use crate::app::settings::vsphere::CloudConfig;
 use crate::app::settings::{NsxSettings, Settings};
-use crate::app::shared_services::Parts;
+use crate::app::shared_services::SharedServices;
 use crate::base::addresses::host_and_port;
 use crate::base::error_chain::chain;
 use crate::clients::http::{self, CallObserver, ProxySettings, TlsSettings, WeakClient};
@@ -48,8 +48,8 @@ struct State {
     /// TLS settings of the active configuration.
     tls: TlsSettings,
     /// The client that was handed out last.
-    client: Option<HandedOut>,
-    token_service: Option<HandedOut>,
+    client: Option<IssuedClient>,
+    token_service: Option<IssuedClient>,
     /// Keeps the offers alive, which end with their last receiver.
     offers: Option<Offers>,
     /// The login with a token in the active configuration, and the sender of the token.
@@ -57,14 +57,14 @@ struct State {
 }
 
 /// A weak reference to a client that was handed out: a removed connection drops its client once it has logged out.
-struct HandedOut {
+struct IssuedClient {
     client: WeakClient,
     host: String,
     port: u16,
     tls: TlsSettings,
 }
 
-impl HandedOut {
+impl IssuedClient {
     fn new(client: &http::Client, host: &str, port: u16, tls: TlsSettings) -> Self {
         Self { client: client.downgrade(), host: host.to_owned(), port, tls }
     }
@@ -74,7 +74,7 @@ impl HandedOut {
     }
 
     /// Verifies certificates by these settings from now on.
-    fn judge_by(&mut self, tls: TlsSettings) {
+    fn set_tls(&mut self, tls: TlsSettings) {
         if self.tls == tls {
             return;
         }
@@ -114,11 +114,11 @@ impl NsxConnection {
         };
         let State { tls, client, token_service, .. } = &mut *state;
         if let Some(client) = client.as_mut().filter(|client| client.is_of(&nsx.host, nsx.port)) {
-            client.judge_by(tls.clone());
+            client.set_tls(tls.clone());
         }
         // The host of the token service may change too: `source` then replaces this client.
         if let Some(service) = token_service {
-            service.judge_by(tls.of_public_service());
+            service.set_tls(tls.of_public_service());
         }
     }
 
@@ -149,7 +149,7 @@ impl ConnectNsx for NsxConnection {
         let client = http::Client::new(self.settings(&nsx.host, nsx.port, tls.clone()));
         let client = client.map_err(|error| error.to_string())?;
         self.certificates.show(&client);
-        self.state.lock().client = Some(HandedOut::new(&client, &nsx.host, nsx.port, tls));
+        self.state.lock().client = Some(IssuedClient::new(&client, &nsx.host, nsx.port, tls));
         Ok(client)
     }
 
@@ -183,7 +183,7 @@ impl ConnectNsx for NsxConnection {
                         let tls = state.tls.of_public_service();
                         let service = http::Client::new(self.settings(&host, port, tls.clone()));
                         let service = service.map_err(|error| error.to_string())?;
-                        state.token_service = Some(HandedOut::new(&service, &host, port, tls));
+                        state.token_service = Some(IssuedClient::new(&service, &host, port, tls));
                         service
                     }
                 };
@@ -212,7 +212,7 @@ pub(super) fn setup(
     events: Arc<dyn ClusterEvents>,
     settings: &NsxSettings,
     cluster: &str,
-    parts: &Parts,
+    parts: &SharedServices,
 ) -> NsxServicesContext {
     let leads = [ROUTE, SERVICE].into_iter().filter_map(|name| parts.elections.leadership_of(name));
     NsxServicesContext {

@@ -14,7 +14,7 @@ use crate::providers::vsphere::Provider;
 use crate::providers::vsphere::config::{Config, PartName};
 use crate::providers::{BuildError, Task};
 use crate::runtime::metrics::Registry;
-use crate::runtime::tasks::{BoxError, Cause, TaskEnded, Tasks};
+use crate::runtime::tasks::{BoxError, EndCause, TaskEnded, Tasks};
 use differences::differences;
 use prometheus::{Gauge, IntCounterVec, IntGaugeVec, Opts};
 use std::path::PathBuf;
@@ -68,7 +68,7 @@ pub fn watch(
     vsphere: &Vsphere,
 ) -> (mpsc::Receiver<watch::ReloadResult>, impl Future<Output = Result<(), BoxError>> + Send + 'static) {
     let (sender, receiver) = mpsc::channel(1);
-    (receiver, watch::run(Arc::new(vsphere.file.clone()), vsphere.seen.clone(), sender))
+    (receiver, watch::run(Arc::new(vsphere.file.clone()), vsphere.fingerprints.clone(), sender))
 }
 
 impl Reload {
@@ -108,8 +108,8 @@ impl Reload {
         if self.lacks_cluster_cidr && new.config.routes.used().is_some() {
             return self.refuse(&format!("{}: routes: {}", self.file.display(), Error::NoClusterCidr)).await;
         }
-        let told = differences(&before, &new);
-        for oddity in new.oddities.iter().filter(|oddity| !before.oddities.contains(oddity)) {
+        let changes = differences(&before, &new);
+        for oddity in new.notices.iter().filter(|oddity| !before.notices.contains(oddity)) {
             tracing::warn!("{oddity}");
         }
         self.connections.take(&new);
@@ -126,19 +126,19 @@ impl Reload {
             tracing::warn!("{unverified}");
         }
         let file = self.file.display();
-        if told.is_empty() {
+        if changes.is_empty() {
             self.metrics.count("unchanged");
             tracing::info!("{file} was read again and means what is in force");
         } else {
             self.metrics.count("applied");
-            tracing::info!("{file} was read again and is in force: {}", told.join("; "));
+            tracing::info!("{file} was read again and is in force: {}", changes.join("; "));
         }
     }
 
-    async fn refuse(&self, mistakes: &str) {
+    async fn refuse(&self, errors: &str) {
         self.metrics.count("refused");
-        tracing::error!("the changed cloud config is refused and the old one stays in force: {mistakes}");
-        self.events.event(&self.lease.reference().await, EventType::Warning, INVALID, mistakes);
+        tracing::error!("the changed cloud config is refused and the old one stays in force: {errors}");
+        self.events.event(&self.lease.reference().await, EventType::Warning, INVALID, errors);
     }
 
     fn change_role(&mut self) {
@@ -170,12 +170,12 @@ impl Reload {
 /// Reports the parts that were turned off at the start. Waits for the Lease of a new cluster: without its UID,
 /// `kubectl describe` does not show the Event.
 async fn report_refused_parts(cloud_config: Arc<CloudConfig>, events: Recorder, lease: LeaseObject) {
-    let mistakes: Vec<_> =
-        cloud_config.refused.iter().map(|(part, mistake)| format!("{part} is turned off: {mistake}")).collect();
-    if mistakes.is_empty() {
+    let errors: Vec<_> =
+        cloud_config.rejected.iter().map(|(part, error)| format!("{part} is turned off: {error}")).collect();
+    if errors.is_empty() {
         return;
     }
-    for mistake in &mistakes {
+    for mistake in &errors {
         tracing::error!("a part of the cloud config is wrong, the others are in force: {mistake}");
     }
     let mut reference = lease.reference().await;
@@ -186,7 +186,7 @@ async fn report_refused_parts(cloud_config: Arc<CloudConfig>, events: Recorder, 
         tokio::time::sleep(LEASE_PAUSE).await;
         reference = lease.reference().await;
     }
-    events.event(&reference, EventType::Warning, INVALID, &mistakes.join("; "));
+    events.event(&reference, EventType::Warning, INVALID, &errors.join("; "));
 }
 
 /// The provider's background tasks, which start and end while the process runs: one per vCenter and one for the Nodes.
@@ -210,7 +210,7 @@ impl Background {
     pub async fn first_unexpected_end(&mut self) -> BoxError {
         loop {
             match self.tasks.first_unexpected_end().await {
-                TaskEnded { name, cause: Cause::Finished } => tracing::debug!(task = name, "task ended"),
+                TaskEnded { name, cause: EndCause::Finished } => tracing::debug!(task = name, "task ended"),
                 ended => return ended.into(),
             }
         }

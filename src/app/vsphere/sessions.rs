@@ -13,11 +13,11 @@ pub struct Sessions {
     up: GaugeVec,
     lag: GaugeVec,
     objects: GaugeVec,
-    refused: GaugeVec,
+    refused_offer: GaugeVec,
     age: GaugeVec,
     logins: IntCounterVec,
     /// Locked during a scrape: the registry allows concurrent scrapes, but the series above hold the values of one.
-    turn: Mutex<()>,
+    update_lock: Mutex<()>,
 }
 
 impl Sessions {
@@ -43,7 +43,7 @@ impl Sessions {
                 "What is held of the vCenter: virtual machines of nodes, and what is above them.",
                 &["vcenter", "kind"],
             )?,
-            refused: gauge(
+            refused_offer: gauge(
                 "vsphere_ccm_vcenter_credentials_refused",
                 "1 while the session in use is of older credentials because those offered now were refused.",
                 &["vcenter"],
@@ -60,20 +60,20 @@ impl Sessions {
                 ),
                 &["vcenter", "outcome"],
             )?,
-            turn: Mutex::default(),
+            update_lock: Mutex::default(),
         };
         registry.register(Box::new(sessions))
     }
 
     fn gauges(&self) -> [&GaugeVec; 5] {
-        [&self.up, &self.lag, &self.objects, &self.refused, &self.age]
+        [&self.up, &self.lag, &self.objects, &self.refused_offer, &self.age]
     }
 
     fn take(&self, report: &VcenterReport) {
         let VcenterReport { server, lag, refused_offer, virtual_machines, ancestors, session } = report;
         let of = |gauges: &GaugeVec| -> Gauge { gauges.with_label_values(&[server.as_str()]) };
         of(&self.up).set(if lag.is_some_and(|lag| lag.is_zero()) { 1.0 } else { 0.0 });
-        of(&self.refused).set(if refused_offer.is_some() { 1.0 } else { 0.0 });
+        of(&self.refused_offer).set(if refused_offer.is_some() { 1.0 } else { 0.0 });
         if let Some(lag) = lag {
             of(&self.lag).set(lag.as_secs_f64());
         }
@@ -103,7 +103,7 @@ impl Collector for Sessions {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let _turn = self.turn.lock();
+        let _turn = self.update_lock.lock();
         self.gauges().into_iter().for_each(GaugeVec::reset);
         self.logins.reset();
         for report in (self.reports)() {

@@ -51,27 +51,27 @@ pub(super) struct PeerCertificate(Mutex<CertificateState>);
 #[derive(Debug, Default)]
 struct CertificateState {
     /// The last accepted certificate, until the handshake proves that the server holds its key.
-    judged: Option<Vec<u8>>,
-    proved: Option<Certificate>,
+    accepted: Option<Vec<u8>>,
+    key_proved: Option<Certificate>,
 }
 
 impl PeerCertificate {
     /// Records that the verifier accepted this certificate; the server has yet to prove that it holds the key.
-    pub(super) fn judged(&self, certificate: &CertificateDer<'_>) {
-        self.0.lock().judged = Some(certificate.to_vec());
+    pub(super) fn set_checked(&self, certificate: &CertificateDer<'_>) {
+        self.0.lock().accepted = Some(certificate.to_vec());
     }
 
     /// Records that the server holds the key of this certificate. Ignores a proxy's certificate: it was not accepted
     /// before.
     pub(super) fn proved(&self, certificate: &CertificateDer<'_>) {
         let mut state = self.0.lock();
-        if state.judged.as_deref() == Some(certificate.as_ref()) {
-            state.judged = None;
-            state.proved = Certificate::read(certificate);
+        if state.accepted.as_deref() == Some(certificate.as_ref()) {
+            state.accepted = None;
+            state.key_proved = Certificate::read(certificate);
         }
     }
 
     pub(super) fn last(&self) -> Option<Certificate> {
-        self.0.lock().proved.clone()
+        self.0.lock().key_proved.clone()
     }
 }

@@ -31,7 +31,7 @@ impl ClientIdentity {
     /// Why the files cannot be used, without any of their content.
     pub fn from_pem(certificate: &[u8], key: &[u8], shown: impl Into<String>) -> Result<Self, String> {
         let shown = shown.into();
-        let refused = |why: &str| format!("the client certificate {shown} cannot be used: {why}");
+        let refused = |reason: &str| format!("the client certificate {shown} cannot be used: {reason}");
         let chain = CertificateDer::pem_slice_iter(certificate)
             .collect::<Result<Vec<_>, _>>()
             .map_err(|_| refused("the file of the certificate is not valid PEM"))?;

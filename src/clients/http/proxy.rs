@@ -31,16 +31,16 @@ pub struct ProxyServer {
 /// A variable whose value is not a proxy. The value is not shown: it may contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("environment variable {variable}: {}", self.why())]
-pub struct ProxyMistake {
+pub struct ProxyError {
     /// The variable's name, as found.
     pub variable: &'static str,
-    complaint: &'static str,
+    problem: &'static str,
 }
 
-impl ProxyMistake {
+impl ProxyError {
     /// The error in the value, and the expected form.
     pub fn why(&self) -> String {
-        format!("{}; expected a proxy such as http://proxy.example.com:3128", self.complaint)
+        format!("{}; expected a proxy such as http://proxy.example.com:3128", self.problem)
     }
 }
 
@@ -50,19 +50,21 @@ impl ProxySettings {
     ///
     /// # Errors
     /// Every variable whose value is not a proxy; the Go programs ignore such a value silently.
-    pub fn from_environment(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Vec<ProxyMistake>> {
-        let mut mistakes = Vec::new();
+    pub fn from_environment(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Vec<ProxyError>> {
+        let mut errors = Vec::new();
         let first = |names: [&'static str; 2]| {
             names.into_iter().find_map(|name| Some((name, lookup(name).filter(|value| !value.is_empty())?)))
         };
         let mut server = |names| {
             let (variable, value) = first(names)?;
-            ProxyServer::parse(&value).map_err(|complaint| mistakes.push(ProxyMistake { variable, complaint })).ok()
+            ProxyServer::parse(&value)
+                .map_err(|complaint| errors.push(ProxyError { variable, problem: complaint }))
+                .ok()
         };
         let https = server(["HTTPS_PROXY", "https_proxy"]);
         let http = server(["HTTP_PROXY", "http_proxy"]);
         let bypass = Bypass::parse(&first(["NO_PROXY", "no_proxy"]).map(|(_, value)| value).unwrap_or_default());
-        if mistakes.is_empty() { Ok(Self { https, http, bypass }) } else { Err(mistakes) }
+        if errors.is_empty() { Ok(Self { https, http, bypass }) } else { Err(errors) }
     }
 
     /// The proxy for an endpoint; `None` for a direct connection, which `localhost` and loopback addresses always get.

@@ -31,7 +31,7 @@ pub struct CertificateRefusal {
 }
 
 /// Owner of a certificate.
-pub(super) enum Peer {
+pub(super) enum CertificateOwner {
     /// A vCenter: its configuration may have thumbprints, and `govc` reaches it under `target`.
     Vcenter {
         /// `host` or `host:port`.
@@ -48,7 +48,7 @@ pub(super) enum Peer {
 
 /// An error of a certificate.
 pub(super) struct Complaint {
-    what: String,
+    problem: String,
     remedy: Remedy,
 }
 
@@ -65,30 +65,30 @@ impl Complaint {
     /// Adds that the configured thumbprints do not match.
     pub(super) fn and_not_pinned(mut self, configured: &[Thumbprint]) -> Self {
         let configured: Vec<String> = configured.iter().map(Thumbprint::to_string).collect();
-        let _ = write!(self.what, ", and its thumbprint is not the configured {}", configured.join(" or "));
+        let _ = write!(self.problem, ", and its thumbprint is not the configured {}", configured.join(" or "));
         self
     }
 
     /// The TLS error that carries the whole message.
     pub(super) fn into_error(
         self,
-        peer: &Peer,
+        peer: &CertificateOwner,
         name: &str,
         leaf: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
     ) -> TlsError {
         let whose = match peer {
-            Peer::Vcenter { .. } | Peer::Server { .. } => "",
-            Peer::Proxy => "the proxy ",
+            CertificateOwner::Vcenter { .. } | CertificateOwner::Server { .. } => "",
+            CertificateOwner::Proxy => "the proxy ",
         };
-        let mut text = format!("the certificate of {whose}{name} is not accepted: {}; presented:", self.what);
+        let mut text = format!("the certificate of {whose}{name} is not accepted: {}; presented:", self.problem);
         for (position, certificate) in std::iter::once(leaf).chain(intermediates).take(DESCRIBED).enumerate() {
             let _ = write!(text, " [{position}] {};", describe_certificate(certificate));
         }
         let _ = write!(text, " {}", self.remedy.text(peer));
         let refusal = CertificateRefusal {
             text,
-            is_of_proxy: matches!(peer, Peer::Proxy),
+            is_of_proxy: matches!(peer, CertificateOwner::Proxy),
             thumbprint: self.remedy.is_thumbprint(peer).then(|| Thumbprint::sha256_of(leaf)),
         };
         TlsError::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(refusal))))
@@ -97,11 +97,11 @@ impl Complaint {
 
 impl Remedy {
     /// Whether the certificate would be accepted if its thumbprint were configured.
-    fn is_thumbprint(self, peer: &Peer) -> bool {
-        matches!((self, peer), (Remedy::Trust | Remedy::Rename, Peer::Vcenter { .. }))
+    fn is_thumbprint(self, peer: &CertificateOwner) -> bool {
+        matches!((self, peer), (Remedy::Trust | Remedy::Rename, CertificateOwner::Vcenter { .. }))
     }
 
-    fn text(self, peer: &Peer) -> String {
+    fn text(self, peer: &CertificateOwner) -> String {
         match (self, peer) {
             (Remedy::Renew, _) => {
                 "the certificate has to be replaced; neither a CA file nor a thumbprint makes up for this".to_owned()
@@ -111,23 +111,23 @@ impl Remedy {
                  this"
                     .to_owned()
             }
-            (_, Peer::Proxy) => {
+            (_, CertificateOwner::Proxy) => {
                 "put its authority's certificate into the CA file; a thumbprint is for vCenter's own certificate"
                     .to_owned()
             }
-            (Remedy::Trust, Peer::Server { target }) => format!(
+            (Remedy::Trust, CertificateOwner::Server { target }) => format!(
                 "compare the thumbprints with what `openssl s_client -connect {target}` shows on a machine with a safe way to \
                  the server; if they agree, put its authority's certificate into the CA file"
             ),
-            (Remedy::Rename, Peer::Server { .. }) => {
+            (Remedy::Rename, CertificateOwner::Server { .. }) => {
                 "name the server as in its certificate, or give it a certificate with this name".to_owned()
             }
-            (Remedy::Trust, Peer::Vcenter { target }) => format!(
+            (Remedy::Trust, CertificateOwner::Vcenter { target }) => format!(
                 "compare the thumbprints with what `govc about.cert -u {target} -k -thumbprint` prints on a machine with \
                  a safe way to vCenter; if they agree, put its authority's certificate into the CA file, or configure \
                  one of the thumbprints"
             ),
-            (Remedy::Rename, Peer::Vcenter { target }) => format!(
+            (Remedy::Rename, CertificateOwner::Vcenter { target }) => format!(
                 "name the server as in its certificate; or compare the thumbprints with what `govc about.cert -u \
                  {target} -k -thumbprint` prints on a machine with a safe way to vCenter, and configure one of them"
             ),
@@ -167,7 +167,7 @@ pub(super) fn complaint(failure: &CertificateError) -> Complaint {
         ),
         other => (printable(&other.to_string()), Remedy::Trust),
     };
-    Complaint { what, remedy }
+    Complaint { problem: what, remedy }
 }
 
 /// The complaint about a certificate that the TLS library cannot use under any configuration: it cannot even check that
@@ -183,7 +183,7 @@ pub(super) fn unusable(leaf: &CertificateDer<'_>) -> Option<Complaint> {
         }
         _ => return None,
     };
-    Some(Complaint { what, remedy: Remedy::Renew })
+    Some(Complaint { problem: what, remedy: Remedy::Renew })
 }
 
 fn describe_certificate(certificate: &CertificateDer<'_>) -> String {

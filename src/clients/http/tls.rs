@@ -74,10 +74,10 @@ impl TlsSettings {
 pub(super) fn client_config(
     settings: &TlsSettings,
     endpoint: &Endpoint,
-    seen: Arc<PeerCertificate>,
+    peer_certificate: Arc<PeerCertificate>,
 ) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
-    let verifier = verifier(settings, endpoint, seen, &provider)?;
+    let verifier = verifier(settings, endpoint, peer_certificate, &provider)?;
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
@@ -116,7 +116,7 @@ fn verifier(
         thumbprints: settings.thumbprints.clone(),
         can_be_pinned: settings.can_be_pinned,
         insecure: settings.insecure,
-        seen,
+        peer_certificate: seen,
         provider: Arc::clone(provider),
     })
 }

@@ -14,7 +14,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error as TlsError, SignatureScheme};
 
 use super::certificate::PeerCertificate;
-use super::refusal::{self, Complaint, Peer, unusable};
+use super::refusal::{self, CertificateOwner, Complaint, unusable};
 use super::thumbprint::Thumbprint;
 use crate::base::x509::{self, Validity};
 
@@ -31,7 +31,7 @@ pub(super) struct Verifier {
     pub(super) can_be_pinned: bool,
     pub(super) insecure: bool,
     /// Records the server's certificate, but not that of a proxy.
-    pub(super) seen: Arc<PeerCertificate>,
+    pub(super) peer_certificate: Arc<PeerCertificate>,
     pub(super) provider: Arc<CryptoProvider>,
 }
 
@@ -56,12 +56,12 @@ impl ServerCertVerifier for Verifier {
         };
         let verified = match verified {
             Err(TlsError::InvalidCertificate(failure)) => {
-                self.second_chance(leaf, name, now, failure).map_err(refused)?
+                self.verify_listed_or_pinned(leaf, name, now, failure).map_err(refused)?
             }
             other => other?,
         };
         if self.is_own_name(name) {
-            self.seen.judged(leaf);
+            self.peer_certificate.set_checked(leaf);
         }
         Ok(verified)
     }
@@ -74,7 +74,7 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<HandshakeSignatureValid, TlsError> {
         let algorithms = &self.provider.signature_verification_algorithms;
         rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
-            .inspect(|_| self.seen.proved(certificate))
+            .inspect(|_| self.peer_certificate.proved(certificate))
     }
 
     fn verify_tls13_signature(
@@ -85,7 +85,7 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<HandshakeSignatureValid, TlsError> {
         let algorithms = &self.provider.signature_verification_algorithms;
         rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
-            .inspect(|_| self.seen.proved(certificate))
+            .inspect(|_| self.peer_certificate.proved(certificate))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -95,7 +95,7 @@ impl ServerCertVerifier for Verifier {
 
 impl Verifier {
     /// Accepts the server's own certificate if the CA file lists it, else tries the thumbprints.
-    fn second_chance(
+    fn verify_listed_or_pinned(
         &self,
         leaf: &CertificateDer<'_>,
         name: &ServerName<'_>,
@@ -134,15 +134,15 @@ impl Verifier {
         }
     }
 
-    fn peer(&self, name: &ServerName<'_>) -> Peer {
+    fn peer(&self, name: &ServerName<'_>) -> CertificateOwner {
         if !self.is_own_name(name) {
-            return Peer::Proxy;
+            return CertificateOwner::Proxy;
         }
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         match (self.can_be_pinned, self.port) {
-            (true, 443) => Peer::Vcenter { target: host },
-            (true, port) => Peer::Vcenter { target: format!("{host}:{port}") },
-            (false, port) => Peer::Server { target: format!("{host}:{port}") },
+            (true, 443) => CertificateOwner::Vcenter { target: host },
+            (true, port) => CertificateOwner::Vcenter { target: format!("{host}:{port}") },
+            (false, port) => CertificateOwner::Server { target: format!("{host}:{port}") },
         }
     }
 }

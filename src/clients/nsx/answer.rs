@@ -35,12 +35,12 @@ const CONFLICT: [i64; 5] = [206, 500_127, 500_087, 500_232, 100_148];
 pub(super) struct RequestContext<'a> {
     /// The path of the object in the Policy API, such as `/infra/tier-1s/a`.
     pub object: &'a str,
-    pub presents: Presents,
+    pub presents: PresentedCredentials,
 }
 
 /// The credentials that a request carries, which a refusal may concern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Presents {
+pub(super) enum PresentedCredentials {
     /// The request is a login.
     Login,
     /// Every request carries user and password.
@@ -64,9 +64,9 @@ fn kind(asked: RequestContext<'_>, status: u16, is_json: bool, error: &ErrorFiel
     match status {
         429 | 503 => Kind::Busy,
         500 if code == 607 => Kind::Busy,
-        401 | 403 if asked.presents == Presents::Login => Kind::Rejected,
-        401 if asked.presents == Presents::EachTime => Kind::Rejected,
-        403 if asked.presents == Presents::EachTime && code == 403 => Kind::Rejected,
+        401 | 403 if asked.presents == PresentedCredentials::Login => Kind::Rejected,
+        401 if asked.presents == PresentedCredentials::EachTime => Kind::Rejected,
+        403 if asked.presents == PresentedCredentials::EachTime && code == 403 => Kind::Rejected,
         401 => Kind::SessionOver,
         403 if matches!(code, 98 | 403) => Kind::SessionOver,
         _ if !is_json || !(400..500).contains(&status) => Kind::Unavailable,
@@ -112,11 +112,11 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::{Kind, Presents, RequestContext, classify};
+    use super::{Kind, PresentedCredentials, RequestContext, classify};
 
     const OBJECT: &str = "/infra/tier-1s/t/static-routes/r";
 
-    fn asked(presents: Presents) -> RequestContext<'static> {
+    fn asked(presents: PresentedCredentials) -> RequestContext<'static> {
         RequestContext { object: OBJECT, presents }
     }
 
@@ -134,49 +134,59 @@ mod tests {
         let reference = || Kind::MissingReference("/infra/tier-1s/t".to_owned());
         let sibling = || Kind::MissingReference(format!("{OBJECT}2"));
         let cases = [
-            (Presents::Nothing, 429, html.clone(), Kind::Busy),
-            (Presents::Login, 503, html.clone(), Kind::Busy),
-            (Presents::Nothing, 500, error(607, ""), Kind::Busy),
-            (Presents::Nothing, 500, error(99, ""), Kind::Unavailable),
-            (Presents::Login, 401, html.clone(), Kind::Rejected),
-            (Presents::Login, 403, error(98, ""), Kind::Rejected),
-            (Presents::EachTime, 401, html.clone(), Kind::Rejected),
-            (Presents::EachTime, 403, error(403, ""), Kind::Rejected),
-            (Presents::EachTime, 403, error(289, ""), Kind::NoPermission),
-            (Presents::EachTime, 403, error(401, ""), Kind::NoPermission),
-            (Presents::Nothing, 401, html.clone(), Kind::SessionOver),
-            (Presents::Nothing, 403, error(98, ""), Kind::SessionOver),
-            (Presents::Nothing, 403, error(403, ""), Kind::SessionOver),
-            (Presents::Nothing, 403, error(401, ""), Kind::NoPermission),
-            (Presents::Nothing, 403, error(289, ""), Kind::NoPermission),
-            (Presents::Nothing, 403, error(505, ""), Kind::NoPermission),
-            (Presents::Nothing, 403, no_code.clone(), Kind::NoPermission),
-            (Presents::Nothing, 500, error(98, ""), Kind::Unavailable),
-            (Presents::Nothing, 503, error(101, ""), Kind::Busy),
-            (Presents::Nothing, 403, html.clone(), Kind::Unavailable),
-            (Presents::Nothing, 404, html.clone(), Kind::Unavailable),
-            (Presents::Nothing, 404, list, Kind::Unavailable),
-            (Presents::Nothing, 404, no_code.clone(), Kind::BadRequest),
-            (Presents::Nothing, 302, no_code.clone(), Kind::Unavailable),
-            (Presents::Nothing, 502, no_code.clone(), Kind::Unavailable),
-            (Presents::Nothing, 404, error(600, &own), Kind::NotFound),
-            (Presents::Nothing, 404, error(202, ""), Kind::NotFound),
-            (Presents::Nothing, 404, error(500_090, other), reference()),
-            (Presents::Nothing, 404, error(600, other), reference()),
-            (Presents::Nothing, 404, error(600, &format!("{OBJECT} below /infra/tier-1s/t")), Kind::NotFound),
-            (Presents::Nothing, 404, error(600, &format!("There is no {OBJECT}.")), Kind::NotFound),
-            (Presents::Nothing, 404, error(600, &format!("There is no {OBJECT}2.")), sibling()),
-            (Presents::Nothing, 400, error(500_012, "The path=[/infra/tier-1s/t] is invalid"), reference()),
-            (Presents::Nothing, 400, error(500_012, &format!("The path=[{OBJECT}] is invalid")), Kind::BadRequest),
-            (Presents::Nothing, 400, error(500_012, "no path"), Kind::BadRequest),
-            (Presents::Nothing, 400, error(500_030, &own), Kind::Referenced),
-            (Presents::Nothing, 400, error(500_045, &own), Kind::MarkedForDeletion),
-            (Presents::Nothing, 409, no_code.clone(), Kind::Conflict),
-            (Presents::Nothing, 412, no_code.clone(), Kind::Conflict),
-            (Presents::Nothing, 400, error(500_127, ""), Kind::Conflict),
-            (Presents::Nothing, 400, error(100_148, ""), Kind::Conflict),
-            (Presents::Nothing, 400, error(1, ""), Kind::BadRequest),
-            (Presents::Nothing, 418, no_code, Kind::BadRequest),
+            (PresentedCredentials::Nothing, 429, html.clone(), Kind::Busy),
+            (PresentedCredentials::Login, 503, html.clone(), Kind::Busy),
+            (PresentedCredentials::Nothing, 500, error(607, ""), Kind::Busy),
+            (PresentedCredentials::Nothing, 500, error(99, ""), Kind::Unavailable),
+            (PresentedCredentials::Login, 401, html.clone(), Kind::Rejected),
+            (PresentedCredentials::Login, 403, error(98, ""), Kind::Rejected),
+            (PresentedCredentials::EachTime, 401, html.clone(), Kind::Rejected),
+            (PresentedCredentials::EachTime, 403, error(403, ""), Kind::Rejected),
+            (PresentedCredentials::EachTime, 403, error(289, ""), Kind::NoPermission),
+            (PresentedCredentials::EachTime, 403, error(401, ""), Kind::NoPermission),
+            (PresentedCredentials::Nothing, 401, html.clone(), Kind::SessionOver),
+            (PresentedCredentials::Nothing, 403, error(98, ""), Kind::SessionOver),
+            (PresentedCredentials::Nothing, 403, error(403, ""), Kind::SessionOver),
+            (PresentedCredentials::Nothing, 403, error(401, ""), Kind::NoPermission),
+            (PresentedCredentials::Nothing, 403, error(289, ""), Kind::NoPermission),
+            (PresentedCredentials::Nothing, 403, error(505, ""), Kind::NoPermission),
+            (PresentedCredentials::Nothing, 403, no_code.clone(), Kind::NoPermission),
+            (PresentedCredentials::Nothing, 500, error(98, ""), Kind::Unavailable),
+            (PresentedCredentials::Nothing, 503, error(101, ""), Kind::Busy),
+            (PresentedCredentials::Nothing, 403, html.clone(), Kind::Unavailable),
+            (PresentedCredentials::Nothing, 404, html.clone(), Kind::Unavailable),
+            (PresentedCredentials::Nothing, 404, list, Kind::Unavailable),
+            (PresentedCredentials::Nothing, 404, no_code.clone(), Kind::BadRequest),
+            (PresentedCredentials::Nothing, 302, no_code.clone(), Kind::Unavailable),
+            (PresentedCredentials::Nothing, 502, no_code.clone(), Kind::Unavailable),
+            (PresentedCredentials::Nothing, 404, error(600, &own), Kind::NotFound),
+            (PresentedCredentials::Nothing, 404, error(202, ""), Kind::NotFound),
+            (PresentedCredentials::Nothing, 404, error(500_090, other), reference()),
+            (PresentedCredentials::Nothing, 404, error(600, other), reference()),
+            (
+                PresentedCredentials::Nothing,
+                404,
+                error(600, &format!("{OBJECT} below /infra/tier-1s/t")),
+                Kind::NotFound,
+            ),
+            (PresentedCredentials::Nothing, 404, error(600, &format!("There is no {OBJECT}.")), Kind::NotFound),
+            (PresentedCredentials::Nothing, 404, error(600, &format!("There is no {OBJECT}2.")), sibling()),
+            (PresentedCredentials::Nothing, 400, error(500_012, "The path=[/infra/tier-1s/t] is invalid"), reference()),
+            (
+                PresentedCredentials::Nothing,
+                400,
+                error(500_012, &format!("The path=[{OBJECT}] is invalid")),
+                Kind::BadRequest,
+            ),
+            (PresentedCredentials::Nothing, 400, error(500_012, "no path"), Kind::BadRequest),
+            (PresentedCredentials::Nothing, 400, error(500_030, &own), Kind::Referenced),
+            (PresentedCredentials::Nothing, 400, error(500_045, &own), Kind::MarkedForDeletion),
+            (PresentedCredentials::Nothing, 409, no_code.clone(), Kind::Conflict),
+            (PresentedCredentials::Nothing, 412, no_code.clone(), Kind::Conflict),
+            (PresentedCredentials::Nothing, 400, error(500_127, ""), Kind::Conflict),
+            (PresentedCredentials::Nothing, 400, error(100_148, ""), Kind::Conflict),
+            (PresentedCredentials::Nothing, 400, error(1, ""), Kind::BadRequest),
+            (PresentedCredentials::Nothing, 418, no_code, Kind::BadRequest),
         ];
         for (presents, status, body, expected) in cases {
             let (kind, _) = classify(asked(presents), status, &body);
@@ -186,7 +196,8 @@ mod tests {
 
     #[test]
     fn an_id_may_hold_spaces() {
-        let asked = RequestContext { object: "/infra/tier-1s/t/static-routes/a b", presents: Presents::Nothing };
+        let asked =
+            RequestContext { object: "/infra/tier-1s/t/static-routes/a b", presents: PresentedCredentials::Nothing };
         let body = error(600, "The requested object : /infra/tier-1s/t/static-routes/a b could not be found.");
         assert_eq!(classify(asked, 404, &body).0, Kind::NotFound);
     }
@@ -194,7 +205,7 @@ mod tests {
     #[test]
     fn codes_may_be_text_and_messages_are_short_and_of_one_line() {
         let body = json!({"error_code": "600", "error_message": format!("a\nb{}", "x".repeat(1000))}).to_string();
-        let (kind, refused) = classify(asked(Presents::Nothing), 404, body.as_bytes());
+        let (kind, refused) = classify(asked(PresentedCredentials::Nothing), 404, body.as_bytes());
         assert_eq!((kind, refused.code, refused.message.len()), (Kind::NotFound, Some(600), 300));
         assert!(!refused.message.contains('\n'));
     }
@@ -205,15 +216,18 @@ mod tests {
             let body = String::from_utf8(error(600, "")).unwrap();
             body.replacen('{', &format!("{{\"a\": \"{}\", ", "x".repeat(size)), 1)
         };
-        assert_eq!(classify(asked(Presents::Nothing), 404, padded(60 << 10).as_bytes()).0, Kind::NotFound);
-        assert_eq!(classify(asked(Presents::Nothing), 404, padded(64 << 10).as_bytes()).0, Kind::Unavailable);
+        assert_eq!(classify(asked(PresentedCredentials::Nothing), 404, padded(60 << 10).as_bytes()).0, Kind::NotFound);
+        assert_eq!(
+            classify(asked(PresentedCredentials::Nothing), 404, padded(64 << 10).as_bytes()).0,
+            Kind::Unavailable
+        );
     }
 
     proptest! {
         #[test]
         fn any_answer_is_judged(status in any::<u16>(), body in any::<Vec<u8>>(), code in any::<i64>(), message in ".*") {
             for body in [body, error(code, &message)] {
-                for presents in [Presents::Login, Presents::EachTime, Presents::Nothing] {
+                for presents in [PresentedCredentials::Login, PresentedCredentials::EachTime, PresentedCredentials::Nothing] {
                     let (kind, _) = classify(asked(presents), status, &body);
                     prop_assert!(kind != Kind::NotFound || status == 404);
                     prop_assert!(!matches!(kind, Kind::MissingReference(_)) || [400, 404].contains(&status));

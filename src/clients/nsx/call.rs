@@ -7,7 +7,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
 
-use super::answer::{self, Presents, RequestContext};
+use super::answer::{self, PresentedCredentials, RequestContext};
 use super::error::{Error, ErrorAnswer, Kind};
 use super::json;
 use super::object::Object;
@@ -23,7 +23,7 @@ pub(super) const MAX_BYTES: usize = 4 << 20;
 const ATTEMPTS: u32 = 4;
 
 /// The characters that are escaped in a path segment and in a query value.
-const KEPT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
+const ESCAPED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
 /// A write to an object. The type ensures that every write has a permit.
 pub struct WriteCall<'a> {
@@ -81,13 +81,13 @@ impl<'a> NsxCall<'a> {
         let mut path = BASE.to_owned();
         for segment in self.object.split('/').filter(|segment| !segment.is_empty()) {
             path.push('/');
-            path.extend(utf8_percent_encode(segment, &KEPT));
+            path.extend(utf8_percent_encode(segment, &ESCAPED));
         }
         for (position, (name, value)) in self.query.iter().enumerate() {
             path.push(if position == 0 { '?' } else { '&' });
             path.push_str(name);
             path.push('=');
-            path.extend(utf8_percent_encode(value, &KEPT));
+            path.extend(utf8_percent_encode(value, &ESCAPED));
         }
         path
     }
@@ -220,7 +220,7 @@ impl Client {
                 }
                 Err(error) if login.is_session() && is_page(&error) && !was_doubted => {
                     was_doubted = true;
-                    let has_another = self.inner.log_in.log_in_beside(self, &login).await;
+                    let has_another = self.inner.log_in.recheck_login(self, &login).await;
                     // A write that was answered with a web page may have taken effect, so it is not repeated.
                     if !has_another || error.kind == Kind::Unknown {
                         return Err(error);
@@ -242,7 +242,7 @@ impl Client {
 
     /// Logs in with another form of credentials after the manager refused a call twice, the second time with `refused`.
     async fn log_in_otherwise(&self, call: &NsxCall<'_>, over: &Login, refused: Error) -> Result<(), Error> {
-        self.inner.log_in.log_in_otherwise(self, over).await.map_err(|NoLogin { kind, why }| {
+        self.inner.log_in.log_in_otherwise(self, over).await.map_err(|NoLogin { kind, reason: why }| {
             let why = format!("{why}: {}", refused.what());
             Error::other(kind, self.inner.http.failed(call.operation), call.target(), why)
         })
@@ -250,8 +250,9 @@ impl Client {
 
     async fn log_in(&self, call: &NsxCall<'_>, over: Option<&Login>) -> Result<(), Error> {
         let logged_in = self.inner.log_in.log_in(self, over).await;
-        let failed =
-            |NoLogin { kind, why }| Error::other(kind, self.inner.http.failed(call.operation), call.target(), why);
+        let failed = |NoLogin { kind, reason: why }| {
+            Error::other(kind, self.inner.http.failed(call.operation), call.target(), why)
+        };
         logged_in.map_err(failed)
     }
 
@@ -261,8 +262,8 @@ impl Client {
         let asked = RequestContext { object: call.object, presents: login.presents() };
         let wait = async {
             let basic = match asked.presents {
-                Presents::EachTime => self.inner.basic.acquire().await.ok(),
-                Presents::Login | Presents::Nothing => None,
+                PresentedCredentials::EachTime => self.inner.basic.acquire().await.ok(),
+                PresentedCredentials::Login | PresentedCredentials::Nothing => None,
             };
             (basic, self.inner.pace.turn(call.priority).await)
         };
@@ -279,7 +280,7 @@ impl Client {
         let sent = async {
             let response = http.send(request).await.map_err(|error| not_answered(call, failed(), error))?;
             if response.is_success() {
-                let most = if call.shape == Shape::Page { json::MOST_VALUES } else { json::MOST_OF_OBJECT };
+                let most = if call.shape == Shape::Page { json::MAX_VALUES } else { json::MAX_OBJECT_VALUES };
                 if json::count_values(&response.body) > most {
                     return Err(not_answered(call, failed(), http::Error::TooManyValues(failed(), most)));
                 }

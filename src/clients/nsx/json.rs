@@ -6,10 +6,10 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// The most values of a list page that is parsed.
-pub(super) const MOST_VALUES: usize = 300_000;
+pub(super) const MAX_VALUES: usize = 300_000;
 
 /// The most values of any other answer that is parsed. A pool of 5,000 members has some 45,000.
-pub(super) const MOST_OF_OBJECT: usize = 60_000;
+pub(super) const MAX_OBJECT_VALUES: usize = 60_000;
 
 /// The largest error answer that is parsed, in bytes. NSX writes some hundred.
 const LARGEST_ERROR: usize = 64 << 10;

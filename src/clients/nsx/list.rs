@@ -11,10 +11,10 @@ use super::pace::Priority;
 use super::{Client, http};
 
 /// The most pages of one list.
-const MOST_PAGES: usize = 500;
+const MAX_PAGES: usize = 500;
 
 /// The most memory that `Pages::all` may use for a list, in bytes.
-const MOST_KEPT: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// The objects of a list. Cursors are positions: while other clients delete, a list may miss an object, so absence from
 /// one list does not prove that an object is gone.
@@ -33,9 +33,9 @@ pub struct Pages<'a> {
     operation: &'static str,
     page_size: usize,
     cursor: Option<String>,
-    seen: BTreeSet<String>,
+    cursors: BTreeSet<String>,
     pages: usize,
-    is_over: bool,
+    has_ended: bool,
     skipped: usize,
     members: Option<&'a [&'a str]>,
 }
@@ -52,7 +52,18 @@ impl Client {
     /// The list of this path, in pages of at most this many objects. Nothing is sent.
     pub fn pages<'a>(&'a self, path: &'a str, operation: &'static str, page_size: usize) -> Pages<'a> {
         let (client, page_size, cursor, seen) = (self, page_size.max(1), None, BTreeSet::new());
-        Pages { client, path, operation, page_size, cursor, seen, pages: 0, is_over: false, skipped: 0, members: None }
+        Pages {
+            client,
+            path,
+            operation,
+            page_size,
+            cursor,
+            cursors: seen,
+            pages: 0,
+            has_ended: false,
+            skipped: 0,
+            members: None,
+        }
     }
 }
 
@@ -71,7 +82,7 @@ impl<'a> Pages<'a> {
         let (mut objects, mut kept) = (Vec::new(), 0);
         while let Some(page) = self.next().await? {
             kept += page.iter().map(Object::size).sum::<usize>();
-            if kept > MOST_KEPT {
+            if kept > MAX_BYTES {
                 return Err(self.wrong("the list takes more than 64 MiB of memory"));
             }
             objects.extend(page);
@@ -84,7 +95,7 @@ impl<'a> Pages<'a> {
     /// # Errors
     /// As [`Pages::all`].
     pub async fn next(&mut self) -> Result<Option<Vec<Object>>, Error> {
-        if self.is_over {
+        if self.has_ended {
             return Ok(None);
         }
         let mut page = self.read().await?;
@@ -105,9 +116,9 @@ impl<'a> Pages<'a> {
         }
         self.pages += 1;
         match next_cursor(&page.0).filter(|_| !is_empty) {
-            None => self.is_over = true,
-            Some(next) if !self.seen.insert(next.clone()) => return Err(self.wrong("a cursor came twice")),
-            Some(_) if self.pages >= MOST_PAGES => return Err(self.wrong("the list has more than 500 pages")),
+            None => self.has_ended = true,
+            Some(next) if !self.cursors.insert(next.clone()) => return Err(self.wrong("a cursor came twice")),
+            Some(_) if self.pages >= MAX_PAGES => return Err(self.wrong("the list has more than 500 pages")),
             Some(next) => self.cursor = Some(next),
         }
         Ok(Some(objects))

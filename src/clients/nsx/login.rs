@@ -6,12 +6,12 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
-use super::answer::{Presents, RequestContext};
+use super::answer::{PresentedCredentials, RequestContext};
 use super::call::NsxCall;
 use super::error::{Error, Kind};
 use super::json;
 use super::pace::Priority;
-use super::proof::{Login, Scheme, Used};
+use super::proof::{Login, RequestAuth, Scheme};
 use super::{Client, http};
 use crate::clients::http::{BodyWriter, Method, Request, Response};
 
@@ -50,7 +50,7 @@ impl Client {
         body.push_form("j_password", password.expose_secret());
         request.body = body.into();
         let session = |response: &Response| session_of(response).ok_or("the answer has no session cookie and token");
-        match self.exchange(request, CREATE, Presents::Login, session).await {
+        match self.exchange(request, CREATE, PresentedCredentials::Login, session).await {
             Ok(login) => Ok(Some(login)),
             Err(error) if matches!(error.status(), Some(404 | 405)) => Ok(None),
             Err(error) => Err(error),
@@ -62,7 +62,7 @@ impl Client {
     /// # Errors
     /// [`Kind::Rejected`] for refused credentials: repeating them locks the account.
     pub async fn try_basic(&self, scheme: Scheme, user: &str, password: &SecretString) -> Result<Login, Error> {
-        let login = Login(Arc::new(Used::Basic(scheme.authorization(user, password))));
+        let login = Login(Arc::new(RequestAuth::Basic(scheme.authorization(user, password))));
         let probe = NsxCall { query: &[("page_size", "1")], ..NsxCall::get(PROBE, BASIC, Priority::Urgent) };
         let mut request = self.request(&probe);
         login.authenticate(&mut request);
@@ -73,7 +73,7 @@ impl Client {
         let is_answer = |response: &Response| {
             if json::is_object(&response.body) { Ok(()) } else { Err("the answer is not a JSON object") }
         };
-        match self.exchange(request, BASIC, Presents::EachTime, is_answer).await {
+        match self.exchange(request, BASIC, PresentedCredentials::EachTime, is_answer).await {
             // NSX has accepted the credentials even if it refuses the read, or the object does not exist.
             Ok(_) | Err(Error { kind: Kind::NoPermission | Kind::NotFound | Kind::BadRequest, .. }) => Ok(login),
             Err(error) => Err(error),
@@ -100,12 +100,12 @@ impl Client {
     /// # Errors
     /// When the manager could not be reached; it ends the session after its idle time.
     pub async fn end(&self, login: Login) -> Result<(), Error> {
-        if !matches!(*login.0, Used::Session { .. }) {
+        if !matches!(*login.0, RequestAuth::Session { .. }) {
             return Ok(());
         }
         let mut request = Request::new(Method::POST, "/api/session/destroy", DESTROY, self.inner.timeouts.logout);
         login.authenticate(&mut request);
-        match self.exchange(request, DESTROY, Presents::Nothing, |_| Ok(())).await {
+        match self.exchange(request, DESTROY, PresentedCredentials::Nothing, |_| Ok(())).await {
             Err(error) if error.kind == Kind::SessionOver => Ok(()),
             other => other,
         }
@@ -121,7 +121,7 @@ impl Client {
         &self,
         request: Request,
         operation: &'static str,
-        presents: Presents,
+        presents: PresentedCredentials,
         read: impl FnOnce(&Response) -> Result<T, &'static str>,
     ) -> Result<T, Error> {
         let (http, began) = (&self.inner.http, Instant::now());
@@ -156,5 +156,5 @@ fn session_of(response: &Response) -> Option<Login> {
     let xsrf = response.headers.get("x-xsrf-token")?.to_str().ok()?;
     let cookie = Zeroizing::new(cookie.to_owned());
     let (cookie, xsrf) = (SecretString::from(cookie.as_str()), SecretString::from(xsrf));
-    Some(Login(Arc::new(Used::Session { cookie, xsrf })))
+    Some(Login(Arc::new(RequestAuth::Session { cookie, xsrf })))
 }

@@ -7,10 +7,10 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// Most calls in flight. NSX refuses calls of a client that has more than 40.
-const AT_ONCE: usize = 20;
+const MAX_IN_FLIGHT: usize = 20;
 
 /// The lowest rate, in calls per second, however often NSX throttles.
-const LEAST: f64 = 1.0;
+const MIN_RATE: f64 = 1.0;
 
 /// Additive increase: calls per second gained after each second without throttling.
 const GROWTH: f64 = 2.0;
@@ -43,7 +43,7 @@ struct PaceState {
 }
 
 /// Counts a call as in flight until it is dropped.
-pub(super) struct Turn<'a> {
+pub(super) struct InFlightCall<'a> {
     pace: &'a Pace,
     pub(super) began: Instant,
 }
@@ -59,7 +59,7 @@ impl Pace {
     }
 
     /// Waits until a call may be sent. The caller limits the wait.
-    pub(super) async fn turn(&self, priority: Priority) -> Turn<'_> {
+    pub(super) async fn turn(&self, priority: Priority) -> InFlightCall<'_> {
         let _urgent = (priority == Priority::Urgent).then(|| {
             self.state.lock().urgent += 1;
             Urgent(self)
@@ -71,11 +71,11 @@ impl Pace {
             let ready = {
                 let mut state = self.state.lock();
                 let PaceState { flow, under_way, urgent } = &mut *state;
-                let must_wait = *under_way >= AT_ONCE || (priority == Priority::Information && *urgent > 0);
+                let must_wait = *under_way >= MAX_IN_FLIGHT || (priority == Priority::Information && *urgent > 0);
                 match if must_wait { None } else { Some(flow.take(self.began.elapsed())) } {
                     Some(Ok(())) => {
                         *under_way += 1;
-                        return Turn { pace: self, began: Instant::now() };
+                        return InFlightCall { pace: self, began: Instant::now() };
                     }
                     Some(Err(ready)) => Some(ready),
                     None => None,
@@ -100,7 +100,7 @@ impl Pace {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for InFlightCall<'_> {
     fn drop(&mut self) {
         let mut state = self.pace.state.lock();
         state.under_way = state.under_way.saturating_sub(1);
@@ -165,7 +165,7 @@ impl Flow {
     fn slow_down(&mut self, sent: Duration, now: Duration, after: Option<Duration>) {
         if self.slowed_at.is_none_or(|slowed_at| sent >= slowed_at) {
             self.grow(now);
-            self.rate = (self.rate / 2.0).max(LEAST);
+            self.rate = (self.rate / 2.0).max(MIN_RATE);
             self.slowed_at = Some(now);
         }
         self.calm_since = now;
@@ -182,7 +182,7 @@ mod tests {
     use futures::future::join_all;
     use tokio::time::Instant;
 
-    use super::{AT_ONCE, Flow, Pace, Priority};
+    use super::{Flow, MAX_IN_FLIGHT, Pace, Priority};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -234,7 +234,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn no_more_than_twenty_are_under_way_and_information_waits_behind_writes() {
         let pace = Arc::new(Pace::new(1000));
-        let all = join_all((0..AT_ONCE).map(|_| pace.turn(Priority::Urgent))).await;
+        let all = join_all((0..MAX_IN_FLIGHT).map(|_| pace.turn(Priority::Urgent))).await;
         let order = parking_lot::Mutex::new(Vec::new());
         let waiting = async {
             tokio::join!(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use secrecy::SecretString;
 
-use super::answer::Presents;
+use super::answer::PresentedCredentials;
 use super::error::Kind;
 use super::token::AccessToken;
 use super::{Client, http};
@@ -51,12 +51,12 @@ pub trait LogIn: Send + Sync {
     /// # Errors
     /// Why there is no login, as the error of the call.
     async fn log_in_otherwise(&self, _client: &Client, _over: &Login) -> Result<(), NoLogin> {
-        Err(NoLogin { kind: Kind::SessionOver, why: "the next session was over at once, too".to_owned() })
+        Err(NoLogin { kind: Kind::SessionOver, reason: "the next session was over at once, too".to_owned() })
     }
 
     /// Called when a request with this login was answered with a web page: the login may have ended, or an intermediary
     /// may have answered. The login stays in use. Returns whether the client now has another login.
-    async fn log_in_beside(&self, _client: &Client, _doubted: &Login) -> bool {
+    async fn recheck_login(&self, _client: &Client, _doubted: &Login) -> bool {
         false
     }
 
@@ -70,14 +70,14 @@ pub struct NoLogin {
     /// The kind of error with which the call fails.
     pub kind: Kind,
     /// The reason as text.
-    pub why: String,
+    pub reason: String,
 }
 
 /// The credentials or the session with which requests are authenticated. Prints without secrets.
 #[derive(Clone)]
-pub struct Login(pub(super) Arc<Used>);
+pub struct Login(pub(super) Arc<RequestAuth>);
 
-pub(super) enum Used {
+pub(super) enum RequestAuth {
     Session {
         cookie: SecretString,
         xsrf: SecretString,
@@ -91,22 +91,22 @@ pub(super) enum Used {
 impl Login {
     /// A login that sends the token with each request.
     pub fn with_token(token: &AccessToken) -> Self {
-        Self(Arc::new(Used::Token(token.secret.clone())))
+        Self(Arc::new(RequestAuth::Token(token.secret.clone())))
     }
 
     /// A login that relies on the client certificate of the TLS settings.
     pub fn with_certificate() -> Self {
-        Self(Arc::new(Used::Certificate))
+        Self(Arc::new(RequestAuth::Certificate))
     }
 
     /// Whether it is a session of the manager.
     pub fn is_session(&self) -> bool {
-        matches!(*self.0, Used::Session { .. })
+        matches!(*self.0, RequestAuth::Session { .. })
     }
 
     /// Whether it is the certificate of the TLS settings.
     pub(super) fn is_certificate(&self) -> bool {
-        matches!(*self.0, Used::Certificate)
+        matches!(*self.0, RequestAuth::Certificate)
     }
 
     /// Whether both are the same login.
@@ -117,20 +117,22 @@ impl Login {
     pub(super) fn authenticate(&self, request: &mut Request) {
         let headers = &mut request.secret_headers;
         match &*self.0 {
-            Used::Session { cookie, xsrf } => {
+            RequestAuth::Session { cookie, xsrf } => {
                 headers.push(("Cookie", cookie.clone()));
                 headers.push(("X-XSRF-TOKEN", xsrf.clone()));
             }
-            Used::Basic(authorization) => headers.push(("Authorization", authorization.clone())),
-            Used::Token(token) => headers.push(("csp-auth-token", token.clone())),
-            Used::Certificate => {}
+            RequestAuth::Basic(authorization) => headers.push(("Authorization", authorization.clone())),
+            RequestAuth::Token(token) => headers.push(("csp-auth-token", token.clone())),
+            RequestAuth::Certificate => {}
         }
     }
 
-    pub(super) fn presents(&self) -> Presents {
+    pub(super) fn presents(&self) -> PresentedCredentials {
         match *self.0 {
-            Used::Basic(_) => Presents::EachTime,
-            Used::Session { .. } | Used::Token(_) | Used::Certificate => Presents::Nothing,
+            RequestAuth::Basic(_) => PresentedCredentials::EachTime,
+            RequestAuth::Session { .. } | RequestAuth::Token(_) | RequestAuth::Certificate => {
+                PresentedCredentials::Nothing
+            }
         }
     }
 }
@@ -138,10 +140,10 @@ impl Login {
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match *self.0 {
-            Used::Session { .. } => "session",
-            Used::Basic(_) => "basic",
-            Used::Token(_) => "token",
-            Used::Certificate => "certificate",
+            RequestAuth::Session { .. } => "session",
+            RequestAuth::Basic(_) => "basic",
+            RequestAuth::Token(_) => "token",
+            RequestAuth::Certificate => "certificate",
         })
     }
 }

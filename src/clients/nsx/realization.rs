@@ -35,7 +35,7 @@ pub enum RevisionStatus {
 }
 
 /// How long after a write a state without a revision may still be that of the previous revision.
-pub const SETTLED: Duration = Duration::from_secs(3);
+pub const REVISION_LAG: Duration = Duration::from_secs(3);
 
 /// State of an address reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl Client {
         let call = NsxCall::get("/infra/realized-state/status", operation, Priority::Urgent);
         let status = match self.object(NsxCall { query: &query, ..call }).await {
             Err(error) if matches!(error.kind, Kind::NotFound | Kind::MissingReference(_) | Kind::NoPermission) => None,
-            other => judge_revision(&other?, revision),
+            other => revision_status_of(&other?, revision),
         };
         let entities = async || self.realization(path, "realized-entities.list").await;
         // The failure is certain already; the second call only adds the alarm, so its errors are ignored.
@@ -187,7 +187,7 @@ fn classify(rows: &[Map<String, Value>]) -> Realization {
 
 /// The state of this revision; `None` if a final state names no revision. A failure has no alarm here. The version in
 /// an answer is the highest one of all realized entities.
-fn judge_revision(status: &Object, revision: i64) -> Option<RevisionStatus> {
+fn revision_status_of(status: &Object, revision: i64) -> Option<RevisionStatus> {
     let realization = match status.text("publish_status") {
         "REALIZED" => Realization::Realized,
         "ERROR" => Realization::Failed(String::new()),
@@ -242,7 +242,7 @@ fn alarm(alarms: Option<&Value>) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{Object, Realization, RevisionStatus, classify, is_at_or_above, judge_revision, reserved, rows_of};
+    use super::{Object, Realization, RevisionStatus, classify, is_at_or_above, reserved, revision_status_of, rows_of};
 
     #[test]
     fn only_the_object_or_one_above_it_proves_that_it_is_gone() {
@@ -277,7 +277,7 @@ mod tests {
             (json!({}), known(Realization::Pending)),
         ] {
             let object = Object(serde_json::from_value(status.clone()).unwrap());
-            assert_eq!(judge_revision(&object, 3), expected, "{status}");
+            assert_eq!(revision_status_of(&object, 3), expected, "{status}");
         }
     }
 

@@ -49,31 +49,31 @@ impl Ids {
 }
 
 /// How a message names the key that signed it.
-pub(in crate::clients) enum Proof<'a> {
+pub(in crate::clients) enum KeyReference<'a> {
     /// By its certificate, which is sent along.
     Certificate(&'a HolderKey),
     /// By the token, which is sent along; the key is the one it was issued for.
     Token(&'a Token),
 }
 
-impl Proof<'_> {
+impl KeyReference<'_> {
     fn key(&self) -> &HolderKey {
         match self {
-            Proof::Certificate(key) => key,
-            Proof::Token(token) => token.key(),
+            KeyReference::Certificate(key) => key,
+            KeyReference::Token(token) => token.key(),
         }
     }
 
     /// The certificate or token, as an element of the security header.
     fn element(&self, ids: &Ids) -> Zeroizing<String> {
         let element = match self {
-            Proof::Certificate(key) => format!(
+            KeyReference::Certificate(key) => format!(
                 "<wsse:BinarySecurityToken EncodingType=\"{BASE64}\" ValueType=\"{X509}\" wsu:Id=\"{}\">{}\
                  </wsse:BinarySecurityToken>",
                 ids.certificate,
                 STANDARD.encode(key.certificate())
             ),
-            Proof::Token(token) => token.assertion().to_owned(),
+            KeyReference::Token(token) => token.assertion().to_owned(),
         };
         Zeroizing::new(element)
     }
@@ -81,12 +81,12 @@ impl Proof<'_> {
     /// The signature's reference to the certificate or token.
     fn reference(&self, ids: &Ids) -> String {
         match self {
-            Proof::Certificate(_) => format!(
+            KeyReference::Certificate(_) => format!(
                 "<wsse:SecurityTokenReference><wsse:Reference URI=\"#{}\" ValueType=\"{X509}\"></wsse:Reference>\
                  </wsse:SecurityTokenReference>",
                 ids.certificate
             ),
-            Proof::Token(token) => format!(
+            KeyReference::Token(token) => format!(
                 "<wsse:SecurityTokenReference xmlns:wsse11=\"{SECURITY_11}\" wsse11:TokenType=\"{SAML_TOKEN}\">\
                  <wsse:KeyIdentifier ValueType=\"{SAML_ID}\">{}</wsse:KeyIdentifier></wsse:SecurityTokenReference>",
                 escaped(token.id())
@@ -108,7 +108,7 @@ pub(in crate::clients) struct SignedParts {
 /// # Errors
 /// When the library cannot sign.
 pub(in crate::clients) fn sign(
-    proof: &Proof<'_>,
+    proof: &KeyReference<'_>,
     content: &str,
     now: Timestamp,
     ids: &Ids,

@@ -42,15 +42,15 @@ pub struct Unreadable(String);
 
 impl From<serde_json::Error> for Unreadable {
     fn from(error: serde_json::Error) -> Self {
-        let told = error.to_string();
+        let message = error.to_string();
         // Messages about a missing field contain only our field name; those about an unexpected value quote the value.
-        let is_ours = ["missing field ", "duplicate field "].iter().any(|words| told.starts_with(words));
+        let is_ours = ["missing field ", "duplicate field "].iter().any(|words| message.starts_with(words));
         match error.classify() {
             Category::Data if !is_ours => {
                 let (line, column) = (error.line(), error.column());
                 Self(format!("a value has another form than expected at line {line} column {column}"))
             }
-            _ => Self(told),
+            _ => Self(message),
         }
     }
 }

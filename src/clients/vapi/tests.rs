@@ -221,8 +221,8 @@ async fn an_answer_without_its_result_is_broken_and_never_says_that_there_is_not
     }
     let server = start(Framing::Rest, |_| Reply::json(200, "{}")).await;
     let error = logged_in(&server).await.list_categories().await.unwrap_err();
-    let told = std::error::Error::source(&error).unwrap().to_string();
-    assert!(told.starts_with("missing field `value` at line 1"), "{told}");
+    let reported = std::error::Error::source(&error).unwrap().to_string();
+    assert!(reported.starts_with("missing field `value` at line 1"), "{reported}");
 }
 
 #[tokio::test]
@@ -268,14 +268,14 @@ async fn a_rejected_login_is_told_from_a_dead_session_and_sent_once() {
 
 #[tokio::test]
 async fn what_is_no_answer_is_told_without_the_session_id_in_it() {
-    for (body, told) in [
+    for (body, reported) in [
         ("\"id-s3cret\"", "a value has another form than expected at line 1"),
         ("{\"value\": [\"id-s3cret\"]}", "a value has another form than expected at line 1"),
         ("{\"value\": \"id-s3cret", "EOF while parsing a string at line 1"),
     ] {
         let server = TestServer::start(move |_| Reply::json(200, body)).await;
         let error = Client::new(server.client()).login("ccm", &password()).await.unwrap_err();
-        assert!(std::error::Error::source(&error).unwrap().to_string().starts_with(told), "{body}: {error:?}");
+        assert!(std::error::Error::source(&error).unwrap().to_string().starts_with(reported), "{body}: {error:?}");
         assert!(!format!("{error:?}").contains("id-s3cret"), "{error:?}");
     }
     let server = start(Framing::Rest, |_| Reply::json(200, "{\"value\":[{\"tag\":1}]}")).await;

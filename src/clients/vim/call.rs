@@ -7,7 +7,7 @@ use parking_lot::MutexGuard;
 use secrecy::{ExposeSecret, SecretString};
 use tracing::trace;
 
-use super::decoder::{DecodeError, Decoder, Start};
+use super::decoder::{DecodeError, Decoder, StartTag};
 use super::envelope::RequestBody;
 use super::fault::Fault;
 use super::value::read_reference;
@@ -163,7 +163,7 @@ pub(super) fn read_envelope<T>(
     Ok(result)
 }
 
-fn unexpected(element: &'static str, found: &Start<'_>) -> DecodeError {
+fn unexpected(element: &'static str, found: &StartTag<'_>) -> DecodeError {
     DecodeError::Unexpected { element, found: found.name.chars().take(80).collect() }
 }
 
@@ -190,7 +190,7 @@ pub(super) fn nothing(decoder: &mut Decoder<'_>) -> Result<(), DecodeError> {
 /// responses of all versions contain nothing but `returnval` elements, and new fields appear inside these.
 pub(super) fn return_values<T>(
     decoder: &mut Decoder<'_>,
-    mut read: impl FnMut(&mut Decoder<'_>, &Start<'_>) -> Result<T, DecodeError>,
+    mut read: impl FnMut(&mut Decoder<'_>, &StartTag<'_>) -> Result<T, DecodeError>,
 ) -> Result<Vec<T>, DecodeError> {
     let mut values = Vec::new();
     while let Some(start) = decoder.next_element("response")? {
@@ -205,7 +205,7 @@ pub(super) fn return_values<T>(
 /// The only `returnval` of a method that returns at most one. A second one is an error, since it would be lost.
 pub(super) fn return_value<T>(
     decoder: &mut Decoder<'_>,
-    read: impl FnMut(&mut Decoder<'_>, &Start<'_>) -> Result<T, DecodeError>,
+    read: impl FnMut(&mut Decoder<'_>, &StartTag<'_>) -> Result<T, DecodeError>,
 ) -> Result<Option<T>, DecodeError> {
     let mut values = return_values(decoder, read)?;
     match values.len() {

@@ -24,7 +24,7 @@ const MAX_ELEMENTS: usize = 1_000_000;
 const MAX_ATTRIBUTES: usize = 64;
 
 /// The longest excerpt of a malformed text, in characters.
-const LONGEST_TOLD: usize = 200;
+const LONGEST_EXCERPT: usize = 200;
 
 /// Why an answer cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,12 +59,12 @@ pub enum DecodeError {
 
 /// Excerpt for an error: the server wrote the text, and a tag may be as long as an answer.
 fn beginning(text: &str) -> String {
-    text.chars().take(LONGEST_TOLD).collect()
+    text.chars().take(LONGEST_EXCERPT).collect()
 }
 
 /// The parts of a start tag that this program needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Start<'a> {
+pub(super) struct StartTag<'a> {
     /// The local name.
     pub(super) name: &'a str,
     /// The unprefixed `type` attribute: a managed object's class.
@@ -76,7 +76,7 @@ pub(super) struct Start<'a> {
 /// The next part of a document.
 enum XmlToken<'a> {
     /// An element begins.
-    Start(Start<'a>),
+    Start(StartTag<'a>),
     /// The innermost open element ends.
     End,
     /// Text as it is written, without references.
@@ -108,7 +108,7 @@ impl<'a> Decoder<'a> {
 
     /// The next child of the innermost open element, or `None` once that element has ended. Text between children is
     /// ignored. The first call on a new decoder returns the root element.
-    pub(super) fn next_child(&mut self) -> Result<Option<Start<'a>>, DecodeError> {
+    pub(super) fn next_child(&mut self) -> Result<Option<StartTag<'a>>, DecodeError> {
         loop {
             match self.next()? {
                 XmlToken::Start(start) => return Ok(Some(start)),
@@ -123,7 +123,7 @@ impl<'a> Decoder<'a> {
 
     /// As [`Decoder::next_child`], inside an element (`parent`, for the error) that contains only elements: text there
     /// is an error, because it must not look like an empty answer. The text is not repeated.
-    pub(super) fn next_element(&mut self, parent: &'static str) -> Result<Option<Start<'a>>, DecodeError> {
+    pub(super) fn next_element(&mut self, parent: &'static str) -> Result<Option<StartTag<'a>>, DecodeError> {
         loop {
             match self.next()? {
                 XmlToken::Start(start) => return Ok(Some(start)),
@@ -220,7 +220,7 @@ impl<'a> Decoder<'a> {
 
     /// Enters the element whose tag begins at this position. Slices it from the document, as the event's borrow ends
     /// too early.
-    fn start(&mut self, tag: &BytesStart<'_>, at: u64) -> Result<Start<'a>, DecodeError> {
+    fn start(&mut self, tag: &BytesStart<'_>, at: u64) -> Result<StartTag<'a>, DecodeError> {
         if self.open.len() >= MAX_DEPTH {
             return Err(DecodeError::TooDeep);
         }
@@ -234,7 +234,7 @@ impl<'a> Decoder<'a> {
             return Err(DecodeError::Malformed("a tag outside of the document".to_owned()));
         };
         self.open.push(name);
-        let mut start = Start { name, object_type: None, xml_type: None };
+        let mut start = StartTag { name, object_type: None, xml_type: None };
         for (index, attribute) in Attributes::new(content, length).enumerate() {
             if index == MAX_ATTRIBUTES {
                 return Err(DecodeError::TooManyAttributes);
@@ -259,7 +259,7 @@ pub(super) enum TextOrChild<'a> {
     /// The element was a leaf and is consumed.
     Text(Cow<'a, str>),
     /// Its first child, to be consumed like the result of `next_child`.
-    Child(Start<'a>),
+    Child(StartTag<'a>),
 }
 
 /// Appends text with its line ends normalized to line feeds, as XML requires.

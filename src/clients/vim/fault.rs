@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::MoRef;
-use super::decoder::{DecodeError, Decoder, Start};
+use super::decoder::{DecodeError, Decoder, StartTag};
 use super::value::read_reference;
 
 /// Families of faults that a caller can act on.
@@ -148,7 +148,7 @@ impl Fault {
     }
 
     /// Reads the fields of the typed element that was just entered.
-    fn read_detail(decoder: &mut Decoder<'_>, start: &Start<'_>) -> Result<Self, DecodeError> {
+    fn read_detail(decoder: &mut Decoder<'_>, start: &StartTag<'_>) -> Result<Self, DecodeError> {
         let by_element = start.name.strip_suffix("Fault").filter(|name| !name.is_empty()).unwrap_or(start.name);
         let mut fault = Fault::new(start.xml_type.as_deref().unwrap_or(by_element));
         while let Some(field) = decoder.next_child()? {

@@ -10,7 +10,7 @@ use super::value::read_reference;
 use super::{Client, Error, FilterSpec, MoRef, version};
 use crate::clients::http::{self, Method, Request};
 use crate::clients::token::Token;
-use crate::clients::token::signature::{Ids, Proof, escaped, escaped_attribute, sign};
+use crate::clients::token::signature::{Ids, KeyReference, escaped, escaped_attribute, sign};
 
 /// The well-known objects of a vCenter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,7 +127,7 @@ impl Client {
             escaped_attribute(this.kind()),
             escaped(this.id())
         );
-        let signed = sign(&Proof::Token(token), &content, now, &Ids::fresh()).map_err(|error| {
+        let signed = sign(&KeyReference::Token(token), &content, now, &Ids::fresh()).map_err(|error| {
             http::Error::Configuration { endpoint: self.endpoint().to_owned(), message: error.to_string() }
         })?;
         self.open_session("LoginByToken", RequestBody::of_signed(signed)).await

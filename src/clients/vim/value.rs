@@ -1,7 +1,7 @@
 //! Property values, in the shapes that this program needs.
 
 use super::MoRef;
-use super::decoder::{DecodeError, Decoder, Start, TextOrChild};
+use super::decoder::{DecodeError, Decoder, StartTag, TextOrChild};
 
 /// The value of a property. The path determines its meaning; its shape determines the variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub fn decode_name(name: &str) -> String {
 }
 
 /// Decodes the element `start`, just entered, as a value.
-pub(super) fn read_value(decoder: &mut Decoder<'_>, start: &Start<'_>) -> Result<Value, DecodeError> {
+pub(super) fn read_value(decoder: &mut Decoder<'_>, start: &StartTag<'_>) -> Result<Value, DecodeError> {
     if let Some(kind) = &start.object_type {
         return Ok(Value::Ref(MoRef::new(kind, decoder.leaf()?)));
     }
@@ -82,7 +82,7 @@ pub(super) fn read_value(decoder: &mut Decoder<'_>, start: &Start<'_>) -> Result
 }
 
 /// Reads the reference that was just entered.
-pub(super) fn read_reference(decoder: &mut Decoder<'_>, start: &Start<'_>) -> Result<MoRef, DecodeError> {
+pub(super) fn read_reference(decoder: &mut Decoder<'_>, start: &StartTag<'_>) -> Result<MoRef, DecodeError> {
     let kind = start.object_type.as_deref().ok_or(DecodeError::Missing("type"))?;
     Ok(MoRef::new(kind, decoder.leaf()?))
 }
@@ -90,8 +90,8 @@ pub(super) fn read_reference(decoder: &mut Decoder<'_>, start: &Start<'_>) -> Re
 /// Reads elements of the same name, the first of which was just entered, to the end of their parent.
 fn read_list<T>(
     decoder: &mut Decoder<'_>,
-    first: Start<'_>,
-    mut read: impl FnMut(&mut Decoder<'_>, &Start<'_>) -> Result<T, DecodeError>,
+    first: StartTag<'_>,
+    mut read: impl FnMut(&mut Decoder<'_>, &StartTag<'_>) -> Result<T, DecodeError>,
 ) -> Result<Vec<T>, DecodeError> {
     let mut items = vec![read(decoder, &first)?];
     while let Some(next) = decoder.next_child()? {
@@ -105,7 +105,7 @@ fn read_list<T>(
 }
 
 /// An `OptionValue` has a key and a value; other elements with several children are not needed.
-fn read_option<'a>(decoder: &mut Decoder<'a>, first: Start<'a>) -> Result<Value, DecodeError> {
+fn read_option<'a>(decoder: &mut Decoder<'a>, first: StartTag<'a>) -> Result<Value, DecodeError> {
     let (mut key, mut value) = (None, None);
     let mut next = Some(first);
     while let Some(part) = next {

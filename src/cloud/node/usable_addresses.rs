@@ -26,7 +26,7 @@ pub enum UsableAddresses {
 
 /// An address in the status of a Node.
 #[derive(Clone, Copy, Debug)]
-pub struct Usable<'a> {
+pub struct UsableAddress<'a> {
     /// The entry of the status.
     pub entry: &'a NodeAddress,
     /// The address.
@@ -37,10 +37,10 @@ pub struct Usable<'a> {
 
 impl UsableAddresses {
     /// The usable or unconfirmed addresses of this Node's status, in their order.
-    pub fn of<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = Usable<'a>> {
+    pub fn of<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = UsableAddress<'a>> {
         addresses::of(node).iter().filter_map(|entry| {
             let ip = parse_ip(&entry.address)?;
-            Some(Usable { entry, ip, is_confirmed: self.confirms(ip)? })
+            Some(UsableAddress { entry, ip, is_confirmed: self.confirms(ip)? })
         })
     }
 

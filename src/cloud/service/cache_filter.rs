@@ -25,10 +25,10 @@ pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration
 const TOO_LARGE: &str = "too-large";
 
 /// Maximum size of a cached Service in bytes of JSON: 4,000 source ranges fit.
-const MOST: usize = 128 << 10;
+const MAX_BYTES: usize = 128 << 10;
 
 /// Maximum size of a kept annotation in bytes, except the one with source ranges, which may be as large as in the spec.
-const MOST_OF_ANNOTATION: usize = 4 << 10;
+const MAX_ANNOTATION_BYTES: usize = 4 << 10;
 
 /// How many source ranges are kept for a deletion, which only needs to know whether there are any.
 const RANGES: usize = 8;
@@ -55,8 +55,8 @@ pub fn keeps_annotation(key: &str) -> bool {
 
 /// Reduces a Service that is too large to a part of fixed size.
 pub fn prune(service: &mut Value) {
-    if let Some(why) = excess(service) {
-        *service = rest(service, &why);
+    if let Some(reason) = excess(service) {
+        *service = rest(service, &reason);
     }
 }
 
@@ -104,19 +104,19 @@ fn excess(service: &Value) -> Option<String> {
     let large = annotations
         .into_iter()
         .flatten()
-        .find(|(key, value)| **key != ANNOTATION_SOURCE_RANGES && key.len() + length(value) > MOST_OF_ANNOTATION);
+        .find(|(key, value)| **key != ANNOTATION_SOURCE_RANGES && key.len() + length(value) > MAX_ANNOTATION_BYTES);
     if let Some((key, value)) = large {
         let length = length(value);
-        return Some(format!("the annotation {key} has {length} bytes; expected at most {MOST_OF_ANNOTATION}"));
+        return Some(format!("the annotation {key} has {length} bytes; expected at most {MAX_ANNOTATION_BYTES}"));
     }
     let size = serde_json::to_string(service).map_or(usize::MAX, |text| text.len());
-    (size > MOST).then(|| {
-        format!("spec, status, finalizers and annotations of load balancers have {size} bytes of JSON; expected at most {MOST}")
+    (size > MAX_BYTES).then(|| {
+        format!("spec, status, finalizers and annotations of load balancers have {size} bytes of JSON; expected at most {MAX_BYTES}")
     })
 }
 
 /// The kept part of a Service that is too large.
-fn rest(service: &Value, why: &str) -> Value {
+fn rest(service: &Value, reason: &str) -> Value {
     let fields = |pointer: &str, names: &[&str]| -> Map<String, Value> {
         let all = service.pointer(pointer).and_then(Value::as_object);
         let named = all.into_iter().flatten().filter(|(name, _)| names.contains(&name.as_str()));
@@ -127,7 +127,7 @@ fn rest(service: &Value, why: &str) -> Value {
     if finalizers.is_some_and(|finalizers| finalizers.iter().any(|finalizer| finalizer == FINALIZER)) {
         metadata.insert("finalizers".to_owned(), json!([FINALIZER]));
     }
-    metadata.insert("annotations".to_owned(), json!({TOO_LARGE: why}));
+    metadata.insert("annotations".to_owned(), json!({TOO_LARGE: reason}));
     let addresses = service.pointer("/status/loadBalancer/ingress").and_then(Value::as_array);
     let address = |ingress: &Value| json!({"ip": ingress.get("ip"), "hostname": ingress.get("hostname")});
     let addresses: Vec<Value> = addresses.into_iter().flatten().take(ADDRESSES).map(address).collect();
@@ -211,8 +211,8 @@ mod tests {
         let text = service.to_string();
         assert!(text.len() < 1000, "{text}");
         let rest: Service = serde_json::from_value(service).unwrap();
-        let why = too_large(&rest).unwrap();
-        assert!(why.ends_with("bytes of JSON; expected at most 131072"), "{why}");
+        let reason = too_large(&rest).unwrap();
+        assert!(reason.ends_with("bytes of JSON; expected at most 131072"), "{reason}");
         assert!(super::super::is_load_balancer(&rest) && super::super::needs_cleanup(&rest));
         assert_eq!(super::super::ingress(&rest).len(), 2);
         assert_eq!(rest.metadata.resource_version.as_deref(), Some("7"));

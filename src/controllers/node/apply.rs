@@ -25,12 +25,12 @@ pub struct ApplyProgress {
     /// Number of completed actions.
     pub done: usize,
     /// The error of the next action. A conflict means that the plan was made for an outdated Node.
-    pub refused: Option<CallError>,
+    pub error: Option<CallError>,
 }
 
 /// Performs `actions` on `node`, up to the first that fails.
 pub async fn apply(nodes: &Api<Node>, node: &Node, actions: &[NodeAction]) -> ApplyProgress {
-    let mut applied = ApplyProgress { node: node.clone(), replaced: Vec::new(), done: 0, refused: None };
+    let mut applied = ApplyProgress { node: node.clone(), replaced: Vec::new(), done: 0, error: None };
     for action in actions {
         match write(nodes, &applied.node, action).await {
             Ok(node) => {
@@ -41,7 +41,7 @@ pub async fn apply(nodes: &Api<Node>, node: &Node, actions: &[NodeAction]) -> Ap
                 }
                 applied.done += 1;
             }
-            Err(error) => return ApplyProgress { refused: Some(error), ..applied },
+            Err(error) => return ApplyProgress { error: Some(error), ..applied },
         }
     }
     applied

@@ -29,7 +29,7 @@ pub(super) struct NodeMemory {
 struct Memory {
     nodes: HashMap<String, MemoryEntry>,
     /// The term is over: another process reconciles the Nodes.
-    is_over: bool,
+    has_ended: bool,
 }
 
 #[derive(Default)]
@@ -51,7 +51,7 @@ impl NodeMemory {
     pub(super) fn waited(&self, node: &Node, waits: bool) -> Duration {
         let mut memory = self.memory.lock();
         let name = node::name(node);
-        if !waits || memory.is_over {
+        if !waits || memory.has_ended {
             if let Some(entry) = memory.nodes.get_mut(name) {
                 entry.waiting = None;
             }
@@ -67,7 +67,7 @@ impl NodeMemory {
     /// Records a write of this process to the Node, which replaced these resourceVersions.
     pub(super) fn wrote(&self, name: &str, replaced: Vec<String>) {
         let mut memory = self.memory.lock();
-        if !replaced.is_empty() && !memory.is_over {
+        if !replaced.is_empty() && !memory.has_ended {
             memory.nodes.entry(name.to_owned()).or_default().replaced = Some((replaced, Instant::now()));
         }
     }
@@ -92,7 +92,7 @@ impl NodeMemory {
     /// Records the current label differences and returns those that were not recorded before.
     pub(super) fn differ(&self, name: &str, differences: &[Difference]) -> Vec<Difference> {
         let mut memory = self.memory.lock();
-        if memory.is_over {
+        if memory.has_ended {
             return Vec::new();
         }
         let nodes = &mut memory.nodes;
@@ -117,7 +117,7 @@ impl NodeMemory {
     /// Ends the term: clears all state, and records nothing from now on.
     pub(super) fn forget_all(&self) {
         let mut memory = self.memory.lock();
-        memory.is_over = true;
+        memory.has_ended = true;
         for (_, entry) in memory.nodes.drain() {
             self.count(&entry.differences, -1);
         }

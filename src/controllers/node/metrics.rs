@@ -18,7 +18,7 @@ pub(super) struct NodeMetrics {
     initial_sync_delay: Histogram,
     syncs: IntCounterVec,
     /// Number of Nodes blocked by each reason.
-    pub(super) held: IntGaugeVec,
+    pub(super) blocked: IntGaugeVec,
     /// Number of Nodes on which each label differs from the cloud.
     pub(super) differing: IntGaugeVec,
     pub(super) panics: IntCounter,
@@ -48,7 +48,7 @@ impl NodeMetrics {
                 &["result"],
             )
             .expect("name and label are valid constants"),
-            held: counts(
+            blocked: counts(
                 "nodes_held",
                 "Nodes that are not up to date, by reason and by whether they are initialized.",
                 &["reason", "initialized"],
@@ -68,7 +68,7 @@ impl NodeMetrics {
             Box::new(self.taint_removal_delay.clone()),
             Box::new(self.initial_sync_delay.clone()),
             Box::new(self.syncs.clone()),
-            Box::new(self.held.clone()),
+            Box::new(self.blocked.clone()),
             Box::new(self.differing.clone()),
             Box::new(self.panics.clone()),
         ]

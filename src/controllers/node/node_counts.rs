@@ -6,13 +6,13 @@ use prometheus::proto::MetricFamily;
 
 use crate::kubernetes::stores::Nodes;
 
-pub(super) struct Census {
+pub(super) struct NodeCounts {
     nodes: Nodes,
     all: IntGauge,
     uninitialized: IntGauge,
 }
 
-impl Census {
+impl NodeCounts {
     pub(super) fn new(nodes: Nodes) -> Self {
         let gauge = |name, help| IntGauge::new(name, help).expect("the name is a valid constant");
         Self {
@@ -26,7 +26,7 @@ impl Census {
     }
 }
 
-impl Collector for Census {
+impl Collector for NodeCounts {
     fn desc(&self) -> Vec<&Desc> {
         [&self.all, &self.uninitialized].into_iter().flat_map(Collector::desc).collect()
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::base::quoting::quoted;
 use crate::cloud::{InstanceMetadata, Presence, Unknown, node};
-use crate::controllers::instances::Instances;
+use crate::controllers::instances::BoundedInstances;
 use crate::controllers::node::reason;
 
 /// All inputs of a decision about one Node.
@@ -18,27 +18,27 @@ pub enum NodeObservation {
     /// The Node's provider ID belongs to another provider.
     Foreign,
     /// The Node is ours; or it belongs to another provider and has the taint, so the condition must say why it waits.
-    Ours(Ours),
+    Ours(OwnNode),
 }
 
 /// A Node that is ours. If it belongs to another provider, its instance is unknown.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ours {
+pub struct OwnNode {
     /// The node.
     pub node: Arc<Node>,
     /// The provider's answer about its VM.
     pub instance: Box<Presence<InstanceMetadata>>,
     /// Wall clock time of the observation.
-    pub at: Timestamp,
+    pub observed_at: Timestamp,
     /// How long this process has seen the Node waiting for initialisation; zero if it does not wait.
-    pub waited: Duration,
+    pub waiting_time: Duration,
     /// Which deferrable writes are allowed now.
-    pub turn: Turn,
+    pub turn: AllowedWrites,
 }
 
 /// The deferrable writes that are allowed now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Turn {
+pub struct AllowedWrites {
     /// The VM record of a Ready Node may be updated to the VM's new place.
     pub of_record: bool,
     /// Missing labels may be added to an initialised Node.
@@ -46,7 +46,12 @@ pub struct Turn {
 }
 
 /// Gathers the inputs for `node`, which has waited for `waited`. Takes no longer than the provider's time limit.
-pub async fn observe(node: Option<Arc<Node>>, waited: Duration, turn: Turn, instances: &Instances) -> NodeObservation {
+pub async fn observe(
+    node: Option<Arc<Node>>,
+    waited: Duration,
+    turn: AllowedWrites,
+    instances: &BoundedInstances,
+) -> NodeObservation {
     let Some(node) = node else { return NodeObservation::Missing };
     let instance = match instances.owns(&node) {
         true => instances.metadata(&node).await,
@@ -55,7 +60,7 @@ pub async fn observe(node: Option<Arc<Node>>, waited: Duration, turn: Turn, inst
         false => return NodeObservation::Foreign,
     };
     let instance = Box::new(instance);
-    NodeObservation::Ours(Ours { node, instance, at: Timestamp::now(), waited, turn })
+    NodeObservation::Ours(OwnNode { node, instance, observed_at: Timestamp::now(), waiting_time: waited, turn })
 }
 
 /// Why a Node of another provider waits with the taint, and what to do about it.
@@ -129,32 +134,35 @@ mod tests {
 
     #[tokio::test]
     async fn a_node_of_another_provider_says_why_it_waits_while_it_has_the_taint_and_is_left_alone_otherwise() {
-        let instances = Instances::of(Arc::new(Cloud)).ok().unwrap();
+        let instances = BoundedInstances::of(Arc::new(Cloud)).ok().unwrap();
         let policy = Policy { adopts_untainted_nodes: true, ..Policy::default() };
         let minute = Duration::from_secs(60);
-        let without = observe(Some(node("k3s://n", false)), minute, Turn::default(), &instances).await;
+        let without = observe(Some(node("k3s://n", false)), minute, AllowedWrites::default(), &instances).await;
         assert_eq!(without, NodeObservation::Foreign);
         let long = foreign(&node(&format!("k3s://{}", "\u{1}".repeat(1 << 20)), true), "vsphere");
         assert!(long.message.chars().count() < 600 && long.message.ends_with("excludes the Node here"));
         for waited in [Duration::ZERO, minute] {
-            let observed = observe(Some(node("k3s://n", true)), waited, Turn::default(), &instances).await;
+            let observed = observe(Some(node("k3s://n", true)), waited, AllowedWrites::default(), &instances).await;
             let plan = plan(&observed, &policy);
-            let NextStep::Held(held) = &plan.outcome else { panic!("{plan:?}") };
-            assert_eq!((held.reason, held.next, held.is_quiet), (reason::ForeignProviderID, Next::Period, false));
+            let NextStep::Blocked(blocked) = &plan.outcome else { panic!("{plan:?}") };
+            assert_eq!(
+                (blocked.reason, blocked.next, blocked.is_quiet),
+                (reason::ForeignProviderID, Next::Period, false)
+            );
             assert!(
-                held.message.contains("\"k3s://n\"") && held.message.contains("--node-selector"),
+                blocked.message.contains("\"k3s://n\"") && blocked.message.contains("--node-selector"),
                 "{}",
-                held.message
+                blocked.message
             );
             // Only the condition is ever written, and only once it is due.
             let written: Vec<_> = plan.actions.iter().map(NodeAction::describe).collect();
             let condition = format!("condition {CONDITION}=False (ForeignProviderID)");
             assert_eq!(written, if waited.is_zero() { Vec::new() } else { vec![condition] });
-            assert_eq!(plan.told.is_some(), !waited.is_zero(), "an Event once it is time");
+            assert_eq!(plan.event.is_some(), !waited.is_zero(), "an Event once it is time");
         }
-        let own = observe(Some(node("cloud://n", true)), minute, Turn::default(), &instances).await;
+        let own = observe(Some(node("cloud://n", true)), minute, AllowedWrites::default(), &instances).await;
         assert!(
-            matches!(own, NodeObservation::Ours(Ours { instance, .. }) if matches!(*instance, Presence::Exists(_)))
+            matches!(own, NodeObservation::Ours(OwnNode { instance, .. }) if matches!(*instance, Presence::Exists(_)))
         );
     }
 }

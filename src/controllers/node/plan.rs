@@ -18,9 +18,9 @@ pub(super) use action::other_taints;
 pub use action::{Initialise, Metadata, NodeAction};
 pub use condition::CONDITION;
 pub use label_reports::has as is_reported;
-pub use labels::{Difference, LabelChanges, count_lacks};
+pub use labels::{Difference, LabelChanges, count_missing_labels};
 
-use super::observe::{NodeObservation, Ours};
+use super::observe::{NodeObservation, OwnNode};
 use super::{NodeLabelsOn, Policy};
 use crate::cloud::node::addresses::ProvidedNodeIpError;
 use crate::cloud::node::{self, ANNOTATION_PROVIDED_NODE_IP, ANNOTATION_VM, Readiness, addresses};
@@ -39,11 +39,11 @@ pub struct NodePlan {
     /// The state after the actions.
     pub outcome: NextStep,
     /// Reason and message of the Event after the actions, if the reason in the Node's condition changes.
-    pub told: Option<(Reason, String)>,
+    pub event: Option<(Reason, String)>,
     /// The labels that stay although the cloud has other values; `None` while the cloud's values are unknown.
     pub differences: Option<Vec<Difference>>,
     /// Messages for users, once the actions are done.
-    pub notes: Vec<String>,
+    pub messages: Vec<String>,
     /// The name of an older Node with the VM's previous name, if any: the same VM backs both Nodes. The older Node gets
     /// an Event when this one is initialised.
     pub earlier_name: Option<String>,
@@ -53,9 +53,9 @@ pub struct NodePlan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextStep {
     /// The Node is up to date.
-    Settled,
+    Done,
     /// Something blocks the Node.
-    Held(NodeBlocked),
+    Blocked(NodeBlocked),
     /// The cached Node is older than this process's own write; its next version is reconciled instead.
     Superseded,
 }
@@ -70,7 +70,7 @@ pub struct NodeBlocked {
     /// When to reconcile the Node again.
     pub next: Next,
     /// Time after which to reconcile in addition, because the condition may have to be written then.
-    pub tell_after: Option<Duration>,
+    pub report_after: Option<Duration>,
     /// Whether the block is reported late or not at all: it is transient, or the Node is in use and the provider
     /// reports its own failures.
     pub is_quiet: bool,
@@ -82,26 +82,32 @@ impl NodePlan {
     fn nothing() -> Self {
         Self {
             actions: Vec::new(),
-            outcome: NextStep::Settled,
-            told: None,
+            outcome: NextStep::Done,
+            event: None,
             differences: None,
-            notes: Vec::new(),
+            messages: Vec::new(),
             earlier_name: None,
         }
     }
 
     /// Whether the plan only reports why the Node is blocked.
-    pub fn only_tells(&self) -> bool {
-        matches!(self.outcome, NextStep::Held(_)) && matches!(self.actions.as_slice(), [NodeAction::SetCondition(_)])
+    pub fn only_reports_block(&self) -> bool {
+        matches!(self.outcome, NextStep::Blocked(_)) && matches!(self.actions.as_slice(), [NodeAction::SetCondition(_)])
     }
 
     /// Marks the plan as blocked by `held`, and adds the write of the condition if it is due.
-    fn blocked(mut self, mut held: NodeBlocked, ours: &Ours, policy: &Policy) -> Self {
-        let telling = condition::tell(&ours.node, &held, ours.at, ours.waited, policy.condition_after);
-        held.tell_after = telling.again_after;
-        self.told = telling.is_news.then(|| (held.reason, held.message.clone()));
+    fn blocked(mut self, mut blocked: NodeBlocked, ours: &OwnNode, policy: &Policy) -> Self {
+        let telling = condition::plan_condition(
+            &ours.node,
+            &blocked,
+            ours.observed_at,
+            ours.waiting_time,
+            policy.condition_after,
+        );
+        blocked.report_after = telling.again_after;
+        self.event = telling.is_new_reason.then(|| (blocked.reason, blocked.message.clone()));
         self.actions.extend(telling.write.map(NodeAction::SetCondition));
-        self.outcome = NextStep::Held(held);
+        self.outcome = NextStep::Blocked(blocked);
         self
     }
 }
@@ -109,7 +115,7 @@ impl NodePlan {
 impl NodeBlocked {
     /// Creates a block that is reported, which means not quiet.
     pub(super) fn new(reason: Reason, message: String, next: Next) -> Self {
-        Self { reason, message, next, tell_after: None, is_quiet: false, has_event: false }
+        Self { reason, message, next, report_after: None, is_quiet: false, has_event: false }
     }
 
     fn by(unknown: &Unknown, otherwise: Next) -> Self {
@@ -128,21 +134,21 @@ pub fn plan(observed: &NodeObservation, policy: &Policy) -> NodePlan {
     if !is_to_be_initialised(ours, policy) {
         return plan_refresh(ours, policy);
     }
-    plan_initialisation(ours, policy).unwrap_or_else(|held| {
+    plan_initialisation(ours, policy).unwrap_or_else(|blocked| {
         // A Node without the taint is in use: it is kept up to date until it can be adopted.
         let is_tainted = node::is_uninitialized(&ours.node);
         let plan = if is_tainted { NodePlan::nothing() } else { plan_refresh(ours, policy) };
-        plan.blocked(held, ours, policy)
+        plan.blocked(blocked, ours, policy)
     })
 }
 
 /// The plan for a Node whose previous plan failed because of `held`: it only reports `held`.
-pub fn tell(ours: &Ours, held: NodeBlocked, policy: &Policy) -> NodePlan {
+pub fn blocked_plan(ours: &OwnNode, blocked: NodeBlocked, policy: &Policy) -> NodePlan {
     let nothing = NodePlan::nothing();
     if is_to_be_initialised(ours, policy) {
-        return nothing.blocked(held, ours, policy);
+        return nothing.blocked(blocked, ours, policy);
     }
-    NodePlan { outcome: NextStep::Held(held), ..nothing }
+    NodePlan { outcome: NextStep::Blocked(blocked), ..nothing }
 }
 
 /// Whether `node` waits for a cloud controller: it has the taint, or is adoptable.
@@ -155,13 +161,13 @@ fn is_without_taint_and_provider_id(node: &Node) -> bool {
 }
 
 /// Whether the Node waits and is ours to initialise. Without the taint, only a match of the firmware UUID proves this.
-fn is_to_be_initialised(ours: &Ours, policy: &Policy) -> bool {
+fn is_to_be_initialised(ours: &OwnNode, policy: &Policy) -> bool {
     node::is_uninitialized(&ours.node)
         || waits(&ours.node, policy)
             && matches!(&*ours.instance, Presence::Exists(found) if found.found_by == FoundBy::SystemUuid)
 }
 
-fn plan_initialisation(ours: &Ours, policy: &Policy) -> Result<NodePlan, NodeBlocked> {
+fn plan_initialisation(ours: &OwnNode, policy: &Policy) -> Result<NodePlan, NodeBlocked> {
     let node = &*ours.node;
     let metadata = match &*ours.instance {
         Presence::Exists(metadata) => metadata,
@@ -174,8 +180,8 @@ fn plan_initialisation(ours: &Ours, policy: &Policy) -> Result<NodePlan, NodeBlo
         }
         Presence::Unknown(unknown) => return Err(NodeBlocked::by(unknown, Next::Backoff)),
     };
-    if let Some(held) = doubt(metadata) {
-        return Err(held);
+    if let Some(blocked) = stale_block(metadata) {
+        return Err(blocked);
     }
     if let Some(pending) = &metadata.pending {
         return Err(NodeBlocked::by(pending, Next::Backoff));
@@ -198,10 +204,10 @@ fn plan_initialisation(ours: &Ours, policy: &Policy) -> Result<NodePlan, NodeBlo
     }));
     actions.extend(takes_back(ours));
     let earlier_name = metadata.earlier_name.clone();
-    Ok(NodePlan { actions, notes, earlier_name, differences: Some(Vec::new()), ..NodePlan::nothing() })
+    Ok(NodePlan { actions, messages: notes, earlier_name, differences: Some(Vec::new()), ..NodePlan::nothing() })
 }
 
-fn plan_refresh(ours: &Ours, policy: &Policy) -> NodePlan {
+fn plan_refresh(ours: &OwnNode, policy: &Policy) -> NodePlan {
     let node = &*ours.node;
     let mut plan = NodePlan::nothing();
     let mut changes = Metadata::default();
@@ -213,10 +219,10 @@ fn plan_refresh(ours: &Ours, policy: &Policy) -> NodePlan {
             changes.labels = labels::without_cloud(node);
             let last = last_place(node, unknown).map(|record| (ANNOTATION_VM.to_owned(), record.clone()));
             changes.annotations.extend(last);
-            let held = NodeBlocked::by(unknown, Next::Period);
-            plan.outcome = NextStep::Held(match unknown.is_disputed {
-                true => NodeBlocked { has_event: true, ..held },
-                false => held.quiet(),
+            let blocked = NodeBlocked::by(unknown, Next::Period);
+            plan.outcome = NextStep::Blocked(match unknown.is_disputed {
+                true => NodeBlocked { has_event: true, ..blocked },
+                false => blocked.quiet(),
             });
         }
     }
@@ -225,14 +231,14 @@ fn plan_refresh(ours: &Ours, policy: &Policy) -> NodePlan {
     }
     if !node::provider_id(node).is_empty() {
         plan.actions.extend(takes_back(ours));
-    } else if plan.outcome == NextStep::Settled && policy.adopts_untainted_nodes {
-        plan.outcome = why_not_adopted(&ours.instance).map_or(NextStep::Settled, NextStep::Held);
+    } else if plan.outcome == NextStep::Done && policy.adopts_untainted_nodes {
+        plan.outcome = adoption_block(&ours.instance).map_or(NextStep::Done, NextStep::Blocked);
     }
     plan
 }
 
 /// Plans the update of an initialised Node from its VM. Returns the plan without the metadata, and the metadata to set.
-fn follow(ours: &Ours, metadata: &InstanceMetadata, policy: &Policy) -> (NodePlan, Metadata) {
+fn follow(ours: &OwnNode, metadata: &InstanceMetadata, policy: &Policy) -> (NodePlan, Metadata) {
     let node = &*ours.node;
     let (mut labels, differences) = labels::on_refresh(node, metadata, policy);
     if ours.turn.of_labels && lacks_labels(ours, policy) {
@@ -240,7 +246,7 @@ fn follow(ours: &Ours, metadata: &InstanceMetadata, policy: &Policy) -> (NodePla
         labels.extend(lacking.map(|(key, value)| (key.clone(), Some(value.clone()))));
     }
     let mut changes = Metadata { labels, ..Metadata::default() };
-    let is_unknown = |label: &str| metadata.pending.is_some() && !labels::is_said(label, metadata, policy);
+    let is_unknown = |label: &str| metadata.pending.is_some() && !labels::has_cloud_value(label, metadata, policy);
     label_reports::set(node, &differences, is_unknown, &mut changes);
     let mut plan = NodePlan { differences: Some(differences), ..NodePlan::nothing() };
     if is_to_be_recorded(node, metadata) || ours.turn.of_record && has_moved(ours) {
@@ -250,29 +256,29 @@ fn follow(ours: &Ours, metadata: &InstanceMetadata, policy: &Policy) -> (NodePla
     if !metadata.node_addresses.is_empty() {
         match merged_addresses(node, metadata, Next::Period) {
             Ok(addresses) => plan.actions.extend(addresses.map(NodeAction::WriteAddresses)),
-            Err(held) => plan.outcome = NextStep::Held(held),
+            Err(blocked) => plan.outcome = NextStep::Blocked(blocked),
         }
     } else if let Some(pending) = &metadata.pending {
-        plan.outcome = NextStep::Held(NodeBlocked::by(pending, Next::Period).quiet());
+        plan.outcome = NextStep::Blocked(NodeBlocked::by(pending, Next::Period).quiet());
     }
     let by_itself = Metadata { labels: labels::without_cloud(node), ..Metadata::default() };
-    match doubt(metadata) {
+    match stale_block(metadata) {
         None => (plan, changes),
         Some(held) if !plan.actions.is_empty() || changes != by_itself => {
-            (NodePlan { outcome: NextStep::Held(held.quiet()), ..NodePlan::nothing() }, by_itself)
+            (NodePlan { outcome: NextStep::Blocked(held.quiet()), ..NodePlan::nothing() }, by_itself)
         }
         Some(_) => (NodePlan { differences: None, ..plan }, by_itself),
     }
 }
 
 /// Sets the condition to `True` if it says that the Node is not initialised, even if another process wrote it.
-fn takes_back(ours: &Ours) -> Option<NodeAction> {
-    condition::stands_false(&ours.node).then(|| NodeAction::SetCondition(condition::done(ours.at)))
+fn takes_back(ours: &OwnNode) -> Option<NodeAction> {
+    condition::is_false(&ours.node).then(|| NodeAction::SetCondition(condition::done(ours.observed_at)))
 }
 
 /// Why a Node without taint and provider ID is not adopted.
-fn why_not_adopted(instance: &Presence<InstanceMetadata>) -> Option<NodeBlocked> {
-    let held = |reason, message: String| Some(NodeBlocked::new(reason, message, Next::Period).quiet());
+fn adoption_block(instance: &Presence<InstanceMetadata>) -> Option<NodeBlocked> {
+    let blocked = |reason, message: String| Some(NodeBlocked::new(reason, message, Next::Period).quiet());
     match instance {
         Presence::Exists(metadata) => {
             let (reason, why) = match metadata.found_by {
@@ -280,9 +286,9 @@ fn why_not_adopted(instance: &Presence<InstanceMetadata>) -> Option<NodeBlocked>
                 FoundBy::SystemUuidAmongSeveral => (reason::SeveralVMsMatch, "other machines have its UUID, too"),
                 FoundBy::SystemUuid => return None,
             };
-            held(reason, format!("the node is not adopted for machine {}: {why}", metadata.provider_id))
+            blocked(reason, format!("the node is not adopted for machine {}: {why}", metadata.provider_id))
         }
-        Presence::Absent(proof) => held(reason::InstanceAbsent, proof.to_string()),
+        Presence::Absent(proof) => blocked(reason::InstanceAbsent, proof.to_string()),
         // `plan_refresh` has already blocked the plan for that reason.
         Presence::Unknown(_) => None,
     }
@@ -295,7 +301,7 @@ fn says(node: &Node, record: &str) -> bool {
 
 /// Whether the VM record of a Ready Node names a former location of the VM. The record is updated, but not at each
 /// vMotion: see `turns.rs`.
-pub fn has_moved(ours: &Ours) -> bool {
+pub fn has_moved(ours: &OwnNode) -> bool {
     let node = &*ours.node;
     let Presence::Exists(metadata) = &*ours.instance else { return false };
     let is_recorded = node::annotation(node, ANNOTATION_VM).is_some() && metadata.is_recorded;
@@ -305,7 +311,7 @@ pub fn has_moved(ours: &Ours) -> bool {
 }
 
 /// Whether an initialised Node lacks labels of `--node-labels`; adding them can be deferred.
-pub fn lacks_labels(ours: &Ours, policy: &Policy) -> bool {
+pub fn lacks_labels(ours: &OwnNode, policy: &Policy) -> bool {
     let node = &*ours.node;
     let Presence::Exists(metadata) = &*ours.instance else { return false };
     let is_initialised = !node::is_uninitialized(node) && !node::provider_id(node).is_empty();
@@ -336,7 +342,7 @@ fn last_place<'u>(node: &Node, unknown: &'u Unknown) -> Option<&'u String> {
 
 /// Blocks writes while the instance data is stale: the previous leader may have written newer data, which this write
 /// would revert.
-fn doubt(metadata: &InstanceMetadata) -> Option<NodeBlocked> {
+fn stale_block(metadata: &InstanceMetadata) -> Option<NodeBlocked> {
     metadata.stale.as_ref().map(|doubt| NodeBlocked::by(doubt, Next::Wait(Some(DOUBT_PAUSE))))
 }
 
@@ -371,7 +377,7 @@ fn refused_node_ip(node: &Node, metadata: &InstanceMetadata, error: &ProvidedNod
         // Adds the cloud's notes about this address, such as its network interface.
         ProvidedNodeIpError::NotReported(ip) => {
             let ip = ip.to_string();
-            let about = metadata.notes.iter().filter(|note| note.split([' ', ',', ':']).any(|word| word == ip));
+            let about = metadata.messages.iter().filter(|note| note.split([' ', ',', ':']).any(|word| word == ip));
             about.map(|note| format!("; {note}")).collect()
         }
         _ => String::new(),

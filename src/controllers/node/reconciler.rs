@@ -11,13 +11,13 @@ use super::Policy;
 use super::apply::{ApplyProgress, apply};
 use super::memory::NodeMemory;
 use super::metrics::NodeMetrics;
-use super::observe::{NodeObservation, Ours, Turn, observe};
+use super::observe::{AllowedWrites, NodeObservation, OwnNode, observe};
 use super::plan::{self, NextStep, NodeAction, NodeBlocked, NodePlan, plan};
-use super::turns::{SyncResult, Turns};
+use super::turns::{DeferredWrites, SyncResult};
 use crate::base::error_chain::chain;
 use crate::cloud::{Presence, Unknown, node};
 use crate::controllers::driver::Next;
-use crate::controllers::instances::Instances;
+use crate::controllers::instances::BoundedInstances;
 use crate::controllers::node::reason;
 use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::{read_live, reason_of, record_event, reference};
@@ -36,43 +36,44 @@ pub struct NodeReconciler {
     pub(super) store: Nodes,
     pub(super) api: Api<Node>,
     pub(super) recorder: Recorder,
-    pub(super) instances: Instances,
+    pub(super) instances: BoundedInstances,
     pub(super) policy: Policy,
     pub(super) metrics: NodeMetrics,
     pub(super) reasons: Arc<ReasonTracker>,
-    pub(super) remembered: NodeMemory,
-    pub(super) moves: Turns,
-    pub(super) labelling: Turns,
+    pub(super) memory: NodeMemory,
+    pub(super) record_moves: DeferredWrites,
+    pub(super) label_moves: DeferredWrites,
     /// Whether this term has logged how many Nodes lack labels.
-    pub(super) are_lacks_told: AtomicBool,
+    pub(super) are_missing_labels_logged: AtomicBool,
 }
 
 impl NodeReconciler {
     /// Syncs one Node. An error means that this process no longer leads.
     pub(super) async fn sync(&self, name: &str) -> Result<NextStep, CallError> {
         let cached = self.store.get(name);
-        if cached.as_ref().is_some_and(|node| self.remembered.is_replaced(node)) {
+        if cached.as_ref().is_some_and(|node| self.memory.is_replaced(node)) {
             return Ok(NextStep::Superseded);
         }
-        let turn = Turn { of_record: self.moves.take_turn(name), of_labels: self.labelling.take_turn(name) };
+        let turn =
+            AllowedWrites { of_record: self.record_moves.take_turn(name), of_labels: self.label_moves.take_turn(name) };
         let mut observed = self.observe(cached, turn).await;
         let mut attempt = 1;
         loop {
             let plan = plan(&observed, &self.policy);
             let NodeObservation::Ours(ours) = observed else {
-                self.remembered.forget(name);
-                self.moves.synced(name, SyncResult::Settled);
-                self.labelling.synced(name, SyncResult::Settled);
+                self.memory.forget(name);
+                self.record_moves.synced(name, SyncResult::Settled);
+                self.label_moves.synced(name, SyncResult::Settled);
                 return Ok(plan.outcome);
             };
             let applied = apply(&self.api, &ours.node, &plan.actions).await;
             self.report(&ours.node, &applied, &plan);
-            let is_refused = applied.refused.is_some();
-            self.moves.synced(name, SyncResult::new(plan::has_moved(&ours), turn.of_record, is_refused));
+            let is_refused = applied.error.is_some();
+            self.record_moves.synced(name, SyncResult::new(plan::has_moved(&ours), turn.of_record, is_refused));
             let lacks = plan::lacks_labels(&ours, &self.policy);
-            self.labelling.synced(name, SyncResult::new(lacks, turn.of_labels, is_refused));
-            let Some(error) = applied.refused else { return Ok(plan.outcome) };
-            let now = Ours { node: Arc::new(applied.node), ..ours };
+            self.label_moves.synced(name, SyncResult::new(lacks, turn.of_labels, is_refused));
+            let Some(error) = applied.error else { return Ok(plan.outcome) };
+            let now = OwnNode { node: Arc::new(applied.node), ..ours };
             if !error.is_conflict() || attempt == ATTEMPTS {
                 return self.refused(&now, plan, error).await;
             }
@@ -89,50 +90,55 @@ impl NodeReconciler {
 
     /// Reports a panic of a sync in the Node's condition. The report needs only the cached Node.
     pub(super) async fn panicked(&self, name: &str, panic: String) -> Result<NextStep, CallError> {
-        let held = NodeBlocked::new(reason::Panic, panic, Next::Backoff);
-        let Some(node) = self.store.get(name) else { return Ok(NextStep::Held(held)) };
+        let blocked = NodeBlocked::new(reason::Panic, panic, Next::Backoff);
+        let Some(node) = self.store.get(name) else { return Ok(NextStep::Blocked(blocked)) };
         // A Node that may be another provider's is left alone.
         if !self.instances.owns(&node) {
-            return Ok(NextStep::Held(held));
+            return Ok(NextStep::Blocked(blocked));
         }
         let instance = Presence::Unknown(Unknown::new(reason::Panic, ""));
         let waited = self.waited(&node);
-        let ours =
-            Ours { node, instance: Box::new(instance), at: jiff::Timestamp::now(), waited, turn: Turn::default() };
-        self.tell(&ours, held).await
+        let ours = OwnNode {
+            node,
+            instance: Box::new(instance),
+            observed_at: jiff::Timestamp::now(),
+            waiting_time: waited,
+            turn: AllowedWrites::default(),
+        };
+        self.report_blocked_node(&ours, blocked).await
     }
 
-    async fn observe(&self, node: Option<Arc<Node>>, turn: Turn) -> NodeObservation {
+    async fn observe(&self, node: Option<Arc<Node>>, turn: AllowedWrites) -> NodeObservation {
         let waited = node.as_ref().map(|node| self.waited(node)).unwrap_or_default();
         observe(node, waited, turn, &self.instances).await
     }
 
     fn waited(&self, node: &Node) -> Duration {
-        self.remembered.waited(node, plan::waits(node, &self.policy))
+        self.memory.waited(node, plan::waits(node, &self.policy))
     }
 
     /// Handles a failed write of `plan` to the Node, whose current state is `ours`.
-    async fn refused(&self, ours: &Ours, plan: NodePlan, error: CallError) -> Result<NextStep, CallError> {
+    async fn refused(&self, ours: &OwnNode, plan: NodePlan, error: CallError) -> Result<NextStep, CallError> {
         if error.is_not_leader() {
             return Err(error);
         }
         if error.is_not_found() {
-            return Ok(NextStep::Settled);
+            return Ok(NextStep::Done);
         }
-        if plan.only_tells() {
+        if plan.only_reports_block() {
             // Still blocked by the same reason; the report is retried with the next sync.
             tracing::warn!(node = node::name(&ours.node), "{}", chain(&error));
             return Ok(plan.outcome);
         }
-        self.tell(ours, NodeBlocked::new(reason_of(&error), chain(&error), Next::Backoff)).await
+        self.report_blocked_node(ours, NodeBlocked::new(reason_of(&error), chain(&error), Next::Backoff)).await
     }
 
     /// Reports in the condition that `held` blocks the Node, once that is due. The result is `held` even if that fails.
-    async fn tell(&self, ours: &Ours, held: NodeBlocked) -> Result<NextStep, CallError> {
-        let plan = plan::tell(ours, held, &self.policy);
+    async fn report_blocked_node(&self, ours: &OwnNode, blocked: NodeBlocked) -> Result<NextStep, CallError> {
+        let plan = plan::blocked_plan(ours, blocked, &self.policy);
         let applied = apply(&self.api, &ours.node, &plan.actions).await;
         self.report(&ours.node, &applied, &plan);
-        match applied.refused {
+        match applied.error {
             Some(error) if error.is_not_leader() => Err(error),
             // The other client's change has enqueued the Node.
             Some(error) if error.is_conflict() => Ok(plan.outcome),
@@ -147,35 +153,35 @@ impl NodeReconciler {
     /// Reports the completed actions of `plan`, which was made for `before`.
     fn report(&self, before: &Node, applied: &ApplyProgress, plan: &NodePlan) {
         let name = node::name(before);
-        self.remembered.wrote(name, applied.replaced.clone());
+        self.memory.wrote(name, applied.replaced.clone());
         let done: Vec<_> = plan.actions.iter().take(applied.done).collect();
         if done.iter().any(|action| matches!(action, NodeAction::Initialise(_))) {
             self.report_initialised(before, &applied.node);
-            for note in &plan.notes {
+            for note in &plan.messages {
                 tracing::warn!(node = name, "{note}");
             }
             if let Some(earlier) = plan.earlier_name.as_deref().and_then(|earlier| self.store.get(earlier)) {
-                self.tell_earlier_name(&earlier, name);
+                self.report_earlier_name(&earlier, name);
             }
         } else if !done.is_empty() {
             let all: Vec<_> = done.iter().map(|action| action.describe()).collect();
             let all = all.join(", ");
             // A waiting Node is logged separately, once per change of the reason.
             match &plan.outcome {
-                NextStep::Held(held) if plan.only_tells() && !held.is_quiet => {
+                NextStep::Blocked(blocked) if plan.only_reports_block() && !blocked.is_quiet => {
                     tracing::debug!(node = name, "node updated: {all}");
                 }
                 _ => tracing::info!(node = name, "node updated: {all}"),
             }
         }
-        if applied.refused.is_some() {
+        if applied.error.is_some() {
             return;
         }
-        if let Some((reason, message)) = &plan.told {
+        if let Some((reason, message)) = &plan.event {
             self.recorder.event(&reference(before), EventType::Warning, reason.as_str(), message);
         }
         if let Some(differences) = &plan.differences {
-            let news = self.remembered.differ(name, differences);
+            let news = self.memory.differ(name, differences);
             for difference in news.iter().filter(|difference| !plan::is_reported(before, difference)) {
                 let text = difference.describe();
                 tracing::warn!(node = name, reason = %difference.reason, "{text}");
@@ -186,25 +192,25 @@ impl NodeReconciler {
 
     /// Logs how many initialised Nodes lack labels of `--node-labels`: by default, new `--node-labels` after a restart
     /// do not apply to initialised Nodes.
-    pub(super) fn tell_lacks(&self) {
+    pub(super) fn log_missing_labels(&self) {
         if self.policy.node_labels.is_empty() {
             return;
         }
         let is_own = |node: &Arc<Node>| !node::provider_id(node).is_empty() && self.instances.owns(node);
         let all = self.store.keys().into_iter().filter_map(|name| self.store.get(&name)).filter(is_own);
-        let lacks = plan::count_lacks(all.filter(|node| !node::is_uninitialized(node)), &self.policy);
+        let lacks = plan::count_missing_labels(all.filter(|node| !node::is_uninitialized(node)), &self.policy);
         if let Some(line) = lacks.describe(self.policy.node_labels_on) {
             tracing::info!("{line}");
         }
     }
 
     /// Records an Event that says why the Node is not updated.
-    pub(super) fn report_blocked(&self, node: &Node, held: &NodeBlocked) {
-        self.recorder.event(&reference(node), EventType::Warning, held.reason.as_str(), &held.message);
+    pub(super) fn report_blocked(&self, node: &Node, blocked: &NodeBlocked) {
+        self.recorder.event(&reference(node), EventType::Warning, blocked.reason.as_str(), &blocked.message);
     }
 
     /// Records an Event on `earlier`, the Node with the VM's previous name: the same VM has joined as `name`.
-    fn tell_earlier_name(&self, earlier: &Node, name: &str) {
+    fn report_earlier_name(&self, earlier: &Node, name: &str) {
         let message = format!(
             "the VM of this Node joined as node {name}, which is initialised now. This Node keeps what it has; if {name} is \
              its new name, delete this Node"

@@ -140,7 +140,7 @@ fn controller(
     let leadership = Leadership::always();
     let context = Context { write: client, recorder, provider, leadership };
     let workers = NonZeroUsize::new(workers).unwrap();
-    let settings = Settings { workers, period: Duration::from_secs(3600), policy: Policy::default() };
+    let settings = NodeSettings { workers, period: Duration::from_secs(3600), policy: Policy::default() };
     (super::controller(context, nodes, settings).unwrap(), watch)
 }
 
@@ -148,7 +148,7 @@ fn controller(
 async fn a_node_whose_end_nobody_heard_of_is_forgotten_with_the_next_look_at_all() {
     let (controller, _watch) = controller(Timed::default(), 1);
     let term = Arc::new(controller.begin_term());
-    let (reasons, remembered) = (&term.reasons, &term.remembered);
+    let (reasons, remembered) = (&term.reasons, &term.memory);
     assert!(reasons.set("held", reason::VMNotFound, Some("true")));
     remembered.wrote("written", vec!["7".into()]);
     let names = term.keys_of(Event::AllObjects("nodes"));
@@ -176,9 +176,9 @@ async fn a_look_that_outlives_its_term_is_not_remembered() {
     while cloud.asked.lock().unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
-    term.remembered.forget_all();
+    term.memory.forget_all();
     look.await.unwrap().unwrap();
-    assert_eq!((term.remembered.nodes(), differing()), (vec![], 0), "another process looks after them");
+    assert_eq!((term.memory.nodes(), differing()), (vec![], 0), "another process looks after them");
     watch.abort();
 }
 

@@ -21,12 +21,12 @@ const PACE: Duration = Duration::from_secs(1);
 const LABELS_PACE: Duration = Duration::from_millis(100);
 
 /// The Nodes that wait for a deferrable write, in one leadership term. A turn is the permission for one such write.
-pub(super) struct Turns {
-    state: Mutex<TurnState>,
+pub(super) struct DeferredWrites {
+    state: Mutex<DeferredWriteState>,
     changed: Notify,
 }
 
-struct TurnState {
+struct DeferredWriteState {
     /// Interval between two turns.
     pace: Duration,
     /// Waiting Nodes, and since when.
@@ -64,7 +64,7 @@ impl SyncResult {
     }
 }
 
-impl Turns {
+impl DeferredWrites {
     /// Turns for the VM records of VMs that moved.
     pub(super) fn of_moves() -> Self {
         Self::new(PACE)
@@ -76,8 +76,13 @@ impl Turns {
     }
 
     fn new(pace: Duration) -> Self {
-        let state =
-            TurnState { pace, waiting: BTreeMap::new(), granted: HashSet::new(), resting: HashMap::new(), last: None };
+        let state = DeferredWriteState {
+            pace,
+            waiting: BTreeMap::new(),
+            granted: HashSet::new(),
+            resting: HashMap::new(),
+            last: None,
+        };
         Self { state: Mutex::new(state), changed: Notify::new() }
     }
 
@@ -86,10 +91,10 @@ impl Turns {
         self.state.lock().granted.remove(node)
     }
 
-    pub(super) fn synced(&self, node: &str, looked: SyncResult) {
+    pub(super) fn synced(&self, node: &str, result: SyncResult) {
         let now = Instant::now();
         let mut state = self.state.lock();
-        match looked {
+        match result {
             SyncResult::Settled => state.forget(node),
             SyncResult::Waits => {
                 if state.waiting.contains_key(node) {
@@ -133,7 +138,7 @@ impl Turns {
     }
 }
 
-impl TurnState {
+impl DeferredWriteState {
     /// Gives a turn to the longest waiting Node whose rest is over. If there is none, returns when the next turn is
     /// due; `None` if that depends on events.
     fn next(&mut self, now: Instant) -> Result<String, Option<Instant>> {
@@ -168,7 +173,7 @@ mod tests {
     use tokio::time::advance;
 
     /// The Node whose turn it is now, without waiting.
-    async fn now(moves: &Turns) -> Option<String> {
+    async fn now(moves: &DeferredWrites) -> Option<String> {
         tokio::select! {
             biased;
             node = moves.next() => Some(node),
@@ -176,7 +181,7 @@ mod tests {
         }
     }
 
-    async fn write_next(moves: &Turns) -> (String, u64) {
+    async fn write_next(moves: &DeferredWrites) -> (String, u64) {
         let began = Instant::now();
         let node = moves.next().await;
         assert!(moves.take_turn(&node) && !moves.take_turn(&node), "a turn is given once");
@@ -186,7 +191,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_node_is_written_at_once_and_then_rests_for_ten_minutes() {
-        let moves = Turns::of_moves();
+        let moves = DeferredWrites::of_moves();
         assert_eq!(now(&moves).await, None);
         moves.synced("a", SyncResult::Waits);
         assert_eq!(write_next(&moves).await, ("a".into(), 0));
@@ -204,7 +209,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_longest_waiting_comes_first_one_a_second_and_none_is_dropped() {
-        let moves = Turns::of_moves();
+        let moves = DeferredWrites::of_moves();
         moves.synced("rests", SyncResult::Waits);
         assert_eq!(write_next(&moves).await.0, "rests");
         moves.synced("rests", SyncResult::Waits);
@@ -227,7 +232,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_write_that_is_refused_has_its_turn_again_after_the_others() {
-        let moves = Turns::of_moves();
+        let moves = DeferredWrites::of_moves();
         moves.synced("a", SyncResult::Waits);
         let node = moves.next().await;
         assert!(moves.take_turn(&node));
@@ -240,7 +245,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_thousand_moves_take_a_thousand_seconds() {
-        let moves = Turns::of_moves();
+        let moves = DeferredWrites::of_moves();
         let began = Instant::now();
         for number in 0..1_000 {
             moves.synced(&format!("n{number:03}"), SyncResult::Waits);
@@ -253,7 +258,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn ten_thousand_nodes_without_a_label_are_written_ten_a_second() {
-        let labelling = Turns::of_labels();
+        let labelling = DeferredWrites::of_labels();
         let began = Instant::now();
         for number in 0..10_000 {
             labelling.synced(&format!("n{number:04}"), SyncResult::Waits);

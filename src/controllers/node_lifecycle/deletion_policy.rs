@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{DeletionMode, Limit, Settings};
+use super::{DeletionMode, LifecycleSettings, Limit};
 use crate::cloud::Reason;
 use allowance::{Allowance, Bounds};
 use answers::ReasonEnd;
@@ -37,19 +37,19 @@ const MASS_PERCENT: usize = 20;
 /// Decides about deletions; see the module documentation.
 #[derive(Debug)]
 pub struct DeletionPolicy {
-    settings: Settings,
+    settings: LifecycleSettings,
     nodes: NodeTable,
     /// The reasons for unknown answers that have ended, and when.
     ended: BTreeMap<Reason, ReasonEnd>,
     allowance: Allowance,
-    mass: Option<Mass>,
-    gone: Vec<DeletedNode>,
+    mass_hold: Option<MassHold>,
+    recently_deleted: Vec<DeletedNode>,
     permits: u64,
 }
 
 /// A pause because many VMs are absent at once.
 #[derive(Clone, Debug)]
-struct Mass {
+struct MassHold {
     /// The end of the pause.
     until: Instant,
     /// The pause applies only to VMs that are absent since this time or later: for earlier ones, a previous pause has
@@ -66,7 +66,7 @@ struct DeletedNode {
     name: String,
     uid: String,
     is_control_plane: bool,
-    at: Instant,
+    deleted_at: Instant,
 }
 
 /// The decision about a Node with Ready=Unknown.
@@ -128,9 +128,17 @@ pub struct Counts {
 
 impl DeletionPolicy {
     /// Creates the policy of a leader whose term begins at `at`.
-    pub fn new(settings: &Settings, at: Instant) -> Self {
+    pub fn new(settings: &LifecycleSettings, at: Instant) -> Self {
         let (nodes, ended, allowance) = (NodeTable::default(), BTreeMap::new(), Allowance::new(at));
-        Self { settings: settings.clone(), nodes, ended, allowance, mass: None, gone: Vec::new(), permits: 0 }
+        Self {
+            settings: settings.clone(),
+            nodes,
+            ended,
+            allowance,
+            mass_hold: None,
+            recently_deleted: Vec::new(),
+            permits: 0,
+        }
     }
 
     /// Records the current state of a Node; `None` if it was deleted.
@@ -173,12 +181,13 @@ impl DeletionPolicy {
     pub fn verdict(&mut self, name: &str, at: Instant) -> DeletionVerdict {
         self.count_mass(at);
         let Some(known) = self.nodes.get(name) else { return DeletionVerdict::NotSuspected };
-        let Some(since) = known.suspected_since() else { return DeletionVerdict::NotSuspected };
-        let (is_told, refused_until, is_first) = (known.is_told, known.retry.not_before(at), known.retry.is_first());
+        let Some(since) = known.absent_since() else { return DeletionVerdict::NotSuspected };
+        let (is_told, refused_until, is_first) =
+            (known.is_dry_run_reported, known.retry.not_before(at), known.retry.is_first());
         let Facts { is_control_plane, is_allowed_by_hand: by_hand, .. } = known.facts;
         let uid = known.facts.uid.clone();
-        if let DeletionMode::Off { because } = self.settings.deletion {
-            return DeletionVerdict::Held(HoldReason::Off { because });
+        if let DeletionMode::Off { reason: because } = self.settings.deletion {
+            return DeletionVerdict::Held(HoldReason::Off { reason: because });
         }
         if is_told {
             return DeletionVerdict::Held(HoldReason::DryRun);
@@ -194,14 +203,20 @@ impl DeletionPolicy {
             return DeletionVerdict::Held(hold.clone());
         }
         let number = taken.unwrap_or_else(|_| self.next_number());
-        self.gone.push(DeletedNode { permit: number, name: name.to_owned(), uid, is_control_plane, at });
+        self.recently_deleted.push(DeletedNode {
+            permit: number,
+            name: name.to_owned(),
+            uid,
+            is_control_plane,
+            deleted_at: at,
+        });
         DeletionVerdict::Permitted(DeletionPermit { number, name: name.to_owned(), by_hand, since, is_first })
     }
 
     /// Whether the permit is still valid: a mass pause may have begun meanwhile, or the kubelet may have reported.
     pub fn is_still_permitted(&self, permit: &DeletionPermit, at: Instant) -> bool {
         let Some(known) = self.nodes.get(&permit.name) else { return false };
-        known.suspected_since() == Some(permit.since) && self.check(known, permit.by_hand, permit.since, at).is_ok()
+        known.absent_since() == Some(permit.since) && self.check(known, permit.by_hand, permit.since, at).is_ok()
     }
 
     /// Permits another write with the consequences of a deletion (the out-of-service taint), under the same limit.
@@ -219,13 +234,13 @@ impl DeletionPolicy {
     pub fn settle(&mut self, permit: DeletionPermit, used: PermitOutcome, at: Instant) {
         if matches!(used, PermitOutcome::Unused | PermitOutcome::Rejected) {
             self.allowance.give_back(permit.number);
-            self.gone.retain(|gone| gone.permit != permit.number);
+            self.recently_deleted.retain(|gone| gone.permit != permit.number);
         }
         match used {
             PermitOutcome::Deleted => self.nodes.remove(&permit.name),
             PermitOutcome::DryRun => self.nodes.change(&permit.name, |known| {
                 // False if the kubelet has reported since the permit was given.
-                known.is_told = known.suspected_since() == Some(permit.since);
+                known.is_dry_run_reported = known.absent_since() == Some(permit.since);
             }),
             PermitOutcome::Rejected => self.nodes.change(&permit.name, |known| {
                 known.retry.failed(at, 0.0);
@@ -237,7 +252,7 @@ impl DeletionPolicy {
 
     /// The values for metrics.
     pub fn counts(&self, at: Instant) -> Counts {
-        let is_mass_held = self.mass.as_ref().is_some_and(|mass| at < mass.until);
+        let is_mass_held = self.mass_hold.as_ref().is_some_and(|mass| at < mass.until);
         Counts { allowance: self.allowance.available(self.bounds(), at), is_mass_held }
     }
 
@@ -250,14 +265,14 @@ impl DeletionPolicy {
         if known.facts.is_control_plane {
             let (lost, all) = self.control_plane(at);
             if lost * 2 > all {
-                return Err(HoldReason::ControlPlane { lost, all });
+                return Err(HoldReason::ControlPlane { not_ready: lost, all });
             }
         }
         if by_hand {
             return Ok(());
         }
         let (absent, nodes) = (self.nodes.count(NodeCategory::NewlyAbsent), self.nodes.count(NodeCategory::Own));
-        if let Some(mass) = &self.mass {
+        if let Some(mass) = &self.mass_hold {
             if mass.from.is_some_and(|from| since < from) {
                 // The pause for this VM has ended: only the limit applies.
                 return Ok(());
@@ -308,27 +323,26 @@ impl DeletionPolicy {
     /// Number of recently deleted Nodes that no longer exist.
     fn deleted(&self) -> usize {
         let is_there = |gone: &DeletedNode| {
-            self.nodes.get(&gone.name).is_some_and(|known| known.facts.uid == gone.uid && !known.is_told)
+            self.nodes.get(&gone.name).is_some_and(|known| known.facts.uid == gone.uid && !known.is_dry_run_reported)
         };
-        self.gone.iter().filter(|gone| !is_there(gone)).count()
+        self.recently_deleted.iter().filter(|gone| !is_there(gone)).count()
     }
 
     /// Number of control plane Nodes that are absent or were deleted recently, and number of all of them, including the
     /// deleted ones.
     fn control_plane(&self, at: Instant) -> (usize, usize) {
-        let lately = self
-            .gone
-            .iter()
-            .filter(|gone| gone.is_control_plane && at.saturating_duration_since(gone.at) < self.settings.limit.window);
+        let lately = self.recently_deleted.iter().filter(|gone| {
+            gone.is_control_plane && at.saturating_duration_since(gone.deleted_at) < self.settings.limit.window
+        });
         let mut lost: BTreeSet<&str> = lately.map(|gone| gone.uid.as_str()).collect();
         let mut all = lost.clone();
         for known in self.nodes.all().filter(|known| known.facts.is_control_plane) {
             // A dry run's deletion counts for as long as a real one.
-            if known.is_told {
+            if known.is_dry_run_reported {
                 continue;
             }
             all.insert(&known.facts.uid);
-            if known.facts.is_leaving || known.suspected_since().is_some() {
+            if known.facts.is_leaving || known.absent_since().is_some() {
                 lost.insert(&known.facts.uid);
             }
         }
@@ -338,23 +352,23 @@ impl DeletionPolicy {
     /// Begins and ends the pause for many VMs that are absent at once.
     fn count_mass(&mut self, at: Instant) {
         let window = self.settings.limit.window;
-        self.gone.retain(|gone| at.saturating_duration_since(gone.at) < window);
+        self.recently_deleted.retain(|gone| at.saturating_duration_since(gone.deleted_at) < window);
         let threshold = threshold(self.nodes.count(NodeCategory::Own));
         // A pause runs to its end even if the provider finds some of the VMs again: the same cause may affect more VMs.
-        if self.mass.as_ref().is_some_and(|mass| at < mass.until) {
+        if self.mass_hold.as_ref().is_some_and(|mass| at < mass.until) {
             return;
         }
-        let ended = self.mass.as_ref().map(|mass| mass.until);
+        let ended = self.mass_hold.as_ref().map(|mass| mass.until);
         if self.nodes.count(NodeCategory::Absent) <= threshold {
-            self.mass = None;
+            self.mass_hold = None;
             self.nodes.count_from(None);
             return;
         }
         // VMs whose pause has ended are subject to the limit only. Another pause begins with as many further VMs.
         self.nodes.count_from(ended);
         if self.nodes.count(NodeCategory::NewlyAbsent) > threshold {
-            let names = self.nodes.newcomers(NAMES_SHOWN).into();
-            self.mass = Some(Mass { until: at + self.settings.mass_hold, from: ended, names });
+            let names = self.nodes.newly_absent(NAMES_SHOWN).into();
+            self.mass_hold = Some(MassHold { until: at + self.settings.mass_hold, from: ended, names });
         }
     }
 }

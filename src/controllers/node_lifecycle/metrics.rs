@@ -9,7 +9,7 @@ use super::deletion_policy::Counts;
 #[derive(Clone)]
 pub(super) struct NodeLifecycleMetrics {
     /// Number of Nodes whose deletion each reason blocks.
-    pub(super) held: IntGaugeVec,
+    pub(super) blocked: IntGaugeVec,
     pub(super) deletions: IntCounter,
     pub(super) dry_run_deletions: IntCounter,
     pub(super) refusals: IntCounter,
@@ -29,7 +29,7 @@ impl NodeLifecycleMetrics {
             "Nodes with Ready=Unknown that are not deleted, or not taken out of service, by reason.",
         );
         Self {
-            held: IntGaugeVec::new(held, &["reason"]).expect("name and label are valid constants"),
+            blocked: IntGaugeVec::new(held, &["reason"]).expect("name and label are valid constants"),
             deletions: counter("node_deletions_total", "Nodes deleted because their machines are gone."),
             dry_run_deletions: counter(
                 "node_deletions_dry_run_total",
@@ -48,7 +48,7 @@ impl NodeLifecycleMetrics {
 
     pub(super) fn series(&self) -> Vec<Box<dyn Collector>> {
         vec![
-            Box::new(self.held.clone()),
+            Box::new(self.blocked.clone()),
             Box::new(self.deletions.clone()),
             Box::new(self.dry_run_deletions.clone()),
             Box::new(self.refusals.clone()),

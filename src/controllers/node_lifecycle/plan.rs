@@ -60,7 +60,7 @@ pub struct LifecyclePlan {
     /// The changes, for one patch. Empty if the Node is up to date.
     pub changes: Vec<Change>,
     /// Time after which to reconcile the Node again even if no event arrives.
-    pub look_again: Option<Duration>,
+    pub requeue_after: Option<Duration>,
 }
 
 /// Whether the plan needs the VM's power state: not for a Ready Node.
@@ -135,7 +135,7 @@ fn plan_out_of_service(
     }
     match after.checked_sub(power.lasting.min(unreachable_for)) {
         None | Some(Duration::ZERO) => plan.changes.push(Change::AddOutOfService),
-        rest => plan.look_again = rest,
+        rest => plan.requeue_after = rest,
     }
 }
 

@@ -16,12 +16,12 @@ use super::metrics::NodeLifecycleMetrics;
 use super::plan::{self, Change};
 use super::retries::Retries;
 use super::unreachable::Unreachable;
-use super::{DeletionMode, Settings};
+use super::{DeletionMode, LifecycleSettings};
 use crate::base::error_chain::chain;
 use crate::cloud::node::{self, Readiness};
 use crate::cloud::{AbsenceProof, Presence, Reason};
 use crate::controllers::driver::Next;
-use crate::controllers::instances::Instances;
+use crate::controllers::instances::BoundedInstances;
 use crate::controllers::node_lifecycle::reason;
 use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::reference;
@@ -36,52 +36,52 @@ const REQUERY_DELAY: Duration = Duration::from_millis(100);
 const COUNTING_PAUSE: Duration = Duration::from_secs(1);
 
 /// Interval between two passes over the facts of all Nodes. In between, events keep the facts up to date.
-const ALL_NOTED_AGAIN: Duration = Duration::from_secs(60);
+const FULL_PASS_PERIOD: Duration = Duration::from_secs(60);
 
 /// Message prefix of all blocks except that of the out-of-service taint.
 const NOT_DELETED: &str = "Node not deleted";
 
 /// Dependencies of the reconciler.
-pub(super) struct NodeLifecycleReconciler {
+pub(super) struct LifecycleContext {
     pub(super) store: Nodes,
     pub(super) api: Api<Node>,
     pub(super) recorder: Recorder,
-    pub(super) instances: Instances,
-    pub(super) settings: Settings,
+    pub(super) instances: BoundedInstances,
+    pub(super) settings: LifecycleSettings,
     pub(super) reasons: ReasonTracker,
     pub(super) metrics: NodeLifecycleMetrics,
 }
 
 /// State of one leadership term.
-pub struct LeaderState {
-    pub(super) looks: Arc<NodeLifecycleReconciler>,
+pub struct NodeLifecycleReconciler {
+    pub(super) context: Arc<LifecycleContext>,
     state: Mutex<LifecycleState>,
 }
 
 pub(super) struct LifecycleState {
-    pub(super) guard: DeletionPolicy,
+    pub(super) policy: DeletionPolicy,
     unreachable: Unreachable,
     /// Backoff of taint changes that could not be written.
-    refused: Retries<Vec<Change>>,
+    rejected_changes: Retries<Vec<Change>>,
     /// Nodes due for the out-of-service taint whose VM was not proven powered off, and why; `None` for a VM that runs.
-    unproved: Retries<Option<DeletionBlocked>>,
+    unproven_power: Retries<Option<DeletionBlocked>>,
     /// The Nodes that need a reconcile, by their latest facts.
-    busy: BTreeSet<String>,
+    in_flight: BTreeSet<String>,
     /// When the facts of all Nodes were last read.
     all_noted: Instant,
 }
 
-impl LeaderState {
-    pub(super) fn new(looks: Arc<NodeLifecycleReconciler>) -> Self {
+impl NodeLifecycleReconciler {
+    pub(super) fn new(looks: Arc<LifecycleContext>) -> Self {
         let state = LifecycleState {
-            guard: DeletionPolicy::new(&looks.settings, now()),
+            policy: DeletionPolicy::new(&looks.settings, now()),
             unreachable: Unreachable::default(),
-            refused: Retries::default(),
-            unproved: Retries::default(),
-            busy: BTreeSet::new(),
+            rejected_changes: Retries::default(),
+            unproven_power: Retries::default(),
+            in_flight: BTreeSet::new(),
             all_noted: now(),
         };
-        Self { looks, state: Mutex::new(state) }
+        Self { context: looks, state: Mutex::new(state) }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, LifecycleState> {
@@ -98,7 +98,7 @@ pub(super) fn now() -> Instant {
 #[derive(Debug, Default)]
 pub struct LifecycleOutcome {
     /// Why the Node is not deleted, if its VM may be absent.
-    pub(super) held: Option<DeletionBlocked>,
+    pub(super) blocked: Option<DeletionBlocked>,
     pub(super) next: Next,
 }
 
@@ -106,7 +106,7 @@ pub struct LifecycleOutcome {
 #[derive(Clone, Debug)]
 pub(super) struct DeletionBlocked {
     /// The blocked action, in words.
-    pub(super) what: &'static str,
+    pub(super) action: &'static str,
     pub(super) reason: Reason,
     pub(super) message: String,
     /// Whether the block is left out of Events and log.
@@ -116,13 +116,13 @@ pub(super) struct DeletionBlocked {
 impl LifecycleOutcome {
     fn blocked(reason: Reason, message: impl Into<String>, is_quiet: bool) -> Self {
         Self {
-            held: Some(DeletionBlocked { what: NOT_DELETED, reason, message: message.into(), is_quiet }),
+            blocked: Some(DeletionBlocked { action: NOT_DELETED, reason, message: message.into(), is_quiet }),
             next: Next::Period,
         }
     }
 
     pub(super) fn after(delay: Duration) -> Self {
-        Self { held: None, next: Next::After(delay) }
+        Self { blocked: None, next: Next::After(delay) }
     }
 
     pub(super) fn failed(error: &CallError) -> Self {
@@ -165,28 +165,28 @@ fn wall_clock_in(left: Duration) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-impl NodeLifecycleReconciler {
+impl LifecycleContext {
     /// Records the Node's current facts in the deletion policy, before any work on the Node.
-    pub(super) fn observe(&self, term: &LeaderState, name: &str) -> Option<Arc<Node>> {
+    pub(super) fn observe(&self, term: &NodeLifecycleReconciler, name: &str) -> Option<Arc<Node>> {
         let node = self.store.get(name);
         let facts = node.as_deref().map(|node| self.facts(node));
         let is_busy = node.as_deref().is_some_and(plan::needs_reconcile);
         let mut state = term.lock();
         if is_busy {
-            state.busy.insert(name.to_owned());
+            state.in_flight.insert(name.to_owned());
         } else {
-            state.busy.remove(name);
-            state.refused.forget(name);
-            state.unproved.forget(name);
+            state.in_flight.remove(name);
+            state.rejected_changes.forget(name);
+            state.unproven_power.forget(name);
         }
         state.unreachable.observe(name, node.as_deref(), now());
-        state.guard.observe(name, facts, now());
+        state.policy.observe(name, facts, now());
         node
     }
 
     /// Records the facts of all Nodes in the deletion policy. Returns the names to reconcile: of busy and deleted
     /// Nodes.
-    pub(super) fn observe_all(&self, term: &LeaderState) -> Vec<String> {
+    pub(super) fn observe_all(&self, term: &NodeLifecycleReconciler) -> Vec<String> {
         let mut busy = BTreeSet::new();
         let mut facts = Vec::new();
         for node in self.store.list() {
@@ -200,10 +200,10 @@ impl NodeLifecycleReconciler {
         let mut state = term.lock();
         // The kubelet of a Node that is not busy reports, so these states have ended.
         state.unreachable.retain(|name| busy.contains(name));
-        state.refused.retain(|name| busy.contains(name));
-        state.unproved.retain(|name| busy.contains(name));
-        let vanished = state.guard.observe_all(facts, now());
-        state.busy.clone_from(&busy);
+        state.rejected_changes.retain(|name| busy.contains(name));
+        state.unproven_power.retain(|name| busy.contains(name));
+        let vanished = state.policy.observe_all(facts, now());
+        state.in_flight.clone_from(&busy);
         drop(state);
         busy.into_iter().chain(vanished).collect()
     }
@@ -211,19 +211,23 @@ impl NodeLifecycleReconciler {
     /// Returns the names of the Nodes to reconcile in this period: those that are not Ready or have one of our taints.
     /// Events keep this set up to date. In case an event was missed, all cached Nodes are observed again from time to
     /// time; the result then also has the names of deleted Nodes.
-    pub(super) fn tick(&self, term: &LeaderState) -> Vec<String> {
+    pub(super) fn tick(&self, term: &NodeLifecycleReconciler) -> Vec<String> {
         let mut state = term.lock();
         let at = now();
-        if at.saturating_duration_since(state.all_noted) >= ALL_NOTED_AGAIN {
+        if at.saturating_duration_since(state.all_noted) >= FULL_PASS_PERIOD {
             state.all_noted = at;
             drop(state);
             return self.observe_all(term);
         }
-        state.guard.tick(at);
-        state.busy.iter().cloned().collect()
+        state.policy.tick(at);
+        state.in_flight.iter().cloned().collect()
     }
 
-    pub(super) async fn reconcile(&self, term: &LeaderState, name: &str) -> Result<LifecycleOutcome, CallError> {
+    pub(super) async fn reconcile(
+        &self,
+        term: &NodeLifecycleReconciler,
+        name: &str,
+    ) -> Result<LifecycleOutcome, CallError> {
         let Some(node) = self.observe(term, name) else { return Ok(LifecycleOutcome::default()) };
         if !self.instances.owns(&node) || !plan::needs_reconcile(&node) {
             return Ok(LifecycleOutcome::default());
@@ -239,8 +243,8 @@ impl NodeLifecycleReconciler {
     }
 
     /// The last answer about the VM while it is valid, otherwise a new one.
-    async fn presence(&self, term: &LeaderState, node: &Node) -> Presence {
-        let last = term.lock().guard.last_answer(node::name(node), &self.facts(node), now());
+    async fn presence(&self, term: &NodeLifecycleReconciler, node: &Node) -> Presence {
+        let last = term.lock().policy.last_answer(node::name(node), &self.facts(node), now());
         match last {
             Some(presence) => presence,
             None => self.ask(term, node).await,
@@ -248,9 +252,9 @@ impl NodeLifecycleReconciler {
     }
 
     /// Asks the provider and records its answer in the deletion policy.
-    pub(super) async fn ask(&self, term: &LeaderState, node: &Node) -> Presence {
+    pub(super) async fn ask(&self, term: &NodeLifecycleReconciler, node: &Node) -> Presence {
         let name = node::name(node);
-        term.lock().guard.ask(name, &self.facts(node), now());
+        term.lock().policy.ask(name, &self.facts(node), now());
         let presence = self.instances.presence(node).await;
         match &presence {
             Presence::Exists(()) => tracing::debug!(node = name, "asked whether the machine exists: it does"),
@@ -259,7 +263,7 @@ impl NodeLifecycleReconciler {
             }
             Presence::Unknown(unknown) => tracing::debug!(node = name, "asked whether the machine exists: {unknown}"),
         }
-        term.lock().guard.answered(name, &presence, now(), fastrand::f64());
+        term.lock().policy.record_answer(name, &presence, now(), fastrand::f64());
         presence
     }
 
@@ -267,7 +271,11 @@ impl NodeLifecycleReconciler {
         Facts::of(node, self.instances.owns(node))
     }
 
-    async fn reconcile_deletion(&self, term: &LeaderState, node: &Node) -> Result<LifecycleOutcome, CallError> {
+    async fn reconcile_deletion(
+        &self,
+        term: &NodeLifecycleReconciler,
+        node: &Node,
+    ) -> Result<LifecycleOutcome, CallError> {
         if node.metadata.deletion_timestamp.is_some() {
             // Finalizers block the deletion in progress. Another delete call would only use up the limit.
             return Ok(LifecycleOutcome::default());
@@ -291,7 +299,7 @@ impl NodeLifecycleReconciler {
                 Ok(LifecycleOutcome::blocked(reason::NoProviderID, message, false))
             }
             Presence::Absent(proof) => {
-                let verdict = term.lock().guard.verdict(node::name(node), now());
+                let verdict = term.lock().policy.verdict(node::name(node), now());
                 match verdict {
                     // The answer came too late: the Node was Ready in between, or another event outdated it.
                     DeletionVerdict::NotSuspected => Ok(LifecycleOutcome::after(REQUERY_DELAY)),
@@ -303,27 +311,27 @@ impl NodeLifecycleReconciler {
     }
 
     /// Reports why an action is blocked, once.
-    pub(super) fn tell(&self, name: &str, held: &DeletionBlocked) {
-        if held.reason == reason::Panic {
-            return tracing::error!(node = %name, "{}", held.message);
+    pub(super) fn report(&self, name: &str, blocked: &DeletionBlocked) {
+        if blocked.reason == reason::Panic {
+            return tracing::error!(node = %name, "{}", blocked.message);
         }
-        let message = format!("{}: {}", held.what, held.message);
+        let message = format!("{}: {}", blocked.action, blocked.message);
         if let Some(node) = self.store.get(name) {
-            self.recorder.event(&reference(&*node), held.event_type(), held.reason.as_str(), &message);
+            self.recorder.event(&reference(&*node), blocked.event_type(), blocked.reason.as_str(), &message);
         }
-        tracing::info!(node = name, reason = %held.reason, "{message}");
+        tracing::info!(node = name, reason = %blocked.reason, "{message}");
     }
 
     /// Updates the metrics of the deletion policy.
-    pub(super) fn show(&self, term: &LeaderState) {
-        self.metrics.guard(Some(term.lock().guard.counts(now())));
+    pub(super) fn update_metrics(&self, term: &NodeLifecycleReconciler) {
+        self.metrics.guard(Some(term.lock().policy.counts(now())));
     }
 }
 
 impl LifecycleOutcome {
     fn with(mut self, proof: &AbsenceProof) -> Self {
-        if let Some(held) = &mut self.held {
-            held.message = format!("{}; VM confirmed deleted: {proof}", held.message);
+        if let Some(blocked) = &mut self.blocked {
+            blocked.message = format!("{}; VM confirmed deleted: {proof}", blocked.message);
         }
         self
     }

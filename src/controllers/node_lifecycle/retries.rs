@@ -45,7 +45,7 @@ pub struct Retries<T> {
 #[derive(Debug)]
 struct LastFailure<T> {
     uid: String,
-    about: T,
+    subject: T,
     retry: CallBackoff,
 }
 
@@ -54,7 +54,7 @@ impl<T> Retries<T> {
     pub fn wait(&self, name: &str, uid: &str, at: Instant) -> Option<(Duration, &T)> {
         let failure = self.by_node.get(name).filter(|failure| failure.uid == uid)?;
         let end = failure.retry.not_before(at)?;
-        Some((end.saturating_duration_since(at), &failure.about))
+        Some((end.saturating_duration_since(at), &failure.subject))
     }
 
     /// Records a failure and returns the pause before the next call, as [`CallBackoff::failed`].
@@ -62,7 +62,7 @@ impl<T> Retries<T> {
         let before = self.by_node.remove(name).filter(|failure| failure.uid == uid);
         let mut retry = before.map_or_else(CallBackoff::default, |failure| failure.retry);
         let pause = retry.failed(at, chance);
-        self.by_node.insert(name.to_owned(), LastFailure { uid: uid.to_owned(), about, retry });
+        self.by_node.insert(name.to_owned(), LastFailure { uid: uid.to_owned(), subject: about, retry });
         pause
     }
 

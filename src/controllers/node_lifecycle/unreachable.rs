@@ -14,11 +14,11 @@ use crate::cloud::node::{self, Readiness};
 /// The Nodes with Ready=Unknown, and since when this leader has seen them so.
 #[derive(Debug, Default)]
 pub struct Unreachable {
-    by_node: HashMap<String, Silence>,
+    by_node: HashMap<String, UnknownSince>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Silence {
+struct UnknownSince {
     uid: String,
     /// The condition's transition time. Another value shows that the kubelet reported in between.
     transition: Option<Timestamp>,
@@ -34,7 +34,7 @@ impl Unreachable {
         };
         if !self.by_node.get(name).is_some_and(|silence| silence.is_of(node)) {
             let uid = node.metadata.uid.clone().unwrap_or_default();
-            let silence = Silence { uid, transition: node::ready_since(node), since: at };
+            let silence = UnknownSince { uid, transition: node::ready_since(node), since: at };
             self.by_node.insert(name.to_owned(), silence);
         }
     }
@@ -51,7 +51,7 @@ impl Unreachable {
     }
 }
 
-impl Silence {
+impl UnknownSince {
     fn is_of(&self, node: &Node) -> bool {
         node::readiness(node) == Readiness::Unknown
             && self.uid == node.metadata.uid.as_deref().unwrap_or_default()

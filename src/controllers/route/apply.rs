@@ -40,14 +40,14 @@ pub(super) struct Listing {
     /// Whether the cloud rewrites routes in place; see [`Routes::rewrites_in_place`].
     pub(super) rewrites: bool,
     /// Number of ambiguous routes; see [`Routes::ambiguous_routes`].
-    pub(super) held: usize,
+    pub(super) ambiguous: usize,
 }
 
 /// The result of the changes for one destination.
 #[derive(Debug, Default)]
 pub struct ApplyResult {
     /// Changes that remain, or that must be checked later.
-    pub(super) left: RouteChanges,
+    pub(super) remaining: RouteChanges,
     pub(super) deleted: Vec<Route>,
     pub(super) created: Vec<Creation>,
     /// Why changes remain, and the route that could not be created.
@@ -62,8 +62,8 @@ impl Cloud {
     pub(super) async fn list_routes(&self) -> Result<Listing, RouteFailure> {
         let cloud = self.routes()?;
         let listed = within_limit(cloud.list_routes(&self.cluster_name)).await;
-        let routes = listed.map_err(|failure| failure.because_of("failed to list routes"))?;
-        Ok(Listing { routes, rewrites: cloud.rewrites_in_place(), held: cloud.ambiguous_routes() })
+        let routes = listed.map_err(|failure| failure.with_context("failed to list routes"))?;
+        Ok(Listing { routes, rewrites: cloud.rewrites_in_place(), ambiguous: cloud.ambiguous_routes() })
     }
 
     /// Deletes, then creates. Creates nothing while a route to the same destination could not be deleted.
@@ -73,9 +73,9 @@ impl Cloud {
         for deletion in changes.deletions {
             match self.delete(&deletion, !changes.creations.is_empty()).await {
                 Ok(true) => applied.deleted.push(deletion.route),
-                Ok(false) => applied.left.deletions.push(deletion),
+                Ok(false) => applied.remaining.deletions.push(deletion),
                 Err(failure) => {
-                    applied.left.deletions.push(deletion);
+                    applied.remaining.deletions.push(deletion);
                     applied.failure = Some((failure, None));
                 }
             }
@@ -95,7 +95,7 @@ impl Cloud {
                 Err(failure) => {
                     let failure = could_not_create(failure, &creation, began.elapsed());
                     applied.failure = Some((failure, Some(creation.clone())));
-                    applied.left.creations.push(creation);
+                    applied.remaining.creations.push(creation);
                 }
             }
         }
@@ -137,11 +137,11 @@ impl Cloud {
             }),
             LiveReadVerdict::Keep => Ok(false),
             LiveReadVerdict::Unknown(unknown) => {
-                Err(RouteFailure::unknown(unknown).because_of(&format!("{shown} is not deleted")))
+                Err(RouteFailure::unknown(unknown).with_context(&format!("{shown} is not deleted")))
             }
             LiveReadVerdict::Delete => {
                 let deleted = self.delete_confirmed(route).await;
-                deleted.map(|()| true).map_err(|failure| failure.because_of(&format!("failed to delete {shown}")))
+                deleted.map(|()| true).map_err(|failure| failure.with_context(&format!("failed to delete {shown}")))
             }
         }
     }
@@ -172,5 +172,5 @@ async fn within_limit<T>(call: impl Future<Output = Result<T, Error>>) -> Result
 fn could_not_create(failure: RouteFailure, creation: &Creation, elapsed: Duration) -> RouteFailure {
     let Creation { name_hint, route } = creation;
     let (network, node, elapsed) = (&route.destination_cidr, &route.target_node, spelled(elapsed));
-    failure.because_of(&format!("Could not create route {name_hint} {network} for node {node} after {elapsed}"))
+    failure.with_context(&format!("Could not create route {name_hint} {network} for node {node} after {elapsed}"))
 }

@@ -39,7 +39,7 @@ pub fn patch(node: &Node, has_routes: bool, at: Timestamp) -> Option<Value> {
 }
 
 /// Whether the condition says that the Node waits for a route, which never comes once routes are off.
-pub fn is_left_behind(node: &Node) -> bool {
+pub fn is_obsolete(node: &Node) -> bool {
     of(node).is_some_and(|condition| condition.status == "True" && condition.reason.as_deref() == Some(NOT_CREATED))
 }
 
@@ -53,7 +53,7 @@ pub fn removal(live: &Node, manager: &str) -> Option<Value> {
         entry.manager.as_deref() == Some(manager) && owned.is_some()
     };
     let entries = live.metadata.managed_fields.as_deref().unwrap_or_default();
-    let is_ours = is_left_behind(live) && entries.iter().any(owns);
+    let is_ours = is_obsolete(live) && entries.iter().any(owns);
     is_ours.then(|| status_patch(live, &json!({"$patch": "delete", "type": CONDITION})))
 }
 

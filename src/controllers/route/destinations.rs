@@ -18,13 +18,13 @@ use crate::cloud::node;
 pub(super) struct Destinations {
     by_network: BTreeMap<IpNet, Destination>,
     /// Destinations that a worker is changing.
-    busy: BTreeSet<IpNet>,
+    in_flight: BTreeSet<IpNet>,
     /// Destinations that a worker has changed, or tried to change, since the listing began.
-    touched: BTreeSet<IpNet>,
+    changed: BTreeSet<IpNet>,
     /// Destinations that a worker changed during the last listing, which is outdated for them.
     unlisted: BTreeSet<IpNet>,
     /// The names of the Nodes whose route to a network is refused, by network.
-    refused: BTreeMap<IpNet, BTreeSet<String>>,
+    rejected: BTreeMap<IpNet, BTreeSet<String>>,
     /// Number of routes that match their Nodes.
     ready: usize,
 }
@@ -44,7 +44,7 @@ pub(super) struct DestinationUpdate {
     /// Destinations with new changes.
     pub(super) due: Vec<IpNet>,
     /// Destinations that are up to date.
-    pub(super) settled: Vec<IpNet>,
+    pub(super) done: Vec<IpNet>,
     /// The listing is outdated for a destination whose worker has ended: list again.
     pub(super) is_outdated: bool,
 }
@@ -64,7 +64,7 @@ pub(super) enum Routing {
 
 impl Destinations {
     pub(super) fn begin_listing(&mut self) {
-        self.touched.clone_from(&self.busy);
+        self.changed.clone_from(&self.in_flight);
     }
 
     /// Adopts the plan made from the listing. `nodes` are the planned Nodes, `refused` their networks that get no new
@@ -78,10 +78,10 @@ impl Destinations {
         changed: &BTreeSet<String>,
     ) -> DestinationUpdate {
         let mut adopted = DestinationUpdate {
-            is_outdated: self.touched.iter().any(|one| !self.busy.contains(one)),
+            is_outdated: self.changed.iter().any(|one| !self.in_flight.contains(one)),
             ..DestinationUpdate::default()
         };
-        self.unlisted.clone_from(&self.touched);
+        self.unlisted.clone_from(&self.changed);
         plan.retain(|network, _| !self.unlisted.contains(network));
         for (network, mut destination) in std::mem::take(&mut self.by_network) {
             destination.is_stale |= destination.leads_to_any(changed);
@@ -93,15 +93,15 @@ impl Destinations {
                 plan.remove(&network);
                 self.by_network.insert(network, destination);
             } else if !plan.contains_key(&network) {
-                adopted.settled.push(network);
+                adopted.done.push(network);
             }
         }
         adopted.due = plan.keys().copied().collect();
         let planned = |changes| Destination { changes, ..Destination::default() };
         self.by_network.extend(plan.into_iter().map(|(network, changes)| (network, planned(changes))));
-        self.refused.clear();
+        self.rejected.clear();
         for one in refused.iter().filter(|one| !one.has_route) {
-            self.refused.entry(one.network).or_default().insert(one.node.clone());
+            self.rejected.entry(one.network).or_default().insert(one.node.clone());
         }
         let created = |node| wanted(node).flatten().filter(|network| !self.is_refused(node, network));
         let wanted: BTreeSet<IpNet> = nodes.iter().flat_map(created).collect();
@@ -115,8 +115,8 @@ impl Destinations {
 
     /// Begins a worker's changes of a destination, and returns them.
     pub(super) fn begin(&mut self, network: IpNet) -> RouteChanges {
-        self.busy.insert(network);
-        self.touched.insert(network);
+        self.in_flight.insert(network);
+        self.changed.insert(network);
         self.left(network)
     }
 
@@ -124,7 +124,7 @@ impl Destinations {
     /// whether another listing is needed.
     #[must_use]
     pub(super) fn finish(&mut self, network: IpNet, left: RouteChanges, is_tried: bool) -> bool {
-        self.busy.remove(&network);
+        self.in_flight.remove(&network);
         if left.is_empty() {
             let done = self.by_network.remove(&network);
             self.ready += usize::from(done.is_some_and(|done| !done.changes.creations.is_empty()));
@@ -166,7 +166,7 @@ impl Destinations {
     }
 
     fn is_refused(&self, node: &Node, network: &IpNet) -> bool {
-        self.refused.get(network).is_some_and(|nodes| nodes.contains(node::name(node)))
+        self.rejected.get(network).is_some_and(|nodes| nodes.contains(node::name(node)))
     }
 
     fn routing_of(&self, node: &Node, network: &IpNet) -> Routing {
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
     use crate::base::backoff::Backoff;
     use crate::cloud::Route;
-    use crate::controllers::route::plan::{Creation, Ground, RouteDeletion};
+    use crate::controllers::route::plan::{Creation, DeletionReason, RouteDeletion};
     use serde_json::json;
     use std::time::Duration;
 
@@ -239,14 +239,14 @@ mod tests {
         let mut changed = plan(&[0]);
         changed.insert(network(0), creation("b", 0));
         destinations.begin_listing();
-        let expected = DestinationUpdate { due: vec![network(0)], settled: vec![network(1)], is_outdated: false };
+        let expected = DestinationUpdate { due: vec![network(0)], done: vec![network(1)], is_outdated: false };
         assert_eq!(destinations.adopt(changed, &[], &[], &BTreeSet::new()), expected);
     }
 
     #[test]
     fn a_kept_route_is_checked_again_after_its_node_has_changed() {
         let route = Route { target_node: "a".into(), ..Route::default() };
-        let deletion = RouteDeletion { route, ground: Ground::NodeMissing };
+        let deletion = RouteDeletion { route, reason: DeletionReason::NodeMissing };
         let changes = RouteChanges { deletions: vec![deletion], ..RouteChanges::default() };
         let plan = || BTreeMap::from([(network(0), changes.clone())]);
         let (nobody, its) = (BTreeSet::new(), BTreeSet::from(["a".to_owned()]));

@@ -38,7 +38,7 @@ impl RouteFailure {
     }
 
     /// The same failure, with the failed action in front of the message.
-    pub(super) fn because_of(self, what: &str) -> Self {
+    pub(super) fn with_context(self, what: &str) -> Self {
         Self { message: format!("{what}: {}", self.message), ..self }
     }
 
@@ -74,6 +74,6 @@ mod tests {
         let pauses: Vec<_> = (0..4).filter_map(|_| RouteFailure::of(&Error::other("")).pause(&mut failures)).collect();
         assert_eq!(pauses.iter().map(Duration::as_secs).collect::<Vec<_>>(), [16, 32, 60, 60]);
         let unknown = Unknown { retry_after: Some(after), ..Unknown::new(reason, "no answer") };
-        assert_eq!(RouteFailure::unknown(unknown).because_of("x").retry, Some(Retry::After(after)));
+        assert_eq!(RouteFailure::unknown(unknown).with_context("x").retry, Some(Retry::After(after)));
     }
 }

@@ -42,8 +42,8 @@ impl RouteMetrics {
     }
 
     /// Sets the number of ambiguous routes, which are left alone.
-    pub(super) fn show_blocked(&self, held: usize) {
-        self.routes.with_label_values(&[HELD]).set(i64::try_from(held).unwrap_or(i64::MAX));
+    pub(super) fn show_blocked(&self, blocked: usize) {
+        self.routes.with_label_values(&[HELD]).set(i64::try_from(blocked).unwrap_or(i64::MAX));
     }
 
     pub(super) fn series(&self) -> Vec<Box<dyn Collector>> {

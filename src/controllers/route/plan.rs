@@ -31,12 +31,12 @@ pub struct RouteDeletion {
     /// The route, as the cloud listed it.
     pub route: Route,
     /// Why it may have to be deleted.
-    pub ground: Ground,
+    pub reason: DeletionReason,
 }
 
 /// Why a route may have to be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ground {
+pub enum DeletionReason {
     /// The route is a blackhole or has no target, but the cloud listed it as a route of this cluster.
     NoTarget,
     /// The cache has no Node with the target's name.
@@ -95,9 +95,10 @@ pub fn plan(
                     && ground(other, network, target.copied()).is_none()
             })
         };
-        let is_rewritten = |ground: &Ground| rewrites && *ground == Ground::OtherAddresses && !has_twin();
+        let is_rewritten =
+            |ground: &DeletionReason| rewrites && *ground == DeletionReason::OtherAddresses && !has_twin();
         if let Some(ground) = found.filter(|ground| !is_rewritten(ground)) {
-            changes.entry(network).or_default().deletions.push(RouteDeletion { route: route.clone(), ground });
+            changes.entry(network).or_default().deletions.push(RouteDeletion { route: route.clone(), reason: ground });
         }
     }
     for node in nodes {
@@ -108,7 +109,7 @@ pub fn plan(
             let stays =
                 |route: &Route| !group.is_some_and(|group| group.deletions.iter().any(|one| one.route == *route));
             let is_it = |route: &Route| {
-                leads_to(route, network) && ground(route, network, Some(node)) != Some(Ground::OtherAddresses)
+                leads_to(route, network) && ground(route, network, Some(node)) != Some(DeletionReason::OtherAddresses)
             };
             let is_planned = group.is_some_and(|group| group.creations.iter().any(|one| one.is_for(node)));
             let is_refused =
@@ -175,13 +176,13 @@ fn leads_to(route: &Route, network: IpNet) -> bool {
     !route.blackhole && parse_network_sloppy(&route.destination_cidr) == Some(network)
 }
 
-fn ground(route: &Route, network: IpNet, target: Option<&Node>) -> Option<Ground> {
+fn ground(route: &Route, network: IpNet, target: Option<&Node>) -> Option<DeletionReason> {
     match target {
-        _ if route.blackhole || route.target_node.is_empty() => Some(Ground::NoTarget),
-        None => Some(Ground::NodeMissing),
-        Some(node) if !wants(node, network) => Some(Ground::NotWanted),
+        _ if route.blackhole || route.target_node.is_empty() => Some(DeletionReason::NoTarget),
+        None => Some(DeletionReason::NodeMissing),
+        Some(node) if !wants(node, network) => Some(DeletionReason::NotWanted),
         Some(node) if route.enable_node_addresses && !is_same_set(&route.target_node_addresses, addresses(node)) => {
-            Some(Ground::OtherAddresses)
+            Some(DeletionReason::OtherAddresses)
         }
         Some(_) => None,
     }
@@ -232,21 +233,24 @@ impl Creation {
 impl RouteDeletion {
     /// Whether the live Node has to be read for [`RouteDeletion::verdict`].
     pub fn needs_live_node(&self) -> bool {
-        self.ground != Ground::NoTarget
+        self.reason != DeletionReason::NoTarget
     }
 
     /// Decides with the live target Node; `None` if it [is not needed](Self::needs_live_node).
     pub fn verdict(&self, live: Option<&Presence<Node>>) -> LiveReadVerdict {
-        match (self.ground, live) {
-            (Ground::NoTarget, _) | (_, Some(Presence::Absent(_))) => LiveReadVerdict::Delete,
+        match (self.reason, live) {
+            (DeletionReason::NoTarget, _) | (_, Some(Presence::Absent(_))) => LiveReadVerdict::Delete,
             (_, Some(Presence::Unknown(unknown))) => LiveReadVerdict::Unknown(unknown.clone()),
-            (Ground::NotWanted | Ground::OtherAddresses, Some(Presence::Exists(node))) if self.is_unwanted_by(node) => {
+            (DeletionReason::NotWanted | DeletionReason::OtherAddresses, Some(Presence::Exists(node)))
+                if self.is_unwanted_by(node) =>
+            {
                 LiveReadVerdict::Delete
             }
             // A Node that is not in the cache does not match `--node-selector`.
-            (Ground::NodeMissing | Ground::NotWanted | Ground::OtherAddresses, Some(Presence::Exists(_)) | None) => {
-                LiveReadVerdict::Keep
-            }
+            (
+                DeletionReason::NodeMissing | DeletionReason::NotWanted | DeletionReason::OtherAddresses,
+                Some(Presence::Exists(_)) | None,
+            ) => LiveReadVerdict::Keep,
         }
     }
 

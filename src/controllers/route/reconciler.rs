@@ -65,9 +65,9 @@ pub(super) struct Progress {
     nodes: TrackedNodes,
     destinations: Destinations,
     /// The keys in `reasons` of the networks refused by the last pass.
-    refused: BTreeSet<String>,
+    rejected: BTreeSet<String>,
     /// Refused networks with a route in the last listing, each with its Node.
-    kept: BTreeSet<(IpNet, String)>,
+    kept_routes: BTreeSet<(IpNet, String)>,
     /// Nodes whose condition could not be written, and why.
     unwritten: BTreeMap<String, Reason>,
     /// The keys to enqueue.
@@ -93,7 +93,7 @@ pub struct Pass {
     nodes: Vec<Node>,
     targets: BTreeSet<String>,
     plan: BTreeMap<IpNet, RouteChanges>,
-    refused: Vec<RefusedNetwork>,
+    rejected: Vec<RefusedNetwork>,
 }
 
 /// The monotonic clock, which tests can pause.
@@ -106,7 +106,7 @@ impl Progress {
         let (nodes, destinations) = (TrackedNodes::default(), Destinations::default());
         let (listing_failures, refused, kept) = (Failures::default(), BTreeSet::new(), BTreeSet::new());
         let (unwritten, due) = (BTreeMap::new(), BTreeSet::new());
-        Self { schedule, listing_failures, nodes, destinations, refused, kept, unwritten, due }
+        Self { schedule, listing_failures, nodes, destinations, rejected: refused, kept_routes: kept, unwritten, due }
     }
 }
 
@@ -177,8 +177,8 @@ impl RouteReconciler {
             side.push(reduced(&node));
         }
         let refused = refused(nodes.iter().chain(&others), &self.networks, self.pod_networks);
-        let Listing { routes, rewrites, held } = self.cloud.list_routes().await?;
-        self.metrics.show_blocked(held);
+        let Listing { routes, rewrites, ambiguous: blocked } = self.cloud.list_routes().await?;
+        self.metrics.show_blocked(blocked);
         let all: Vec<&Node> = nodes.iter().collect();
         let plan = plan(&all, &routes, &self.networks, &refused, rewrites);
         let refused = refused_networks(&all, &routes, &refused);
@@ -186,7 +186,7 @@ impl RouteReconciler {
         let is_target = |node: &&Node| led_to.contains(node::name(node));
         let without_networks = nodes.iter().filter(|node| wanted(node).next().is_none());
         let targets = without_networks.filter(is_target).map(|node| node::name(node).to_owned()).collect();
-        Ok(Pass { nodes, targets, plan, refused })
+        Ok(Pass { nodes, targets, plan, rejected: refused })
     }
 
     pub(super) async fn reconcile_destination(&self, network: IpNet) -> ApplyResult {
@@ -234,11 +234,11 @@ impl RouteReconciler {
         self.metrics.syncs.inc();
         let mut progress = self.lock();
         // A single listing may lack a kept route by mistake: a second one confirms that the route no longer exists.
-        let kept = std::mem::take(&mut progress.kept);
-        for refused in &mut pass.refused {
+        let kept = std::mem::take(&mut progress.kept_routes);
+        for refused in &mut pass.rejected {
             let place = (refused.network, refused.node.clone());
             if refused.has_route {
-                progress.kept.insert(place);
+                progress.kept_routes.insert(place);
             } else if kept.contains(&place) {
                 refused.has_route = true;
                 progress.schedule.change(now());
@@ -246,7 +246,7 @@ impl RouteReconciler {
         }
         progress.listing_failures.reset();
         let changed = progress.nodes.plan(&pass.nodes, pass.targets);
-        let adopted = progress.destinations.adopt(pass.plan, &pass.nodes, &pass.refused, &changed);
+        let adopted = progress.destinations.adopt(pass.plan, &pass.nodes, &pass.rejected, &changed);
         if adopted.is_outdated {
             progress.schedule.change(now());
         }
@@ -260,18 +260,18 @@ impl RouteReconciler {
         let conditions: Vec<_> = conditions.map(|node| Key::Condition(node::name(node).to_owned())).collect();
         progress.due.extend(conditions);
         self.metrics.show(progress.destinations.counts());
-        let keys = pass.refused.iter().map(RefusedNetwork::key).collect();
-        let before = std::mem::replace(&mut progress.refused, keys);
-        let allowed: Vec<String> = before.difference(&progress.refused).cloned().collect();
+        let keys = pass.rejected.iter().map(RefusedNetwork::key).collect();
+        let before = std::mem::replace(&mut progress.rejected, keys);
+        let allowed: Vec<String> = before.difference(&progress.rejected).cloned().collect();
         drop(progress);
         self.changed.notify_one();
         for key in allowed {
             self.reasons.clear(&key);
         }
-        for refused in &pass.refused {
+        for refused in &pass.rejected {
             self.report_refused(refused);
         }
-        for network in adopted.due.iter().chain(&adopted.settled) {
+        for network in adopted.due.iter().chain(&adopted.done) {
             self.reasons.clear(&network.to_string());
         }
     }
@@ -296,10 +296,10 @@ impl RouteReconciler {
         for Creation { route, .. } in &applied.created {
             tracing::info!(node = route.target_node, destination = %network, "route created");
         }
-        let (is_left, created) = (!applied.left.is_empty(), applied.created);
+        let (is_left, created) = (!applied.remaining.is_empty(), applied.created);
         let is_tried = applied.failure.as_ref().is_none_or(|(failure, _)| failure.retry.is_some());
         let mut progress = self.lock();
-        if progress.destinations.finish(network, applied.left, is_tried) {
+        if progress.destinations.finish(network, applied.remaining, is_tried) {
             progress.schedule.change(now());
         }
         let pause = match (&applied.failure, progress.destinations.failures(network)) {
@@ -387,7 +387,7 @@ impl RouteReconciler {
                 let left = self.lock().destinations.left(network);
                 return self.conclude_destination(
                     network,
-                    ApplyResult { left, failure: Some((failure, None)), ..ApplyResult::default() },
+                    ApplyResult { remaining: left, failure: Some((failure, None)), ..ApplyResult::default() },
                 );
             }
             Some(Key::Condition(_)) => return Next::Backoff,

@@ -77,7 +77,7 @@ struct Withdrawal<'a> {
     api: Api<Node>,
     live: LiveApi,
     /// The UIDs of Nodes whose condition stays.
-    kept: BTreeMap<String, Option<String>>,
+    retained: BTreeMap<String, Option<String>>,
     /// The Nodes to retry.
     failed: BTreeSet<String>,
     failures: Failures,
@@ -89,7 +89,7 @@ impl<'a> Withdrawal<'a> {
         let (api, live) = (Api::all(context.write.clone()), LiveApi::new(context.write.clone()));
         let (kept, failed) = (BTreeMap::new(), BTreeSet::new());
         let (failures, retry_at) = (Failures::default(), Instant::now());
-        Self { nodes, provider: &*context.provider, api, live, kept, failed, failures, retry_at }
+        Self { nodes, provider: &*context.provider, api, live, retained: kept, failed, failures, retry_at }
     }
 
     async fn run(mut self) -> Infallible {
@@ -103,7 +103,7 @@ impl<'a> Withdrawal<'a> {
                     Change::Applied(name) | Change::Deleted(name) => vec![name],
                     Change::All => {
                         let nodes = self.nodes;
-                        self.kept.retain(|name, _| nodes.contains(name));
+                        self.retained.retain(|name, _| nodes.contains(name));
                         nodes.keys()
                     }
                 },
@@ -124,16 +124,16 @@ impl<'a> Withdrawal<'a> {
 
     /// Handles one Node, with a live read if the cached Node has the condition.
     async fn withdraw_from(&mut self, name: &str) {
-        let Some(cached) = self.nodes.get(name).filter(|node| condition::is_left_behind(node)) else {
-            self.kept.remove(name);
+        let Some(cached) = self.nodes.get(name).filter(|node| condition::is_obsolete(node)) else {
+            self.retained.remove(name);
             return;
         };
-        if !owns(self.provider, &cached) || self.kept.get(name) == Some(&cached.metadata.uid) {
+        if !owns(self.provider, &cached) || self.retained.get(name) == Some(&cached.metadata.uid) {
             return;
         }
         match self.withdraw(name).await {
             Ok(true) => tracing::info!(node = name, "condition NetworkUnavailable removed: routes are off"),
-            Ok(false) => drop(self.kept.insert(name.to_owned(), cached.metadata.uid.clone())),
+            Ok(false) => drop(self.retained.insert(name.to_owned(), cached.metadata.uid.clone())),
             Err(message) => {
                 match self.failures.is_none() {
                     true => tracing::warn!(node = name, "{message}"),

@@ -20,10 +20,10 @@ const CALM: Duration = Duration::from_secs(300);
 
 /// The Nodes with recent changes.
 #[derive(Debug, Default)]
-pub(super) struct Damping(BTreeMap<String, Recent>);
+pub(super) struct Damping(BTreeMap<String, RecentChanges>);
 
 #[derive(Debug, Default)]
-struct Recent {
+struct RecentChanges {
     /// Times of the changes that applied at once, at most [`CHANGES`].
     changes: VecDeque<Instant>,
     /// Time of the last change, applied or not.

@@ -75,8 +75,8 @@ impl ServiceBlocked {
 }
 
 impl From<ServiceBlocked> for Stop {
-    fn from(held: ServiceBlocked) -> Self {
-        Stop::Held(Box::new(held))
+    fn from(blocked: ServiceBlocked) -> Self {
+        Stop::Held(Box::new(blocked))
     }
 }
 
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn a_lost_leadership_is_no_failure_of_a_service() {
         assert!(matches!(Stop::from(Error::NotLeader), Stop::NotLeader));
-        assert!(matches!(Stop::from(Error::other("m")), Stop::Held(held) if held.retry == Retry::Backoff));
+        assert!(matches!(Stop::from(Error::other("m")), Stop::Held(blocked) if blocked.retry == Retry::Backoff));
     }
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn events_have_the_words_of_the_go_program_and_the_reason() {
-        let held = ServiceBlocked::new(reason::CloudError, "why", Retry::Backoff);
+        let blocked = ServiceBlocked::new(reason::CloudError, "why", Retry::Backoff);
         for (action, reason, message) in [
             (ServiceAction::Sync, "SyncLoadBalancerFailed", "Error syncing load balancer: why (CloudError)"),
             (
@@ -130,7 +130,7 @@ mod tests {
             ),
             (ServiceAction::UpdateNodes, "UpdateLoadBalancerFailed", "why (CloudError)"),
         ] {
-            assert_eq!(held.clone().with(action).event(), (reason, message.to_owned()));
+            assert_eq!(blocked.clone().with(action).event(), (reason, message.to_owned()));
         }
     }
 }

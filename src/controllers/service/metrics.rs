@@ -17,7 +17,7 @@ pub(super) struct ServiceMetrics {
     /// Number of Services with a load balancer of this program.
     load_balancers: IntGauge,
     /// Number of Services blocked by each reason.
-    pub(super) held: IntGaugeVec,
+    pub(super) blocked: IntGaugeVec,
     pub(super) panics: IntCounter,
 }
 
@@ -58,7 +58,7 @@ impl ServiceMetrics {
                 "Services whose load balancer this process has ensured since it leads.",
             ))
             .expect("the name is a valid constant"),
-            held: IntGaugeVec::new(
+            blocked: IntGaugeVec::new(
                 options("load_balancers_held", "Services whose load balancer is not up to date, by reason."),
                 &["reason"],
             )
@@ -79,7 +79,7 @@ impl ServiceMetrics {
             Box::new(self.round_seconds.clone()),
             Box::new(self.node_update_seconds.clone()),
             Box::new(self.load_balancers.clone()),
-            Box::new(self.held.clone()),
+            Box::new(self.blocked.clone()),
             Box::new(self.panics.clone()),
         ]
     }

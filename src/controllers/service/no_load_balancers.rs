@@ -17,10 +17,10 @@ use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::leadership::Leadership;
 use crate::kubernetes::stores::Services;
 use crate::runtime::metrics::Registry;
-use waiting::Waiting;
+use waiting::WaitingServices;
 
 /// Interval of the check of all Services.
-const LOOK: Duration = Duration::from_secs(15);
+const CHECK_PERIOD: Duration = Duration::from_secs(15);
 
 const MESSAGE: &str = "this program has no load balancers configured, or their configuration has an error that the log names, \
                        and does nothing for the Service; another program may be responsible for it";
@@ -57,7 +57,7 @@ impl NotConfigured {
 
     /// Checks all Services every 15 s. Never returns.
     pub async fn run(self) {
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingServices::default();
         loop {
             let is_configured = self.provider.load_balancer().is_some();
             self.configured.set(i64::from(is_configured));
@@ -76,7 +76,7 @@ impl NotConfigured {
                 }
             }
             tokio::select! {
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(CHECK_PERIOD) => {}
                 () = self.capability.wait_until(is_configured) => {}
             }
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Node;
 
 use crate::base::go_flags::parse_bool;
-use crate::cloud::node::usable_addresses::Usable;
+use crate::cloud::node::usable_addresses::UsableAddress;
 use crate::cloud::{UsableAddresses, node};
 
 /// Label of a Node that load balancers must not use.
@@ -41,7 +41,7 @@ impl NodeSet {
 
     /// Whether load balancers forward to other Nodes or addresses than with the set `before`. It does not matter
     /// whether an address is confirmed: a load balancer keeps its addresses while the VM is unknown.
-    pub fn leads_elsewhere(&self, before: &Self) -> bool {
+    pub fn has_other_targets(&self, before: &Self) -> bool {
         let known = |set: &Self| -> Vec<_> {
             set.0.iter().map(|(name, value)| (name.clone(), value.replace(UNCONFIRMED, "\n"))).collect()
         };
@@ -68,7 +68,7 @@ const UNCONFIRMED: &str = "\n?";
 /// The compared value of a Node; `None` if it is no target.
 fn value((node, usable): (&Node, UsableAddresses)) -> Option<String> {
     let mut value = node::provider_id(node).to_owned();
-    for Usable { entry, is_confirmed, .. } in usable.of(node) {
+    for UsableAddress { entry, is_confirmed, .. } in usable.of(node) {
         value.extend([if is_confirmed { "\n" } else { UNCONFIRMED }, &entry.type_, "=", &entry.address]);
     }
     is_target(node).then_some(value)
@@ -264,7 +264,7 @@ mod tests {
             (set(&forged, UsableAddresses::Unknown), true),
             (NodeSet::default(), true),
         ] {
-            assert_eq!(set(&own, only()).leads_elsewhere(&before), elsewhere, "{before:?}");
+            assert_eq!(set(&own, only()).has_other_targets(&before), elsewhere, "{before:?}");
         }
     }
 }

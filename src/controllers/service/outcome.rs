@@ -30,9 +30,9 @@ pub struct Round {
     /// The Services whose last update failed and whose load balancers have the correct Nodes now.
     pub(super) recovered: Vec<String>,
     /// How long the whole round took.
-    pub(super) took: Duration,
+    pub(super) duration: Duration,
     /// How long the call to the cloud took, if there was one.
-    pub(super) call_took: Option<Duration>,
+    pub(super) call_duration: Option<Duration>,
 }
 
 /// The result for one Service.

@@ -16,9 +16,9 @@ use super::metrics::ServiceMetrics;
 use super::node_sync::NodeSyncSchedule;
 use super::outcome::ServiceOutcome;
 use super::plan::{self, Rejection, ServiceObservation, ServicePlan, plan};
-use super::records::{Records, ServiceLock, Start};
+use super::records::{Records, ServiceLock, SyncInput};
 use super::targets::Targets;
-use super::{Settings, reason};
+use super::{ServiceSettings, reason};
 use crate::base::error_chain::chain;
 use crate::cloud::service::cache_filter::{reduced, too_large, without_unread};
 use crate::cloud::{CloudProvider, Error, Handling, LeaderToken, LoadBalancerFleet, service};
@@ -33,7 +33,7 @@ const CLAIMED_PAUSE: Duration = Duration::from_secs(1);
 /// How often a sync is planned and applied before a conflict is a failure.
 const ATTEMPTS: u32 = 5;
 /// Maximum number of the provider's remarks that one sync records as Events; the next sync continues.
-const MOST_REMARKS: usize = 16;
+const MAX_MESSAGES: usize = 16;
 /// The shortest pause between a write conflict and the next attempt; the longest is twice that.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a finalizer that another program may own is kept before an Event reports it: that program may be about to
@@ -48,7 +48,7 @@ pub struct ServiceReconciler {
     pub(super) recorder: Recorder,
     pub(super) provider: Arc<dyn CloudProvider>,
     pub(super) permit: LeaderToken,
-    pub(super) settings: Settings,
+    pub(super) settings: ServiceSettings,
     pub(super) metrics: ServiceMetrics,
     pub(super) reasons: Arc<ReasonTracker>,
     pub(super) records: Arc<Records>,
@@ -76,7 +76,7 @@ impl ServiceReconciler {
             Ok(()) => ServiceOutcome::Settled,
             Err(Stop::NotLeader) => ServiceOutcome::NotLeader,
             Err(Stop::Wait(delay)) => ServiceOutcome::Wait(delay),
-            Err(Stop::Held(held)) => ServiceOutcome::Held(*held),
+            Err(Stop::Held(blocked)) => ServiceOutcome::Held(*blocked),
             Err(Stop::Conflict(error)) => {
                 ServiceOutcome::Held(ServiceBlocked::new(reason::WriteConflict, chain(&error), Retry::Backoff))
             }
@@ -154,8 +154,8 @@ impl ServiceReconciler {
     ) -> Result<(), Stop> {
         let EnsureRequest { adds_finalizer, inputs, start } = ensure;
         let targets = self.targets.list();
-        if let Some(held) = self.write_blocked(targets.nodes.is_empty()) {
-            return Err(held.into());
+        if let Some(blocked) = self.write_blocked(targets.nodes.is_empty()) {
+            return Err(blocked.into());
         }
         // Adopting the load balancer of an earlier term is not a change.
         let is_change = start.ensured.as_ref().is_some_and(|ensured| *ensured != inputs);
@@ -206,14 +206,14 @@ impl ServiceReconciler {
     }
 
     fn record_ensured(&self, fleet: &dyn LoadBalancerFleet, service: &Service, is_news: bool) {
-        self.record_remarks(fleet, service);
+        self.record_messages(fleet, service);
         if is_news {
             self.record_event(service, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
         }
     }
 
-    fn record_remarks(&self, fleet: &dyn LoadBalancerFleet, service: &Service) {
-        for (reason, message) in std::iter::from_fn(|| fleet.remark(service)).take(MOST_REMARKS) {
+    fn record_messages(&self, fleet: &dyn LoadBalancerFleet, service: &Service) {
+        for (reason, message) in std::iter::from_fn(|| fleet.remark(service)).take(MAX_MESSAGES) {
             self.record_event(service, EventType::Warning, reason.as_str(), &message);
         }
     }
@@ -224,7 +224,7 @@ impl ServiceReconciler {
         fleet: &dyn LoadBalancerFleet,
         key: &str,
         cached: &Service,
-        start: &Start,
+        start: &SyncInput,
     ) -> Result<(), Stop> {
         // A stale cache must not delete anything.
         let live = match self.api.read(cached).await? {
@@ -256,7 +256,7 @@ impl ServiceReconciler {
             self.api.patch("remove the finalizer of", &live, patch).await?;
         }
         self.records.forget(key);
-        self.record_remarks(fleet, &live);
+        self.record_messages(fleet, &live);
         self.record_event(&live, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
         Ok(())
     }
@@ -347,7 +347,7 @@ impl ServiceReconciler {
             error => ServiceBlocked::by_cloud(&error).with(ServiceAction::DeleteAfterwards).into(),
         })?;
         self.records.forget(key);
-        self.record_remarks(fleet, gone);
+        self.record_messages(fleet, gone);
         self.record_event(gone, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
         Ok(())
     }
@@ -371,20 +371,20 @@ impl ServiceReconciler {
 
     /// Reports why the Service is not up to date, or that it is.
     pub(super) fn show(&self, key: &str, service: Option<&Service>) {
-        let Some(held) = self.records.blocked(key) else { return self.reasons.clear(key) };
+        let Some(blocked) = self.records.blocked(key) else { return self.reasons.clear(key) };
         let (cached, unguarded) = (self.services.get(key), self.records.unguarded(key));
         // If a deleted Service has a successor of its name, Events about the deletion belong to the deleted one.
-        let gone = unguarded.as_deref().filter(|_| held.action == ServiceAction::DeleteAfterwards);
-        self.hold(key, gone.or(service).or(cached.as_deref()).or(unguarded.as_deref()), &held);
+        let gone = unguarded.as_deref().filter(|_| blocked.action == ServiceAction::DeleteAfterwards);
+        self.hold(key, gone.or(service).or(cached.as_deref()).or(unguarded.as_deref()), &blocked);
     }
 
     /// Sets the reason in the gauge. Logs it and records an Event if it changed.
-    pub(super) fn hold(&self, key: &str, service: Option<&Service>, held: &ServiceBlocked) {
-        if !self.reasons.set(key, held.reason, None) {
+    pub(super) fn hold(&self, key: &str, service: Option<&Service>, blocked: &ServiceBlocked) {
+        if !self.reasons.set(key, blocked.reason, None) {
             return;
         }
-        let (event, message) = held.event();
-        tracing::warn!(service = key, reason = %held.reason, "{message}");
+        let (event, message) = blocked.event();
+        tracing::warn!(service = key, reason = %blocked.reason, "{message}");
         if let Some(service) = service {
             record_event(&self.recorder, service, EventType::Warning, event, &message);
         }
@@ -407,7 +407,7 @@ impl ServiceReconciler {
 struct EnsureRequest {
     adds_finalizer: bool,
     inputs: Inputs,
-    start: Start,
+    start: SyncInput,
 }
 
 fn rejection(error: &Error, inputs: Inputs) -> Option<Rejection> {

@@ -67,9 +67,9 @@ struct Record {
     node_failure: Option<SyncFailure>,
     is_claimed: bool,
     /// Why the Service itself is not up to date.
-    held: Option<ServiceBlocked>,
+    blocked: Option<ServiceBlocked>,
     /// Why its Nodes are not up to date.
-    nodes_held: Option<ServiceBlocked>,
+    nodes_blocked: Option<ServiceBlocked>,
 }
 
 /// The Nodes behind a load balancer.
@@ -89,7 +89,7 @@ struct SyncFailure {
     failures: Failures,
     not_before: Option<Instant>,
     /// The Nodes of the failed call, if the cloud refused it: a call with other Nodes need not wait.
-    refused: Option<Arc<NodeSet>>,
+    rejected_nodes: Option<Arc<NodeSet>>,
 }
 
 impl SyncFailure {
@@ -107,12 +107,12 @@ impl SyncFailure {
 
     /// Whether the cloud refused a call with other Nodes than these.
     fn is_of_others(&self, set: &Arc<NodeSet>) -> bool {
-        self.refused.as_ref().is_some_and(|refused| !Arc::ptr_eq(refused, set) && refused != set)
+        self.rejected_nodes.as_ref().is_some_and(|refused| !Arc::ptr_eq(refused, set) && refused != set)
     }
 }
 
 /// The record's input to one sync.
-pub(super) struct Start {
+pub(super) struct SyncInput {
     /// The record's input to the plan.
     pub(super) record: ServiceRecord,
     /// The inputs of the last successful ensure, even if stale.
@@ -141,7 +141,7 @@ impl Drop for ServiceLock {
 }
 
 /// The Services for one round of node updates.
-pub(super) struct Due {
+pub(super) struct UpdateRound {
     /// The Services whose load balancers need other Nodes.
     pub(super) claims: Vec<ServiceLock>,
     /// The Services whose last update failed and whose load balancers have the correct Nodes now.
@@ -164,14 +164,14 @@ impl Records {
     }
 
     /// Begins an attempt of a sync of the Service. Creates its record.
-    pub(super) fn start(&self, key: &str, service: &Service) -> Start {
+    pub(super) fn start(&self, key: &str, service: &Service) -> SyncInput {
         let mut by_key = self.by_key.lock();
         let record = by_key.entry(key.to_owned()).or_default();
         if record.uid.is_none() {
             record.uid = service.metadata.uid.clone();
         }
         let ensured = record.ensured.clone();
-        Start {
+        SyncInput {
             record: ServiceRecord {
                 ensured: ensured.clone().filter(|_| !record.is_stale()),
                 rejection: record.rejection.clone(),
@@ -276,18 +276,19 @@ impl Records {
         self.change(key, |record| {
             is_news = match &record.backends {
                 Backends::Unknown => false,
-                Backends::Uncertain(before) | Backends::Known(before) => set.leads_elsewhere(before),
+                Backends::Uncertain(before) | Backends::Known(before) => set.has_other_targets(before),
             };
-            (record.backends, record.node_failure, record.nodes_held) = (Backends::Known(Arc::clone(set)), None, None);
+            (record.backends, record.node_failure, record.nodes_blocked) =
+                (Backends::Known(Arc::clone(set)), None, None);
         });
         is_news
     }
 
     /// Records a failed update to these Nodes. Returns the end of the backoff.
-    pub(super) fn node_update_failed(&self, key: &str, set: &Arc<NodeSet>, held: ServiceBlocked) -> Option<Instant> {
+    pub(super) fn node_update_failed(&self, key: &str, set: &Arc<NodeSet>, blocked: ServiceBlocked) -> Option<Instant> {
         let at = Instant::now();
         // An invalid Service must not block updates of its Nodes.
-        let retry = if held.retry == Retry::OnChange { Retry::Backoff } else { held.retry };
+        let retry = if blocked.retry == Retry::OnChange { Retry::Backoff } else { blocked.retry };
         let mut not_before = None;
         self.change(key, |record| {
             let failure = record.node_failure.get_or_insert_default();
@@ -295,17 +296,17 @@ impl Records {
                 *failure = SyncFailure::default();
             }
             failure.count(retry, at);
-            failure.refused = held.is_refusal.then(|| Arc::clone(set));
+            failure.rejected_nodes = blocked.is_refusal.then(|| Arc::clone(set));
             not_before = failure.not_before;
-            record.nodes_held = Some(held);
+            record.nodes_blocked = Some(blocked);
         });
         not_before
     }
 
     /// Records that the Nodes are deliberately not updated.
-    pub(super) fn node_update_blocked(&self, key: &str, held: ServiceBlocked) {
+    pub(super) fn node_update_blocked(&self, key: &str, blocked: ServiceBlocked) {
         self.change(key, |record| {
-            (record.node_failure, record.nodes_held) = (Some(SyncFailure::default()), Some(held));
+            (record.node_failure, record.nodes_blocked) = (Some(SyncFailure::default()), Some(blocked));
         });
     }
 
@@ -351,18 +352,18 @@ impl Records {
     }
 
     /// Records a completed sync, which failed if `held` is given. Returns the backoff, if a retry may help.
-    pub(super) fn synced(&self, key: &str, held: Option<&ServiceBlocked>) -> Option<Duration> {
+    pub(super) fn synced(&self, key: &str, blocked: Option<&ServiceBlocked>) -> Option<Duration> {
         let at = Instant::now();
         let mut pause = None;
         self.change(key, |record| {
-            (record.was_synced, record.held) = (true, held.cloned());
+            (record.was_synced, record.blocked) = (true, blocked.cloned());
             let is_announced_again = record.was_resync_requested_since_start();
-            match held {
+            match blocked {
                 None => (record.attempted, record.failure, record.is_announced) = (None, None, false),
                 Some(held) => {
                     let failure = record.failure.get_or_insert_default();
                     pause = failure.count(held.retry, at);
-                    failure.refused = record.tried.clone().filter(|_| held.is_refusal);
+                    failure.rejected_nodes = record.tried.clone().filter(|_| held.is_refusal);
                     if is_announced_again {
                         (failure.not_before, pause) = (None, Some(Duration::ZERO));
                     }
@@ -370,7 +371,7 @@ impl Records {
             }
         });
         // Without a record, each failure is the first one.
-        pause.or_else(|| held.and_then(|held| SyncFailure::default().count(held.retry, at)))
+        pause.or_else(|| blocked.and_then(|held| SyncFailure::default().count(held.retry, at)))
     }
 
     /// Whether a round must update the load balancer to these Nodes now.
@@ -389,7 +390,7 @@ impl Records {
     pub(super) fn blocked(&self, key: &str) -> Option<ServiceBlocked> {
         let by_key = self.by_key.lock();
         let record = by_key.get(key)?;
-        record.held.clone().or_else(|| record.nodes_held.clone())
+        record.blocked.clone().or_else(|| record.nodes_blocked.clone())
     }
 
     /// Whether a sync has completed since the record was created.
@@ -398,12 +399,12 @@ impl Records {
     }
 
     /// Claims all Services whose load balancers need other Nodes than they have, given this set.
-    pub(super) fn due(self: &Arc<Self>, set: &Arc<NodeSet>) -> Due {
+    pub(super) fn due(self: &Arc<Self>, set: &Arc<NodeSet>) -> UpdateRound {
         let at = Instant::now();
-        let mut due = Due { claims: Vec::new(), recovered: Vec::new(), next: None };
+        let mut due = UpdateRound { claims: Vec::new(), recovered: Vec::new(), next: None };
         for (key, record) in self.by_key.lock().iter_mut() {
             if record.has_nodes(set) {
-                record.nodes_held = None;
+                record.nodes_blocked = None;
                 if record.node_failure.take().is_some() {
                     due.recovered.push(key.clone());
                 }
@@ -614,14 +615,14 @@ mod tests {
     async fn other_nodes_end_the_pause_after_a_refusal_and_no_other_pause() {
         let (one, two, three) = (set("a"), set("b"), set("c"));
         for is_refusal in [true, false] {
-            let held = |retry| ServiceBlocked { is_refusal, ..held(retry) };
+            let blocked = |retry| ServiceBlocked { is_refusal, ..held(retry) };
             let (records, inputs) = ensured(&one);
             for _ in 0..3 {
-                records.node_update_failed(KEY, &two, held(Retry::OnChange));
+                records.node_update_failed(KEY, &two, blocked(Retry::OnChange));
             }
             assert!(!records.is_due(KEY, &two), "{is_refusal}: the same is refused again");
             assert_eq!(records.is_due(KEY, &three), is_refusal);
-            records.node_update_failed(KEY, &three, held(Retry::OnChange));
+            records.node_update_failed(KEY, &three, blocked(Retry::OnChange));
             tokio::time::advance(Duration::from_secs(5)).await;
             assert_eq!(records.is_due(KEY, &three), is_refusal, "{is_refusal}: of other Nodes it is the first failure");
 
@@ -629,7 +630,7 @@ mod tests {
             let (records, _) = ensured(&one);
             records.begin_change(KEY, Some(&two));
             assert!(records.lock(KEY, Some(&inputs), &two).unwrap().is_some());
-            records.synced(KEY, Some(&held(Retry::After(Duration::from_secs(300)))));
+            records.synced(KEY, Some(&blocked(Retry::After(Duration::from_secs(300)))));
             assert!(records.lock(KEY, Some(&inputs), &two).is_err());
             assert_eq!(records.refused_with_others(&two), Vec::<String>::new());
             assert_eq!(records.refused_with_others(&three).len(), usize::from(is_refusal));

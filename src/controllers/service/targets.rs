@@ -29,13 +29,13 @@ struct TargetState {
     list: Weak<TargetList>,
     damping: Damping,
     /// By name, the state that load balancers use of Nodes whose changes are paused, or may be with the next change.
-    shown: BTreeMap<String, Arc<Node>>,
+    published: BTreeMap<String, Arc<Node>>,
 }
 
 impl TargetState {
     /// The Nodes whose changes are paused, in the state that load balancers use.
     fn pausing(&self) -> BTreeMap<String, Arc<Node>> {
-        let pausing = self.shown.iter().filter(|(name, _)| self.damping.is_pausing(name));
+        let pausing = self.published.iter().filter(|(name, _)| self.damping.is_pausing(name));
         pausing.map(|(name, node)| (name.clone(), Arc::clone(node))).collect()
     }
 }
@@ -95,7 +95,7 @@ impl Targets {
     pub(super) fn observe(&self, name: &str) -> TargetChange {
         let node = self.store.get(name);
         let mut state = self.state.lock();
-        let TargetState { set, damping, shown, .. } = &mut *state;
+        let TargetState { set, damping, published: shown, .. } = &mut *state;
         // Before the first event of the cache, which calls `observe_all`, there is no set.
         let Some(set) = set else { return TargetChange::Nothing };
         let usable = || node.as_deref().map(|node| self.with_usable(node));
@@ -123,7 +123,7 @@ impl Targets {
     /// Applies the changes of Nodes whose pause is over. Returns the end of the next pause.
     pub(super) fn end_pauses(&self) -> Option<Instant> {
         let mut state = self.state.lock();
-        let TargetState { set, damping, shown, .. } = &mut *state;
+        let TargetState { set, damping, published: shown, .. } = &mut *state;
         for name in damping.end_pauses(Instant::now().into_std()) {
             shown.remove(&name);
             // If the Node's next change begins another pause, load balancers use the current state during that pause.

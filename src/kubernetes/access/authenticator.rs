@@ -11,10 +11,10 @@ use crate::base::error_chain::chain;
 use crate::runtime::admin::access::{Authenticator, NotAuthenticated, RequestCredentials, User};
 
 /// The group of all authenticated users.
-const KNOWN: &str = "system:authenticated";
+const AUTHENTICATED: &str = "system:authenticated";
 
 /// The group of all unauthenticated users.
-const UNKNOWN: &str = "system:unauthenticated";
+const UNAUTHENTICATED: &str = "system:unauthenticated";
 
 /// An [`Authenticator`] that tries all credentials of a request.
 pub struct DelegatedAuthenticator {
@@ -62,9 +62,9 @@ impl Authenticator for DelegatedAuthenticator {
 
 /// Adds the group of authenticated users, as `group.AuthenticatedGroupAdder` of `kubernetes/apiserver`.
 fn known(mut user: User) -> User {
-    let is_told = user.groups.iter().any(|group| group == KNOWN || group == UNKNOWN);
+    let is_told = user.groups.iter().any(|group| group == AUTHENTICATED || group == UNAUTHENTICATED);
     if !is_told && user.name != User::anonymous().name {
-        user.groups.push(KNOWN.to_owned());
+        user.groups.push(AUTHENTICATED.to_owned());
     }
     user
 }

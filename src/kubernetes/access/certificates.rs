@@ -66,9 +66,9 @@ impl ClientTrust {
     ///
     /// # Errors
     /// `pem` is no valid bundle; the previous authorities stay.
-    pub fn believe_clients(&self, pem: &[u8]) -> Result<(), BadBundle> {
-        let believed = authorities(pem)?;
-        *self.0.lock() = Some(believed);
+    pub fn trust_clients(&self, pem: &[u8]) -> Result<(), BadBundle> {
+        let cache_duration = authorities(pem)?;
+        *self.0.lock() = Some(cache_duration);
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::certificates::ClientTrust;
 use crate::base::error_chain::chain;
 use crate::kubernetes::call::{CALL_LIMIT, CallError};
-use crate::kubernetes::watch::object::{News, ObjectPolicy, follow};
+use crate::kubernetes::watch::object::{ObjectPolicy, ObjectUpdate, follow};
 use crate::kubernetes::watch::{Failure, PAUSE_FORBIDDEN, WatchPolicy};
 
 const NAMESPACE: &str = "kube-system";
@@ -55,32 +55,32 @@ pub fn follow_published(
 ) -> (watch::Receiver<LookupResult>, impl Future<Output = Infallible> + Send + use<>) {
     let (looks, receiver) = watch::channel(LookupResult::Pending);
     let api = Api::namespaced(client, NAMESPACE);
-    let mut lookup = Lookup { trust, looks, taken: None };
-    (receiver, follow(api, NAME.to_owned(), &POLICY, move |news| lookup.learn(news)))
+    let mut lookup = ClientCaLookup { trust, result: looks, last_bundle: None };
+    (receiver, follow(api, NAME.to_owned(), &POLICY, move |update| lookup.handle_update(update)))
 }
 
-struct Lookup {
+struct ClientCaLookup {
     trust: ClientTrust,
-    looks: watch::Sender<LookupResult>,
+    result: watch::Sender<LookupResult>,
     /// The last bundle that was processed, valid or not.
-    taken: Option<String>,
+    last_bundle: Option<String>,
 }
 
-impl Lookup {
-    fn learn(&mut self, news: News<ConfigMap>) {
-        match news {
-            News::Read(found) => {
+impl ClientCaLookup {
+    fn handle_update(&mut self, update: ObjectUpdate<ConfigMap>) {
+        match update {
+            ObjectUpdate::Read(found) => {
                 match found {
                     Some(found) => self.take(found),
                     None => tracing::debug!("there is no {SHOWN}"),
                 }
-                self.looks.send_replace(LookupResult::Done);
+                self.result.send_replace(LookupResult::Done);
             }
-            News::Watched(Some(found)) => self.take(found),
-            News::Watched(None) => {}
-            News::Polled => tracing::info!("{SHOWN} may not be watched, so it is polled"),
-            News::Forbidden(error) => self.forbidden(error),
-            News::Failed(failure) => self.failed(&failure),
+            ObjectUpdate::Watched(Some(found)) => self.take(found),
+            ObjectUpdate::Watched(None) => {}
+            ObjectUpdate::Polled => tracing::info!("{SHOWN} may not be watched, so it is polled"),
+            ObjectUpdate::Forbidden(error) => self.forbidden(error),
+            ObjectUpdate::Failed(failure) => self.failed(&failure),
         }
     }
 
@@ -88,29 +88,31 @@ impl Lookup {
     /// nothing.
     fn take(&mut self, found: ConfigMap) {
         let bundle = found.data.and_then(|mut data| data.remove(CLIENT_CA)).filter(|pem| !pem.trim().is_empty());
-        let Some(pem) = bundle.filter(|pem| self.taken.as_ref() != Some(pem)) else { return };
-        match self.trust.believe_clients(pem.as_bytes()) {
+        let Some(pem) = bundle.filter(|pem| self.last_bundle.as_ref() != Some(pem)) else { return };
+        match self.trust.trust_clients(pem.as_bytes()) {
             Ok(()) => tracing::debug!("taken over: {CLIENT_CA} of {SHOWN}"),
             Err(error) => tracing::warn!("{SHOWN}: {CLIENT_CA}: {}; what was known before stays", chain(&error)),
         }
-        self.taken = Some(pem);
+        self.last_bundle = Some(pem);
     }
 
     fn forbidden(&self, error: CallError) {
-        if !matches!(*self.looks.borrow(), LookupResult::Forbidden(_)) {
+        if !matches!(*self.result.borrow(), LookupResult::Forbidden(_)) {
             tracing::warn!(
                 "client certificates are not believed at the secure port: {}; to allow it, bind the user of this \
                  process to the Role extension-apiserver-authentication-reader in kube-system",
                 chain(&error)
             );
         }
-        self.looks.send_replace(LookupResult::Forbidden(Arc::new(error)));
+        self.result.send_replace(LookupResult::Forbidden(Arc::new(error)));
     }
 
     fn failed(&self, failure: &Failure) {
         // A broken watch is reported only if the ConfigMap cannot be read afterwards.
-        let is_told =
-            !matches!((&*self.looks.borrow(), failure), (LookupResult::Pending | LookupResult::Done, Failure::Call(_)));
+        let is_told = !matches!(
+            (&*self.result.borrow(), failure),
+            (LookupResult::Pending | LookupResult::Done, Failure::Call(_))
+        );
         if is_told {
             tracing::debug!("{}", chain(failure));
         } else {
@@ -120,7 +122,7 @@ impl Lookup {
             );
         }
         if matches!(failure, Failure::Call(_)) {
-            self.looks.send_replace(LookupResult::Failed);
+            self.result.send_replace(LookupResult::Failed);
         }
     }
 }
@@ -136,7 +138,7 @@ mod tests {
     async fn the_cas_of_clients_are_taken_over_and_what_says_nothing_of_them_changes_nothing() {
         let (one, two, proxies) = (Authority::new("one"), Authority::new("two"), Authority::new("proxies"));
         let (looks, trust) = (watch::Sender::new(LookupResult::Pending), ClientTrust::default());
-        let mut lookup = Lookup { trust, looks, taken: None };
+        let mut lookup = ClientCaLookup { trust, result: looks, last_bundle: None };
         let signed = |authority: &Authority| [authority.sign(&client("jane", &[]))];
         let (of_one, of_two, of_proxies) = (signed(&one), signed(&two), signed(&proxies));
         for (name, data, expected) in [

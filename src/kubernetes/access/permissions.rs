@@ -27,10 +27,10 @@ const KIND: Kind = Kind {
 
 /// An [`Authorizer`] that asks the API server and caches its answers. Failures are not cached.
 pub struct Permissions {
-    open: OpenPaths,
+    always_allowed: OpenPaths,
     questions: ReviewClient<SubjectAccessReview, ReviewDecision>,
     allowed: Duration,
-    refused: Duration,
+    denied_ttl: Duration,
     metrics: Metrics,
 }
 
@@ -46,28 +46,28 @@ impl Permissions {
     /// Sends reviews by `client`, which must not be guarded by leadership.
     pub fn new(client: Client, settings: &Authorization, metrics: Metrics) -> Self {
         Self {
-            open: settings.always_allow.clone(),
+            always_allowed: settings.always_allow.clone(),
             questions: ReviewClient::new(client, KIND, metrics.authorization.clone()),
             allowed: settings.allowed_cache,
-            refused: settings.refused_cache,
+            denied_ttl: settings.refused_cache,
             metrics,
         }
     }
 
     async fn decide(&self, user: &User, verb: &str, path: &str) -> Result<ReviewDecision, CallError> {
-        if user.groups.iter().any(|group| group == MASTERS) || self.open.contains(path) {
+        if user.groups.iter().any(|group| group == MASTERS) || self.always_allowed.contains(path) {
             return Ok(ReviewDecision::Allowed);
         }
         let spec = spec(user, verb, path);
         let subject = serde_json::to_vec(&spec).unwrap_or_default();
         let read = |review: SubjectAccessReview| {
             let decision = decision(&review.status.unwrap_or_default());
-            let believed = match decision {
+            let cache_duration = match decision {
                 ReviewDecision::Allowed => Some(self.allowed),
-                ReviewDecision::Denied | ReviewDecision::NoOpinion => Some(self.refused),
+                ReviewDecision::Denied | ReviewDecision::NoOpinion => Some(self.denied_ttl),
                 ReviewDecision::Contradiction => None,
             };
-            (decision, believed)
+            (decision, cache_duration)
         };
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
         self.questions.answer(&subject, &review, read).await
@@ -77,7 +77,7 @@ impl Permissions {
 #[async_trait]
 impl Authorizer for Permissions {
     fn is_open(&self, path: &str) -> bool {
-        let is_open = self.open.contains(path);
+        let is_open = self.always_allowed.contains(path);
         if is_open {
             self.metrics.authorizations.count("allowed", Duration::ZERO);
         }

@@ -24,7 +24,7 @@ use crate::kubernetes::client::{Bucket, Rate};
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
 /// Concurrent reviews of one kind; further ones wait.
-const MOST_AT_ONCE: usize = 8;
+const MAX_CONCURRENT: usize = 8;
 
 /// Rate limit of the reviews of one kind; a tenth of the Go program's. A client of the port may send a new token with
 /// each request, and the API server puts reviews in one flow with the writes of the controllers. Answers are cached.
@@ -35,7 +35,7 @@ const ATTEMPTS: u32 = 5;
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), LIMIT).growing_by(1.5).lengthened_by(0.2);
 
 /// Maximum number of cached answers of each kind.
-pub(super) const REMEMBERED: usize = 1024;
+pub(super) const MAX_CACHED: usize = 1024;
 
 /// Sends one kind of review. Failures are not cached.
 pub(super) struct ReviewClient<K, A> {
@@ -43,9 +43,9 @@ pub(super) struct ReviewClient<K, A> {
     kind: Kind,
     requests: ReviewCounts,
     answers: ReviewCache<A>,
-    turns: Semaphore,
+    concurrency: Semaphore,
     rate: Bucket,
-    trouble: Mutex<ReviewFailure>,
+    last_failure: Mutex<ReviewFailure>,
 }
 
 /// The kind of a review, for messages.
@@ -76,10 +76,10 @@ where
             reviews: Api::all(client),
             kind,
             requests,
-            answers: ReviewCache::new(REMEMBERED),
-            turns: Semaphore::new(MOST_AT_ONCE),
+            answers: ReviewCache::new(MAX_CACHED),
+            concurrency: Semaphore::new(MAX_CONCURRENT),
             rate: Bucket::new(RATE),
-            trouble: Mutex::new(ReviewFailure::None),
+            last_failure: Mutex::new(ReviewFailure::None),
         }
     }
 
@@ -100,13 +100,13 @@ where
         }
         let asking = async {
             // Fails only if the semaphore is closed, which never happens.
-            let _turn = self.turns.acquire().await.ok();
+            let _turn = self.concurrency.acquire().await.ok();
             // The same review may have been answered while this one waited.
             if let Some(answer) = self.answers.find(&asked) {
                 return Ok(answer);
             }
-            let (answer, believed) = read(self.ask(review).await?);
-            if let Some(believed) = believed {
+            let (answer, cache_duration) = read(self.ask(review).await?);
+            if let Some(believed) = cache_duration {
                 self.answers.remember(asked, answer.clone(), believed);
             }
             Ok(answer)
@@ -150,7 +150,7 @@ where
             Some(error) if error.is_forbidden() => ReviewFailure::Forbidden,
             Some(_) => ReviewFailure::Other,
         };
-        let known = std::mem::replace(&mut *self.trouble.lock(), now);
+        let known = std::mem::replace(&mut *self.last_failure.lock(), now);
         match error {
             None if known == ReviewFailure::None => {}
             None => tracing::info!("the API server answers {name}s again"),
@@ -180,39 +180,39 @@ fn is_transient(error: &kube::Error) -> bool {
 }
 
 /// The digest of a review's subject, which may be a token.
-type Question = [u8; 32];
+type SubjectDigest = [u8; 32];
 
-fn question(text: &[u8]) -> Question {
+fn question(text: &[u8]) -> SubjectDigest {
     Sha256::digest(text).into()
 }
 
 /// A bounded cache of answers that expire. Subjects are stored as digests only.
 struct ReviewCache<V> {
-    most: usize,
-    answers: Mutex<HashMap<Question, (V, Instant)>>,
+    capacity: usize,
+    answers: Mutex<HashMap<SubjectDigest, (V, Instant)>>,
 }
 
 impl<V: Clone> ReviewCache<V> {
     fn new(most: usize) -> Self {
-        Self { most, answers: Mutex::default() }
+        Self { capacity: most, answers: Mutex::default() }
     }
 
     /// The answer, unless it has expired.
-    fn find(&self, question: &Question) -> Option<V> {
+    fn find(&self, question: &SubjectDigest) -> Option<V> {
         let answers = self.answers.lock();
         answers.get(question).filter(|(_, until)| *until > Instant::now()).map(|(answer, _)| answer.clone())
     }
 
     /// Caches an answer for `believed`. If the cache is full, the entry that expires first is evicted.
-    fn remember(&self, question: Question, answer: V, believed: Duration) {
+    fn remember(&self, question: SubjectDigest, answer: V, cache_duration: Duration) {
         let now = Instant::now();
         // An overflowing expiry is not cached: the next caller asks again.
-        let Some(until) = now.checked_add(believed).filter(|until| *until > now) else { return };
+        let Some(until) = now.checked_add(cache_duration).filter(|until| *until > now) else { return };
         let mut answers = self.answers.lock();
-        if answers.len() >= self.most {
+        if answers.len() >= self.capacity {
             answers.retain(|_, (_, until)| *until > now);
         }
-        if answers.len() >= self.most
+        if answers.len() >= self.capacity
             && let Some(first) = answers.iter().min_by_key(|(_, (_, until))| *until).map(|(question, _)| *question)
         {
             answers.remove(&first);

@@ -20,13 +20,13 @@ const KIND: Kind = Kind { name: "TokenReview", effect: "bearer tokens at the sec
 /// Asks the API server and caches its answers. Failures are not cached.
 pub struct TokenReviews {
     questions: ReviewClient<TokenReview, Option<User>>,
-    believed: Duration,
+    cache_duration: Duration,
 }
 
 impl TokenReviews {
     /// Sends reviews by `client`, which must not be guarded by leadership, and caches answers for `believed`.
     pub fn new(client: Client, believed: Duration, metrics: &Metrics) -> Self {
-        Self { questions: ReviewClient::new(client, KIND, metrics.authentication.clone()), believed }
+        Self { questions: ReviewClient::new(client, KIND, metrics.authentication.clone()), cache_duration: believed }
     }
 
     /// The user of the request's bearer token; `None` without a token.
@@ -50,7 +50,7 @@ impl TokenReviews {
             let user = status.user.filter(|_| status.authenticated == Some(true)).and_then(user);
             // An answer with an error may be wrong: a part of the API server may have been unable to check the token.
             let is_sure = user.is_some() || status.error.is_none_or(|error| error.is_empty());
-            (user, is_sure.then_some(self.believed))
+            (user, is_sure.then_some(self.cache_duration))
         };
         self.questions.answer(token.as_bytes(), &TokenReview { spec, ..TokenReview::default() }, read).await
     }

@@ -55,7 +55,7 @@ const LONG_PAUSE: Duration = Duration::from_secs(15);
 pub struct Account {
     name: &'static str,
     state: watch::Receiver<TokenState>,
-    refused: Arc<Notify>,
+    token_rejected: Arc<Notify>,
 }
 
 #[derive(Debug, Clone)]
@@ -74,7 +74,7 @@ impl Account {
 }
 
 /// Fetches and renews the token of one account.
-pub struct Keeper {
+pub struct TokenRenewer {
     name: &'static str,
     accounts: Api<ServiceAccount>,
     namespaces: Api<Namespace>,
@@ -83,13 +83,13 @@ pub struct Keeper {
     make_namespace: Api<Namespace>,
     leadership: Leadership,
     state: watch::Sender<TokenState>,
-    refused: Arc<Notify>,
+    token_rejected: Arc<Notify>,
 }
 
-pub(super) fn new(name: &'static str, ask: Client, create: Client, leadership: Leadership) -> (Account, Keeper) {
+pub(super) fn new(name: &'static str, ask: Client, create: Client, leadership: Leadership) -> (Account, TokenRenewer) {
     let (state, receiver) = watch::channel(TokenState::Pending);
     let refused = Arc::new(Notify::new());
-    let keeper = Keeper {
+    let keeper = TokenRenewer {
         name,
         accounts: Api::namespaced(ask.clone(), NAMESPACE),
         namespaces: Api::all(ask),
@@ -97,9 +97,9 @@ pub(super) fn new(name: &'static str, ask: Client, create: Client, leadership: L
         make_namespace: Api::all(create),
         leadership,
         state,
-        refused: refused.clone(),
+        token_rejected: refused.clone(),
     };
-    (Account { name, state: receiver, refused }, keeper)
+    (Account { name, state: receiver, token_rejected: refused }, keeper)
 }
 
 /// When a token with this lifetime is renewed.
@@ -107,7 +107,7 @@ fn renew_after(life: Duration) -> Duration {
     life.max(SHORTEST_LIFE).mul_f64(USED_PART).saturating_sub(SLACK)
 }
 
-impl Keeper {
+impl TokenRenewer {
     /// Fetches a token and renews it, forever. A failure keeps the current token.
     pub async fn run(self) -> Result<(), tasks::BoxError> {
         let mut is_told = false;
@@ -126,7 +126,7 @@ impl Keeper {
                 }
                 Err(error) => {
                     if !is_told {
-                        self.tell(&error);
+                        self.log_failure(&error);
                         is_told = true;
                     }
                     self.fail(&error);
@@ -134,7 +134,7 @@ impl Keeper {
                 }
             };
             let refused = async {
-                self.refused.notified().await;
+                self.token_rejected.notified().await;
                 tokio::time::sleep_until(began + LONG_PAUSE).await;
             };
             tokio::select! {
@@ -145,21 +145,21 @@ impl Keeper {
     }
 
     /// Reports once what is missing and how to fix it.
-    fn tell(&self, error: &CallError) {
-        let (name, why) = (self.name, chain(error));
+    fn log_failure(&self, error: &CallError) {
+        let (name, reason) = (self.name, chain(error));
         match error.is_forbidden() {
             true => tracing::error!(
                 "--use-service-account-credentials: no token for the service account {NAMESPACE}/{name}, and its \
-                 controllers do not write: {why}; grant this process get and create on serviceaccounts and create on \
+                 controllers do not write: {reason}; grant this process get and create on serviceaccounts and create on \
                  serviceaccounts/token in {NAMESPACE}, or turn the flag off"
             ),
-            false => tracing::warn!("no token for the service account {NAMESPACE}/{name}: {why}; it is tried again"),
+            false => tracing::warn!("no token for the service account {NAMESPACE}/{name}: {reason}; it is tried again"),
         }
     }
 
     fn fail(&self, error: &CallError) {
         let account = format!("{NAMESPACE}/{}", self.name);
-        let failed = NoToken { account, why: chain(error), is_refused: error.is_refusal() };
+        let failed = NoToken { account, reason: chain(error), is_refused: error.is_refusal() };
         self.state.send_modify(|state| {
             // The current token may still be valid although its renewal failed.
             if !matches!(state, TokenState::Token(_)) {
@@ -237,14 +237,14 @@ impl Keeper {
 
 /// Adds the current token to each request.
 pub(super) fn layer<S>(account: Account) -> LayerFn<impl Fn(S) -> AuthorizationService<S>> {
-    layer_fn(move |inner| AuthorizationService { inner, account: account.clone(), known: None })
+    layer_fn(move |inner| AuthorizationService { inner, account: account.clone(), token_ready: None })
 }
 
 pub(super) struct AuthorizationService<S> {
     inner: S,
     account: Account,
     /// Completes once there is a token or an error.
-    known: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    token_ready: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl<S, B, R> Service<Request<B>> for AuthorizationService<S>
@@ -261,14 +261,14 @@ where
         // This client can send nothing without a token, so it may wait here. Each caller has its own time limit.
         if matches!(*self.account.state.borrow(), TokenState::Pending) {
             let mut state = self.account.state.clone();
-            let known = self.known.get_or_insert_with(|| {
+            let known = self.token_ready.get_or_insert_with(|| {
                 Box::pin(async move {
                     let _ = state.wait_for(|state| !matches!(state, TokenState::Pending)).await;
                 })
             });
             ready!(known.as_mut().poll(context));
         }
-        self.known = None;
+        self.token_ready = None;
         self.inner.poll_ready(context)
     }
 
@@ -281,7 +281,7 @@ where
             TokenState::Pending => {
                 let account = format!("{NAMESPACE}/{}", self.account.name);
                 return refuse(
-                    NoToken { account, why: "it was not asked for yet".to_owned(), is_refused: false }.into(),
+                    NoToken { account, reason: "it was not asked for yet".to_owned(), is_refused: false }.into(),
                 );
             }
         };
@@ -291,7 +291,7 @@ where
         };
         header.set_sensitive(true);
         request.headers_mut().insert(AUTHORIZATION, header);
-        let refused = self.account.refused.clone();
+        let refused = self.account.token_rejected.clone();
         let answer = self.inner.call(request);
         async move {
             let answer = answer.await?;

@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 use super::exec::Exec;
 use super::files::read_file;
 use super::identity;
-use super::proof::{CredentialsError, Proof, bearer, sensitive, token_header};
+use super::proof::{CredentialsError, RequestCredentials, bearer, sensitive, token_header};
 
 /// How long a token from a file is used before the file is read again, as in client-go.
 const READ_AGAIN: Duration = Duration::from_secs(60);
@@ -56,18 +56,18 @@ impl Credentials {
         }
     }
 
-    pub(super) async fn proof(&self) -> Result<Arc<Proof>, CredentialsError> {
+    pub(super) async fn proof(&self) -> Result<Arc<RequestCredentials>, CredentialsError> {
         let header = match self {
             Self::None => None,
             Self::Fixed(header) => Some(header.clone()),
             Self::File(file) => Some(file.lock().header()),
             Self::Exec(exec) => return exec.proof().await,
         };
-        Ok(Arc::new(Proof { header, identity: None }))
+        Ok(Arc::new(RequestCredentials { header, identity: None }))
     }
 
     /// Records that the API server rejected these credentials (401).
-    pub(super) fn refused(&self, proof: &Arc<Proof>) {
+    pub(super) fn refused(&self, proof: &Arc<RequestCredentials>) {
         if let Self::Exec(exec) = self {
             exec.refused(proof);
         }
@@ -136,7 +136,7 @@ impl TokenFile {
 }
 
 fn header_of(path: &std::path::Path) -> Result<HeaderValue, CredentialsError> {
-    let failed = |why: String| CredentialsError(format!("tokenFile {}: {why}", path.display()));
+    let failed = |reason: String| CredentialsError(format!("tokenFile {}: {reason}", path.display()));
     let content = read_file(path).map_err(|error| failed(format!("the file cannot be read: {error}")))?;
     token_header(&content).map_err(|error| failed(error.0))
 }

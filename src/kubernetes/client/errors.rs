@@ -30,7 +30,7 @@ pub(super) fn layer(server: &http::Uri) -> LayerFn<impl Fn(Transport) -> Transpo
         };
         let of_body = named.clone();
         let asked = Arc::clone(&server);
-        let inner = inner.map_err(named).map_future(move |answer| call::asking(Arc::clone(&asked), answer));
+        let inner = inner.map_err(named).map_future(move |answer| call::recording_server(Arc::clone(&asked), answer));
         BoxService::new(inner.map_response(move |response: http::Response<Box<DynBody>>| {
             response.map(|body| Box::new(body.map_err(of_body.clone())) as Box<DynBody>)
         }))

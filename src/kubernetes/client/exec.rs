@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use super::identity;
-use super::proof::{CredentialsError, Proof, bearer};
+use super::proof::{CredentialsError, RequestCredentials, bearer};
 use crate::base::yaml::{self, Aliases, Node, Value};
 use crate::runtime::tasks::detach;
 
@@ -41,13 +41,13 @@ pub(super) struct Exec {
     key: serde_json::Value,
     last: Mutex<Option<Run>>,
     /// Held while the program runs.
-    turn: tokio::sync::Mutex<()>,
+    run_lock: tokio::sync::Mutex<()>,
 }
 
 #[derive(Clone)]
 struct Run {
-    at: Instant,
-    outcome: Result<Arc<Proof>, CredentialsError>,
+    started: Instant,
+    outcome: Result<Arc<RequestCredentials>, CredentialsError>,
     expires: Option<Timestamp>,
     /// Whether the API server rejected the credentials of this run.
     is_refused: bool,
@@ -70,8 +70,8 @@ pub(super) fn problem(config: &ExecConfig) -> Option<&'static str> {
 impl Exec {
     /// The program of `config`. Clients with the same configuration share it and its credentials, as in client-go.
     pub(super) fn shared(config: &ExecConfig) -> Result<Arc<Self>, CredentialsError> {
-        if let Some(why) = problem(config) {
-            return Err(CredentialsError(why.to_owned()));
+        if let Some(reason) = problem(config) {
+            return Err(CredentialsError(reason.to_owned()));
         }
         let key = serde_json::to_value((config, &config.cluster))
             .map_err(|_| failed("the configuration cannot be read".to_owned()))?;
@@ -80,20 +80,24 @@ impl Exec {
         if let Some(program) = programs.iter().filter_map(Weak::upgrade).find(|program| program.key == key) {
             return Ok(program);
         }
-        let program =
-            Arc::new(Self { config: config.clone(), key, last: Mutex::default(), turn: tokio::sync::Mutex::default() });
+        let program = Arc::new(Self {
+            config: config.clone(),
+            key,
+            last: Mutex::default(),
+            run_lock: tokio::sync::Mutex::default(),
+        });
         programs.push(Arc::downgrade(&program));
         Ok(program)
     }
 
     /// The program's credentials. The program runs in its own task: a caller that gives up does not end it, and a
     /// caller whose credentials are still valid does not wait for it.
-    pub(super) async fn proof(self: &Arc<Self>) -> Result<Arc<Proof>, CredentialsError> {
+    pub(super) async fn proof(self: &Arc<Self>) -> Result<Arc<RequestCredentials>, CredentialsError> {
         let last = self.last.lock().clone();
         let renewal = match last {
             Some(run) if !run.is_due() => return run.outcome,
             Some(run) if run.is_good() => {
-                if self.turn.try_lock().is_ok() {
+                if self.run_lock.try_lock().is_ok() {
                     drop(detach(Arc::clone(self).renew()));
                 }
                 return run.outcome;
@@ -104,8 +108,8 @@ impl Exec {
     }
 
     /// Runs the program, unless another caller has done so meanwhile.
-    async fn renew(self: Arc<Self>) -> Result<Arc<Proof>, CredentialsError> {
-        let _turn = self.turn.lock().await;
+    async fn renew(self: Arc<Self>) -> Result<Arc<RequestCredentials>, CredentialsError> {
+        let _turn = self.run_lock.lock().await;
         if let Some(run) = self.last.lock().as_ref().filter(|run| !run.is_due()) {
             return run.outcome.clone();
         }
@@ -114,11 +118,11 @@ impl Exec {
         let before = self.last.lock().clone();
         let run = match (supplied, before) {
             (Ok((proof, expires)), _) => {
-                Run { at: Instant::now(), outcome: Ok(Arc::new(proof)), expires, is_refused: false }
+                Run { started: Instant::now(), outcome: Ok(Arc::new(proof)), expires, is_refused: false }
             }
             // The previous credentials are used until they expire.
-            (Err(_), Some(before)) if before.is_good() => Run { at: Instant::now(), ..before },
-            (Err(error), _) => Run { at: Instant::now(), outcome: Err(error), expires: None, is_refused: false },
+            (Err(_), Some(before)) if before.is_good() => Run { started: Instant::now(), ..before },
+            (Err(error), _) => Run { started: Instant::now(), outcome: Err(error), expires: None, is_refused: false },
         };
         let outcome = run.outcome.clone();
         *self.last.lock() = Some(run);
@@ -126,7 +130,7 @@ impl Exec {
     }
 
     /// Records that the API server rejected these credentials. Ignored if the program has run again since the request.
-    pub(super) fn refused(&self, proof: &Arc<Proof>) {
+    pub(super) fn refused(&self, proof: &Arc<RequestCredentials>) {
         let mut last = self.last.lock();
         let is_of = |run: &&mut Run| run.outcome.as_ref().is_ok_and(|supplied| Arc::ptr_eq(supplied, proof));
         if let Some(run) = last.as_mut().filter(is_of) {
@@ -134,7 +138,7 @@ impl Exec {
         }
     }
 
-    async fn run(&self) -> Result<(Proof, Option<Timestamp>), CredentialsError> {
+    async fn run(&self) -> Result<(RequestCredentials, Option<Timestamp>), CredentialsError> {
         let config = &self.config;
         let mut command = Command::new(config.command.as_deref().unwrap_or_default());
         command.args(config.args.iter().flatten());
@@ -174,7 +178,7 @@ impl Exec {
 impl Run {
     fn is_due(&self) -> bool {
         let is_expiring = self.expires.is_some_and(|expires| Timestamp::now() + MARGIN >= expires);
-        self.at.elapsed() >= PAUSE && (is_expiring || !self.is_good())
+        self.started.elapsed() >= PAUSE && (is_expiring || !self.is_good())
     }
 
     /// Whether the API server may still accept the credentials of this run.
@@ -202,8 +206,8 @@ impl Drop for ProcessGroup {
     }
 }
 
-fn failed(why: String) -> CredentialsError {
-    CredentialsError(format!("exec: {why}"))
+fn failed(reason: String) -> CredentialsError {
+    CredentialsError(format!("exec: {reason}"))
 }
 
 fn info(config: &ExecConfig) -> Result<String, CredentialsError> {
@@ -217,7 +221,7 @@ fn info(config: &ExecConfig) -> Result<String, CredentialsError> {
 }
 
 /// Reads an ExecCredential, which may be JSON or YAML.
-fn read(output: &[u8]) -> Result<(Proof, Option<Timestamp>), CredentialsError> {
+fn read(output: &[u8]) -> Result<(RequestCredentials, Option<Timestamp>), CredentialsError> {
     let not_one = || failed("the output of the program is not an ExecCredential with a status".to_owned());
     let text = std::str::from_utf8(output).map_err(|_| not_one())?;
     let output = yaml::parse_document(text, Aliases::Copied).map_err(|_| not_one())?;
@@ -239,7 +243,7 @@ fn read(output: &[u8]) -> Result<(Proof, Option<Timestamp>), CredentialsError> {
     if header.is_none() && identity.is_none() {
         return Err(failed("the program returned neither a token nor a client certificate".to_owned()));
     }
-    Ok((Proof { header, identity }, expires))
+    Ok((RequestCredentials { header, identity }, expires))
 }
 
 fn text_of<'a>(status: &'a Node, key: &str) -> Option<&'a str> {
@@ -275,9 +279,9 @@ mod tests {
             ("failed", error(), None, false, true),
             ("refused", Ok(Arc::default()), None, true, true),
         ];
-        let at = Instant::now();
+        let started = Instant::now();
         let runs = runs.map(|(case, outcome, expires, is_refused, is_due)| {
-            (case, Run { at, outcome, expires, is_refused }, is_due)
+            (case, Run { started, outcome, expires, is_refused }, is_due)
         });
         assert!(runs.iter().all(|(_, run, _)| !run.is_due()), "not twice in ten seconds");
         tokio::time::advance(PAUSE).await;
@@ -289,9 +293,9 @@ mod tests {
     #[tokio::test]
     async fn a_late_answer_to_earlier_credentials_does_not_take_new_ones_for_refused() {
         let exec = exec("exit 2");
-        let (earlier, new) = (Arc::new(Proof::default()), Arc::new(Proof::default()));
+        let (earlier, new) = (Arc::new(RequestCredentials::default()), Arc::new(RequestCredentials::default()));
         *exec.last.lock() =
-            Some(Run { at: Instant::now(), outcome: Ok(Arc::clone(&new)), expires: None, is_refused: false });
+            Some(Run { started: Instant::now(), outcome: Ok(Arc::clone(&new)), expires: None, is_refused: false });
         for (proof, is_refused) in [(&earlier, false), (&new, true)] {
             exec.refused(proof);
             assert_eq!(exec.last.lock().as_ref().unwrap().is_refused, is_refused);
@@ -325,9 +329,10 @@ mod tests {
     #[tokio::test]
     async fn credentials_are_used_until_they_expire_while_the_program_fails() {
         let exec = exec("exit 1");
-        let good = Run { at: Instant::now(), outcome: Ok(Arc::default()), expires: from_now(30), is_refused: false };
+        let good =
+            Run { started: Instant::now(), outcome: Ok(Arc::default()), expires: from_now(30), is_refused: false };
         // As if the interval between runs had passed.
-        let due = Run { at: Instant::now().checked_sub(PAUSE).unwrap(), ..good };
+        let due = Run { started: Instant::now().checked_sub(PAUSE).unwrap(), ..good };
         *exec.last.lock() = Some(due.clone());
         assert!(exec.proof().await.is_ok());
         assert!(Arc::clone(&exec).renew().await.is_ok(), "a failed run takes nothing away");

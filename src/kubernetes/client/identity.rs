@@ -22,11 +22,11 @@ use crate::base::x509;
 
 /// An error in a client certificate or its key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{key}: {why}")]
+#[error("{key}: {reason}")]
 pub(super) struct IdentityProblem {
     /// The kubeconfig key that names or holds it.
     pub(super) key: &'static str,
-    why: String,
+    reason: String,
 }
 
 /// A certificate or key: its source and content.
@@ -40,7 +40,7 @@ struct Source<'a> {
 
 impl Source<'_> {
     fn problem(&self, why: impl Into<String>) -> IdentityProblem {
-        IdentityProblem { key: self.key, why: why.into() }
+        IdentityProblem { key: self.key, reason: why.into() }
     }
 }
 
@@ -72,7 +72,7 @@ fn source<'a>(
     file: Option<&'a str>,
     read: ReadFile<'_>,
 ) -> Result<Option<Source<'a>>, IdentityProblem> {
-    let problem = |key, why: String| IdentityProblem { key, why };
+    let problem = |key, why: String| IdentityProblem { key, reason: why };
     if let Some(data) = data.filter(|data| !data.is_empty()) {
         let text = decode_base64(data).ok_or_else(|| problem(data_key, "it is not valid base64".to_owned()))?;
         return Ok(Some(Source { key: data_key, file: "FILE", text }));
@@ -129,10 +129,10 @@ fn certified(certificate: &Source<'_>, key: &Source<'_>) -> Result<CertifiedKey,
 /// The first private key, whatever form its label says.
 fn private_key(key: &Source<'_>) -> Result<PrivateKeyDer<'static>, IdentityProblem> {
     let Some(block) = pem::blocks(&key.text).into_iter().find(|block| block.label.ends_with("PRIVATE KEY")) else {
-        let why = "there is no private key in PEM form";
+        let reason = "there is no private key in PEM form";
         return Err(key.problem(match is_der(&key.text) {
-            true => format!("{why}; to convert DER: openssl pkey -inform DER -in {} -out NEW", key.file),
-            false => why.to_owned(),
+            true => format!("{reason}; to convert DER: openssl pkey -inform DER -in {} -out NEW", key.file),
+            false => reason.to_owned(),
         }));
     };
     if block.is_encrypted || block.label.starts_with("ENCRYPTED") {
@@ -147,16 +147,16 @@ fn no_certificate(source: &Source<'_>, blocks: &[Block]) -> IdentityProblem {
 
 /// The message for a missing certificate, with the command to convert the present form.
 pub(super) fn missing_certificate(text: &[u8], blocks: &[Block], file: &str) -> String {
-    let why = "there is no certificate in PEM form";
+    let reason = "there is no certificate in PEM form";
     let other = blocks.iter().find(|block| block.label.ends_with(" CERTIFICATE"));
     match other {
         Some(block) => {
-            format!("{why}, but a {}; to convert it: openssl x509 -in {file} -out NEW", block.label)
+            format!("{reason}, but a {}; to convert it: openssl x509 -in {file} -out NEW", block.label)
         }
         None if is_der(text) => {
-            format!("{why}; to convert DER: openssl x509 -inform DER -in {file} -out NEW")
+            format!("{reason}; to convert DER: openssl x509 -inform DER -in {file} -out NEW")
         }
-        None => why.to_owned(),
+        None => reason.to_owned(),
     }
 }
 

@@ -27,20 +27,20 @@ pub struct KubeconfigProblem {
     /// The line, counted from 1, if known.
     pub line: Option<usize>,
     /// What is wrong, and what is expected.
-    pub why: String,
+    pub reason: String,
 }
 
 impl KubeconfigProblem {
     pub(super) fn new(line: Option<usize>, why: impl Into<String>) -> Self {
-        Self { line, why: why.into() }
+        Self { line, reason: why.into() }
     }
 }
 
 impl fmt::Display for KubeconfigProblem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
-            Some(line) => write!(formatter, "line {line}: {}", self.why),
-            None => formatter.write_str(&self.why),
+            Some(line) => write!(formatter, "line {line}: {}", self.reason),
+            None => formatter.write_str(&self.reason),
         }
     }
 }
@@ -63,7 +63,7 @@ pub(super) fn read(path: &Path) -> Result<Config, Vec<KubeconfigProblem>> {
 /// The configuration of the current context.
 fn parse(path: &Path, content: &[u8], read: ReadFile<'_>) -> Result<Config, Vec<KubeconfigProblem>> {
     let only = |problem| vec![problem];
-    let text = decode(content).map_err(|why| only(KubeconfigProblem::new(None, why)))?;
+    let text = decode(content).map_err(|reason| only(KubeconfigProblem::new(None, reason)))?;
     let mut kubeconfig = Kubeconfig::from_yaml(&text).map_err(|error| only(not_a_kubeconfig(&text, &error)))?;
     let mut checks = Checks { tree: yaml::parse_document(&text, Aliases::Copied).ok(), read, problems: Vec::new() };
     let Some((cluster, user)) = checks.chosen(&kubeconfig) else { return Err(checks.problems) };
@@ -181,8 +181,8 @@ impl Checks<'_> {
         let known = kubeconfig.clusters.iter().any(|named| named.name == context.cluster && named.cluster.is_some());
         if !known {
             let line = self.line(&CONTEXTS, current, "cluster");
-            let why = "cluster of the current context: there is no cluster of this name";
-            self.problems.push(KubeconfigProblem::new(line, why));
+            let reason = "cluster of the current context: there is no cluster of this name";
+            self.problems.push(KubeconfigProblem::new(line, reason));
             return None;
         }
         Some((context.cluster.clone(), context.user.clone()))
@@ -197,20 +197,20 @@ impl Checks<'_> {
             matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty())
         });
         let has_user = uri.and_then(|uri| uri.authority().map(|authority| authority.as_str().contains('@')));
-        let why = match (server, is_url, has_user) {
+        let reason = match (server, is_url, has_user) {
             ("", ..) => "server: the cluster of the current context has none",
             (_, false, _) => "server: expected a URL such as https://10.0.0.1:6443",
             (_, true, Some(true)) => "server: expected a URL without a user; use a token or a client certificate",
             _ => return,
         };
-        self.problems.push(KubeconfigProblem::new(line, why));
+        self.problems.push(KubeconfigProblem::new(line, reason));
     }
 
     /// Checks the authorities and the server name, and keeps only certificates that can be parsed.
     fn check_cluster(&mut self, cluster: &str, values: &mut Cluster, proxy: Option<&http::Uri>, folder: &Path) {
         values.tls_server_name.take_if(|name| name.is_empty());
-        if let Some(Err(why)) = values.tls_server_name.as_deref().map(transport::server_name) {
-            self.problem(&CLUSTERS, cluster, "tls-server-name", why);
+        if let Some(Err(reason)) = values.tls_server_name.as_deref().map(transport::server_name) {
+            self.problem(&CLUSTERS, cluster, "tls-server-name", reason);
         }
         values.certificate_authority_data.take_if(|data| data.is_empty());
         let file = absolute(&mut values.certificate_authority, folder);
@@ -260,7 +260,7 @@ impl Checks<'_> {
             proof::token_header(&content).map_err(|error| error.0)
         });
         match (in_file, token.map(proof::bearer)) {
-            (Some(Err(why)), None) => self.problem(&USERS, user, "tokenFile", &format!("tokenFile: {why}")),
+            (Some(Err(reason)), None) => self.problem(&USERS, user, "tokenFile", &format!("tokenFile: {reason}")),
             // The inline token is used until the file can be read.
             (None | Some(Err(_)), Some(Err(error))) => self.problem(&USERS, user, "token", &format!("token: {error}")),
             _ => {}
@@ -280,8 +280,8 @@ impl Checks<'_> {
         }
     }
 
-    fn problem(&mut self, items: &Items, name: &str, key: &str, why: &str) {
-        self.problems.push(KubeconfigProblem::new(self.line(items, name, key), why));
+    fn problem(&mut self, items: &Items, name: &str, key: &str, reason: &str) {
+        self.problems.push(KubeconfigProblem::new(self.line(items, name, key), reason));
     }
 
     /// The line of a key among the values of the named item.

@@ -55,14 +55,14 @@ pub(in crate::kubernetes) struct Bucket {
 
 struct Level {
     tokens: f64,
-    at: Instant,
+    updated: Instant,
 }
 
 impl Bucket {
     pub(in crate::kubernetes) fn new(rate: Rate) -> Self {
         let burst = f64::from(rate.burst.max(1));
         let interval = Duration::from_secs_f64(1.0 / f64::from(rate.qps.max(0.001)));
-        Self { interval, burst, level: Mutex::new(Level { tokens: burst, at: Instant::now() }) }
+        Self { interval, burst, level: Mutex::new(Level { tokens: burst, updated: Instant::now() }) }
     }
 
     /// Waits for a token and takes it. A cancelled caller takes none.
@@ -70,9 +70,9 @@ impl Bucket {
         let mut level = self.level.lock().await;
         loop {
             let now = Instant::now();
-            let grown = now.duration_since(level.at).as_secs_f64() / self.interval.as_secs_f64();
+            let grown = now.duration_since(level.updated).as_secs_f64() / self.interval.as_secs_f64();
             // Adds a tiny amount, so that rounding never results in a wait of zero.
-            *level = Level { tokens: (level.tokens + grown + 1e-9).min(self.burst), at: now };
+            *level = Level { tokens: (level.tokens + grown + 1e-9).min(self.burst), updated: now };
             if level.tokens >= 1.0 {
                 level.tokens -= 1.0;
                 return;

@@ -50,11 +50,11 @@ pub(super) fn config(variable: impl Fn(&str) -> Option<String>, folder: &Path) -
     match read_file(&authorities).map(|text| verifier::read_bundle(&text)) {
         Ok(listed) if !listed.is_empty() => config.root_cert = Some(listed),
         unusable => {
-            let why =
+            let reason =
                 unusable.err().map_or("there is no certificate in PEM form".to_owned(), |e| identity::unreadable(&e));
             tracing::error!(
                 "the certificate of the API server is checked with the system's trusted certificates until {} can be \
-                 used: {why}",
+                 used: {reason}",
                 authorities.display()
             );
         }
@@ -83,7 +83,7 @@ mod tests {
         std::fs::write(folder.path().join("token"), "t").unwrap();
         let broken = "-----BEGIN CERTIFICATE-----\n!!!\n-----END CERTIFICATE-----\n";
         let no_certificate = "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n";
-        for (form, content, listed, why) in [
+        for (form, content, listed, reason) in [
             ("one", Some(CA.to_owned()), Some(1), ""),
             ("a broken block beside it", Some(format!("{broken}{CA}")), Some(1), ""),
             ("a block that is no certificate beside it", Some(format!("{no_certificate}{CA}")), Some(1), ""),
@@ -99,9 +99,9 @@ mod tests {
             let config = config(variable, folder.path()).unwrap();
             assert_eq!(config.root_cert.map(|listed| listed.len()), listed, "{form}");
             assert_eq!(config.root_cert_file.as_ref(), Some(&path), "{form}: read again later");
-            let told = log.lines("ERROR");
-            let named = format!("{} can be used: {why}", path.display());
-            assert_eq!(told.iter().any(|line| line.ends_with(&named)), listed.is_none(), "{form}: {told:?}");
+            let reported = log.lines("ERROR");
+            let named = format!("{} can be used: {reason}", path.display());
+            assert_eq!(reported.iter().any(|line| line.ends_with(&named)), listed.is_none(), "{form}: {reported:?}");
         }
     }
 

@@ -13,7 +13,7 @@ pub(super) struct CredentialsError(pub(super) String);
 
 /// The credentials of one request.
 #[derive(Clone, Default)]
-pub(super) struct Proof {
+pub(super) struct RequestCredentials {
     /// The value of the `Authorization` header.
     pub(super) header: Option<HeaderValue>,
     /// The client certificate from an `exec` program.

@@ -181,8 +181,8 @@ mod tests {
         assert_eq!(of(""), Ok(None));
         assert_eq!(of("http://p").unwrap().unwrap().host(), Some("p"));
         for url in ["ftp://u:hunter2@p", "p:3128", "http://", "http://u:hunter2 @p", "socks4://p"] {
-            let why = of(url).unwrap_err();
-            assert!(why.starts_with("it"), "{url}: {why}");
+            let reason = of(url).unwrap_err();
+            assert!(reason.starts_with("it"), "{url}: {reason}");
         }
     }
 }

@@ -34,7 +34,7 @@ pub(super) struct Rotating {
     files: Vec<PathBuf>,
     digests: Digests,
     /// Digests of the files whose failure was logged last.
-    refused: Option<Digests>,
+    rejected: Option<Digests>,
     client: Client,
     last_check: Instant,
 }
@@ -48,8 +48,14 @@ impl Rotating {
         }
         let digests = digests(&files);
         let client = transport::builder(config.clone()).map(|builder| builder.build());
-        let made =
-            |client| Self { config: config.clone(), files, digests, refused: None, client, last_check: Instant::now() };
+        let made = |client| Self {
+            config: config.clone(),
+            files,
+            digests,
+            rejected: None,
+            client,
+            last_check: Instant::now(),
+        };
         Some(client.map(made))
     }
 
@@ -65,17 +71,17 @@ impl Rotating {
         match transport::builder(self.config.clone()) {
             Ok(builder) => {
                 self.client = builder.build();
-                (self.digests, self.refused) = (digests, None);
+                (self.digests, self.rejected) = (digests, None);
                 metrics::show_expiry(&self.config);
                 tracing::info!(server = %self.config.cluster_url, "the client certificate for the API server has changed");
             }
             // Logged once per content, but retried: the cause may be elsewhere, such as an unreadable token file.
-            Err(error) if self.refused.as_ref() != Some(&digests) => {
-                let why = chain(error.as_ref());
+            Err(error) if self.rejected.as_ref() != Some(&digests) => {
+                let reason = chain(error.as_ref());
                 tracing::warn!(
-                    "the changed client certificate for the API server cannot be used; the old one stays: {why}"
+                    "the changed client certificate for the API server cannot be used; the old one stays: {reason}"
                 );
-                self.refused = Some(digests);
+                self.rejected = Some(digests);
             }
             Err(_) => {}
         }

@@ -60,7 +60,7 @@ pub(super) fn builder(config: Config) -> Result<ClientBuilder<Transport>, BoxErr
     let own = identity::of(&config.auth_info, &read_file).map_err(|problem| CredentialsError(problem.to_string()))?;
     let credentials = Credentials::of(&config.auth_info)?;
     let server = Server {
-        wires: Arc::new(Mutex::new(Wires::new(&config, own.map(Arc::new))?)),
+        connections: Arc::new(Mutex::new(ClientConnections::new(&config, own.map(Arc::new))?)),
         config: Arc::new(config.clone()),
         credentials,
     };
@@ -82,14 +82,14 @@ pub(super) fn server_name(text: &str) -> Result<ServerName<'static>, &'static st
 
 /// The connections with one client certificate.
 #[derive(Clone)]
-struct Wires {
+struct ClientConnections {
     /// The client certificate from an `exec` program, if any.
     supplied: Option<Arc<CertifiedKey>>,
     watches: Wire,
     calls: Wire,
 }
 
-impl Wires {
+impl ClientConnections {
     fn new(config: &Config, identity: Option<Arc<CertifiedKey>>) -> Result<Self, BoxError> {
         let tls = verifier::client_config(config, identity.as_ref())?;
         let mut tcp = HttpConnector::new();
@@ -138,16 +138,16 @@ fn speaks_http2(is_for_watches: bool, disabled: Option<&OsStr>) -> bool {
 struct Server {
     config: Arc<Config>,
     credentials: Credentials,
-    wires: Arc<Mutex<Wires>>,
+    connections: Arc<Mutex<ClientConnections>>,
 }
 
 impl Server {
     /// The connections for this certificate of a program, or for none. Connections with an earlier certificate end with
     /// their requests. A program never supplies a certificate if the kubeconfig has one.
-    fn wires(&self, supplied: Option<&Arc<CertifiedKey>>) -> Result<Wires, BoxError> {
-        let mut wires = self.wires.lock();
+    fn connections(&self, supplied: Option<&Arc<CertifiedKey>>) -> Result<ClientConnections, BoxError> {
+        let mut wires = self.connections.lock();
         if wires.supplied.as_ref().map(Arc::as_ptr) != supplied.map(Arc::as_ptr) {
-            *wires = Wires::new(&self.config, supplied.cloned())?;
+            *wires = ClientConnections::new(&self.config, supplied.cloned())?;
             wires.supplied = supplied.cloned();
         }
         Ok(wires.clone())
@@ -170,7 +170,7 @@ impl Service<Request<Body>> for Server {
             if let Some(header) = &proof.header {
                 request.headers_mut().insert(AUTHORIZATION, header.clone());
             }
-            let wires = server.wires(proof.identity.as_ref())?;
+            let wires = server.connections(proof.identity.as_ref())?;
             let wire = if metrics::is_watch(&request) { wires.watches } else { wires.calls };
             let response = wire.request(request).await?;
             if response.status() == StatusCode::UNAUTHORIZED {

@@ -242,7 +242,7 @@ impl Verifier {
     /// The error with advice, where the library's text is a single word.
     fn explained(&self, error: TlsError, leaf: &CertificateDer<'_>) -> TlsError {
         let TlsError::InvalidCertificate(failure) = &error else { return error };
-        let why = match failure {
+        let reason = match failure {
             CertificateError::UnknownIssuer => format!(
                 "it was issued by {}, which is not in {}. Compare with: openssl s_client -showcerts -connect HOST:PORT",
                 issuer(leaf),
@@ -260,7 +260,7 @@ impl Verifier {
             ),
             _ => return error,
         };
-        TlsError::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(RejectedCertificate(why)))))
+        TlsError::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(RejectedCertificate(reason)))))
     }
 }
 

@@ -16,19 +16,19 @@ use crate::base::names::is_dns_name;
 pub(super) const COMBINED: &str = "(combined from similar events): ";
 
 /// Maximum number of remembered objects, groups and messages, each.
-const REMEMBERED: usize = 4096;
+const MAX_CACHED: usize = 4096;
 
 /// Burst of Events about one object, and the time until one more is allowed.
 const BURST: f64 = 25.0;
 const REFILL: Duration = Duration::from_secs(300);
 
 /// Different messages of one group before they are combined, and the idle time after which the group starts over.
-const MOST_MESSAGES: usize = 10;
+const MAX_MESSAGES: usize = 10;
 const GROUP_PAUSE: Duration = Duration::from_secs(600);
 
 /// A recorded Event, before correlation.
 #[derive(Debug, Clone)]
-pub(super) struct Fact {
+pub(super) struct RecordedEvent {
     pub(super) component: Arc<str>,
     pub(super) object: ObjectReference,
     pub(super) event_type: EventType,
@@ -57,13 +57,13 @@ pub(super) struct Correlator {
 #[derive(Debug)]
 struct Allowance {
     tokens: f64,
-    at: Duration,
+    updated: Duration,
 }
 
 #[derive(Debug)]
 struct EventGroup {
     messages: Vec<Digest>,
-    at: Duration,
+    updated: Duration,
 }
 
 #[derive(Debug)]
@@ -74,13 +74,13 @@ struct WrittenEvent {
 
 impl Default for Correlator {
     fn default() -> Self {
-        Self { allowances: Lru::new(REMEMBERED), groups: Lru::new(REMEMBERED), written: Lru::new(REMEMBERED) }
+        Self { allowances: Lru::new(MAX_CACHED), groups: Lru::new(MAX_CACHED), written: Lru::new(MAX_CACHED) }
     }
 }
 
 impl Correlator {
     /// The write for `fact`, recorded at the local time `at`; `None` if its source exceeds the rate limit.
-    pub(super) fn take(&mut self, fact: &Fact, at: Duration) -> Option<EventWrite> {
+    pub(super) fn take(&mut self, fact: &RecordedEvent, at: Duration) -> Option<EventWrite> {
         let subject = subject(fact);
         if !self.is_allowed(Digest::of(&subject), at) {
             return None;
@@ -98,10 +98,10 @@ impl Correlator {
     }
 
     fn is_allowed(&mut self, subject: Digest, at: Duration) -> bool {
-        let allowance = self.allowances.get_or_insert_with(subject, || Allowance { tokens: BURST, at });
-        let grown = at.saturating_sub(allowance.at).as_secs_f64() / REFILL.as_secs_f64();
+        let allowance = self.allowances.get_or_insert_with(subject, || Allowance { tokens: BURST, updated: at });
+        let grown = at.saturating_sub(allowance.updated).as_secs_f64() / REFILL.as_secs_f64();
         allowance.tokens = (allowance.tokens + grown).min(BURST);
-        allowance.at = at;
+        allowance.updated = at;
         let is_allowed = allowance.tokens >= 1.0;
         if is_allowed {
             allowance.tokens -= 1.0;
@@ -110,17 +110,17 @@ impl Correlator {
     }
 
     fn is_combined(&mut self, group: Digest, message: &str, at: Duration) -> bool {
-        let group = self.groups.get_or_insert_with(group, || EventGroup { messages: Vec::new(), at });
-        if at.saturating_sub(group.at) > GROUP_PAUSE {
+        let group = self.groups.get_or_insert_with(group, || EventGroup { messages: Vec::new(), updated: at });
+        if at.saturating_sub(group.updated) > GROUP_PAUSE {
             group.messages.clear();
         }
-        group.at = at;
+        group.updated = at;
         let message = Digest::of(message);
         if !group.messages.contains(&message) {
             group.messages.reserve_exact(1);
             group.messages.push(message);
         }
-        if group.messages.len() < MOST_MESSAGES {
+        if group.messages.len() < MAX_MESSAGES {
             return false;
         }
         // Limits the size of the set, as upstream does.
@@ -129,7 +129,7 @@ impl Correlator {
     }
 }
 
-fn subject(fact: &Fact) -> String {
+fn subject(fact: &RecordedEvent) -> String {
     let part = |text: &Option<String>| text.clone().unwrap_or_default();
     let object = &fact.object;
     [
@@ -147,7 +147,7 @@ fn subject(fact: &Fact) -> String {
 
 /// `<object>.<hex nanoseconds of the first time>`, as upstream names Events. If the object's name is no DNS name or too
 /// long, a digest replaces it.
-fn name(fact: &Fact, first: Timestamp) -> String {
+fn name(fact: &RecordedEvent, first: Timestamp) -> String {
     let object = fact.object.name.as_deref().unwrap_or_default();
     let stamp = format!("{:x}", first.as_nanosecond());
     if is_dns_name(object) && object.len() + stamp.len() < 253 {
@@ -203,8 +203,8 @@ impl<V> Lru<V> {
 mod tests {
     use super::*;
 
-    fn fact(object: &str, reason: &'static str, message: &str) -> Fact {
-        Fact {
+    fn fact(object: &str, reason: &'static str, message: &str) -> RecordedEvent {
+        RecordedEvent {
             component: "test".into(),
             object: ObjectReference { name: Some(object.into()), ..ObjectReference::default() },
             event_type: EventType::Normal,
@@ -219,7 +219,7 @@ mod tests {
         let mut correlator = Correlator::default();
         let first = correlator.take(&fact("a", "R", "m"), Duration::ZERO).unwrap();
         assert_eq!((first.name.as_str(), first.count), ("a.ff", 1));
-        let again = Fact { at: Timestamp::from_nanosecond(300).unwrap(), ..fact("a", "R", "m") };
+        let again = RecordedEvent { at: Timestamp::from_nanosecond(300).unwrap(), ..fact("a", "R", "m") };
         let second = correlator.take(&again, Duration::from_secs(1)).unwrap();
         assert_eq!(second, EventWrite { count: 2, ..first });
         assert_eq!(correlator.take(&fact("a", "R", "other"), Duration::ZERO).unwrap().count, 1);

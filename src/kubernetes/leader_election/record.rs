@@ -14,12 +14,12 @@ pub struct Observation {
     /// The Lease's `spec`.
     pub spec: LeaseSpec,
     /// When the Lease was first seen with this `spec`.
-    pub seen: Duration,
+    pub observed_at: Duration,
     /// The earliest time at which another process may acquire a Lease without holder, or create a missing one: until
     /// then, the last holder that was seen may still lead.
     pub free_from: Duration,
     /// When the Lease was last read.
-    pub looked: Duration,
+    pub last_read: Duration,
 }
 
 /// What to do about an existing Lease.
@@ -44,7 +44,7 @@ pub fn observe(previous: Option<Observation>, spec: &LeaseSpec, at: Duration, le
     if let Some(previous) = &previous
         && previous.spec == *spec
     {
-        return Observation { looked: at, ..previous.clone() };
+        return Observation { last_read: at, ..previous.clone() };
     }
     let free_from = if holder(spec).is_some() {
         at + seconds(spec.lease_duration_seconds)
@@ -53,17 +53,17 @@ pub fn observe(previous: Option<Observation>, spec: &LeaseSpec, at: Duration, le
     } else {
         // The Lease was deleted or cleared by hand, which its holder notices at the next renewal. A process that has
         // not read the Lease recently cannot know the last holder.
-        let recent = previous.filter(|previous| at.saturating_sub(previous.looked) <= lease_duration / 3);
+        let recent = previous.filter(|previous| at.saturating_sub(previous.last_read) <= lease_duration / 3);
         match recent {
             // The Lease may have been renewed after that read.
             Some(previous) if holder(&previous.spec).is_some() => {
-                previous.free_from.max(previous.looked + lease_duration)
+                previous.free_from.max(previous.last_read + lease_duration)
             }
             Some(previous) => previous.free_from,
             None => at + lease_duration,
         }
     };
-    Observation { spec: spec.clone(), seen: at, free_from, looked: at }
+    Observation { spec: spec.clone(), observed_at: at, free_from, last_read: at }
 }
 
 /// The duration in a released record, as client-go writes it.
@@ -92,7 +92,7 @@ pub fn decide(candidate: Candidate<'_>, observed: &Observation, at: Duration, wa
     // The duration in the record applies, not the setting of this process.
     let until = match holder {
         Some(holder) if holder == identity => None,
-        Some(_) => Some(observed.seen + seconds(observed.spec.lease_duration_seconds)),
+        Some(_) => Some(observed.observed_at + seconds(observed.spec.lease_duration_seconds)),
         None => Some(observed.free_from).filter(|_| !is_leader),
     };
     if let Some(until) = until.filter(|until| *until > at) {
@@ -212,9 +212,9 @@ mod tests {
         let first = observe(None, &held("bing", 3), start, LASTS);
         let later = start + Duration::from_secs(2);
         let again = observe(Some(first), &held("bing", 3), later, LASTS);
-        assert_eq!((again.seen, again.looked), (start, later));
+        assert_eq!((again.observed_at, again.last_read), (start, later));
         let renewed = LeaseSpec { renew_time: Some(MicroTime(Timestamp::now())), ..held("bing", 3) };
-        assert_eq!(observe(Some(again), &renewed, later, LASTS).seen, later);
+        assert_eq!(observe(Some(again), &renewed, later, LASTS).observed_at, later);
     }
 
     #[test]

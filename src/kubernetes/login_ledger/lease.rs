@@ -22,7 +22,7 @@ const ANNOTATION: &str = "vsphere-ccm.dev/logins";
 const LABEL: (&str, &str) = ("vsphere-ccm.dev/lease", "logins");
 /// Maximum number of Leases named in a command, because an Event's message has at most 1,024 bytes. For more Leases,
 /// the command deletes those of all accounts.
-const MOST_NAMED: usize = 4;
+const MAX_NAMED: usize = 4;
 const CALL_LIMIT: Duration = Duration::from_secs(4);
 
 /// A store in the Leases of one namespace.
@@ -107,7 +107,7 @@ fn delete_command(namespace: &str, names: &BTreeSet<String>) -> String {
     let what = match names.as_slice() {
         [name] => (*name).to_owned(),
         // An account that never failed at a server has no Lease for it.
-        several if several.len() <= MOST_NAMED => format!("--ignore-not-found {}", several.join(" ")),
+        several if several.len() <= MAX_NAMED => format!("--ignore-not-found {}", several.join(" ")),
         _ => format!("-l {}={}", LABEL.0, LABEL.1),
     };
     format!("kubectl -n {namespace} delete lease {what}")

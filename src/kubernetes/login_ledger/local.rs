@@ -5,28 +5,28 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::record::{Entry, KEPT_FOR, LoginState, Record};
+use super::record::{Entry, LoginState, RETENTION, Record};
 use super::{Clock, SharedReading};
 use crate::cloud::login_ledger::{Outcome, SecretVersion};
 
 /// The state of one process. Never locked across an await.
 #[derive(Default)]
-pub(super) struct Local {
+pub(super) struct LocalState {
     /// The known servers: the scope of their policy, and `host:port`.
     pub(super) servers: BTreeSet<(&'static str, String)>,
     /// This process's own attempts by record name, for when the store is out of reach.
-    pub(super) own: HashMap<String, Record>,
+    pub(super) own_entries: HashMap<String, Record>,
     /// Ids of own attempts that are not in the store yet; they are added with the next write.
-    pub(super) alone: BTreeSet<String>,
+    pub(super) without_leases: BTreeSet<String>,
     /// Outcomes that are not in the store yet: record name, id, and outcome.
     pub(super) pending: Vec<(String, String, Outcome)>,
     /// Scopes of the policies whose last store call failed.
     pub(super) out_of_reach: BTreeSet<&'static str>,
     /// Records that were read for the review of paused logins, by record name.
-    pub(super) readings: HashMap<String, SharedReading>,
+    pub(super) last_reads: HashMap<String, SharedReading>,
     /// Number of successful writes of this process to the store.
     pub(super) writes: u64,
-    seen: HashMap<RecordKey, RecordView>,
+    views: HashMap<RecordKey, RecordView>,
 }
 
 /// The name of a record, and whether it is the process's own record or the store's.
@@ -39,7 +39,7 @@ struct RecordView {
     /// The latest time at which each entry can have entered its state.
     since: BTreeMap<(String, LoginState), Instant>,
     /// Claims of an earlier process in this pod.
-    lost: BTreeSet<String>,
+    lost_entries: BTreeSet<String>,
 }
 
 /// An entry as observed by this process.
@@ -53,14 +53,14 @@ pub(super) struct ObservedEntry<'a> {
 
 /// The outcome of an attempt of this process.
 #[derive(Clone, Copy)]
-pub(super) struct Settlement<'a> {
+pub(super) struct AttemptOutcome<'a> {
     pub(super) id: &'a str,
     pub(super) outcome: Outcome,
     /// The Secret version of the credentials, if they are from a Secret.
     pub(super) version: Option<&'a SecretVersion>,
 }
 
-impl<'a> Settlement<'a> {
+impl<'a> AttemptOutcome<'a> {
     /// An outcome that does not count.
     pub(super) fn harmless(id: &'a str) -> Self {
         Self { id, outcome: Outcome::Harmless, version: None }
@@ -82,19 +82,19 @@ impl Process {
     }
 }
 
-impl Local {
+impl LocalState {
     /// Number of remembered records: own ones, and observed ones.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> (usize, usize) {
-        (self.own.len(), self.seen.len())
+        (self.own_entries.len(), self.views.len())
     }
 
     /// Records that an entry of this process enters this state now.
-    fn saw(&mut self, name: &str, id: &str, state: LoginState) {
+    fn record_state(&mut self, name: &str, id: &str, state: LoginState) {
         for is_own in [true, false] {
             // A record that was never read gets no view yet: its existing entries have to be dated by their own times.
-            if is_own || self.seen.contains_key(&(name.to_owned(), false)) {
-                let seen = self.seen.entry((name.to_owned(), is_own)).or_default();
+            if is_own || self.views.contains_key(&(name.to_owned(), false)) {
+                let seen = self.views.entry((name.to_owned(), is_own)).or_default();
                 seen.since.insert((id.to_owned(), state), Instant::now());
             }
         }
@@ -102,40 +102,41 @@ impl Local {
 
     /// Records an own attempt that is made now.
     pub(super) fn note(&mut self, name: &str, entry: Entry) {
-        self.saw(name, &entry.id, entry.state);
-        self.own.entry(name.to_owned()).or_default().put(entry);
+        self.record_state(name, &entry.id, entry.state);
+        self.own_entries.entry(name.to_owned()).or_default().put(entry);
     }
 
-    pub(super) fn settle(&mut self, name: &str, settlement: Settlement<'_>, at: i64) {
-        let Settlement { id, outcome, version } = settlement;
-        if let Some(record) = self.own.get_mut(name) {
+    pub(super) fn apply_outcome(&mut self, name: &str, settlement: AttemptOutcome<'_>, at: i64) {
+        let AttemptOutcome { id, outcome, version } = settlement;
+        if let Some(record) = self.own_entries.get_mut(name) {
             record.apply(id, outcome, at);
             if outcome == Outcome::Accepted {
                 record.clear_unanswered(version, at, |_| false);
             }
         }
-        let Self { own, alone, seen, .. } = self;
+        let Self { own_entries: own, without_leases: alone, views: seen, .. } = self;
         own.retain(|_, record| !record.entries.is_empty());
         // Drops old observations: accounts come and go while a process runs for months.
-        let is_recent = |seen: &RecordView| seen.last_read.is_none_or(|last_read| last_read.elapsed() < KEPT_FOR);
+        let is_recent = |seen: &RecordView| seen.last_read.is_none_or(|last_read| last_read.elapsed() < RETENTION);
         seen.retain(|(name, is_own), seen| if *is_own { own.contains_key(name) } else { is_recent(seen) });
         alone.retain(|id| own.values().any(|record| record.holds(id)));
         if let Some(state) = LoginState::after(outcome) {
-            self.saw(name, id, state);
+            self.record_state(name, id, state);
         }
     }
 
     /// The ids of this process's own rejections that are in the store.
     pub(super) fn rejections(&self, name: &str) -> Vec<String> {
-        let own = self.own.get(name).into_iter().flat_map(|record| &record.entries);
-        let rejected = own.filter(|entry| entry.state == LoginState::Rejected && !self.alone.contains(&entry.id));
+        let own = self.own_entries.get(name).into_iter().flat_map(|record| &record.entries);
+        let rejected =
+            own.filter(|entry| entry.state == LoginState::Rejected && !self.without_leases.contains(&entry.id));
         rejected.map(|entry| entry.id.clone()).collect()
     }
 
     /// The own entry with this id, dated by this clock.
     pub(super) fn own_entry(&self, name: &str, id: &str, clock: Clock) -> Option<Entry> {
-        let entry = self.own.get(name)?.entries.iter().find(|entry| entry.id == id)?.clone();
-        let since = self.seen.get(&(name.to_owned(), true)).and_then(|seen| {
+        let entry = self.own_entries.get(name)?.entries.iter().find(|entry| entry.id == id)?.clone();
+        let since = self.views.get(&(name.to_owned(), true)).and_then(|seen| {
             let moment = seen.since.get(&(entry.id.clone(), entry.state))?;
             i64::try_from(moment.elapsed().as_secs()).ok()
         });
@@ -153,7 +154,8 @@ impl Local {
         process: Option<&Process>,
     ) -> Vec<ObservedEntry<'a>> {
         let now = Instant::now();
-        let RecordView { last_read, since, lost } = self.seen.entry((name.to_owned(), is_own)).or_default();
+        let RecordView { last_read, since, lost_entries: lost } =
+            self.views.entry((name.to_owned(), is_own)).or_default();
         since.retain(|(id, state), _| record.entries.iter().any(|entry| entry.id == *id && entry.state == *state));
         lost.retain(|id| record.holds(id));
         if last_read.is_none() {
@@ -162,9 +164,9 @@ impl Local {
         }
         let observed = |entry: &'a Entry| {
             let moment = *since.entry((entry.id.clone(), entry.state)).or_insert_with(|| {
-                let believed = clock.since(entry).saturating_sub(clock.margin);
-                let most = last_read.map_or(believed, |last_read| now.saturating_duration_since(last_read));
-                now.checked_sub(believed.min(most)).unwrap_or(now)
+                let cache_duration = clock.since(entry).saturating_sub(clock.margin);
+                let most = last_read.map_or(cache_duration, |last_read| now.saturating_duration_since(last_read));
+                now.checked_sub(cache_duration.min(most)).unwrap_or(now)
             });
             let is_lost = entry.state == LoginState::Claimed && lost.contains(&entry.id);
             ObservedEntry { entry, age: now.saturating_duration_since(moment), is_lost }

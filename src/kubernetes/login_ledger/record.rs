@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::base::backoff::Backoff;
-use crate::cloud::login_ledger::{Attempt, LoginPolicy, LoginRefusal, Outcome, SecretVersion};
+use crate::cloud::login_ledger::{LoginPolicy, LoginRefusal, Outcome, PlannedLogin, SecretVersion};
 
 /// Time limit of a claim in flight. An older claim without an outcome is taken for a lost answer.
 pub const UNDER_WAY: Duration = Duration::from_secs(75);
@@ -17,18 +17,18 @@ pub const UNDER_WAY: Duration = Duration::from_secs(75);
 /// wrong, one rejection shows it.
 pub const CAUTION: Duration = Duration::from_secs(10);
 /// Retry interval of a login that waits only for claims in flight, which are released when their logins are accepted.
-pub const LOOK_AGAIN: Duration = Duration::from_secs(1);
+pub const RECHECK_AFTER: Duration = Duration::from_secs(1);
 /// Age at which an entry is dropped.
-pub const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+pub const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long credentials accepted for one replica count as proven for the others. Long against the 30 s after which
 /// waiting logins are reviewed; short, because credentials without a version may be replaced.
 pub const PROVEN_FOR: Duration = Duration::from_secs(10 * 60);
 /// Maximum number of entries of one record; the youngest stay. The longest window of a product, 15 minutes, has room
 /// for 20 attempts by the policy with the most attempts (four in 200 s), so no rejection is evicted while it counts for
 /// another product.
-pub const MOST_ENTRIES: usize = 24;
+pub const MAX_ENTRIES: usize = 24;
 /// Maximum number of entries in earlier versions of this program: a record with this many may have dropped others.
-const MOST_BEFORE: usize = 16;
+const MAX_KNOWN_ENTRIES: usize = 16;
 /// The longest backoff.
 const LONGEST: Duration = Duration::from_secs(30 * 60);
 
@@ -82,8 +82,8 @@ pub struct Entry {
 
 impl Entry {
     /// Creates a claim.
-    pub fn claim(id: String, at: i64, attempt: &Attempt) -> Self {
-        let (known, version) = (attempt.is_known, attempt.version.clone());
+    pub fn claim(id: String, at: i64, attempt: &PlannedLogin) -> Self {
+        let (known, version) = (attempt.was_accepted, attempt.version.clone());
         Self { id, at, state: LoginState::Claimed, known, version, pod: None, start: None }
     }
 
@@ -192,11 +192,11 @@ impl Record {
     /// Whether these attempts, which were in the record, have been deleted from it by hand.
     pub fn has_lost(&self, ids: &[String]) -> bool {
         // A full record drops entries by itself.
-        !ids.is_empty() && self.entries.len() < MOST_BEFORE && !ids.iter().any(|id| self.holds(id))
+        !ids.is_empty() && self.entries.len() < MAX_KNOWN_ENTRIES && !ids.iter().any(|id| self.holds(id))
     }
 
     fn bound(&mut self) {
-        let surplus = self.entries.len().saturating_sub(MOST_ENTRIES);
+        let surplus = self.entries.len().saturating_sub(MAX_ENTRIES);
         self.entries.drain(..surplus);
     }
 }
@@ -214,20 +214,20 @@ pub enum Endpoint {
 
 /// An entry as seen by one replica.
 #[derive(Clone, Copy, Debug)]
-pub struct Aged<'a> {
+pub struct AgedEntry<'a> {
     /// The entry.
     pub entry: &'a Entry,
     /// Minimum time since the entry entered its state. After hours without a read, the entry may be much older.
     pub age: Duration,
     /// Time since the entry entered its state, by the clock of the replica that wrote it.
-    pub likely_age: Duration,
+    pub estimated_age: Duration,
     /// Where the attempt was made.
     pub endpoint: Endpoint,
     /// Whether the entry is a claim of a process that has ended.
     pub is_lost: bool,
 }
 
-impl Aged<'_> {
+impl AgedEntry<'_> {
     fn is_under_way(&self) -> bool {
         self.entry.state == LoginState::Claimed && self.age < UNDER_WAY && !self.is_lost
     }
@@ -254,7 +254,7 @@ impl Aged<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
     /// The attempts.
-    pub entries: &'a [Aged<'a>],
+    pub entries: &'a [AgedEntry<'a>],
     /// Whether `entries` include the attempts of all replicas. Otherwise they are only this process's own, and the
     /// server may count as many of each other replica.
     pub is_shared: bool,
@@ -266,14 +266,14 @@ pub struct Evidence<'a> {
 ///
 /// # Errors
 /// The login has to wait: for other logins in flight, whose outcome decides, or because logins have failed.
-pub fn decide(evidence: Evidence<'_>, attempt: &Attempt, random: f64) -> Result<(), LoginRefusal> {
+pub fn decide(evidence: Evidence<'_>, attempt: &PlannedLogin, random: f64) -> Result<(), LoginRefusal> {
     let longer = |refused: LoginRefusal| LoginRefusal { pause: refused.pause.mul_f64(1.0 + random / 4.0), ..refused };
     decide_without_jitter(evidence, attempt).map_err(longer)
 }
 
-fn decide_without_jitter(evidence: Evidence<'_>, attempt: &Attempt) -> Result<(), LoginRefusal> {
+fn decide_without_jitter(evidence: Evidence<'_>, attempt: &PlannedLogin) -> Result<(), LoginRefusal> {
     let policy = attempt.policy;
-    let mut counted: Vec<&Aged<'_>> = evidence.entries.iter().filter(|aged| aged.counts(policy.window)).collect();
+    let mut counted: Vec<&AgedEntry<'_>> = evidence.entries.iter().filter(|aged| aged.counts(policy.window)).collect();
     counted.sort_by_key(|aged| aged.age);
     if !evidence.is_shared {
         return decide_alone(&counted, attempt);
@@ -281,21 +281,23 @@ fn decide_without_jitter(evidence: Evidence<'_>, attempt: &Attempt) -> Result<()
     // How long it stays doubtful that accepted credentials would still be accepted.
     let doubt = counted
         .iter()
-        .filter(|aged| casts_doubt(aged, attempt) && !(evidence.is_accepted && aged.entry.version == attempt.version))
-        .map(|aged| policy.window.saturating_sub(aged.likely_age))
+        .filter(|aged| {
+            is_evidence_against(aged, attempt) && !(evidence.is_accepted && aged.entry.version == attempt.version)
+        })
+        .map(|aged| policy.window.saturating_sub(aged.estimated_age))
         .max();
     // Without a version, other credentials may have been accepted: then the budget applies.
-    let is_proven = attempt.is_known || evidence.is_accepted && attempt.version.is_some();
+    let is_proven = attempt.was_accepted || evidence.is_accepted && attempt.version.is_some();
     if is_proven && doubt.is_none() {
-        return of_known(&counted, policy);
+        return decide_proven(&counted, policy);
     }
-    let is_awaited = |aged: &&Aged<'_>| {
+    let is_awaited = |aged: &&AgedEntry<'_>| {
         aged.endpoint == Endpoint::This && aged.is_under_way() && !aged.entry.known && aged.age < CAUTION
     };
     if counted.iter().any(is_awaited) {
         return queued("another login of the account is under way");
     }
-    let in_window: Vec<&&Aged<'_>> = counted.iter().filter(|aged| aged.age < policy.window).collect();
+    let in_window: Vec<&&AgedEntry<'_>> = counted.iter().filter(|aged| aged.age < policy.window).collect();
     let (budget, what) = match in_window.iter().any(|aged| aged.entry.state == LoginState::Rejected) {
         true => (policy.budget, "rejected or not answered"),
         // All unanswered attempts may turn out to have been rejected.
@@ -305,8 +307,8 @@ fn decide_without_jitter(evidence: Evidence<'_>, attempt: &Attempt) -> Result<()
     if last.is_some() && in_window.iter().filter(|aged| !aged.is_under_way()).count() < budget {
         return queued(OTHERS_UNDER_WAY);
     }
-    let why = || too_often(what, budget, &counted, policy);
-    let used_up = last.map(|last| (policy.window.saturating_sub(last.age), why()));
+    let reason = || too_often(what, budget, &counted, policy);
+    let used_up = last.map(|last| (policy.window.saturating_sub(last.age), reason()));
     // A login with proven credentials waits no longer than the doubt about them lasts.
     let most = doubt.filter(|_| is_proven).unwrap_or(Duration::MAX);
     let slow_down = slow_down(&counted, attempt).filter(|_| !evidence.is_accepted);
@@ -317,9 +319,9 @@ fn decide_without_jitter(evidence: Evidence<'_>, attempt: &Attempt) -> Result<()
 /// in any window, and one login at a time. So with a `budget` of three and a `budget_alone` of one, three replicas
 /// together keep to the budget. Accepted credentials do not wait long for another login in flight, which is most likely
 /// accepted.
-fn decide_alone(counted: &[&Aged<'_>], attempt: &Attempt) -> Result<(), LoginRefusal> {
+fn decide_alone(counted: &[&AgedEntry<'_>], attempt: &PlannedLogin) -> Result<(), LoginRefusal> {
     let LoginPolicy { window, budget_alone, .. } = attempt.policy;
-    let longest = if attempt.is_known { CAUTION } else { UNDER_WAY };
+    let longest = if attempt.was_accepted { CAUTION } else { UNDER_WAY };
     if counted.iter().any(|aged| aged.is_under_way() && aged.age < longest) {
         return queued(OTHERS_UNDER_WAY);
     }
@@ -328,33 +330,33 @@ fn decide_alone(counted: &[&Aged<'_>], attempt: &Attempt) -> Result<(), LoginRef
         let often = too_often("rejected or not answered", budget_alone, counted, attempt.policy);
         (window.saturating_sub(last.age), format!("{often}, and the replicas cannot count together"))
     });
-    waits_longest(failed, slow_down(counted, attempt).filter(|_| !attempt.is_known))
+    waits_longest(failed, slow_down(counted, attempt).filter(|_| !attempt.was_accepted))
 }
 
 /// Whether accepted credentials may be tried: only so many concurrently that the account is not locked if they are no
 /// longer accepted. An accepted login releases its slot at once. `counted` are the attempts that count. Uses their ages
 /// by their writers' clocks, because correct credentials must not wait after hours without a read; where clocks differ
 /// by minutes, more logins may fail.
-fn of_known(counted: &[&Aged<'_>], policy: LoginPolicy) -> Result<(), LoginRefusal> {
-    let mut recent: Vec<&&Aged<'_>> = counted.iter().filter(|aged| aged.likely_age < policy.window).collect();
-    recent.sort_by_key(|aged| aged.likely_age);
+fn decide_proven(counted: &[&AgedEntry<'_>], policy: LoginPolicy) -> Result<(), LoginRefusal> {
+    let mut recent: Vec<&&AgedEntry<'_>> = counted.iter().filter(|aged| aged.estimated_age < policy.window).collect();
+    recent.sort_by_key(|aged| aged.estimated_age);
     let settled = recent.iter().filter(|aged| !aged.is_under_way()).count();
     let Some(last) = recent.get(policy.budget) else { return Ok(()) };
     if settled < most(policy) {
         return queued(OTHERS_UNDER_WAY);
     }
-    let why = too_often("rejected or not answered", most(policy), counted, policy);
-    waits_longest(Some((policy.window.saturating_sub(last.likely_age), why)), None)
+    let reason = too_often("rejected or not answered", most(policy), counted, policy);
+    waits_longest(Some((policy.window.saturating_sub(last.estimated_age), reason)), None)
 }
 
 /// Whether an entry makes accepted credentials doubtful: they were rejected a moment ago.
-fn casts_doubt(aged: &Aged<'_>, attempt: &Attempt) -> bool {
+fn is_evidence_against(aged: &AgedEntry<'_>, attempt: &PlannedLogin) -> bool {
     let is_about_pair = match (&attempt.version, &aged.entry.version) {
         (Some(version), Some(rejected)) => version == rejected,
         // Without both versions, the entry may be about other credentials.
         _ => aged.entry.known,
     };
-    aged.entry.state == LoginState::Rejected && aged.likely_age < attempt.policy.window && is_about_pair
+    aged.entry.state == LoginState::Rejected && aged.estimated_age < attempt.policy.window && is_about_pair
 }
 
 /// The number of attempts allowed in the window for credentials that were accepted before, or while none is known to be
@@ -365,7 +367,7 @@ fn most(policy: LoginPolicy) -> usize {
 
 /// The required pause since the last attempt, beyond the budget; `counted` is sorted by age. For another product only
 /// window and budget apply: one Secret may contain other credentials for it.
-fn slow_down(counted: &[&Aged<'_>], attempt: &Attempt) -> Option<RequiredWait> {
+fn slow_down(counted: &[&AgedEntry<'_>], attempt: &PlannedLogin) -> Option<RequiredWait> {
     let policy = attempt.policy;
     let of_product = || counted.iter().filter(|aged| !aged.is_of_other_product());
     if let Some(version) = &attempt.version {
@@ -376,7 +378,7 @@ fn slow_down(counted: &[&Aged<'_>], attempt: &Attempt) -> Option<RequiredWait> {
         let pause = pause_after(backoff, same.count()).checked_sub(youngest.age)?;
         return Some((pause, "this version of the Secret was rejected".to_owned()));
     }
-    let settled: Vec<&&Aged<'_>> = of_product().filter(|aged| !aged.is_under_way()).collect();
+    let settled: Vec<&&AgedEntry<'_>> = of_product().filter(|aged| !aged.is_under_way()).collect();
     let was_rejected = settled.iter().any(|aged| aged.entry.state == LoginState::Rejected);
     let surplus = settled.len().checked_sub(if was_rejected { policy.budget } else { most(policy) })?;
     // Either nothing was rejected, or these may be other credentials than the rejected ones.
@@ -387,7 +389,7 @@ fn slow_down(counted: &[&Aged<'_>], attempt: &Attempt) -> Option<RequiredWait> {
 }
 
 /// The message for a used-up budget.
-fn too_often(what: &str, times: usize, counted: &[&Aged<'_>], policy: LoginPolicy) -> String {
+fn too_often(what: &str, times: usize, counted: &[&AgedEntry<'_>], policy: LoginPolicy) -> String {
     let seconds = policy.window.as_secs();
     let often = match times {
         0 | 1 => format!("a login was {what}"),
@@ -406,14 +408,14 @@ type RequiredWait = (Duration, String);
 /// Returns the longer wait; of equal waits, the first.
 fn waits_longest(first: Option<RequiredWait>, second: Option<RequiredWait>) -> Result<(), LoginRefusal> {
     match [second, first].into_iter().flatten().max_by_key(|(pause, _)| *pause) {
-        Some((pause, why)) => Err(LoginRefusal { pause, why, is_lockout: true }),
+        Some((pause, why)) => Err(LoginRefusal { pause, reason: why, is_lockout: true }),
         None => Ok(()),
     }
 }
 
 /// The refusal of a login that waits for other logins in flight.
 fn queued(why: &str) -> Result<(), LoginRefusal> {
-    Err(LoginRefusal { pause: LOOK_AGAIN, why: why.to_owned(), is_lockout: false })
+    Err(LoginRefusal { pause: RECHECK_AFTER, reason: why.to_owned(), is_lockout: false })
 }
 
 /// The pause after a failure that follows `earlier` failures. Jitter is added to the decision as a whole.

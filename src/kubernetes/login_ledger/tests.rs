@@ -35,13 +35,13 @@ fn ledger(store: &MemoryStore, began: Instant, skew: i64) -> Ledger {
     Ledger::with_clock(store.clone(), Arc::new(clock))
 }
 
-fn attempt(is_known: bool) -> Attempt {
+fn attempt(is_known: bool) -> PlannedLogin {
     let (server, user) = ("vc.test:443".to_owned(), "ccm@vsphere.local".to_owned());
-    Attempt { policy: POLICY, server, user, version: None, is_known, is_new: !is_known }
+    PlannedLogin { policy: POLICY, server, user, version: None, was_accepted: is_known, is_new: !is_known }
 }
 
 /// One login that ends so; nothing when it has to wait.
-async fn one(ledger: &Ledger, attempt: &Attempt, outcome: Outcome) -> Result<(), LoginRefusal> {
+async fn one(ledger: &Ledger, attempt: &PlannedLogin, outcome: Outcome) -> Result<(), LoginRefusal> {
     let claim = ledger.claim(attempt).await?;
     ledger.record_outcome(claim, outcome).await;
     Ok(())
@@ -258,7 +258,7 @@ async fn a_claim_of_a_killed_process_is_lost_for_its_successor_and_under_way_for
 async fn an_accepted_login_that_was_claimed_alone_clears_the_lost_answers_in_the_store() {
     let version = SecretVersion { uid: "u-1".to_owned(), resource_version: "7".to_owned() };
     for version in [None, Some(version)] {
-        let of = |is_known| Attempt { version: version.clone(), ..attempt(is_known) };
+        let of = |is_known| PlannedLogin { version: version.clone(), ..attempt(is_known) };
         let (store, began) = (MemoryStore::default(), Instant::now());
         let (old, running) = (self::ledger(&store, began, 0), self::ledger(&store, began, 0));
         for _ in 0..4 {
@@ -274,8 +274,8 @@ async fn an_accepted_login_that_was_claimed_alone_clears_the_lost_answers_in_the
     }
 }
 
-fn at(server: &str) -> Attempt {
-    Attempt { server: server.to_owned(), ..attempt(false) }
+fn at(server: &str) -> PlannedLogin {
+    PlannedLogin { server: server.to_owned(), ..attempt(false) }
 }
 
 #[tokio::test(start_paused = true)]
@@ -301,8 +301,8 @@ async fn the_command_that_ends_a_pause_deletes_the_rejections_of_the_account_at_
 /// That of NSX.
 const NSX: LoginPolicy = LoginPolicy { scope: "nsx", window: Duration::from_secs(15 * 60), budget: 3, budget_alone: 1 };
 
-fn at_nsx() -> Attempt {
-    Attempt { policy: NSX, ..at("nsx.test:443") }
+fn at_nsx() -> PlannedLogin {
+    PlannedLogin { policy: NSX, ..at("nsx.test:443") }
 }
 
 /// One that knows a vCenter and an NSX.
@@ -341,7 +341,7 @@ async fn another_name_and_lost_answers_at_another_product_do_not_count() {
     for _ in 0..4 {
         assert_eq!(one(&ledger, &attempt(false), Outcome::Unanswered).await, Ok(()));
     }
-    let other_name = Attempt { user: "other@vsphere.local".to_owned(), ..attempt(false) };
+    let other_name = PlannedLogin { user: "other@vsphere.local".to_owned(), ..attempt(false) };
     for _ in 0..3 {
         assert_eq!(one(&ledger, &other_name, Outcome::Rejected).await, Ok(()));
     }
@@ -462,7 +462,7 @@ async fn a_record_of_the_version_before_counts_at_nsx_and_is_written_in_the_same
     let ledger = ledger_of_both(&store, began);
     assert!(ledger.claim(&at_nsx()).await.unwrap_err().is_lockout);
     let version = Some(SecretVersion { uid: "u-1".to_owned(), resource_version: "8".to_owned() });
-    let newer = Attempt { version, ..attempt(false) };
+    let newer = PlannedLogin { version, ..attempt(false) };
     assert_eq!(one(&ledger, &newer, Outcome::Harmless).await, Ok(()), "two of them are in the 200 s");
     assert_eq!(store.texts().get(&name), Some(&text), "nothing is added that the version before does not know");
 }
@@ -524,7 +524,7 @@ async fn accounts_that_are_not_used_any_more_are_forgotten() {
     let (store, began) = (MemoryStore::default(), Instant::now());
     let ledger = self::ledger(&store, began, 0);
     for number in 0..100 {
-        let attempt = Attempt { user: format!("ccm-{number}"), ..attempt(false) };
+        let attempt = PlannedLogin { user: format!("ccm-{number}"), ..attempt(false) };
         assert_eq!(one(&ledger, &attempt, Outcome::Accepted).await, Ok(()));
         tokio::time::sleep(Duration::from_secs(3600)).await;
     }

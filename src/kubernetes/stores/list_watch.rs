@@ -24,7 +24,7 @@ const POLICY: WatchPolicy =
     WatchPolicy { seconds: 60..120, call_limit: Duration::from_secs(30), is_extended_by_events: true };
 
 /// A round that lasted this long counts as successful, even if it failed then.
-pub(super) const WORKED: Duration = Duration::from_secs(10);
+pub(super) const SUCCESS_AFTER: Duration = Duration::from_secs(10);
 
 /// When to relist after an item could not be decoded: soon for the affected object, and rarely enough if it can never
 /// be decoded.
@@ -47,9 +47,9 @@ pub(super) struct ListWatch<K> {
     /// When to relist, because an item could not be decoded and the cache may lack an object.
     relist: Option<Instant>,
     /// A streaming list was incomplete: the next lists are paged, until one is complete.
-    is_in_pages: bool,
+    lists_in_pages: bool,
     /// Incomplete lists were logged.
-    is_told: bool,
+    is_logged: bool,
     /// Consecutive refusals.
     refusals: Failures,
 }
@@ -110,8 +110,8 @@ impl<K: CachedObject> ListWatch<K> {
             is_streaming: true,
             version: None,
             relist: None,
-            is_in_pages: false,
-            is_told: false,
+            lists_in_pages: false,
+            is_logged: false,
             refusals: Failures::default(),
         }
     }
@@ -141,7 +141,7 @@ impl<K: CachedObject> ListWatch<K> {
             self.relist = Some(Instant::now() + RELIST);
             is_list = true;
         }
-        if is_list && (self.is_in_pages || !self.is_streaming) {
+        if is_list && (self.lists_in_pages || !self.is_streaming) {
             self.list_pages().await?;
             is_list = false;
         }
@@ -201,7 +201,7 @@ impl<K: CachedObject> ListWatch<K> {
         loop {
             let event = match events.next().await {
                 Err(Failure::Broken(error)) if is_unreadable(&error) => {
-                    self.is_in_pages = true;
+                    self.lists_in_pages = true;
                     return Err(Failure::Unreadable(error));
                 }
                 next => next?.ok_or(Failure::Incomplete)?,
@@ -277,9 +277,9 @@ impl<K: CachedObject> ListWatch<K> {
     fn filled(&mut self, mut fresh: BTreeMap<String, PackedObject<K>>, unreadable: usize, version: String) {
         tracing::debug!(kind = self.target.shown, count = fresh.len(), unreadable, "the cache is filled");
         if unreadable == 0 {
-            (self.relist, self.is_in_pages, self.is_told) = (None, false, false);
+            (self.relist, self.lists_in_pages, self.is_logged) = (None, false, false);
         } else {
-            if !std::mem::replace(&mut self.is_told, true) {
+            if !std::mem::replace(&mut self.is_logged, true) {
                 tracing::warn!(
                     kind = self.target.shown,
                     unreadable,

@@ -15,7 +15,7 @@ use crate::cloud::{node, service};
 /// Maximum size of a cached object, in bytes of JSON. A client that writes a Node determines its size: the API server
 /// accepts 1.5 MiB, which control characters make six times as long in JSON. [`CachedObject::prune`] keeps Services
 /// below it.
-const MOST: usize = 128 << 10;
+const MAX_BYTES: usize = 128 << 10;
 
 /// A kind that a [`Store`](super::Store) can cache. Its readers declare the fields to keep.
 pub trait CachedObject: Resource<DynamicType = ()> + DeserializeOwned + Clone + Send + Sync + 'static {
@@ -103,10 +103,10 @@ impl<K: CachedObject> PackedObject<K> {
     /// Packs an object if it can be unpacked again and is not too large.
     pub(super) fn of(object: &Value) -> Result<Self, serde_json::Error> {
         let json = pass(|| serde_json::to_string(object))?;
-        if json.len() > MOST {
+        if json.len() > MAX_BYTES {
             let size = json.len();
             let what = "bytes of JSON, without the fields that this program does not read";
-            return Err(serde_json::Error::custom(format!("{size} {what}; expected at most {MOST}")));
+            return Err(serde_json::Error::custom(format!("{size} {what}; expected at most {MAX_BYTES}")));
         }
         let json: Arc<str> = json.into();
         // Decoded from text, as the client decodes answers: each other source would add a copy of the type's decoder to

@@ -451,11 +451,11 @@ async fn a_subscriber_that_fell_behind_is_told_to_look_at_everything() {
     let mut changes = nodes.subscribe();
     nodes.replace_all(BTreeMap::new());
     assert_eq!(next(&mut changes).await, Change::All);
-    for index in 0..2 * CHANGES_KEPT {
+    for index in 0..2 * CHANGE_BUFFER {
         nodes.apply(format!("n{index}"), PackedObject::of(&json!({})).unwrap());
     }
     assert_eq!(next(&mut changes).await, Change::All);
-    assert_eq!(next(&mut changes).await, Change::Applied(format!("n{CHANGES_KEPT}")));
+    assert_eq!(next(&mut changes).await, Change::Applied(format!("n{CHANGE_BUFFER}")));
 }
 
 #[test]

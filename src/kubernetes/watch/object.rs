@@ -30,7 +30,7 @@ pub struct ObjectPolicy {
 }
 
 /// An update about an object. Without `Debug`: the object may be a Secret.
-pub enum News<K> {
+pub enum ObjectUpdate<K> {
     /// The current object; `None` if it does not exist.
     Read(Option<K>),
     /// The current object, from a watch after a `get`. The first one may come from the API server's cache, and be older
@@ -53,13 +53,13 @@ impl<K: Clone + DeserializeOwned + Debug + Send + Sync + 'static> WatchedObject 
 pub async fn follow<K, L>(api: Api<K>, name: String, policy: &'static ObjectPolicy, learn: L) -> Infallible
 where
     K: WatchedObject + Resource<DynamicType = ()>,
-    L: FnMut(News<K>) + Send,
+    L: FnMut(ObjectUpdate<K>) + Send,
 {
     let shown = format!("{} {}/{name}", K::kind(&()).to_lowercase(), api.namespace().unwrap_or_default());
     let (client, url) = (api.clone().into_client(), api.resource_url().to_owned());
     let parameters = WatchParams::default().fields(&format!("metadata.name={name}"));
     let target = WatchTarget { client, url, shown, parameters, policy: &policy.watch };
-    repeat(Object { api, name, target, policy, learn, next_watch: Instant::now(), is_known: false }, policy.worked)
+    repeat(Object { api, name, target, policy, learn, next_watch: Instant::now(), is_loaded: false }, policy.worked)
         .await
 }
 
@@ -71,15 +71,15 @@ struct Object<K, L> {
     learn: L,
     next_watch: Instant,
     /// Whether there was an update other than a failure.
-    is_known: bool,
+    is_loaded: bool,
 }
 
-impl<K: WatchedObject, L: FnMut(News<K>) + Send> Rounds for Object<K, L> {
+impl<K: WatchedObject, L: FnMut(ObjectUpdate<K>) + Send> Rounds for Object<K, L> {
     async fn round(&mut self) -> Result<RoundEnd, Failure> {
         let what = format!("get {}", self.target.shown);
         let is_readable = match get_opt(&what, CALL_LIMIT, &self.api, &self.name).await {
             Ok(object) => {
-                self.tell(News::Read(object));
+                self.notify(ObjectUpdate::Read(object));
                 true
             }
             Err(error) if error.is_forbidden() && self.policy.watches_without_get => false,
@@ -90,9 +90,9 @@ impl<K: WatchedObject, L: FnMut(News<K>) + Send> Rounds for Object<K, L> {
             tokio::time::sleep(self.policy.poll).await;
             return Ok(RoundEnd::Done);
         }
-        match self.watch(if is_readable { News::Watched } else { News::Read }).await {
+        match self.watch(if is_readable { ObjectUpdate::Watched } else { ObjectUpdate::Read }).await {
             Err(Failure::Call(error)) if error.is_forbidden() && is_readable => {
-                self.tell(News::Polled);
+                self.notify(ObjectUpdate::Polled);
                 self.next_watch = Instant::now() + PAUSE_FORBIDDEN;
                 Ok(RoundEnd::Done)
             }
@@ -102,36 +102,36 @@ impl<K: WatchedObject, L: FnMut(News<K>) + Send> Rounds for Object<K, L> {
     }
 
     fn failed(&mut self, failure: Failure, _: Duration) {
-        (self.learn)(News::Failed(failure));
+        (self.learn)(ObjectUpdate::Failed(failure));
     }
 }
 
-impl<K: WatchedObject, L: FnMut(News<K>) + Send> Object<K, L> {
+impl<K: WatchedObject, L: FnMut(ObjectUpdate<K>) + Send> Object<K, L> {
     /// Without a version, the server begins with the current state: nothing is missed since the read, and no version
     /// can be too old.
-    async fn watch(&mut self, news: fn(Option<K>) -> News<K>) -> Result<(), Failure> {
+    async fn watch(&mut self, update: fn(Option<K>) -> ObjectUpdate<K>) -> Result<(), Failure> {
         let mut events = self.target.open("", false).await?;
         while let Some(event) = events.next().await? {
             match event {
-                Event::Applied(object) => self.tell(news(Some(object))),
-                Event::Deleted(_) => self.tell(news(None)),
+                Event::Applied(object) => self.notify(update(Some(object))),
+                Event::Deleted(_) => self.notify(update(None)),
                 Event::Bookmark(_) => {}
             }
         }
         // With `watch` alone, only the absence of events shows that the object does not exist.
-        if !self.is_known {
-            self.tell(News::Read(None));
+        if !self.is_loaded {
+            self.notify(ObjectUpdate::Read(None));
         }
         Ok(())
     }
 
-    fn tell(&mut self, news: News<K>) {
-        self.is_known = true;
-        (self.learn)(news);
+    fn notify(&mut self, update: ObjectUpdate<K>) {
+        self.is_loaded = true;
+        (self.learn)(update);
     }
 
     async fn forbidden(&mut self, error: CallError) -> RoundEnd {
-        self.tell(News::Forbidden(error));
+        self.notify(ObjectUpdate::Forbidden(error));
         tokio::time::sleep(self.policy.forbidden).await;
         RoundEnd::Done
     }

@@ -1,6 +1,6 @@
 //! Tests of one watch and of one followed object against a scripted API server, on a paused clock.
 
-use super::object::{News, ObjectPolicy, follow};
+use super::object::{ObjectPolicy, ObjectUpdate, follow};
 use super::*;
 use futures::future::Either;
 use http::{Request, Response};
@@ -78,20 +78,20 @@ impl Server {
 }
 
 /// News in words.
-fn told(news: News<ConfigMap>) -> String {
+fn told(update: ObjectUpdate<ConfigMap>) -> String {
     let object = |object: Option<ConfigMap>| match object {
         Some(object) => format!("version {}", object.metadata.resource_version.unwrap()),
         None => "missing".to_owned(),
     };
-    match news {
-        News::Read(read) => object(read),
-        News::Watched(watched) => object(watched) + ", may be late",
-        News::Polled => "polled".to_owned(),
-        News::Forbidden(error) => {
+    match update {
+        ObjectUpdate::Read(read) => object(read),
+        ObjectUpdate::Watched(watched) => object(watched) + ", may be late",
+        ObjectUpdate::Polled => "polled".to_owned(),
+        ObjectUpdate::Forbidden(error) => {
             assert!(error.is_forbidden());
             "forbidden".to_owned()
         }
-        News::Failed(failure) => failure.to_string(),
+        ObjectUpdate::Failed(failure) => failure.to_string(),
     }
 }
 
@@ -99,7 +99,7 @@ fn told(news: News<ConfigMap>) -> String {
 async fn learned(server: Server, policy: &'static ObjectPolicy, seconds: f64) -> (Vec<String>, Vec<String>) {
     let (notes, watches) = (Mutex::new(Vec::new()), Arc::default());
     let api = Api::namespaced(server.client(&watches), "b");
-    let following = follow(api, "a".to_owned(), policy, |news| notes.lock().unwrap().push(told(news)));
+    let following = follow(api, "a".to_owned(), policy, |update| notes.lock().unwrap().push(told(update)));
     assert!(tokio::time::timeout(Duration::from_secs_f64(seconds), following).await.is_err());
     let watches = watches.lock().unwrap().clone();
     (notes.into_inner().unwrap(), watches)

@@ -34,7 +34,7 @@ pub use crate::providers::vsphere::vcenter::spelling::Spelling;
 pub use distinct::distinct_vcenters;
 pub use environment::Environment;
 pub use load_balancers::{
-    Class, CompleteClass, DEFAULT_CLASS, IpPool, LoadBalancerConfig, MOST_TAGS_BESIDE, Profile, Size,
+    Class, CompleteClass, DEFAULT_CLASS, IpPool, LoadBalancerConfig, MAX_EXTRA_TAGS, Profile, Size,
 };
 pub use nsx::{NsxConfig, NsxLogin};
 pub use optional_sections::{OptionalSection, PartName};
@@ -53,7 +53,7 @@ pub struct ParsedConfig {
     /// The warnings, in line order.
     pub warnings: Vec<ConfigProblem>,
     /// The errors because of which optional parts are turned off, in line order.
-    pub refused: Vec<(PartName, ConfigProblem)>,
+    pub rejected: Vec<(PartName, ConfigProblem)>,
     /// Where the configuration names other files, for messages.
     pub files: FilePlaces,
 }
@@ -97,17 +97,17 @@ pub fn parse_within(
 ) -> Result<ParsedConfig, ConfigErrors> {
     let mut report = ProblemReport::new(file);
     if text.len() > MAX_TEXT {
-        report.mistake(None, format!("expected at most {MAX_TEXT} bytes"));
+        report.error(None, format!("expected at most {MAX_TEXT} bytes"));
         return Err(report.into_errors());
     }
     if text.contains('\0') {
         let line = text.split('\0').next().map(|before| before.matches('\n').count() + 1);
-        report.mistake(line, "expected text: there is a NUL character");
+        report.error(line, "expected text: there is a NUL character");
     }
     // Windows editors write a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if let Some((line, expected)) = traps::of_other_texts(text) {
-        report.mistake(Some(line), expected);
+        report.error(Some(line), expected);
         return Err(report.into_errors());
     }
     let dialect = dialect_of(text);
@@ -121,8 +121,8 @@ pub fn parse_within(
     traps::warn_of_placeholders(&raw, &mut report);
     let environment = environment::read(environment, &raw, &mut report);
     let config = validation::merge(&raw, &environment, checks, &mut report);
-    let Findings { warnings, refused, files } = report.finish()?;
-    Ok(ParsedConfig { config, warnings, refused, files })
+    let Findings { warnings, rejected: refused, files } = report.finish()?;
+    Ok(ParsedConfig { config, warnings, rejected: refused, files })
 }
 
 /// The content of `vsphere.conf`, validated and with all defaults.

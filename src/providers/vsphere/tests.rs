@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 
 use super::nodes::lookup::facts::NodeFacts;
-use super::nodes::lookup::resolution::{By, LookupDecision, Question, SearchAnswer, VcenterAnswer, resolve};
-use super::nodes::metadata::{Beside, MetadataRules, describe};
+use super::nodes::lookup::resolution::{LookupDecision, Question, SearchAnswer, SearchKey, VcenterAnswer, resolve};
+use super::nodes::metadata::{AddressContext, MetadataRules, describe};
 use super::vcenter::VmKey;
 use super::vcenter::mirror::{Mirror, TouchedObjects};
 use super::vcenter::snapshot::{Freshness, PowerState, Snapshot, TagSnapshot};
@@ -100,10 +100,10 @@ fn apply(mirror: &mut Mirror, objects: &str) -> TouchedObjects {
 fn snapshot(mirror: &Mirror) -> Snapshot {
     let vms = mirror.vms.keys().map(|id| MoRef::new("VirtualMachine", id));
     let untagged = vms.chain(mirror.entities.keys().cloned()).map(|object| (object, ObjectTags::Read(Vec::new())));
-    let mut tags = TagSnapshot { of: untagged.collect(), trouble: None };
+    let mut tags = TagSnapshot { objects: untagged.collect(), error: None };
     let tag = |category: &str, name: &str| Tag { name: name.into(), category: category.into() };
     let zone = ObjectTags::Read(vec![tag("zone", "z"), tag("region", "r")]);
-    tags.of.insert(MoRef::new("Datacenter", "datacenter-2"), zone);
+    tags.objects.insert(MoRef::new("Datacenter", "datacenter-2"), zone);
     Snapshot {
         freshness: Freshness::Live,
         instance_uuid: "vc".into(),
@@ -132,7 +132,7 @@ fn described(mirror: &Mirror, families: &[IpFamily]) -> Result<InstanceMetadata,
         &vm,
         snapshot.vms.get("vm-1").unwrap(),
         &rules(families),
-        Beside::default(),
+        AddressContext::default(),
     )
 }
 
@@ -162,7 +162,7 @@ fn checklist_8_5_updates_of_every_kind_leave_what_the_server_has() {
     for expected in [true, false] {
         let touched = apply(&mut mirror, &vm("leave", &[]));
         assert_eq!(
-            (touched.vms.contains("vm-1"), touched.left.contains("vm-1")),
+            (touched.vms.contains("vm-1"), touched.removed.contains("vm-1")),
             (expected, true),
             "a leave, and one of an unknown object"
         );
@@ -253,11 +253,11 @@ fn checklist_8_8_odd_machines_and_inventories_have_a_decided_outcome() {
             apply(&mut mirror, &further);
         }
         let got = described(&mirror, &[IpFamily::V4]);
-        let told = match &got {
+        let reported = match &got {
             Ok(metadata) => metadata.pending.as_ref().map(|unknown| unknown.reason.as_str()),
             Err(unknown) => Some(unknown.reason.as_str()),
         };
-        assert_eq!(told, reason, "{case}: {got:?}");
+        assert_eq!(reported, reason, "{case}: {got:?}");
         if let Ok(metadata) = got {
             let has_zone = reason.is_none() || metadata.node_addresses.is_empty();
             let zone = if has_zone { "z" } else { "" };
@@ -273,7 +273,7 @@ fn checklist_8_8_odd_machines_and_inventories_have_a_decided_outcome() {
 /// 8.9: two machines of one UUID, the other byte order, upper case.
 #[test]
 fn checklist_8_9_one_uuid_in_every_spelling_and_on_two_machines() {
-    let told = |node_uuid: &str, machines: &[(&str, &str, &str)]| {
+    let reported = |node_uuid: &str, machines: &[(&str, &str, &str)]| {
         let mut mirror = Mirror::default();
         for (id, uuid, power) in machines {
             let own = [change("config.uuid", uuid), change("runtime.powerState", power), change("guest.hostName", "x")];
@@ -288,15 +288,15 @@ fn checklist_8_9_one_uuid_in_every_spelling_and_on_two_machines() {
             node: &node,
             asked_by_name: false,
             vcenters: &[VcenterAnswer {
-                slot: 0.into(),
+                vcenter: 0.into(),
                 server: "vc",
                 datacenters: &[],
                 snapshot: &snapshot,
-                answer: &SearchAnswer::Matches { by: By::Uuid, ids },
+                answer: &SearchAnswer::Matches { query: SearchKey::Uuid, ids },
             }],
-            unasked: None,
-            waited: Duration::ZERO,
-            taken: &|_| None,
+            unqueried: None,
+            waiting_time: Duration::ZERO,
+            owner_clause: &|_| None,
             allow_name_match: false,
         });
         match decision {
@@ -307,14 +307,18 @@ fn checklist_8_9_one_uuid_in_every_spelling_and_on_two_machines() {
     };
     let (on, off) = ("poweredOn", "poweredOff");
     let upper = UUID.to_uppercase();
-    assert_eq!(told(UUID, &[("vm-1", UUID, on)]), "vm-1");
-    assert_eq!(told(UUID, &[("vm-1", SWAPPED, on)]), "vm-1", "the other byte order");
-    assert_eq!(told(&upper, &[("vm-1", UUID, on)]), "vm-1", "upper case on the node");
-    assert_eq!(told(UUID, &[("vm-1", &upper, on)]), "vm-1", "upper case in vCenter");
-    assert_eq!(told(&SWAPPED.to_uppercase(), &[("vm-1", &upper, on)]), "vm-1", "all of it");
-    assert_eq!(told(UUID, &[("vm-1", UUID, off), ("vm-2", &upper, on)]), "vm-2", "the one that runs");
-    assert_eq!(told(UUID, &[("vm-1", UUID, on), ("vm-2", SWAPPED, on)]), "!SeveralVMsMatch", "no guess between two");
-    assert_eq!(told(UUID, &[("vm-1", "11111111-2222-3333-4444-555555555555", on)]), "!VMNotFound");
+    assert_eq!(reported(UUID, &[("vm-1", UUID, on)]), "vm-1");
+    assert_eq!(reported(UUID, &[("vm-1", SWAPPED, on)]), "vm-1", "the other byte order");
+    assert_eq!(reported(&upper, &[("vm-1", UUID, on)]), "vm-1", "upper case on the node");
+    assert_eq!(reported(UUID, &[("vm-1", &upper, on)]), "vm-1", "upper case in vCenter");
+    assert_eq!(reported(&SWAPPED.to_uppercase(), &[("vm-1", &upper, on)]), "vm-1", "all of it");
+    assert_eq!(reported(UUID, &[("vm-1", UUID, off), ("vm-2", &upper, on)]), "vm-2", "the one that runs");
+    assert_eq!(
+        reported(UUID, &[("vm-1", UUID, on), ("vm-2", SWAPPED, on)]),
+        "!SeveralVMsMatch",
+        "no guess between two"
+    );
+    assert_eq!(reported(UUID, &[("vm-1", "11111111-2222-3333-4444-555555555555", on)]), "!VMNotFound");
 }
 
 /// 8.10: `guest.net` in every shape.
@@ -361,7 +365,7 @@ fn checklist_8_10_guest_interfaces_of_every_shape_give_the_right_addresses_or_a_
         let mut mirror = Mirror::default();
         let vm = object("enter", "VirtualMachine", "vm-1", &machine_but(&["guest.net"], &[guest_net]));
         apply(&mut mirror, &(vm + &ancestors()));
-        let told = match described(&mirror, families) {
+        let reported = match described(&mirror, families) {
             Ok(InstanceMetadata { pending: Some(pending), .. }) => format!("!{}", pending.reason),
             Ok(metadata) => {
                 let texts = metadata.node_addresses.into_iter().skip(1).map(|address| address.address);
@@ -369,7 +373,7 @@ fn checklist_8_10_guest_interfaces_of_every_shape_give_the_right_addresses_or_a_
             }
             Err(unknown) => format!("!{}", unknown.reason),
         };
-        assert_eq!(told, want, "{case}");
+        assert_eq!(reported, want, "{case}");
     }
 }
 
@@ -384,7 +388,7 @@ proptest! {
         for (id, record) in &mirror.vms {
             let vm = VmKey { vcenter: 0.into(), id: id.clone() };
             let rules = rules(&[IpFamily::V4, IpFamily::V6]);
-            let _ = describe(&NodeFacts::default(), &snapshot, &vm, record, &rules, Beside::default());
+            let _ = describe(&NodeFacts::default(), &snapshot, &vm, record, &rules, AddressContext::default());
             prop_assert!(record.power_state != Some(PowerState::PoweredOff), "no seed has a machine that is off");
             prop_assert!(decode_name(&record.name).len() <= record.name.len());
         }

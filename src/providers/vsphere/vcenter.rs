@@ -33,5 +33,5 @@ pub mod zone_tags;
 
 pub use connection::{Vcenter, reads};
 pub use session::{Session, VcenterNames};
-pub use tags::Settings;
+pub use tags::TagSettings;
 pub use vcenter_id::{VcenterId, VmKey};

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::connections::{Phase, Place};
+use super::connections::{ConnectionSlot, Phase};
 
 /// Time limit for the first request with its whole header, after the handshake.
 const FIRST_LIMIT: Duration = Duration::from_secs(10);
@@ -33,7 +33,7 @@ pub(super) struct Activity {
 }
 
 struct ConnectionActivity {
-    place: Place,
+    place: ConnectionSlot,
     counts_headers: bool,
     state: Mutex<StreamState>,
 }
@@ -51,10 +51,12 @@ pub(super) struct UnderWay(Activity);
 impl Activity {
     /// The activity of a connection after its handshake. With `is_http1`, bytes that arrive between requests begin the
     /// next header.
-    pub(super) fn new(place: Place, is_http1: bool) -> Self {
-        place.reached(Phase::Unused);
+    pub(super) fn new(slot: ConnectionSlot, is_http1: bool) -> Self {
+        slot.reached(Phase::Unused);
         let state = StreamState { under_way: 0, is_used: false, quiet_since: Instant::now(), heard_since: None };
-        Self { shared: Arc::new(ConnectionActivity { place, counts_headers: is_http1, state: Mutex::new(state) }) }
+        Self {
+            shared: Arc::new(ConnectionActivity { place: slot, counts_headers: is_http1, state: Mutex::new(state) }),
+        }
     }
 
     /// Completes when the connection must make room for another one.
@@ -93,7 +95,7 @@ impl Activity {
         }
     }
 
-    fn heard(&self) {
+    fn mark_heard(&self) {
         let mut state = self.shared.state.lock();
         if self.shared.counts_headers && state.under_way == 0 && state.heard_since.is_none() {
             state.heard_since = Some(Instant::now());
@@ -149,7 +151,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for MonitoredStream<S> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
         if buffer.filled().len() > before {
-            self.activity.heard();
+            self.activity.mark_heard();
         }
         Poll::Ready(Ok(()))
     }
@@ -203,18 +205,18 @@ mod tests {
             start.elapsed().as_secs()
         };
         let unused = activity(true);
-        unused.heard();
+        unused.mark_heard();
         assert_eq!(waited(&unused).await, 10, "half a header is no request");
         let idle = activity(true);
         drop(idle.begin());
         assert_eq!(waited(&idle).await, 90);
         let slow = activity(true);
         drop(slow.begin());
-        slow.heard();
+        slow.mark_heard();
         assert_eq!(waited(&slow).await, 32, "a header that comes slowly");
         let pings = activity(false);
         drop(pings.begin());
-        pings.heard();
+        pings.mark_heard();
         assert_eq!(waited(&pings).await, 90, "what HTTP/2 sends between requests is no header");
         let busy = activity(true);
         let under_way = busy.begin();

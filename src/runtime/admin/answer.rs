@@ -8,7 +8,7 @@ use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Most answers larger than [`SMALL`] at once.
-pub(super) const MOST_KEPT: usize = 1024;
+pub(super) const MAX_ANSWERS: usize = 1024;
 
 /// Answers of up to this many bytes need no slot, since they take no more memory than their requests: answers of probes
 /// are small, and must not fail because other clients leave large answers unread.
@@ -44,12 +44,12 @@ impl AsRef<[u8]> for BufferedAnswer {
 }
 
 /// Reserves a slot for the answer until its bytes are freed; without a free slot, answers 503.
-pub(super) fn kept(answer: Answer, places: &Arc<Semaphore>) -> Answer {
+pub(super) fn kept(answer: Answer, slots: &Arc<Semaphore>) -> Answer {
     if answer.body().len() <= SMALL {
         return answer;
     }
-    match Arc::clone(places).try_acquire_owned() {
-        Ok(place) => answer.map(|bytes| Bytes::from_owner(BufferedAnswer { bytes, _place: place })),
+    match Arc::clone(slots).try_acquire_owned() {
+        Ok(slot) => answer.map(|bytes| Bytes::from_owner(BufferedAnswer { bytes, _place: slot })),
         Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, ""),
     }
 }
@@ -67,13 +67,13 @@ mod tests {
 
     #[test]
     fn large_answers_are_kept_up_to_a_number_and_small_ones_are_always_given() {
-        let places = Arc::new(Semaphore::new(2));
-        let large = || kept(text(StatusCode::OK, "x".repeat(257)), &places);
+        let slots = Arc::new(Semaphore::new(2));
+        let large = || kept(text(StatusCode::OK, "x".repeat(257)), &slots);
         let waiting = [large(), large()];
         assert!(waiting.iter().all(|answer| answer.status() == StatusCode::OK));
         let refused = large();
         assert_eq!((refused.status(), refused.body().len()), (StatusCode::SERVICE_UNAVAILABLE, 0));
-        assert_eq!(kept(text(StatusCode::OK, "x".repeat(256)), &places).status(), StatusCode::OK);
+        assert_eq!(kept(text(StatusCode::OK, "x".repeat(256)), &slots).status(), StatusCode::OK);
         drop(waiting);
         assert_eq!(large().status(), StatusCode::OK, "there is room again");
     }

@@ -67,7 +67,7 @@ struct ServedCertificates {
 }
 
 /// The sources of the certificates, with the pairs in use. [`Keeper::run`] is the task that updates them.
-pub struct Keeper {
+pub struct CertificateUpdater {
     certificates: Arc<Certificates>,
     default: Origin,
     by_name: Vec<(Vec<String>, Origin)>,
@@ -80,7 +80,7 @@ impl Certificates {
         source: &CertificateSource,
         by_name: &[NamedPair],
         names: &[String],
-    ) -> Result<(Arc<Self>, Keeper), CertificateError> {
+    ) -> Result<(Arc<Self>, CertificateUpdater), CertificateError> {
         let now = SystemTime::now();
         let default = match source {
             CertificateSource::Files(files) => Origin::files(files.clone()),
@@ -93,7 +93,7 @@ impl Certificates {
         });
         let by_name = by_name.collect::<Result<Vec<(Vec<String>, _)>, _>>()?;
         let certificates = Arc::new(Self { served: RwLock::new(Arc::new(served(&default, &by_name))) });
-        Ok((Arc::clone(&certificates), Keeper { certificates, default, by_name }))
+        Ok((Arc::clone(&certificates), CertificateUpdater { certificates, default, by_name }))
     }
 
     /// The kind of key of the default certificate.
@@ -139,7 +139,7 @@ fn served(default: &Origin, by_name: &[(Vec<String>, Origin)]) -> ServedCertific
     ServedCertificates { default: Arc::clone(&default.pair.key), by_name: names }
 }
 
-impl Keeper {
+impl CertificateUpdater {
     /// Polls the contents of the files every 3 s, and renews self-made certificates before they expire. An unusable
     /// pair leaves the previous one in place and is logged once.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), BoxError> {

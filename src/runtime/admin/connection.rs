@@ -13,7 +13,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use super::activity::{Activity, MonitoredStream};
-use super::connections::{Phase, Place};
+use super::connections::{ConnectionSlot, Phase};
 use super::{Peer, Server, routes, tls};
 
 /// Time limit of a TLS handshake, counted from accept.
@@ -41,20 +41,20 @@ const WINDOWS: (u32, u32) = (65_535, 8 * 1024);
 const SEND_BUFFER: usize = 32 * 1024;
 
 /// Most requests that an HTTP/2 client may cancel before they are handled; at this number the connection is closed.
-const MOST_RESETS: usize = 20;
+const MAX_RESETS: usize = 20;
 
 /// Most invalid requests of an HTTP/2 client; at this number the connection is closed.
-const MOST_WRONG: usize = 50;
+const MAX_BAD_REQUESTS: usize = 50;
 
 /// Grace period for requests in progress of a connection that is closed because of its age.
 const LAST_ANSWERS: Duration = Duration::from_secs(20);
 
 /// Serves one connection until it ends, is too slow or must make room for another one.
-pub(super) async fn serve(server: Arc<Server>, tcp: TcpStream, address: SocketAddr, place: Place) {
-    let handshake = tokio::time::timeout(HANDSHAKE_LIMIT, secured(&server, tcp, &place));
+pub(super) async fn serve(server: Arc<Server>, tcp: TcpStream, address: SocketAddr, slot: ConnectionSlot) {
+    let handshake = tokio::time::timeout(HANDSHAKE_LIMIT, secured(&server, tcp, &slot));
     let stream = tokio::select! {
         outcome = handshake => outcome,
-        () = place.closed.cancelled() => return,
+        () = slot.closed.cancelled() => return,
         () = server.stop.cancelled() => return,
     };
     let stream = match stream {
@@ -66,15 +66,15 @@ pub(super) async fn serve(server: Arc<Server>, tcp: TcpStream, address: SocketAd
     // Decides by the negotiated protocol and not by the first bytes, since waiting for those would have no time limit.
     let is_http2 = session.alpn_protocol() == Some(b"h2");
     let certificates = session.peer_certificates().unwrap_or_default().to_vec();
-    let activity = Activity::new(place, !is_http2);
-    let peer = Arc::new(Peer { address, certificates, enough: CancellationToken::new(), activity });
+    let activity = Activity::new(slot, !is_http2);
+    let peer = Arc::new(Peer { address, certificates, is_full: CancellationToken::new(), activity });
     spoken(&server, MonitoredStream::new(stream, peer.activity.clone()), is_http2, peer).await;
 }
 
-async fn secured(server: &Server, tcp: TcpStream, place: &Place) -> std::io::Result<TlsStream<TcpStream>> {
+async fn secured(server: &Server, tcp: TcpStream, slot: &ConnectionSlot) -> std::io::Result<TlsStream<TcpStream>> {
     // Waits for the first bytes before allocating TLS state: until then, a connection costs only its socket.
     tcp.readable().await?;
-    place.reached(Phase::Handshake);
+    slot.reached(Phase::Handshake);
     let local = tcp.local_addr()?.ip();
     let acceptor = TlsAcceptor::from(Arc::clone(&server.tls));
     let accept = acceptor.accept_with(tcp, |session| session.set_buffer_limit(Some(SEND_BUFFER)));
@@ -91,7 +91,7 @@ async fn spoken(server: &Arc<Server>, stream: MonitoredStream<TlsStream<TcpStrea
     let told_to_end = async {
         tokio::select! {
             // Short, since an unauthenticated client that reads nothing could make the server buffer many answers.
-            () = peer.enough.cancelled() => GRACE,
+            () = peer.is_full.cancelled() => GRACE,
             () = tokio::time::sleep(LIFE_LIMIT) => LAST_ANSWERS,
             () = peer.activity.waited_too_long() => GRACE,
             () = server.stop.cancelled() => GRACE,
@@ -125,8 +125,8 @@ fn builder(is_http2: bool, streams: u32) -> Builder<TokioExecutor> {
         .keep_alive_interval(PING_INTERVAL)
         .max_concurrent_streams(streams)
         .max_header_list_size(LARGEST_HTTP2_HEADER)
-        .max_pending_accept_reset_streams(MOST_RESETS)
-        .max_local_error_reset_streams(MOST_WRONG)
+        .max_pending_accept_reset_streams(MAX_RESETS)
+        .max_local_error_reset_streams(MAX_BAD_REQUESTS)
         .initial_connection_window_size(WINDOWS.0)
         .initial_stream_window_size(WINDOWS.1)
         .max_send_buf_size(SEND_BUFFER);

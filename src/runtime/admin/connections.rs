@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// A connection younger than this is closed only if its peer has no older one, since it needs time to send a request.
-const YOUNG: Duration = Duration::from_millis(500);
+const MIN_AGE: Duration = Duration::from_millis(500);
 
 /// How far a connection has advanced, least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +35,7 @@ pub(super) enum Phase {
 #[derive(Clone)]
 pub(super) struct Connections {
     entries: Arc<Mutex<HashMap<u64, ConnectionEntry>>>,
-    most: usize,
+    limit: usize,
     next: Arc<AtomicU64>,
 }
 
@@ -47,7 +47,7 @@ struct ConnectionEntry {
 }
 
 /// The slot of one connection; dropping it frees the slot.
-pub(super) struct Place {
+pub(super) struct ConnectionSlot {
     connections: Connections,
     id: u64,
     /// Cancelled when the connection must make room for another one.
@@ -65,30 +65,30 @@ fn peer(address: IpAddr) -> IpAddr {
 impl Connections {
     /// An empty set that admits `most` connections at once.
     pub(super) fn new(most: usize) -> Self {
-        Self { entries: Arc::default(), most, next: Arc::default() }
+        Self { entries: Arc::default(), limit: most, next: Arc::default() }
     }
 
     /// Returns the slot of a new connection; another one may be closed for it.
-    pub(super) fn admit(&self, address: IpAddr) -> Place {
+    pub(super) fn admit(&self, address: IpAddr) -> ConnectionSlot {
         let (peer, now) = (peer(address), Instant::now());
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let closed = CancellationToken::new();
         let mut entries = self.entries.lock();
-        while entries.len() >= self.most.max(1) {
-            let Some(victim) = victim(&entries, peer, now) else { break };
+        while entries.len() >= self.limit.max(1) {
+            let Some(victim) = connection_to_close(&entries, peer, now) else { break };
             if let Some(entry) = entries.remove(&victim) {
                 tracing::debug!(peer = %entry.peer, phase = ?entry.phase, "a connection makes room for another");
                 entry.closed.cancel();
             }
         }
         entries.insert(id, ConnectionEntry { peer, phase: Phase::Silent, since: now, closed: closed.clone() });
-        Place { connections: self.clone(), id, closed }
+        ConnectionSlot { connections: self.clone(), id, closed }
     }
 }
 
 /// Selects from the peer with the most connections, including the new one: connections older than `YOUNG` first, then
 /// the least advanced, then the oldest.
-fn victim(entries: &HashMap<u64, ConnectionEntry>, newcomer: IpAddr, now: Instant) -> Option<u64> {
+fn connection_to_close(entries: &HashMap<u64, ConnectionEntry>, newcomer: IpAddr, now: Instant) -> Option<u64> {
     let mut counts = HashMap::from([(newcomer, 1_usize)]);
     for entry in entries.values() {
         *counts.entry(entry.peer).or_default() += 1;
@@ -96,11 +96,11 @@ fn victim(entries: &HashMap<u64, ConnectionEntry>, newcomer: IpAddr, now: Instan
     let count = |entry: &ConnectionEntry| counts.get(&entry.peer).copied().unwrap_or_default();
     let most = entries.values().map(count).max()?;
     let candidates = entries.iter().filter(|(_, entry)| count(entry) == most);
-    let order = |entry: &ConnectionEntry| (now.duration_since(entry.since) < YOUNG, entry.phase, entry.since);
+    let order = |entry: &ConnectionEntry| (now.duration_since(entry.since) < MIN_AGE, entry.phase, entry.since);
     candidates.min_by_key(|(id, entry)| (order(entry), **id)).map(|(id, _)| *id)
 }
 
-impl Place {
+impl ConnectionSlot {
     /// Records how far the connection has advanced.
     pub(super) fn reached(&self, phase: Phase) {
         if let Some(entry) = self.connections.entries.lock().get_mut(&self.id)
@@ -112,7 +112,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.connections.entries.lock().remove(&self.id);
     }
@@ -134,9 +134,9 @@ mod tests {
         loud[0].reached(Phase::Busy);
         loud[1].reached(Phase::Handshake);
         loud[2].reached(Phase::Unused);
-        tokio::time::advance(YOUNG).await;
+        tokio::time::advance(MIN_AGE).await;
         let probe = connections.admit(address("192.0.2.1"));
-        let closed = |place: &Place| place.closed.is_cancelled();
+        let closed = |slot: &ConnectionSlot| slot.closed.is_cancelled();
         assert!(closed(&loud[1]), "what came least far");
         assert!(!closed(&loud[0]) && !closed(&loud[2]) && !closed(&quiet) && !closed(&probe));
         assert_eq!(connections.entries.lock().len(), 4);
@@ -147,7 +147,7 @@ mod tests {
         let connections = Connections::new(2);
         let idle = connections.admit(address("192.0.2.9"));
         idle.reached(Phase::Idle);
-        tokio::time::advance(YOUNG).await;
+        tokio::time::advance(MIN_AGE).await;
         let young = connections.admit(address("192.0.2.9"));
         let third = connections.admit(address("192.0.2.9"));
         assert!(idle.closed.is_cancelled() && !young.closed.is_cancelled());

@@ -16,10 +16,10 @@ use crate::base::error_chain::chain;
 const LIMIT: Duration = Duration::from_secs(15);
 
 /// Most requests that wait for TokenReview or SubjectAccessReview, for all addresses together.
-const MOST: usize = 128;
+const MAX_WAITING: usize = 128;
 
 /// Most such requests of one address: a client with many requests must not keep the others out.
-const MOST_OF_ONE: usize = 32;
+const MAX_PER_ADDRESS: usize = 32;
 
 /// A rejected request.
 pub(super) struct Refusal {
@@ -30,8 +30,8 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    fn of_nobody(status: StatusCode, why: &'static str) -> Self {
-        Self { user: None, answer: text(status, why) }
+    fn of_anonymous(status: StatusCode, reason: &'static str) -> Self {
+        Self { user: None, answer: text(status, reason) }
     }
 }
 
@@ -40,15 +40,15 @@ pub(super) async fn admitted(server: &Server, peer: &Peer, parts: &request::Part
     if server.admin.authorizer.is_open(parts.uri.path()) {
         return Ok(None);
     }
-    let Some(_turn) = server.asked.turn(peer.address.ip()) else {
-        let mut refusal = Refusal::of_nobody(StatusCode::TOO_MANY_REQUESTS, "too many requests at the same time");
+    let Some(_turn) = server.review_limiter.turn(peer.address.ip()) else {
+        let mut refusal = Refusal::of_anonymous(StatusCode::TOO_MANY_REQUESTS, "too many requests at the same time");
         refusal.answer.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
         return Err(refusal);
     };
     match tokio::time::timeout(LIMIT, decided(server, peer, parts)).await {
         Ok(Ok(user)) => Ok(Some(user)),
         Ok(Err(refusal)) => Err(refusal),
-        Err(_) => Err(Refusal::of_nobody(StatusCode::SERVICE_UNAVAILABLE, "finding out who may ask takes too long")),
+        Err(_) => Err(Refusal::of_anonymous(StatusCode::SERVICE_UNAVAILABLE, "finding out who may ask takes too long")),
     }
 }
 
@@ -59,7 +59,7 @@ async fn decided(server: &Server, peer: &Peer, parts: &request::Parts) -> Result
         Err(error) => {
             // Logs at debug level only, since the authenticator itself logs once when it cannot reach the API server.
             tracing::debug!("{}", chain(&error));
-            return Err(Refusal::of_nobody(StatusCode::UNAUTHORIZED, "Unauthorized"));
+            return Err(Refusal::of_anonymous(StatusCode::UNAUTHORIZED, "Unauthorized"));
         }
     };
     let (verb, path) = (parts.method.as_str().to_ascii_lowercase(), parts.uri.path());
@@ -82,28 +82,28 @@ async fn decided(server: &Server, peer: &Peer, parts: &request::Parts) -> Result
 pub(super) struct ReviewLimiter(Mutex<HashMap<IpAddr, usize>>);
 
 /// Counts a request as waiting until it is dropped.
-struct Turn<'a> {
-    asked: &'a ReviewLimiter,
+struct PendingReview<'a> {
+    limiter: &'a ReviewLimiter,
     address: IpAddr,
 }
 
 impl ReviewLimiter {
     /// Adds a request of this address, unless a limit is reached.
-    fn turn(&self, address: IpAddr) -> Option<Turn<'_>> {
+    fn turn(&self, address: IpAddr) -> Option<PendingReview<'_>> {
         let address = address.to_canonical();
         let mut of = self.0.lock();
         let own = of.get(&address).copied().unwrap_or_default();
-        if own >= MOST_OF_ONE || of.values().sum::<usize>() >= MOST {
+        if own >= MAX_PER_ADDRESS || of.values().sum::<usize>() >= MAX_WAITING {
             return None;
         }
         of.insert(address, own + 1);
-        Some(Turn { asked: self, address })
+        Some(PendingReview { limiter: self, address })
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for PendingReview<'_> {
     fn drop(&mut self) {
-        let mut of = self.asked.0.lock();
+        let mut of = self.limiter.0.lock();
         match of.get_mut(&self.address) {
             Some(own) if *own > 1 => *own -= 1,
             _ => drop(of.remove(&self.address)),

@@ -10,7 +10,7 @@ use prometheus::{GaugeVec, IntCounterVec, Opts, Registry};
 use crate::runtime::metrics::Metrics;
 
 /// Most unknown names in a request's exclusions that the answer repeats, and most characters of each.
-const MOST_UNKNOWN: (usize, usize) = (16, 64);
+const MAX_UNKNOWN: (usize, usize) = (16, 64);
 
 /// Outcome of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,8 +112,8 @@ impl Checks {
             unknown.sort();
             unknown.dedup();
             // A client may send any names, so the answer must not become much larger than the request.
-            let shown = |name: &String| format!("{:?}", name.chars().take(MOST_UNKNOWN.1).collect::<String>());
-            let unknown: Vec<_> = unknown.into_iter().take(MOST_UNKNOWN.0).map(shown).collect();
+            let shown = |name: &String| format!("{:?}", name.chars().take(MAX_UNKNOWN.1).collect::<String>());
+            let unknown: Vec<_> = unknown.into_iter().take(MAX_UNKNOWN.0).map(shown).collect();
             let line = format!("warn: some health checks cannot be excluded: no matches for {}\n", unknown.join(","));
             text.push_str(&line);
         }

@@ -45,7 +45,7 @@ pub(super) async fn answer(
         tracing::error!(path = parts.uri.path(), "a request panicked");
         (None, text(StatusCode::INTERNAL_SERVER_ERROR, "This request caused a panic. Look in the logs for details."))
     });
-    let mut answer = kept(answer, &server.kept);
+    let mut answer = kept(answer, &server.connection_permits);
     let headers = answer.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     headers.insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
@@ -58,7 +58,7 @@ pub(super) async fn answer(
     // many requests over one. So a client with an invalid certificate, whose rejection takes time, needs a handshake
     // for each attempt.
     if parts.version == Version::HTTP_2 && !is_known {
-        peer.enough.cancel();
+        peer.is_full.cancel();
     } else if answer.status() == StatusCode::UNAUTHORIZED {
         // An HTTP/1 answer must announce the close, or the client would send its next request on a closing connection.
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -183,8 +183,8 @@ async fn set_verbosity(verbosity: &Verbosity, user: &str, body: Incoming) -> Ans
             text(StatusCode::OK, format!("successfully set klog.logging.verbosity to {value}"))
         }
         Err(_) => {
-            let why = format!("failed set klog.logging.verbosity {value:?}: expected a whole number such as 2");
-            text(StatusCode::BAD_REQUEST, why)
+            let reason = format!("failed set klog.logging.verbosity {value:?}: expected a whole number such as 2");
+            text(StatusCode::BAD_REQUEST, reason)
         }
     }
 }

@@ -23,7 +23,7 @@ pub struct Settings {
     /// Whether the pages that change the process are served (`/debug/flags/v`).
     pub debug: bool,
     /// Requested features that do not exist here, to be logged once.
-    pub remarks: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// The source of a certificate.

@@ -18,7 +18,7 @@ const LARGEST_CHAIN: usize = 16 * 1024;
 
 /// Most certificates between a client's own and a trusted CA. Finding a path through many of them takes long, and an
 /// unauthenticated client may send any.
-const MOST_INTERMEDIATES: usize = 3;
+const MAX_INTERMEDIATES: usize = 3;
 
 tokio::task_local! {
     /// The local address of this task's connection.
@@ -97,7 +97,7 @@ impl ClientCertVerifier for AnyHolder {
         intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        if intermediates.len() > MOST_INTERMEDIATES {
+        if intermediates.len() > MAX_INTERMEDIATES {
             return Err(rustls::Error::General("the client's chain is too long".to_owned()));
         }
         let size = end_entity.len() + intermediates.iter().map(|certificate| certificate.len()).sum::<usize>();

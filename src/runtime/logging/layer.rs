@@ -15,18 +15,18 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::Format;
 use super::levels::{Levels, is_ours};
-use super::line::{self, Record, Said, Value};
+use super::line::{self, EventFields, Record, Value};
 use super::output::{LineQueue, Stream};
 use crate::base::error_chain::chain;
 
 /// Decides once for each callsite whether it is logged.
 impl<S: Subscriber> Layer<S> for Levels {
-    fn register_callsite(&self, place: &'static Metadata<'static>) -> Interest {
-        if self.pass(place) { Interest::always() } else { Interest::never() }
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if self.pass(metadata) { Interest::always() } else { Interest::never() }
     }
 
-    fn enabled(&self, place: &Metadata<'_>, _: Context<'_, S>) -> bool {
-        self.pass(place)
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        self.pass(metadata)
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
@@ -44,8 +44,8 @@ pub struct Form {
 
 impl Form {
     /// Formats a message as a line with the current time.
-    pub fn line(self, level: Level, place: (&str, u32), task: Option<&str>, said: &Said) -> String {
-        let record = Record { time: Timestamp::now(), level, place, task, said };
+    pub fn line(self, level: Level, metadata: (&str, u32), task: Option<&str>, fields: &EventFields) -> String {
+        let record = Record { time: Timestamp::now(), level, location: metadata, task, event: fields };
         match self.format {
             Format::Text => line::text(&record, std::process::id()),
             Format::Json => line::json(&record),
@@ -67,8 +67,8 @@ pub struct Lines {
 
 impl Lines {
     /// Writes one message.
-    pub fn write(&self, level: Level, place: (&str, u32), task: Option<&str>, said: &Said) {
-        self.queue.push(self.form.stream(level), self.form.line(level, place, task, said));
+    pub fn write(&self, level: Level, metadata: (&str, u32), task: Option<&str>, fields: &EventFields) {
+        self.queue.push(self.form.stream(level), self.form.line(level, metadata, task, fields));
     }
 }
 
@@ -80,9 +80,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
         if attributes.metadata().name() != "task" || !is_ours(attributes.metadata().target()) {
             return;
         }
-        let mut said = Said::default();
-        attributes.record(&mut Gather(&mut said));
-        let name = said.values.into_iter().find_map(|(key, value)| match value {
+        let mut fields = EventFields::default();
+        attributes.record(&mut Gather(&mut fields));
+        let name = fields.values.into_iter().find_map(|(key, value)| match value {
             Value::Text(name) if key == "name" => Some(name),
             _ => None,
         });
@@ -92,17 +92,17 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let mut said = Said::default();
-        event.record(&mut Gather(&mut said));
-        let place = event.metadata();
-        let at = (place.file().unwrap_or("unknown"), place.line().unwrap_or_default());
+        let mut fields = EventFields::default();
+        event.record(&mut Gather(&mut fields));
+        let metadata = event.metadata();
+        let at = (metadata.file().unwrap_or("unknown"), metadata.line().unwrap_or_default());
         let spans = context.event_scope(event).into_iter().flatten();
         let mut tasks = spans.filter_map(|span| span.extensions().get::<Task>().map(|task| task.0.clone()));
-        self.write(*place.level(), at, tasks.next().as_deref(), &said);
+        self.write(*metadata.level(), at, tasks.next().as_deref(), &fields);
     }
 }
 
-struct Gather<'a>(&'a mut Said);
+struct Gather<'a>(&'a mut EventFields);
 
 impl Gather<'_> {
     fn take(&mut self, field: &Field, value: Value) {
@@ -228,7 +228,7 @@ mod tests {
             say("last");
         });
         drop(written);
-        let told: Vec<_> = seen
+        let reported: Vec<_> = seen
             .lock()
             .unwrap()
             .iter()
@@ -247,6 +247,6 @@ mod tests {
             "last decision",
             "last trouble",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
     }
 }

@@ -49,8 +49,8 @@ impl Levels {
     }
 
     /// Whether the messages of a callsite pass.
-    pub fn pass(&self, place: &Metadata<'_>) -> bool {
-        self.passes(place.target(), *place.level(), place.file().unwrap_or_default())
+    pub fn pass(&self, metadata: &Metadata<'_>) -> bool {
+        self.passes(metadata.target(), *metadata.level(), metadata.file().unwrap_or_default())
     }
 
     fn passes(&self, target: &str, level: Level, file: &str) -> bool {

@@ -19,15 +19,15 @@ pub struct Record<'a> {
     /// The severity, and klog's verbosity.
     pub level: Level,
     /// The callsite: the path of the file, and the line number.
-    pub place: (&'a str, u32),
+    pub location: (&'a str, u32),
     /// The task that logs it.
     pub task: Option<&'a str>,
-    pub said: &'a Said,
+    pub event: &'a EventFields,
 }
 
 /// The content of a message.
 #[derive(Debug, Default, Clone, PartialEq)]
-pub struct Said {
+pub struct EventFields {
     pub message: String,
     /// The values of the message by key, in the order given. The key `error` is written `err`, as in klog.
     pub values: Vec<(&'static str, Value)>,
@@ -49,7 +49,7 @@ impl Value {
     }
 }
 
-impl Said {
+impl EventFields {
     fn errors(&self) -> impl Iterator<Item = &Value> {
         self.values.iter().filter(|(key, _)| is_error(key)).map(|(_, value)| value)
     }
@@ -72,18 +72,18 @@ pub fn text(record: &Record<'_>, process: u32) -> String {
         _ => 'I',
     };
     let time = record.time.strftime("%m%d %H:%M:%S%.6f");
-    let (path, number) = record.place;
+    let (path, number) = record.location;
     let file = path.rsplit('/').next().unwrap_or(path);
     let mut line = format!("{severity}{time} {process:>7} {file}:{number}] ");
-    quote(&mut line, &record.said.message);
-    for value in record.said.errors() {
+    quote(&mut line, &record.event.message);
+    for value in record.event.errors() {
         pair(&mut line, ERROR, value);
     }
     if let Some(task) = record.task {
         line.push_str(" logger=");
         quote(&mut line, task);
     }
-    for (key, value) in record.said.others() {
+    for (key, value) in record.event.others() {
         pair(&mut line, key, value);
     }
     line.push('\n');
@@ -132,22 +132,22 @@ pub fn json(record: &Record<'_>) -> String {
     // A double has 53 bits: exact enough for microseconds of present times, as in the Go program.
     #[allow(clippy::cast_precision_loss, reason = "see above")]
     let milliseconds = record.time.as_nanosecond() as f64 / 1e6;
-    let (path, number) = record.place;
+    let (path, number) = record.location;
     let mut line = format!("{{\"ts\":{milliseconds}");
     if let Some(task) = record.task {
         member(&mut line, "logger", &Value::Text(task.to_owned()));
     }
     member(&mut line, "caller", &Value::Text(format!("{}:{number}", with_folder(path))));
-    member(&mut line, "msg", &Value::Text(record.said.message.clone()));
+    member(&mut line, "msg", &Value::Text(record.event.message.clone()));
     if record.level != Level::ERROR {
         member(&mut line, "v", &Value::Bare(verbosity_of(record.level).to_string()));
     }
-    for (key, value) in record.said.others() {
+    for (key, value) in record.event.others() {
         // A key of the header gets the suffix `_`, because JSON parsers disagree about objects with duplicate keys.
         let is_taken = matches!(*key, "ts" | "logger" | "caller" | "msg" | "v");
         if is_taken { member(&mut line, &format!("{key}_"), value) } else { member(&mut line, key, value) }
     }
-    for value in record.said.errors().take(1) {
+    for value in record.event.errors().take(1) {
         member(&mut line, ERROR, value);
     }
     line.push_str("}\n");

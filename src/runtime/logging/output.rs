@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::runtime::tasks;
 
 /// Most bytes of waiting lines. A line that does not fit is dropped.
-const MOST_WAITING: usize = 1 << 20;
+const MAX_WAITING: usize = 1 << 20;
 /// Approximate memory of a waiting line in addition to its text.
 const OVERHEAD: usize = 64;
 /// How long the process waits for the last lines at its end.
@@ -73,7 +73,7 @@ impl LineQueue {
     /// Queues a line, with its line break, unless the queue is full.
     pub fn push(&self, stream: Stream, line: String) {
         let size = line.len() + OVERHEAD;
-        let is_room = |waiting: usize| waiting.checked_add(size).filter(|waiting| *waiting <= MOST_WAITING);
+        let is_room = |waiting: usize| waiting.checked_add(size).filter(|waiting| *waiting <= MAX_WAITING);
         let taken = self.state.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_room);
         if taken.is_err() || self.work.send(OutputTask::Line(stream, line)).is_err() {
             self.state.dropped.fetch_add(1, Ordering::Relaxed);
@@ -130,7 +130,7 @@ mod tests {
         };
         let (queue, last) = LineQueue::start(write, |count| format!("lost {count}\n")).unwrap();
         let line = |number: usize| format!("{number:>1000}\n");
-        let fits = MOST_WAITING / (line(0).len() + OVERHEAD);
+        let fits = MAX_WAITING / (line(0).len() + OVERHEAD);
         for number in 0..fits + 7 {
             queue.push(Stream::Output, line(number));
         }

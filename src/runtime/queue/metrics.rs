@@ -22,7 +22,7 @@ pub struct QueueMetrics {
     /// Counts the retries of keys, after failures and after delays that a worker chose.
     pub(super) retries: IntCounter,
     /// How long keys waited until they were handed out, in seconds.
-    pub(super) waited: Histogram,
+    pub(super) queue_duration: Histogram,
     /// How long keys were processed, in seconds.
     pub(super) worked: Histogram,
     unfinished: Gauge,
@@ -63,7 +63,7 @@ impl QueueMetrics {
                 "Keys that were added to the work queue; one that waits already is not counted.",
             ),
             retries: counter("retries_total", "Keys that were added again because working on them failed."),
-            waited: histogram(
+            queue_duration: histogram(
                 "queue_duration_seconds",
                 "How long a key waited in the work queue until it was handed out.",
             ),
@@ -86,7 +86,7 @@ impl QueueMetrics {
     }
 
     fn collectors(&self) -> [&dyn Collector; 7] {
-        let Self { depth, adds, retries, waited, worked, unfinished, longest, content: _ } = self;
+        let Self { depth, adds, retries, queue_duration: waited, worked, unfinished, longest, content: _ } = self;
         [depth, adds, retries, waited, worked, unfinished, longest]
     }
 }

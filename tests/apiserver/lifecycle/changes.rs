@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ccm::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence};
 use ccm::controllers::node_lifecycle::plan::TAINT_SHUTDOWN;
-use ccm::controllers::node_lifecycle::{Limit, Settings};
+use ccm::controllers::node_lifecycle::{LifecycleSettings, Limit};
 use ccm::kubernetes::leader_election::{LeaderElector, LeaseConfig};
 use doubles::memory::{Instance, Memory};
 use k8s_openapi::api::core::v1::Node;
@@ -134,9 +134,11 @@ async fn the_proof_is_made_once_more_before_the_deletion_and_not_more_often() {
     // While it is held, passes cost no proof.
     let cloud = Memory::default();
     let provider = Wrapped::new(&cloud);
-    let run =
-        Run::with(ApiServer::shared().await, Start::of(provider.clone(), Settings { grace: NEVER, ..settings() }))
-            .await;
+    let run = Run::with(
+        ApiServer::shared().await,
+        Start::of(provider.clone(), LifecycleSettings { grace: NEVER, ..settings() }),
+    )
+    .await;
     let form = Form::new("Unknown");
     lose(&cloud, &form);
     run.register(&form).await;
@@ -162,7 +164,7 @@ async fn another_leader_begins_anew_and_a_former_one_deletes_nothing() {
     let cloud = Memory::default();
     let grace = Duration::from_secs(5);
     let limit = Limit { nodes: 5, percent: 10, window: NEVER };
-    let own = Settings { grace, limit, ..settings() };
+    let own = LifecycleSettings { grace, limit, ..settings() };
     let start = Start { leadership: leadership.clone(), ..Start::of(cloud.clone(), own.clone()) };
     let first = Run::with(server, start).await;
     let forms: Vec<Form> = (0..3).map(|_| Form::new("Unknown")).collect();

@@ -2,7 +2,7 @@
 
 use ccm::cloud::{CloudProvider, InstanceMetadata};
 use ccm::controllers::Context;
-use ccm::controllers::node_lifecycle::{self, DeletionMode, Limit, Settings};
+use ccm::controllers::node_lifecycle::{self, DeletionMode, LifecycleSettings, Limit};
 use ccm::kubernetes::client::{self, Clients, Identity, purpose};
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
@@ -25,8 +25,8 @@ const GROUP: &str = "test.ccm/group";
 pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Short periods, and limits that are not in the way.
-pub fn settings() -> Settings {
-    Settings {
+pub fn settings() -> LifecycleSettings {
+    LifecycleSettings {
         period: Duration::from_millis(200),
         deletion: DeletionMode::Enforce,
         grace: Duration::from_millis(300),
@@ -125,7 +125,7 @@ pub struct Run {
 /// What a run is started with.
 pub struct Start {
     pub provider: Arc<dyn CloudProvider>,
-    pub settings: Settings,
+    pub settings: LifecycleSettings,
     pub leadership: Leadership,
     /// Another's nodes.
     pub group: Option<String>,
@@ -134,13 +134,13 @@ pub struct Start {
 }
 
 impl Start {
-    pub fn of(provider: impl CloudProvider + 'static, settings: Settings) -> Self {
+    pub fn of(provider: impl CloudProvider + 'static, settings: LifecycleSettings) -> Self {
         Self { provider: Arc::new(provider), settings, leadership: Leadership::always(), group: None, kubeconfig: None }
     }
 }
 
 impl Run {
-    pub async fn start(cloud: &Memory, settings: Settings) -> Self {
+    pub async fn start(cloud: &Memory, settings: LifecycleSettings) -> Self {
         Self::with(ApiServer::shared().await, Start::of(cloud.clone(), settings)).await
     }
 

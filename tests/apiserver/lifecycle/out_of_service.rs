@@ -2,7 +2,7 @@
 
 use ccm::cloud::PowerState;
 use ccm::controllers::node_lifecycle::plan::{ANNOTATION_OUT_OF_SERVICE, TAINT_OUT_OF_SERVICE};
-use ccm::controllers::node_lifecycle::{Limit, Settings};
+use ccm::controllers::node_lifecycle::{LifecycleSettings, Limit};
 use doubles::memory::{Instance, Memory};
 use k8s_openapi::api::core::v1::Node;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn put(cloud: &Memory, form: &Form, power: PowerState) {
 async fn a_machine_that_stays_off_is_taken_out_of_service_and_put_back() {
     let cloud = Memory::default();
     let after = Some(Duration::from_secs(2));
-    let run = Run::start(&cloud, Settings { out_of_service_after: after, ..settings() }).await;
+    let run = Run::start(&cloud, LifecycleSettings { out_of_service_after: after, ..settings() }).await;
     let [off, suspended, ready] = [Form::new("Unknown"), Form::new("Unknown"), Form::new("True")];
     put(&cloud, &suspended, PowerState::Suspended);
     put(&cloud, &ready, PowerState::Off);
@@ -83,7 +83,7 @@ async fn the_limit_for_deletions_holds_it_and_what_others_set_stays() {
     let cloud = Memory::default();
     let limit = Limit { nodes: 5, percent: 10, window: Duration::from_secs(3600) };
     let out_of_service_after = Some(Duration::ZERO);
-    let run = Run::start(&cloud, Settings { limit, out_of_service_after, ..settings() }).await;
+    let run = Run::start(&cloud, LifecycleSettings { limit, out_of_service_after, ..settings() }).await;
     let theirs = Form { taints: vec![format!("{TAINT_OUT_OF_SERVICE}:NoExecute")], ..Form::new("Unknown") };
     put(&cloud, &theirs, PowerState::Off);
     run.register(&theirs).await;

@@ -5,7 +5,7 @@ mod clouds;
 use ccm::cloud::node::{ANNOTATION_PROVIDED_NODE_IP, TAINT_UNINITIALIZED};
 use ccm::cloud::{CloudProvider, InstanceEvent, InstanceMetadata, Reason, Unknown};
 use ccm::controllers::Context;
-use ccm::controllers::node::{self, Policy, Settings};
+use ccm::controllers::node::{self, NodeSettings, Policy};
 use ccm::kubernetes::client::{self, Clients, Identity, purpose};
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
@@ -236,7 +236,7 @@ impl Start {
         let (provider, leadership) = (self.provider, self.leadership);
         let context = Context { write, recorder, provider, leadership };
         let workers = NonZeroUsize::new(self.workers).unwrap();
-        let settings = Settings { workers, period: self.period, policy: self.policy };
+        let settings = NodeSettings { workers, period: self.period, policy: self.policy };
         let mut controller = node::controller(context, nodes.clone(), settings).unwrap();
         let metrics = Metrics::new().unwrap();
         controller.register(metrics.registry()).unwrap();

@@ -1,7 +1,7 @@
 //! The condition `NetworkUnavailable`: written while routes are on, and removed after they were turned off.
 
 use ccm::cloud::Error;
-use ccm::controllers::route::{Off, Settings};
+use ccm::controllers::route::{Off, RouteSettings};
 use ccm::kubernetes::leadership::Leadership;
 use http::Method;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ async fn a_foreign_reason_is_overwritten_and_what_is_right_is_not_written() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_condition_is_left_to_the_cni_if_a_flag_says_so() {
     let cloud = Cloud::default();
-    let run = Run::start(&cloud, Settings { writes_condition: false, ..looping() }).await;
+    let run = Run::start(&cloud, RouteSettings { writes_condition: false, ..looping() }).await;
     let form = Form::new(&unique("n"), &[NETWORK], "10.0.1.1");
     let created = run.register(&form).await;
     run.wait_for_routes("created", &cloud, &form.routes()).await;

@@ -1,7 +1,7 @@
 //! A running route controller with nodes of its own, and nodes as short values.
 
 use ccm::controllers::Context;
-use ccm::controllers::route::{self, Off, PodNetworks, Settings, Trigger};
+use ccm::controllers::route::{self, Off, PodNetworks, RouteSettings, Trigger};
 use ccm::kubernetes::client::{self, Clients, Identity, purpose};
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
@@ -24,14 +24,14 @@ const GROUP: &str = "test.ccm/group";
 pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// The Go program's loop, with a short period.
-pub fn looping() -> Settings {
+pub fn looping() -> RouteSettings {
     settings(Trigger::Loop { period: Duration::from_millis(200) })
 }
 
-pub fn settings(trigger: Trigger) -> Settings {
+pub fn settings(trigger: Trigger) -> RouteSettings {
     let networks = ["10.120.0.0/16", "a00::/8"].map(|network| network.parse().unwrap()).into();
     let pod_networks = PodNetworks::ClusterCidr;
-    Settings { cluster_name: CLUSTER.into(), networks, pod_networks, trigger, writes_condition: true }
+    RouteSettings { cluster_name: CLUSTER.into(), networks, pod_networks, trigger, writes_condition: true }
 }
 
 /// A node as a vector says it.
@@ -86,7 +86,7 @@ pub struct Run {
 /// What a run is started with.
 pub struct Start {
     pub cloud: Cloud,
-    pub settings: Settings,
+    pub settings: RouteSettings,
     pub leadership: Leadership,
     /// Another's nodes.
     pub group: Option<String>,
@@ -95,13 +95,13 @@ pub struct Start {
 }
 
 impl Start {
-    pub fn of(cloud: &Cloud, settings: Settings) -> Self {
+    pub fn of(cloud: &Cloud, settings: RouteSettings) -> Self {
         Self { cloud: cloud.clone(), settings, leadership: Leadership::always(), group: None, is_off: false }
     }
 }
 
 impl Run {
-    pub async fn start(cloud: &Cloud, settings: Settings) -> Self {
+    pub async fn start(cloud: &Cloud, settings: RouteSettings) -> Self {
         Self::with(Start::of(cloud, settings)).await
     }
 

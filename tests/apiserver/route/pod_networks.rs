@@ -1,7 +1,7 @@
 //! Nodes that claim networks which are not theirs: no traffic is led to them.
 
 use ccm::cloud::Route;
-use ccm::controllers::route::{PodNetworks, Settings};
+use ccm::controllers::route::{PodNetworks, RouteSettings};
 use serde_json::json;
 use support::{eventually, unique};
 
@@ -114,7 +114,7 @@ async fn a_kept_route_follows_the_address_of_its_node() {
 
 #[tokio::test(start_paused = true)]
 async fn with_any_network_only_overlaps_are_refused() {
-    let world = World::start(Settings { pod_networks: PodNetworks::Any, ..watching() }).await;
+    let world = World::start(RouteSettings { pod_networks: PodNetworks::Any, ..watching() }).await;
     world.put(&Form::new("a", &["10.20.0.0/16"], "10.0.1.1"));
     world.put(&Form::new("b", &["10.20.7.0/24"], "10.0.2.1"));
     go_by(30).await;

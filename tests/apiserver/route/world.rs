@@ -1,7 +1,7 @@
 //! A route controller that leads, its cloud and an API server in memory. The clock of these tests is paused.
 
 use ccm::controllers::Context;
-use ccm::controllers::route::{self, Off, Settings, Trigger};
+use ccm::controllers::route::{self, Off, RouteSettings, Trigger};
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::watch_nodes;
@@ -17,7 +17,7 @@ use crate::lifecycle::in_memory::server::Server;
 use crate::lifecycle::in_memory::world::{MOMENT, pass, seconds};
 
 /// By default.
-pub fn watching() -> Settings {
+pub fn watching() -> RouteSettings {
     settings(Trigger::Watch { period: seconds(300) })
 }
 
@@ -30,12 +30,12 @@ pub struct World {
 }
 
 impl World {
-    pub async fn start(settings: Settings) -> Self {
+    pub async fn start(settings: RouteSettings) -> Self {
         Self::on(Server::start(), Cloud::default(), settings).await
     }
 
     /// A process that finds a cluster and a cloud.
-    pub async fn on(server: Server, cloud: Cloud, settings: Settings) -> Self {
+    pub async fn on(server: Server, cloud: Cloud, settings: RouteSettings) -> Self {
         let (nodes, watch) = watch_nodes(server.client(), None);
         let (recorder, writer) = recorder(server.client(), "test");
         let context = Context {

@@ -3,7 +3,7 @@
 use ccm::cloud::node;
 use ccm::controllers::Context;
 use ccm::controllers::driver::{Controller, Reconciler};
-use ccm::controllers::service::{self, Settings};
+use ccm::controllers::service::{self, ServiceSettings};
 use ccm::kubernetes::client::{self, Clients, Identity, purpose};
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
@@ -103,7 +103,7 @@ impl Run {
         let (services, watch_services) = watch_services(clients.watch.clone(), Some(selector.clone()));
         let (recorder, writer) = recorder(clients.auxiliary.clone(), "test");
         let context = Context { write, recorder, provider: Arc::new(cloud.clone()), leadership };
-        let settings = Settings {
+        let settings = ServiceSettings {
             workers: NonZeroUsize::new(8).unwrap(),
             cluster_name: "kubernetes".to_owned(),
             selector: Some(selector),

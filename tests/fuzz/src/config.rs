@@ -20,8 +20,8 @@ pub fn vsphere_conf(bytes: &[u8]) {
             (parsed.warnings.clone(), format!("{parsed:?}"), 1)
         }
         Err(errors) => {
-            assert!(!errors.mistakes.is_empty(), "nothing is wrong with what is refused");
-            ([errors.mistakes.clone(), errors.warnings.clone()].concat(), format!("{errors:?} {errors}"), 2)
+            assert!(!errors.errors.is_empty(), "nothing is wrong with what is refused");
+            ([errors.errors.clone(), errors.warnings.clone()].concat(), format!("{errors:?} {errors}"), 2)
         }
     };
     let words: usize = told.iter().map(|problem| problem.to_string().len()).sum();
@@ -51,11 +51,11 @@ pub fn nsx_config(bytes: &[u8]) {
         &config::FileChecks::default(),
     ) {
         Ok(parsed) => {
-            let told = parsed.warnings.len() + parsed.refused.len();
+            let told = parsed.warnings.len() + parsed.rejected.len();
             assert!(told <= 202, "{told} problems");
             holds_nsx(&parsed.config);
-            for part in PartName::ALL.into_iter().filter(|_| parsed.refused.len() <= 100) {
-                let has_mistakes = parsed.refused.iter().any(|(refused, _)| *refused == part);
+            for part in PartName::ALL.into_iter().filter(|_| parsed.rejected.len() <= 100) {
+                let has_mistakes = parsed.rejected.iter().any(|(refused, _)| *refused == part);
                 assert_eq!(has_mistakes, parsed.config.is_refused(part), "{part}");
             }
             format!("{parsed:?}")

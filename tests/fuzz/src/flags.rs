@@ -7,7 +7,7 @@ use std::path::Path;
 
 use ccm::app::files::FileSystem;
 use ccm::app::options::{self, Invocation, PROGRAM};
-use ccm::app::settings::{leader_migration, settle};
+use ccm::app::settings::{leader_migration, resolve};
 use ccm::clients::http::{Endpoint, ProxySettings};
 use ccm::providers::vsphere::config::Environment;
 use zeroize::Zeroizing;
@@ -43,11 +43,11 @@ pub fn flags(bytes: &[u8]) {
         Err(misspelled) => assert!(misspelled.to_string().len() <= most, "{misspelled}"),
         Ok(Invocation::Print(text)) => assert!(!text.is_empty(), "nothing is printed"),
         Ok(Invocation::Run(options)) => {
-            let settled = settle(&options, &Same(files), &environment);
-            let again = settle(&options, &Same(files), &environment);
+            let settled = resolve(&options, &Same(files), &environment);
+            let again = resolve(&options, &Same(files), &environment);
             assert_eq!(settled.is_ok(), again.is_ok(), "the same flags are judged in two ways");
             if let Err(mistakes) = settled {
-                assert!(!mistakes.found.is_empty(), "nothing is wrong with what is refused");
+                assert!(!mistakes.errors.is_empty(), "nothing is wrong with what is refused");
                 let told = mistakes.to_string();
                 assert!(told.len() <= most, "{} bytes are told of {}", told.len(), bytes.len());
                 if !files.contains(SECRET) && is_in_user_part(flags) {

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm::cloud::login_ledger::{Attempt, LoginThrottle, Outcome};
+use ccm::cloud::login_ledger::{LoginThrottle, Outcome, PlannedLogin};
 use ccm::kubernetes::leader_election::{LeaderElector, LeaseConfig};
-use ccm::kubernetes::login_ledger::record::{MOST_ENTRIES, Record};
+use ccm::kubernetes::login_ledger::record::{MAX_ENTRIES, Record};
 use ccm::kubernetes::login_ledger::{Ledger, LedgerStore, Reading, StoreError, StoredText};
 use ccm::providers::vsphere::login::policy::{LOGIN_POLICY, NSX_LOGIN_POLICY};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -48,7 +48,7 @@ impl Same {
 pub fn logins(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let record = Record::from_text(&text);
-    assert!(record.entries.len() <= MOST_ENTRIES, "{} entries are kept", record.entries.len());
+    assert!(record.entries.len() <= MAX_ENTRIES, "{} entries are kept", record.entries.len());
     assert_eq!(Record::from_text(&record.to_text()), record, "a record is read as another one");
     is_in_proportion(&record, bytes);
     let ledger = Ledger::with_clock(Same(Mutex::new(text.into_owned())), Arc::new(|| NOW));
@@ -56,7 +56,7 @@ pub fn logins(bytes: &[u8]) {
     servers.iter().for_each(|(policy, server)| ledger.know(*policy, server));
     for ((policy, server), is_known) in servers.into_iter().flat_map(|server| [(server, true), (server, false)]) {
         let (server, user) = (server.to_owned(), "ccm".to_owned());
-        let attempt = Attempt { policy, server, user, version: None, is_known, is_new: !is_known };
+        let attempt = PlannedLogin { policy, server, user, version: None, was_accepted: is_known, is_new: !is_known };
         match run(ledger.claim(&attempt)) {
             Ok(claim) => run(ledger.record_outcome(claim, Outcome::Rejected)),
             Err(refused) => {

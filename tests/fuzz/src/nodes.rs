@@ -35,7 +35,7 @@ pub fn object(bytes: &[u8]) {
     }
     let guarded = Facts::of(&node, is_own(id));
     let is_ready = guarded.readiness == Readiness::True;
-    assert!(!guarded.may_be_suspected || (is_own(id) && !is_ready && !id.is_empty()), "suspected: {guarded:?}");
+    assert!(!guarded.may_have_absent_vm || (is_own(id) && !is_ready && !id.is_empty()), "suspected: {guarded:?}");
     if let Ok(merged) = merge(&node, node::addresses::of(&node)) {
         assert!(merged.len() <= node::addresses::of(&node).len() + 1, "addresses are made up");
     }

@@ -77,7 +77,7 @@ pub fn headers(bytes: &[u8]) {
     }
     let Authority { pem, client } = authority();
     let trust = ClientTrust::default();
-    trust.believe_clients(pem.as_bytes()).expect("a bundle");
+    trust.trust_clients(pem.as_bytes()).expect("a bundle");
     match user(trust, &headers, client) {
         Ok(Some(user)) => {
             assert_eq!((user.name.as_str(), user.uid.as_str(), user.extra.len()), ("jane", "", 1), "{user:?}");
@@ -102,7 +102,7 @@ pub fn certificate(bytes: &[u8]) {
     }
     for der in [changed, bytes.to_vec()] {
         let trust = ClientTrust::default();
-        trust.believe_clients(pem.as_bytes()).expect("a bundle");
+        trust.trust_clients(pem.as_bytes()).expect("a bundle");
         let is_good = der == client.to_vec();
         let found = user(trust, &HeaderMap::new(), &CertificateDer::from(der));
         match found {

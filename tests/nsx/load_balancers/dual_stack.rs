@@ -419,7 +419,7 @@ async fn an_address_of_the_other_family_is_released_and_another_one_is_reserved(
         cluster: NAME.to_owned(),
         cluster_uid: Some(UID.to_owned()),
         configured: Default::default(),
-        second: Some(IpFamily::V6),
+        secondary: Some(IpFamily::V6),
     };
     let owner = Owner { namespace: "ns", name: "s", uid: "uid-of-ns/s" };
     let body = Value::Object(layout.allocation(&owner, None).0);

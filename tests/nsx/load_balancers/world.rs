@@ -13,7 +13,9 @@ use ccm::cloud::{
 use ccm::providers::vsphere::config::{Class, IpPool, LoadBalancerConfig as Config, Profile, Size};
 use ccm::providers::vsphere::nsx::AnyLeader;
 use ccm::providers::vsphere::nsx::load_balancer::orphans::Policy;
-use ccm::providers::vsphere::nsx::load_balancer::{NsxLoadBalancers, RequestedAddresses, Settings, backend};
+use ccm::providers::vsphere::nsx::load_balancer::{
+    LoadBalancerSettings, NsxLoadBalancers, RequestedAddresses, backend,
+};
 use ccm::providers::vsphere::nsx::routes::Adoption;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -173,7 +175,7 @@ impl World {
         let balancers = NsxLoadBalancers::new(
             config.clone(),
             name,
-            Settings { adoption, orphans, requested_addresses },
+            LoadBalancerSettings { adoption, orphans, requested_addresses },
             backend,
             nodes,
             live,
@@ -400,7 +402,7 @@ impl World {
 
     /// How many objects are held.
     pub fn held(&self) -> usize {
-        self.balancers.counts().unwrap().held
+        self.balancers.counts().unwrap().ambiguous
     }
 
     /// How many objects of each collection there are.

@@ -104,8 +104,8 @@ async fn a_rotation_while_the_session_is_over_makes_one_login() {
 async fn credentials_that_are_missing_are_said_and_taken_when_they_come() {
     for sessions in [Sessions::Served, Sessions::NotAllowed] {
         let world = World::start(Model::small().sessions(sessions)).await;
-        let why = "the Secret kube-system/nsx does not exist".to_owned();
-        let ready = world.offers.send_replace(Arc::new(CredentialState::Missing { why }));
+        let reason = "the Secret kube-system/nsx does not exist".to_owned();
+        let ready = world.offers.send_replace(Arc::new(CredentialState::Missing { reason }));
         let error = world.get(GATEWAY).await.unwrap_err();
         assert!(error.kind == Kind::Unavailable && error.to_string().contains("kube-system/nsx"), "{error}");
         assert_eq!(world.nsx.counts().total(), 0);

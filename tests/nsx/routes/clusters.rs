@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ccm::cloud::{ClusterReads as _, Presence, Route, Routes as _};
-use ccm::controllers::route::plan::{Ground, LiveReadVerdict};
+use ccm::controllers::route::plan::{DeletionReason, LiveReadVerdict};
 use ccm::providers::vsphere::nsx::routes::Adoption;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -274,7 +274,7 @@ async fn a_node_outside_of_the_selector_keeps_its_route() {
     let plan = world.plan().await;
     let deletions: Vec<_> = plan.values().flat_map(|changes| &changes.deletions).collect();
     assert_eq!(deletions.len(), 1, "{plan:?}");
-    assert_eq!((deletions[0].route.name.as_str(), deletions[0].ground), (of_other, Ground::NodeMissing));
+    assert_eq!((deletions[0].route.name.as_str(), deletions[0].reason), (of_other, DeletionReason::NodeMissing));
     assert_eq!(deletions[0].verdict(Some(&Presence::Exists((*outside).clone()))), LiveReadVerdict::Keep);
     assert_eq!(world.routes.ambiguous_routes(), 1, "of the other Node nothing is known");
 }
@@ -391,7 +391,7 @@ async fn a_route_without_the_tag_of_its_node_is_deleted_only_after_a_live_read_o
         }
         let plan = world.plan().await;
         let deletion = plan.values().next().unwrap().deletions[0].clone();
-        assert_eq!((deletion.route.target_node.as_str(), deletion.ground), ("node1", Ground::NodeMissing));
+        assert_eq!((deletion.route.target_node.as_str(), deletion.reason), ("node1", DeletionReason::NodeMissing));
         assert!(deletion.needs_live_node(), "{is_restarted}");
         assert_eq!(deletion.verdict(Some(&Presence::Exists(live))), LiveReadVerdict::Keep);
         world.pass().await;

@@ -170,7 +170,7 @@ impl LogIn for Password {
             return Ok(());
         }
         let opened = client.open_session(Scheme::Basic, &self.user, &self.password.clone().into()).await;
-        let failed = |why: String| NoLogin { kind: Kind::Unavailable, why };
+        let failed = |reason: String| NoLogin { kind: Kind::Unavailable, reason };
         let login = opened.map_err(|error| failed(error.to_string()))?;
         client.adopt(login.ok_or_else(|| failed("no sessions".to_owned()))?);
         Ok(())

@@ -12,8 +12,8 @@ async fn a_rejected_login_is_told_with_server_and_user_and_is_not_repeated_soon(
     let (fake, vcenter) = Watched::prepare(Model::small().vms(1), ids(1..=1), None).await;
     fake.set_password("another one");
     let watched = Watched::run(fake, vcenter);
-    let now = watched.until("the rejection is told", |now| now.freshness.trouble() != Some("not connected yet")).await;
-    let reason = now.freshness.trouble().unwrap();
+    let now = watched.until("the rejection is told", |now| now.freshness.failure() != Some("not connected yet")).await;
+    let reason = now.freshness.failure().unwrap();
     let port = format!("127.0.0.1:{}", watched.fake.port());
     for part in [&port, "ccm@vsphere.local", "InvalidLogin", "[VirtualCenter] or [Global] of the cloud config"] {
         assert!(reason.contains(part), "{part} is not in {reason}");
@@ -38,7 +38,7 @@ async fn a_password_that_expired_counts_as_rejected() {
     fake.every("Login", Trouble::Fault(Fault::new("PasswordExpired")));
     let watched = Watched::run(fake, vcenter);
     let is_told = |reason: &str| reason.contains("PasswordExpired");
-    watched.until("it is told", |now| now.freshness.trouble().is_some_and(is_told)).await;
+    watched.until("it is told", |now| now.freshness.failure().is_some_and(is_told)).await;
     let mut changes = watched.vcenter.changes();
     assert!(tokio::time::timeout(Duration::from_secs(3), changes.changed()).await.is_err());
     assert_eq!(watched.fake.counts().of("Login"), 1);
@@ -77,7 +77,7 @@ async fn a_rest_login_that_is_refused_is_not_repeated_soon_whatever_happens_to_t
     watched.fake.set_password("another one");
     watched.fake.kill_rest_sessions();
     let is_told = |trouble: &String| trouble.contains("tags cannot be read") && trouble.contains("401");
-    watched.until_always("told", tags::has_zones, |now| now.tags.trouble.as_ref().is_some_and(is_told)).await;
+    watched.until_always("told", tags::has_zones, |now| now.tags.error.as_ref().is_some_and(is_told)).await;
     for _ in 0..3 {
         watched.until_counted("a pending wait", |counts| counts.pending_waits == 1).await;
         watched.fake.interrupt_waits(Trouble::Fault(Fault::new("InvalidCollectorVersion")));

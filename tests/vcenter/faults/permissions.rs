@@ -81,7 +81,7 @@ async fn losing_every_right_for_a_moment_costs_no_session() {
     let told = |reason: &str| {
         reason.contains("changing the list of watched virtual machines") && reason.contains("Folder:group-d1")
     };
-    watched.until_always("told", |now| now.vms.len() == 1, |now| now.freshness.trouble().is_some_and(told)).await;
+    watched.until_always("told", |now| now.vms.len() == 1, |now| now.freshness.failure().is_some_and(told)).await;
     watched.until("vm-2 is told as unknown", |now| is_live(now) && now.unresolved.contains(&"vm-2".into())).await;
     assert_eq!(watched.fake.counts().soap_logins, 1);
     watched.stop().await;

@@ -41,7 +41,7 @@ async fn a_broken_wait_recovers_alone_on_the_same_session_and_nothing_is_emptied
         watched.until_counted("a pending wait", |counts| counts.pending_waits == 1).await;
         watched.fake.interrupt_waits(trouble);
         let stale = watched.until_always(name, has_both, |now| !is_live(now)).await;
-        assert!(stale.freshness.trouble().unwrap().contains("WaitForUpdatesEx"), "{name}: {}", told(&stale));
+        assert!(stale.freshness.failure().unwrap().contains("WaitForUpdatesEx"), "{name}: {}", told(&stale));
         // Nothing changes in vCenter: it must find out by itself that all is well.
         watched.until_always(name, has_both, is_live).await;
         watched.fake.change_vm("n-2", |vm| vm.ip("192.0.2.2"));
@@ -296,7 +296,7 @@ async fn silence_and_dribbling_are_bounded_by_the_clients_limits() {
         fake.next(operation, trouble);
         let watched = Watched::run(fake, vcenter);
         if !reason.is_empty() {
-            let why = |now: &Snapshot| now.freshness.trouble().is_some_and(|trouble| trouble.contains(reason));
+            let why = |now: &Snapshot| now.freshness.failure().is_some_and(|trouble| trouble.contains(reason));
             watched.until(name, why).await;
         }
         watched.until(name, |now| is_live(now) && has_both(now)).await;

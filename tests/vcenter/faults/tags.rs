@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ccm::clients::vim::MoRef;
-use ccm::providers::vsphere::vcenter::Settings;
+use ccm::providers::vsphere::vcenter::TagSettings;
 use ccm::providers::vsphere::vcenter::snapshot::Snapshot;
 use ccm::providers::vsphere::vcenter::zone_tags::{ObjectTags, ZoneCategories};
 use futures::future::join_all;
@@ -27,7 +27,7 @@ pub(super) async fn prepare() -> (support::FakeVcenter, std::sync::Arc<ccm::prov
 
 /// The name of the only tag of interest on an object.
 fn tag<'a>(now: &'a Snapshot, kind: &str, id: &str) -> Option<&'a str> {
-    match now.tags.of.get(&MoRef::new(kind, id))? {
+    match now.tags.objects.get(&MoRef::new(kind, id))? {
         ObjectTags::Read(tags) => tags.first().map(|tag| tag.name.as_str()),
         ObjectTags::Unreadable(_) => None,
     }
@@ -42,7 +42,7 @@ async fn zoned() -> Watched {
     let (fake, vcenter) = prepare().await;
     let watched = Watched::run(fake, vcenter);
     let now = watched.until("zone and region", |now| is_live(now) && has_zones(now)).await;
-    assert_eq!(now.tags.trouble, None);
+    assert_eq!(now.tags.error, None);
     watched
 }
 
@@ -78,7 +78,7 @@ async fn a_rest_session_that_ended_is_replaced_once_and_nobody_notices() {
         let counts = watched.fake.counts();
         assert_eq!((counts.rest_logins, counts.most_rest_sessions), (logins, 1), "{counts:?}");
         let now = watched.vcenter.snapshot();
-        assert!(has_zones(&now) && now.tags.trouble.is_none() && is_live(&now));
+        assert!(has_zones(&now) && now.tags.error.is_none() && is_live(&now));
     }
     watched.stop().await;
 }
@@ -88,15 +88,15 @@ async fn sessions_that_end_between_two_polls_do_not_add_up() {
     let categories = ZoneCategories { zone: "k8s-zone".to_owned(), region: "k8s-region".to_owned() };
     let (fake, vcenter) = Watched::prepare(model(), ids(1..=1), Some(categories)).await;
     let settings = vcenter.settings();
-    vcenter.reconfigure(Settings { tag_poll: Duration::from_secs(3600), ..Settings::clone(&settings) });
+    vcenter.reconfigure(TagSettings { tag_poll: Duration::from_secs(3600), ..TagSettings::clone(&settings) });
     let watched = Watched::run(fake, vcenter);
     watched.until("zone and region", |now| is_live(now) && has_zones(now)).await;
     // Only this machine is watched, so each host is new when the machine comes to it.
     for (moved, host) in ["host-3", "host-1", "host-2", "host-3"].into_iter().enumerate() {
         watched.fake.kill_rest_sessions();
         watched.fake.migrate_vm("n-1", host);
-        let is_read = |now: &Snapshot| now.tags.of.contains_key(&MoRef::new("HostSystem", host));
-        watched.until_always(host, |now| now.tags.trouble.is_none(), is_read).await;
+        let is_read = |now: &Snapshot| now.tags.objects.contains_key(&MoRef::new("HostSystem", host));
+        watched.until_always(host, |now| now.tags.error.is_none(), is_read).await;
         assert_eq!(watched.fake.counts().rest_logins, 2 + u32::try_from(moved).unwrap(), "one more after each move");
     }
     watched.stop().await;
@@ -109,8 +109,8 @@ async fn too_many_rest_sessions_are_told_and_leave_the_inventory_alone() {
     fake.every("REST:session-login", Trouble::rest(503, "service_unavailable", limit));
     let watched = Watched::run(fake, vcenter);
     let told = |trouble: &String| trouble.contains("tags cannot be read") && trouble.contains("503");
-    let now = watched.until("the limit is told", |now| now.tags.trouble.as_ref().is_some_and(told)).await;
-    assert!(now.tags.of.is_empty(), "nothing is made up");
+    let now = watched.until("the limit is told", |now| now.tags.error.as_ref().is_some_and(told)).await;
+    assert!(now.tags.objects.is_empty(), "nothing is made up");
     watched.until("the inventory is live", |now| is_live(now) && now.vms.len() == 2).await;
     watched.fake.change_vm("n-1", |vm| vm.ip("192.0.2.1"));
     watched
@@ -121,7 +121,7 @@ async fn too_many_rest_sessions_are_told_and_leave_the_inventory_alone() {
         )
         .await;
     watched.fake.clear();
-    watched.until("tags, when there is room again", |now| has_zones(now) && now.tags.trouble.is_none()).await;
+    watched.until("tags, when there is room again", |now| has_zones(now) && now.tags.error.is_none()).await;
     assert_eq!(watched.fake.counts().soap_logins, 1);
     watched.stop().await;
 }
@@ -139,9 +139,9 @@ async fn a_failing_poll_is_told_and_takes_no_zone_away() {
     join_all(cases.into_iter().map(|(name, trouble)| async move {
         let watched = zoned().await;
         watched.fake.every("REST:list-attached-objects-on-tags", trouble);
-        watched.until_always(name, has_zones, |now| now.tags.trouble.is_some()).await;
+        watched.until_always(name, has_zones, |now| now.tags.error.is_some()).await;
         watched.fake.clear();
-        watched.until_always(name, has_zones, |now| now.tags.trouble.is_none()).await;
+        watched.until_always(name, has_zones, |now| now.tags.error.is_none()).await;
         let counts = watched.fake.counts();
         assert_eq!((counts.rest_logins, counts.most_rest_sessions, counts.soap_logins), (1, 1, 1), "{name}");
         watched.stop().await;
@@ -154,11 +154,11 @@ async fn tags_that_are_all_empty_at_once_are_a_lost_right_and_take_no_zone_away(
     let watched = zoned().await;
     watched.fake.set_attachments_readable(false);
     let told = |trouble: &String| trouble.contains("may have lost its global permission");
-    watched.until_always("told", has_zones, |now| now.tags.trouble.as_ref().is_some_and(told)).await;
+    watched.until_always("told", has_zones, |now| now.tags.error.as_ref().is_some_and(told)).await;
     polled(&watched, 12).await;
     assert!(has_zones(&watched.vcenter.snapshot()), "not after many polls either");
     watched.fake.set_attachments_readable(true);
-    watched.until_always("back", has_zones, |now| now.tags.trouble.is_none()).await;
+    watched.until_always("back", has_zones, |now| now.tags.error.is_none()).await;
     watched.stop().await;
 }
 
@@ -171,7 +171,7 @@ async fn a_lost_right_stays_a_lost_right_over_a_new_session() {
     watched.until_always("stale", has_zones, |now| !is_live(now)).await;
     watched.until_always("live again", has_zones, is_live).await;
     let told = |trouble: &String| trouble.contains("may have lost its global permission");
-    watched.until_always("told", has_zones, |now| now.tags.trouble.as_ref().is_some_and(told)).await;
+    watched.until_always("told", has_zones, |now| now.tags.error.as_ref().is_some_and(told)).await;
     polled(&watched, 3).await;
     assert!(has_zones(&watched.vcenter.snapshot()));
     watched.stop().await;
@@ -182,11 +182,11 @@ async fn a_category_that_may_not_be_read_any_more_is_told_and_takes_no_zone_away
     let watched = zoned().await;
     watched.fake.set_category_readable("k8s-zone", false);
     let told = |trouble: &String| trouble.contains("k8s-zone");
-    watched.until_always("told", has_zones, |now| now.tags.trouble.as_ref().is_some_and(told)).await;
+    watched.until_always("told", has_zones, |now| now.tags.error.as_ref().is_some_and(told)).await;
     polled(&watched, 12).await;
     assert!(has_zones(&watched.vcenter.snapshot()), "not after many polls either");
     watched.fake.set_category_readable("k8s-zone", true);
-    watched.until_always("back", has_zones, |now| now.tags.trouble.is_none()).await;
+    watched.until_always("back", has_zones, |now| now.tags.error.is_none()).await;
     watched.stop().await;
 }
 
@@ -196,7 +196,7 @@ async fn a_category_that_could_never_be_read_is_told() {
     fake.set_category_readable("k8s-region", false);
     let watched = Watched::run(fake, vcenter);
     let told = |trouble: &String| trouble.contains("tag category k8s-region is not visible");
-    let now = watched.until("told", |now| is_live(now) && now.tags.trouble.as_ref().is_some_and(told)).await;
+    let now = watched.until("told", |now| is_live(now) && now.tags.error.as_ref().is_some_and(told)).await;
     assert_eq!(now.vms.len(), 2);
     watched.stop().await;
 }
@@ -214,7 +214,7 @@ async fn a_category_of_which_no_tag_is_seen_is_told_with_what_reading_tags_needs
     let told = |trouble: &String| {
         ["no tag of category k8s-region is visible", "global permission"].iter().all(|part| trouble.contains(part))
     };
-    let now = watched.until("told", |now| is_live(now) && now.tags.trouble.as_ref().is_some_and(told)).await;
-    assert!(!now.tags.trouble.as_ref().is_some_and(|trouble| trouble.contains("k8s-zone")), "{:?}", now.tags.trouble);
+    let now = watched.until("told", |now| is_live(now) && now.tags.error.as_ref().is_some_and(told)).await;
+    assert!(!now.tags.error.as_ref().is_some_and(|trouble| trouble.contains("k8s-zone")), "{:?}", now.tags.error);
     watched.stop().await;
 }

@@ -21,7 +21,7 @@ fn seed() {
 
 /// Whether the last poll of tags got an answer. There are no tags, which is told, too.
 fn has_polled_tags(now: &Snapshot) -> bool {
-    now.tags.trouble.as_ref().is_some_and(|trouble| trouble.contains("is not visible"))
+    now.tags.error.as_ref().is_some_and(|trouble| trouble.contains("is not visible"))
 }
 
 /// How long after the end of an outage its inventory is live, and its tags are polled.

@@ -395,7 +395,7 @@ impl Scene {
         self.follow(round, limit).await;
         eventually("the inventory is live", limit.saturating_sub(began.elapsed()), async || {
             let now = self.snapshot_at(self.port());
-            let is_well = now.freshness == Freshness::Live && now.tags.trouble.is_none();
+            let is_well = now.freshness == Freshness::Live && now.tags.error.is_none();
             if is_well { Ok(()) } else { Err(self.told()) }
         })
         .await;
@@ -405,7 +405,7 @@ impl Scene {
         let now = self.snapshot_at(self.port());
         let mut vms: Vec<&str> = now.vms.keys().map(|id| &**id).collect();
         vms.sort();
-        let trouble = now.tags.trouble.as_ref();
+        let trouble = now.tags.error.as_ref();
         format!("{:?}; machines {vms:?}; unresolved {:?}; tags {trouble:?}", now.freshness, now.unresolved)
     }
 

@@ -48,7 +48,7 @@ async fn a_second_family_that_never_comes_is_waited_for_until_the_limit() {
     let scene = start("10.0.0.1", Duration::from_secs(1)).await;
     let metadata = scene.found(&node).await;
     assert_eq!(addresses(&metadata), ["10.0.0.1"]);
-    assert!(metadata.notes.iter().any(|note| note.contains("no ipv6 address")), "{:?}", metadata.notes);
+    assert!(metadata.messages.iter().any(|note| note.contains("no ipv6 address")), "{:?}", metadata.messages);
     scene.running.stop().await;
 }
 

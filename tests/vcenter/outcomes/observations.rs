@@ -188,7 +188,7 @@ async fn a_node_shows_where_its_machine_is_when_it_moves_and_not_at_the_next_pol
     install_crypto();
     let fake = FakeVcenter::start(one()).await;
     let folder = TempDir::new().unwrap();
-    let topology = TopologyLabels { places: TopologyPlace::ALL.into_iter().collect(), prefix: "x/".into() };
+    let topology = TopologyLabels { objects: TopologyPlace::ALL.into_iter().collect(), prefix: "x/".into() };
     let text = fake.ini_section("vc", "", folder.path());
     let running = Running::start_changed(&text, |options| options.topology = topology);
     let scene = Scene { fakes: vec![fake], datacenters: "", folder, running };

@@ -61,7 +61,7 @@ async fn an_account_without_any_role_makes_unknown_with_object_and_privilege_als
     eventually("the refusal is known", SOON, async || {
         let states: Vec<_> =
             provider.inventories().iter().map(|vcenter| vcenter.snapshot().freshness.clone()).collect();
-        let is_told = states.iter().any(|state| state.trouble().is_some_and(|why| why.contains("System.Read")));
+        let is_told = states.iter().any(|state| state.failure().is_some_and(|why| why.contains("System.Read")));
         if is_told { Ok(()) } else { Err(format!("{states:?}")) }
     })
     .await;

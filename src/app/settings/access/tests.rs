@@ -3,7 +3,7 @@
 use super::*;
 use crate::app::files::FileSystem;
 use crate::app::options::{self, Invocation, PROGRAM};
-use crate::app::settings::Mistake;
+use crate::app::settings::SettingError;
 use crate::providers::vsphere::config::Environment;
 use std::ffi::OsString;
 use std::path::Path;
@@ -46,18 +46,18 @@ impl FileSystem for Unread {
     }
 }
 
-fn settled(flags: &[&str]) -> Result<(Authentication, Authorization), Vec<Mistake>> {
+fn settled(flags: &[&str]) -> Result<(Authentication, Authorization), Vec<SettingError>> {
     settled_with(&MadeUp(rcgen::generate_simple_self_signed(["ca".to_owned()]).unwrap().cert.pem()), flags)
 }
 
-fn settled_with(files: &dyn FileSystem, flags: &[&str]) -> Result<(Authentication, Authorization), Vec<Mistake>> {
+fn settled_with(files: &dyn FileSystem, flags: &[&str]) -> Result<(Authentication, Authorization), Vec<SettingError>> {
     let all = [PROGRAM, "--cloud-config=/etc/vsphere.conf"].iter().chain(flags).map(OsString::from);
     let Ok(Invocation::Run(options)) = options::parse(all) else { panic!("{flags:?}") };
     let environment = Environment::new(std::iter::empty::<(OsString, OsString)>());
     let mut check =
-        Check { options: &options, files, environment: &environment, mistakes: Vec::new(), warnings: Vec::new() };
+        SettingsCheck { options: &options, files, environment: &environment, errors: Vec::new(), warnings: Vec::new() };
     let settled = (check.authentication(), check.authorization());
-    if check.mistakes.is_empty() { Ok(settled) } else { Err(check.mistakes) }
+    if check.errors.is_empty() { Ok(settled) } else { Err(check.errors) }
 }
 
 fn words(words: &[&str]) -> Vec<String> {
@@ -126,7 +126,7 @@ fn flags_about_proxies_are_accepted_whatever_they_say_and_change_and_read_nothin
 
 #[test]
 fn each_mistake_is_told_with_its_flag_and_what_is_wrong() {
-    for (flag, why) in [
+    for (flag, reason) in [
         ("--authentication-kubeconfig=/gone", "cannot be read: entity not found"),
         ("--authorization-kubeconfig=/gone", "cannot be read: entity not found"),
         ("--client-ca-file=/gone", "cannot be read: entity not found"),
@@ -138,10 +138,10 @@ fn each_mistake_is_told_with_its_flag_and_what_is_wrong() {
         ("--authorization-webhook-cache-unauthorized-ttl=soon", ""),
         ("--authorization-always-allow-paths=/foo*bar", "has a * before its end"),
     ] {
-        let mistakes = settled(&[flag]).unwrap_err();
-        let told: Vec<_> = mistakes.iter().map(|mistake| (mistake.place.as_str(), mistake.why.as_str())).collect();
-        let [(place, text)] = told.as_slice() else { panic!("{flag}: {told:?}") };
+        let errors = settled(&[flag]).unwrap_err();
+        let messages: Vec<_> = errors.iter().map(|error| (error.place.as_str(), error.reason.as_str())).collect();
+        let [(place, text)] = messages.as_slice() else { panic!("{flag}: {messages:?}") };
         assert_eq!(*place, flag, "{text}");
-        assert!(text.contains(why), "{flag}: {text}");
+        assert!(text.contains(reason), "{flag}: {text}");
     }
 }

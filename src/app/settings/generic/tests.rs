@@ -5,7 +5,7 @@ use super::*;
 use crate::app::pages;
 
 fn generic(arguments: &[&str]) -> Generic {
-    settled(arguments).unwrap_or_else(|mistakes| panic!("{arguments:?}: {mistakes}")).generic
+    settled(arguments).unwrap_or_else(|errors| panic!("{arguments:?}: {errors}")).generic
 }
 
 // vectors: O-20, O-21
@@ -36,10 +36,10 @@ fn o_25_numbers_of_workers_are_checked() {
         (&["--concurrent-node-syncs=5", "--concurrent-node-status-updates=-1"], Some(negative)),
     ];
     for (arguments, expected) in cases {
-        let told = settled(arguments).err().map(|mistakes| mistakes.to_string());
-        assert_eq!(told.is_some(), expected.is_some(), "{arguments:?}: {told:?}");
-        let told = told.unwrap_or_default();
-        assert!(told.ends_with(expected.unwrap_or_default()), "{arguments:?}: {told}");
+        let messages = settled(arguments).err().map(|errors| errors.to_string());
+        assert_eq!(messages.is_some(), expected.is_some(), "{arguments:?}: {messages:?}");
+        let reported = messages.unwrap_or_default();
+        assert!(reported.ends_with(expected.unwrap_or_default()), "{arguments:?}: {reported}");
     }
 }
 
@@ -47,11 +47,12 @@ fn o_25_numbers_of_workers_are_checked() {
 // vectors: O-22, O-23
 #[test]
 fn o_22_o_23_webhooks_are_unknown_and_nothing_listens_for_them() {
-    let told = settled(&["--webhooks=webhook-a,-webhook-b", "--webhook-secure-port=10300"]).unwrap_err().to_string();
+    let messages =
+        settled(&["--webhooks=webhook-a,-webhook-b", "--webhook-secure-port=10300"]).unwrap_err().to_string();
     for name in ["webhook-a", "webhook-b"] {
         assert!(
-            told.contains(&format!("--webhooks={name}: \"{name}\" is not in the list of known webhooks")),
-            "{told}"
+            messages.contains(&format!("--webhooks={name}: \"{name}\" is not in the list of known webhooks")),
+            "{messages}"
         );
     }
     for arguments in [&[][..], &["--webhooks=*"], &["--webhook-secure-port=10300"], &["--webhook-secure-port=0"]] {
@@ -62,8 +63,8 @@ fn o_22_o_23_webhooks_are_unknown_and_nothing_listens_for_them() {
 #[test]
 fn the_ports_differ_unless_there_is_no_webhook_port() {
     let same = "--webhook-secure-port=10260: --webhook-secure-port cannot be the same value as --secure-port";
-    let told = settled(&["--secure-port=10260"]).unwrap_err().to_string();
-    assert!(told.contains(same), "{told}");
+    let messages = settled(&["--secure-port=10260"]).unwrap_err().to_string();
+    assert!(messages.contains(same), "{messages}");
     assert!(settled(&["--secure-port=0", "--webhook-secure-port=0"]).is_ok());
     assert!(settled(&["--secure-port=10260", "--webhook-secure-port=10258"]).is_ok());
 }
@@ -74,8 +75,8 @@ fn pod_networks_are_one_or_one_of_each_family() {
         assert!(settled(&[&format!("--cluster-cidr={value}")]).is_ok(), "{value}");
     }
     for value in ["10.0.0.0", "10.0.0.0/8,10.1.0.0/16", "10.0.0.0/8,fd00::/64,10.1.0.0/16", "10.0.0.0/33", "pods"] {
-        let told = settled(&[&format!("--cluster-cidr={value}")]).unwrap_err().to_string();
-        assert!(told.contains(&format!("--cluster-cidr={value}: expected ")), "{told}");
+        let messages = settled(&[&format!("--cluster-cidr={value}")]).unwrap_err().to_string();
+        assert!(messages.contains(&format!("--cluster-cidr={value}: expected ")), "{messages}");
     }
 }
 
@@ -84,11 +85,11 @@ fn gates_are_read_and_unlock_flags_of_the_log() {
     for flag in LOCKED_LOG_FLAGS {
         let value = if flag.ends_with("stream") { "true" } else { "1Ki" };
         let flag = format!("--{flag}={value}");
-        let told = settled(&[&flag]).unwrap_err().to_string();
-        assert!(told.contains(&format!("{flag}: Feature LoggingAlphaOptions is disabled")), "{told}");
+        let messages = settled(&[&flag]).unwrap_err().to_string();
+        assert!(messages.contains(&format!("{flag}: Feature LoggingAlphaOptions is disabled")), "{messages}");
         // The format decides whether they fit; that is another mistake.
-        let told = settled(&[&flag, "--feature-gates=LoggingAlphaOptions=true"]).err();
-        let told = told.map(|mistakes| mistakes.to_string()).unwrap_or_default();
+        let reported = settled(&[&flag, "--feature-gates=LoggingAlphaOptions=true"]).err();
+        let told = reported.map(|errors| errors.to_string()).unwrap_or_default();
         assert!(!told.contains("LoggingAlphaOptions"), "{told}");
     }
     assert!(settled(&["--log-text-split-stream=false", "--log-text-info-buffer-size=0"]).is_ok());

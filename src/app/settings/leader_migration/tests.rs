@@ -64,8 +64,8 @@ fn o_50_and_o_54_files_that_are_refused() {
         ),
     ];
     for (case, text, expected) in cases {
-        let mistakes = parse(&text).unwrap_err();
-        assert!(mistakes[0].starts_with(expected), "{case}: {mistakes:?}");
+        let errors = parse(&text).unwrap_err();
+        assert!(errors[0].starts_with(expected), "{case}: {errors:?}");
     }
 }
 

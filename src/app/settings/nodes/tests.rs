@@ -15,7 +15,7 @@ fn defaults_follow_nothing_and_delete_with_care() {
     assert_eq!(settings.nodes.policy, node::Policy::default());
     assert_eq!(
         settings.node_lifecycle,
-        node_lifecycle::Settings {
+        node_lifecycle::LifecycleSettings {
             period: Duration::from_secs(5),
             deletion: DeletionMode::Enforce,
             grace: Duration::from_secs(30),
@@ -69,7 +69,7 @@ fn flags_reach_the_settings() {
     );
     assert_eq!(
         settings.node_lifecycle,
-        node_lifecycle::Settings {
+        node_lifecycle::LifecycleSettings {
             period: Duration::from_secs(1),
             deletion: DeletionMode::DryRun,
             grace: Duration::ZERO,
@@ -79,7 +79,7 @@ fn flags_reach_the_settings() {
         }
     );
     let topology = TopologyLabels {
-        places: [TopologyPlace::EsxiHost, TopologyPlace::Cluster, TopologyPlace::Datastore].into(),
+        objects: [TopologyPlace::EsxiHost, TopologyPlace::Cluster, TopologyPlace::Datastore].into(),
         prefix: "vsphere.example.com/".to_owned(),
     };
     let ProviderSettings::Vsphere(vsphere) = settings.provider;
@@ -90,12 +90,12 @@ fn flags_reach_the_settings() {
 
 #[test]
 fn every_place_is_found_by_its_word_and_named_where_a_word_is_wrong() {
-    let told = settled(&["--topology-labels=host"]).unwrap_err().to_string();
+    let messages = settled(&["--topology-labels=host"]).unwrap_err().to_string();
     for place in TopologyPlace::ALL {
         let settings = settled(&[&format!("--topology-labels={}", place.word())]).unwrap();
         let ProviderSettings::Vsphere(vsphere) = settings.provider;
-        assert_eq!(vsphere.options.topology.places, [place].into());
-        assert!(told.contains(place.word()), "{place:?}: {told}");
+        assert_eq!(vsphere.options.topology.objects, [place].into());
+        assert!(messages.contains(place.word()), "{place:?}: {messages}");
     }
 }
 
@@ -110,9 +110,9 @@ fn labels_of_kubernetes_itself_are_no_mistake() {
 fn the_go_programs_variable_stops_deletion_whatever_the_flag_says() {
     for (flag, variable, expected) in [
         ("--node-deletion=enforce", None, DeletionMode::Enforce),
-        ("--node-deletion=off", None, DeletionMode::Off { because: "--node-deletion=off" }),
-        ("--node-deletion=enforce", Some("false"), DeletionMode::Off { because: "SKIP_NODE_DELETION is set" }),
-        ("--node-deletion=dry-run", Some(""), DeletionMode::Off { because: "SKIP_NODE_DELETION is set" }),
+        ("--node-deletion=off", None, DeletionMode::Off { reason: "--node-deletion=off" }),
+        ("--node-deletion=enforce", Some("false"), DeletionMode::Off { reason: "SKIP_NODE_DELETION is set" }),
+        ("--node-deletion=dry-run", Some(""), DeletionMode::Off { reason: "SKIP_NODE_DELETION is set" }),
     ] {
         let variables: Vec<_> = variable.iter().map(|value| ("SKIP_NODE_DELETION", *value)).collect();
         let settings = settled_in(&variables, &[flag]).unwrap();
@@ -178,9 +178,9 @@ fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
         ("--demote-virtual-ips", "no", "expected true or false"),
     ];
     for (flag, value, expected) in cases {
-        let mistakes = settled(&[&format!("{flag}={value}")]).unwrap_err();
-        let text = mistakes.to_string();
-        assert_eq!(mistakes.found.len(), 1, "{flag}={value}: {text}");
+        let errors = settled(&[&format!("{flag}={value}")]).unwrap_err();
+        let text = errors.to_string();
+        assert_eq!(errors.errors.len(), 1, "{flag}={value}: {text}");
         assert!(text.starts_with(&format!("invalid configuration: {flag}={value}: {expected}")), "{text}");
     }
 }

@@ -17,7 +17,7 @@ fn defaults_are_the_go_programs() {
     assert_eq!((settings.tls, settings.by_name), (TlsRules::default(), Vec::new()));
     assert_eq!((settings.http2, settings.streams, settings.debug), (true, 100, true));
     assert!(!settings.shares_address);
-    assert!(settings.remarks.is_empty(), "{:?}", settings.remarks);
+    assert!(settings.warnings.is_empty(), "{:?}", settings.warnings);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn every_flag_reaches_the_settings() {
         streams: 7,
         shares_address: true,
         debug: false,
-        remarks: Vec::new(),
+        warnings: Vec::new(),
     };
     assert_eq!(settings, expected);
     assert_eq!(serving(&["--cert-dir=/certs"]).certificate, CertificateSource::Folder("/certs".into()));
@@ -99,7 +99,7 @@ fn what_is_not_to_be_had_is_taken_and_told_once() {
         ),
     ];
     for (arguments, expected) in cases {
-        let remarks = serving(arguments).remarks;
+        let remarks = serving(arguments).warnings;
         assert!(remarks.len() == 1 && remarks[0].starts_with(expected), "{arguments:?}: {remarks:?}");
     }
 }

@@ -17,10 +17,10 @@ pub(super) fn nsx_tls(
     nsx: &NsxConfig,
     files: &dyn FileSystem,
 ) -> Result<TlsSettings, Vec<(Option<&'static str>, String)>> {
-    let mut mistakes = Vec::new();
+    let mut errors = Vec::new();
     let mut read = |key, what: &str, path: &Path| {
         let unreadable = |error| (Some(key), format!("{what} {} cannot be read: {error}", path.display()));
-        files.read(path).map_err(|error| mistakes.push(unreadable(error))).ok()
+        files.read(path).map_err(|error| errors.push(unreadable(error))).ok()
     };
     let trust = match &nsx.ca_file {
         None => TlsTrust::System,
@@ -37,16 +37,16 @@ pub(super) fn nsx_tls(
         NsxLogin::VmcToken { .. } | NsxLogin::Secret { .. } | NsxLogin::Password { .. } => None,
     };
     let identity = pems.and_then(|(chain, own, shown): (Zeroizing<_>, Zeroizing<_>, _)| {
-        ClientIdentity::from_pem(&chain, &own, shown).map_err(|error| mistakes.push((Some(CERTIFICATE), error))).ok()
+        ClientIdentity::from_pem(&chain, &own, shown).map_err(|error| errors.push((Some(CERTIFICATE), error))).ok()
     });
     let tls = TlsSettings { trust, insecure: nsx.insecure, identity, ..TlsSettings::default() };
-    if mistakes.is_empty() {
+    if errors.is_empty() {
         // The service that exchanges a VMC token is always verified.
         let insecure = nsx.insecure && !matches!(nsx.login, NsxLogin::VmcToken { .. });
         let verified = TlsSettings { insecure, ..tls.clone() };
         let client = http::Client::new(http::Settings::new(&nsx.host, nsx.port, verified, ""));
         let key = nsx.ca_file.as_ref().map(|_| CA_FILE);
-        mistakes.extend(client.err().map(|error| (key, error.to_string())));
+        errors.extend(client.err().map(|error| (key, error.to_string())));
     }
-    if mistakes.is_empty() { Ok(tls) } else { Err(mistakes) }
+    if errors.is_empty() { Ok(tls) } else { Err(errors) }
 }

@@ -19,13 +19,13 @@ const PAUSE: Duration = Duration::from_secs(5);
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// Time after which a poll in progress is reported as failing. Such a poll is still awaited: polls must not pile up.
-const LOOK_LIMIT: Duration = Duration::from_secs(10);
+const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// Most entries of the directory that are read.
-const MOST_ENTRIES: usize = 1000;
+const MAX_ENTRIES: usize = 1000;
 
 /// The most bytes of a file, and of all files together: no Secret is larger.
-const MOST_BYTES: u64 = 1024 * 1024;
+const MAX_BYTES: u64 = 1024 * 1024;
 
 /// Prefix of the names that the kubelet swaps when a mounted Secret changes, and of other entries that are no keys.
 const HIDDEN: &str = "..";
@@ -45,7 +45,7 @@ pub enum DirectoryReading {
 #[derive(Default)]
 pub struct DirectoryFiles {
     /// The contents by file name; `None` if the file cannot be read.
-    contents: BTreeMap<String, Option<SecretSlice<u8>>>,
+    files: BTreeMap<String, Option<SecretSlice<u8>>>,
     /// Problems of single files, with their paths.
     pub problems: Vec<String>,
     /// The target of the link `..data`, with which the kubelet swaps all files of a mounted Secret at once; `None`
@@ -56,7 +56,7 @@ pub struct DirectoryFiles {
 impl DirectoryFiles {
     /// Names and contents; `None` if the file cannot be read.
     pub fn entries(&self) -> impl Iterator<Item = (&str, Option<&[u8]>)> {
-        self.contents.iter().map(|(name, content)| (name.as_str(), content.as_ref().map(ExposeSecret::expose_secret)))
+        self.files.iter().map(|(name, content)| (name.as_str(), content.as_ref().map(ExposeSecret::expose_secret)))
     }
 }
 
@@ -69,60 +69,60 @@ impl PartialEq for DirectoryFiles {
 /// Polls one directory.
 pub struct DirectoryWatcher {
     path: PathBuf,
-    told: Option<DirectoryReading>,
+    returned: Option<DirectoryReading>,
     /// The files that the last poll found, if another poll must confirm them.
-    unsettled: Option<DirectoryFiles>,
-    next_look: Instant,
+    unconfirmed: Option<DirectoryFiles>,
+    next_poll: Instant,
 }
 
 impl DirectoryWatcher {
     /// The first poll is due at once.
     pub fn new(path: PathBuf) -> Self {
-        Self { path, told: None, unsettled: None, next_look: Instant::now() }
+        Self { path, returned: None, unconfirmed: None, next_poll: Instant::now() }
     }
 
     /// Polls until the outcome differs from the one returned last, and returns it.
     pub async fn next(&mut self) -> &DirectoryReading {
         let path = self.path.clone();
-        let news = loop {
-            sleep_until(self.next_look).await;
-            let mut looking = pin!(look(&path));
-            let seen = match timeout(LOOK_LIMIT, &mut looking).await {
+        let changes = loop {
+            sleep_until(self.next_poll).await;
+            let mut looking = pin!(read_directory(&path));
+            let observed = match timeout(READ_LIMIT, &mut looking).await {
                 Ok(seen) => seen,
                 Err(_) => {
-                    let stuck = DirectoryReading::Failing(format!("it was not read within {} s", LOOK_LIMIT.as_secs()));
-                    if self.told.as_ref() != Some(&stuck) {
+                    let stuck = DirectoryReading::Failing(format!("it was not read within {} s", READ_LIMIT.as_secs()));
+                    if self.returned.as_ref() != Some(&stuck) {
                         break stuck;
                     }
                     looking.await
                 }
             };
-            self.next_look = Instant::now() + PAUSE;
-            if self.told.as_ref() == Some(&seen) {
-                self.unsettled = None;
+            self.next_poll = Instant::now() + PAUSE;
+            if self.returned.as_ref() == Some(&observed) {
+                self.unconfirmed = None;
                 continue;
             }
-            match seen {
+            match observed {
                 DirectoryReading::Files(files) if !self.is_settled(&files) => {
-                    self.unsettled = Some(files);
-                    self.next_look = Instant::now() + SETTLE;
+                    self.unconfirmed = Some(files);
+                    self.next_poll = Instant::now() + SETTLE;
                 }
                 seen => break seen,
             }
         };
-        self.unsettled = None;
-        self.told.insert(news)
+        self.unconfirmed = None;
+        self.returned.insert(changes)
     }
 
     /// Whether all files can be taken to be of the same version: the kubelet swaps them by a link, or two polls found
     /// the same files, or no poll was reported before.
     fn is_settled(&self, files: &DirectoryFiles) -> bool {
-        files.link.is_some() || self.told.is_none() || self.unsettled.as_ref() == Some(files)
+        files.link.is_some() || self.returned.is_none() || self.unconfirmed.as_ref() == Some(files)
     }
 }
 
 /// Reads the whole directory; again, at most three times, if the kubelet swapped the files meanwhile.
-async fn look(path: &Path) -> DirectoryReading {
+async fn read_directory(path: &Path) -> DirectoryReading {
     const ATTEMPTS: usize = 3;
     let link = path.join("..data");
     for _ in 0..ATTEMPTS {
@@ -154,12 +154,12 @@ fn absence(error: &std::io::Error) -> String {
 async fn read(path: &Path) -> std::io::Result<DirectoryFiles> {
     let mut files = DirectoryFiles::default();
     let mut entries = tokio::fs::read_dir(path).await?;
-    let mut seen = 0;
-    let mut left = MOST_BYTES;
+    let mut observed = 0;
+    let mut left = MAX_BYTES;
     while let Some(entry) = entries.next_entry().await? {
-        seen += 1;
-        if seen > MOST_ENTRIES {
-            files.problems.push(format!("only the first {MOST_ENTRIES} entries of {} are read", path.display()));
+        observed += 1;
+        if observed > MAX_ENTRIES {
+            files.problems.push(format!("only the first {MAX_ENTRIES} entries of {} are read", path.display()));
             break;
         }
         let name = entry.file_name();
@@ -175,11 +175,11 @@ async fn read(path: &Path) -> std::io::Result<DirectoryFiles> {
             Ok(None) => {}
             Ok(Some(content)) => {
                 left = left.saturating_sub(content.expose_secret().len() as u64);
-                files.contents.insert(name.to_owned(), Some(content));
+                files.files.insert(name.to_owned(), Some(content));
             }
-            Err(why) => {
-                files.problems.push(format!("the file {shown:?} is not read: {why}"));
-                files.contents.insert(name.to_owned(), None);
+            Err(reason) => {
+                files.problems.push(format!("the file {shown:?} is not read: {reason}"));
+                files.files.insert(name.to_owned(), None);
             }
         }
     }
@@ -198,7 +198,7 @@ async fn content(path: &Path, left: u64) -> Result<Option<SecretSlice<u8>>, Stri
         return Err("it is not a regular file".to_owned());
     }
     if metadata.len() > left {
-        return Err(format!("it is too large: all files together may have {MOST_BYTES} bytes"));
+        return Err(format!("it is too large: all files together may have {MAX_BYTES} bytes"));
     }
     let mut read = tokio::fs::read(path).await.map_err(|error| error.to_string())?;
     let content = SecretSlice::from(Box::<[u8]>::from(read.as_slice()));

@@ -22,13 +22,13 @@ pub(super) enum Observation {
 
 /// Sends a message for each change of a Secret, forever.
 pub(super) async fn forward_changes(
-    place: SourceLocation,
+    location: SourceLocation,
     mut state: watch::Receiver<SecretState>,
     observations: mpsc::Sender<(SourceLocation, Observation)>,
 ) {
     loop {
         state.mark_unchanged();
-        hand_over(&place, Observation::Secret, &observations).await;
+        hand_over(&location, Observation::Secret, &observations).await;
         if state.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -41,21 +41,21 @@ pub(super) async fn follow_directory(
     managers: Arc<SessionManagers>,
     observations: mpsc::Sender<(SourceLocation, Observation)>,
 ) {
-    let place = SourceLocation::Directory(path.clone());
+    let location = SourceLocation::Directory(path.clone());
     let mut directory = DirectoryWatcher::new(path.clone());
     loop {
         let reading = of_directory(&path, directory.next().await, &managers);
-        hand_over(&place, Observation::Directory(reading), &observations).await;
+        hand_over(&location, Observation::Directory(reading), &observations).await;
     }
 }
 
 async fn hand_over(
-    place: &SourceLocation,
+    location: &SourceLocation,
     observation: Observation,
     observations: &mpsc::Sender<(SourceLocation, Observation)>,
 ) {
     // The receiver lives in the same task: without it, this task ends too.
-    let _ = observations.send((place.clone(), observation)).await;
+    let _ = observations.send((location.clone(), observation)).await;
 }
 
 /// Parses a Secret in each layout in use; empty before the Secret was read.
@@ -68,7 +68,7 @@ pub(super) fn of_secret(
     let is_shared = layouts.contains(&KeyLayout::BasicAuth);
     let read = |layout| match state {
         SecretState::Pending => None,
-        SecretState::Failing(why) => Some(Reading::Failing(why.clone())),
+        SecretState::Failing(reason) => Some(Reading::Failing(reason.clone())),
         SecretState::Absent(why) => Some(Reading::Absent(why.clone())),
         SecretState::Read(version) => {
             let stored = match layout {
@@ -93,9 +93,9 @@ fn of_vcenters<'a>(
     StoredKeys::read(own.map(|(key, value)| (key, Some(value))), managers)
 }
 
-fn of_directory(path: &Path, seen: &DirectoryReading, managers: &SessionManagers) -> Reading {
-    match seen {
-        DirectoryReading::Failing(why) => Reading::Failing(why.clone()),
+fn of_directory(path: &Path, observed: &DirectoryReading, managers: &SessionManagers) -> Reading {
+    match observed {
+        DirectoryReading::Failing(reason) => Reading::Failing(reason.clone()),
         DirectoryReading::Absent(why) => Reading::Absent(why.clone()),
         DirectoryReading::Files(files) => {
             let mut stored = StoredKeys::read(files.entries(), managers);

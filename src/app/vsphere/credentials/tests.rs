@@ -58,7 +58,7 @@ fn not_found() -> Value {
 
 fn config(text: &str) -> Arc<CloudConfig> {
     let config = config::parse(text, "vsphere.conf").unwrap().config;
-    Arc::new(CloudConfig { config, oddities: Vec::new(), tls: BTreeMap::new(), nsx_tls: None, refused: Vec::new() })
+    Arc::new(CloudConfig { config, notices: Vec::new(), tls: BTreeMap::new(), nsx_tls: None, rejected: Vec::new() })
 }
 
 fn with_secret(key: &str, server: &str, name: &str) -> String {
@@ -90,15 +90,15 @@ impl World {
     }
 
     fn followed(&self) -> Vec<String> {
-        self.credentials.shared.known.lock().sources.keys().map(ToString::to_string).collect()
+        self.credentials.shared.sources.lock().sources.keys().map(ToString::to_string).collect()
     }
 }
 
 /// User and password of each credential, or why there is none.
 fn shown(offer: &CredentialState) -> String {
     match offer {
-        CredentialState::Pending { why } => format!("pending: {why}"),
-        CredentialState::Missing { why } => format!("missing: {why}"),
+        CredentialState::Pending { reason: why } => format!("pending: {why}"),
+        CredentialState::Missing { reason: why } => format!("missing: {why}"),
         CredentialState::Ready(ready) => {
             let user = |credential: &Arc<Credential>| match &credential.login {
                 Login::Password { user, .. } => user.clone(),
@@ -242,10 +242,10 @@ async fn a_secret_of_nsx_alone_is_followed_while_somebody_listens() {
     assert_eq!(shown(&offers.borrow()), "pending: Secret ns/n has not been read yet");
     until(&mut offers, "un").await;
     tokio::time::sleep(LINGER * 2).await;
-    assert_eq!(world.credentials.shared.known.lock().nsx_sources.len(), 1);
+    assert_eq!(world.credentials.shared.sources.lock().nsx_sources.len(), 1);
     drop(offers);
     tokio::time::sleep(LINGER * 2).await;
-    let known = world.credentials.shared.known.lock();
+    let known = world.credentials.shared.sources.lock();
     assert!(known.nsx_sources.is_empty() && known.nsx.is_empty() && known.sources.is_empty());
 }
 
@@ -284,7 +284,7 @@ fn a_session_manager_is_named_if_the_service_accounts_token_is_sent_there() {
     ]);
     let named: Vec<String> = trusted_managers(&offer).into_keys().collect();
     assert_eq!(named, ["http://127.0.0.1:8080", "https://first.test:8443", "https://second.test:443"]);
-    assert!(trusted_managers(&CredentialState::Pending { why: String::new() }).is_empty());
+    assert!(trusted_managers(&CredentialState::Pending { reason: String::new() }).is_empty());
 }
 
 #[tokio::test]
@@ -306,7 +306,7 @@ async fn the_token_is_read_anew_at_each_use_and_a_failure_names_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("token");
     let token = AccountToken(path.clone());
-    let failed = |why: &str| format!("the token for session managers {} cannot be read: {why}", path.display());
+    let failed = |reason: &str| format!("the token for session managers {} cannot be read: {reason}", path.display());
     assert!(token.read().await.unwrap_err().starts_with(&failed("No such file")));
     for (content, expected) in [("one\n", "one"), ("another", "another")] {
         std::fs::write(&path, content).unwrap();

@@ -25,20 +25,20 @@ pub(super) struct NsxSeries {
     calls: Calls,
     logins: IntCounterVec,
     throttled: IntCounterVec,
-    up: Up,
+    up: StateMetrics,
 }
 
 /// Whether NSX answered the last call, and the state of load balancers. These series exist only while this process uses
 /// NSX: without calls, the state of NSX is unknown.
 #[derive(Clone)]
-struct Up {
+struct StateMetrics {
     gauge: GaugeVec,
     /// Objects of load balancers in NSX.
     objects: GaugeVec,
     /// Deleted Services that still have load balancers.
     orphans: GaugeVec,
     /// Whether the server answered the last call, by server.
-    answered: Arc<Mutex<BTreeMap<String, bool>>>,
+    last_answer: Arc<Mutex<BTreeMap<String, bool>>>,
     report: Arc<Mutex<Option<Box<Report>>>>,
 }
 
@@ -62,11 +62,11 @@ impl NsxSeries {
         let orphans =
             Opts::new("vsphere_ccm_load_balancer_orphans", "Services that are gone and have load balancers in NSX.");
         let (objects, orphans) = (GaugeVec::new(objects, &["nsx", "state"])?, GaugeVec::new(orphans, &["nsx"])?);
-        let up = Up {
+        let up = StateMetrics {
             gauge: GaugeVec::new(up, &["nsx"])?,
             objects,
             orphans,
-            answered: Arc::default(),
+            last_answer: Arc::default(),
             report: Arc::default(),
         };
         registry.register(Box::new(logins.clone()))?;
@@ -97,19 +97,19 @@ impl CallObserver for NsxSeries {
         }
         // Calls that were cancelled or never sent do not show whether NSX answers.
         if !["NotPermitted", "PermitEnded", "Configuration"].contains(&outcome) {
-            self.up.answered.lock().insert(endpoint.to_owned(), !UNANSWERED.contains(&outcome));
+            self.up.last_answer.lock().insert(endpoint.to_owned(), !UNANSWERED.contains(&outcome));
         }
     }
 }
 
-impl Collector for Up {
+impl Collector for StateMetrics {
     fn desc(&self) -> Vec<&Desc> {
         [self.gauge.desc(), self.objects.desc(), self.orphans.desc()].concat()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
         let report = self.report.lock().as_ref().and_then(|report| report());
-        let mut answered = self.answered.lock();
+        let mut answered = self.last_answer.lock();
         [&self.gauge, &self.objects, &self.orphans].into_iter().for_each(GaugeVec::reset);
         match report {
             Some(report) if report.leads => {
@@ -119,8 +119,8 @@ impl Collector for Up {
                 }
                 if let Some(counts) = report.balancers {
                     let server = report.server.as_str();
-                    self.objects.with_label_values(&[server, "known"]).set(counts.known as f64);
-                    self.objects.with_label_values(&[server, "held"]).set(counts.held as f64);
+                    self.objects.with_label_values(&[server, "known"]).set(counts.owned as f64);
+                    self.objects.with_label_values(&[server, "held"]).set(counts.ambiguous as f64);
                     self.orphans.with_label_values(&[server]).set(counts.orphans as f64);
                 }
             }
@@ -153,7 +153,7 @@ mod tests {
         let asked = Arc::clone(&leads);
         series.show(move || {
             let leads = asked.load(Ordering::SeqCst);
-            let balancers = Some(Counts { known: 9, held: 2, orphans: 1 });
+            let balancers = Some(Counts { owned: 9, ambiguous: 2, orphans: 1 });
             Some(NsxReport {
                 server: "nsx:443".to_owned(),
                 leads,

@@ -138,9 +138,9 @@ mod tests {
         ];
         for (before, after, expected) in cases {
             let read = |text: &str| cloud_config(&format!("{GLOBAL}{text}\n"));
-            let told = differences(&read(before), &read(after));
-            assert_eq!(told, *expected, "{after}");
-            assert!(!told.concat().contains("hunter"));
+            let changes = differences(&read(before), &read(after));
+            assert_eq!(changes, *expected, "{after}");
+            assert!(!changes.concat().contains("hunter"));
         }
     }
 }

@@ -77,9 +77,9 @@ async fn a_changed_content_is_handed_over_once_through_exchanged_links_too() {
     assert_eq!(new.config.vcenters[0].key, "b");
     assert!(next(&mut changes).await.is_none(), "told once");
     link("4");
-    let mistakes = next(&mut changes).await.unwrap().unwrap_err().to_string();
-    assert!(mistakes.contains("vsphere.conf:3") && mistakes.contains("port"), "{mistakes}");
-    assert!(!mistakes.contains("hunter2") && !mistakes.contains("high"), "{mistakes}");
+    let errors = next(&mut changes).await.unwrap().unwrap_err().to_string();
+    assert!(errors.contains("vsphere.conf:3") && errors.contains("port"), "{errors}");
+    assert!(!errors.contains("hunter2") && !errors.contains("high"), "{errors}");
     assert!(next(&mut changes).await.is_none(), "told once");
     std::fs::remove_file(&path).unwrap();
     let mistakes = next(&mut changes).await.unwrap().unwrap_err().to_string();
@@ -129,19 +129,19 @@ async fn a_changed_client_certificate_of_nsx_is_a_change_and_a_wrong_one_is_refu
     let file = Arc::new(file(path("vsphere.conf").to_str().unwrap()));
     let read = file.read(&SystemFiles);
     let before = read.0.unwrap();
-    assert!(before.refused.is_empty() && before.nsx_tls.as_ref().is_some_and(|tls| tls.identity.is_some()));
+    assert!(before.rejected.is_empty() && before.nsx_tls.as_ref().is_some_and(|tls| tls.identity.is_some()));
     let (sender, mut changes) = mpsc::channel(1);
     let watching = tokio::spawn(watch::run(Arc::clone(&file), read.1, sender));
     renew();
     let now = next(&mut changes).await.unwrap().unwrap();
-    let told = super::differences(&before, &now);
-    assert_eq!(told, ["the connection to NSX changed: trust or client certificate"]);
+    let reported = super::differences(&before, &now);
+    assert_eq!(reported, ["the connection to NSX changed: trust or client certificate"]);
     write("key.pem", "no key");
     let wrong = next(&mut changes).await.unwrap().and_then(|new| new.without_refused_parts(Some(&now)));
-    let mistakes = wrong.unwrap_err().to_string();
+    let errors = wrong.unwrap_err().to_string();
     assert!(
-        mistakes.contains("[NSXT] client-auth-cert-file: the client certificate") && !mistakes.contains("no key"),
-        "{mistakes}"
+        errors.contains("[NSXT] client-auth-cert-file: the client certificate") && !errors.contains("no key"),
+        "{errors}"
     );
     watching.abort();
 }
@@ -153,9 +153,9 @@ fn task(name: &str, stop: &CancellationToken, run: impl Future<Output = ()> + Se
 #[tokio::test(start_paused = true)]
 async fn a_task_that_was_told_to_may_end_and_no_other() {
     let mut background = Background::default();
-    let (told, not_told) = (CancellationToken::new(), CancellationToken::new());
-    background.start(task("told", &told, told.clone().cancelled_owned()));
-    told.cancel();
+    let (changes, not_told) = (CancellationToken::new(), CancellationToken::new());
+    background.start(task("told", &changes, changes.clone().cancelled_owned()));
+    changes.cancel();
     let nothing = tokio::time::timeout(Duration::from_secs(1), background.first_unexpected_end()).await;
     assert!(nothing.is_err(), "{nothing:?}");
     background.start(task("other", &not_told, async {}));

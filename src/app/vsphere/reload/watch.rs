@@ -3,7 +3,7 @@
 //! Compares contents, not times: an update of a ConfigMap swaps a symbolic link, and a copied file may keep its time.
 
 use crate::app::files::{FileFingerprints, SystemFiles};
-use crate::app::settings::Mistakes;
+use crate::app::settings::SettingErrors;
 use crate::app::settings::vsphere::{CloudConfig, CloudConfigFile};
 use crate::runtime::tasks::{BoxError, off_thread};
 use std::sync::Arc;
@@ -21,24 +21,24 @@ const SETTLE: Duration = Duration::from_millis(250);
 const SLOW: Duration = Duration::from_secs(30);
 
 /// Outcome of parsing changed files.
-pub(super) type ReloadResult = Result<CloudConfig, Mistakes>;
+pub(super) type ReloadResult = Result<CloudConfig, SettingErrors>;
 
 /// Sends the outcome of parsing the files once for each change of their contents.
 pub(super) async fn run(
     file: Arc<CloudConfigFile>,
-    mut seen: FileFingerprints,
+    mut fingerprints: FileFingerprints,
     changes: mpsc::Sender<ReloadResult>,
 ) -> Result<(), BoxError> {
-    let mut looks = tokio::time::interval(PAUSE);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut interval = tokio::time::interval(PAUSE);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        looks.tick().await;
-        let known = seen.clone();
-        if !told_if_slow(off_thread(move || known.differs(&SystemFiles))).await? {
+        interval.tick().await;
+        let known = fingerprints.clone();
+        if !log_if_slow(off_thread(move || known.differs(&SystemFiles))).await? {
             continue;
         }
         let (outcome, now) = settled(&file).await?;
-        seen = now;
+        fingerprints = now;
         if changes.send(outcome).await.is_err() {
             // The receiver is gone, so the process is shutting down.
             return std::future::pending().await;
@@ -50,16 +50,16 @@ pub(super) async fn run(
 async fn settled(file: &Arc<CloudConfigFile>) -> Result<(ReloadResult, FileFingerprints), BoxError> {
     loop {
         let file = Arc::clone(file);
-        let (outcome, seen) = told_if_slow(off_thread(move || file.read(&SystemFiles))).await?;
+        let (outcome, fingerprints) = log_if_slow(off_thread(move || file.read(&SystemFiles))).await?;
         tokio::time::sleep(SETTLE).await;
-        let known = seen.clone();
-        if !told_if_slow(off_thread(move || known.differs(&SystemFiles))).await? {
-            return Ok((outcome, seen));
+        let known = fingerprints.clone();
+        if !log_if_slow(off_thread(move || known.differs(&SystemFiles))).await? {
+            return Ok((outcome, fingerprints));
         }
     }
 }
 
-async fn told_if_slow<T>(work: impl Future<Output = T>) -> T {
+async fn log_if_slow<T>(work: impl Future<Output = T>) -> T {
     tokio::pin!(work);
     match tokio::time::timeout(SLOW, &mut work).await {
         Ok(done) => done,

@@ -127,11 +127,11 @@ fn every_value_that_is_no_proxy_is_told_without_it() {
     let bad =
         ["ftp://ccm:hunter2@proxy.test", "http://ccm:hunter2@", "http://ccm:hunt#er2@proxy:x", "://hunter2", "a b"];
     for value in bad {
-        let told = settings(&[("https_proxy", value), ("HTTP_PROXY", value)]).unwrap_err();
-        assert_eq!(told.lines().count(), 2, "{value}: {told}");
-        assert!(told.starts_with("environment variable https_proxy: "), "{value}: {told}");
-        assert!(told.contains("expected a proxy such as http://proxy.example.com:3128"), "{told}");
-        assert!(!told.contains("hunter2") && !told.contains("ccm"), "{told}");
+        let reported = settings(&[("https_proxy", value), ("HTTP_PROXY", value)]).unwrap_err();
+        assert_eq!(reported.lines().count(), 2, "{value}: {reported}");
+        assert!(reported.starts_with("environment variable https_proxy: "), "{value}: {reported}");
+        assert!(reported.contains("expected a proxy such as http://proxy.example.com:3128"), "{reported}");
+        assert!(!reported.contains("hunter2") && !reported.contains("ccm"), "{reported}");
     }
 }
 

@@ -174,8 +174,8 @@ async fn the_certificate_behind_a_proxy_is_judged_as_configured() {
         assert!(proxy.asked()[0].starts_with("CONNECT vcenter.test:443 HTTP/1.1\r\n"), "{name}: {:?}", proxy.asked());
         match result {
             Ok(200) if is_accepted => {
-                let seen = client.certificate_source().certificate().unwrap();
-                assert_eq!(seen.sha256, Thumbprint::sha256_of(&server.certificate), "{name}");
+                let peer_certificate = client.certificate_source().certificate().unwrap();
+                assert_eq!(peer_certificate.sha256, Thumbprint::sha256_of(&server.certificate), "{name}");
             }
             Err(error @ Error::Certificate { .. }) if !is_accepted => {
                 assert!(
@@ -269,8 +269,8 @@ async fn a_proxy_over_tls_is_judged_by_the_ca_file_and_never_excused_by_a_thumbp
     let url = format!("https://127.0.0.1:{}", proxy.port);
     let both = client(trust_in(&format!("{authority}{proxy_authority}")), https_proxy(url));
     assert_eq!(status(&both).await.unwrap(), 200);
-    let seen = both.certificate_source().certificate().unwrap();
-    assert_eq!(seen.sha256, Thumbprint::sha256_of(&server.certificate), "not the proxy's");
+    let peer_certificate = both.certificate_source().certificate().unwrap();
+    assert_eq!(peer_certificate.sha256, Thumbprint::sha256_of(&server.certificate), "not the proxy's");
 
     let strange = self_signed(&params(&["127.0.0.1"], false));
     let pinned = TlsSettings { thumbprints: vec![Thumbprint::sha256_of(&strange.chain[0])], ..trust_in(&authority) };

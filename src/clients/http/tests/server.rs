@@ -241,8 +241,8 @@ async fn serve(acceptor: TlsAcceptor, stream: TcpStream, script: Arc<Script>, lo
             }
             Reply::Close => true,
             Reply::Hang => std::future::pending().await,
-            Reply::When(told, body) => {
-                told.notified().await;
+            Reply::When(reported, body) => {
+                reported.notified().await;
                 let head = format!("HTTP/1.1 200 x\r\nContent-Length: {}\r\n\r\n", body.len());
                 stream.write_all(&[head.as_bytes(), &body].concat()).await.is_err()
             }

@@ -134,10 +134,10 @@ async fn the_observer_is_told_the_endpoint_also_of_a_sibling() {
     let sibling = client.sibling("https://sts.example.com").unwrap();
     let refused = async { Err::<(), _>(Error::Tls(sibling.failed("Issue"), String::new())) };
     sibling.observed("Issue", Error::reason, refused).await.unwrap_err();
-    let told = log.0.lock().unwrap().clone();
+    let reported = log.0.lock().unwrap().clone();
     let expected =
         [("[2001:db8::1]:8443".to_owned(), "Login", "ok"), ("sts.example.com:443".to_owned(), "Issue", "Tls")];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }
 
 /// Valid until something is sent.

@@ -60,8 +60,8 @@ async fn trust_that_cannot_be_used_leaves_the_old_one_in_force() {
 #[tokio::test]
 async fn a_call_in_flight_ends_normally_when_the_trust_changes() {
     let (identity, authority) = leaf();
-    let told = Arc::new(Notify::new());
-    let held = Arc::clone(&told);
+    let reported = Arc::new(Notify::new());
+    let held = Arc::clone(&reported);
     let server = TestServer::start_as(identity, move |_| Reply::When(Arc::clone(&held), b"whole".to_vec())).await;
     let client = Client::new(Settings::new("127.0.0.1", server.port, trust_in(&authority), "test")).unwrap();
     let calling = tokio::spawn({
@@ -72,7 +72,7 @@ async fn a_call_in_flight_ends_normally_when_the_trust_changes() {
         tokio::task::yield_now().await;
     }
     client.set_tls(trust_in(&leaf().1)).unwrap();
-    told.notify_one();
+    reported.notify_one();
     assert_eq!(calling.await.unwrap().unwrap().body, b"whole");
 }
 

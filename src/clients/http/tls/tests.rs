@@ -292,8 +292,8 @@ fn w29_a_thumbprint_is_used_for_an_ipv6_address_however_it_is_spelled() {
     for host in ["2001:db8::1", "2001:DB8:0:0::1"] {
         assert_eq!(judge(host, vec![Thumbprint::sha256_of(leaf)]), Ok(()), "{host}");
         assert_eq!(judge(host, vec![Thumbprint::sha1_of(leaf)]), Ok(()), "{host}");
-        let told = judge(host, Vec::new()).unwrap_err();
-        assert!(told.contains(&format!("`govc about.cert -u [{host}] -k -thumbprint`")), "{told}");
+        let reported = judge(host, Vec::new()).unwrap_err();
+        assert!(reported.contains(&format!("`govc about.cert -u [{host}] -k -thumbprint`")), "{reported}");
     }
     let told = judge("2001:db8::7", vec![Thumbprint::sha256_of(leaf)]).unwrap_err();
     assert!(told.contains("the certificate of the proxy 2001:db8::1"), "{told}");

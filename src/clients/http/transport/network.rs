@@ -32,10 +32,10 @@ impl Network {
         settings: &Settings,
         endpoint: &Endpoint,
         tls: &TlsSettings,
-        seen: Arc<PeerCertificate>,
+        peer_certificate: Arc<PeerCertificate>,
     ) -> Result<Self, Error> {
         let refused = |message: String| Error::Configuration { endpoint: endpoint.authority().to_owned(), message };
-        let tls = tls::client_config(tls, endpoint, seen).map_err(refused)?;
+        let tls = tls::client_config(tls, endpoint, peer_certificate).map_err(refused)?;
         let mut builder = reqwest::Client::builder()
             .tls_backend_preconfigured(tls)
             .http1_only()

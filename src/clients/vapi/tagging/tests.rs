@@ -34,8 +34,8 @@ fn read_as_everything(body: &[u8]) {
     for status in [400, 401, 404, 500, 503] {
         let response = Response { status, headers: http::HeaderMap::new(), body: body.to_vec() };
         let request = FailedRequest { endpoint: "vc".to_owned(), operation: "tag.get" };
-        let told = Error::refused(request, &response).to_string();
-        assert!(told.len() < 2_000, "a refusal of {} bytes", told.len());
+        let reported = Error::refused(request, &response).to_string();
+        assert!(reported.len() < 2_000, "a refusal of {} bytes", reported.len());
     }
 }
 

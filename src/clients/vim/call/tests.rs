@@ -266,8 +266,8 @@ async fn only_the_whole_answer_to_a_search_says_that_nothing_was_found() {
     for (name, document, expected) in cases {
         let server = TestServer::start(move |_| Reply::xml(200, &document)).await;
         let answer = Client::new(server.client()).find_all_by_uuid("u").await;
-        let told = answer.map_or_else(|error| error.reason().to_owned(), |found| found.len().to_string());
-        assert_eq!(told, expected, "{name}");
+        let reported = answer.map_or_else(|error| error.reason().to_owned(), |found| found.len().to_string());
+        assert_eq!(reported, expected, "{name}");
     }
 }
 
@@ -284,8 +284,8 @@ async fn what_is_new_in_data_is_passed_over_and_beside_it_is_an_error() {
         let server = TestServer::start(move |_| Reply::xml(200, &document)).await;
         let spec = FilterSpec::of_object(&vm("vm-1"), &["name"]);
         let answer = Client::new(server.client()).retrieve_properties(&spec).await;
-        let told = answer.map_or_else(|error| error.reason().to_owned(), |objects| objects.len().to_string());
-        assert_eq!(told, expected, "{content}");
+        let reported = answer.map_or_else(|error| error.reason().to_owned(), |objects| objects.len().to_string());
+        assert_eq!(reported, expected, "{content}");
     }
     let fault = "<Fault><faultstring>no</faultstring></Fault>";
     for (entries, expected) in [

@@ -3,7 +3,7 @@
 use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
 use proptest::{collection, sample};
 
-use super::{DecodeError, Decoder, Event, MAX_ATTRIBUTES, MAX_DEPTH, Reader, Start, XmlToken, XmlVersion};
+use super::{DecodeError, Decoder, Event, MAX_ATTRIBUTES, MAX_DEPTH, Reader, StartTag, XmlToken, XmlVersion};
 use crate::clients::vim::call::{read_envelope, return_values};
 use crate::clients::vim::updates::{read_page, read_update_set};
 use crate::clients::vim::version::read_offered;
@@ -83,7 +83,7 @@ fn cut(document: &str) -> Vec<String> {
     let (mut decoder, mut elements) = (Decoder::new(document), Vec::new());
     loop {
         match decoder.next() {
-            Ok(XmlToken::Start(Start { name, object_type, xml_type })) => {
+            Ok(XmlToken::Start(StartTag { name, object_type, xml_type })) => {
                 elements.push(format!("{name} {object_type:?} {xml_type:?}"));
             }
             Ok(XmlToken::Eof) | Err(_) => return elements,

@@ -27,11 +27,11 @@ const PASSING: Duration = Duration::from_secs(60);
 
 /// The change of the condition of a Node that waits for initialisation.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Telling {
+pub struct ConditionUpdate {
     /// The condition to write.
     pub write: Option<NodeCondition>,
     /// Whether the reason differs from the condition's previous reason. If so, an Event is recorded after the write.
-    pub is_news: bool,
+    pub is_new_reason: bool,
     /// Time after which the condition may have to be written even if no event arrives.
     pub again_after: Option<Duration>,
 }
@@ -43,36 +43,42 @@ pub fn of(node: &Node) -> Option<&NodeCondition> {
 }
 
 /// Whether the condition says that the Node is not initialised.
-pub fn stands_false(node: &Node) -> bool {
+pub fn is_false(node: &Node) -> bool {
     of(node).is_some_and(|condition| condition.status == "False")
 }
 
 /// Decides about the condition of a Node that `held` blocks and that has waited for `waited`. The condition is not
 /// written before the Node has waited for `after`.
-pub fn tell(node: &Node, held: &NodeBlocked, at: Timestamp, waited: Duration, after: Duration) -> Telling {
-    let after = match held.is_quiet {
+pub fn plan_condition(
+    node: &Node,
+    blocked: &NodeBlocked,
+    at: Timestamp,
+    waited: Duration,
+    after: Duration,
+) -> ConditionUpdate {
+    let after = match blocked.is_quiet {
         // An existing condition `False` stays, because it says more than a pending answer.
-        true if stands_false(node) => return Telling::default(),
+        true if is_false(node) => return ConditionUpdate::default(),
         true => after.max(PASSING),
         false => after,
     };
     if waited < after {
-        return Telling { again_after: Some(after - waited), ..Telling::default() };
+        return ConditionUpdate { again_after: Some(after - waited), ..ConditionUpdate::default() };
     }
-    let message = bounded(&held.message);
+    let message = bounded(&blocked.message);
     let standing = of(node).filter(|condition| condition.status == "False");
-    let same = standing.filter(|condition| condition.reason.as_deref() == Some(held.reason.as_str()));
+    let same = standing.filter(|condition| condition.reason.as_deref() == Some(blocked.reason.as_str()));
     if let Some(condition) = same {
         if condition.message.as_deref().unwrap_or_default() == message {
-            return Telling::default();
+            return ConditionUpdate::default();
         }
         if let Some(rest) = pause_left(condition, at) {
-            return Telling { again_after: Some(rest), ..Telling::default() };
+            return ConditionUpdate { again_after: Some(rest), ..ConditionUpdate::default() };
         }
     }
     let since = standing.and_then(|condition| condition.last_transition_time.clone()).unwrap_or(Time(at));
-    let write = condition("False", held.reason.as_str(), message, at, since);
-    Telling { write: Some(write), is_news: same.is_none(), again_after: None }
+    let write = condition("False", blocked.reason.as_str(), message, at, since);
+    ConditionUpdate { write: Some(write), is_new_reason: same.is_none(), again_after: None }
 }
 
 /// The condition of an initialised Node; replaces a condition that says the Node is not initialised.

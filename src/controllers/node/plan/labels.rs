@@ -42,7 +42,7 @@ impl Difference {
 /// only if the Node lacks the key.
 pub fn at_initialisation(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> (LabelChanges, Vec<String>) {
     let mut wanted = labels_of(node);
-    for Said { pair, value, .. } in said(metadata, policy) {
+    for CloudLabel { pair, value, .. } in cloud_labels(metadata, policy) {
         if !value.is_empty() {
             set(&mut wanted, pair, value);
         }
@@ -67,7 +67,7 @@ pub fn at_initialisation(node: &Node, metadata: &InstanceMetadata, policy: &Poli
 pub fn on_refresh(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> (LabelChanges, Vec<Difference>) {
     let mut wanted = labels_of(node);
     let mut differences = Vec::new();
-    for Said { pair, value, mode, reason } in said(metadata, policy) {
+    for CloudLabel { pair, value, mode, reason } in cloud_labels(metadata, policy) {
         if value.is_empty() {
             continue;
         }
@@ -100,20 +100,20 @@ pub fn lacking<'p>(node: &Node, policy: &'p Policy) -> impl Iterator<Item = (&'p
 
 /// Number of Nodes, and of those among them that lack labels of `--node-labels`.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Lacks {
+pub struct MissingLabels {
     all: usize,
     lacking: usize,
 }
 
 /// Counts the Nodes that lack labels.
-pub fn count_lacks(nodes: impl Iterator<Item = Arc<Node>>, policy: &Policy) -> Lacks {
-    nodes.fold(Lacks::default(), |Lacks { all, lacking: some }, node| Lacks {
+pub fn count_missing_labels(nodes: impl Iterator<Item = Arc<Node>>, policy: &Policy) -> MissingLabels {
+    nodes.fold(MissingLabels::default(), |MissingLabels { all, lacking: some }, node| MissingLabels {
         all: all + 1,
         lacking: some + usize::from(lacking(&node, policy).next().is_some()),
     })
 }
 
-impl Lacks {
+impl MissingLabels {
     /// The log line, if some Nodes lack labels.
     pub fn describe(&self, on: NodeLabelsOn) -> Option<String> {
         let Self { all, lacking } = self;
@@ -133,7 +133,7 @@ pub fn without_cloud(node: &Node) -> LabelChanges {
 }
 
 /// The cloud's value for one pair of labels.
-struct Said<'a> {
+struct CloudLabel<'a> {
     pair: LabelPair,
     value: &'a str,
     mode: LabelMode,
@@ -141,14 +141,14 @@ struct Said<'a> {
 }
 
 /// Whether the cloud has a value for this label.
-pub fn is_said(label: &str, metadata: &InstanceMetadata, policy: &Policy) -> bool {
-    said(metadata, policy).iter().any(|said| said.pair.current == label && !said.value.is_empty())
+pub fn has_cloud_value(label: &str, metadata: &InstanceMetadata, policy: &Policy) -> bool {
+    cloud_labels(metadata, policy).iter().any(|said| said.pair.current == label && !said.value.is_empty())
 }
 
-fn said<'a>(metadata: &'a InstanceMetadata, policy: &Policy) -> [Said<'a>; 3] {
-    let topology = |pair, value| Said { pair, value, mode: policy.zone_labels, reason: reason::ZoneLabelsDiffer };
+fn cloud_labels<'a>(metadata: &'a InstanceMetadata, policy: &Policy) -> [CloudLabel<'a>; 3] {
+    let topology = |pair, value| CloudLabel { pair, value, mode: policy.zone_labels, reason: reason::ZoneLabelsDiffer };
     [
-        Said {
+        CloudLabel {
             pair: INSTANCE_TYPE,
             value: &metadata.instance_type,
             mode: policy.instance_type,

@@ -10,7 +10,7 @@ mod telling;
 use super::*;
 use crate::cloud::AbsenceProof;
 use crate::cloud::node::TAINT_UNINITIALIZED;
-use crate::controllers::node::observe::Turn;
+use crate::controllers::node::observe::AllowedWrites;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeCondition, NodeSpec, NodeStatus, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -90,9 +90,15 @@ fn zoned(metadata: InstanceMetadata) -> InstanceMetadata {
 }
 
 /// A node that has just been seen, at the beginning of 2026.
-fn ours(node: Node, instance: Presence<InstanceMetadata>) -> Ours {
+fn ours(node: Node, instance: Presence<InstanceMetadata>) -> OwnNode {
     let at = Timestamp::from_second(1_767_225_600).unwrap();
-    Ours { node: Arc::new(node), instance: Box::new(instance), at, waited: Duration::ZERO, turn: Turn::default() }
+    OwnNode {
+        node: Arc::new(node),
+        instance: Box::new(instance),
+        observed_at: at,
+        waiting_time: Duration::ZERO,
+        turn: AllowedWrites::default(),
+    }
 }
 
 fn run(form: &Form, instance: Presence<InstanceMetadata>) -> (NodePlan, Node) {
@@ -107,8 +113,8 @@ fn run_on(mut node: Node, instance: Presence<InstanceMetadata>, policy: &Policy)
 
 fn held(plan: &NodePlan) -> Option<&NodeBlocked> {
     match &plan.outcome {
-        NextStep::Held(held) => Some(held),
-        NextStep::Settled | NextStep::Superseded => None,
+        NextStep::Blocked(blocked) => Some(blocked),
+        NextStep::Done | NextStep::Superseded => None,
     }
 }
 
@@ -191,7 +197,7 @@ fn nodes_are_initialised_as_upstream() {
     for (id, metadata, before, expected) in cases {
         let (plan, after) = run(&before, Presence::Exists(metadata));
         assert_eq!(after, expected.node(), "{id}");
-        assert_eq!(plan.outcome, NextStep::Settled, "{id}");
+        assert_eq!(plan.outcome, NextStep::Done, "{id}");
     }
 }
 
@@ -219,9 +225,9 @@ fn nodes_are_left_alone_with_a_reason() {
     for (id, instance, before, reason) in cases {
         let (plan, after) = run(&before, instance);
         assert_eq!(after, before.node(), "{id}");
-        let held = held(&plan).expect(id);
-        assert_eq!((held.reason, held.next), (reason, Next::Backoff), "{id}");
-        assert!(plan.actions.is_empty() && !held.message.is_empty(), "{id}");
+        let blocked = held(&plan).expect(id);
+        assert_eq!((blocked.reason, blocked.next), (reason, Next::Backoff), "{id}");
+        assert!(plan.actions.is_empty() && !blocked.message.is_empty(), "{id}");
     }
     let (plan, _) = run(&u(), Presence::Unknown(soon));
     assert_eq!(held(&plan).map(|held| held.next), Some(Next::Wait(Some(Duration::from_secs(7)))));
@@ -318,9 +324,13 @@ fn a_node_ip_that_is_not_followed_is_told_with_what_the_cloud_knows_of_it() {
     let note = |ip: &str| {
         format!("vm (vm-1): the provided node IP {ip} is not taken: its interface (\"\") has no virtual NIC")
     };
-    let machine = InstanceMetadata { notes: vec![note("10.0.1.9"), note("10.0.1.90")], ..metadata("fake://1", A2) };
+    let machine = InstanceMetadata { messages: vec![note("10.0.1.9"), note("10.0.1.90")], ..metadata("fake://1", A2) };
     let (plan, _) = run(&form, Presence::Exists(machine));
-    let held = held(&plan).unwrap();
-    assert_eq!(held.reason, reason::ProvidedNodeIPNotOnVM);
-    assert!(held.message.ends_with(&note("10.0.1.9")) && !held.message.contains("10.0.1.90"), "{}", held.message);
+    let blocked = held(&plan).unwrap();
+    assert_eq!(blocked.reason, reason::ProvidedNodeIPNotOnVM);
+    assert!(
+        blocked.message.ends_with(&note("10.0.1.9")) && !blocked.message.contains("10.0.1.90"),
+        "{}",
+        blocked.message
+    );
 }

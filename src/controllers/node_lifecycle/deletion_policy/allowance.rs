@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub struct Allowance {
     began: Instant,
     /// Number and time of each charge, in order of time. Never more than the capacity was.
-    taken: Vec<(u64, Instant)>,
+    deletions: Vec<(u64, Instant)>,
 }
 
 /// The limit on charges.
@@ -25,7 +25,7 @@ pub struct Bounds {
 impl Allowance {
     /// Creates the allowance of a leader whose term begins at `at`.
     pub fn new(at: Instant) -> Self {
-        Self { began: at, taken: Vec::new() }
+        Self { began: at, deletions: Vec::new() }
     }
 
     /// Number of charges possible at `at`.
@@ -49,17 +49,17 @@ impl Allowance {
 
     /// Takes one charge, with a number by which it can be given back.
     pub fn take(&mut self, number: u64, bounds: Bounds, at: Instant) {
-        self.taken.retain(|(_, taken)| is_counted(*taken, bounds.window, at));
-        self.taken.push((number, at));
+        self.deletions.retain(|(_, taken)| is_counted(*taken, bounds.window, at));
+        self.deletions.push((number, at));
     }
 
     /// Gives back an unused charge.
     pub fn give_back(&mut self, number: u64) {
-        self.taken.retain(|(other, _)| *other != number);
+        self.deletions.retain(|(other, _)| *other != number);
     }
 
     fn times(&self, window: Duration, at: Instant) -> impl Iterator<Item = Instant> + '_ {
-        self.taken.iter().map(|(_, taken)| *taken).filter(move |taken| is_counted(*taken, window, at))
+        self.deletions.iter().map(|(_, taken)| *taken).filter(move |taken| is_counted(*taken, window, at))
     }
 
     /// The part of the capacity that this leader has reached.

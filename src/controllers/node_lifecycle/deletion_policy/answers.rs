@@ -30,7 +30,7 @@ const SOON_SHARE: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReasonEnd {
     /// When an answer last showed that the reason has ended.
-    shown: Instant,
+    shown_until: Instant,
     /// When the validity of the unknown answers with that reason was last shortened.
     shortened: Instant,
 }
@@ -50,7 +50,7 @@ impl DeletionPolicy {
 
     /// Records the provider's answer, received at `at`. It is reused unless the Node or its VM changed since the query.
     /// `chance` in `0.0..1.0` shortens its validity by up to a quarter.
-    pub fn answered(&mut self, name: &str, presence: &Presence, at: Instant, chance: f64) {
+    pub fn record_answer(&mut self, name: &str, presence: &Presence, at: Instant, chance: f64) {
         let Some(record) = self.nodes.get(name) else { return };
         let Some(asked) = record.asking else {
             self.nodes.change(name, |record| record.record_outdated_answer(presence));
@@ -58,25 +58,25 @@ impl DeletionPolicy {
         };
         let longest = LONGEST.max(SHARE.saturating_mul(many(self.nodes.count(NodeCategory::Costly))));
         let backoff = Backoff::doubling(FIRST_PAUSE, longest).shortened_by(0.25);
-        let (before, mut failures, mut trouble) = (record.trouble, 0, None);
+        let (before, mut failures, mut reason) = (record.unknown_reason, 0, None);
         let due = match presence {
             // Not reused: the provider answers for an existing VM from its cache, without a search.
             Presence::Exists(()) => None,
             Presence::Absent(_) => Some(at + backoff.jittered(longest, chance)),
             Presence::Unknown(unknown) => {
                 failures = record.failures.saturating_add(1);
-                trouble = if unknown.is_passing { before } else { Some(unknown.reason) };
+                reason = if unknown.is_passing { before } else { Some(unknown.reason) };
                 let pause = unknown.retry_after.unwrap_or_else(|| backoff.pause(failures, 0.0));
                 let due = at + backoff.jittered(pause.clamp(FIRST_PAUSE, longest), chance);
                 // The query began before an answer about another VM showed the end of the same reason.
                 let is_old =
-                    trouble.and_then(|trouble| self.ended.get(&trouble)).is_some_and(|ended| ended.shown >= asked);
+                    reason.and_then(|trouble| self.ended.get(&trouble)).is_some_and(|ended| ended.shown_until >= asked);
                 Some(if is_old { due.min(at + SOON) } else { due })
             }
         };
-        let answer = LastAnswer { presence: presence.clone(), since: at, asked, due };
+        let answer = LastAnswer { presence: presence.clone(), since: at, requested_at: asked, due };
         self.nodes.change(name, |record| {
-            (record.asking, record.failures, record.trouble) = (None, failures, trouble);
+            (record.asking, record.failures, record.unknown_reason) = (None, failures, reason);
             record.set_answer(Some(answer));
         });
         if let (Some(before), Presence::Exists(()) | Presence::Absent(_)) = (before, presence) {
@@ -87,22 +87,22 @@ impl DeletionPolicy {
 
     /// Records that a reason for unknown answers has ended, as the answer about one VM shows. Unknown answers about
     /// other VMs for the same reason become invalid soon, one after the other.
-    fn end(&mut self, trouble: Reason, at: Instant) {
+    fn end(&mut self, reason: Reason, at: Instant) {
         // After an outage every answer shows its end. Answers since the last shortening are recent enough.
         let recent = |ended: &&mut ReasonEnd| at.saturating_duration_since(ended.shortened) < SOON;
-        if let Some(ended) = self.ended.get_mut(&trouble).filter(recent) {
-            ended.shown = at;
+        if let Some(ended) = self.ended.get_mut(&reason).filter(recent) {
+            ended.shown_until = at;
             return;
         }
-        self.ended.insert(trouble, ReasonEnd { shown: at, shortened: at });
-        let is_alike = |record: &NodeRecord| record.trouble == Some(trouble);
+        self.ended.insert(reason, ReasonEnd { shown_until: at, shortened: at });
+        let is_alike = |record: &NodeRecord| record.unknown_reason == Some(reason);
         let alike = self.nodes.all().filter(|record| is_alike(record)).count();
         let least = SOON.max(SOON_SHARE.saturating_mul(many(alike)));
         let mut turn = at;
         self.nodes.change_all(|record| {
             let is_alike = is_alike(record);
             if let Some(answer) = record.answer.as_mut().filter(|_| is_alike) {
-                answer.due = answer.due.map(|due| due.min(turn.max(answer.asked + least)));
+                answer.due = answer.due.map(|due| due.min(turn.max(answer.requested_at + least)));
                 turn += SOON_SHARE;
             }
         });

@@ -21,7 +21,7 @@ pub struct Facts {
     pub is_leaving: bool,
     /// Whether its VM may be absent: own, Ready=Unknown, initialised, with a provider ID, and not being deleted. With
     /// Ready=False a kubelet still reports, so the VM exists, perhaps as a copy that no vCenter shows.
-    pub may_be_suspected: bool,
+    pub may_have_absent_vm: bool,
     /// Whether the Node has the annotation that allows its deletion.
     pub is_allowed_by_hand: bool,
     /// The status of the condition `Ready`.
@@ -42,7 +42,7 @@ impl Facts {
             is_own,
             is_control_plane: node::is_control_plane(node),
             is_leaving,
-            may_be_suspected: is_own && readiness == Readiness::Unknown && is_candidate,
+            may_have_absent_vm: is_own && readiness == Readiness::Unknown && is_candidate,
             is_allowed_by_hand: plan::is_allowed_by_hand(node),
             readiness,
             transition: node::ready_since(node),
@@ -54,7 +54,7 @@ impl Facts {
     pub fn is_same_subject(&self, later: &Self) -> bool {
         // Another transition time shows a status in between that this process did not see.
         self.is_same_node(later)
-            && self.may_be_suspected == later.may_be_suspected
+            && self.may_have_absent_vm == later.may_have_absent_vm
             && self.readiness == later.readiness
             && self.transition == later.transition
     }

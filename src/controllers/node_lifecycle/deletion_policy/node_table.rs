@@ -11,7 +11,7 @@ use super::record::NodeRecord;
 pub(super) struct NodeTable {
     nodes: BTreeMap<String, NodeRecord>,
     /// `NodeCategory::NewlyAbsent` begins at this time; with `None`, it includes all absent VMs.
-    from: Option<Instant>,
+    changed_from: Option<Instant>,
     counts: BTreeMap<NodeCategory, usize>,
 }
 
@@ -32,8 +32,8 @@ pub(super) enum NodeCategory {
 }
 
 impl NodeTable {
-    pub(super) fn count(&self, mark: NodeCategory) -> usize {
-        self.counts.get(&mark).copied().unwrap_or_default()
+    pub(super) fn count(&self, category: NodeCategory) -> usize {
+        self.counts.get(&category).copied().unwrap_or_default()
     }
 
     /// Number of Nodes whose VM may have vanished together with one that is absent since `since`.
@@ -46,10 +46,12 @@ impl NodeTable {
 
     /// Sets the time at which `NodeCategory::NewlyAbsent` begins. Iterates over all Nodes if the time changes.
     pub(super) fn count_from(&mut self, from: Option<Instant>) {
-        if self.from != from {
-            self.from = from;
-            let newcomers =
-                self.all().flat_map(|record| marks(record, from)).filter(|mark| *mark == NodeCategory::NewlyAbsent);
+        if self.changed_from != from {
+            self.changed_from = from;
+            let newcomers = self
+                .all()
+                .flat_map(|record| marks(record, from))
+                .filter(|category| *category == NodeCategory::NewlyAbsent);
             self.counts.insert(NodeCategory::NewlyAbsent, newcomers.count());
         }
     }
@@ -63,8 +65,10 @@ impl NodeTable {
     }
 
     /// The names of up to `most` newly absent Nodes.
-    pub(super) fn newcomers(&self, most: usize) -> Vec<String> {
-        let is_newcomer = |record: &NodeRecord| marks(record, self.from).any(|mark| mark == NodeCategory::NewlyAbsent);
+    pub(super) fn newly_absent(&self, most: usize) -> Vec<String> {
+        let is_newcomer = |record: &NodeRecord| {
+            marks(record, self.changed_from).any(|category| category == NodeCategory::NewlyAbsent)
+        };
         let newcomers = self.nodes.iter().filter(|(_, record)| is_newcomer(record));
         newcomers.take(most).map(|(name, _)| name.clone()).collect()
     }
@@ -74,55 +78,55 @@ impl NodeTable {
     }
 
     pub(super) fn put(&mut self, name: &str, record: NodeRecord) {
-        add(&mut self.counts, &record, self.from);
+        add(&mut self.counts, &record, self.changed_from);
         self.nodes.insert(name.to_owned(), record);
     }
 
     /// Changes the record of this Node, if there is one.
     pub(super) fn change(&mut self, name: &str, change: impl FnOnce(&mut NodeRecord)) {
         let Some(record) = self.nodes.get_mut(name) else { return };
-        subtract(&mut self.counts, record, self.from);
+        subtract(&mut self.counts, record, self.changed_from);
         change(record);
-        add(&mut self.counts, record, self.from);
+        add(&mut self.counts, record, self.changed_from);
     }
 
     pub(super) fn change_all(&mut self, mut change: impl FnMut(&mut NodeRecord)) {
         self.counts.clear();
         for record in self.nodes.values_mut() {
             change(record);
-            add(&mut self.counts, record, self.from);
+            add(&mut self.counts, record, self.changed_from);
         }
     }
 
     pub(super) fn remove(&mut self, name: &str) {
         if let Some(record) = self.nodes.remove(name) {
-            subtract(&mut self.counts, &record, self.from);
+            subtract(&mut self.counts, &record, self.changed_from);
         }
     }
 }
 
 fn add(counts: &mut BTreeMap<NodeCategory, usize>, record: &NodeRecord, from: Option<Instant>) {
-    marks(record, from).for_each(|mark| *counts.entry(mark).or_default() += 1);
+    marks(record, from).for_each(|category| *counts.entry(category).or_default() += 1);
 }
 
 fn subtract(counts: &mut BTreeMap<NodeCategory, usize>, record: &NodeRecord, from: Option<Instant>) {
-    for mark in marks(record, from) {
-        let Some(count) = counts.get_mut(&mark) else { continue };
+    for category in marks(record, from) {
+        let Some(count) = counts.get_mut(&category) else { continue };
         *count -= 1;
         if *count == 0 {
-            counts.remove(&mark);
+            counts.remove(&category);
         }
     }
 }
 
 fn marks(record: &NodeRecord, from: Option<Instant>) -> impl Iterator<Item = NodeCategory> {
-    let since = record.suspected_since().filter(|_| !record.is_told);
-    let marks = [
-        (record.facts.is_own && !record.is_told).then_some(NodeCategory::Own),
+    let since = record.absent_since().filter(|_| !record.is_dry_run_reported);
+    let categories = [
+        (record.facts.is_own && !record.is_dry_run_reported).then_some(NodeCategory::Own),
         since.map(|_| NodeCategory::Absent),
         since.filter(|since| from.is_none_or(|from| *since >= from)).map(|_| NodeCategory::NewlyAbsent),
         record.is_costly().then_some(NodeCategory::Costly),
         record.unanswered_since().map(NodeCategory::Unanswered),
     ];
-    marks.into_iter().flatten()
+    categories.into_iter().flatten()
 }

@@ -22,7 +22,7 @@ pub enum HoldReason {
     /// A majority of the control plane would be lost.
     ControlPlane {
         /// Number of control plane Nodes with absent VMs, or deleted within the window.
-        lost: usize,
+        not_ready: usize,
         /// Number of all control plane Nodes, including those deleted within the window.
         all: usize,
     },
@@ -56,7 +56,7 @@ pub enum HoldReason {
     /// Deletion is off.
     Off {
         /// The flag or variable that turns it off.
-        because: &'static str,
+        reason: &'static str,
     },
 }
 
@@ -101,7 +101,7 @@ impl HoldReason {
             HoldReason::Counting { unanswered } => {
                 format!("{unanswered} other nodes with Ready=Unknown have to be checked first")
             }
-            HoldReason::ControlPlane { lost, all } => format!(
+            HoldReason::ControlPlane { not_ready: lost, all } => format!(
                 "the VMs of {lost} of {all} control-plane nodes are gone; deleting this Node would confirm the loss of \
                  quorum. Recover etcd, then delete the Node by hand"
             ),
@@ -121,7 +121,7 @@ impl HoldReason {
                 format!("the API server refused the deletion{}", at("; the next attempt is at "))
             }
             HoldReason::DryRun => "--node-deletion=dry-run; otherwise the Node would be deleted now".to_owned(),
-            HoldReason::Off { because } => format!("deletion is off: {because}"),
+            HoldReason::Off { reason: because } => format!("deletion is off: {because}"),
         }
     }
 }
@@ -142,7 +142,7 @@ mod tests {
             ),
             (HoldReason::Counting { unanswered: 3 }, None, "3 other nodes with Ready=Unknown have to be checked first"),
             (
-                HoldReason::ControlPlane { lost: 2, all: 3 },
+                HoldReason::ControlPlane { not_ready: 2, all: 3 },
                 None,
                 "the VMs of 2 of 3 control-plane nodes are gone; deleting this Node would confirm the loss of quorum. \
                  Recover etcd, then delete the Node by hand",
@@ -170,7 +170,7 @@ mod tests {
             ),
             (HoldReason::DryRun, None, "--node-deletion=dry-run; otherwise the Node would be deleted now"),
             (
-                HoldReason::Off { because: "SKIP_NODE_DELETION is set" },
+                HoldReason::Off { reason: "SKIP_NODE_DELETION is set" },
                 None,
                 "deletion is off: SKIP_NODE_DELETION is set",
             ),

@@ -20,9 +20,9 @@ pub(super) struct NodeRecord {
     /// Number of unknown answers in a row.
     pub(super) failures: u32,
     /// The reason of the last answer, if it was unknown. Kept while the next answer is pending.
-    pub(super) trouble: Option<Reason>,
+    pub(super) unknown_reason: Option<Reason>,
     /// A dry run has reported the Node's deletion: it counts as deleted.
-    pub(super) is_told: bool,
+    pub(super) is_dry_run_reported: bool,
     /// Backoff of a deletion that the API server refused.
     pub(super) retry: CallBackoff,
 }
@@ -33,7 +33,7 @@ pub(super) struct LastAnswer {
     /// When it was received; for an absent VM, when the first such answer was received.
     pub(super) since: Instant,
     /// When the query for this answer began.
-    pub(super) asked: Instant,
+    pub(super) requested_at: Instant,
     /// End of its validity; `None` if the provider must be asked again.
     pub(super) due: Option<Instant>,
 }
@@ -47,7 +47,15 @@ impl LastAnswer {
 impl NodeRecord {
     pub(super) fn new(facts: Facts) -> Self {
         let (is_told, retry) = (false, CallBackoff::default());
-        Self { facts, answer: None, asking: None, failures: 0, trouble: None, is_told, retry }
+        Self {
+            facts,
+            answer: None,
+            asking: None,
+            failures: 0,
+            unknown_reason: None,
+            is_dry_run_reported: is_told,
+            retry,
+        }
     }
 
     /// Records the current facts of the Node.
@@ -56,7 +64,7 @@ impl NodeRecord {
             *self = Self::new(facts);
         } else if !self.facts.is_same_subject(&facts) {
             // The failures are kept: a report of the kubelet does not show that the provider can answer again.
-            *self = Self { failures: self.failures, trouble: self.trouble, ..Self::new(facts) };
+            *self = Self { failures: self.failures, unknown_reason: self.unknown_reason, ..Self::new(facts) };
         } else {
             // A change of the annotation that allows the deletion does not end the Node's suspicion, because decisions
             // about other Nodes count suspected ones.
@@ -85,8 +93,8 @@ impl NodeRecord {
             Some(since) if answer.is_absent() => Box::new(LastAnswer { since, ..answer }),
             _ => Box::new(answer),
         });
-        if self.suspected_since().is_none() {
-            (self.is_told, self.retry) = (false, CallBackoff::default());
+        if self.absent_since().is_none() {
+            (self.is_dry_run_reported, self.retry) = (false, CallBackoff::default());
         }
     }
 
@@ -100,8 +108,8 @@ impl NodeRecord {
     }
 
     /// Since when the Node is Ready=Unknown and its VM absent.
-    pub(super) fn suspected_since(&self) -> Option<Instant> {
-        let answer = self.answer.as_ref().filter(|answer| answer.is_absent() && self.facts.may_be_suspected)?;
+    pub(super) fn absent_since(&self) -> Option<Instant> {
+        let answer = self.answer.as_ref().filter(|answer| answer.is_absent() && self.facts.may_have_absent_vm)?;
         Some(answer.since)
     }
 
@@ -118,6 +126,6 @@ impl NodeRecord {
             Some(answer) if answer.presence == Presence::Exists(()) => Some(answer.since),
             Some(_) => return None,
         };
-        self.facts.may_be_suspected.then_some(existed)
+        self.facts.may_have_absent_vm.then_some(existed)
     }
 }

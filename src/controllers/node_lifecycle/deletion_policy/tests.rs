@@ -13,8 +13,8 @@ const GRACE: Duration = Duration::from_secs(30);
 const WINDOW: Duration = Duration::from_secs(600);
 const HOLD: Duration = Duration::from_secs(900);
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> LifecycleSettings {
+    LifecycleSettings {
         period: Duration::from_secs(5),
         deletion: DeletionMode::Enforce,
         grace: GRACE,
@@ -31,7 +31,7 @@ fn facts(name: &str, readiness: Readiness) -> Facts {
         is_own: true,
         is_control_plane: name.starts_with("control"),
         is_leaving: false,
-        may_be_suspected: readiness == Readiness::Unknown,
+        may_have_absent_vm: readiness == Readiness::Unknown,
         is_allowed_by_hand: false,
         readiness,
         transition: None,
@@ -54,13 +54,13 @@ struct Case {
 }
 
 impl Case {
-    fn new(settings: &Settings) -> Self {
+    fn new(settings: &LifecycleSettings) -> Self {
         let start = Instant::now();
         Self { guard: DeletionPolicy::new(settings, start), seen: BTreeMap::new(), chance: 0.0, start, at: start }
     }
 
     /// With a leader that has reached the whole limit.
-    fn settled(settings: &Settings) -> Self {
+    fn settled(settings: &LifecycleSettings) -> Self {
         let mut case = Self::new(settings);
         case.pass(WINDOW);
         case
@@ -105,7 +105,7 @@ impl Case {
 
     /// Its answer arrives.
     fn receive(&mut self, name: &str, presence: &Presence) {
-        self.guard.answered(name, presence, self.at, self.chance);
+        self.guard.record_answer(name, presence, self.at, self.chance);
     }
 
     fn answer(&mut self, name: &str, presence: &Presence) {
@@ -221,7 +221,7 @@ fn nodes_that_may_not_be_gone_are_not_suspected() {
     for (name, facts) in [
         ("Ready", facts("a", Readiness::True)),
         ("a kubelet reports", facts("a", Readiness::False)),
-        ("another provider's, or not initialised, or without provider ID", Facts { may_be_suspected: false, ..base }),
+        ("another provider's, or not initialised, or without provider ID", Facts { may_have_absent_vm: false, ..base }),
     ] {
         let mut case = Case::settled(&settings());
         case.saw("a", facts);
@@ -256,14 +256,14 @@ fn facts_are_read_from_the_node() {
         ("not initialised", "p://1", "Unknown", initialising, true, false),
     ] {
         let facts = Facts::of(&node(pid, status, taint), is_own);
-        assert_eq!((facts.may_be_suspected, facts.is_leaving), (expected, false), "{case}");
+        assert_eq!((facts.may_have_absent_vm, facts.is_leaving), (expected, false), "{case}");
         assert!(facts.is_control_plane && facts.transition.is_some() && facts.uid == "u", "{case}");
     }
     let mut deleted = node("p://1", "Unknown", "");
     let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
     deleted.metadata.deletion_timestamp = Some(now);
     let facts = Facts::of(&deleted, true);
-    assert!(facts.is_leaving && !facts.may_be_suspected, "it waits for its finalizers");
+    assert!(facts.is_leaving && !facts.may_have_absent_vm, "it waits for its finalizers");
 }
 
 #[test]
@@ -396,7 +396,7 @@ fn another_mass_after_the_pause_is_held_and_the_first_one_goes_on_under_the_limi
 
 #[test]
 fn nothing_is_deleted_before_it_is_known_whether_there_are_many() {
-    let mut case = Case::settled(&Settings { grace: Duration::ZERO, ..settings() });
+    let mut case = Case::settled(&LifecycleSettings { grace: Duration::ZERO, ..settings() });
     case.ready_many("other", 10);
     for number in 0..6 {
         case.not_ready(&format!("a-{number}"));
@@ -407,7 +407,7 @@ fn nothing_is_deleted_before_it_is_known_whether_there_are_many() {
     case.answer("a-2", &Presence::Exists(()));
     assert_eq!(case.judge("a-0"), "deleted", "and two are there");
 
-    let mut case = Case::settled(&Settings { grace: Duration::ZERO, ..settings() });
+    let mut case = Case::settled(&LifecycleSettings { grace: Duration::ZERO, ..settings() });
     case.ready_many("other", 10);
     for number in 1..6 {
         case.not_ready(&format!("a-{number}"));
@@ -502,7 +502,7 @@ fn a_majority_of_the_control_plane_is_never_deleted() {
     // One that waits for its finalizers is as good as deleted, whoever deleted it.
     let mut case = Case::settled(&settings());
     case.ready_many("control", 3);
-    let leaving = Facts { is_leaving: true, may_be_suspected: false, ..facts("control-0", Readiness::Unknown) };
+    let leaving = Facts { is_leaving: true, may_have_absent_vm: false, ..facts("control-0", Readiness::Unknown) };
     case.saw("control-0", leaving);
     case.lose("control-1");
     case.pass(GRACE);
@@ -532,9 +532,9 @@ fn a_human_may_let_one_go_at_once() {
     case.not_ready("b");
     assert_eq!(case.judge_allowed("b", PermitOutcome::Deleted), "not suspected", "without a proof");
     for (deletion, expected) in
-        [(DeletionMode::Off { because: "the test" }, "DeletionOff"), (DeletionMode::DryRun, "deleted")]
+        [(DeletionMode::Off { reason: "the test" }, "DeletionOff"), (DeletionMode::DryRun, "deleted")]
     {
-        let mut case = Case::new(&Settings { deletion, ..settings() });
+        let mut case = Case::new(&LifecycleSettings { deletion, ..settings() });
         case.lose("a");
         assert_eq!(case.judge_allowed("a", PermitOutcome::DryRun), expected);
     }
@@ -542,7 +542,7 @@ fn a_human_may_let_one_go_at_once() {
 
 #[test]
 fn a_dry_run_goes_by_the_same_rules() {
-    let mut case = Case::settled(&Settings { deletion: DeletionMode::DryRun, ..settings() });
+    let mut case = Case::settled(&LifecycleSettings { deletion: DeletionMode::DryRun, ..settings() });
     case.ready_many("other", 40);
     case.lose_many("a", 7);
     case.pass(GRACE);
@@ -557,7 +557,8 @@ fn a_dry_run_goes_by_the_same_rules() {
     case.answer("a-0", &gone());
     assert_eq!(case.judge("a-0"), "DeletionGracePeriod", "and from the beginning");
 
-    let mut case = Case::settled(&Settings { deletion: DeletionMode::Off { because: "the test" }, ..settings() });
+    let mut case =
+        Case::settled(&LifecycleSettings { deletion: DeletionMode::Off { reason: "the test" }, ..settings() });
     case.lose("a");
     assert_eq!(case.judge("a"), "DeletionOff");
 }

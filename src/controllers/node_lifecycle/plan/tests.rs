@@ -72,7 +72,7 @@ fn the_shutdown_taint_follows_what_is_proven() {
         let node = node(ready, taints, false);
         let plan = plan(&node, power, HOUR, None);
         assert_eq!(plan.changes, expected, "{case}");
-        assert_eq!(plan.look_again, None, "{case}");
+        assert_eq!(plan.requeue_after, None, "{case}");
         let mut after = node.clone();
         after.spec.as_mut().unwrap().taints = Some(taints_after(&node, expected));
         assert_eq!(super::plan(&after, power, HOUR, None), LifecyclePlan::default(), "{case}: nothing is left to do");
@@ -112,14 +112,14 @@ fn a_machine_is_out_of_service_when_it_was_off_for_long_enough() {
     for (case, ready, taints, is_marked, power, flag, expected, look_again) in cases {
         let plan = plan(&node(ready, taints, is_marked), power, HOUR, flag);
         assert_eq!(plan.changes, expected, "{case}");
-        assert_eq!(plan.look_again, look_again.map(Duration::from_secs), "{case}");
+        assert_eq!(plan.requeue_after, look_again.map(Duration::from_secs), "{case}");
     }
     let silent = node("Unknown", &[SHUTDOWN], false);
     let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
     for (off_for, unreachable_for, left) in [(60, 4, Some(1)), (4, 60, Some(1)), (60, 5, None), (5, 60, None)] {
         let plan = plan(&silent, off(off_for), minutes(unreachable_for), Some(after));
         let expected: &[Change] = if left.is_some() { &[] } else { &[AddOutOfService] };
-        let found = (plan.changes.as_slice(), plan.look_again);
+        let found = (plan.changes.as_slice(), plan.requeue_after);
         assert_eq!(found, (expected, left.map(minutes)), "off for {off_for}, unreachable for {unreachable_for}");
     }
     let joining = node("Unknown", &[SHUTDOWN, "node.cloudprovider.kubernetes.io/uninitialized:NoSchedule"], false);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
-use super::{LeaderState, LifecycleOutcome, NodeLifecycleReconciler, now};
+use super::{LifecycleContext, LifecycleOutcome, NodeLifecycleReconciler, now};
 use crate::base::error_chain::chain;
 use crate::cloud::node;
 use crate::cloud::{AbsenceProof, Presence};
@@ -28,7 +28,7 @@ struct FreshProof {
 }
 
 /// The result of a deletion attempt.
-enum Attempt {
+enum DeletionResult {
     /// Deleted, with this proof.
     Deleted(FreshProof),
     /// Another client has deleted the Node.
@@ -45,75 +45,75 @@ enum Attempt {
     Unanswered(CallError),
 }
 
-impl NodeLifecycleReconciler {
+impl LifecycleContext {
     /// Deletes `node`, which the deletion policy has permitted.
     pub(super) async fn delete(
         &self,
-        term: &LeaderState,
+        term: &NodeLifecycleReconciler,
         node: &Node,
         permit: DeletionPermit,
     ) -> Result<LifecycleOutcome, CallError> {
         let attempt = self.attempt(term, node, &permit).await;
         let used = match &attempt {
-            Attempt::Deleted(_) | Attempt::Unanswered(_) => PermitOutcome::Deleted,
-            Attempt::Told(_) => PermitOutcome::DryRun,
-            Attempt::Vanished | Attempt::Changed | Attempt::Unread(_) => PermitOutcome::Unused,
-            Attempt::Refused(_) => PermitOutcome::Rejected,
+            DeletionResult::Deleted(_) | DeletionResult::Unanswered(_) => PermitOutcome::Deleted,
+            DeletionResult::Told(_) => PermitOutcome::DryRun,
+            DeletionResult::Vanished | DeletionResult::Changed | DeletionResult::Unread(_) => PermitOutcome::Unused,
+            DeletionResult::Refused(_) => PermitOutcome::Rejected,
         };
-        term.lock().guard.settle(permit, used, now());
+        term.lock().policy.settle(permit, used, now());
         self.conclude_deletion(node, attempt)
     }
 
-    fn conclude_deletion(&self, node: &Node, attempt: Attempt) -> Result<LifecycleOutcome, CallError> {
+    fn conclude_deletion(&self, node: &Node, attempt: DeletionResult) -> Result<LifecycleOutcome, CallError> {
         let name = node::name(node);
         match attempt {
-            Attempt::Deleted(FreshProof { proof, began }) => {
+            DeletionResult::Deleted(FreshProof { proof, began }) => {
                 self.metrics.deletions.inc();
                 let proof_began = rfc3339(began);
                 tracing::info!(node = name, uid = node.metadata.uid, proof_began, "node deleted: {proof}");
                 Ok(LifecycleOutcome::default())
             }
-            Attempt::Vanished => Ok(LifecycleOutcome::default()),
-            Attempt::Told(proof) => {
+            DeletionResult::Vanished => Ok(LifecycleOutcome::default()),
+            DeletionResult::Told(proof) => {
                 self.metrics.dry_run_deletions.inc();
                 Ok(LifecycleOutcome::dry_run(&proof))
             }
-            Attempt::Changed => Ok(LifecycleOutcome::after(CATCH_UP)),
-            Attempt::Refused(error) => {
-                self.tell_failure(node, &error);
+            DeletionResult::Changed => Ok(LifecycleOutcome::after(CATCH_UP)),
+            DeletionResult::Refused(error) => {
+                self.report_failure(node, &error);
                 Ok(LifecycleOutcome::refused(&error))
             }
-            Attempt::Unanswered(error) => {
+            DeletionResult::Unanswered(error) => {
                 if error.is_not_leader() {
                     return Err(error);
                 }
-                self.tell_failure(node, &error);
+                self.report_failure(node, &error);
                 Ok(LifecycleOutcome::failed(&error))
             }
-            Attempt::Unread(error) => Ok(LifecycleOutcome::failed(&error)),
+            DeletionResult::Unread(error) => Ok(LifecycleOutcome::failed(&error)),
         }
     }
 
-    async fn attempt(&self, term: &LeaderState, node: &Node, permit: &DeletionPermit) -> Attempt {
+    async fn attempt(&self, term: &NodeLifecycleReconciler, node: &Node, permit: &DeletionPermit) -> DeletionResult {
         let live = match read_live(&self.api, node::name(node)).await {
             Ok(Some(live)) => live,
-            Ok(None) => return Attempt::Vanished,
-            Err(error) => return Attempt::Unread(error),
+            Ok(None) => return DeletionResult::Vanished,
+            Err(error) => return DeletionResult::Unread(error),
         };
         if !is_still(&live, node, permit.is_by_hand()) {
-            return Attempt::Changed;
+            return DeletionResult::Changed;
         }
         let began = Timestamp::now();
-        let Presence::Absent(proof) = self.ask(term, &live).await else { return Attempt::Changed };
-        if term.lock().guard.last_answer(node::name(&live), &self.facts(&live), now()).is_none() {
+        let Presence::Absent(proof) = self.ask(term, &live).await else { return DeletionResult::Changed };
+        if term.lock().policy.last_answer(node::name(&live), &self.facts(&live), now()).is_none() {
             // An event of the VM during the query has outdated the proof.
-            return Attempt::Changed;
+            return DeletionResult::Changed;
         }
-        if !term.lock().guard.is_still_permitted(permit, now()) {
-            return Attempt::Changed;
+        if !term.lock().policy.is_still_permitted(permit, now()) {
+            return DeletionResult::Changed;
         }
         if self.settings.deletion != DeletionMode::Enforce {
-            return Attempt::Told(proof);
+            return DeletionResult::Told(proof);
         }
         if permit.is_first() {
             // Upstream's text, recorded before the deletion as in upstream.
@@ -124,21 +124,21 @@ impl NodeLifecycleReconciler {
         let proved = FreshProof { proof, began };
         let mut sent = DeleteRequest { node: &live, proof_began: began, has_outcome: false };
         let attempt = match apply::delete(&self.api, &live).await {
-            Ok(()) => Attempt::Deleted(proved),
-            Err(error) if error.is_not_found() => Attempt::Vanished,
-            Err(error) if error.is_conflict() => Attempt::Changed,
-            Err(error) if error.is_refusal() => Attempt::Refused(error),
+            Ok(()) => DeletionResult::Deleted(proved),
+            Err(error) if error.is_not_found() => DeletionResult::Vanished,
+            Err(error) if error.is_conflict() => DeletionResult::Changed,
+            Err(error) if error.is_refusal() => DeletionResult::Refused(error),
             Err(error) if error.code().is_some() => {
                 let after = read_live(&self.api, node::name(node)).await;
                 after_failure(after, &live, proved, error)
             }
-            Err(error) => Attempt::Unanswered(error),
+            Err(error) => DeletionResult::Unanswered(error),
         };
-        sent.has_outcome = !matches!(attempt, Attempt::Unanswered(_));
+        sent.has_outcome = !matches!(attempt, DeletionResult::Unanswered(_));
         attempt
     }
 
-    fn tell_failure(&self, node: &Node, error: &CallError) {
+    fn report_failure(&self, node: &Node, error: &CallError) {
         self.metrics.refusals.inc();
         // Upstream's text.
         let message = format!("Failed deleting node {}: {}", node::name(node), chain(error));
@@ -185,13 +185,18 @@ fn is_still(live: &Node, node: &Node, is_by_hand: bool) -> bool {
 
 /// The result of a failed request to delete `live`, which the API server may have carried out nevertheless. `after` is
 /// the Node as read after the request.
-fn after_failure(after: Result<Option<Node>, CallError>, live: &Node, proved: FreshProof, error: CallError) -> Attempt {
+fn after_failure(
+    after: Result<Option<Node>, CallError>,
+    live: &Node,
+    proved: FreshProof,
+    error: CallError,
+) -> DeletionResult {
     match after {
         Ok(Some(now)) if now.metadata.uid == live.metadata.uid && now.metadata.deletion_timestamp.is_none() => {
-            Attempt::Refused(error)
+            DeletionResult::Refused(error)
         }
-        Ok(_) => Attempt::Deleted(proved),
-        Err(_) => Attempt::Unanswered(error),
+        Ok(_) => DeletionResult::Deleted(proved),
+        Err(_) => DeletionResult::Unanswered(error),
     }
 }
 
@@ -310,9 +315,9 @@ mod tests {
         ];
         for (case, after, expected) in cases {
             let word = match after_failure(after, &live, proof(), failure()) {
-                Attempt::Deleted(_) => "deleted",
-                Attempt::Refused(_) => "refused",
-                Attempt::Unanswered(_) => "unanswered",
+                DeletionResult::Deleted(_) => "deleted",
+                DeletionResult::Refused(_) => "refused",
+                DeletionResult::Unanswered(_) => "unanswered",
                 _ => "something else",
             };
             assert_eq!(word, expected, "{case}");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 
-use super::{LeaderState, LifecycleOutcome, NodeLifecycleReconciler, now, wall_clock_in};
+use super::{LifecycleContext, LifecycleOutcome, NodeLifecycleReconciler, now, wall_clock_in};
 use crate::base::error_chain::chain;
 use crate::cloud::PowerState;
 use crate::cloud::node;
@@ -28,11 +28,11 @@ struct TaintPatch {
     permit: Option<DeletionPermit>,
 }
 
-impl NodeLifecycleReconciler {
+impl LifecycleContext {
     /// Updates our taints. `outcome` is the result of the deletion.
     pub(super) async fn keep_taints(
         &self,
-        term: &LeaderState,
+        term: &NodeLifecycleReconciler,
         node: &Node,
         mut outcome: LifecycleOutcome,
     ) -> Result<LifecycleOutcome, CallError> {
@@ -47,7 +47,7 @@ impl NodeLifecycleReconciler {
                 Ok(()) => {
                     let changes: Vec<String> = write.changes.iter().map(ToString::to_string).collect();
                     tracing::info!(node = name, "taints changed: {}", changes.join(", "));
-                    term.lock().refused.forget(name);
+                    term.lock().rejected_changes.forget(name);
                     return Ok(outcome);
                 }
                 Err(error) if error.is_not_found() => return Ok(outcome),
@@ -55,7 +55,7 @@ impl NodeLifecycleReconciler {
                 Err(error) if error.is_not_leader() => return Err(error),
                 Err(error) => {
                     tracing::warn!(node = name, "{}", chain(&error));
-                    let wait = term.lock().refused.failed(name, uid, write.planned, now(), fastrand::f64());
+                    let wait = term.lock().rejected_changes.failed(name, uid, write.planned, now(), fastrand::f64());
                     outcome.next = sooner(outcome.next, wait);
                     return Ok(outcome);
                 }
@@ -79,7 +79,12 @@ impl NodeLifecycleReconciler {
 
     /// Plans the patch for `node`, if one is needed; sets in `outcome` when to reconcile again, and why a change is
     /// blocked.
-    async fn plan_taints(&self, term: &LeaderState, node: &Node, outcome: &mut LifecycleOutcome) -> Option<TaintPatch> {
+    async fn plan_taints(
+        &self,
+        term: &NodeLifecycleReconciler,
+        node: &Node,
+        outcome: &mut LifecycleOutcome,
+    ) -> Option<TaintPatch> {
         let (name, uid) = (node::name(node), node.metadata.uid.as_deref().unwrap_or_default());
         let power = match plan::needs_power(node) {
             true => self.instances.power(node).await,
@@ -87,17 +92,17 @@ impl NodeLifecycleReconciler {
         };
         let unreachable_for = term.lock().unreachable.lasting(node, now());
         let plan = plan(node, power, unreachable_for, self.settings.out_of_service_after);
-        if let Some(delay) = plan.look_again {
+        if let Some(delay) = plan.requeue_after {
             outcome.next = sooner(outcome.next, delay);
         }
         let planned = plan.changes;
         if planned.is_empty() {
-            term.lock().refused.forget(name);
+            term.lock().rejected_changes.forget(name);
             return None;
         }
         // The backoff applies only to the same changes as those that failed.
         let refused = |(wait, failed): (Duration, &Vec<Change>)| (*failed == planned).then_some(wait);
-        if let Some(wait) = term.lock().refused.wait(name, uid, now()).and_then(refused) {
+        if let Some(wait) = term.lock().rejected_changes.wait(name, uid, now()).and_then(refused) {
             outcome.next = sooner(outcome.next, wait);
             return None;
         }
@@ -105,10 +110,10 @@ impl NodeLifecycleReconciler {
         if write.planned.contains(&Change::AddOutOfService) {
             match self.permit_out_of_service(term, node).await {
                 Ok(permit) => write.permit = Some(permit),
-                Err(held) => {
+                Err(blocked) => {
                     write.changes.retain(|change| *change != Change::AddOutOfService);
-                    if outcome.held.is_none() {
-                        *outcome = held;
+                    if outcome.blocked.is_none() {
+                        *outcome = blocked;
                     }
                 }
             }
@@ -119,45 +124,49 @@ impl NodeLifecycleReconciler {
     /// Permits the out-of-service taint if a fresh read proves that the VM is powered off, under the limit for
     /// deletions. The read may cost the cloud a search everywhere, so after an answer without proof it is repeated only
     /// after a pause.
-    async fn permit_out_of_service(&self, term: &LeaderState, node: &Node) -> Result<DeletionPermit, LifecycleOutcome> {
+    async fn permit_out_of_service(
+        &self,
+        term: &NodeLifecycleReconciler,
+        node: &Node,
+    ) -> Result<DeletionPermit, LifecycleOutcome> {
         let (name, uid) = (node::name(node), node.metadata.uid.as_deref().unwrap_or_default());
         let by = |hold: HoldReason| LifecycleOutcome::by(&hold).about_out_of_service();
         {
             let state = term.lock();
-            if let Some((wait, held)) = state.unproved.wait(name, uid, now()) {
+            if let Some((wait, held)) = state.unproven_power.wait(name, uid, now()) {
                 // Still blocked during the pause. If the reason was cleared, the next failure would be reported again.
-                return Err(LifecycleOutcome { held: held.clone(), next: Next::After(wait) });
+                return Err(LifecycleOutcome { blocked: held.clone(), next: Next::After(wait) });
             }
-            state.guard.check_limit(now()).map_err(by)?;
+            state.policy.check_limit(now()).map_err(by)?;
         }
         let held = match self.instances.fresh_power(node).await {
             Ok(PowerState::Off) => {
                 let mut state = term.lock();
-                state.unproved.forget(name);
+                state.unproven_power.forget(name);
                 // The permit is reserved only after the read, which may take long: a deletion may need the allowance
                 // meanwhile.
-                return state.guard.reserve(now()).map_err(by);
+                return state.policy.reserve(now()).map_err(by);
             }
             // The VM is no longer powered off; the event of that change enqueues the Node.
             Ok(PowerState::On | PowerState::Suspended | PowerState::NotRunning) => None,
             Err(unknown) => {
                 LifecycleOutcome::blocked(unknown.reason, unknown.message, unknown.is_passing)
                     .about_out_of_service()
-                    .held
+                    .blocked
             }
         };
-        let wait = term.lock().unproved.failed(name, uid, held.clone(), now(), fastrand::f64());
-        Err(LifecycleOutcome { held, next: Next::After(wait) })
+        let wait = term.lock().unproven_power.failed(name, uid, held.clone(), now(), fastrand::f64());
+        Err(LifecycleOutcome { blocked: held, next: Next::After(wait) })
     }
 
-    fn settle(&self, term: &LeaderState, permit: Option<DeletionPermit>, written: &Result<(), CallError>) {
+    fn settle(&self, term: &NodeLifecycleReconciler, permit: Option<DeletionPermit>, written: &Result<(), CallError>) {
         let Some(permit) = permit else { return };
         // A write without an answer, or with a server error, may have succeeded.
         let is_refused = written.as_ref().is_err_and(CallError::is_refusal);
         if written.is_ok() {
             self.metrics.out_of_service.inc();
         }
-        term.lock().guard.settle(
+        term.lock().policy.settle(
             permit,
             if is_refused { PermitOutcome::Unused } else { PermitOutcome::Deleted },
             now(),
@@ -167,8 +176,8 @@ impl NodeLifecycleReconciler {
 
 impl LifecycleOutcome {
     fn about_out_of_service(mut self) -> Self {
-        if let Some(held) = &mut self.held {
-            held.what = "Node not taken out of service";
+        if let Some(blocked) = &mut self.blocked {
+            blocked.action = "Node not taken out of service";
         }
         self
     }

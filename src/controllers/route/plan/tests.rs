@@ -235,27 +235,44 @@ fn only_what_a_live_read_confirms_is_deleted() {
     let exists = |node: &Node| Some(Presence::Exists(node.clone()));
     let silent = || Some(Presence::Unknown(unknown.clone()));
     for (case, ground, live, expected) in [
-        ("no target", Ground::NoTarget, None, LiveReadVerdict::Delete),
-        ("other addresses", Ground::OtherAddresses, exists(&elsewhere), LiveReadVerdict::Delete),
-        ("other addresses, and gone", Ground::OtherAddresses, Some(absent.clone()), LiveReadVerdict::Delete),
-        ("other addresses, and not wanted", Ground::OtherAddresses, exists(&other), LiveReadVerdict::Delete),
-        ("other addresses, and the cache is behind", Ground::OtherAddresses, exists(&wants), LiveReadVerdict::Keep),
-        ("other addresses, and no answer", Ground::OtherAddresses, silent(), LiveReadVerdict::Unknown(unknown.clone())),
-        ("no Node, and there is none", Ground::NodeMissing, Some(absent.clone()), LiveReadVerdict::Delete),
-        ("no Node in the cache, outside of the selection", Ground::NodeMissing, exists(&wants), LiveReadVerdict::Keep),
-        ("the same, and it wants another one", Ground::NodeMissing, exists(&other), LiveReadVerdict::Keep),
-        ("no Node, and no answer", Ground::NodeMissing, silent(), LiveReadVerdict::Unknown(unknown.clone())),
-        ("not wanted", Ground::NotWanted, exists(&other), LiveReadVerdict::Delete),
-        ("not wanted, and gone", Ground::NotWanted, Some(absent), LiveReadVerdict::Delete),
-        ("the cache is behind", Ground::NotWanted, exists(&wants), LiveReadVerdict::Keep),
-        ("not wanted, and no answer", Ground::NotWanted, silent(), LiveReadVerdict::Unknown(unknown.clone())),
-        ("never read", Ground::NotWanted, None, LiveReadVerdict::Keep),
+        ("no target", DeletionReason::NoTarget, None, LiveReadVerdict::Delete),
+        ("other addresses", DeletionReason::OtherAddresses, exists(&elsewhere), LiveReadVerdict::Delete),
+        ("other addresses, and gone", DeletionReason::OtherAddresses, Some(absent.clone()), LiveReadVerdict::Delete),
+        ("other addresses, and not wanted", DeletionReason::OtherAddresses, exists(&other), LiveReadVerdict::Delete),
+        (
+            "other addresses, and the cache is behind",
+            DeletionReason::OtherAddresses,
+            exists(&wants),
+            LiveReadVerdict::Keep,
+        ),
+        (
+            "other addresses, and no answer",
+            DeletionReason::OtherAddresses,
+            silent(),
+            LiveReadVerdict::Unknown(unknown.clone()),
+        ),
+        ("no Node, and there is none", DeletionReason::NodeMissing, Some(absent.clone()), LiveReadVerdict::Delete),
+        (
+            "no Node in the cache, outside of the selection",
+            DeletionReason::NodeMissing,
+            exists(&wants),
+            LiveReadVerdict::Keep,
+        ),
+        ("the same, and it wants another one", DeletionReason::NodeMissing, exists(&other), LiveReadVerdict::Keep),
+        ("no Node, and no answer", DeletionReason::NodeMissing, silent(), LiveReadVerdict::Unknown(unknown.clone())),
+        ("not wanted", DeletionReason::NotWanted, exists(&other), LiveReadVerdict::Delete),
+        ("not wanted, and gone", DeletionReason::NotWanted, Some(absent), LiveReadVerdict::Delete),
+        ("the cache is behind", DeletionReason::NotWanted, exists(&wants), LiveReadVerdict::Keep),
+        ("not wanted, and no answer", DeletionReason::NotWanted, silent(), LiveReadVerdict::Unknown(unknown.clone())),
+        ("never read", DeletionReason::NotWanted, None, LiveReadVerdict::Keep),
     ] {
         let route = match ground {
-            Ground::OtherAddresses => addressed("a", "10.120.0.0/24", Some("10.0.0.1")),
-            Ground::NoTarget | Ground::NodeMissing | Ground::NotWanted => route("a", "10.120.0.0/24"),
+            DeletionReason::OtherAddresses => addressed("a", "10.120.0.0/24", Some("10.0.0.1")),
+            DeletionReason::NoTarget | DeletionReason::NodeMissing | DeletionReason::NotWanted => {
+                route("a", "10.120.0.0/24")
+            }
         };
-        let deletion = RouteDeletion { route, ground };
+        let deletion = RouteDeletion { route, reason: ground };
         assert_eq!(deletion.verdict(live.as_ref()), expected, "{case}");
         assert!(!deletion.needs_live_node() || live.is_some() || case == "never read", "{case}");
     }
@@ -348,10 +365,10 @@ proptest! {
             let is_oldest = nodes.iter().find(|node| wants(node, network)) == Some(target);
             prop_assert!(has_one || (is_ours(&network, &cluster) && is_oldest), "{creation:?}");
         }
-        let told = refused_networks(&cached, &routes, &refused);
+        let reported = refused_networks(&cached, &routes, &refused);
         for node in &nodes {
             for network in wanted(node).flatten() {
-                let named = told.iter().find(|one| one.node == node::name(node) && one.network == network);
+                let named = reported.iter().find(|one| one.node == node::name(node) && one.network == network);
                 prop_assert_eq!(named.is_some(), refused.of(node, network).is_some());
                 let has_one = routes.iter().any(|route| route.target_node == node::name(node) && leads_to(route, network));
                 prop_assert!(named.is_none_or(|one| one.has_route == has_one));

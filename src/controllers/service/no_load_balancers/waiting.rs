@@ -13,27 +13,27 @@ const WITHOUT_ADDRESS: Duration = Duration::from_secs(600);
 /// How long a deleted Service waits for the removal of its finalizer before it gets the Event.
 const DELETED: Duration = Duration::from_secs(60);
 /// Maximum number of Events within `WINDOW`.
-const MOST: usize = 20;
+const MAX_EVENTS: usize = 20;
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// The event that a Service waits for: its address, or the removal of its finalizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
+enum AwaitedEvent {
     Address,
     End,
 }
 
 /// The waiting Services, by UID.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
-    since: HashMap<String, (Wish, Instant)>,
+pub(super) struct WaitingServices {
+    since: HashMap<String, (AwaitedEvent, Instant)>,
     /// Services that got the Event.
     reported: HashSet<String>,
     /// Times of the Events within the last `WINDOW`.
     lately: VecDeque<Instant>,
 }
 
-impl Waiting {
+impl WaitingServices {
     /// Returns the Services that get the Event at `at`. `services` are all Services.
     pub(super) fn update(&mut self, services: impl Iterator<Item = Arc<Service>>, at: Instant) -> Vec<Arc<Service>> {
         while self.lately.front().is_some_and(|said| *said + WINDOW <= at) {
@@ -47,8 +47,8 @@ impl Waiting {
             let before = self.since.get(&uid).filter(|(before, _)| *before == wish);
             let since = before.map_or(at, |(_, since)| *since);
             waiting.insert(uid.clone(), (wish, since));
-            let limit = if wish == Wish::Address { WITHOUT_ADDRESS } else { DELETED };
-            let is_due = at.saturating_duration_since(since) >= limit && self.lately.len() < MOST;
+            let limit = if wish == AwaitedEvent::Address { WITHOUT_ADDRESS } else { DELETED };
+            let is_due = at.saturating_duration_since(since) >= limit && self.lately.len() < MAX_EVENTS;
             if is_due && self.reported.insert(uid) {
                 self.lately.push_back(at);
                 due.push(service);
@@ -66,15 +66,15 @@ impl Waiting {
 }
 
 /// The event that a Service waits for; `None` if it waits for nothing, or has a class.
-fn wish(service: &Service) -> Option<Wish> {
+fn wish(service: &Service) -> Option<AwaitedEvent> {
     let is_deleted = service.metadata.deletion_timestamp.is_some();
     match service::wants_load_balancer(service) {
-        true if is_deleted => service::has_finalizer(service).then_some(Wish::End),
-        true => service::ingress(service).is_empty().then_some(Wish::Address),
+        true if is_deleted => service::has_finalizer(service).then_some(AwaitedEvent::End),
+        true => service::ingress(service).is_empty().then_some(AwaitedEvent::Address),
         // A Service with a class belongs to another program.
         false if service::is_load_balancer(service) => None,
         // The Service's type has changed, but it may still have a load balancer.
-        false => service::has_finalizer(service).then_some(Wish::End),
+        false => service::has_finalizer(service).then_some(AwaitedEvent::End),
     }
 }
 
@@ -110,17 +110,17 @@ mod tests {
             ]
         };
         let start = Instant::now();
-        let mut waiting = Waiting::default();
-        let mut told = |seconds: u64| -> Vec<String> {
+        let mut waiting = WaitingServices::default();
+        let mut reported = |seconds: u64| -> Vec<String> {
             let due = waiting.update(all().into_iter(), start + Duration::from_secs(seconds));
             due.into_iter().map(|service| service.metadata.uid.clone().unwrap()).collect()
         };
-        assert_eq!(told(0), Vec::<String>::new());
-        assert_eq!(told(59), Vec::<String>::new());
-        assert_eq!(told(60), ["deleted", "ip"]);
-        assert_eq!(told(599), Vec::<String>::new());
-        assert_eq!(told(600), ["new"]);
-        assert_eq!(told(10_000), Vec::<String>::new());
+        assert_eq!(reported(0), Vec::<String>::new());
+        assert_eq!(reported(59), Vec::<String>::new());
+        assert_eq!(reported(60), ["deleted", "ip"]);
+        assert_eq!(reported(599), Vec::<String>::new());
+        assert_eq!(reported(600), ["new"]);
+        assert_eq!(reported(10_000), Vec::<String>::new());
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         let all = || (0..50).map(|number| balanced(&format!("{number}"), json!({})));
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingServices::default();
         assert_eq!(waiting.update(all(), at(0)).len(), 0);
         waiting.forget();
         assert_eq!(waiting.update(all(), at(600)).len(), 0, "from the beginning");

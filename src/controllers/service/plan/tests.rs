@@ -66,8 +66,8 @@ fn what_is_declined_or_wrong_is_never_ensured_and_always_deleted() {
     let invalid = Handling::Invalid { reason, message: message.clone() };
     let wanted = service(json!({}), of_type("LoadBalancer"), json!([]));
     assert_eq!(decide(&wanted, &Handling::Declined, &ServiceRecord::default()), ServicePlan::LeaveAlone);
-    let held = ServicePlan::Hold { reason, message: message.clone() };
-    assert_eq!(decide(&wanted, &invalid, &ServiceRecord::default()), held);
+    let blocked = ServicePlan::Hold { reason, message: message.clone() };
+    assert_eq!(decide(&wanted, &invalid, &ServiceRecord::default()), blocked);
     let left = service(json!({"finalizers": [FINALIZER]}), of_type("ClusterIP"), json!([]));
     for handling in [&Handling::Declined, &invalid, &Handling::Handled] {
         assert_eq!(decide(&left, handling, &ServiceRecord::default()), ServicePlan::Delete, "{handling:?}");
@@ -75,7 +75,7 @@ fn what_is_declined_or_wrong_is_never_ensured_and_always_deleted() {
     // What the cloud refused is not asked again before it changes.
     let rejection = Rejection { inputs: Inputs::of(&wanted, &[""]), reason, message };
     let record = ServiceRecord { ensured: None, rejection: Some(rejection) };
-    assert_eq!(decide(&wanted, &Handling::Handled, &record), held);
+    assert_eq!(decide(&wanted, &Handling::Handled, &record), blocked);
     let mut changed = wanted;
     changed.spec.as_mut().unwrap().load_balancer_ip = Some("192.0.2.1".into());
     assert_eq!(decide(&changed, &Handling::Handled, &record), ServicePlan::Ensure { adds_finalizer: true });

@@ -40,12 +40,13 @@ impl ServiceReconciler {
         }
         let is_due = |claim: ServiceLock| Some((self.updatable(&*fleet, &claim.key)?, claim));
         let claimed: Vec<(Arc<Service>, ServiceLock)> = due.claims.into_iter().filter_map(is_due).collect();
-        let mut round = Round { updates: Vec::new(), recovered: due.recovered, took: Duration::ZERO, call_took: None };
+        let mut round =
+            Round { updates: Vec::new(), recovered: due.recovered, duration: Duration::ZERO, call_duration: None };
         if !claimed.is_empty() {
             // Checks the list that is sent, which may be newer than the set.
             let targets = self.targets.list();
             match self.write_blocked(targets.nodes.is_empty()) {
-                Some(held) => self.hold_all(claimed, &held, &mut round),
+                Some(blocked) => self.hold_all(claimed, &blocked, &mut round),
                 None => {
                     if self.update_all(&*fleet, claimed, &targets, &mut round).await.is_err() {
                         return ServiceOutcome::NotLeader;
@@ -53,7 +54,7 @@ impl ServiceReconciler {
                 }
             }
         }
-        round.took = began.elapsed();
+        round.duration = began.elapsed();
         ServiceOutcome::Round(round)
     }
 
@@ -69,8 +70,8 @@ impl ServiceReconciler {
         record_event(&self.recorder, &*node, EventType::Warning, reason::NodeFlapping.as_str(), &message);
     }
 
-    fn hold_all(&self, claimed: Vec<(Arc<Service>, ServiceLock)>, held: &ServiceBlocked, round: &mut Round) {
-        let held = held.clone().with(ServiceAction::UpdateNodes);
+    fn hold_all(&self, claimed: Vec<(Arc<Service>, ServiceLock)>, blocked: &ServiceBlocked, round: &mut Round) {
+        let held = blocked.clone().with(ServiceAction::UpdateNodes);
         round.updates.extend(claimed.into_iter().map(|(service, claim)| {
             self.records.node_update_blocked(&claim.key, held.clone());
             Update { key: claim.key.clone(), service, result: Err(held.clone()) }
@@ -90,7 +91,7 @@ impl ServiceReconciler {
         let called = Instant::now();
         let call = fleet.update_nodes(&self.permit, self.cluster(), &services, &targets.nodes);
         let mut results = tokio::time::timeout(ROUND_LIMIT, call).await.unwrap_or_default();
-        round.call_took = Some(called.elapsed());
+        round.call_duration = Some(called.elapsed());
         // A Service without a result was not updated.
         results.resize_with(claimed.len(), || Err(timed_out(ROUND_LIMIT)));
         for ((service, claim), result) in claimed.into_iter().zip(results) {
@@ -113,8 +114,8 @@ impl ServiceReconciler {
                     false => WrittenNodes::Unchanged,
                 }),
                 Err(error) => {
-                    let held = ServiceBlocked::by_cloud(&error).with(ServiceAction::UpdateNodes);
-                    let held = ServiceBlocked { message: failure_message(&targets.nodes, &held.message), ..held };
+                    let blocked = ServiceBlocked::by_cloud(&error).with(ServiceAction::UpdateNodes);
+                    let held = ServiceBlocked { message: failure_message(&targets.nodes, &blocked.message), ..blocked };
                     if let Some(next) = self.records.node_update_failed(&key, &targets.set, held.clone()) {
                         self.rounds.again_at(next);
                     }
@@ -139,14 +140,14 @@ impl ServiceReconciler {
 
     /// Records the Events and metrics of a round.
     pub(in crate::controllers::service) fn conclude_round(&self, round: &Round) {
-        if let Some(call_took) = round.call_took {
+        if let Some(call_took) = round.call_duration {
             self.metrics.node_update_seconds.observe(call_took.as_secs_f64());
-            self.metrics.round_seconds.observe(round.took.as_secs_f64());
+            self.metrics.round_seconds.observe(round.duration.as_secs_f64());
         }
         round.recovered.iter().for_each(|key| self.show(key, None));
         for update in &round.updates {
             let service = &update.service;
-            if round.call_took.is_some() {
+            if round.call_duration.is_some() {
                 self.metrics.node_updates.inc();
             }
             match &update.result {
@@ -157,7 +158,7 @@ impl ServiceReconciler {
                     self.record_event(service, EventType::Normal, "UpdatedLoadBalancer", message);
                 }
                 Err(_) => {
-                    if round.call_took.is_some() {
+                    if round.call_duration.is_some() {
                         self.metrics.node_update_errors.inc();
                     }
                 }
@@ -168,7 +169,7 @@ impl ServiceReconciler {
 }
 
 /// The message of a failed update, in the Go program's form.
-fn failure_message(nodes: &[Arc<Node>], why: &str) -> String {
+fn failure_message(nodes: &[Arc<Node>], reason: &str) -> String {
     let mut names: Vec<&str> = nodes.iter().map(|node| node::name(node)).collect();
     names.sort_unstable();
     let more = match names.len().saturating_sub(NAMES_SHOWN) {
@@ -177,5 +178,5 @@ fn failure_message(nodes: &[Arc<Node>], why: &str) -> String {
     };
     names.truncate(NAMES_SHOWN);
     let count = nodes.len();
-    format!("Error updating load balancer with {count} hosts [{}{more}]: {why}", names.join(", "))
+    format!("Error updating load balancer with {count} hosts [{}{more}]: {reason}", names.join(", "))
 }

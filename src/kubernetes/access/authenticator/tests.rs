@@ -39,7 +39,7 @@ fn world() -> World {
     });
     let (clients, proxies) = (Authority::new("clients"), Authority::new("proxies"));
     let trust = ClientTrust::default();
-    trust.believe_clients(clients.pem.as_bytes()).unwrap();
+    trust.trust_clients(clients.pem.as_bytes()).unwrap();
     let metrics = Metrics::default();
     let tokens = TokenReviews::new(api, Duration::from_secs(10), &metrics);
     World { clients, proxies, delegated: DelegatedAuthenticator::new(trust, tokens, metrics) }
@@ -219,10 +219,10 @@ async fn without_authorities_certificates_say_nothing() {
 async fn a_wrong_bundle_changes_nothing() {
     let world = world();
     let jane = world.clients.sign(&client("jane", &[]));
-    assert!(world.delegated.trust.believe_clients(b"nothing").is_err());
+    assert!(world.delegated.trust.trust_clients(b"nothing").is_err());
     assert_eq!(who(&world, &[jane], &[]).await, "jane in system:authenticated");
     let newer = Authority::new("newer");
-    world.delegated.trust.believe_clients(newer.pem.as_bytes()).unwrap();
+    world.delegated.trust.trust_clients(newer.pem.as_bytes()).unwrap();
     let john = newer.sign(&client("john", &[]));
     assert_eq!(who(&world, &[john], &[]).await, "john in system:authenticated");
     let jane = world.clients.sign(&client("jane", &[]));

@@ -1,7 +1,7 @@
 //! Permissions, from a scripted API server, with the clock paused.
 
 use super::*;
-use crate::kubernetes::access::review_client::REMEMBERED;
+use crate::kubernetes::access::review_client::MAX_CACHED;
 use crate::kubernetes::access::scripted_server::server;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -107,12 +107,12 @@ async fn all_that_is_known_of_the_user_is_told() {
 async fn the_memory_of_decisions_is_bounded() {
     let (permissions, count, _) = permissions();
     for _ in 1..=2 {
-        for index in 0..REMEMBERED + 10 {
+        for index in 0..MAX_CACHED + 10 {
             assert!(!permissions.may(&user("jane"), "get", &format!("/{index}")).await.unwrap());
         }
     }
     // There is room for all but ten, so at least ten were asked about twice.
-    assert!(count.load(Ordering::SeqCst) >= REMEMBERED + 20, "{count:?}");
+    assert!(count.load(Ordering::SeqCst) >= MAX_CACHED + 20, "{count:?}");
 }
 
 #[tokio::test(start_paused = true)]

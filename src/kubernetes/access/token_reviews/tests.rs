@@ -1,7 +1,7 @@
 //! Tokens and their users, from a scripted API server, with the clock paused.
 
 use super::*;
-use crate::kubernetes::access::review_client::REMEMBERED;
+use crate::kubernetes::access::review_client::MAX_CACHED;
 use crate::kubernetes::access::scripted_server::{server, silent_server};
 use futures::future::join_all;
 use http::HeaderValue;
@@ -137,10 +137,10 @@ async fn what_may_pass_is_tried_five_times_and_what_will_not_once() {
 async fn the_memory_of_answers_is_bounded() {
     let (reviews, count) = reviews();
     for _ in 1..=2 {
-        for index in 0..REMEMBERED + 10 {
+        for index in 0..MAX_CACHED + 10 {
             reviews.user_of(&format!("token{index}")).await.unwrap();
         }
     }
     // There is room for all but ten, so at least ten were asked about twice.
-    assert!(count.load(Ordering::SeqCst) >= REMEMBERED + 20, "{count:?}");
+    assert!(count.load(Ordering::SeqCst) >= MAX_CACHED + 20, "{count:?}");
 }

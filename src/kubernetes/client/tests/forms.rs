@@ -47,11 +47,11 @@ fn configured(cluster: &str, user: &str, files: &[(&str, &[u8])]) -> Result<Conf
     let path = folder.path().join("kubeconfig");
     std::fs::write(&path, text).unwrap();
     let config = crate::kubernetes::client::kubeconfig::read(&path).map_err(|problems| {
-        let told = problems.iter().fold(String::new(), |mut all, problem| {
+        let reported = problems.iter().fold(String::new(), |mut all, problem| {
             write!(all, "{problem}").unwrap();
             all
         });
-        told.replace(&folder.path().display().to_string(), "/x")
+        reported.replace(&folder.path().display().to_string(), "/x")
     })?;
     transport::builder(config.clone()).map(|_| config).map_err(|error| format!("not built: {error}"))
 }
@@ -177,16 +177,16 @@ async fn every_form_of_client_certificate_and_key() {
             STANDARD.encode(&certificate),
             STANDARD.encode(&key)
         );
-        let told = configured("", &inline, &[]).err().unwrap_or_default();
+        let reported = configured("", &inline, &[]).err().unwrap_or_default();
         let expected = expected
             .replace("/x/k", "FILE")
             .replace("/x/c", "FILE")
             .replace("client-certificate", "client-certificate-data")
             .replace("client-key", "client-key-data");
         if key.is_empty() {
-            assert_eq!(told, "line 2: client-certificate-data: its client-key is missing", "{form}, inline");
+            assert_eq!(reported, "line 2: client-certificate-data: its client-key is missing", "{form}, inline");
         } else {
-            assert_eq!(told, expected, "{form}, inline");
+            assert_eq!(reported, expected, "{form}, inline");
         }
     }
     let files: [(&str, &[u8]); 2] = [("c", RSA.as_bytes()), ("k", &key_der)];
@@ -358,7 +358,7 @@ async fn every_form_of_what_a_program_supplies() {
                 assert_eq!(proof.header.as_ref().map(|header| header.to_str().unwrap()), header, "{form}");
                 assert_eq!(proof.identity.is_some(), form == "a certificate");
             }
-            Err(told) => assert_eq!(told.to_string(), error, "{form}"),
+            Err(reported) => assert_eq!(reported.to_string(), error, "{form}"),
         }
     }
 }
@@ -544,9 +544,9 @@ async fn every_form_of_authority() {
         };
         match outcome {
             Ok(()) => assert_eq!(expected, WORKS, "{form}"),
-            Err(told) => assert!(
-                !expected.is_empty() && told.to_lowercase().contains(&expected.to_lowercase()),
-                "{form}: {told}"
+            Err(reported) => assert!(
+                !expected.is_empty() && reported.to_lowercase().contains(&expected.to_lowercase()),
+                "{form}: {reported}"
             ),
         }
     }

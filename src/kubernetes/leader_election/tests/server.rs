@@ -181,7 +181,7 @@ pub fn client(server: &SharedServer) -> Client {
         async move {
             let (parts, body) = request.into_parts();
             let bytes = body.collect_bytes().await?;
-            let (tell, told) = oneshot::channel();
+            let (tell, reported) = oneshot::channel();
             let fate = server.lock().unwrap().fate(&parts.method, &parts.uri);
             tokio::spawn(async move {
                 tokio::time::sleep(fate.there).await;
@@ -196,7 +196,7 @@ pub fn client(server: &SharedServer) -> Client {
                 std::future::pending::<()>().await;
                 drop(tell);
             });
-            told.await.map_err(BoxError::from)
+            reported.await.map_err(BoxError::from)
         }
     });
     Client::new(service, "default")

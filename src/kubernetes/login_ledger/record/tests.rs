@@ -9,40 +9,40 @@ fn version(number: &str) -> SecretVersion {
     SecretVersion { uid: "u-1".to_owned(), resource_version: number.to_owned() }
 }
 
-fn attempt() -> Attempt {
-    Attempt {
+fn attempt() -> PlannedLogin {
+    PlannedLogin {
         policy: POLICY,
         server: "vc:443".to_owned(),
         user: "ccm@vsphere.local".to_owned(),
         version: None,
-        is_known: false,
+        was_accepted: false,
         is_new: true,
     }
 }
 
-fn of_version(number: &str) -> Attempt {
-    Attempt { version: Some(version(number)), ..attempt() }
+fn of_version(number: &str) -> PlannedLogin {
+    PlannedLogin { version: Some(version(number)), ..attempt() }
 }
 
 /// One entry: seconds of age, state, here or at another server, and what it was made with.
-struct Case(u64, LoginState, bool, Attempt);
+struct Case(u64, LoginState, bool, PlannedLogin);
 
-fn decided(cases: &[Case], attempt: &Attempt) -> Result<(), LoginRefusal> {
+fn decided(cases: &[Case], attempt: &PlannedLogin) -> Result<(), LoginRefusal> {
     decided_by(cases, attempt, true)
 }
 
-fn decided_by(cases: &[Case], attempt: &Attempt, is_shared: bool) -> Result<(), LoginRefusal> {
+fn decided_by(cases: &[Case], attempt: &PlannedLogin, is_shared: bool) -> Result<(), LoginRefusal> {
     let entries: Vec<Entry> = cases
         .iter()
         .map(|Case(_, state, _, made)| Entry { state: *state, ..Entry::claim("id".to_owned(), 0, made) })
         .collect();
-    let aged: Vec<Aged<'_>> = cases
+    let aged: Vec<AgedEntry<'_>> = cases
         .iter()
         .zip(&entries)
         .map(|(Case(age, _, is_here, _), entry)| {
             let age = Duration::from_secs(*age);
             let endpoint = if *is_here { Endpoint::This } else { Endpoint::SameProduct };
-            Aged { entry, age, likely_age: age, endpoint, is_lost: false }
+            AgedEntry { entry, age, estimated_age: age, endpoint, is_lost: false }
         })
         .collect();
     decide(Evidence { entries: &aged, is_shared, is_accepted: false }, attempt, 0.0)
@@ -55,8 +55,8 @@ fn waits(decision: &Result<(), LoginRefusal>) -> u64 {
 #[test]
 fn three_that_count_in_the_window_make_the_next_one_wait_until_the_oldest_has_left_it() {
     use LoginState::{Claimed, Rejected, Unanswered};
-    let other = || Attempt { is_new: false, ..attempt() };
-    let table: Vec<(&str, Vec<Case>, Attempt, u64)> = vec![
+    let other = || PlannedLogin { is_new: false, ..attempt() };
+    let table: Vec<(&str, Vec<Case>, PlannedLogin, u64)> = vec![
         ("nothing happened", vec![], attempt(), 0),
         ("two rejections", vec![Case(1, Rejected, true, other()), Case(2, Rejected, true, other())], attempt(), 0),
         (
@@ -129,13 +129,13 @@ fn three_that_count_in_the_window_make_the_next_one_wait_until_the_oldest_has_le
                 Case(15, Claimed, false, other()),
             ],
             attempt(),
-            LOOK_AGAIN.as_secs(),
+            RECHECK_AFTER.as_secs(),
         ),
         (
             "one under way here: it will tell whether the pair is right",
             vec![Case(3, Claimed, true, other())],
             attempt(),
-            LOOK_AGAIN.as_secs(),
+            RECHECK_AFTER.as_secs(),
         ),
         ("one that takes long does not hold up the next", vec![Case(11, Claimed, true, other())], attempt(), 0),
     ];
@@ -147,8 +147,8 @@ fn three_that_count_in_the_window_make_the_next_one_wait_until_the_oldest_has_le
 #[test]
 fn a_process_that_counts_alone_makes_one_attempt_in_the_window_and_one_at_a_time() {
     use LoginState::{Claimed, Rejected, Unanswered};
-    let known = || Attempt { is_known: true, is_new: false, ..attempt() };
-    let look_again = LOOK_AGAIN.as_secs();
+    let known = || PlannedLogin { was_accepted: true, is_new: false, ..attempt() };
+    let look_again = RECHECK_AFTER.as_secs();
     for (case, cases, made, expected) in [
         ("nothing happened", vec![], attempt(), 0),
         ("one was rejected", vec![Case(30, Rejected, true, attempt())], attempt(), 170),
@@ -185,7 +185,7 @@ fn without_a_version_the_pauses_grow_and_a_pair_that_may_be_another_one_waits_fi
     let rejections = |count: u64| -> Vec<Case> {
         (0..count).map(|number| Case(250 + 300 * number, LoginState::Rejected, true, attempt())).collect()
     };
-    let again = Attempt { is_new: false, ..attempt() };
+    let again = PlannedLogin { is_new: false, ..attempt() };
     let pauses: Vec<u64> = (3..9).map(|count| waits(&decided(&rejections(count), &again))).collect();
     assert_eq!(pauses, [0, 0, 150, 550, 1350, 1550]);
     assert_eq!(waits(&decided(&rejections(9), &attempt())), 50);
@@ -196,18 +196,18 @@ fn without_a_version_the_pauses_grow_and_a_pair_that_may_be_another_one_waits_fi
 
 #[test]
 fn what_was_accepted_does_not_wait_for_what_others_were_refused() {
-    let known = Attempt { is_known: true, is_new: false, ..attempt() };
-    let three = |made: &Attempt| -> Vec<Case> {
+    let known = PlannedLogin { was_accepted: true, is_new: false, ..attempt() };
+    let three = |made: &PlannedLogin| -> Vec<Case> {
         (1..4).map(|age| Case(age, LoginState::Rejected, true, made.clone())).collect()
     };
     assert_eq!(waits(&decided(&three(&attempt()), &known)), 0);
     let under_way =
         |count| -> Vec<Case> { (0..count).map(|_| Case(1, LoginState::Claimed, true, known.clone())).collect() };
     assert_eq!(waits(&decided(&under_way(3), &known)), 0, "all replicas may come back at once");
-    assert_eq!(waits(&decided(&under_way(4), &known)), LOOK_AGAIN.as_secs(), "four at a time, should it be refused");
+    assert_eq!(waits(&decided(&under_way(4), &known)), RECHECK_AFTER.as_secs(), "four at a time, should it be refused");
     // Until one such pair is refused: then the others are most likely the same.
     assert_eq!(waits(&decided(&three(&known), &known)), 197);
-    let known_of = |number| Attempt { is_known: true, is_new: false, ..of_version(number) };
+    let known_of = |number| PlannedLogin { was_accepted: true, is_new: false, ..of_version(number) };
     assert_eq!(waits(&decided(&three(&known_of("7")), &known_of("7"))), 199, "no longer than there is doubt");
     assert_eq!(waits(&decided(&three(&known_of("7")), &known_of("6"))), 0, "the old version may well be in force");
 }
@@ -215,14 +215,14 @@ fn what_was_accepted_does_not_wait_for_what_others_were_refused() {
 #[test]
 fn what_was_accepted_is_no_more_than_a_fourth_that_may_be_refused() {
     use LoginState::{Claimed, Rejected, Unanswered};
-    let known = Attempt { is_known: true, is_new: false, ..attempt() };
+    let known = PlannedLogin { was_accepted: true, is_new: false, ..attempt() };
     let settled =
         |state, ages: &[u64]| -> Vec<Case> { ages.iter().map(|age| Case(*age, state, true, attempt())).collect() };
     let with_claims = |mut cases: Vec<Case>, count: usize| {
         cases.extend((0..count).map(|_| Case(0, Claimed, true, known.clone())));
         cases
     };
-    let look_again = LOOK_AGAIN.as_secs();
+    let look_again = RECHECK_AFTER.as_secs();
     for (case, cases, expected) in [
         ("one was rejected", with_claims(settled(Rejected, &[9]), 2), 0),
         ("three more are under way then", with_claims(settled(Rejected, &[9]), 3), look_again),
@@ -242,10 +242,10 @@ fn a_claim_of_a_process_that_has_ended_holds_up_nobody_and_counts_as_a_lost_answ
     let claims = [claim("1"), claim("2"), claim("3"), claim("4")];
     let decided = |count: usize| {
         let age = Duration::from_secs(1);
-        let aged: Vec<Aged<'_>> = claims
+        let aged: Vec<AgedEntry<'_>> = claims
             .iter()
             .take(count)
-            .map(|entry| Aged { entry, age, likely_age: age, endpoint: Endpoint::This, is_lost: true })
+            .map(|entry| AgedEntry { entry, age, estimated_age: age, endpoint: Endpoint::This, is_lost: true })
             .collect();
         waits(&decide(Evidence { entries: &aged, is_shared: true, is_accepted: false }, &attempt(), 0.0))
     };
@@ -254,7 +254,7 @@ fn a_claim_of_a_process_that_has_ended_holds_up_nobody_and_counts_as_a_lost_answ
 
 #[test]
 fn an_accepted_login_forgets_what_was_not_answered_before_and_no_rejection() {
-    let entry = |id: &str, state, made: &Attempt| Entry { state, ..Entry::claim(id.to_owned(), 0, made) };
+    let entry = |id: &str, state, made: &PlannedLogin| Entry { state, ..Entry::claim(id.to_owned(), 0, made) };
     let all = || Record {
         entries: vec![
             entry("unanswered", LoginState::Unanswered, &attempt()),
@@ -286,7 +286,7 @@ fn a_pair_that_was_accepted_is_proven_for_others_until_it_is_rejected_or_for_ten
         record.clear_unanswered(pair.version.as_ref(), 1_000, |_| false);
         record = Record::from_text(&record.to_text());
         let margin = Duration::from_secs(30);
-        let of = |made: &Attempt, now| record.is_accepted(made.version.as_ref(), now, margin);
+        let of = |made: &PlannedLogin, now| record.is_accepted(made.version.as_ref(), now, margin);
         assert_eq!([of(&pair, 1_000), of(&pair, 1_599), of(&pair, 1_600)], [true, true, false], "{name}");
         assert!(!of(&other, 1_000), "{name}: another pair");
         assert_eq!([of(&pair, 970), of(&pair, 969)], [true, false], "{name}: a date in the future proves nothing");
@@ -303,16 +303,16 @@ fn a_pair_that_was_accepted_is_proven_for_others_until_it_is_rejected_or_for_ten
 
 #[test]
 fn a_proven_pair_waits_for_no_rejection_before_and_is_still_no_more_than_a_fourth() {
-    let decided = |ages: &[u64], made: &Attempt| {
+    let decided = |ages: &[u64], made: &PlannedLogin| {
         let entry = Entry { state: LoginState::Rejected, ..Entry::claim("id".to_owned(), 0, made) };
-        let aged: Vec<Aged<'_>> = ages
+        let aged: Vec<AgedEntry<'_>> = ages
             .iter()
             .map(|age| Duration::from_secs(*age))
-            .map(|age| Aged { entry: &entry, age, likely_age: age, endpoint: Endpoint::This, is_lost: false })
+            .map(|age| AgedEntry { entry: &entry, age, estimated_age: age, endpoint: Endpoint::This, is_lost: false })
             .collect();
         waits(&decide(Evidence { entries: &aged, is_shared: true, is_accepted: true }, made, 0.0))
     };
-    for (name, pair) in [("secret", of_version("7")), ("file", Attempt { is_new: false, ..attempt() })] {
+    for (name, pair) in [("secret", of_version("7")), ("file", PlannedLogin { is_new: false, ..attempt() })] {
         let is_exact = pair.version.is_some();
         assert_eq!(decided(&[10, 20, 30], &pair), if is_exact { 0 } else { 170 }, "{name}");
         assert_eq!(decided(&[10, 20, 30, 150], &pair), if is_exact { 50 } else { 170 }, "{name}");
@@ -327,17 +327,17 @@ fn attempts_that_are_gone_from_a_record_were_deleted_unless_it_is_full() {
     let ids = |ids: &[&str]| -> Vec<String> { ids.iter().map(|id| (*id).to_owned()).collect() };
     assert!(record(0).has_lost(&ids(&["gone"])) && record(3).has_lost(&ids(&["gone", "too"])));
     assert!(!record(3).has_lost(&ids(&["gone", "id-1"])) && !record(3).has_lost(&[]));
-    assert!(!record(MOST_ENTRIES).has_lost(&ids(&["gone"])));
+    assert!(!record(MAX_ENTRIES).has_lost(&ids(&["gone"])));
     assert!(!record(16).has_lost(&ids(&["gone"])), "the version before kept sixteen");
 }
 
 #[test]
 fn jitter_makes_a_pause_longer_and_never_shorter() {
     let entry = Entry { state: LoginState::Rejected, ..Entry::claim("id".to_owned(), 0, &of_version("7")) };
-    let aged = [Aged {
+    let aged = [AgedEntry {
         entry: &entry,
         age: Duration::ZERO,
-        likely_age: Duration::ZERO,
+        estimated_age: Duration::ZERO,
         endpoint: Endpoint::This,
         is_lost: false,
     }];
@@ -355,7 +355,7 @@ fn a_record_is_bounded_survives_a_round_trip_and_holds_nothing_of_a_password() {
     for number in 0..100 {
         record.put(Entry::claim(format!("id-{number}"), number, &of_version("7")));
     }
-    assert_eq!(record.entries.len(), MOST_ENTRIES);
+    assert_eq!(record.entries.len(), MAX_ENTRIES);
     assert_eq!(record.entries.first().map(|entry| entry.at), Some(76), "the youngest stay");
     assert_eq!(Record::from_text(&record.to_text()), record);
     for text in ["", "{", "null", "[]", "{\"entries\":3}", "{\"entries\":[{\"id\":1}]}"] {
@@ -376,35 +376,39 @@ fn a_record_is_bounded_survives_a_round_trip_and_holds_nothing_of_a_password() {
 #[test]
 fn another_product_has_its_own_budget_and_pauses() {
     let policy = LoginPolicy { scope: "nsx", window: Duration::from_secs(15 * 60), budget: 2, budget_alone: 1 };
-    let of = |made: Attempt| Attempt { policy, is_new: false, ..made };
-    let rejected = |ages: &[u64], made: &Attempt| -> Vec<Case> {
+    let of = |made: PlannedLogin| PlannedLogin { policy, is_new: false, ..made };
+    let rejected = |ages: &[u64], made: &PlannedLogin| -> Vec<Case> {
         ages.iter().map(|age| Case(*age, LoginState::Rejected, true, made.clone())).collect()
     };
     let (any, seventh) = (of(attempt()), of(of_version("7")));
     assert_eq!(waits(&decided(&rejected(&[800], &any), &any)), 0);
-    let LoginRefusal { pause, why, is_lockout } = decided(&rejected(&[700, 800], &any), &any).unwrap_err();
+    let LoginRefusal { pause, reason: why, is_lockout } = decided(&rejected(&[700, 800], &any), &any).unwrap_err();
     assert!(is_lockout);
     assert_eq!((pause.as_secs(), why.as_str()), (100, "logins were rejected or not answered 2 times within 900 s"));
-    assert_eq!(waits(&decided(&rejected(&[700, 800], &any), &Attempt { is_known: true, ..any.clone() })), 0, "a third");
+    assert_eq!(
+        waits(&decided(&rejected(&[700, 800], &any), &PlannedLogin { was_accepted: true, ..any.clone() })),
+        0,
+        "a third"
+    );
     assert_eq!(waits(&decided(&rejected(&[10], &seventh), &seventh)), 305, "7/20 of the window");
     assert_eq!(waits(&decided_by(&rejected(&[300], &any), &any, false)), 600, "alone: one in the window");
-    let two = Attempt { policy: LoginPolicy { budget_alone: 2, ..policy }, ..any.clone() };
+    let two = PlannedLogin { policy: LoginPolicy { budget_alone: 2, ..policy }, ..any.clone() };
     assert_eq!(waits(&decided_by(&rejected(&[300], &any), &two, false)), 0, "alone: two in the window");
-    let LoginRefusal { pause, why, .. } = decided_by(&rejected(&[300, 500], &any), &two, false).unwrap_err();
+    let LoginRefusal { pause, reason: why, .. } = decided_by(&rejected(&[300, 500], &any), &two, false).unwrap_err();
     let expected = "logins were rejected or not answered 2 times within 900 s, and the replicas cannot count together";
     assert_eq!((pause.as_secs(), why.as_str()), (400, expected));
 }
 
 /// What `attempt` waits for attempts of these ages and states at another product, and why.
-fn decided_for_sum(cases: &[(u64, LoginState)], attempt: &Attempt, is_shared: bool) -> Result<(), LoginRefusal> {
+fn decided_for_sum(cases: &[(u64, LoginState)], attempt: &PlannedLogin, is_shared: bool) -> Result<(), LoginRefusal> {
     let entries: Vec<Entry> =
         cases.iter().map(|(_, state)| Entry { state: *state, ..Entry::claim("id".to_owned(), 0, attempt) }).collect();
-    let aged: Vec<Aged<'_>> = cases
+    let aged: Vec<AgedEntry<'_>> = cases
         .iter()
         .zip(&entries)
         .map(|((age, _), entry)| {
             let age = Duration::from_secs(*age);
-            Aged { entry, age, likely_age: age, endpoint: Endpoint::OtherProduct, is_lost: false }
+            AgedEntry { entry, age, estimated_age: age, endpoint: Endpoint::OtherProduct, is_lost: false }
         })
         .collect();
     decide(Evidence { entries: &aged, is_shared, is_accepted: false }, attempt, 0.0)
@@ -413,12 +417,12 @@ fn decided_for_sum(cases: &[(u64, LoginState)], attempt: &Attempt, is_shared: bo
 #[test]
 fn of_another_product_rejections_count_within_the_products_own_window_and_lost_answers_do_not() {
     use LoginState::{Claimed, Rejected, Unanswered};
-    let vcenter = Attempt { is_new: false, ..attempt() };
+    let vcenter = PlannedLogin { is_new: false, ..attempt() };
     let policy = LoginPolicy { scope: "nsx", window: Duration::from_secs(15 * 60), budget: 3, budget_alone: 1 };
-    let nsx = Attempt { policy, ..vcenter.clone() };
-    let of_secret = |made: &Attempt| Attempt { version: Some(version("7")), ..made.clone() };
+    let nsx = PlannedLogin { policy, ..vcenter.clone() };
+    let of_secret = |made: &PlannedLogin| PlannedLogin { version: Some(version("7")), ..made.clone() };
     let rejected = |ages: &[u64]| -> Vec<(u64, LoginState)> { ages.iter().map(|age| (*age, Rejected)).collect() };
-    let look_again = LOOK_AGAIN.as_secs();
+    let look_again = RECHECK_AFTER.as_secs();
     for (case, cases, [at_nsx, at_vcenter]) in [
         ("two", rejected(&[10, 20]), [0, 0]),
         ("three", rejected(&[10, 20, 150]), [750, 50]),
@@ -434,7 +438,7 @@ fn of_another_product_rejections_count_within_the_products_own_window_and_lost_a
             assert_eq!(waits(&decided_for_sum(&cases, &of_secret(made), true)), expected, "{case}: {product}: secret");
         }
     }
-    let LoginRefusal { why, .. } = decided_for_sum(&rejected(&[10, 20, 150]), &vcenter, true).unwrap_err();
+    let LoginRefusal { reason: why, .. } = decided_for_sum(&rejected(&[10, 20, 150]), &vcenter, true).unwrap_err();
     assert_eq!(
         why,
         "logins were rejected or not answered three times within 200 s, those of the same user name at another product included"

@@ -8,7 +8,7 @@ use crate::base::addresses::parse_ip;
 
 /// Relation of an entry to earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kinship {
+pub(super) enum EntryRelation {
     /// No earlier entry has the same server.
     First,
     /// The same vCenter as the entry of this index, to which it adds its datacenters.
@@ -18,20 +18,20 @@ pub(super) enum Kinship {
 }
 
 /// The relation of each entry to earlier ones.
-pub(super) fn kinships(vcenters: &[VcenterConfig]) -> Vec<Kinship> {
-    let mut found: Vec<Kinship> = Vec::new();
+pub(super) fn entry_relations(vcenters: &[VcenterConfig]) -> Vec<EntryRelation> {
+    let mut found: Vec<EntryRelation> = Vec::new();
     for (index, vcenter) in vcenters.iter().enumerate() {
         let earlier = || vcenters.iter().take(index).zip(&found).enumerate();
-        let heads = earlier().filter(|(_, (_, kinship))| !matches!(kinship, Kinship::Same(_)));
+        let heads = earlier().filter(|(_, (_, kinship))| !matches!(kinship, EntryRelation::Same(_)));
         let related: Vec<_> = heads
             .filter(|(_, (head, _))| same_address(head, vcenter))
             .map(|(index, (head, _))| (index, difference(head, vcenter)))
             .collect();
         let same = related.iter().find(|(_, difference)| difference.is_none());
         found.push(match (same, related.first()) {
-            (Some((head, _)), _) => Kinship::Same(*head),
-            (None, Some((head, Some(difference)))) => Kinship::Apart(*head, difference),
-            (None, _) => Kinship::First,
+            (Some((head, _)), _) => EntryRelation::Same(*head),
+            (None, Some((head, Some(difference)))) => EntryRelation::Apart(*head, difference),
+            (None, _) => EntryRelation::First,
         });
     }
     found
@@ -45,11 +45,12 @@ pub(super) fn kinships(vcenters: &[VcenterConfig]) -> Vec<Kinship> {
 /// in one of these stay separate: accounts may see different VMs, and a Node's addresses follow the families of its
 /// entry. Parsing warns of both cases.
 pub fn distinct_vcenters(vcenters: &[VcenterConfig]) -> Vec<VcenterConfig> {
-    let kinships = kinships(vcenters);
-    let heads = vcenters.iter().enumerate().zip(&kinships).filter(|(_, kinship)| !matches!(kinship, Kinship::Same(_)));
+    let kinships = entry_relations(vcenters);
+    let heads =
+        vcenters.iter().enumerate().zip(&kinships).filter(|(_, kinship)| !matches!(kinship, EntryRelation::Same(_)));
     heads
         .map(|((index, head), _)| {
-            let others = vcenters.iter().zip(&kinships).filter(|(_, kinship)| **kinship == Kinship::Same(index));
+            let others = vcenters.iter().zip(&kinships).filter(|(_, kinship)| **kinship == EntryRelation::Same(index));
             others.fold(head.clone(), |known, (other, _)| with_datacenters_of(known, other))
         })
         .collect()

@@ -11,7 +11,7 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-use super::fields::{Dialect, NamedSection, Plain, RawField, RawFile, RawSection, RawValue};
+use super::fields::{Dialect, NamedSection, RawField, RawFile, RawSection, RawValue, SingleSection};
 use super::optional_sections::PartName;
 use super::problems::ProblemReport;
 use crate::base::go_flags::parse_bool;
@@ -169,10 +169,10 @@ pub(super) fn read(environment: &Environment, file: &RawFile, report: &mut Probl
     // configuration.
     let part = (!is_file_empty).then_some(PartName::FurtherVcenters);
     let mut reader = VariableReader { environment, part, report };
-    reader.tell_services();
+    reader.warn_of_service_links();
     let (mut vcenters, replaced) = reader.vcenters();
     if is_file_empty && reader.is_no_text("VSPHERE_VCENTER") {
-        reader.report.mistake_of_variable(part, "VSPHERE_VCENTER", NO_TEXT);
+        reader.report.error_of_variable(part, "VSPHERE_VCENTER", NO_TEXT);
     } else if is_file_empty && let Some(server) = reader.text("VSPHERE_VCENTER") {
         if vcenters.iter().all(|known: &RawSection| known.key != server) {
             vcenters.push(defined("VSPHERE_VCENTER", server, part));
@@ -188,9 +188,10 @@ pub(super) fn read(environment: &Environment, file: &RawFile, report: &mut Probl
         reader.fill(&mut global, &DEFAULTS);
     }
     reader.no_effect(&["VSPHERE_INSECURE"], "no effect: expected insecure-flag in the file or VCENTER_<id>_INSECURE");
-    let (labels, nodes) = (reader.section(Plain::Labels, &LABELS), reader.section(Plain::Nodes, &NODES));
+    let (labels, nodes) =
+        (reader.section(SingleSection::Labels, &LABELS), reader.section(SingleSection::Nodes, &NODES));
     let nsxt = reader.nsxt(file.nsxt.line.is_some());
-    reader.tell_orphans();
+    reader.warn_of_orphans();
     RawFile { global, labels, nodes, nsxt, vcenters, replaced, ..RawFile::new(Dialect::Environment) }
 }
 
@@ -220,7 +221,7 @@ impl<'a> VariableReader<'a, '_> {
         }
     }
 
-    fn section(&mut self, which: Plain, table: &[(&str, &'static str)]) -> RawSection {
+    fn section(&mut self, which: SingleSection, table: &[(&str, &'static str)]) -> RawSection {
         let mut section = RawSection::plain(which, Dialect::Environment);
         self.fill(&mut section, table);
         section
@@ -229,7 +230,7 @@ impl<'a> VariableReader<'a, '_> {
     /// Reads the variables for every vCenter. A value that is not UTF-8 is an error of the vCenters that variables
     /// define; without such vCenters, it does not affect those of the file.
     fn shared(&mut self, has_vcenters: bool) -> RawSection {
-        let mut section = RawSection::plain(Plain::Global, Dialect::Environment);
+        let mut section = RawSection::plain(SingleSection::Global, Dialect::Environment);
         section.part = self.part;
         let is_ignored = |name: &str| self.part.is_some() && !has_vcenters && self.is_no_text(name);
         let (ignored, table): (Vec<_>, Vec<_>) = SHARED.into_iter().partition(|(name, _)| is_ignored(name));
@@ -250,12 +251,12 @@ impl<'a> VariableReader<'a, '_> {
             section.variables.push((key, (*variable).to_owned()));
             if let Some(text) = self.text(variable) {
                 let value = parse_value(key, text).unwrap_or_else(|expected| {
-                    self.report.mistake_of_variable(section.part, variable, expected);
+                    self.report.error_of_variable(section.part, variable, expected);
                     RawValue::Mistake
                 });
                 section.fields.push(RawField { name: key, line: None, value });
             } else if self.is_no_text(variable) {
-                self.report.mistake_of_variable(section.part, variable, NO_TEXT);
+                self.report.error_of_variable(section.part, variable, NO_TEXT);
                 section.fields.push(RawField { name: key, line: None, value: RawValue::Mistake });
             }
         }
@@ -264,17 +265,17 @@ impl<'a> VariableReader<'a, '_> {
     /// As in the Go program, the variables supplement a section of the file and do not create one.
     fn nsxt(&mut self, has_section: bool) -> RawSection {
         if has_section {
-            return self.section(Plain::Nsxt, &NSXT);
+            return self.section(SingleSection::Nsxt, &NSXT);
         }
         for (variable, _) in NSXT {
             if self.text(variable).is_some() || self.is_no_text(variable) {
                 self.report.warn_of_variable(variable, "no effect: there is no section NSXT in the file");
             }
         }
-        RawSection::plain(Plain::Nsxt, Dialect::Environment)
+        RawSection::plain(SingleSection::Nsxt, Dialect::Environment)
     }
 
-    fn tell_services(&mut self) {
+    fn warn_of_service_links(&mut self) {
         for (service, variable) in &self.environment.services {
             let odd = format!(
                 "ignored, with the others that Kubernetes sets for the Service {service}: set enableServiceLinks: false in the pod"
@@ -298,7 +299,7 @@ impl<'a> VariableReader<'a, '_> {
             }
             let mut section = defined(variable, key, self.part);
             if is_no_text {
-                self.report.mistake_of_variable(self.part, variable, NO_TEXT);
+                self.report.error_of_variable(self.part, variable, NO_TEXT);
                 section.fields.push(RawField { name: "server", line: None, value: RawValue::Mistake });
             }
             let names: Vec<_> = ENDS.iter().map(|(end, key)| (format!("{VCENTER_PREFIX}{id}{end}"), *key)).collect();
@@ -308,7 +309,7 @@ impl<'a> VariableReader<'a, '_> {
                 Some(known) => {
                     self.report.warn_of_variable(variable, "replaces the vCenter of another variable with this value");
                     let before = std::mem::replace(known, section);
-                    if before.has_mistake() {
+                    if before.has_error() {
                         replaced.push(before.shown);
                     }
                 }
@@ -319,7 +320,7 @@ impl<'a> VariableReader<'a, '_> {
     }
 
     /// Warns of variables for a vCenter that no variable defines.
-    fn tell_orphans(&mut self) {
+    fn warn_of_orphans(&mut self) {
         for variable in self.environment.variables.keys() {
             let Some(rest) = variable.strip_prefix(VCENTER_PREFIX) else { continue };
             let Some(id) = ENDS.iter().find_map(|(end, _)| rest.strip_suffix(end)) else { continue };

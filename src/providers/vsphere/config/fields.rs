@@ -121,7 +121,7 @@ pub(super) fn known_keys() -> impl Iterator<Item = &'static str> {
 
 /// Sections that exist once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Plain {
+pub(super) enum SingleSection {
     Global,
     Labels,
     Nodes,
@@ -130,7 +130,7 @@ pub(super) enum Plain {
     Route,
 }
 
-impl Plain {
+impl SingleSection {
     pub const ALL: [Self; 6] = [Self::Global, Self::Labels, Self::Nodes, Self::Nsxt, Self::LoadBalancer, Self::Route];
 
     pub fn ini(self) -> &'static str {
@@ -176,7 +176,7 @@ impl NamedSection {
     pub const ALL: [Self; 2] = [Self::Vcenter, Self::Class];
 
     /// Maximum number of such sections per file.
-    pub const MOST: usize = 1000;
+    pub const MAX_SECTIONS: usize = 1000;
 
     pub fn ini(self) -> &'static str {
         match self {
@@ -233,26 +233,26 @@ pub(super) struct RawFile {
 impl RawFile {
     pub fn new(dialect: Dialect) -> Self {
         Self {
-            global: RawSection::plain(Plain::Global, dialect),
-            labels: RawSection::plain(Plain::Labels, dialect),
-            nodes: RawSection::plain(Plain::Nodes, dialect),
-            nsxt: RawSection::plain(Plain::Nsxt, dialect),
-            load_balancer: RawSection::plain(Plain::LoadBalancer, dialect),
-            route: RawSection::plain(Plain::Route, dialect),
+            global: RawSection::plain(SingleSection::Global, dialect),
+            labels: RawSection::plain(SingleSection::Labels, dialect),
+            nodes: RawSection::plain(SingleSection::Nodes, dialect),
+            nsxt: RawSection::plain(SingleSection::Nsxt, dialect),
+            load_balancer: RawSection::plain(SingleSection::LoadBalancer, dialect),
+            route: RawSection::plain(SingleSection::Route, dialect),
             vcenters: Vec::new(),
             replaced: Vec::new(),
             classes: Vec::new(),
         }
     }
 
-    pub fn plain_mut(&mut self, which: Plain) -> &mut RawSection {
+    pub fn plain_mut(&mut self, which: SingleSection) -> &mut RawSection {
         match which {
-            Plain::Global => &mut self.global,
-            Plain::Labels => &mut self.labels,
-            Plain::Nodes => &mut self.nodes,
-            Plain::Nsxt => &mut self.nsxt,
-            Plain::LoadBalancer => &mut self.load_balancer,
-            Plain::Route => &mut self.route,
+            SingleSection::Global => &mut self.global,
+            SingleSection::Labels => &mut self.labels,
+            SingleSection::Nodes => &mut self.nodes,
+            SingleSection::Nsxt => &mut self.nsxt,
+            SingleSection::LoadBalancer => &mut self.load_balancer,
+            SingleSection::Route => &mut self.route,
         }
     }
 
@@ -312,14 +312,14 @@ pub(super) enum RawValue {
 }
 
 impl RawSection {
-    pub fn plain(which: Plain, dialect: Dialect) -> Self {
+    pub fn plain(which: SingleSection, dialect: Dialect) -> Self {
         let keys = match which {
-            Plain::Global => [VCENTER_KEYS, GLOBAL_KEYS],
-            Plain::Labels => [LABEL_KEYS, &[]],
-            Plain::Nodes => [NODE_KEYS, &[]],
-            Plain::Nsxt => [NSXT_KEYS, &[]],
-            Plain::LoadBalancer => [LOAD_BALANCER_KEYS, CLASS_KEYS],
-            Plain::Route => [ROUTE_KEYS, &[]],
+            SingleSection::Global => [VCENTER_KEYS, GLOBAL_KEYS],
+            SingleSection::Labels => [LABEL_KEYS, &[]],
+            SingleSection::Nodes => [NODE_KEYS, &[]],
+            SingleSection::Nsxt => [NSXT_KEYS, &[]],
+            SingleSection::LoadBalancer => [LOAD_BALANCER_KEYS, CLASS_KEYS],
+            SingleSection::Route => [ROUTE_KEYS, &[]],
         };
         let shown = match dialect {
             Dialect::Ini => format!("[{}]", which.ini()),
@@ -436,12 +436,12 @@ impl RawSection {
     }
 
     /// Whether an error in a value was already reported.
-    pub fn has_mistake(&self) -> bool {
+    pub fn has_error(&self) -> bool {
         self.fields.iter().any(|field| matches!(field.value, RawValue::Mistake))
     }
 
     /// Whether an error in this key's value was already reported.
-    pub fn is_mistake(&self, name: &str) -> bool {
+    pub fn has_error_at(&self, name: &str) -> bool {
         matches!(self.value(name), Some(RawValue::Mistake))
     }
 }

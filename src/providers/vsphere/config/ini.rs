@@ -2,7 +2,9 @@
 
 use zeroize::Zeroizing;
 
-use super::fields::{Dialect, KeySpec, NamedSection, Plain, RawField, RawFile, RawSection, RawValue, ValueKind};
+use super::fields::{
+    Dialect, KeySpec, NamedSection, RawField, RawFile, RawSection, RawValue, SingleSection, ValueKind,
+};
 use super::gcfg::{self, End, Item};
 use super::problems::ProblemReport;
 use super::traps;
@@ -12,7 +14,7 @@ use crate::providers::vsphere::config::address_rules::equal_fold;
 pub(super) fn read(text: &str, report: &mut ProblemReport) -> RawFile {
     let (items, errors) = gcfg::scan(text);
     for error in errors {
-        report.mistake(Some(error.line), format!("column {}: {}", error.column, error.message));
+        report.error(Some(error.line), format!("column {}: {}", error.column, error.message));
     }
     let mut file = RawFile::new(Dialect::Ini);
     let mut section: Option<&mut RawSection> = None;
@@ -21,7 +23,7 @@ pub(super) fn read(text: &str, report: &mut ProblemReport) -> RawFile {
             Item::Section { name, subsection, line } => section = enter(&mut file, &name, subsection, line, report),
             Item::Variable { key, value, end, is_quoted, line } => {
                 if let Some(section) = &mut section {
-                    tell_traps(section, &key, value.as_ref(), (end, is_quoted), line, report);
+                    warn_of_traps(section, &key, value.as_ref(), (end, is_quoted), line, report);
                     add(section, &key, value, line, report);
                 }
             }
@@ -42,7 +44,7 @@ fn enter<'a>(
     if let Some(which) = NamedSection::ALL.into_iter().find(|which| equal_fold(which.ini(), name)) {
         return enter_named(file.named_mut(which), which, subsection, line, report);
     }
-    let plain = Plain::ALL.into_iter().find(|which| equal_fold(which.ini(), name));
+    let plain = SingleSection::ALL.into_iter().find(|which| equal_fold(which.ini(), name));
     match (plain, subsection) {
         (Some(which), None) => {
             let section = file.plain_mut(which);
@@ -69,12 +71,12 @@ fn enter_named<'a>(
     report: &mut ProblemReport,
 ) -> Option<&'a mut RawSection> {
     let Some(key) = subsection.or_else(|| (which == NamedSection::Class).then(String::new)) else {
-        report.mistake_in(line, "[VirtualCenter]", None, "expected a name: [VirtualCenter \"<name or address>\"]");
+        report.error_in(line, "[VirtualCenter]", None, "expected a name: [VirtualCenter \"<name or address>\"]");
         return None;
     };
     let index = sections.iter().position(|section| section.key == key).unwrap_or(sections.len());
-    if index == NamedSection::MOST {
-        report.mistake_once(which, line, Dialect::Ini);
+    if index == NamedSection::MAX_SECTIONS {
+        report.error_once(which, line, Dialect::Ini);
         return None;
     }
     if index == sections.len() {
@@ -84,7 +86,7 @@ fn enter_named<'a>(
 }
 
 /// Warns of a value that may be misread.
-fn tell_traps(
+fn warn_of_traps(
     section: &RawSection,
     written: &str,
     value: Option<&Zeroizing<String>>,
@@ -112,7 +114,7 @@ fn add(
     };
     report.warn_of_second(section, line, key.0, section.line_of(key.0));
     let value = parse_value(key, value).unwrap_or_else(|expected| {
-        report.mistake_within(section, line, Some(key.0), expected);
+        report.error_within(section, line, Some(key.0), expected);
         RawValue::Mistake
     });
     section.fields.push(RawField { name: key.0, line: Some(line), value });

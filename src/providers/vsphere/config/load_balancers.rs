@@ -31,11 +31,11 @@ const OWN_SCOPES: [&str; 9] = [
 const LONGEST_TAG: (usize, usize) = (128, 256);
 
 /// How many configured tags fit on every object: NSX allows 30, and a pool of Nodes may have nine of this program.
-pub const MOST_TAGS_BESIDE: usize = 21;
+pub const MAX_EXTRA_TAGS: usize = 21;
 /// How many configured tags fit on virtual servers of a second load balancer, and on any virtual server, if tags that
 /// the Go program does not write are omitted.
-const MOST_TAGS_OF_SECOND: usize = 23;
-const MOST_TAGS_OF_SERVER: usize = 24;
+const MAX_TAGS_OF_SECOND: usize = 23;
+const MAX_TAGS_OF_SERVER: usize = 24;
 
 /// Load balancers of Services.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -220,10 +220,10 @@ pub(super) fn check(raw: &RawFile, report: &mut ProblemReport) -> OptionalSectio
 /// The rules of the Go program with its texts, in its order; the Go program reports only the first error.
 fn check_rules(raw: &RawFile, report: &mut ProblemReport) -> Option<Size> {
     let section = &raw.load_balancer;
-    let has = |key: &str| section.text(key).is_some() || section.is_mistake(key);
+    let has = |key: &str| section.text(key).is_some() || section.has_error_at(key);
     let mut require = |is_met: bool, key: Option<&str>, rule: &str| {
         if !is_met && report.is_readable {
-            report.mistake_at(section, key, rule);
+            report.error_at(section, key, rule);
         }
     };
     require(has(SERVICE) || has(TIER1), Some(TIER1), "either load balancer service id or T1 gateway path required");
@@ -231,7 +231,7 @@ fn check_rules(raw: &RawFile, report: &mut ProblemReport) -> Option<Size> {
         require(has(name) || has(path), Some(name), rule);
     }
     let size = section.text(SIZE).and_then(|text| Size::ALL.into_iter().find(|size| size.as_str() == text));
-    let is_size = size.is_some() || section.is_mistake(SIZE);
+    let is_size = size.is_some() || section.has_error_at(SIZE);
     require(is_size, Some(SIZE), "load balancer size is invalid. Valid values are: DLB,LARGE,MEDIUM,SMALL,XLARGE");
     let has_pool = has(POOL_ID) || has(POOL_NAME);
     let default = raw.classes.iter().find(|class| class.key == DEFAULT_CLASS);
@@ -280,18 +280,18 @@ fn tier1(section: &RawSection, report: &mut ProblemReport) -> Option<String> {
 /// The error if tags of these scopes do not fit.
 fn too_many_tags<'a>(scopes: impl Iterator<Item = &'a str>) -> Option<String> {
     let count = scopes.filter(|scope| *scope != "owner" && !OWN_SCOPES.contains(scope)).count();
-    if count <= MOST_TAGS_BESIDE {
+    if count <= MAX_EXTRA_TAGS {
         return None;
     }
-    let effect = if count > MOST_TAGS_OF_SERVER {
+    let effect = if count > MAX_TAGS_OF_SERVER {
         "NSX refuses every virtual server"
-    } else if count > MOST_TAGS_OF_SECOND {
+    } else if count > MAX_TAGS_OF_SECOND {
         "NSX refuses the virtual servers of second load balancers, and tags that only this program writes are omitted"
     } else {
         "tags that only this program writes are omitted where they do not fit"
     };
     Some(format!(
-        "{count} tags are configured beside \"owner\"; expected at most {MOST_TAGS_BESIDE}, because NSX takes 30 for an object: {effect}"
+        "{count} tags are configured beside \"owner\"; expected at most {MAX_EXTRA_TAGS}, because NSX takes 30 for an object: {effect}"
     ))
 }
 
@@ -309,7 +309,7 @@ fn tags(section: &RawSection, report: &mut ProblemReport) -> BTreeMap<String, St
     if written.iter().any(|(scope, tag)| is_long(scope, longest_scope) || is_long(tag, longest_tag)) {
         let expected =
             format!("expected scopes of at most {longest_scope} characters, and tags of at most {longest_tag}");
-        report.mistake_at(section, Some(TAGS), expected);
+        report.error_at(section, Some(TAGS), expected);
     }
     written.iter().map(|(scope, tag)| (scope.clone(), tag.to_string())).collect()
 }

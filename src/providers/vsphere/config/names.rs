@@ -4,7 +4,7 @@
 //! name is repeated only if it resembles a known one, or reads as a key in a section without secrets; otherwise only
 //! the line number is given.
 
-use super::fields::{Dialect, NamedSection, Plain, RawSection, known_keys};
+use super::fields::{Dialect, NamedSection, RawSection, SingleSection, known_keys};
 
 /// Internal fields that the Go program lets a file set, and keys of old examples.
 const FORMER_KEYS: [&str; 6] =
@@ -17,7 +17,7 @@ const LONGEST: usize = 40;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct UnknownName {
     /// The name, if it may be repeated.
-    pub shown: Option<String>,
+    pub found: Option<String>,
     /// Text after "unknown key, ignored": the name probably meant. Empty if there is none.
     pub hint: String,
 }
@@ -36,7 +36,7 @@ pub(super) fn unknown_key(section: &RawSection, written: &str) -> UnknownName {
     let is_shown = meant.is_some()
         || is_plain_word(section, written)
         || closest(written, known_keys().chain(FORMER_KEYS)).is_some();
-    UnknownName { shown: is_shown.then(|| written.to_owned()), hint }
+    UnknownName { found: is_shown.then(|| written.to_owned()), hint }
 }
 
 /// Whether the name reads as a key, in a section without passwords and certificate keys, such as a class.
@@ -48,7 +48,7 @@ fn is_plain_word(section: &RawSection, written: &str) -> bool {
 
 /// An unknown section, with the known one that it resembles.
 pub(super) fn unknown_section(written: &str, dialect: Dialect) -> UnknownName {
-    let plain = Plain::ALL.map(|which| (which.ini(), which.yaml(), ""));
+    let plain = SingleSection::ALL.map(|which| (which.ini(), which.yaml(), ""));
     let named = [
         ("VirtualCenter", NamedSection::Vcenter.yaml(), " \"<name or address>\""),
         ("vCenter", NamedSection::Vcenter.yaml(), " \"<name or address>\""),
@@ -63,7 +63,7 @@ pub(super) fn unknown_section(written: &str, dialect: Dialect) -> UnknownName {
             _ => yaml.to_owned(),
         });
     UnknownName {
-        shown: found.is_some().then(|| written.to_owned()),
+        found: found.is_some().then(|| written.to_owned()),
         hint: found.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default(),
     }
 }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     fn key(section: &RawSection, written: &str) -> (Option<String>, String) {
-        let UnknownName { shown, hint } = unknown_key(section, written);
+        let UnknownName { found: shown, hint } = unknown_key(section, written);
         (shown, hint)
     }
 
@@ -100,36 +100,36 @@ mod tests {
         let ini = |which| RawSection::plain(which, Dialect::Ini);
         for (section, written, hint) in [
             (
-                yaml(Plain::Nodes),
+                yaml(SingleSection::Nodes),
                 "internal-network-subnet-cidr",
                 ". YAML files use camelCase: did you mean internalNetworkSubnetCidr?",
             ),
             (
-                yaml(Plain::Nodes),
+                yaml(SingleSection::Nodes),
                 "exclude-internal-network-subnet-cidr",
                 ". YAML files use camelCase: did you mean excludeInternalNetworkSubnetCidr?",
             ),
-            (yaml(Plain::Global), "insecureflag", ". YAML files use camelCase: did you mean insecureFlag?"),
-            (ini(Plain::Global), "insecureFlag", ". INI files use kebab-case: did you mean insecure-flag?"),
-            (ini(Plain::Global), "ca_file", ". INI files use kebab-case: did you mean ca-file?"),
-            (ini(Plain::Global), "ca-fiel", "; did you mean ca-file?"),
-            (yaml(Plain::Global), "usr", "; did you mean user?"),
-            (yaml(Plain::Global), "passwort", "; did you mean password?"),
-            (yaml(Plain::Labels), "zones", "; did you mean zone?"),
+            (yaml(SingleSection::Global), "insecureflag", ". YAML files use camelCase: did you mean insecureFlag?"),
+            (ini(SingleSection::Global), "insecureFlag", ". INI files use kebab-case: did you mean insecure-flag?"),
+            (ini(SingleSection::Global), "ca_file", ". INI files use kebab-case: did you mean ca-file?"),
+            (ini(SingleSection::Global), "ca-fiel", "; did you mean ca-file?"),
+            (yaml(SingleSection::Global), "usr", "; did you mean user?"),
+            (yaml(SingleSection::Global), "passwort", "; did you mean password?"),
+            (yaml(SingleSection::Labels), "zones", "; did you mean zone?"),
             // Known keys of other sections, and of old examples.
-            (yaml(Plain::Labels), "thumbprint", ""),
-            (yaml(Plain::Global), "secretref", ""),
-            (ini(Plain::Global), "tenantref", ""),
+            (yaml(SingleSection::Labels), "thumbprint", ""),
+            (yaml(SingleSection::Global), "secretref", ""),
+            (ini(SingleSection::Global), "tenantref", ""),
         ] {
             assert_eq!(key(&section, written), (Some(written.to_owned()), hint.to_owned()));
         }
         let class = RawSection::named(NamedSection::Class, "web".to_owned(), Some(1), Dialect::Ini);
-        for section in [class, ini(Plain::LoadBalancer), yaml(Plain::Nodes)] {
+        for section in [class, ini(SingleSection::LoadBalancer), yaml(SingleSection::Nodes)] {
             assert_eq!(key(&section, "colour"), (Some("colour".to_owned()), String::new()));
             assert_eq!(key(&section, "aWxsIG5ldmVyIHRlbGw="), (None, String::new()));
         }
         for written in ["", "hunter2", "s3cr", "aWxsIG5ldmVyIHRlbGw", "colour", &"x".repeat(1000)] {
-            assert_eq!(key(&yaml(Plain::Global), written), (None, String::new()), "{written}");
+            assert_eq!(key(&yaml(SingleSection::Global), written), (None, String::new()), "{written}");
         }
     }
 
@@ -148,7 +148,7 @@ mod tests {
             ("routes", Dialect::Yaml, "; did you mean route?"),
         ] {
             let found = unknown_section(written, dialect);
-            assert_eq!((found.shown.as_deref(), found.hint.as_str()), (Some(written), hint));
+            assert_eq!((found.found.as_deref(), found.hint.as_str()), (Some(written), hint));
         }
         assert_eq!(unknown_section("default-VirtualCenter", Dialect::Ini), UnknownName::default());
     }

@@ -216,7 +216,7 @@ fn check_rules(given: &GivenSection<'_>, report: &mut ProblemReport) {
     match chosen {
         Some((_, needed, rule)) => given.require(needed, rule, report),
         // A value with a reported error may have been a login.
-        None if LOGINS.iter().flat_map(|(_, keys)| keys).any(|key| given.file.is_mistake(key)) => {}
+        None if LOGINS.iter().flat_map(|(_, keys)| keys).any(|key| given.file.has_error_at(key)) => {}
         None => given.require(USER, NO_LOGIN, report),
     }
     // A certificate always takes precedence; without its key, the Go program fails at its start.
@@ -247,16 +247,16 @@ impl<'a> GivenSection<'a> {
 
     /// Reports a missing key, unless its value has a reported error.
     fn require(&self, key: &str, rule: &str, report: &mut ProblemReport) {
-        let is_mistake = self.file.is_mistake(key) || self.variables.is_mistake(key);
+        let is_mistake = self.file.has_error_at(key) || self.variables.has_error_at(key);
         if self.text(key).is_none() && !is_mistake && report.is_readable {
-            report.mistake_at(self.file, Some(key), rule);
+            report.error_at(self.file, Some(key), rule);
         }
     }
 
     fn host(&self, key: &str, text: &str, report: &mut ProblemReport) -> Option<(String, u16, String)> {
         let host = parse_host(text);
         if host.is_none() {
-            report.mistake_at(self.section(key), Some(key), HOST);
+            report.error_at(self.section(key), Some(key), HOST);
         }
         host
     }

@@ -7,10 +7,10 @@ use super::names::{UnknownName, unknown_key, unknown_section};
 use super::optional_sections::PartName;
 
 /// Maximum number of errors, and of warnings, that are reported individually.
-const MOST_TOLD: usize = 100;
+const MAX_REPORTED: usize = 100;
 
 /// Maximum number of errors, and of warnings, that are kept; further ones are only counted.
-const MOST_KEPT: usize = 1000;
+const MAX_KEPT: usize = 1000;
 
 /// An error or a warning. It names a location and never repeats a value: values may be passwords.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,10 +44,10 @@ impl ConfigProblem {
 
 /// Why a configuration is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", .mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+#[error("{}", .errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct ConfigErrors {
     /// All errors, in line order; at least one.
-    pub mistakes: Vec<ConfigProblem>,
+    pub errors: Vec<ConfigProblem>,
     /// The warnings, in line order: often the cause of an error, such as a mistyped section name.
     pub warnings: Vec<ConfigProblem>,
 }
@@ -81,7 +81,7 @@ pub(super) struct ProblemReport {
     /// The locations of file names.
     files: FilePlaces,
     /// The parts with errors.
-    refused: Vec<PartName>,
+    rejected: Vec<PartName>,
     /// Whether an error invalidates the whole file, including one that is only counted.
     is_refused_as_a_whole: bool,
 }
@@ -91,7 +91,7 @@ pub(super) struct ProblemReport {
 pub(super) struct Findings {
     pub warnings: Vec<ConfigProblem>,
     /// The errors of optional parts.
-    pub refused: Vec<(PartName, ConfigProblem)>,
+    pub rejected: Vec<(PartName, ConfigProblem)>,
     /// The locations of file names.
     pub files: FilePlaces,
 }
@@ -99,16 +99,16 @@ pub(super) struct Findings {
 /// The first problems of one kind, and the number of the others.
 #[derive(Default)]
 struct GatheredProblems {
-    kept: Vec<(Option<PartName>, ConfigProblem)>,
-    more: usize,
+    problems: Vec<(Option<PartName>, ConfigProblem)>,
+    omitted: usize,
 }
 
 impl GatheredProblems {
     fn push(&mut self, part: Option<PartName>, problem: ConfigProblem) {
-        if self.kept.len() < MOST_KEPT {
-            self.kept.push((part, problem));
+        if self.problems.len() < MAX_KEPT {
+            self.problems.push((part, problem));
         } else {
-            self.more += 1;
+            self.omitted += 1;
         }
     }
 }
@@ -122,58 +122,58 @@ impl ProblemReport {
             warnings,
             is_readable: true,
             files: FilePlaces::default(),
-            refused: Vec::new(),
+            rejected: Vec::new(),
             is_refused_as_a_whole: false,
         }
     }
 
     /// Whether a part has errors so far.
     pub fn is_refused(&self, part: PartName) -> bool {
-        self.refused.contains(&part)
+        self.rejected.contains(&part)
     }
 
     pub fn count(&self) -> usize {
-        self.problems.kept.len() + self.problems.more
+        self.problems.problems.len() + self.problems.omitted
     }
 
     fn push(&mut self, part: Option<PartName>, problem: ConfigProblem) {
         match part {
             None => self.is_refused_as_a_whole = true,
-            Some(part) if !self.refused.contains(&part) => self.refused.push(part),
+            Some(part) if !self.rejected.contains(&part) => self.rejected.push(part),
             Some(_) => {}
         }
         self.problems.push(part, problem);
     }
 
     /// An error of the whole file, or one that makes a part of the file unreadable.
-    pub fn mistake(&mut self, line: Option<usize>, expected: impl Into<String>) {
+    pub fn error(&mut self, line: Option<usize>, expected: impl Into<String>) {
         self.is_readable = false;
         self.push(None, place(&self.file, line, None, None, expected));
     }
 
     /// An error at a key of a section, or at the section.
-    pub fn mistake_at(&mut self, section: &RawSection, key: Option<&str>, expected: impl Into<String>) {
+    pub fn error_at(&mut self, section: &RawSection, key: Option<&str>, expected: impl Into<String>) {
         self.push(section.part, self.place_at(section, key, expected));
     }
 
     /// An error in a line that is not yet added to the section.
-    pub fn mistake_within(&mut self, section: &RawSection, line: usize, key: Option<&str>, expected: &str) {
+    pub fn error_within(&mut self, section: &RawSection, line: usize, key: Option<&str>, expected: &str) {
         let key = key.map(|key| section.shown_key(key));
         self.push(section.part, place(&self.file, Some(line), Some(&section.shown), key.as_deref(), expected));
     }
 
     /// An error of a vCenter without a name.
-    pub fn mistake_in(&mut self, line: usize, section: &str, key: Option<&str>, expected: impl Into<String>) {
+    pub fn error_in(&mut self, line: usize, section: &str, key: Option<&str>, expected: impl Into<String>) {
         self.push(None, place(&self.file, Some(line), Some(section), key, expected));
     }
 
     /// An error of all vCenters or classes.
-    pub fn mistake_of_named(&mut self, which: NamedSection, line: usize, dialect: Dialect, expected: &str) {
+    pub fn error_of_named(&mut self, which: NamedSection, line: usize, dialect: Dialect, expected: &str) {
         let shown = if dialect == Dialect::Ini { format!("[{}]", which.ini()) } else { which.yaml().to_owned() };
         self.push(which.part(), place(&self.file, Some(line), Some(&shown), None, expected));
     }
 
-    pub fn mistake_of_variable(&mut self, part: Option<PartName>, variable: &str, expected: &str) {
+    pub fn error_of_variable(&mut self, part: Option<PartName>, variable: &str, expected: &str) {
         self.push(part, place_of_variable(variable, expected));
     }
 
@@ -212,25 +212,25 @@ impl ProblemReport {
     /// probably no key.
     pub fn warn_of_unknown_key(&mut self, line: usize, section: &RawSection, written: Option<&str>) {
         // Beyond the limit the name would not be reported, and the comparison takes time.
-        let written = written.filter(|_| self.warnings.kept.len() < MOST_TOLD);
+        let written = written.filter(|_| self.warnings.problems.len() < MAX_REPORTED);
         let found = written.map(|written| unknown_key(section, written)).unwrap_or_default();
-        self.warn_in(line, &section.shown, found.shown.as_deref(), format!("unknown key, ignored{}", found.hint));
+        self.warn_in(line, &section.shown, found.found.as_deref(), format!("unknown key, ignored{}", found.hint));
     }
 
     /// A warning about an unknown section; it is named if that discloses nothing.
     pub fn warn_of_unknown_section(&mut self, line: usize, written: &str, dialect: Dialect) {
-        let is_told = self.warnings.kept.len() < MOST_TOLD;
+        let is_told = self.warnings.problems.len() < MAX_REPORTED;
         let found = if is_told { unknown_section(written, dialect) } else { UnknownName::default() };
-        let shown = found.shown.map(|name| if dialect == Dialect::Ini { format!("[{name}]") } else { name });
+        let shown = found.found.map(|name| if dialect == Dialect::Ini { format!("[{name}]") } else { name });
         let odd = format!("unknown section, ignored{}", found.hint);
         self.warnings.push(None, place(&self.file, Some(line), shown.as_deref(), None, odd));
     }
 
     /// Reports too many vCenters or classes once, and not for each further one.
-    pub fn mistake_once(&mut self, which: NamedSection, line: usize, dialect: Dialect) {
+    pub fn error_once(&mut self, which: NamedSection, line: usize, dialect: Dialect) {
         let expected = which.too_many();
-        if self.problems.kept.iter().rev().take(MOST_TOLD).all(|(_, problem)| problem.expected != expected) {
-            self.mistake_of_named(which, line, dialect, expected);
+        if self.problems.problems.iter().rev().take(MAX_REPORTED).all(|(_, problem)| problem.expected != expected) {
+            self.error_of_named(which, line, dialect, expected);
         }
     }
 
@@ -248,10 +248,10 @@ impl ProblemReport {
     }
 
     /// An error in the CA files of a vCenter entry, which may be inherited.
-    pub fn mistake_of_ca_file(&mut self, section: &RawSection, why: String) {
+    pub fn ca_file_error(&mut self, section: &RawSection, reason: String) {
         let problem = match self.files.ca_file(&section.key) {
-            Some(named) => place(named, None, None, None, why),
-            None => self.place_at(section, None, why),
+            Some(named) => place(named, None, None, None, reason),
+            None => self.place_at(section, None, reason),
         };
         self.push(section.part, problem);
     }
@@ -264,8 +264,8 @@ impl ProblemReport {
 
     /// The errors; there must be at least one.
     pub fn into_errors(self) -> ConfigErrors {
-        let mistakes = self.problems.kept.into_iter().map(|(_, problem)| problem).collect();
-        ConfigErrors { mistakes, warnings: Vec::new() }
+        let mistakes = self.problems.problems.into_iter().map(|(_, problem)| problem).collect();
+        ConfigErrors { errors: mistakes, warnings: Vec::new() }
     }
 
     /// Returns the warnings and the errors of optional parts. Fails with all errors if one of them is not of an
@@ -275,22 +275,19 @@ impl ProblemReport {
         let (problems, warnings) = (self.sorted(problems, "mistakes"), self.sorted(warnings, "oddities"));
         let warnings = warnings.into_iter().map(|(_, problem)| problem).collect();
         if self.is_refused_as_a_whole {
-            return Err(ConfigErrors {
-                mistakes: problems.into_iter().map(|(_, problem)| problem).collect(),
-                warnings,
-            });
+            return Err(ConfigErrors { errors: problems.into_iter().map(|(_, problem)| problem).collect(), warnings });
         }
         let refused = problems.into_iter().filter_map(|(part, problem)| Some((part?, problem))).collect();
-        Ok(Findings { warnings, refused, files: self.files })
+        Ok(Findings { warnings, rejected: refused, files: self.files })
     }
 
     /// Sorts by line, and truncates.
     fn sorted(&self, gathered: GatheredProblems, what: &str) -> Vec<(Option<PartName>, ConfigProblem)> {
-        let GatheredProblems { kept: mut problems, more } = gathered;
+        let GatheredProblems { mut problems, omitted: more } = gathered;
         problems.sort_by_key(|(_, problem)| problem.line.unwrap_or(usize::MAX));
-        let more = more + problems.len().saturating_sub(MOST_TOLD);
+        let more = more + problems.len().saturating_sub(MAX_REPORTED);
         if more > 0 {
-            problems.truncate(MOST_TOLD);
+            problems.truncate(MAX_REPORTED);
             let part = problems.last().and_then(|(part, _)| *part);
             problems.push((part, place(&self.file, None, None, None, format!("and {more} more {what}"))));
         }

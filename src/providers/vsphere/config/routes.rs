@@ -77,10 +77,10 @@ pub(super) fn check(section: &RawSection, report: &mut ProblemReport) -> Optiona
     }
     let router = section.text(PATH).and_then(Router::parse);
     match section.text(PATH) {
-        None if section.is_mistake(PATH) || !report.is_readable => {}
-        None => report.mistake_at(section, Some(PATH), "router path is required: expected /infra/tier-1s/<id>"),
+        None if section.has_error_at(PATH) || !report.is_readable => {}
+        None => report.error_at(section, Some(PATH), "router path is required: expected /infra/tier-1s/<id>"),
         Some(_) if router.is_none() => {
-            report.mistake_at(section, Some(PATH), "expected /infra/tier-0s/<id> or /infra/tier-1s/<id>");
+            report.error_at(section, Some(PATH), "expected /infra/tier-0s/<id> or /infra/tier-1s/<id>");
         }
         Some(text) if router.as_ref().is_some_and(|router| router.path() != text) => {
             report.warn_at(section, Some(PATH), SPELLING);

@@ -16,7 +16,7 @@ const PER_ITEM: usize = size_of::<String>();
 pub(super) fn are_lists_short(raw: &RawFile, report: &mut ProblemReport) -> bool {
     let is_short = raw.sections().map(items).sum::<usize>() <= MAX_VALUES;
     if !is_short {
-        report.mistake(None, format!("expected at most {MAX_VALUES} items in all lists together"));
+        report.error(None, format!("expected at most {MAX_VALUES} items in all lists together"));
     }
     is_short
 }
@@ -51,13 +51,11 @@ pub(super) struct Total(usize);
 impl Total {
     /// Adds a vCenter. If the limit is exceeded, reports an error and returns false; this vCenter and those after it
     /// must not be used then.
-    pub(super) fn has_room_for(&mut self, vcenter: &VcenterConfig, report: &mut ProblemReport) -> bool {
+    pub(super) fn has_capacity_for(&mut self, vcenter: &VcenterConfig, report: &mut ProblemReport) -> bool {
         self.0 = self.0.saturating_add(bytes(vcenter));
         if self.0 > MAX_TEXT {
-            report.mistake(
-                None,
-                format!("expected at most {MAX_TEXT} bytes with what each vCenter inherits from Global"),
-            );
+            report
+                .error(None, format!("expected at most {MAX_TEXT} bytes with what each vCenter inherits from Global"));
         }
         self.0 <= MAX_TEXT
     }

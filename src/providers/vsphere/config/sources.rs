@@ -28,29 +28,29 @@ pub(super) enum EntryOrigin {
 /// Credentials that entries inherit and share.
 pub(super) struct Sources {
     /// User and password of Global.
-    global: Pair,
+    global: UserAndPassword,
     /// User and password of the variables.
-    variables: Pair,
+    variables: UserAndPassword,
     /// Whether Global names a Secret or a directory in the file, so that entries need no user and password.
     is_stored: bool,
     /// Whether Global names both a Secret and a directory in the file, so that entries use neither.
     is_ambiguous: bool,
     /// Why the source that Global names in the file is unusable.
-    trouble: Option<String>,
+    error: Option<String>,
     /// The Secret or directory of Global, with the variables applied.
-    shared: Option<Credentials>,
+    shared_credentials: Option<Credentials>,
     /// Whether an entry used user and password of the variables.
-    asked_variables: bool,
+    variables_consulted: bool,
 }
 
 /// User and password, each optional.
 #[derive(Clone)]
-struct Pair {
+struct UserAndPassword {
     user: Option<String>,
     password: Option<SecretString>,
 }
 
-impl Pair {
+impl UserAndPassword {
     fn of(section: &RawSection) -> Self {
         Self {
             user: section.text("user").map(str::to_owned),
@@ -87,11 +87,11 @@ impl Sources {
         let is_stored = if has_directory { !is_named } else { secret(&[global]).is_some() };
         let shared = shared(global, variables, is_directory, report);
         Self {
-            global: Pair::of(global),
-            variables: Pair::of(variables),
+            global: UserAndPassword::of(global),
+            variables: UserAndPassword::of(variables),
             is_stored,
             is_ambiguous: has_directory && is_named,
-            trouble: match has_directory && is_named {
+            error: match has_directory && is_named {
                 true => Some(format!(
                     "{} and {} in the section Global exclude each other: remove one of them",
                     global.shown_key("secrets-directory"),
@@ -99,8 +99,8 @@ impl Sources {
                 )),
                 false => half_secret(global).map(|missing| format!("{missing} in the section Global")),
             },
-            shared,
-            asked_variables: false,
+            shared_credentials: shared,
+            variables_consulted: false,
         }
     }
 
@@ -116,35 +116,36 @@ impl Sources {
         section: &RawSection,
         report: &mut ProblemReport,
     ) -> (Credentials, Option<Credentials>) {
-        let own = Pair::of(section);
+        let own = UserAndPassword::of(section);
         if defined != EntryOrigin::InGlobal {
             warn_of_half_secret(section, report);
         }
         if defined == EntryOrigin::ByVariable {
-            self.asked_variables = true;
+            self.variables_consulted = true;
             let pair = own.or(&self.variables).or(&self.global);
-            return self.pick(section, &pair, secret(&[section]).or_else(|| self.shared.clone()), report);
+            return self.pick(section, &pair, secret(&[section]).or_else(|| self.shared_credentials.clone()), report);
         }
         if let Some(secret) = secret(&[section]) {
             return self.pick(section, &own, Some(secret), report);
         }
         if self.is_stored {
-            return self.pick(section, &own, self.shared.clone(), report);
+            return self.pick(section, &own, self.shared_credentials.clone(), report);
         }
         let pair = own.or(&self.global);
         match pair.inline() {
-            Some(inline) => (inline, self.shared.clone().filter(|_| defined == EntryOrigin::InGlobal)),
+            Some(inline) => (inline, self.shared_credentials.clone().filter(|_| defined == EntryOrigin::InGlobal)),
             None => {
-                self.asked_variables = true;
-                let shared = self.shared.clone().filter(|_| !self.is_ambiguous);
+                self.variables_consulted = true;
+                let shared = self.shared_credentials.clone().filter(|_| !self.is_ambiguous);
                 self.pick(section, &pair.or(&self.variables), shared, report)
             }
         }
     }
 
     /// Warns of user and password in variables that no vCenter uses.
-    pub fn tell_unused(&self, variables: &RawSection, report: &mut ProblemReport) {
-        for key in ["user", "password"].into_iter().filter(|key| !self.asked_variables && variables.text(key).is_some())
+    pub fn warn_of_unused(&self, variables: &RawSection, report: &mut ProblemReport) {
+        for key in
+            ["user", "password"].into_iter().filter(|key| !self.variables_consulted && variables.text(key).is_some())
         {
             let odd = "no effect: every vCenter has a user and a password, or a secret, in the file";
             report.warn_at(variables, Some(key), odd);
@@ -154,7 +155,7 @@ impl Sources {
     fn pick(
         &self,
         section: &RawSection,
-        pair: &Pair,
+        pair: &UserAndPassword,
         stored: Option<Credentials>,
         report: &mut ProblemReport,
     ) -> (Credentials, Option<Credentials>) {
@@ -168,18 +169,18 @@ impl Sources {
             }
             return (stored, None);
         }
-        let of_global = || self.trouble.clone();
-        let trouble = of_global().filter(|_| self.is_ambiguous).or_else(|| half_secret(section)).or_else(of_global);
-        if let Some(trouble) = trouble.as_ref().filter(|_| report.is_readable && pair.is_empty()) {
-            report.mistake_at(section, None, format!("no user and password: {trouble}"));
+        let of_global = || self.error.clone();
+        let problem = of_global().filter(|_| self.is_ambiguous).or_else(|| half_secret(section)).or_else(of_global);
+        if let Some(trouble) = problem.as_ref().filter(|_| report.is_readable && pair.is_empty()) {
+            report.error_at(section, None, format!("no user and password: {trouble}"));
             return (Credentials::Inline { user: String::new(), password: SecretString::from("") }, None);
         }
-        let besides = trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
+        let besides = problem.map(|trouble| format!(": {trouble}")).unwrap_or_default();
         for (name, is_missing) in [("user", pair.user.is_none()), ("password", pair.password.is_none())] {
-            if is_missing && report.is_readable && !section.is_mistake(name) {
+            if is_missing && report.is_readable && !section.has_error_at(name) {
                 let expected =
                     format!("missing: expected a {name} here or in the section Global, or a secret{besides}");
-                report.mistake_at(section, Some(name), expected);
+                report.error_at(section, Some(name), expected);
             }
         }
         (Credentials::Inline { user: String::new(), password: SecretString::from("") }, None)

@@ -17,7 +17,7 @@ fn config(id: &str, text: &str) -> Config {
 fn mistakes(id: &str, text: &str) -> Vec<String> {
     match parse(text, "f") {
         Ok(_) => panic!("{id}: accepted"),
-        Err(errors) => errors.mistakes.iter().map(ToString::to_string).collect(),
+        Err(errors) => errors.errors.iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -229,7 +229,7 @@ fn what_the_go_program_refuses_is_refused() {
     ];
     for (id, text, part) in rows {
         let found = mistakes(id, &text);
-        assert!(found.iter().any(|mistake| mistake.contains(part)), "{id}: {found:?}");
+        assert!(found.iter().any(|error| error.contains(part)), "{id}: {found:?}");
     }
 }
 
@@ -444,11 +444,11 @@ fn the_rest_of_a_broken_password_is_not_shown() {
     let base = "[Global]\nserver = s\nuser = u\npassword = first\n";
     let pasted = "s3cr".repeat(16);
     for rest in ["s3cr", &pasted, &format!("{pasted}="), &format!("{pasted}=="), "s3cr/+", "s3cr+="] {
-        let told = match parse(&format!("{base}{rest}\n"), "f") {
+        let reported = match parse(&format!("{base}{rest}\n"), "f") {
             Ok(parsed) => parsed.warnings.iter().map(ToString::to_string).collect::<String>(),
             Err(errors) => errors.to_string(),
         };
-        assert!(told.contains("f:5: ") && !told.contains("s3cr"), "{rest}: {told}");
+        assert!(reported.contains("f:5: ") && !reported.contains("s3cr"), "{rest}: {reported}");
     }
 }
 
@@ -540,16 +540,19 @@ fn a_network_name_with_commas_is_told_with_the_number_of_its_parts() {
         |line: &str| format!("{BASE}{line}\n"),
         |line: &str| format!("global:\n  server: s\n  user: u\n  password: p\nnodes:\n  {line}\n"),
     );
-    let told = |place: &str, parts: usize| {
+    let reported = |place: &str, parts: usize| {
         format!(
             "f:6: {place}: a name with commas: for each machine a network of this whole name is looked for first, then its \
              {parts} part(s) between commas, in their order"
         )
     };
     for (text, expected) in [
-        (ini("internal-vm-network-name = \"LAN-A,LAN-B\""), Some(told("[Nodes] internal-vm-network-name", 2))),
-        (ini("external-vm-network-name = \"LAN-A, , LAN-B,LAN-C\""), Some(told("[Nodes] external-vm-network-name", 3))),
-        (yaml("internalVmNetworkName: LAN-A,"), Some(told("nodes.internalVmNetworkName", 1))),
+        (ini("internal-vm-network-name = \"LAN-A,LAN-B\""), Some(reported("[Nodes] internal-vm-network-name", 2))),
+        (
+            ini("external-vm-network-name = \"LAN-A, , LAN-B,LAN-C\""),
+            Some(reported("[Nodes] external-vm-network-name", 3)),
+        ),
+        (yaml("internalVmNetworkName: LAN-A,"), Some(reported("nodes.internalVmNetworkName", 1))),
         (ini("internal-vm-network-name = LAN-A"), None),
         (ini("internal-network-subnet-cidr = \"10.0.0.0/8,fd00::/8\""), None),
     ] {
@@ -587,7 +590,7 @@ fn the_parts_of_nsx_are_no_oddity_and_what_is_wrong_is_reported_in_its_place() {
                 route: {routerPath: /infra/tier-1s/a}\nloadBalancerClass: {a: }\n\
                 loadBalancer: {ipPoolName: x, size: SMALL, lbServiceId: 1, tcpAppProfileName: t, udpAppProfileName: u}\n";
     for text in [ini.as_str(), yaml] {
-        assert_eq!(parse(text, "f").unwrap().refused, []);
+        assert_eq!(parse(text, "f").unwrap().rejected, []);
         assert_eq!(warnings(text), Vec::<String>::new());
     }
     for (text, places) in [
@@ -595,11 +598,11 @@ fn the_parts_of_nsx_are_no_oddity_and_what_is_wrong_is_reported_in_its_place() {
         (yaml.replace("host: h,", ""), ["f:2: nsxt.host:", "f:3: route:", "f:5: loadBalancer:"]),
     ] {
         let parsed = parse(&text, "f").unwrap();
-        let refused: Vec<_> = parsed.refused.iter().map(|(part, problem)| (*part, problem.to_string())).collect();
+        let refused: Vec<_> = parsed.rejected.iter().map(|(part, problem)| (*part, problem.to_string())).collect();
         let parts = [PartName::Nsx, PartName::Routes, PartName::LoadBalancers];
         assert_eq!(refused.iter().map(|(part, _)| *part).collect::<Vec<_>>(), parts, "{refused:#?}");
-        for ((_, told), place) in refused.iter().zip(places) {
-            assert!(told.starts_with(place), "{place}: {told}");
+        for ((_, reported), place) in refused.iter().zip(places) {
+            assert!(reported.starts_with(place), "{place}: {reported}");
         }
         assert!(parsed.config.nsx.is_refused() && parsed.config.load_balancers.is_refused());
         assert!(parsed.config.routes.is_refused() && parsed.config.vcenters.len() == 1);
@@ -633,9 +636,9 @@ fn a_malformed_thumbprint_is_a_mistake_only_where_certificates_are_verified() {
             true,
         ),
     ] {
-        let told = if is_mistake { mistakes(case, &text) } else { warnings(&text) };
+        let reported = if is_mistake { mistakes(case, &text) } else { warnings(&text) };
         let is_told = |one: &String| one.starts_with(&format!("f:{line}: ")) && one.contains(expected);
-        assert!(matches!(told.as_slice(), [one] if is_told(one)), "{case}: {told:?}");
+        assert!(matches!(reported.as_slice(), [one] if is_told(one)), "{case}: {reported:?}");
         assert!(is_mistake || config(case, &text).vcenters[0].thumbprints.is_empty(), "{case}");
     }
 }

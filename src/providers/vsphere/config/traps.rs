@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::fields::{KeySpec, NamedSection, Plain, RawFile, RawValue, ValueKind};
+use super::fields::{KeySpec, NamedSection, RawFile, RawValue, SingleSection, ValueKind};
 use super::gcfg::End;
 use super::problems::ProblemReport;
 use crate::base::yaml::Entry;
@@ -40,13 +40,13 @@ pub(super) fn of_ini((key, kind): KeySpec, text: &str, end: End, is_quoted: bool
 pub(super) struct CommentableLines<'a>(HashMap<usize, &'a str>);
 
 impl<'a> CommentableLines<'a> {
-    const MOST: usize = 1000;
+    const MAX_WARNINGS: usize = 1000;
     const LONGEST: usize = 1000;
 
     pub fn lines_of(file: &'a str) -> Self {
         let lines = file.lines().enumerate().map(|(at, line)| (at + 1, line));
         let has_comment = |line: &str| line.len() <= Self::LONGEST && (line.contains(" #") || line.contains("\t#"));
-        Self(lines.filter(|(_, line)| has_comment(line)).take(Self::MOST).collect())
+        Self(lines.filter(|(_, line)| has_comment(line)).take(Self::MAX_WARNINGS).collect())
     }
 
     /// Whether a comment cuts this unquoted value; an empty one is cut as a whole. Only for logins: in other values a
@@ -80,7 +80,7 @@ pub(super) fn ends_with_line_break(key: &str, value: &str) -> bool {
 pub(super) fn of_other_files(top: &[Entry]) -> Option<&'static str> {
     let has = |key: &str| top.iter().any(|entry| entry.key == key);
     let names_section = |entry: &Entry| {
-        Plain::ALL.iter().any(|which| which.yaml() == entry.key)
+        SingleSection::ALL.iter().any(|which| which.yaml() == entry.key)
             || NamedSection::ALL.iter().any(|which| which.yaml() == entry.key)
     };
     if top.iter().any(names_section) {

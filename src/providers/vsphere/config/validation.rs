@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::distinct::{Kinship, kinships};
+use super::distinct::{EntryRelation, entry_relations};
 use super::fields::{RawFile, RawSection};
 use super::optional_sections::PartName;
 use super::problems::ProblemReport;
@@ -12,8 +12,8 @@ use super::sizes::Total;
 use super::sources::{EntryOrigin, Sources};
 use super::spelling::spelling_of;
 use super::values::{
-    checked_datacenters, checked_families, checked_networks, checked_port, checked_server, parse_thumbprints,
-    tell_thumbprint,
+    checked_datacenters, checked_families, checked_networks, checked_port, checked_server, log_thumbprint,
+    parse_thumbprints,
 };
 use super::{Config, Credentials, FileChecks, VcenterConfig, load_balancers, nsx, routes};
 use crate::providers::vsphere::config::address_rules::{AddressRule, AddressRules, IpFamily, name_parts};
@@ -33,15 +33,15 @@ pub(super) fn merge(
     let mut reader = EntryReader::new(raw, environment, checks.is_directory, report);
     let (mut found, mut total) = (Vec::<(VcenterConfig, &RawSection)>::new(), Total::default());
     let mut refused_vcenters = environment.replaced.clone();
-    for VcenterSection { defined, mut section, instead } in entries(raw, environment) {
+    for VcenterSection { origin: defined, mut section, fallback: instead } in entries(raw, environment) {
         let before = report.count();
         let mut vcenter = reader.read(defined, section, report);
         if let Some(vcenter) = vcenter.as_ref().filter(|_| section.part == Some(PartName::FurtherVcenters)) {
-            for why in (checks.trust_errors)(vcenter) {
-                report.mistake_of_ca_file(section, why);
+            for reason in (checks.trust_errors)(vcenter) {
+                report.ca_file_error(section, reason);
             }
         }
-        let is_wrong = reader.are_defaults_wrong || section.has_mistake() || report.count() > before;
+        let is_wrong = reader.are_defaults_wrong || section.has_error() || report.count() > before;
         if is_wrong && section.part == Some(PartName::FurtherVcenters) {
             refused_vcenters.push(section.shown.clone());
             let Some((defined, of_file)) = instead else { continue };
@@ -49,19 +49,19 @@ pub(super) fn merge(
             vcenter = reader.read(defined, section, report);
         }
         let Some(vcenter) = vcenter else { continue };
-        if !total.has_room_for(&vcenter, report) {
+        if !total.has_capacity_for(&vcenter, report) {
             break;
         }
         found.push((vcenter, section));
     }
-    tell_thumbprint(&raw.global, reader.is_any_verified, report);
-    reader.sources.tell_unused(&environment.global, report);
+    log_thumbprint(&raw.global, reader.is_any_verified, report);
+    reader.sources.warn_of_unused(&environment.global, report);
     let (vcenters, sections): (Vec<_>, Vec<_>) = found.into_iter().unzip();
-    warn_of_kinships(&vcenters, &sections, report);
-    let is_mistaken = raw.global.is_mistake("server") || !raw.vcenters.is_empty();
+    warn_of_entry_relations(&vcenters, &sections, report);
+    let is_mistaken = raw.global.has_error_at("server") || !raw.vcenters.is_empty();
     if vcenters.is_empty() && is_readable && !is_mistaken {
         let expected = "no vCenter is defined: expected server in the section Global, or an entry for a vCenter";
-        report.mistake(None, expected);
+        report.error(None, expected);
     }
     let mut config = Config {
         vcenters,
@@ -84,32 +84,32 @@ fn check_dependents(config: &mut Config, raw: &RawFile, report: &mut ProblemRepo
             PartName::Nsx | PartName::Routes | PartName::FurtherVcenters => Some(&raw.route),
         };
         if let Some(section) = section {
-            report.mistake_at(section, None, expected);
+            report.error_at(section, None, expected);
         }
     }
 }
 
 /// An entry of a vCenter.
 struct VcenterSection<'a> {
-    defined: EntryOrigin,
+    origin: EntryOrigin,
     section: &'a RawSection,
     /// The entry of the file that a variable replaces, used if the variable's entry has errors.
-    instead: Option<(EntryOrigin, &'a RawSection)>,
+    fallback: Option<(EntryOrigin, &'a RawSection)>,
 }
 
 /// All entries: those of the file in order, then that of Global, then those of variables. A variable replaces the entry
 /// with its key.
 fn entries<'a>(raw: &'a RawFile, environment: &'a RawFile) -> Vec<VcenterSection<'a>> {
-    let entry = |defined, section| VcenterSection { defined, section, instead: None };
+    let entry = |defined, section| VcenterSection { origin: defined, section, fallback: None };
     let mut entries: Vec<_> = raw.vcenters.iter().map(|section| entry(EntryOrigin::InFile, section)).collect();
     if raw.global.text("server").is_some_and(|server| raw.vcenters.iter().all(|own| own.key != server)) {
         entries.push(entry(EntryOrigin::InGlobal, &raw.global));
     }
     for section in &environment.vcenters {
-        match entries.iter_mut().find(|known| key_of(known.defined, known.section) == section.key) {
+        match entries.iter_mut().find(|known| key_of(known.origin, known.section) == section.key) {
             Some(known) => {
-                let instead = Some((known.defined, known.section));
-                *known = VcenterSection { defined: EntryOrigin::ByVariable, section, instead };
+                let instead = Some((known.origin, known.section));
+                *known = VcenterSection { origin: EntryOrigin::ByVariable, section, fallback: instead };
             }
             None => entries.push(entry(EntryOrigin::ByVariable, section)),
         }
@@ -121,9 +121,9 @@ fn entries<'a>(raw: &'a RawFile, environment: &'a RawFile) -> Vec<VcenterSection
 struct EntryReader {
     sources: Sources,
     /// Values that entries of the file inherit.
-    global: Settings,
+    global: EntrySettings,
     /// Values that entries of variables inherit.
-    defaults: Settings,
+    defaults: EntrySettings,
     /// Whether values inherited from variables have errors.
     are_defaults_wrong: bool,
     /// Whether any entry verifies the server's certificate.
@@ -138,12 +138,12 @@ impl EntryReader {
         report: &mut ProblemReport,
     ) -> Self {
         let sources = Sources::new(raw, environment, is_directory, report);
-        let global = Settings::read(&raw.global, report);
+        let global = EntrySettings::read(&raw.global, report);
         let before = report.count();
-        let defaults = Settings::read(&environment.global, report).or(&global);
+        let defaults = EntrySettings::read(&environment.global, report).or(&global);
         let is_verified = environment.vcenters.iter().any(|section| section.flag("insecure-flag") != Some(true));
-        tell_thumbprint(&environment.global, is_verified, report);
-        let are_defaults_wrong = environment.global.has_mistake() || report.count() > before;
+        log_thumbprint(&environment.global, is_verified, report);
+        let are_defaults_wrong = environment.global.has_error() || report.count() > before;
         Self { sources, global, defaults, are_defaults_wrong, is_any_verified: false }
     }
 
@@ -155,16 +155,17 @@ impl EntryReader {
         report: &mut ProblemReport,
     ) -> Option<VcenterConfig> {
         let inherited = if defined == EntryOrigin::ByVariable { &self.defaults } else { &self.global };
-        let own = if defined == EntryOrigin::InGlobal { self.global.clone() } else { Settings::read(section, report) };
+        let own =
+            if defined == EntryOrigin::InGlobal { self.global.clone() } else { EntrySettings::read(section, report) };
         let is_insecure = own.is_insecure(inherited);
         self.is_any_verified |= !is_insecure;
         if defined != EntryOrigin::InGlobal {
-            tell_thumbprint(section, !is_insecure, report);
+            log_thumbprint(section, !is_insecure, report);
         }
         let named = || section.names_its_server().then(|| section.key.clone());
         let Some(server) = own.server.clone().or_else(named) else {
-            if !section.is_mistake("server") {
-                report.mistake_at(section, Some("server"), "expected the vCenter's host name or IP address");
+            if !section.has_error_at("server") {
+                report.error_at(section, Some("server"), "expected the vCenter's host name or IP address");
             }
             return None;
         };
@@ -181,15 +182,15 @@ fn key_of(defined: EntryOrigin, section: &RawSection) -> &str {
 }
 
 /// Warns of entries that are the same vCenter, and of others with the same server.
-fn warn_of_kinships(vcenters: &[VcenterConfig], sections: &[&RawSection], report: &mut ProblemReport) {
-    for (section, kinship) in sections.iter().zip(kinships(vcenters)) {
+fn warn_of_entry_relations(vcenters: &[VcenterConfig], sections: &[&RawSection], report: &mut ProblemReport) {
+    for (section, kinship) in sections.iter().zip(entry_relations(vcenters)) {
         let shown = |head: usize| sections.get(head).map_or("another entry", |section| &section.shown);
         let odd = match kinship {
-            Kinship::First => continue,
-            Kinship::Same(head) => {
+            EntryRelation::First => continue,
+            EntryRelation::Same(head) => {
                 format!("the same vCenter as {}: one session serves both, for the datacenters of both", shown(head))
             }
-            Kinship::Apart(head, difference) => {
+            EntryRelation::Apart(head, difference) => {
                 let shown = shown(head);
                 format!("the same server as {shown} with other {difference}: each has a session of its own")
             }
@@ -200,7 +201,7 @@ fn warn_of_kinships(vcenters: &[VcenterConfig], sections: &[&RawSection], report
 
 /// Settings common to Global and entries, each validated independently. Deliberately without `Debug`.
 #[derive(Clone)]
-struct Settings {
+struct EntrySettings {
     server: Option<String>,
     port: Option<u16>,
     insecure: Option<bool>,
@@ -212,7 +213,7 @@ struct Settings {
     ip_families: Vec<IpFamily>,
 }
 
-impl Settings {
+impl EntrySettings {
     fn read(section: &RawSection, report: &mut ProblemReport) -> Self {
         let paths = section.text("ca-file").unwrap_or_default();
         let ca_files: Vec<_> = paths.split(':').filter(|path| !path.is_empty()).map(PathBuf::from).collect();
@@ -258,8 +259,8 @@ fn vcenter(
     section: &RawSection,
     key: &str,
     server: String,
-    own: Settings,
-    global: &Settings,
+    own: EntrySettings,
+    global: &EntrySettings,
     (credentials, fallback_credentials): (Credentials, Option<Credentials>),
     report: &mut ProblemReport,
 ) -> VcenterConfig {
@@ -267,7 +268,7 @@ fn vcenter(
         report.warn_at(section, Some("insecure-flag"), "no effect: the flag is set in the section Global");
     }
     let insecure = own.is_insecure(global);
-    let Settings { port, ca_files, ca_place, thumbprints, datacenters, mut ip_families, .. } = own.or(global);
+    let EntrySettings { port, ca_files, ca_place, thumbprints, datacenters, mut ip_families, .. } = own.or(global);
     report.record_ca_file(key, ca_place);
     if ip_families.is_empty() {
         ip_families.push(IpFamily::V4);

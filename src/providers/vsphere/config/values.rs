@@ -17,7 +17,7 @@ pub(super) fn checked_server(section: &RawSection, report: &mut ProblemReport) -
     };
     let is_address = parse_ip(server.trim_start_matches('[').trim_end_matches(']')).is_some();
     if !is_address && server.contains(|c: char| is_odd_in_a_host_name(c)) {
-        report.mistake_at(section, key, "expected a host name or IP address, without scheme, port and path");
+        report.error_at(section, key, "expected a host name or IP address, without scheme, port and path");
     }
     section.text("server").map(str::to_owned)
 }
@@ -34,7 +34,7 @@ pub(super) fn checked_port(section: &RawSection, report: &mut ProblemReport) -> 
     match u16::try_from(number) {
         Ok(port) if port != 0 => Some(port),
         _ => {
-            report.mistake_at(section, Some("port"), "expected a port from 1 to 65535");
+            report.error_at(section, Some("port"), "expected a port from 1 to 65535");
             None
         }
     }
@@ -56,14 +56,14 @@ pub(super) fn parse_thumbprints(section: &RawSection) -> Option<Vec<String>> {
 }
 
 /// Reports a malformed thumbprint. Without verification it is unused, so it is only a warning.
-pub(super) fn tell_thumbprint(section: &RawSection, is_verified: bool, report: &mut ProblemReport) {
+pub(super) fn log_thumbprint(section: &RawSection, is_verified: bool, report: &mut ProblemReport) {
     if parse_thumbprints(section).is_some() {
         return;
     }
     let expected = "expected the SHA-256 or SHA-1 of the certificate: 64 or 40 hex digits, with or without colons; several are \
                     separated by commas";
     if is_verified {
-        report.mistake_at(section, Some("thumbprint"), expected);
+        report.error_at(section, Some("thumbprint"), expected);
     } else {
         let odd = format!("{expected}. It has no effect, because insecure-flag is set");
         report.warn_at(section, Some("thumbprint"), odd);
@@ -102,7 +102,7 @@ pub(super) fn checked_datacenters(section: &RawSection, report: &mut ProblemRepo
     if let Some(index) = items.iter().position(|item| !glob::is_well_formed(item)) {
         let expected =
             format!("item {}: expected a name, or a pattern with closed brackets; \\[ is a bracket", index + 1);
-        report.mistake_at(section, Some("datacenters"), expected);
+        report.error_at(section, Some("datacenters"), expected);
     }
     items.into_iter().map(str::to_owned).collect()
 }
@@ -116,7 +116,7 @@ pub(super) fn checked_families(section: &RawSection, report: &mut ProblemReport)
         family.is_some()
     });
     if !are_known || families.is_empty() {
-        report.mistake_at(section, Some("ip-family"), "expected ipv4, ipv6, or both in the order wanted");
+        report.error_at(section, Some("ip-family"), "expected ipv4, ipv6, or both in the order wanted");
     }
     families
 }
@@ -128,7 +128,7 @@ pub(super) fn checked_networks(section: &RawSection, key: &str, report: &mut Pro
             Some(network) => networks.push(network),
             None => {
                 let expected = format!("item {}: expected a network like 10.0.0.0/8 or fd00::/64", index + 1);
-                report.mistake_at(section, Some(key), expected);
+                report.error_at(section, Some(key), expected);
             }
         }
     }

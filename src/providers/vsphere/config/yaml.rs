@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use zeroize::Zeroizing;
 
-use super::fields::{Dialect, NamedSection, Plain, RawField, RawFile, RawSection, RawValue, ValueKind};
+use super::fields::{Dialect, NamedSection, RawField, RawFile, RawSection, RawValue, SingleSection, ValueKind};
 use super::problems::ProblemReport;
 use super::traps::{self, CommentableLines};
 use crate::base::yaml::{Aliases, Entry, MAX_DEPTH, MAX_TEXT, MAX_VALUES, Node, Value, YamlError, parse_document};
@@ -26,16 +26,16 @@ pub(super) fn read(text: &str, report: &mut ProblemReport) -> RawFile {
                     )
                 }
             };
-            report.mistake(Some(error.line()), hint);
+            report.error(Some(error.line()), hint);
             return file;
         }
     };
     let Some(top) = document.entries() else {
-        report.mistake(Some(document.line), "expected a mapping with global, vcenter, labels and nodes, or [Section]");
+        report.error(Some(document.line), "expected a mapping with global, vcenter, labels and nodes, or [Section]");
         return file;
     };
     if let Some(expected) = traps::of_other_files(top) {
-        report.mistake(Some(document.line), expected);
+        report.error(Some(document.line), expected);
         return file;
     }
     if let Some(line) = traps::second_document(text) {
@@ -43,7 +43,7 @@ pub(super) fn read(text: &str, report: &mut ProblemReport) -> RawFile {
     }
     let commented = CommentableLines::lines_of(text);
     for entry in top {
-        let plain = Plain::ALL.into_iter().find(|which| which.yaml() == entry.key);
+        let plain = SingleSection::ALL.into_iter().find(|which| which.yaml() == entry.key);
         let named = NamedSection::ALL.into_iter().find(|which| which.yaml() == entry.key);
         match (plain, named) {
             (Some(which), _) => {
@@ -79,13 +79,13 @@ fn read_named(
             NamedSection::Vcenter => "expected a mapping of names to vCenters",
             NamedSection::Class => "expected a mapping of names to classes",
         };
-        report.mistake_of_named(which, all.line, Dialect::Yaml, expected);
+        report.error_of_named(which, all.line, Dialect::Yaml, expected);
         return;
     };
     for entry in written {
         let is_new = sections.iter().all(|known| known.key != entry.key);
-        if is_new && sections.len() == NamedSection::MOST {
-            report.mistake_of_named(which, entry.line, Dialect::Yaml, which.too_many());
+        if is_new && sections.len() == NamedSection::MAX_SECTIONS {
+            report.error_of_named(which, entry.line, Dialect::Yaml, which.too_many());
             return;
         }
         let mut section = RawSection::named(which, entry.key.clone(), Some(entry.line), Dialect::Yaml);
@@ -114,7 +114,7 @@ fn read_section(
         section.fields.clear();
     }
     let Some(fields) = written.node.entries() else {
-        report.mistake_within(section, written.line, None, "expected a mapping of keys to values");
+        report.error_within(section, written.line, None, "expected a mapping of keys to values");
         return;
     };
     // A key merged by `<<` may be given once more without a warning.
@@ -149,7 +149,7 @@ fn read_section(
             report.warn_within(section, entry.line, name, traps::LINE_BREAK);
         }
         let value = parse_value(kind, &entry.node.value).unwrap_or_else(|expected| {
-            report.mistake_within(section, entry.line, Some(name), expected);
+            report.error_within(section, entry.line, Some(name), expected);
             RawValue::Mistake
         });
         section.fields.push(RawField { name, line: Some(entry.line), value });
@@ -158,7 +158,8 @@ fn read_section(
 
 /// The section of this name, case-insensitive.
 fn section_named(written: &str) -> Option<&'static str> {
-    let names = Plain::ALL.map(Plain::yaml).into_iter().chain(NamedSection::ALL.map(NamedSection::yaml));
+    let names =
+        SingleSection::ALL.map(SingleSection::yaml).into_iter().chain(NamedSection::ALL.map(NamedSection::yaml));
     names.into_iter().find(|name| name.eq_ignore_ascii_case(written))
 }
 

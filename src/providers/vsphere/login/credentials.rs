@@ -40,7 +40,7 @@ impl PartialEq for Credentials {
             (Self::Inline { user, password }, Self::Inline { user: other_user, password: other_password }) => {
                 user == other_user && password.expose_secret() == other_password.expose_secret()
             }
-            (Self::Stored(place), Self::Stored(other)) => place == other,
+            (Self::Stored(location), Self::Stored(other)) => location == other,
             _ => false,
         }
     }
@@ -54,7 +54,7 @@ impl fmt::Debug for Credentials {
                 formatter.debug_struct("Inline").finish_non_exhaustive()
             }
             Self::Inline { user, .. } => formatter.debug_struct("Inline").field("user", user).finish_non_exhaustive(),
-            Self::Stored(place) => place.fmt(formatter),
+            Self::Stored(location) => location.fmt(formatter),
         }
     }
 }
@@ -144,7 +144,7 @@ pub enum CredentialState {
     /// A source was not read yet. No login may be tried.
     Pending {
         /// Names the source that was not read.
-        why: String,
+        reason: String,
     },
     /// The credentials in the order to try them: those of the cloud config, then those of the Secret or directory.
     /// Never empty.
@@ -152,7 +152,7 @@ pub enum CredentialState {
     /// All sources were read, and none has credentials for this entry. No login may be tried.
     Missing {
         /// What is missing, and where.
-        why: String,
+        reason: String,
     },
 }
 

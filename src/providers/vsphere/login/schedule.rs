@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{Timestamp, Unit};
 
 use crate::base::backoff::Failures;
-use crate::cloud::login_ledger::{Attempt, LoginPolicy};
+use crate::cloud::login_ledger::{LoginPolicy, PlannedLogin};
 use crate::providers::vsphere::login::credentials::{Credential, Login, Origin};
 use crate::providers::vsphere::login::retry::REJECTED;
 
@@ -22,13 +22,13 @@ pub(in crate::providers::vsphere) enum Interface {
 /// The attempts so far for each login that is offered or in use.
 pub(in crate::providers::vsphere) struct LoginSchedule {
     policy: LoginPolicy,
-    standings: Vec<Standing>,
+    credentials: Vec<LoginState>,
 }
 
 /// State of one login. `is_known`: accepted, and neither rejected nor left unanswered since.
-struct Standing {
+struct LoginState {
     credential: Arc<Credential>,
-    is_known: bool,
+    was_accepted: bool,
     was_tried: bool,
     soap: Schedule,
     rest: Schedule,
@@ -38,13 +38,13 @@ struct Standing {
 #[derive(Default)]
 struct Schedule {
     rejections: Failures,
-    held: Option<LoginBlocked>,
+    block: Option<LoginBlocked>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::providers::vsphere) struct LoginBlocked {
     pub(in crate::providers::vsphere) until: Duration,
-    pub(in crate::providers::vsphere) why: String,
+    pub(in crate::providers::vsphere) reason: String,
     /// Wall-clock end of a wait that protects the account from lockout. Computed once, so that the message stays the
     /// same.
     lockout_until: Option<Timestamp>,
@@ -62,10 +62,10 @@ pub(in crate::providers::vsphere) struct PausedLogin {
 
 impl LoginBlocked {
     /// Text that says that the login to `place` waits.
-    pub(in crate::providers::vsphere) fn what(&self, place: &str) -> String {
+    pub(in crate::providers::vsphere) fn what(&self, location: &str) -> String {
         match self.lockout_until {
-            Some(until) => format!("login to {place} is paused until {until}, so that the account is not locked"),
-            None => format!("login to {place} waits"),
+            Some(until) => format!("login to {location} is paused until {until}, so that the account is not locked"),
+            None => format!("login to {location} waits"),
         }
     }
 
@@ -78,7 +78,7 @@ impl LoginBlocked {
         reset: Option<&str>,
     ) -> String {
         if self.lockout_until.is_none() {
-            return self.why.clone();
+            return self.reason.clone();
         }
         // Without a shared ledger a process has one attempt, whatever the version.
         let secret = match is_of_secret && reset.is_some() {
@@ -95,7 +95,7 @@ impl LoginBlocked {
         };
         format!(
             "{}.{secret} To retry before that, after you have corrected the credentials or unlocked the account: {retry}",
-            self.why
+            self.reason
         )
     }
 }
@@ -111,22 +111,27 @@ pub(in crate::providers::vsphere) struct Moment {
 pub(in crate::providers::vsphere) struct Rejection {
     pub(in crate::providers::vsphere) moment: Moment,
     /// The server's message.
-    pub(in crate::providers::vsphere) why: String,
+    pub(in crate::providers::vsphere) reason: String,
     /// Minimum pause before the next attempt; jitter is added.
-    pub(in crate::providers::vsphere) least: Duration,
+    pub(in crate::providers::vsphere) min_pause: Duration,
 }
 
 impl Moment {
     /// A wait that begins now.
     pub(in crate::providers::vsphere) fn wait(self, pause: Duration, why: String) -> LoginBlocked {
-        LoginBlocked { until: self.since_start.saturating_add(pause), why, lockout_until: None, is_of_rejection: false }
+        LoginBlocked {
+            until: self.since_start.saturating_add(pause),
+            reason: why,
+            lockout_until: None,
+            is_of_rejection: false,
+        }
     }
 
     /// A pause that begins now, so that the account is not locked.
-    pub(in crate::providers::vsphere) fn lockout(self, pause: Duration, why: String) -> LoginBlocked {
+    pub(in crate::providers::vsphere) fn lockout(self, pause: Duration, reason: String) -> LoginBlocked {
         let until = self.wall.saturating_add(pause).unwrap_or(Timestamp::MAX);
         let until = until.round(Unit::Second).unwrap_or(until);
-        LoginBlocked { lockout_until: Some(until), ..self.wait(pause, why) }
+        LoginBlocked { lockout_until: Some(until), ..self.wait(pause, reason) }
     }
 }
 
@@ -145,7 +150,7 @@ pub(in crate::providers::vsphere) enum Better {
 
 impl LoginSchedule {
     pub(in crate::providers::vsphere) fn new(policy: LoginPolicy) -> Self {
-        Self { policy, standings: Vec::new() }
+        Self { policy, credentials: Vec::new() }
     }
 
     /// The order in which to log in without a session: the last accepted credential if it is still offered, then the
@@ -191,11 +196,11 @@ impl LoginSchedule {
             }
             let standing = self.find(credential);
             let is_last_resort = !offered.iter().any(|other| other.login == in_use.login);
-            match standing.and_then(|standing| standing.soap.held.as_ref()) {
+            match standing.and_then(|standing| standing.soap.block.as_ref()) {
                 // Skips a rejected credential if the one in use is offered further down the list.
                 Some(_) if !is_last_resort && standing.is_some_and(|standing| !standing.soap.rejections.is_none()) => {}
-                Some(held) if held.until > at => {
-                    soonest = Some(soonest.map_or(held.until, |before| before.min(held.until)));
+                Some(blocked) if blocked.until > at => {
+                    soonest = Some(soonest.map_or(blocked.until, |before| before.min(blocked.until)));
                 }
                 _ => return Better::Try(Arc::clone(credential)),
             }
@@ -215,7 +220,7 @@ impl LoginSchedule {
             Interface::Primary => &standing.soap,
             Interface::Rest => &standing.rest,
         };
-        schedule.held.clone().filter(|held| held.until > at)
+        schedule.block.clone().filter(|blocked| blocked.until > at)
     }
 
     /// Whether the server rejected the last attempt with this login at the primary interface.
@@ -224,22 +229,22 @@ impl LoginSchedule {
     }
 
     /// Describes a login with this credential for the ledger.
-    pub(in crate::providers::vsphere) fn attempt(&self, credential: &Credential, server: &str) -> Attempt {
+    pub(in crate::providers::vsphere) fn attempt(&self, credential: &Credential, server: &str) -> PlannedLogin {
         let standing = self.find(credential);
-        Attempt {
+        PlannedLogin {
             policy: self.policy,
             server: server.to_owned(),
             user: account(&credential.login).to_owned(),
             version: credential.origin.secret_version(),
-            is_known: standing.is_some_and(|standing| standing.is_known),
+            was_accepted: standing.is_some_and(|standing| standing.was_accepted),
             is_new: !standing.is_some_and(|standing| standing.was_tried),
         }
     }
 
     /// Records an accepted login: the next login with this credential does not wait because others were rejected.
     pub(in crate::providers::vsphere) fn accepted(&mut self, credential: &Arc<Credential>, interface: Interface) {
-        let standing = self.standing(credential);
-        standing.is_known = true;
+        let standing = self.login_state(credential);
+        standing.was_accepted = true;
         standing.was_tried = true;
         *standing.schedule(interface) = Schedule::default();
     }
@@ -252,20 +257,20 @@ impl LoginSchedule {
         rejection: Rejection,
         random: f64,
     ) -> Duration {
-        let Rejection { moment, why, least } = rejection;
-        let standing = self.standing(credential);
-        standing.is_known = false;
+        let Rejection { moment, reason: why, min_pause: least } = rejection;
+        let standing = self.login_state(credential);
+        standing.was_accepted = false;
         standing.was_tried = true;
         let schedule = standing.schedule(interface);
         let pause = schedule.rejections.next_pause(&REJECTED, random).max(REJECTED.jittered(least, random));
-        schedule.held = Some(LoginBlocked { is_of_rejection: true, ..moment.lockout(pause, why) });
+        schedule.block = Some(LoginBlocked { is_of_rejection: true, ..moment.lockout(pause, why) });
         pause
     }
 
     /// Records a login whose outcome is unknown.
     pub(in crate::providers::vsphere) fn unanswered(&mut self, credential: &Arc<Credential>) {
-        let standing = self.standing(credential);
-        standing.is_known = false;
+        let standing = self.login_state(credential);
+        standing.was_accepted = false;
         standing.was_tried = true;
     }
 
@@ -274,27 +279,27 @@ impl LoginSchedule {
         &mut self,
         credential: &Arc<Credential>,
         interface: Interface,
-        held: LoginBlocked,
+        blocked: LoginBlocked,
     ) {
-        self.standing(credential).schedule(interface).held = Some(held);
+        self.login_state(credential).schedule(interface).block = Some(blocked);
     }
 
     /// The logins that wait so that the account is not locked.
     pub(in crate::providers::vsphere) fn paused(&self, at: Duration) -> Vec<PausedLogin> {
-        let of_one = |standing: &Standing| {
+        let of_one = |standing: &LoginState| {
             let credential = Arc::clone(&standing.credential);
             [(Interface::Primary, &standing.soap), (Interface::Rest, &standing.rest)].map(|(interface, schedule)| {
-                let held = schedule.held.as_ref().filter(|held| held.until > at && held.lockout_until.is_some())?;
+                let blocked = schedule.block.as_ref().filter(|held| held.until > at && held.lockout_until.is_some())?;
                 let credential = Arc::clone(&credential);
-                Some(PausedLogin { credential, interface, is_of_rejection: held.is_of_rejection })
+                Some(PausedLogin { credential, interface, is_of_rejection: blocked.is_of_rejection })
             })
         };
-        self.standings.iter().flat_map(of_one).flatten().collect()
+        self.credentials.iter().flat_map(of_one).flatten().collect()
     }
 
     /// Ends the wait and resets the backoff.
     pub(in crate::providers::vsphere) fn release(&mut self, credential: &Arc<Credential>, interface: Interface) {
-        *self.standing(credential).schedule(interface) = Schedule::default();
+        *self.login_state(credential).schedule(interface) = Schedule::default();
     }
 
     /// Forgets credentials that are neither offered nor in use.
@@ -303,29 +308,29 @@ impl LoginSchedule {
         offered: &[Arc<Credential>],
         in_use: Option<&Arc<Credential>>,
     ) {
-        self.standings.retain(|standing| {
+        self.credentials.retain(|standing| {
             offered.iter().chain(in_use).any(|credential| credential.login == standing.credential.login)
         });
     }
 
-    fn find(&self, credential: &Credential) -> Option<&Standing> {
-        self.standings.iter().find(|standing| standing.credential.login == credential.login)
+    fn find(&self, credential: &Credential) -> Option<&LoginState> {
+        self.credentials.iter().find(|standing| standing.credential.login == credential.login)
     }
 
-    fn standing(&mut self, credential: &Arc<Credential>) -> &mut Standing {
-        let found = self.standings.iter().position(|standing| standing.credential.login == credential.login);
+    fn login_state(&mut self, credential: &Arc<Credential>) -> &mut LoginState {
+        let found = self.credentials.iter().position(|standing| standing.credential.login == credential.login);
         let at = found.unwrap_or_else(|| {
             let (soap, rest) = (Schedule::default(), Schedule::default());
             let credential = Arc::clone(credential);
-            self.standings.push(Standing { credential, is_known: false, was_tried: false, soap, rest });
-            self.standings.len() - 1
+            self.credentials.push(LoginState { credential, was_accepted: false, was_tried: false, soap, rest });
+            self.credentials.len() - 1
         });
         #[expect(clippy::indexing_slicing, reason = "the place was found, or made just above")]
-        &mut self.standings[at]
+        &mut self.credentials[at]
     }
 }
 
-impl Standing {
+impl LoginState {
     fn schedule(&mut self, interface: Interface) -> &mut Schedule {
         match interface {
             Interface::Primary => &mut self.soap,

@@ -24,7 +24,7 @@ use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::reads::{
     Denial, HostRead, ObjectRead, ReadAnswer, SearchRead, VmIdentity, VmRead,
 };
-use crate::providers::vsphere::vcenter::snapshot::{CONNECTED, Trouble};
+use crate::providers::vsphere::vcenter::snapshot::{CONNECTED, VcenterFailure};
 
 /// The answers of one vCenter about a Node's VM.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +36,7 @@ pub struct VcenterEvidence {
     /// The vCenter's answer to each search by UUID. A UUID that was not searched proves nothing.
     pub searches: Vec<(BiosUuid, SearchRead)>,
     /// The vCenter's answers to reads of the VM's last known locations there.
-    pub places: Vec<LocationReads>,
+    pub locations: Vec<LocationReads>,
 }
 
 impl VcenterEvidence {
@@ -45,7 +45,7 @@ impl VcenterEvidence {
         if self.instance_uuid == instance_uuid {
             return self;
         }
-        Self { searches: Vec::new(), places: Vec::new(), ..self }
+        Self { searches: Vec::new(), locations: Vec::new(), ..self }
     }
 }
 
@@ -77,9 +77,9 @@ pub struct AbsenceInput<'a> {
     /// Whether absence may be proved although the VM's last location is not known.
     pub trusts_unseen: bool,
     /// The answers of every configured vCenter, one entry per vCenter.
-    pub testimonies: &'a [VcenterEvidence],
+    pub evidence: &'a [VcenterEvidence],
     /// Why a configured vCenter cannot be queried, if there is one. Nothing is proved then.
-    pub unasked: Option<Unknown>,
+    pub unqueried: Option<Unknown>,
 }
 
 /// The UUIDs that no vCenter's VM may have: those of the provider ID and the system UUID, in both byte orders.
@@ -119,7 +119,7 @@ pub fn uuids(node: &Node) -> Result<Vec<BiosUuid>, Unknown> {
 /// Decides whether the VM exists: any sign of the VM proves that it does; without a complete proof of absence, the
 /// result is unknown.
 pub fn presence_of(case: &AbsenceInput<'_>) -> Presence {
-    if case.testimonies.iter().any(|testimony| has_sign(testimony, case.uuids)) {
+    if case.evidence.iter().any(|answer| has_sign(answer, case.uuids)) {
         return Presence::Exists(());
     }
     match prove(case) {
@@ -128,12 +128,11 @@ pub fn presence_of(case: &AbsenceInput<'_>) -> Presence {
     }
 }
 
-fn has_sign(testimony: &VcenterEvidence, uuids: &[BiosUuid]) -> bool {
-    let is_matched =
-        testimony.searches.iter().any(|(_, read)| matches!(read, ReadAnswer::Found(ids) if !ids.is_empty()));
+fn has_sign(answer: &VcenterEvidence, uuids: &[BiosUuid]) -> bool {
+    let is_matched = answer.searches.iter().any(|(_, read)| matches!(read, ReadAnswer::Found(ids) if !ids.is_empty()));
     let is_there =
         |place: &LocationReads| matches!(&place.vm, ReadAnswer::Found(vm) if other_uuid(vm, uuids).is_none());
-    is_matched || testimony.places.iter().any(is_there)
+    is_matched || answer.locations.iter().any(is_there)
 }
 
 /// Returns the VM's UUID if it is not one of `uuids`. The VM is another one then, as a vCenter restored from a backup
@@ -143,7 +142,7 @@ fn other_uuid<'a>(vm: &'a VmIdentity, uuids: &[BiosUuid]) -> Option<&'a BiosUuid
 }
 
 fn prove(case: &AbsenceInput<'_>) -> Result<AbsenceProof, Unknown> {
-    if let Some(unknown) = &case.unasked {
+    if let Some(unknown) = &case.unqueried {
         return Err(unknown.clone());
     }
     let searched = prove_not_found(case)?;
@@ -151,8 +150,8 @@ fn prove(case: &AbsenceInput<'_>) -> Result<AbsenceProof, Unknown> {
         return Err(Unknown::new(reason::NeverSeen, never_seen(case.last)));
     }
     let mut evidence = Vec::new();
-    for location in &case.last.places {
-        for piece in prove_gone_from(case.testimonies, location)? {
+    for location in &case.last.locations {
+        for piece in prove_gone_from(case.evidence, location)? {
             if !evidence.contains(&piece) {
                 evidence.push(piece);
             }
@@ -168,12 +167,12 @@ fn prove(case: &AbsenceInput<'_>) -> Result<AbsenceProof, Unknown> {
 }
 
 fn never_seen(last: &LastPlaces) -> String {
-    match last.places.first() {
+    match last.locations.first() {
         None => "this process never saw the node's machine, and the node does not record which one it was".to_string(),
-        Some(seen) => format!(
+        Some(observed) => format!(
             "this process last saw VM {} before the connection to its vCenter was lost, and the node does not record \
              where it was",
-            seen.vm
+            observed.vm
         ),
     }
 }
@@ -181,9 +180,8 @@ fn never_seen(last: &LastPlaces) -> String {
 /// Proves that the VM left this location. A vCenter may be configured twice, with two accounts: then both entries must
 /// confirm it.
 fn prove_gone_from(testimonies: &[VcenterEvidence], location: &Location) -> Result<Vec<String>, Unknown> {
-    let at_home = |testimony: &&VcenterEvidence| {
-        !testimony.instance_uuid.is_empty() && *testimony.instance_uuid == *location.vcenter
-    };
+    let at_home =
+        |answer: &&VcenterEvidence| !answer.instance_uuid.is_empty() && *answer.instance_uuid == *location.vcenter;
     let mut evidence = Vec::new();
     for testimony in testimonies.iter().filter(at_home) {
         evidence.extend(prove_gone(testimony, location)?);
@@ -200,26 +198,26 @@ fn prove_gone_from(testimonies: &[VcenterEvidence], location: &Location) -> Resu
 
 /// Proves that no vCenter knows any of the UUIDs.
 fn prove_not_found(case: &AbsenceInput<'_>) -> Result<String, Unknown> {
-    if case.uuids.is_empty() || case.testimonies.is_empty() {
+    if case.uuids.is_empty() || case.evidence.is_empty() {
         return Err(Unknown::new(reason::VCenterUnavailable, "no vCenter was asked for the machine's UUID"));
     }
-    for testimony in case.testimonies {
+    for answer in case.evidence {
         for uuid in case.uuids {
-            let doing = || format!("searching {} for BIOS UUID {uuid}", testimony.server);
-            let read = testimony.searches.iter().find(|(searched, _)| searched == uuid).map(|(_, read)| read);
+            let doing = || format!("searching {} for BIOS UUID {uuid}", answer.server);
+            let read = answer.searches.iter().find(|(searched, _)| searched == uuid).map(|(_, read)| read);
             need_answer(read, doing)?;
         }
     }
     let uuids: Vec<String> = case.uuids.iter().map(BiosUuid::to_string).collect();
-    let servers: Vec<&str> = case.testimonies.iter().map(|testimony| testimony.server.as_str()).collect();
+    let servers: Vec<&str> = case.evidence.iter().map(|testimony| testimony.server.as_str()).collect();
     Ok(format!("no virtual machine has BIOS UUID {} in {}", uuids.join(" or "), servers.join(", ")))
 }
 
 /// Proves with the VM's own vCenter that the VM's id no longer exists, and that the account can read the last location.
-fn prove_gone(testimony: &VcenterEvidence, location: &Location) -> Result<Vec<String>, Unknown> {
-    let server = &testimony.server;
+fn prove_gone(answer: &VcenterEvidence, location: &Location) -> Result<Vec<String>, Unknown> {
+    let server = &answer.server;
     let unread = || unanswered(&format!("reading {} on {server}", location.vm), "it was not asked");
-    let place = testimony.places.iter().find(|place| *place.location == *location).ok_or_else(unread)?;
+    let place = answer.locations.iter().find(|place| *place.location == *location).ok_or_else(unread)?;
     match &place.vm {
         ReadAnswer::Gone => {}
         ReadAnswer::Found(vm) => {
@@ -325,7 +323,7 @@ fn denied(doing: &str, denial: &Denial) -> Unknown {
     Unknown::new(reason::NoPermission, format!("{doing}: {denial}; give the account the role Read-only there"))
 }
 
-fn silent(doing: &str, trouble: &Trouble) -> Unknown {
+fn silent(doing: &str, trouble: &VcenterFailure) -> Unknown {
     Unknown::new(trouble.reason, format!("{doing}: {trouble}"))
 }
 

@@ -31,7 +31,7 @@ use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::Vcenter;
 use crate::providers::vsphere::vcenter::VcenterId;
 use crate::providers::vsphere::vcenter::reads::ReadAnswer;
-use crate::providers::vsphere::vcenter::snapshot::{self, Proven};
+use crate::providers::vsphere::vcenter::snapshot::{self, ProvenPower};
 
 /// Number of contract calls that may query vCenter at the same time. Each has at most a handful of requests in flight
 /// per vCenter.
@@ -40,28 +40,28 @@ const TURNS: usize = 4;
 const ASK_LIMIT: Duration = Duration::from_secs(25);
 
 /// Time after which the caller should retry while the cache lags behind the vCenter's state.
-const BEHIND: Duration = Duration::from_secs(1);
+const STALE_RETRY: Duration = Duration::from_secs(1);
 
 /// Implements `InstancesV2` and `InstanceEvents` on the instance cache.
-pub struct Instances {
-    board: Arc<InstanceCache>,
+pub struct VsphereInstances {
+    cache: Arc<InstanceCache>,
     setup: watch::Receiver<Arc<TrackerConfig>>,
     /// Whether absence may be proved although the VM's last location is not known.
     trusts_unseen: bool,
     /// Limits the contract calls that query vCenter at the same time to `TURNS`.
-    turns: Semaphore,
+    live_reads: Semaphore,
 }
 
-impl Instances {
+impl VsphereInstances {
     /// Reads `board`; proofs of absence also call the vCenters of `setup`.
     pub fn new(board: Arc<InstanceCache>, setup: watch::Receiver<Arc<TrackerConfig>>, trusts_unseen: bool) -> Self {
-        Self { board, setup, trusts_unseen, turns: Semaphore::new(TURNS) }
+        Self { cache: board, setup, trusts_unseen, live_reads: Semaphore::new(TURNS) }
     }
 
     /// The cache entry of exactly this Node, compared by UID.
     fn view(&self, node: &Node) -> Option<Arc<CachedInstance>> {
         let uid = node.metadata.uid.as_deref().unwrap_or_default();
-        self.board.find(node::name(node)).filter(|view| *view.uid == *uid)
+        self.cache.find(node::name(node)).filter(|view| *view.uid == *uid)
     }
 
     fn find(&self, node: &Node) -> Presence<Arc<BoundVm>> {
@@ -114,9 +114,9 @@ impl Instances {
         doubt(self.check_live(vm.vcenter), vm.is_live, &vm.location.vm)
     }
 
-    fn vcenter(&self, slot: VcenterId) -> Result<Arc<Vcenter>, Unknown> {
+    fn vcenter(&self, vcenter: VcenterId) -> Result<Arc<Vcenter>, Unknown> {
         let setup = self.setup.borrow();
-        setup.sources.get(&slot).map(|source| Arc::clone(&source.vcenter)).ok_or_else(|| {
+        setup.sources.get(&vcenter).map(|source| Arc::clone(&source.vcenter)).ok_or_else(|| {
             let message = "the vCenter of the node's machine is not configured any more";
             Unknown::new(reason::VCenterNotConfigured, message)
         })
@@ -135,11 +135,11 @@ impl Instances {
     /// Waits until fewer than `TURNS` contract calls query vCenter.
     async fn take_turn(&self) -> Result<SemaphorePermit<'_>, Unknown> {
         let stopping = |_| Unknown::new(reason::VCenterUnavailable, "the provider is stopping");
-        self.turns.acquire().await.map_err(stopping)
+        self.live_reads.acquire().await.map_err(stopping)
     }
 
     /// Checks that no other VM with the Node's UUID runs anywhere.
-    async fn check_no_twin_runs(&self, node: &Node, own: &Location) -> Result<(), Unknown> {
+    async fn check_no_duplicate_runs(&self, node: &Node, own: &Location) -> Result<(), Unknown> {
         let uuids = absence::uuids(node)?;
         let setup = Arc::clone(&self.setup.borrow());
         setup.check_complete()?;
@@ -166,13 +166,19 @@ impl Instances {
         let view = self.view(node);
         let recorded = Location::recorded_on(node);
         let last = last_places(view.as_ref().and_then(|view| view.last_observation.as_ref()), recorded);
-        let ask = setup.sources.values().map(|source| testimony(&source.vcenter, uuids, &last.places));
+        let ask = setup.sources.values().map(|source| evidence(&source.vcenter, uuids, &last.locations));
         let testimonies = join_all(ask).await;
         if let Err(unknown) = self.check_same(&setup) {
             return Presence::Unknown(unknown);
         }
         let (trusts_unseen, unasked) = (self.trusts_unseen, setup.check_complete().err());
-        absence::presence_of(&AbsenceInput { uuids, last: &last, trusts_unseen, testimonies: &testimonies, unasked })
+        absence::presence_of(&AbsenceInput {
+            uuids,
+            last: &last,
+            trusts_unseen,
+            evidence: &testimonies,
+            unqueried: unasked,
+        })
     }
 }
 
@@ -188,7 +194,7 @@ fn doubt(live: Result<(), Unknown>, was_live: bool, vm: &str) -> Option<Unknown>
         }
         Err(unknown) => unknown,
     };
-    Some(Unknown { retry_after: is_behind.then_some(BEHIND), ..doubt })
+    Some(Unknown { retry_after: is_behind.then_some(STALE_RETRY), ..doubt })
 }
 
 fn late() -> Unknown {
@@ -198,7 +204,7 @@ fn late() -> Unknown {
 
 /// Collects the evidence of one vCenter. The searches are sequential and end at the first one that finds a VM or fails,
 /// because absence can then no longer be proved.
-async fn testimony(vcenter: &Vcenter, uuids: &[BiosUuid], last: &[Arc<Location>]) -> VcenterEvidence {
+async fn evidence(vcenter: &Vcenter, uuids: &[BiosUuid], last: &[Arc<Location>]) -> VcenterEvidence {
     let instance_uuid = vcenter.snapshot().instance_uuid.to_string();
     let server = vcenter.server().to_owned();
     let mut searches = Vec::new();
@@ -207,14 +213,14 @@ async fn testimony(vcenter: &Vcenter, uuids: &[BiosUuid], last: &[Arc<Location>]
         let is_over = !matches!(&read, ReadAnswer::Found(ids) if ids.is_empty());
         searches.push((uuid.clone(), read));
         if is_over {
-            return VcenterEvidence { server, instance_uuid, searches, places: Vec::new() };
+            return VcenterEvidence { server, instance_uuid, searches, locations: Vec::new() };
         }
     }
     let mut places = Vec::new();
     for location in last.iter().filter(|at| !instance_uuid.is_empty() && *at.vcenter == *instance_uuid) {
         places.push(location_reads(vcenter, location).await);
     }
-    VcenterEvidence { server, instance_uuid, searches, places }.if_still(&vcenter.snapshot().instance_uuid)
+    VcenterEvidence { server, instance_uuid, searches, locations: places }.if_still(&vcenter.snapshot().instance_uuid)
 }
 
 /// Reads the VM and, if it is gone, the objects of its location.
@@ -233,7 +239,7 @@ async fn location_reads(vcenter: &Vcenter, location: &Arc<Location>) -> Location
 }
 
 #[async_trait]
-impl InstancesV2 for Instances {
+impl InstancesV2 for VsphereInstances {
     /// A cached VM exists while its vCenter is live. While the look-up of the VM is in progress, the answer is unknown.
     /// Otherwise the VM is searched in every vCenter, and is absent only with proof. The result of such a search is not
     /// cached.
@@ -256,7 +262,7 @@ impl InstancesV2 for Instances {
         self.find(node).and_then(|vm| {
             // The cache entry may lag behind, so the vCenter's present state counts.
             let live = Presence::from(self.check_live(vm.vcenter));
-            live.and_then(|()| vm.power.clone()).map(|Proven { state, since }| {
+            live.and_then(|()| vm.power.clone()).map(|ProvenPower { state, since }| {
                 let lasting = Instant::now().saturating_duration_since(since);
                 Power { state: state.into(), lasting }
             })
@@ -274,7 +280,7 @@ impl InstancesV2 for Instances {
             let _turn = self.take_turn().await?;
             let state = vcenter.read_power(&vm.location.vm).await?;
             if state == snapshot::PowerState::PoweredOff {
-                self.check_no_twin_runs(node, &vm.location).await?;
+                self.check_no_duplicate_runs(node, &vm.location).await?;
             }
             Ok(state.into())
         };
@@ -312,9 +318,9 @@ impl InstancesV2 for Instances {
     }
 }
 
-impl InstanceEvents for Instances {
+impl InstanceEvents for VsphereInstances {
     fn subscribe(&self) -> BoxStream<'static, InstanceEvent> {
-        self.board.subscribe()
+        self.cache.subscribe()
     }
 }
 
@@ -330,15 +336,15 @@ mod tests {
         let (silence, pending) = (reason::CredentialsRejected, reason::LookupPending);
         for (live, was_live, expected) in [
             (Ok(()), true, None),
-            (Ok(()), false, Some((pending, true, Some(BEHIND)))),
+            (Ok(()), false, Some((pending, true, Some(STALE_RETRY)))),
             // The cache may or may not learn of so short an outage.
-            (silent(), true, Some((silence, false, Some(BEHIND)))),
+            (silent(), true, Some((silence, false, Some(STALE_RETRY)))),
             (silent(), false, Some((silence, false, None))),
         ] {
             let case = format!("{live:?}, {was_live}");
             let doubt = doubt(live, was_live, "vm-1");
-            let told = doubt.map(|doubt| (doubt.reason, doubt.is_passing, doubt.retry_after));
-            assert_eq!(told, expected, "{case}");
+            let reported = doubt.map(|doubt| (doubt.reason, doubt.is_passing, doubt.retry_after));
+            assert_eq!(reported, expected, "{case}");
         }
     }
 
@@ -371,17 +377,17 @@ mod tests {
             ("a match that may not be taken", "", Some((not_found(), false)), UsableAddresses::Unknown),
             ("of another provider", "aws:///a/i-1", None, UsableAddresses::All),
         ] {
-            let board = Arc::new(InstanceCache::default());
+            let cache = Arc::new(InstanceCache::default());
             if let Some((presence, has_no_match)) = view {
-                board.set("n", CachedInstance { uid: "u".into(), presence, has_no_match, last_observation: None });
+                cache.set("n", CachedInstance { uid: "u".into(), presence, has_no_match, last_observation: None });
             }
             let mut node = Node::default();
             (node.metadata.name, node.metadata.uid) = (Some("n".to_owned()), Some("u".to_owned()));
             node.spec.get_or_insert_default().provider_id = Some(provider_id.to_owned());
-            let with = |setup| Instances::new(Arc::clone(&board), watch::channel(Arc::new(setup)).1, false);
+            let with = |setup| VsphereInstances::new(Arc::clone(&cache), watch::channel(Arc::new(setup)).1, false);
             assert_eq!(with(TrackerConfig::default()).usable_addresses(&node), expected, "{case}");
             let refused =
-                with(TrackerConfig { refused: vec!["VSPHERE_VCENTER_2".to_owned()], ..TrackerConfig::default() });
+                with(TrackerConfig { rejected: vec!["VSPHERE_VCENTER_2".to_owned()], ..TrackerConfig::default() });
             let expected = if case == "no match" { UsableAddresses::Unknown } else { expected };
             assert_eq!(refused.usable_addresses(&node), expected, "{case}, one vCenter is turned off");
         }

@@ -46,16 +46,16 @@ use crate::providers::vsphere::vcenter::{VcenterId, VmKey};
 pub struct Tracker {
     cluster: Arc<dyn ClusterReads>,
     setup: watch::Receiver<Arc<TrackerConfig>>,
-    board: Arc<InstanceCache>,
+    cache: Arc<InstanceCache>,
     rules: MetadataRules,
-    slots: BTreeMap<VcenterId, VcenterState>,
+    vcenters: BTreeMap<VcenterId, VcenterState>,
     /// Yields each vCenter that has a new snapshot.
     snapshots: SelectAll<BoxStream<'static, VcenterId>>,
     nodes: Nodes,
     searches: Searches,
-    shared: SharedAddresses,
+    shared_addresses: SharedAddresses,
     /// Nodes to evaluate again because of a change of other Nodes or their VMs.
-    concerned: BTreeSet<Arc<str>>,
+    changed_nodes: BTreeSet<Arc<str>>,
 }
 
 impl Tracker {
@@ -68,14 +68,14 @@ impl Tracker {
         Self {
             cluster,
             setup,
-            board,
+            cache: board,
             rules: MetadataRules::default(),
-            slots: BTreeMap::new(),
+            vcenters: BTreeMap::new(),
             snapshots: SelectAll::new(),
             nodes: Nodes::default(),
             searches: Searches::default(),
-            shared: SharedAddresses::default(),
-            concerned: BTreeSet::new(),
+            shared_addresses: SharedAddresses::default(),
+            changed_nodes: BTreeSet::new(),
         }
     }
 
@@ -90,20 +90,20 @@ impl Tracker {
                 () = stop.cancelled() => return,
                 Ok(()) = self.setup.changed() => self.take_setup(),
                 Some(change) = node_changes.next() => self.take_node_change(change),
-                Some(slot) = self.snapshots.next() => {
-                    taken = Some(slot);
-                    self.take_snapshot(slot);
+                Some(vcenter) = self.snapshots.next() => {
+                    taken = Some(vcenter);
+                    self.take_snapshot(vcenter);
                 }
                 answered = self.searches.next() => self.take_answer(answered),
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
                     self.take_time(Instant::now());
                 }
             }
-            while let Some(name) = self.concerned.pop_first() {
+            while let Some(name) = self.changed_nodes.pop_first() {
                 self.evaluate(&name);
             }
-            if let Some(held) = taken.and_then(|slot| self.slots.get(&slot)) {
-                held.source.vcenter.mark_applied(held.seen.number);
+            if let Some(held) = taken.and_then(|slot| self.vcenters.get(&slot)) {
+                held.source.vcenter.mark_applied(held.snapshot.number);
             }
         }
     }
@@ -142,13 +142,13 @@ impl Tracker {
         }
     }
 
-    fn take_node(&mut self, name: &str, seen: NodeVersion, facts: NodeFacts) {
+    fn take_node(&mut self, name: &str, observed: NodeVersion, facts: NodeFacts) {
         if self.nodes.get(name).is_some_and(|tracked| tracked.facts.uid != facts.uid) {
             self.forget(name);
         }
         let Some(tracked) = self.nodes.get(name) else {
-            self.put(name, NodeEntry::new(seen, facts));
-            self.concerned.extend(self.rivals(name));
+            self.put(name, NodeEntry::new(observed, facts));
+            self.changed_nodes.extend(self.rivals(name));
             self.search_everywhere(name);
             self.evaluate(name);
             return;
@@ -164,42 +164,42 @@ impl Tracker {
         let still_fits = is_of_bound || is_asked_enough && tracked.facts.search_uuid() == facts.search_uuid();
         let is_not_ready_now = facts.is_not_ready && !tracked.facts.is_not_ready;
         let is_unreachable_now = facts.is_unreachable && !tracked.facts.is_unreachable;
-        self.concerned.extend(self.rivals(name).filter(|_| has_changed));
+        self.changed_nodes.extend(self.rivals(name).filter(|_| has_changed));
         if still_fits {
-            let others = self.nodes.count_other_searches(name);
+            let others = self.nodes.count_other_rechecks(name);
             self.update(name, |tracked| {
-                (tracked.seen, tracked.facts) = (seen, facts);
-                tracked.schedule_search(Instant::now(), is_not_ready_now, others);
+                (tracked.version, tracked.facts) = (observed, facts);
+                tracked.schedule_recheck(Instant::now(), is_not_ready_now, others);
             });
         } else {
-            self.put(name, NodeEntry::new(seen, facts));
+            self.put(name, NodeEntry::new(observed, facts));
             self.search_everywhere(name);
         }
         if has_changed {
-            self.concerned.extend(self.rivals(name));
+            self.changed_nodes.extend(self.rivals(name));
             self.evaluate(name);
         }
         if is_unreachable_now {
             // The VM may have rejoined as one of the Nodes that wait for it.
-            self.concerned.extend(self.nodes.waiting_for(name).into_iter().map(Arc::from));
+            self.changed_nodes.extend(self.nodes.waiting_for(name).into_iter().map(Arc::from));
         }
     }
 
     fn forget(&mut self, name: &str) {
         let waiting = self.nodes.waiting_for(name);
-        self.concerned.extend(self.rivals(name));
+        self.changed_nodes.extend(self.rivals(name));
         let unneeded = self.nodes.forget(name);
         self.unwant(unneeded);
-        self.board.remove(name);
-        self.concerned.extend(self.shared.set(name, std::iter::empty()));
+        self.cache.remove(name);
+        self.changed_nodes.extend(self.shared_addresses.set(name, std::iter::empty()));
         // The removed Node's VM may now back another Node.
-        self.concerned.extend(waiting.into_iter().map(Arc::from));
+        self.changed_nodes.extend(waiting.into_iter().map(Arc::from));
     }
 
     /// Enters the addresses of the Node's running VM into the index of shared addresses.
     fn record_addresses(&mut self, name: &str) {
         let Some(tracked) = self.nodes.get(name) else { return };
-        let record = tracked.vm().and_then(|vm| self.slots.get(&vm.vcenter)?.seen.vms.get(&vm.id));
+        let record = tracked.vm().and_then(|vm| self.vcenters.get(&vm.vcenter)?.snapshot.vms.get(&vm.id));
         let is_running = |record: &&Arc<VmRecord>| record.power_state == Some(PowerState::PoweredOn);
         // Leaves out a Node whose VM has rejoined under another name, since the VM is the same and its addresses are
         // not shared, and a Node that claims another Node's VM.
@@ -208,7 +208,7 @@ impl Tracker {
             && self.backs_another(tracked).is_none();
         let running = record.filter(is_running).filter(|_| is_reported).cloned();
         let nics = running.as_ref().map(|record| self.rules.nics(&tracked.facts, record)).unwrap_or_default();
-        self.concerned.extend(self.shared.set(name, candidate_ips(&nics)));
+        self.changed_nodes.extend(self.shared_addresses.set(name, candidate_ips(&nics)));
     }
 
     /// Other Nodes whose evaluation may depend on this one.
@@ -238,31 +238,31 @@ impl Tracker {
 
     fn unwant(&self, unneeded: Vec<VmKey>) {
         for vm in unneeded {
-            if let Some(held) = self.slots.get(&vm.vcenter) {
+            if let Some(held) = self.vcenters.get(&vm.vcenter) {
                 held.source.vcenter.unwant(&vm.id);
             }
         }
     }
 
     fn search_everywhere(&mut self, name: &str) {
-        let slots: Vec<VcenterId> = self.slots.keys().copied().collect();
-        for slot in slots {
-            self.search(name, slot);
+        let slots: Vec<VcenterId> = self.vcenters.keys().copied().collect();
+        for vcenter in slots {
+            self.search(name, vcenter);
         }
     }
 
-    fn search(&mut self, name: &str, slot: VcenterId) {
+    fn search(&mut self, name: &str, vcenter: VcenterId) {
         let Some(tracked) = self.nodes.get(name) else { return };
         let facts = &tracked.facts;
         if facts.has_provider_id && facts.provider_id.is_none() {
             return;
         }
-        let Some(seen) = self.slots.get(&slot).map(|held| &held.seen) else { return };
-        if seen.freshness != Freshness::Live {
+        let Some(observed) = self.vcenters.get(&vcenter).map(|held| &held.snapshot) else { return };
+        if observed.freshness != Freshness::Live {
             // The vCenter is searched when it is live again.
             return;
         }
-        let is_there = |at: &&Arc<Location>| !at.vcenter.is_empty() && at.vcenter == seen.instance_uuid;
+        let is_there = |at: &&Arc<Location>| !at.vcenter.is_empty() && at.vcenter == observed.instance_uuid;
         let wanted = SearchRequest {
             node: name.to_string(),
             uid: facts.uid.clone(),
@@ -270,24 +270,24 @@ impl Tracker {
             is_provider_id: facts.has_provider_id,
             // The search for a bound VM checks that the VM still exists and has no twin.
             in_both_orders: facts.is_adoptable || tracked.bound.is_some(),
-            recorded: tracked.last_places().places.iter().find(is_there).map(|at| at.vm.clone()),
+            recorded: tracked.last_places().locations.iter().find(is_there).map(|at| at.vm.clone()),
             contradicting: facts.contradicting_uuid().cloned(),
             by_name: tracked.asked_by_name,
-            is_first: tracked.bound.is_none() && tracked.seen.is_control_plane,
+            is_first: tracked.bound.is_none() && tracked.version.is_control_plane,
         };
-        self.searches.start(slot, wanted);
+        self.searches.start(vcenter, wanted);
     }
 
     fn take_answer(&mut self, answered: SearchReply) {
-        let SearchReply { wanted: SearchRequest { node, uid, uuid, .. }, vcenter, answer, .. } = answered;
+        let SearchReply { request: SearchRequest { node, uid, uuid, .. }, vcenter, answer, .. } = answered;
         let Some(tracked) = self.nodes.get(&node) else { return };
         if tracked.facts.uid != uid || tracked.facts.search_uuid() != uuid.as_ref() {
             // A reply to an outdated request.
             return;
         }
         if tracked.bound.is_some() {
-            self.heal(tracked, vcenter, &answer);
-            self.tell_of_twin(&node, vcenter, &answer);
+            self.rewatch_if_missed(tracked, vcenter, &answer);
+            self.report_duplicate(&node, vcenter, &answer);
         } else {
             self.record_answer(&node, vcenter, answer);
         }
@@ -306,31 +306,31 @@ impl Tracker {
 
     fn record_answer(&mut self, name: &str, vcenter: VcenterId, answer: SearchAnswer) {
         // The vCenter was removed from the configuration.
-        let Some(VcenterState { source, seen }) = self.slots.get(&vcenter) else { return };
+        let Some(VcenterState { source, snapshot: observed }) = self.vcenters.get(&vcenter) else { return };
         if let SearchAnswer::Matches { ids, .. } = &answer
             && !ids.is_empty()
         {
             source.vcenter.want(ids.iter().cloned());
         }
-        let unneeded = self.nodes.update(name, |tracked| tracked.take_answer(vcenter, seen, answer));
+        let unneeded = self.nodes.update(name, |tracked| tracked.take_answer(vcenter, observed, answer));
         self.unwant(unneeded);
     }
 
     fn take_snapshot(&mut self, vcenter: VcenterId) {
-        let Some(held) = self.slots.get_mut(&vcenter) else { return };
+        let Some(held) = self.vcenters.get_mut(&vcenter) else { return };
         let now = held.source.vcenter.snapshot();
-        if now.number == held.seen.number {
+        if now.number == held.snapshot.number {
             // This snapshot was already processed; its notification came later.
             return;
         }
-        let before = std::mem::replace(&mut held.seen, Arc::clone(&now));
+        let before = std::mem::replace(&mut held.snapshot, Arc::clone(&now));
         match changes(&before, &now) {
             Some(machines) => {
                 let keys = machines.into_iter().map(|id| VmKey { vcenter, id });
                 let concerned: BTreeSet<String> =
                     keys.flat_map(|vm| self.nodes.needing(&vm).cloned().collect::<Vec<_>>()).collect();
                 for name in concerned {
-                    self.find_twins(&name, vcenter, &before, &now);
+                    self.find_duplicates(&name, vcenter, &before, &now);
                     self.evaluate(&name);
                 }
             }
@@ -345,7 +345,7 @@ impl Tracker {
     /// every Node.
     fn take_state(&mut self, vcenter: VcenterId, came_back: bool, before: &Snapshot, now: &Snapshot) {
         let is_asking =
-            |tracked: &NodeEntry| tracked.bound.as_ref().is_none_or(|bound| bound.unasked.contains(&vcenter));
+            |tracked: &NodeEntry| tracked.bound.as_ref().is_none_or(|bound| bound.unqueried.contains(&vcenter));
         let is_concerned = |tracked: &NodeEntry| is_asking(tracked) || tracked.ids_at(vcenter).next().is_some();
         let concerned: Vec<(String, bool)> = self
             .nodes
@@ -354,7 +354,7 @@ impl Tracker {
             .map(|(name, tracked)| (name.clone(), is_asking(tracked)))
             .collect();
         for (name, is_asking) in concerned {
-            self.find_twins(&name, vcenter, before, now);
+            self.find_duplicates(&name, vcenter, before, now);
             if came_back && is_asking {
                 self.forget_answer(&name, vcenter);
                 self.search(&name, vcenter);
@@ -364,7 +364,7 @@ impl Tracker {
     }
 
     /// Searches for twins if the VM's power state changed: a twin may have been powered on in its place.
-    fn find_twins(&mut self, name: &str, vcenter: VcenterId, before: &Snapshot, now: &Snapshot) {
+    fn find_duplicates(&mut self, name: &str, vcenter: VcenterId, before: &Snapshot, now: &Snapshot) {
         let is_switched = |vm: &VmKey| vm.vcenter == vcenter && has_other_power(before, now, &vm.id);
         if self.nodes.get(name).and_then(|tracked| tracked.vm()).is_some_and(is_switched) {
             self.search_everywhere(name);
@@ -375,13 +375,13 @@ impl Tracker {
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         for name in self.nodes.due(now) {
             let Some(tracked) = self.nodes.get(&name) else { continue };
-            let is_look = is_due(tracked.look_at);
+            let is_look = is_due(tracked.recheck_at);
             let is_search = is_due(tracked.search_at) || is_look;
-            let others = self.nodes.count_other_searches(&name);
+            let others = self.nodes.count_other_rechecks(&name);
             self.update(&name, |tracked| {
                 if is_look {
-                    (tracked.look_at, tracked.looked) = (None, Some(now));
-                    tracked.schedule_search(now, false, others);
+                    (tracked.recheck_at, tracked.rechecked_at) = (None, Some(now));
+                    tracked.schedule_recheck(now, false, others);
                 } else if is_search {
                     tracked.search_at = None;
                 } else {

@@ -78,9 +78,9 @@ impl MetadataRules {
 
 /// Data about a Node's VM that is not in its record.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Beside<'a> {
+pub struct AddressContext<'a> {
     /// Addresses that running VMs of other Nodes report, too.
-    pub shared: &'a [IpAddr],
+    pub shared_addresses: &'a [IpAddr],
     /// Time since this process first saw an address of the guest.
     pub addressed_for: Duration,
 }
@@ -98,7 +98,7 @@ pub fn describe(
     vm: &VmKey,
     record: &VmRecord,
     rules: &MetadataRules,
-    beside: Beside<'_>,
+    beside: AddressContext<'_>,
 ) -> Result<InstanceMetadata, Unknown> {
     let Some(uuid) = &record.bios_uuid else {
         return Err(without_uuid(record, vm));
@@ -115,7 +115,7 @@ pub fn describe(
         })
     };
     let (node_addresses, notes, silent) = match of_guest {
-        Ok(OfGuest { mut addresses, notes, awaited }) => {
+        Ok(GuestMetadata { mut addresses, messages: notes, awaited }) => {
             addresses.shrink_to_fit();
             (addresses, notes, awaited.map(|(reason, message)| Unknown::new(reason, about(&message))))
         }
@@ -133,16 +133,16 @@ pub fn describe(
         is_recorded: facts.recorded.as_ref().is_some_and(|recorded| recorded.is(&snapshot.instance_uuid, &vm.id)),
         is_record_urgent: snapshot.may_host_be_removed(record),
         pending: silent.or(zone_pending.map(of_node)),
-        notes: notes.iter().map(|note| about(note)).collect(),
+        messages: notes.iter().map(|note| about(note)).collect(),
         ..InstanceMetadata::default()
     })
 }
 
 /// The part of the metadata that the guest's report determines.
-struct OfGuest {
+struct GuestMetadata {
     addresses: Vec<NodeAddress>,
     /// Notes for operators.
-    notes: Vec<String>,
+    messages: Vec<String>,
     /// Why a joining Node waits for further addresses, if it does.
     awaited: Option<(Reason, String)>,
 }
@@ -152,14 +152,17 @@ fn addresses(
     record: &VmRecord,
     vm: &VmKey,
     rules: &MetadataRules,
-    beside: Beside<'_>,
-) -> Result<OfGuest, AddressError> {
+    beside: AddressContext<'_>,
+) -> Result<GuestMetadata, AddressError> {
     let families = rules.families.get(&vm.vcenter).map(Vec::as_slice).unwrap_or_default();
     let mut notes = Vec::new();
-    let mut preferences =
-        Preferences { provided: facts.provided.clone(), held: facts.held.clone(), ..Preferences::default() };
+    let mut preferences = Preferences {
+        provided: facts.provided.clone(),
+        current: facts.current_addresses.clone(),
+        ..Preferences::default()
+    };
     if rules.demotes_virtual_ips {
-        preferences.demoted.extend(beside.shared.iter().chain(&rules.api_server).map(IpAddr::to_canonical));
+        preferences.demoted.extend(beside.shared_addresses.iter().chain(&rules.api_server).map(IpAddr::to_canonical));
     }
     // If the guest metadata is unreadable, only the order of the addresses is lost.
     match parse_static_order(set(&record.metadata), set(&record.metadata_encoding)) {
@@ -183,7 +186,7 @@ fn addresses(
         )
     }));
     notes.extend(
-        chosen.refused_provided.iter().map(|(ip, why)| format!("the provided node IP {ip} is not taken: {why}")),
+        chosen.refused_provided.iter().map(|(ip, reason)| format!("the provided node IP {ip} is not taken: {reason}")),
     );
     let is_endpoint = |ip: &IpAddr| rules.api_server.iter().any(|endpoint| endpoint.to_canonical() == *ip);
     notes.extend(chosen.passed_over.iter().map(|ip| {
@@ -198,7 +201,7 @@ fn addresses(
         );
         (error.reason(), format!("{error}; {wait}"))
     });
-    Ok(OfGuest { addresses: chosen.addresses, notes, awaited })
+    Ok(GuestMetadata { addresses: chosen.addresses, messages: notes, awaited })
 }
 
 fn number(value: Option<i64>) -> i32 {
@@ -291,7 +294,7 @@ fn zone(
     };
     let unreadable = ObjectTags::Unreadable("it may not be read by this account (System.Read)".to_string());
     let is_read = |object: &MoRef| object.kind() == "VirtualMachine" || snapshot.entities.contains_key(object);
-    let find_tags = |object: &MoRef| match snapshot.tags.of.get(object) {
+    let find_tags = |object: &MoRef| match snapshot.tags.objects.get(object) {
         None if !is_read(object) => Some(&unreadable),
         tags => tags,
     };
@@ -306,15 +309,15 @@ fn zone(
                 None if object.kind() == "VirtualMachine" => record.name.clone(),
                 None => String::new(),
             });
-            let message = match (&snapshot.tags.trouble, &problem) {
+            let message = match (&snapshot.tags.error, &problem) {
                 // The reason why no tags can be read comes first, because it explains the rest.
                 (Some(trouble), _) => format!("{trouble}; {problem}"),
                 (None, ZoneProblem::NoTags { .. }) => format!("{problem}; {SOME_TAGS_HIDDEN}"),
                 (None, _) => problem.to_string(),
             };
             // Tags of a new object are read within moments, unless tags cannot be read at all.
-            let is_passing = matches!(&problem, ZoneProblem::Unknown { why, .. } if why == NOT_READ_YET)
-                && snapshot.tags.trouble.is_none();
+            let is_passing = matches!(&problem, ZoneProblem::Unknown { reason, .. } if reason == NOT_READ_YET)
+                && snapshot.tags.error.is_none();
             let unknown = Unknown { is_passing, ..Unknown::new(problem.reason(), message) };
             (String::new(), String::new(), Some(unknown))
         }

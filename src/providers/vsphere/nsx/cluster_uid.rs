@@ -18,7 +18,7 @@ pub struct ClusterUid {
     live: Arc<dyn LiveReads>,
     /// Beginning of the warning about an unknown UID: the consequence.
     missing: &'static str,
-    known: Mutex<CachedClusterUid>,
+    cache: Mutex<CachedClusterUid>,
 }
 
 /// Never locked over an await.
@@ -32,12 +32,12 @@ struct CachedClusterUid {
 impl ClusterUid {
     /// `missing` is the beginning of the warning about an unknown UID: it names the consequence.
     pub fn new(live: Arc<dyn LiveReads>, missing: &'static str) -> Self {
-        Self { live, missing, known: Mutex::default() }
+        Self { live, missing, cache: Mutex::default() }
     }
 
     /// The UID, if it was read already.
     pub fn known(&self) -> Option<String> {
-        self.known.lock().uid.clone()
+        self.cache.lock().uid.clone()
     }
 
     /// Returns the UID, and reads it if necessary; `None` if the permission is missing. A missing permission is logged
@@ -48,13 +48,13 @@ impl ClusterUid {
     /// attributed to this cluster later.
     pub async fn read(&self) -> Result<Option<String>, Error> {
         {
-            let known = self.known.lock();
+            let known = self.cache.lock();
             if known.uid.is_some() || known.ask_again.is_some_and(|moment| moment > Instant::now()) {
                 return Ok(known.uid.clone());
             }
         }
         let answer = self.live.cluster_uid().await;
-        let mut known = self.known.lock();
+        let mut known = self.cache.lock();
         match answer {
             Ok(uid) => known.uid = Some(uid),
             Err(unknown) if unknown.reason != reason::NoPermission => {

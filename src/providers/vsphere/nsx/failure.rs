@@ -13,9 +13,12 @@ const NO_PERMISSION: Duration = Duration::from_secs(300);
 /// Maps the failure of a call. `doing` names the operation and its object. `owner` is the user that created the object,
 /// given if the call changes an object that NSX may protect from other users.
 pub(in crate::providers::vsphere) fn failed(doing: &str, owner: Option<&str>, error: &nsx::Error) -> Error {
-    let told = chain(error);
-    let because =
-        |reason: Reason, after, what: &str| Error::Failed { reason, message: format!("{doing}: {what}{told}"), after };
+    let reported = chain(error);
+    let because = |reason: Reason, after, what: &str| Error::Failed {
+        reason,
+        message: format!("{doing}: {what}{reported}"),
+        after,
+    };
     match &error.kind {
         Kind::NotPermitted => Error::NotLeader,
         Kind::NoPermission => because(reason::NSXNoPermission, Some(NO_PERMISSION), &denial(error.code(), owner)),
@@ -23,7 +26,7 @@ pub(in crate::providers::vsphere) fn failed(doing: &str, owner: Option<&str>, er
         Kind::MissingReference(_) => because(reason::NSXObjectMissing, None, ""),
         Kind::Busy | Kind::SessionOver | Kind::Unavailable => because(reason::NSXUnavailable, None, ""),
         Kind::Unknown => because(reason::NSXUnavailable, None, "whether it took effect is not known: "),
-        Kind::BadRequest => Error::Invalid { reason: reason::NSXRefused, message: format!("{doing}: {told}") },
+        Kind::BadRequest => Error::Invalid { reason: reason::NSXRefused, message: format!("{doing}: {reported}") },
         Kind::NotFound | Kind::Referenced | Kind::MarkedForDeletion | Kind::Conflict => {
             because(reason::NSXRefused, None, "")
         }

@@ -79,7 +79,7 @@ pub struct NsxLoadBalancers {
     config: config::LoadBalancerConfig,
     cluster: String,
     backend: Arc<dyn Backend>,
-    inventory: ResourceCache,
+    resources: ResourceCache,
     adoption: Adoption,
     requested_addresses: RequestedAddresses,
     cleanup: Cleanup,
@@ -92,9 +92,9 @@ pub struct NsxLoadBalancers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
     /// Objects that name this cluster.
-    pub known: usize,
+    pub owned: usize,
     /// Number of these objects that are ambiguous: not provably of this cluster.
-    pub held: usize,
+    pub ambiguous: usize,
     /// Services that no longer exist but have load balancers.
     pub orphans: usize,
 }
@@ -111,7 +111,7 @@ pub enum RequestedAddresses {
 
 /// Settings of the flags for all load balancers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct LoadBalancerSettings {
     /// Adoption of load balancers that the Go program created.
     pub adoption: Adoption,
     /// Handling of load balancers whose Services no longer exist.
@@ -125,17 +125,28 @@ impl NsxLoadBalancers {
     pub fn new(
         config: config::LoadBalancerConfig,
         cluster: impl Into<String>,
-        settings: Settings,
+        settings: LoadBalancerSettings,
         backend: Arc<dyn Backend>,
         nodes: Arc<dyn ClusterReads>,
         live: Arc<dyn LiveReads>,
         leads: AnyLeader,
     ) -> Self {
-        let Settings { adoption, orphans, requested_addresses } = settings;
+        let LoadBalancerSettings { adoption, orphans, requested_addresses } = settings;
         let cleanup = Cleanup::new(orphans, Arc::clone(&live));
         let node_addresses = NodeAddresses::new(Arc::new(|_| UsableAddresses::All), has_node(&nodes));
-        let (cluster, inventory, uid) = (cluster.into(), ResourceCache::new(leads), ClusterUid::new(live, WITHOUT_UID));
-        Self { config, cluster, backend, inventory, adoption, requested_addresses, cleanup, nodes, node_addresses, uid }
+        let (cluster, cache, uid) = (cluster.into(), ResourceCache::new(leads), ClusterUid::new(live, WITHOUT_UID));
+        Self {
+            config,
+            cluster,
+            backend,
+            resources: cache,
+            adoption,
+            requested_addresses,
+            cleanup,
+            nodes,
+            node_addresses,
+            uid,
+        }
     }
 
     /// Also reports cluster-wide Events to `events`, in addition to the log.
@@ -155,7 +166,7 @@ impl NsxLoadBalancers {
     /// Lists all objects on request and periodically, and cleans up orphans, until `stop` is cancelled.
     pub async fn run(&self, stop: &CancellationToken) {
         let (layout, scope) = (self.layout(None), self.scope());
-        let readings = self.inventory.run(&*self.backend, &layout, &scope, stop);
+        let readings = self.resources.run(&*self.backend, &layout, &scope, stop);
         tokio::join!(readings, self.cleanup.run(self, stop));
     }
 
@@ -166,8 +177,8 @@ impl NsxLoadBalancers {
 
     /// The current counts; `None` before the first list of a term.
     pub fn counts(&self) -> Option<Counts> {
-        let (known, held) = self.inventory.counts()?;
-        Some(Counts { known, held, orphans: self.cleanup.count() })
+        let (known, held) = self.resources.counts()?;
+        Some(Counts { owned: known, ambiguous: held, orphans: self.cleanup.count() })
     }
 
     /// The error if the configured tags and those of this program exceed the NSX limit.
@@ -177,12 +188,12 @@ impl NsxLoadBalancers {
 
     /// Requests a relist.
     pub fn read_again(&self) {
-        self.inventory.ask();
+        self.resources.ask();
     }
 
     /// Start of the last completed relist of this term.
     pub fn last_list(&self) -> Option<Instant> {
-        self.inventory.term().map(|(_, begun, _)| begun)
+        self.resources.term().map(|(_, started, _)| started)
     }
 
     /// The settings that apply to all Services.
@@ -192,7 +203,12 @@ impl NsxLoadBalancers {
     }
 
     fn layout(&self, cluster_uid: Option<String>) -> ClusterLayout {
-        ClusterLayout { cluster: self.cluster.clone(), cluster_uid, configured: self.config.tags.clone(), second: None }
+        ClusterLayout {
+            cluster: self.cluster.clone(),
+            cluster_uid,
+            configured: self.config.tags.clone(),
+            secondary: None,
+        }
     }
 
     fn selection(&self) -> Selection<'_> {
@@ -236,7 +252,7 @@ impl NsxLoadBalancers {
 
     async fn call<'a>(&'a self, permit: &'a LeaderToken, service: &'a Service) -> Result<ServiceCall<'a>, Error> {
         permit.check()?;
-        self.inventory.begin(permit);
+        self.resources.begin(permit);
         self.node_addresses.begin(permit);
         let uid = self.uid.read().await?;
         ServiceCall::new(self, permit, service, self.layout(uid)).claimed()
@@ -247,7 +263,7 @@ impl NsxLoadBalancers {
 impl LoadBalancer for NsxLoadBalancers {
     async fn get_load_balancer(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, Error> {
         self.check_cluster(cluster)?;
-        self.inventory.begin_read();
+        self.resources.begin_read();
         let layout = self.layout(self.uid.read().await?);
         service_call::status_of(self, service, &layout)
     }
@@ -331,14 +347,14 @@ impl LoadBalancerFleet for NsxLoadBalancers {
     }
 
     fn remark(&self, service: &Service) -> Option<(Reason, String)> {
-        self.inventory.take_remark(&service_call::key_of(service))
+        self.resources.take_message(&service_call::key_of(service))
     }
 
     fn without_nodes(&self, service: &Service, nodes: &[Arc<Node>]) -> Option<String> {
         if nodes.is_empty() {
             return Some(NO_NODES.to_owned());
         }
-        let mut families = self.inventory.families(&service_call::key_of(service)).into_iter();
+        let mut families = self.resources.families(&service_call::key_of(service)).into_iter();
         let family = families.find(|family| self.node_addresses.members(nodes, *family).is_empty())?;
         Some(format!("{NO_NODES}: none has an internal {} address", family.as_str()))
     }
@@ -352,7 +368,7 @@ impl LoadBalancerFleet for NsxLoadBalancers {
     }
 
     fn subscribe(&self) -> BoxStream<'static, ServiceEvent> {
-        self.inventory.subscribe()
+        self.resources.subscribe()
     }
 }
 

@@ -69,8 +69,8 @@ pub struct RouterRoutes {
     nodes: Arc<dyn ClusterReads>,
     usable_addresses: UsableAddressesOf,
     uid: ClusterUid,
-    known: Mutex<RouteCache>,
-    held: AtomicUsize,
+    cache: Mutex<RouteCache>,
+    ambiguous: AtomicUsize,
 }
 
 /// Never locked over an await.
@@ -90,19 +90,19 @@ struct RouteCache {
 
 struct SeenNode {
     name: String,
-    seen: Instant,
+    last_seen: Instant,
 }
 
 #[derive(Clone, Copy)]
 struct LastWrite {
-    at: Instant,
+    written_at: Instant,
     /// Whether the write changed an existing route, of which NSX may still report the state of the previous revision.
     is_rewrite: bool,
 }
 
 impl LastWrite {
     fn now(is_rewrite: bool) -> Self {
-        Self { at: Instant::now(), is_rewrite }
+        Self { written_at: Instant::now(), is_rewrite }
     }
 }
 
@@ -116,25 +116,25 @@ struct UnrealizedRoute<'a> {
 
 impl<'a> UnrealizedRoute<'a> {
     fn begin(routes: &'a RouterRoutes, id: &'a str) -> Self {
-        routes.known.lock().unrealized.entry(id.to_owned()).or_insert_with(|| LastWrite::now(false));
+        routes.cache.lock().unrealized.entry(id.to_owned()).or_insert_with(|| LastWrite::now(false));
         Self { routes, id }
     }
 
     fn last_write(&self) -> LastWrite {
-        self.routes.known.lock().unrealized.get(self.id).copied().unwrap_or_else(|| LastWrite::now(false))
+        self.routes.cache.lock().unrealized.get(self.id).copied().unwrap_or_else(|| LastWrite::now(false))
     }
 
     /// Removes the entry: NSX has realized the route.
     fn end(self) {
         let Self { routes, id } = self;
         drop(self);
-        routes.known.lock().unrealized.remove(id);
+        routes.cache.lock().unrealized.remove(id);
     }
 }
 
 impl Drop for UnrealizedRoute<'_> {
     fn drop(&mut self) {
-        self.routes.known.lock().unrealized.entry(self.id.to_owned()).or_insert_with(|| LastWrite::now(false));
+        self.routes.cache.lock().unrealized.entry(self.id.to_owned()).or_insert_with(|| LastWrite::now(false));
     }
 }
 
@@ -155,7 +155,7 @@ impl RouterRoutes {
     ) -> Self {
         let (router, known, held) = (router.into(), Mutex::default(), AtomicUsize::new(0));
         let (uid, usable_addresses) = (ClusterUid::new(live, WITHOUT_UID), Arc::new(|_: &Node| UsableAddresses::All));
-        Self { client, router, adoption, nodes, usable_addresses, uid, known, held }
+        Self { client, router, adoption, nodes, usable_addresses, uid, cache: known, ambiguous: held }
     }
 
     /// Restricts next hops to these addresses of Nodes.
@@ -186,14 +186,14 @@ impl RouterRoutes {
     fn record_nodes(&self, listed: &[Object]) {
         let now = Instant::now();
         let here: Vec<Arc<Node>> = self.nodes.nodes().collect();
-        let nodes = &mut self.known.lock().nodes;
+        let nodes = &mut self.cache.lock().nodes;
         for hint in listed.iter().map(|object| static_route::name_hint(object.id())) {
             if let Some(node) = nodes.get_mut(hint) {
-                node.seen = now;
+                node.last_seen = now;
             }
         }
         nodes.extend(here.iter().filter_map(|node| seen(node, now)));
-        nodes.retain(|_, node| now.saturating_duration_since(node.seen) < NODE_MEMORY);
+        nodes.retain(|_, node| now.saturating_duration_since(node.last_seen) < NODE_MEMORY);
     }
 
     /// The name of the Node that a route of ours leads to: by the route's tag, else by the UID in its id, else by its
@@ -202,13 +202,13 @@ impl RouterRoutes {
         if !listed.node.is_empty() {
             return Some(listed.node.clone());
         }
-        let by_uid = self.known.lock().nodes.get(static_route::name_hint(&listed.id)).map(|node| node.name.clone());
+        let by_uid = self.cache.lock().nodes.get(static_route::name_hint(&listed.id)).map(|node| node.name.clone());
         by_uid.or_else(|| static_route::node_of_display_name(object, cluster_name).map(str::to_owned))
     }
 
     fn ownership_of(&self, cluster_name: &str, uid: Option<&str>, object: &Object, listed: &ListedRoute) -> Ownership {
         let of_node = |name: &str| self.nodes.node(name).map(|node| ips(&self.addresses_of(&node))).unwrap_or_default();
-        let known = self.known.lock();
+        let known = self.cache.lock();
         let is_node = |uid: &str| known.nodes.contains_key(uid);
         let cluster = Cluster { name: cluster_name, uid, is_node: &is_node, addresses: &of_node };
         ownership_of(object, listed, &cluster)
@@ -230,7 +230,7 @@ impl RouterRoutes {
             return Err(Error::Failed { reason: reason::RouteNotOurs, message, after: None });
         };
         if let Some(node) = self.nodes.node(&listed.node) {
-            self.known.lock().nodes.extend(seen(&node, Instant::now()));
+            self.cache.lock().nodes.extend(seen(&node, Instant::now()));
         }
         let ownership = self.ownership_of(cluster_name, uid.as_deref(), &object, &listed);
         Ok(Some(FoundRoute { object, listed, ownership }))
@@ -259,7 +259,7 @@ impl RouterRoutes {
     }
 
     fn record_write(&self, id: &str, is_rewrite: bool) {
-        self.known.lock().unrealized.insert(id.to_owned(), LastWrite::now(is_rewrite));
+        self.cache.lock().unrealized.insert(id.to_owned(), LastWrite::now(is_rewrite));
     }
 
     /// Writes the route unless it is as wanted. Returns its revision, unless it is new.
@@ -341,7 +341,7 @@ impl RouterRoutes {
     /// Converts a route of ours for the controller. The controller rewrites a route without target addresses.
     fn shown(&self, target: &str, listed: &ListedRoute, object: &Object, cluster_name: &str) -> Route {
         let uid = self.uid.known();
-        let known = self.known.lock();
+        let known = self.cache.lock();
         let node = self.nodes.node(target);
         let network = parse_network_sloppy(&listed.network);
         let hop = node
@@ -377,9 +377,9 @@ impl RouterRoutes {
         }
     }
 
-    fn report_ambiguous(&self, held: BTreeSet<String>) {
-        let mut known = self.known.lock();
-        for id in held.difference(&known.reported) {
+    fn report_ambiguous(&self, ambiguous: BTreeSet<String>) {
+        let mut known = self.cache.lock();
+        for id in ambiguous.difference(&known.reported) {
             warn!(
                 route = id,
                 "route {}/static-routes/{id} is neither changed nor deleted: it has the name of this cluster, and nothing \
@@ -387,8 +387,8 @@ impl RouterRoutes {
                 self.router
             );
         }
-        self.held.store(held.len(), Ordering::Relaxed);
-        known.reported = held;
+        self.ambiguous.store(ambiguous.len(), Ordering::Relaxed);
+        known.reported = ambiguous;
     }
 }
 
@@ -397,11 +397,11 @@ impl crate::cloud::Routes for RouterRoutes {
     async fn list_routes(&self, cluster_name: &str) -> Result<Vec<Route>, Error> {
         let uid = self.uid.read().await?;
         let path = format!("{}/static-routes", self.router);
-        let unrealized_before: BTreeSet<String> = self.known.lock().unrealized.keys().cloned().collect();
+        let unrealized_before: BTreeSet<String> = self.cache.lock().unrealized.keys().cloned().collect();
         let listing = self.client.pages(&path, "static-routes.list", PAGE).keeping(READ).all().await;
         let listing = listing.map_err(|error| not_listed(&self.router, &error))?;
         self.record_nodes(&listing.objects);
-        let (mut routes, mut ids, mut held) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+        let (mut routes, mut ids, mut ambiguous) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
         let mut skipped = listing.skipped;
         for object in listing.objects.iter().filter(|object| !object.is_marked_for_delete()) {
             let Some(listed) = ListedRoute::read(object) else {
@@ -419,10 +419,10 @@ impl crate::cloud::Routes for RouterRoutes {
                 Ownership::Held if self.is_unknown(&listed.node) => {
                     routes.push(self.shown(&listed.node, &listed, object, cluster_name));
                 }
-                Ownership::Held => drop(held.insert(listed.id)),
+                Ownership::Held => drop(ambiguous.insert(listed.id)),
                 Ownership::Ours => {
                     let Some(target) = self.target(cluster_name, object, &listed) else {
-                        held.insert(listed.id);
+                        ambiguous.insert(listed.id);
                         continue;
                     };
                     routes.push(self.shown(&target, &listed, object, cluster_name));
@@ -432,8 +432,8 @@ impl crate::cloud::Routes for RouterRoutes {
                 }
             }
         }
-        self.report_ambiguous(held);
-        let mut known = self.known.lock();
+        self.report_ambiguous(ambiguous);
+        let mut known = self.cache.lock();
         if std::mem::replace(&mut known.skipped, skipped) != skipped && skipped > 0 {
             warn!(skipped, "objects of {path} that are no routes, and are not of this cluster, are left out");
         }
@@ -460,7 +460,7 @@ impl crate::cloud::Routes for RouterRoutes {
         let node = self.nodes.node(target_node).ok_or_else(|| invalid(format!("node {target_node} is not here")))?;
         let hop = self.next_hop(&node, &network)?;
         let (own, key) = (static_route::id(name_hint, destination_cidr), (target_node.clone(), network));
-        let known = self.known.lock().ids.get(&key).cloned().filter(|known| *known != own);
+        let known = self.cache.lock().ids.get(&key).cloned().filter(|known| *known != own);
         let id = match known {
             // The route of the known id may have been deleted meanwhile.
             Some(known) => {
@@ -473,7 +473,7 @@ impl crate::cloud::Routes for RouterRoutes {
         let revision = self.ensure(permit, cluster_name, &id, route, hop).await?;
         self.wait_until_realized(&id, revision, unrealized.last_write()).await?;
         unrealized.end();
-        let mut known = self.known.lock();
+        let mut known = self.cache.lock();
         known.ids.insert((target_node.clone(), network), id);
         Ok(())
     }
@@ -499,7 +499,7 @@ impl crate::cloud::Routes for RouterRoutes {
                 Err(error) => return Err(failed(&doing, protected_by(&found.object).as_deref(), &error)),
             }
         }
-        let mut known = self.known.lock();
+        let mut known = self.cache.lock();
         known.unrealized.remove(id);
         known.ids.retain(|_, known| known != id);
         info!(route = id, node = route.target_node, "route deleted");
@@ -511,7 +511,7 @@ impl crate::cloud::Routes for RouterRoutes {
     }
 
     fn ambiguous_routes(&self) -> usize {
-        self.held.load(Ordering::Relaxed)
+        self.ambiguous.load(Ordering::Relaxed)
     }
 }
 
@@ -531,7 +531,7 @@ fn protected_by(object: &Object) -> Option<String> {
 
 fn seen(node: &Node, at: Instant) -> Option<(String, SeenNode)> {
     let uid = node.metadata.uid.clone()?;
-    Some((uid, SeenNode { name: node::name(node).to_owned(), seen: at }))
+    Some((uid, SeenNode { name: node::name(node).to_owned(), last_seen: at }))
 }
 
 /// Whether an object that is no route belongs to another owner.

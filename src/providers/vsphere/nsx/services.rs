@@ -167,7 +167,7 @@ impl NsxServices {
         }
         let NsxServicesContext { cluster, batches, nodes, live, events, leads, .. } = &self.setup;
         let NsxServicesContext { adoption, orphans, requested_addresses, .. } = self.setup;
-        let settings = load_balancer::Settings { adoption, orphans, requested_addresses };
+        let settings = load_balancer::LoadBalancerSettings { adoption, orphans, requested_addresses };
         let backend = Arc::new(backend::NsxBackend::new(connected.client.clone(), *batches));
         let (nodes, live) = (Arc::clone(nodes), Arc::clone(live));
         let (config, cluster, leads) = (wanted.clone(), cluster.as_str(), leads.clone());

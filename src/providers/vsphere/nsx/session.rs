@@ -50,7 +50,7 @@ const SHORT_LIVES: u32 = 2;
 
 /// Minimum interval between two logins that are made because a call was answered with a web page. A proxy in front of
 /// NSX may answer the login with a page, too, and each such login counts in the login throttle.
-const DOUBTS: Duration = NSX_LOGIN_POLICY.window;
+const SUSPICION_WINDOW: Duration = NSX_LOGIN_POLICY.window;
 
 /// Fraction of its lifetime after which a token is renewed.
 const RENEWAL: f64 = 0.85;
@@ -102,13 +102,13 @@ pub struct NsxSession {
     ledger: Arc<dyn LoginThrottle>,
     leads: AnyLeader,
     began: Instant,
-    wanted: Notify,
+    login_requested: Notify,
     /// Signals that a request was rejected for its password.
-    refused: Notify,
+    login_rejected: Notify,
     /// Signals that a call was answered with a web page.
-    doubted: Notify,
+    session_suspected: Notify,
     /// Number of login attempts, with the failure of the last.
-    tries: watch::Sender<(u64, Option<NoLogin>)>,
+    attempts: watch::Sender<(u64, Option<NoLogin>)>,
     state: Mutex<NsxSessionState>,
 }
 
@@ -127,7 +127,7 @@ enum Sessions {
 
 /// Never locked over an await.
 struct NsxSessionState {
-    pairs: LoginSchedule,
+    schedule: LoginSchedule,
     in_use: Option<Arc<Credential>>,
     /// The login made with `in_use`, and its time. Removed when the session ends.
     adopted: Option<(Login, Instant)>,
@@ -136,7 +136,7 @@ struct NsxSessionState {
     sessions: Sessions,
     /// When a new login was last requested because NSX, or a proxy in front of it, answered a call with a web page.
     /// Limits the rate of such logins (`DOUBTS`).
-    doubted: Option<Instant>,
+    suspected_since: Option<Instant>,
     /// The refresh token that gave the access token in use.
     exchanged: Option<Arc<Token>>,
     renewal: Option<Instant>,
@@ -148,11 +148,11 @@ struct NsxSessionState {
     /// Number of consecutive failed logins, without rejections; determines the backoff.
     login_failures: Failures,
     /// Credentials that NSX rejected with a request, which the ledger has not counted yet.
-    uncounted: Vec<Arc<Credential>>,
+    unreported: Vec<Arc<Credential>>,
     /// Replaced logins that are not ended yet.
-    leaving: Vec<Leaving>,
+    closing: Vec<Leaving>,
     has_ended: bool,
-    facts: NsxSessionStatus,
+    status: NsxSessionStatus,
 }
 
 /// A replaced login.
@@ -164,9 +164,9 @@ struct Leaving {
 
 impl NsxSessionState {
     /// Records that NSX refused the login of a call, unless the client has a newer login: the refusal may arrive late.
-    fn record_refusal(&mut self, client: &Client, why: &str) {
+    fn record_refusal(&mut self, client: &Client, reason: &str) {
         if client.login().is_none() {
-            (self.facts.is_logged_in, self.facts.failure) = (false, Some(why.to_owned()));
+            (self.status.is_logged_in, self.status.failure) = (false, Some(reason.to_owned()));
         }
     }
 }
@@ -184,31 +184,43 @@ impl NsxSession {
             ledger.know(NSX_LOGIN_POLICY, &server);
         }
         let state = NsxSessionState {
-            pairs: LoginSchedule::new(NSX_LOGIN_POLICY),
+            schedule: LoginSchedule::new(NSX_LOGIN_POLICY),
             in_use: None,
             adopted: None,
             short_lived: 0,
             sessions: Sessions::Serve,
-            doubted: None,
+            suspected_since: None,
             exchanged: None,
             renewal: None,
             not_before: None,
             failures: Failures::default(),
             retry: None,
             login_failures: Failures::default(),
-            uncounted: Vec::new(),
-            leaving: Vec::new(),
+            unreported: Vec::new(),
+            closing: Vec::new(),
             has_ended: false,
-            facts: NsxSessionStatus::default(),
+            status: NsxSessionStatus::default(),
         };
-        let (wanted, refused, doubted, tries) = (Notify::new(), Notify::new(), Notify::new(), watch::Sender::default());
+        let (wanted, refused, suspected, tries) =
+            (Notify::new(), Notify::new(), Notify::new(), watch::Sender::default());
         let (began, state) = (Instant::now(), Mutex::new(state));
-        Self { server, source, ledger, leads, began, wanted, refused, doubted, tries, state }
+        Self {
+            server,
+            source,
+            ledger,
+            leads,
+            began,
+            login_requested: wanted,
+            login_rejected: refused,
+            session_suspected: suspected,
+            attempts: tries,
+            state,
+        }
     }
 
     /// The state of the login.
     pub fn facts(&self) -> NsxSessionStatus {
-        self.state.lock().facts.clone()
+        self.state.lock().status.clone()
     }
 
     /// Logs `client` in when a call needs a login, until `stop`; then logs it out.
@@ -222,7 +234,7 @@ impl NsxSession {
         loop {
             let (leaving, renewal) = {
                 let state = self.state.lock();
-                (state.leaving.iter().map(|leaving| leaving.due).min(), state.renewal)
+                (state.closing.iter().map(|leaving| leaving.due).min(), state.renewal)
             };
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -231,9 +243,9 @@ impl NsxSession {
                         self.end_all(client).await;
                     }
                 }
-                () = self.refused.notified() => self.count_refusals().await,
-                () = self.doubted.notified() => self.finish(&stop, self.replace(client)).await,
-                () = self.wanted.notified() => self.finish(&stop, self.make(client)).await,
+                () = self.login_rejected.notified() => self.count_refusals().await,
+                () = self.session_suspected.notified() => self.finish(&stop, self.replace(client)).await,
+                () = self.login_requested.notified() => self.finish(&stop, self.make(client)).await,
                 Some(()) = OptionFuture::from(renewal.map(sleep_until)) => self.finish(&stop, self.renew(client)).await,
                 Some(()) = OptionFuture::from(leaving.map(sleep_until)) => self.end_replaced(client).await,
                 () = another_token(&mut tokens) => {
@@ -249,7 +261,7 @@ impl NsxSession {
         }
         // Calls now fail instead of waiting: no login follows.
         self.state.lock().has_ended = true;
-        self.tries.send_modify(|(count, failure)| (*count, *failure) = (count.wrapping_add(1), Some(ended())));
+        self.attempts.send_modify(|(count, failure)| (*count, *failure) = (count.wrapping_add(1), Some(ended())));
         self.end_all(client).await;
     }
 
@@ -273,11 +285,11 @@ impl NsxSession {
             None => self.log_in(client).await,
         };
         {
-            let facts = &mut self.state.lock().facts;
+            let facts = &mut self.state.lock().status;
             facts.is_logged_in = result.is_ok();
-            facts.failure = result.as_ref().err().map(|failure| failure.why.clone());
+            facts.failure = result.as_ref().err().map(|failure| failure.reason.clone());
         }
-        self.tries.send_modify(|(count, failure)| (*count, *failure) = (count.wrapping_add(1), result.err()));
+        self.attempts.send_modify(|(count, failure)| (*count, *failure) = (count.wrapping_add(1), result.err()));
     }
 
     async fn log_in(&self, client: &Client) -> Result<(), NoLogin> {
@@ -299,7 +311,7 @@ impl NsxSession {
         let retry = self.state.lock().retry.clone();
         let Some((until, failure)) = retry.filter(|(until, _)| *until > Instant::now()) else { return Ok(()) };
         let seconds = until.saturating_duration_since(Instant::now()).as_secs();
-        Err(NoLogin { why: format!("the next login is in {seconds} s; {}", failure.why), ..failure })
+        Err(NoLogin { reason: format!("the next login is in {seconds} s; {}", failure.reason), ..failure })
     }
 
     fn switch_to(&self, client: &Client, login: Login, credential: Arc<Credential>) {
@@ -311,9 +323,9 @@ impl NsxSession {
             state.short_lived = 0;
         }
         (state.retry, state.login_failures) = (None, Failures::default());
-        state.facts = NsxSessionStatus { is_logged_in: true, ..NsxSessionStatus::default() };
+        state.status = NsxSessionStatus { is_logged_in: true, ..NsxSessionStatus::default() };
         let leaving = |login| Leaving { due: Instant::now() + USE, login, credential: used };
-        state.leaving.extend(before.map(leaving));
+        state.closing.extend(before.map(leaving));
     }
 
     /// Exchanges the offered refresh token for an access token, unless the backoff forbids it. If the token is
@@ -342,12 +354,12 @@ impl NsxSession {
                 if let Some(why) = &refused {
                     warn!(nsx = self.server, "the new token is not used, and the one of before is: {why}");
                 }
-                state.facts = NsxSessionStatus { is_logged_in: true, refused_offer: refused, failure: None };
+                state.status = NsxSessionStatus { is_logged_in: true, refused_offer: refused, failure: None };
                 Ok(())
             }
             Err(error) => {
                 let why = format!("no token of VMware Cloud: {}", chain(&error));
-                let failure = NoLogin { kind: error.kind.clone(), why };
+                let failure = NoLogin { kind: error.kind.clone(), reason: why };
                 let mut state = self.state.lock();
                 let pause = state.failures.next_pause(&PASSING, fastrand::f64());
                 state.retry = Some((Instant::now() + pause, failure.clone()));
@@ -360,7 +372,7 @@ impl NsxSession {
     fn refuse_certificate(&self, client: &Client) -> NoLogin {
         let why = "NSX does not accept the client certificate: it has to be that of a principal identity".to_owned();
         self.state.lock().record_refusal(client, &why);
-        NoLogin { kind: Kind::Rejected, why }
+        NoLogin { kind: Kind::Rejected, reason: why }
     }
 
     /// Error of a call whose fresh token NSX rejects. The next exchange waits for a backoff.
@@ -368,7 +380,7 @@ impl NsxSession {
         let why = "NSX does not accept a fresh token of VMware Cloud".to_owned();
         let mut state = self.state.lock();
         state.record_refusal(client, &why);
-        let failure = NoLogin { kind: Kind::Rejected, why };
+        let failure = NoLogin { kind: Kind::Rejected, reason: why };
         // Hundreds of calls may fail at once: only one of them counts.
         if state.retry.as_ref().is_none_or(|(until, _)| *until <= Instant::now()) {
             state.short_lived = state.short_lived.saturating_add(1);
@@ -388,11 +400,11 @@ impl NsxSession {
         match self.exchange(client, tokens).await {
             // The previous token has worked until now, so it was not short-lived.
             Ok(()) => self.state.lock().short_lived = 0,
-            Err(NoLogin { why, .. }) => {
+            Err(NoLogin { reason: why, .. }) => {
                 warn!(nsx = self.server, "the token was not renewed: {why}");
                 let mut state = self.state.lock();
                 state.renewal = state.retry.as_ref().map(|(until, _)| *until);
-                state.facts.refused_offer = Some(why);
+                state.status.refused_offer = Some(why);
             }
         }
     }
@@ -407,9 +419,9 @@ impl NsxSession {
                 let mut state = self.state.lock();
                 let offered = offered(offers);
                 // Without a login the next call tries the offer; a standby makes no call.
-                let in_use = state.in_use.clone().filter(|_| state.facts.is_logged_in);
+                let in_use = state.in_use.clone().filter(|_| state.status.is_logged_in);
                 let better = match in_use {
-                    Some(in_use) => state.pairs.better(&offered, &in_use, self.began.elapsed()),
+                    Some(in_use) => state.schedule.better(&offered, &in_use, self.began.elapsed()),
                     None => Better::Nothing,
                 };
                 (better, state.not_before.filter(|until| *until > Instant::now()))
@@ -443,7 +455,7 @@ impl NsxSession {
         let credential = {
             let mut state = self.state.lock();
             let Some(in_use) = state.in_use.clone() else { return };
-            match state.pairs.better(&offered(offers), &in_use, self.began.elapsed()) {
+            match state.schedule.better(&offered(offers), &in_use, self.began.elapsed()) {
                 Better::Try(credential) => credential,
                 Better::Nothing | Better::Same(_) | Better::NotBefore(_) => return,
             }
@@ -457,12 +469,12 @@ impl NsxSession {
             }
             // Leadership was lost during the login.
             Ok(login) => self.log_out(client, login).await,
-            Err(NoLogin { why, .. }) => {
+            Err(NoLogin { reason: why, .. }) => {
                 warn!(nsx = self.server, "new credentials are not used, and the login stays: {why}");
                 let mut state = self.state.lock();
                 let pause = state.failures.next_pause(&PASSING, fastrand::f64());
                 state.not_before = Some(Instant::now() + pause);
-                state.facts.refused_offer = Some(why);
+                state.status.refused_offer = Some(why);
             }
         }
     }
@@ -478,12 +490,12 @@ impl NsxSession {
                 }
                 // Leadership was lost during the login.
                 Ok(login) => self.log_out(client, login).await,
-                Err(NoLogin { why, .. }) => {
+                Err(NoLogin { reason: why, .. }) => {
                     warn!(nsx = self.server, "a page came in place of an answer, and the session stays: {why}");
                 }
             }
         }
-        self.tries.send_modify(|(count, _)| *count = count.wrapping_add(1));
+        self.attempts.send_modify(|(count, _)| *count = count.wrapping_add(1));
     }
 
     /// Records the end of a session. Consecutive short-lived sessions must not cause a login per call: per-request
@@ -514,30 +526,30 @@ impl NsxSession {
         }
         if state.sessions == Sessions::Required {
             let pause = HARMLESS.pause(state.short_lived - SHORT_LIVES + 1, fastrand::f64());
-            state.retry = Some((Instant::now() + pause, NoLogin { kind: Kind::Unavailable, why }));
+            state.retry = Some((Instant::now() + pause, NoLogin { kind: Kind::Unavailable, reason: why }));
         }
     }
 
     /// Releases paused logins that the ledger permits again.
     async fn review(&self) {
-        let paused = self.state.lock().pairs.paused(self.began.elapsed());
+        let paused = self.state.lock().schedule.paused(self.began.elapsed());
         for pause in paused {
-            let attempt = self.state.lock().pairs.attempt(&pause.credential, &self.server);
+            let attempt = self.state.lock().schedule.attempt(&pause.credential, &self.server);
             if self.ledger.can_retry(&attempt, pause.is_of_rejection).await {
                 info!(
                     nsx = self.server,
                     "a paused login may be tried again: the failed logins were deleted, or another replica logged in"
                 );
-                self.state.lock().pairs.release(&pause.credential, Interface::Primary);
+                self.state.lock().schedule.release(&pause.credential, Interface::Primary);
             }
         }
     }
 
     /// Counts rejected requests in the ledger: each was a failed login for the account.
     async fn count_refusals(&self) {
-        let uncounted = std::mem::take(&mut self.state.lock().uncounted);
+        let uncounted = std::mem::take(&mut self.state.lock().unreported);
         for credential in uncounted {
-            let attempt = self.state.lock().pairs.attempt(&credential, &self.server);
+            let attempt = self.state.lock().schedule.attempt(&credential, &self.server);
             // A refused claim needs no entry: the ledger has reached its limit.
             if let Ok(claim) = self.ledger.claim(&attempt).await {
                 self.ledger.record_outcome(claim, Outcome::Rejected).await;
@@ -549,8 +561,8 @@ impl NsxSession {
         let now = Instant::now();
         let due: Vec<Login> = {
             let mut state = self.state.lock();
-            let (due, later) = std::mem::take(&mut state.leaving).into_iter().partition(|leaving| leaving.due <= now);
-            state.leaving = later;
+            let (due, later) = std::mem::take(&mut state.closing).into_iter().partition(|leaving| leaving.due <= now);
+            state.closing = later;
             let due: Vec<Leaving> = due;
             due.into_iter().map(|leaving| leaving.login).collect()
         };
@@ -566,8 +578,8 @@ impl NsxSession {
             state.renewal = None;
             // The next term of leadership observes again whether sessions work.
             (state.sessions, state.short_lived) = (Sessions::Serve, 0);
-            state.facts.is_logged_in = false;
-            let leaving = std::mem::take(&mut state.leaving);
+            state.status.is_logged_in = false;
+            let leaving = std::mem::take(&mut state.closing);
             leaving.into_iter().map(|leaving| leaving.login).chain(client.leave()).collect()
         };
         futures::future::join_all(logins.into_iter().map(|login| self.log_out(client, login))).await;
@@ -595,25 +607,25 @@ impl LogIn for NsxSession {
         if let Some(over) = over {
             self.record_over(over);
         }
-        let mut tries = self.tries.subscribe();
+        let mut tries = self.attempts.subscribe();
         let before = tries.borrow_and_update().0;
         if self.state.lock().has_ended {
             return Err(ended());
         }
-        self.wanted.notify_one();
+        self.login_requested.notify_one();
         let tried = tries.wait_for(|(count, _)| *count != before);
         match timeout(WAIT, tried).await {
             // The login may have been made, and ended again when leadership was lost.
             Ok(Ok(_)) if client.login().is_none() && !self.leads.is_leader() => Err(not_leading()),
             Ok(Ok(tried)) if client.login().is_none() => {
-                let unknown = || NoLogin { kind: Kind::Unavailable, why: "the login was ended".to_owned() };
+                let unknown = || NoLogin { kind: Kind::Unavailable, reason: "the login was ended".to_owned() };
                 Err(tried.1.clone().unwrap_or_else(unknown))
             }
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) => Err(ended()),
             Err(_) => {
-                let why = format!("no login within {} s", WAIT.as_secs());
-                Err(NoLogin { kind: Kind::Unavailable, why })
+                let reason = format!("no login within {} s", WAIT.as_secs());
+                Err(NoLogin { kind: Kind::Unavailable, reason })
             }
         }
     }
@@ -628,8 +640,8 @@ impl LogIn for NsxSession {
                     Sessions::End | Sessions::Replaced => {}
                     // NSX has accepted the login, so it does not reject the password. The next call may log in again.
                     Sessions::Serve | Sessions::Required => {
-                        let why = "NSX accepts the login and refuses the requests after it".to_owned();
-                        return Err(NoLogin { kind: Kind::SessionOver, why });
+                        let reason = "NSX accepts the login and refuses the requests after it".to_owned();
+                        return Err(NoLogin { kind: Kind::SessionOver, reason });
                     }
                 }
                 LogIn::log_in(self, client, None).await
@@ -637,23 +649,23 @@ impl LogIn for NsxSession {
         }
     }
 
-    async fn log_in_beside(&self, client: &Client, doubted: &Login) -> bool {
-        let has_another = || client.login().is_some_and(|current| !current.is(doubted));
+    async fn recheck_login(&self, client: &Client, suspected: &Login) -> bool {
+        let has_another = || client.login().is_some_and(|current| !current.is(suspected));
         if has_another() {
             return true;
         }
-        let mut tries = self.tries.subscribe();
+        let mut tries = self.attempts.subscribe();
         let before = tries.borrow_and_update().0;
         {
             let mut state = self.state.lock();
-            let is_of_age = |(login, made): &(Login, Instant)| login.is(doubted) && made.elapsed() >= SHORT_LIFE;
-            let is_due = state.doubted.is_none_or(|at| at.elapsed() >= DOUBTS);
+            let is_of_age = |(login, made): &(Login, Instant)| login.is(suspected) && made.elapsed() >= SHORT_LIFE;
+            let is_due = state.suspected_since.is_none_or(|at| at.elapsed() >= SUSPICION_WINDOW);
             if state.has_ended || !is_due || !state.adopted.as_ref().is_some_and(is_of_age) {
                 return false;
             }
-            state.doubted = Some(Instant::now());
+            state.suspected_since = Some(Instant::now());
         }
-        self.doubted.notify_one();
+        self.session_suspected.notify_one();
         // Without a new login in time the session stays in use.
         drop(timeout(WAIT, tries.wait_for(|(count, _)| *count != before)).await);
         has_another()
@@ -664,15 +676,15 @@ impl LogIn for NsxSession {
     fn rejected(&self, login: &Login) {
         let mut state = self.state.lock();
         let is_adopted = state.adopted.as_ref().is_some_and(|(adopted, _)| adopted.is(login));
-        let replaced = state.leaving.iter().find(|leaving| leaving.login.is(login));
+        let replaced = state.closing.iter().find(|leaving| leaving.login.is(login));
         let replaced = replaced.and_then(|leaving| leaving.credential.clone());
         let Some(presented) = replaced.or_else(|| state.in_use.clone().filter(|_| is_adopted)) else { return };
-        let why = "NSX refused user and password with a request".to_owned();
-        warn!(nsx = self.server, "{why}");
-        let rejection = self.rejection(why, Duration::ZERO);
-        state.pairs.rejected(&presented, Interface::Primary, rejection, fastrand::f64());
+        let reason = "NSX refused user and password with a request".to_owned();
+        warn!(nsx = self.server, "{reason}");
+        let rejection = self.rejection(reason, Duration::ZERO);
+        state.schedule.rejected(&presented, Interface::Primary, rejection, fastrand::f64());
         if is_adopted {
-            state.facts.is_logged_in = false;
+            state.status.is_logged_in = false;
             if state.sessions == Sessions::Replaced {
                 // Per-request authentication that worked was in use because sessions did not work: tries both again.
                 let has_served = state.adopted.as_ref().is_some_and(|(_, made)| made.elapsed() >= SHORT_LIFE);
@@ -680,20 +692,20 @@ impl LogIn for NsxSession {
                     if has_served { (Sessions::Serve, 0) } else { (Sessions::Required, state.short_lived) };
             }
         }
-        state.uncounted.push(presented);
+        state.unreported.push(presented);
         drop(state);
-        self.refused.notify_one();
+        self.login_rejected.notify_one();
     }
 }
 
 /// Error for calls on a standby.
 fn not_leading() -> NoLogin {
-    NoLogin { kind: Kind::NotPermitted, why: "this process is not the leader".to_owned() }
+    NoLogin { kind: Kind::NotPermitted, reason: "this process is not the leader".to_owned() }
 }
 
 /// Error for calls made after this session was shut down.
 fn ended() -> NoLogin {
-    NoLogin { kind: Kind::Unavailable, why: "this connection to NSX has ended".to_owned() }
+    NoLogin { kind: Kind::Unavailable, reason: "this connection to NSX has ended".to_owned() }
 }
 
 fn next_review() -> Instant {

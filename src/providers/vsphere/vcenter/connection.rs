@@ -21,9 +21,9 @@ use super::fence::Fence;
 use super::outage::{Outage, cause_of};
 use super::publisher::Publisher;
 use super::session::{ClientInUse, ConnectionFailure, Pause, Rotation, Session, SessionHandle, text_of_read};
-use super::snapshot::{Freshness, Snapshot, Trouble};
+use super::snapshot::{Freshness, Snapshot, VcenterFailure};
 use super::subscription::{PreparedSubscription, Subscription, clear_leftovers};
-use super::tags::{Settings, TagReader, TagRetry};
+use super::tags::{TagReader, TagRetry, TagSettings};
 use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::base::go_duration::whole_seconds;
@@ -38,48 +38,48 @@ const CONFIRM_LIMIT: Duration = Duration::from_secs(3);
 /// How long applying a snapshot to all nodes may take.
 const APPLY_LIMIT: Duration = Duration::from_secs(2);
 /// Interval after which the same cause of a failed read is logged again, if reads were answered in between.
-const READ_TOLD_AGAIN: Duration = Duration::from_secs(600);
+const READ_LOG_INTERVAL: Duration = Duration::from_secs(600);
 /// Interval after which the same cause is logged again even if no read was answered in between.
-const READ_TOLD_ANYWAY: Duration = Duration::from_secs(24 * 3600);
+const READ_LOG_MAX_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 /// How long vCenter may take to answer the check of the account's privileges.
 const RIGHTS_LIMIT: Duration = Duration::from_secs(5);
 
 /// One vCenter. Shared by its actor ([`Vcenter::run`]) and its readers.
 pub struct Vcenter {
-    settings: watch::Sender<Arc<Settings>>,
+    settings: watch::Sender<Arc<TagSettings>>,
     session: Session,
     publisher: Publisher,
     tag_retry: TagRetry,
     fence: Fence,
     /// Whether vCenter answered the check of the account's privileges.
-    has_answered_rights: AtomicBool,
+    are_privileges_checked: AtomicBool,
     /// The configured datacenters while some of them may not exist in vCenter; empty otherwise.
-    suspected: watch::Sender<Vec<String>>,
+    suspected_vms: watch::Sender<Vec<String>>,
     read_failures: ReadFailureLog,
 }
 
 impl Vcenter {
     /// A vCenter that is not connected yet.
-    pub fn new(settings: Settings, session: Session) -> Arc<Self> {
+    pub fn new(settings: TagSettings, session: Session) -> Arc<Self> {
         Arc::new(Self {
             settings: watch::Sender::new(Arc::new(settings)),
             session,
             publisher: Publisher::default(),
             tag_retry: TagRetry::default(),
             fence: Fence::default(),
-            has_answered_rights: AtomicBool::new(false),
-            suspected: watch::Sender::default(),
+            are_privileges_checked: AtomicBool::new(false),
+            suspected_vms: watch::Sender::default(),
             read_failures: ReadFailureLog::default(),
         })
     }
 
     /// The current settings.
-    pub fn settings(&self) -> Arc<Settings> {
+    pub fn settings(&self) -> Arc<TagSettings> {
         self.settings.borrow().clone()
     }
 
     /// Changes the settings at once; the session and the snapshot stay.
-    pub fn reconfigure(&self, settings: Settings) {
+    pub fn reconfigure(&self, settings: TagSettings) {
         let settings = Arc::new(settings);
         self.settings.send_if_modified(|now| {
             let is_other = **now != *settings;
@@ -133,7 +133,7 @@ impl Vcenter {
         if is_late && !self.fence.is_synced(request) {
             let why = format!("it did not say within {} s whether its inventory is as known", CONFIRM_LIMIT.as_secs());
             warn!(vcenter = self.server(), reason = why, "{}; {KEPT}", Outage::NoAnswer.headline());
-            self.publisher.mark_stale(Trouble::unavailable(why));
+            self.publisher.mark_stale(VcenterFailure::unavailable(why));
             // The answer may still come: a later confirmation makes the snapshot live again.
             self.fence.request_sync();
         }
@@ -272,19 +272,19 @@ impl Vcenter {
         let prepared = self.session.persist(|| self.prepare(self.session.soap())).await;
         clear_leftovers(&self.session.soap(), self.server()).await;
         if prepared.is_ok() {
-            self.tell_rights().await;
+            self.report_missing_privileges().await;
         }
         prepared.map(PreparedSubscription::begin)
     }
 
     /// Logs once if the account may not see every folder. Without an answer the next connection repeats the check.
-    async fn tell_rights(&self) {
-        if self.has_answered_rights.load(Ordering::Relaxed) {
+    async fn report_missing_privileges(&self) {
+        if self.are_privileges_checked.load(Ordering::Relaxed) {
             return;
         }
         let (vcenter, soap) = (self.server(), self.session.soap());
         let answer = timeout(RIGHTS_LIMIT, soap.has_privilege_on_root(READ_PRIVILEGE)).await;
-        self.has_answered_rights.store(matches!(answer, Ok(Ok(_))), Ordering::Relaxed);
+        self.are_privileges_checked.store(matches!(answer, Ok(Ok(_))), Ordering::Relaxed);
         match answer {
             Ok(Ok(Some(false))) => info!(
                 vcenter,
@@ -311,13 +311,13 @@ impl Vcenter {
     async fn rotate(&self) -> (Arc<SessionHandle>, PreparedSubscription<'_>) {
         let mut retry = Failures::default();
         loop {
-            let is_told = self.snapshot().offer_trouble.is_some();
+            let is_told = self.snapshot().credential_failure.is_some();
             match self.session.rotated(&mut retry, is_told).await {
-                Rotation::Refused(reason) => self.tell_offer_trouble(Some(reason)),
-                Rotation::Settled => self.tell_offer_trouble(None),
+                Rotation::Refused(reason) => self.report_credential_failure(Some(reason)),
+                Rotation::Settled => self.report_credential_failure(None),
                 Rotation::Accepted(link) => match self.prepare_on(&link).await {
                     Some(prepared) => {
-                        self.tell_offer_trouble(None);
+                        self.report_credential_failure(None);
                         return (link, prepared);
                     }
                     None => self.session.discard(&link),
@@ -336,7 +336,7 @@ impl Vcenter {
                 Err(failure) => failure,
             };
             clear_leftovers(&link.soap(), self.server()).await;
-            self.tell_offer_trouble(Some(chain(&failure)));
+            self.report_credential_failure(Some(chain(&failure)));
             let pause = retry.next_pause(&PASSING, fastrand::f64());
             if timeout(pause, self.session.withdrawn(link)).await.is_ok() {
                 return None;
@@ -344,23 +344,23 @@ impl Vcenter {
         }
     }
 
-    fn tell_offer_trouble(&self, trouble: Option<String>) {
-        if self.snapshot().offer_trouble == trouble {
+    fn report_credential_failure(&self, failure: Option<String>) {
+        if self.snapshot().credential_failure == failure {
             return;
         }
-        if let Some(reason) = &trouble {
+        if let Some(reason) = &failure {
             let vcenter = self.server();
             error!(
                 vcenter,
                 reason, "the new credentials are not used; the current session, with the previous ones, stays"
             );
         }
-        self.publisher.publish(|state| state.next.offer_trouble = trouble);
+        self.publisher.publish(|state| state.next.credential_failure = failure);
     }
 
     /// Logs a failed read if messages of Nodes refer to the log for its cause. The subscription logs nothing while its
     /// own connection works.
-    fn tell_failed_read(&self, error: &vim::Error) {
+    fn report_failed_read(&self, error: &vim::Error) {
         let outage = Outage::of_soap(error);
         if !outage.is_logged() {
             return;
@@ -373,9 +373,9 @@ impl Vcenter {
 
     /// Marks the snapshot stale. Logged when the reason changes.
     fn mark_down(&self, failure: &ConnectionFailure, pause: Option<Duration>) {
-        let trouble = failure.trouble(&self.session.spelling());
-        let reason = trouble.why.as_str();
-        if self.snapshot().freshness.trouble() == Some(reason) {
+        let trouble = failure.vcenter_failure(&self.session.spelling());
+        let reason = trouble.message.as_str();
+        if self.snapshot().freshness.failure() == Some(reason) {
             return;
         }
         let (vcenter, outage) = (self.server(), failure.source.outage());
@@ -394,15 +394,15 @@ struct ReadFailureLog(Mutex<Option<LoggedCause>>);
 
 struct LoggedCause {
     cause: String,
-    at: Instant,
+    logged_at: Instant,
     /// Whether a read was answered since then.
-    is_over: bool,
+    has_ended: bool,
 }
 
 impl ReadFailureLog {
     fn answered(&self) {
         if let Some(logged) = &mut *self.0.lock() {
-            logged.is_over = true;
+            logged.has_ended = true;
         }
     }
 
@@ -411,13 +411,13 @@ impl ReadFailureLog {
     fn is_news(&self, cause: &str) -> bool {
         let mut last = self.0.lock();
         let is_known = |last: &LoggedCause| {
-            let until = if last.is_over { READ_TOLD_AGAIN } else { READ_TOLD_ANYWAY };
-            last.cause == cause && last.at.elapsed() < until
+            let until = if last.has_ended { READ_LOG_INTERVAL } else { READ_LOG_MAX_INTERVAL };
+            last.cause == cause && last.logged_at.elapsed() < until
         };
         if last.as_ref().is_some_and(is_known) {
             return false;
         }
-        *last = Some(LoggedCause { cause: cause.to_owned(), at: Instant::now(), is_over: false });
+        *last = Some(LoggedCause { cause: cause.to_owned(), logged_at: Instant::now(), has_ended: false });
         true
     }
 }
@@ -434,16 +434,16 @@ mod tests {
     async fn a_failed_read_is_logged_once_for_each_cause_and_again_when_reads_answered_in_between() {
         let log = ReadFailureLog::default();
         assert_eq!([log.is_news("a"), log.is_news("a"), log.is_news("b")], [true, false, true]);
-        tokio::time::advance(READ_TOLD_AGAIN * 3).await;
+        tokio::time::advance(READ_LOG_INTERVAL * 3).await;
         assert!(!log.is_news("b"), "the cause is the same");
-        tokio::time::advance(READ_TOLD_ANYWAY).await;
+        tokio::time::advance(READ_LOG_MAX_INTERVAL).await;
         assert_eq!([log.is_news("b"), log.is_news("b")], [true, false], "after a day");
-        tokio::time::advance(READ_TOLD_AGAIN).await;
+        tokio::time::advance(READ_LOG_INTERVAL).await;
         log.answered();
         assert_eq!([log.is_news("b"), log.is_news("b")], [true, false], "it was gone");
         log.answered();
         assert!(!log.is_news("b"), "some reads answer and some fail: not with each of them");
-        tokio::time::advance(READ_TOLD_AGAIN).await;
+        tokio::time::advance(READ_LOG_INTERVAL).await;
         assert_eq!([log.is_news("b"), log.is_news("b")], [true, false], "it answered since the last line");
     }
 

@@ -10,7 +10,7 @@ pub(super) struct Members {
     /// Contents of the view on the server, as far as calls have confirmed.
     in_view: BTreeSet<Arc<str>>,
     /// Members whose state the snapshot shows.
-    shown: BTreeSet<Arc<str>>,
+    visible: BTreeSet<Arc<str>>,
     /// VMs to remove from the view, and to add again if still wanted.
     renew: BTreeSet<Arc<str>>,
 }
@@ -34,7 +34,7 @@ impl Members {
         let mut is_news = false;
         for id in ids {
             // A VM that is just being removed from the view is still shown, but newly wanted.
-            is_news |= !self.shown.contains(&id);
+            is_news |= !self.visible.contains(&id);
             is_news |= self.wanted.insert(id);
         }
         is_news
@@ -55,23 +55,23 @@ impl Members {
     }
 
     pub(super) fn shows(&self, id: &str) -> bool {
-        self.shown.contains(id)
+        self.visible.contains(id)
     }
 
     /// Whether this VM is wanted but the snapshot does not show it.
     pub(super) fn lacks(&self, id: &str) -> bool {
-        self.wanted.contains(id) && !self.shown.contains(id)
+        self.wanted.contains(id) && !self.visible.contains(id)
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.shown.is_empty()
+        self.visible.is_empty()
     }
 
     /// Records that vCenter sent `leave` for these VMs: the snapshot no longer shows them. The next change removes them
     /// and, if still wanted, adds them again, so that the server says whether it knows them.
     pub(super) fn leave(&mut self, ids: &BTreeSet<Arc<str>>) {
         for id in ids {
-            self.shown.remove(id);
+            self.visible.remove(id);
         }
         self.renew(ids);
     }
@@ -84,17 +84,17 @@ impl Members {
         let is_in = |id: &&Arc<str>| !self.in_view.contains(*id) || remove.contains(*id);
         let add: BTreeSet<Arc<str>> = self.wanted.iter().filter(is_in).cloned().collect();
         // The snapshot shows them from now on, because updates may arrive before the call returns.
-        self.shown.extend(add.iter().cloned());
+        self.visible.extend(add.iter().cloned());
         ViewChange { add, remove }
     }
 
     /// Records a change of the view; the server does not know the `unresolved`.
     pub(super) fn made(&mut self, change: &ViewChange, unresolved: &[Arc<str>]) {
         self.in_view.extend(change.add.iter().cloned());
-        self.shown.extend(change.add.iter().cloned());
+        self.visible.extend(change.add.iter().cloned());
         for id in change.remove.difference(&change.add).chain(unresolved) {
             self.in_view.remove(id);
-            self.shown.remove(id);
+            self.visible.remove(id);
         }
     }
 

@@ -32,7 +32,7 @@ pub struct TouchedObjects {
     /// Whether any object appeared or left.
     pub objects: bool,
     /// VMs that left the filter: destroyed, unregistered, or no longer readable.
-    pub left: BTreeSet<Arc<str>>,
+    pub removed: BTreeSet<Arc<str>>,
 }
 
 impl Mirror {
@@ -57,7 +57,7 @@ impl Mirror {
                 touched.objects = true;
                 touched.vms.insert(Arc::clone(&id));
             }
-            touched.left.insert(id);
+            touched.removed.insert(id);
             return;
         }
         let known = entry.map(|(_, known)| known);
@@ -278,7 +278,7 @@ mod tests {
         apply(&mut mirror, vec![vm(UpdateKind::Modify, vec![("name", text("a"))])]);
         assert_eq!(mirror.vms["vm-1"].name, "a", "a modify for an unknown object creates it");
         let touched = apply(&mut mirror, vec![vm(UpdateKind::Leave, vec![])]);
-        assert!(touched.vms.contains("vm-1") && touched.left.contains("vm-1") && touched.objects, "{touched:?}");
+        assert!(touched.vms.contains("vm-1") && touched.removed.contains("vm-1") && touched.objects, "{touched:?}");
         assert!(mirror.vms.is_empty());
         let touched = apply(&mut mirror, vec![vm(UpdateKind::Leave, vec![])]);
         assert!(touched.vms.is_empty() && !touched.objects, "a leave for an unknown object is nothing");

@@ -5,7 +5,7 @@ use crate::base::error_chain::chain;
 use crate::clients::{http, vim};
 use crate::cloud::Reason;
 use crate::providers::vsphere::reason;
-use crate::providers::vsphere::vcenter::snapshot::Trouble;
+use crate::providers::vsphere::vcenter::snapshot::VcenterFailure;
 
 /// The first operation of a connection.
 const FIRST_CALL: &str = "RetrieveServiceContent";
@@ -141,8 +141,8 @@ impl Outage {
     }
 
     /// The outage as `Trouble`: `why` is the full text, `cause` the cause alone.
-    pub(super) fn trouble(self, why: String, cause: String) -> Trouble {
-        Trouble { reason: self.reason(), why, brief: self.brief(cause) }
+    pub(super) fn vcenter_failure(self, why: String, cause: String) -> VcenterFailure {
+        VcenterFailure { reason: self.reason(), message: why, summary: self.brief(cause) }
     }
 }
 
@@ -150,13 +150,13 @@ impl Outage {
 pub(super) fn cause_of(error: &vim::Error) -> String {
     match error {
         vim::Error::Http(http::Error::Certificate(_, refusal)) => refusal.to_string(),
-        vim::Error::Http(http::Error::Proxy(_, proxy, why)) => format!("{proxy}: {why}"),
+        vim::Error::Http(http::Error::Proxy(_, proxy, reason)) => format!("{proxy}: {reason}"),
         other => chain(other),
     }
 }
 
-pub(super) fn trouble_of(error: &vim::Error) -> Trouble {
-    Outage::of_soap(error).trouble(chain(error), chain(error))
+pub(super) fn failure_of(error: &vim::Error) -> VcenterFailure {
+    Outage::of_soap(error).vcenter_failure(chain(error), chain(error))
 }
 
 #[cfg(test)]
@@ -202,7 +202,7 @@ mod tests {
         ] {
             let error = vim::Error::Http(error);
             assert_eq!(Outage::of_soap(&error).headline(), headline, "{case}");
-            assert_eq!(trouble_of(&error).reason, reason::VCenterUnavailable, "{case}");
+            assert_eq!(failure_of(&error).reason, reason::VCenterUnavailable, "{case}");
         }
         let esxi = vim::Error::NotVcenter("esx:443".to_owned(), "VMware ESXi (HostAgent)".to_owned());
         assert_eq!(Outage::of_soap(&esxi).headline(), "the server is not a vCenter");
@@ -221,16 +221,16 @@ mod tests {
 
     #[test]
     fn nodes_are_told_of_an_outage_in_a_few_words_or_with_its_cause() {
-        for (outage, told) in [
+        for (outage, reported) in [
             (Outage::ConnectionRefused, "the connection is refused"),
             (Outage::NoAnswer, "cause"),
             (Outage::ErrorAnswered, "cause"),
             (Outage::CredentialsUnread, "cause"),
             (Outage::CredentialsMissing, "cause"),
         ] {
-            assert_eq!(outage.trouble("all".to_owned(), "cause".to_owned()).to_string(), told);
+            assert_eq!(outage.vcenter_failure("all".to_owned(), "cause".to_owned()).to_string(), reported);
         }
-        let rejected = Outage::CertificateRejected.trouble("x".repeat(1_000), "x".repeat(1_000));
+        let rejected = Outage::CertificateRejected.vcenter_failure("x".repeat(1_000), "x".repeat(1_000));
         assert_eq!(rejected.reason.as_str(), "VCenterCertificateRejected");
         let told = rejected.to_string();
         assert!(told.starts_with("its certificate is not accepted;") && told.len() < 120, "{told}");

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, watch};
 use super::members::{Members, ViewChange};
 use super::mirror::{Mirror, TouchedObjects};
 use super::shared_map::SharedMap;
-use super::snapshot::{Freshness, Snapshot, TagSnapshot, Trouble, VmRecord};
+use super::snapshot::{Freshness, Snapshot, TagSnapshot, VcenterFailure, VmRecord};
 use crate::clients::vim::UpdateSet;
 
 /// The state of one vCenter, and the snapshot for readers.
@@ -105,18 +105,18 @@ impl PublisherState {
         let Self { next, mirror, members, .. } = self;
         let mut touched = mirror.apply(pages);
         // The proof ends also for a VM that left and came back: its power state in between is unknown.
-        for id in &touched.left {
+        for id in &touched.removed {
             next.power.set(id, None);
         }
-        touched.left.retain(|id| !mirror.vms.contains_key(id));
-        members.leave(&touched.left);
+        touched.removed.retain(|id| !mirror.vms.contains_key(id));
+        members.leave(&touched.removed);
         if next.unresolved.iter().any(|id| mirror.vms.contains_key(id)) {
             Arc::make_mut(&mut next.unresolved).retain(|id| !mirror.vms.contains_key(id));
         }
         if touched.entities {
             next.entities = Arc::new(mirror.entities.clone());
         }
-        self.record_changed(touched.vms.union(&touched.left));
+        self.record_changed(touched.vms.union(&touched.removed));
         touched
     }
 }
@@ -188,7 +188,7 @@ impl Publisher {
         }
         // The server reports a refused VM once the account may read it; adding it again makes it a member.
         let is_reported = |id: &Arc<str>| state.mirror.vms.contains_key(id) && state.members.lacks(id);
-        if !touched.left.is_empty() || touched.vms.iter().any(is_reported) {
+        if !touched.removed.is_empty() || touched.vms.iter().any(is_reported) {
             self.members_changed.notify_one();
         }
         self.send(&mut state);
@@ -216,7 +216,7 @@ impl Publisher {
     }
 
     /// Marks the snapshot stale; its contents stay.
-    pub(super) fn mark_stale(&self, trouble: Trouble) {
+    pub(super) fn mark_stale(&self, trouble: VcenterFailure) {
         self.publish(|state| {
             let since = match &state.next.freshness {
                 Freshness::Live => Some(state.answered.unwrap_or_else(Instant::now)),
@@ -224,7 +224,7 @@ impl Publisher {
                 Freshness::Never | Freshness::Unreachable(_) => None,
             };
             state.next.freshness = match since {
-                Some(since) => Freshness::Stale { since, trouble },
+                Some(since) => Freshness::Stale { since, failure: trouble },
                 None => Freshness::Unreachable(trouble),
             };
         });

@@ -31,7 +31,7 @@ use crate::providers::vsphere::login::policy::LOGIN_POLICY;
 use crate::providers::vsphere::login::retry::PASSING;
 use crate::providers::vsphere::login::schedule::{Better, Interface, LoginSchedule, Moment, place};
 use crate::providers::vsphere::vcenter::spelling::Spelling;
-pub(super) use failure::{Cause, ConnectionFailure, Pause, RestFailure, failed, text_of_read};
+pub(super) use failure::{ConnectionFailure, FailureCause, Pause, RestFailure, failed, text_of_read};
 pub use handle::ClientInUse;
 pub(super) use handle::SessionHandle;
 pub(super) use logins::InFlightLogins;
@@ -89,31 +89,31 @@ pub struct Session {
     ledger: Arc<dyn LoginThrottle>,
     began: Instant,
     /// Held by the caller that logs in over SOAP.
-    turn: Semaphore,
+    login_lock: Semaphore,
     /// Held by the caller that manages the REST session.
-    rest_turn: Semaphore,
+    rest_login_lock: Semaphore,
     logins: InFlightLogins,
     state: Mutex<VcenterSessionState>,
     /// Signals a new entry of `VcenterSessionState::leaving`.
-    leaving: Notify,
+    closing_changed: Notify,
     /// Signals that a login has to wait.
     pauses: Notify,
     /// Counts the logins whose wait ended early.
     released: watch::Sender<u64>,
-    reach: Reachability,
+    reachability: Reachability,
 }
 
 /// Never locked over an await.
 struct VcenterSessionState {
     current: Arc<SessionHandle>,
     /// A session with better credentials that is not in use yet.
-    coming: Option<Arc<SessionHandle>>,
+    next: Option<Arc<SessionHandle>>,
     /// Sessions to end when they have no more users.
-    leaving: Vec<Arc<SessionHandle>>,
-    pairs: LoginSchedule,
+    closing: Vec<Arc<SessionHandle>>,
+    schedule: LoginSchedule,
     /// The vCenter version that refused a SOAP session over REST although it should accept one.
     refuses_loans: Option<String>,
-    facts: SessionStatus,
+    status: SessionStatus,
 }
 
 /// Result of waiting for other credentials while a session is in use.
@@ -138,11 +138,11 @@ impl Session {
         ledger.know(LOGIN_POLICY, &names.server);
         let state = VcenterSessionState {
             current: link(&http, timeouts),
-            coming: None,
-            leaving: Vec::new(),
-            pairs: LoginSchedule::new(LOGIN_POLICY),
+            next: None,
+            closing: Vec::new(),
+            schedule: LoginSchedule::new(LOGIN_POLICY),
             refuses_loans: None,
-            facts: SessionStatus::default(),
+            status: SessionStatus::default(),
         };
         Self {
             names,
@@ -152,14 +152,14 @@ impl Session {
             offers,
             ledger,
             began: Instant::now(),
-            turn: Semaphore::new(1),
-            rest_turn: Semaphore::new(1),
+            login_lock: Semaphore::new(1),
+            rest_login_lock: Semaphore::new(1),
             logins: InFlightLogins::default(),
             state: Mutex::new(state),
-            leaving: Notify::new(),
+            closing_changed: Notify::new(),
             pauses: Notify::new(),
             released: watch::Sender::default(),
-            reach: Reachability::default(),
+            reachability: Reachability::default(),
         }
     }
 
@@ -180,7 +180,7 @@ impl Session {
 
     /// The counters.
     pub fn facts(&self) -> SessionStatus {
-        self.state.lock().facts
+        self.state.lock().status
     }
 
     /// The client of the current session. Get it again for every call: it changes with the credentials.
@@ -204,16 +204,18 @@ impl Session {
     fn offered(&self) -> (Vec<Arc<Credential>>, Option<String>) {
         match &**self.offers.borrow() {
             CredentialState::Ready(credentials) => (credentials.clone(), None),
-            CredentialState::Pending { why } | CredentialState::Missing { why } => (Vec::new(), Some(why.clone())),
+            CredentialState::Pending { reason: why } | CredentialState::Missing { reason: why } => {
+                (Vec::new(), Some(why.clone()))
+            }
         }
     }
 
     /// Why no login was tried.
-    fn nothing_offered(&self) -> Cause {
+    fn nothing_offered(&self) -> FailureCause {
         match &**self.offers.borrow() {
-            CredentialState::Ready(_) => Cause::NoCredentials("there are no credentials".to_owned()),
-            CredentialState::Missing { why } => Cause::NoCredentials(why.clone()),
-            CredentialState::Pending { why } => Cause::CredentialsUnread(why.clone()),
+            CredentialState::Ready(_) => FailureCause::NoCredentials("there are no credentials".to_owned()),
+            CredentialState::Missing { reason: why } => FailureCause::NoCredentials(why.clone()),
+            CredentialState::Pending { reason: why } => FailureCause::CredentialsUnread(why.clone()),
         }
     }
 
@@ -226,8 +228,8 @@ impl Session {
 
     /// Connects, and logs in unless the previous session is still valid. One caller does so while others wait.
     pub(super) async fn open(&self) -> Result<vim::ServiceContent, ConnectionFailure> {
-        let _turn = self.turn.acquire().await;
-        let coming = self.state.lock().coming.take();
+        let _turn = self.login_lock.acquire().await;
+        let coming = self.state.lock().next.take();
         if let Some(link) = coming {
             self.switch_to(link);
         }
@@ -259,10 +261,10 @@ impl Session {
     async fn log_in(&self, link: &Arc<SessionHandle>) -> Result<(), ConnectionFailure> {
         let in_use = link.credential();
         let (offered, _) = self.offered();
-        self.state.lock().pairs.forget_others(&offered, in_use.as_ref());
+        self.state.lock().schedule.forget_others(&offered, in_use.as_ref());
         let mut last: Option<ConnectionFailure> = None;
         for credential in LoginSchedule::candidates(&offered, in_use.as_ref()) {
-            if !self.state.lock().pairs.may_be_tried(&credential, &offered) {
+            if !self.state.lock().schedule.may_be_tried(&credential, &offered) {
                 break;
             }
             let failure = match self.try_credential(link, &credential).await {
@@ -299,7 +301,7 @@ impl Session {
                 "REST gets another session"
             );
         }
-        self.state.lock().facts.since = Some(Instant::now());
+        self.state.lock().status.since = Some(Instant::now());
     }
 
     /// Waits for other credentials and logs in with them; the current session stays. Returns after each attempt;
@@ -313,11 +315,11 @@ impl Session {
                 changed.await;
                 continue;
             };
-            let better = self.state.lock().pairs.better(&offered, &in_use, self.began.elapsed());
+            let better = self.state.lock().schedule.better(&offered, &in_use, self.began.elapsed());
             match (better, nothing) {
-                (Better::Nothing, Some(why)) if !is_told => {
+                (Better::Nothing, Some(reason)) if !is_told => {
                     if timeout(FIRST_READ_LIMIT, changed).await.is_err() {
-                        return Rotation::Refused(why);
+                        return Rotation::Refused(reason);
                     }
                 }
                 (Better::Nothing, None) if is_told => return Rotation::Settled,
@@ -334,14 +336,14 @@ impl Session {
                         () = tokio::time::sleep(pause) => {}
                     }
                 }
-                (Better::Try(credential), _) => match self.log_in_beside(&credential).await {
+                (Better::Try(credential), _) => match self.recheck_login(&credential).await {
                     Ok(link) => return Rotation::Accepted(link),
                     Err(failure) => {
                         let why = chain(&failure);
                         if failure.pause == Pause::Backoff {
                             let pause = retry.next_pause(&PASSING, fastrand::f64());
-                            let held = self.now().wait(pause, why.clone());
-                            self.state.lock().pairs.hold(&credential, Interface::Primary, held);
+                            let blocked = self.now().wait(pause, why.clone());
+                            self.state.lock().schedule.hold(&credential, Interface::Primary, blocked);
                         }
                         return Rotation::Refused(why);
                     }
@@ -350,34 +352,34 @@ impl Session {
         }
     }
 
-    async fn log_in_beside(&self, credential: &Arc<Credential>) -> Result<Arc<SessionHandle>, ConnectionFailure> {
-        let _turn = self.turn.acquire().await;
+    async fn recheck_login(&self, credential: &Arc<Credential>) -> Result<Arc<SessionHandle>, ConnectionFailure> {
+        let _turn = self.login_lock.acquire().await;
         let link = link(&self.http, self.timeouts);
         self.connect(&link).await?;
         self.try_credential(&link, credential).await?;
         link.set_credential(Arc::clone(credential));
-        let before = self.state.lock().coming.replace(Arc::clone(&link));
+        let before = self.state.lock().next.replace(Arc::clone(&link));
         self.retire(before);
         Ok(link)
     }
 
     /// Makes a session from [`Session::rotated`] the current one; the old one ends when it has no more users.
     pub(super) fn switch_to(&self, link: Arc<SessionHandle>) {
-        let place =
+        let location =
             link.credential().map(|credential| place(&credential.origin, || self.spelling().credentials_place()));
         let before = {
             let mut state = self.state.lock();
-            state.coming = None;
-            state.facts.since = Some(Instant::now());
+            state.next = None;
+            state.status.since = Some(Instant::now());
             std::mem::replace(&mut state.current, link)
         };
         self.retire(Some(before));
-        info!(vcenter = self.names.server, from = place, "the session is made with other credentials now");
+        info!(vcenter = self.names.server, from = location, "the session is made with other credentials now");
     }
 
     /// Drops a session from [`Session::rotated`] that cannot be used.
     pub(super) fn discard(&self, link: &Arc<SessionHandle>) {
-        let coming = self.state.lock().coming.take_if(|coming| Arc::ptr_eq(coming, link));
+        let coming = self.state.lock().next.take_if(|coming| Arc::ptr_eq(coming, link));
         self.retire(coming);
     }
 
@@ -394,29 +396,29 @@ impl Session {
 
     fn retire(&self, link: Option<Arc<SessionHandle>>) {
         if let Some(link) = link {
-            self.state.lock().leaving.push(link);
-            self.leaving.notify_one();
+            self.state.lock().closing.push(link);
+            self.closing_changed.notify_one();
         }
     }
 
     /// Ends replaced sessions when their calls are over. Never ends itself.
     pub(super) async fn tend(&self) -> Infallible {
         loop {
-            let next = self.state.lock().leaving.first().cloned();
+            let next = self.state.lock().closing.first().cloned();
             let Some(link) = next else {
-                self.leaving.notified().await;
+                self.closing_changed.notified().await;
                 continue;
             };
             let _ = timeout(USE_LIMIT, link.unused()).await;
             self.log_out_of(&link).await;
-            self.state.lock().leaving.retain(|other| !Arc::ptr_eq(other, &link));
+            self.state.lock().closing.retain(|other| !Arc::ptr_eq(other, &link));
         }
     }
 
     /// A client with a REST session: the SOAP session if the server accepts it, else a separate one, opened only with
     /// credentials that SOAP has accepted.
     pub(super) async fn rest(&self) -> Result<ClientInUse<vapi::Client>, RestFailure> {
-        let _turn = self.rest_turn.acquire().await;
+        let _turn = self.rest_login_lock.acquire().await;
         let link = self.current();
         if link.rest.has_session() {
             return Ok(link.rest());
@@ -437,7 +439,7 @@ impl Session {
 
     /// Handles a refused REST session: the next [`Session::rest`] opens another.
     pub(super) async fn rest_refused(&self, refused: &ClientInUse<vapi::Client>) {
-        let _turn = self.rest_turn.acquire().await;
+        let _turn = self.rest_login_lock.acquire().await;
         let link = &refused.link;
         if !link.is_borrowing() {
             // The refused session may still exist; ending it avoids an accumulation of sessions. Best effort.
@@ -464,8 +466,8 @@ impl Session {
     pub(super) async fn log_out(&self) {
         let links: Vec<Arc<SessionHandle>> = {
             let mut state = self.state.lock();
-            let leaving = std::mem::take(&mut state.leaving);
-            leaving.into_iter().chain(state.coming.take()).chain([Arc::clone(&state.current)]).collect()
+            let leaving = std::mem::take(&mut state.closing);
+            leaving.into_iter().chain(state.next.take()).chain([Arc::clone(&state.current)]).collect()
         };
         futures::future::join_all(links.iter().map(|link| self.log_out_of(link))).await;
     }

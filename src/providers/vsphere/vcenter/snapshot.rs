@@ -30,7 +30,7 @@ pub struct Snapshot {
     /// `about.instanceUuid`; empty until the first connection.
     pub instance_uuid: Arc<str>,
     /// Why the offered credentials are not in use, if so.
-    pub offer_trouble: Option<String>,
+    pub credential_failure: Option<String>,
     /// The watched VMs, by id.
     pub vms: SharedMap<Arc<VmRecord>>,
     /// The VMs that may differ from the snapshot with the preceding `number`; `None` if all may. A reader that skipped
@@ -43,12 +43,12 @@ pub struct Snapshot {
     /// Tags of zones and regions.
     pub tags: Arc<TagSnapshot>,
     /// The proven power states, by VM; see [`Snapshot::prove_power`].
-    pub power: SharedMap<Proven>,
+    pub power: SharedMap<ProvenPower>,
 }
 
 /// A proven power state: see [`Snapshot::proves`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Proven {
+pub struct ProvenPower {
     /// The state.
     pub state: PowerState,
     /// Since when it is proven without interruption.
@@ -62,7 +62,7 @@ pub enum Freshness {
     #[default]
     Never,
     /// Never connected; the last failure.
-    Unreachable(Trouble),
+    Unreachable(VcenterFailure),
     /// Changes arrive as they happen.
     Live,
     /// The contents were current until `since`.
@@ -70,45 +70,45 @@ pub enum Freshness {
         /// When the contents were last known to be current.
         since: Instant,
         /// The current failure.
-        trouble: Trouble,
+        failure: VcenterFailure,
     },
 }
 
 /// Why a vCenter does not answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{brief}")]
-pub struct Trouble {
+#[error("{summary}")]
+pub struct VcenterFailure {
     /// The reason for Nodes: [`reason::VCenterUnavailable`], or one that says what an operator has to do.
     pub reason: Reason,
     /// The full text of the failure, as in the log line of the vCenter.
-    pub why: String,
+    pub message: String,
     /// The short text, for each Node that waits for the vCenter.
-    pub brief: String,
+    pub summary: String,
 }
 
-impl Trouble {
+impl VcenterFailure {
     /// A failure with the general reason.
     pub fn unavailable(why: impl Into<String>) -> Self {
         let why = why.into();
-        Self { reason: reason::VCenterUnavailable, brief: why.clone(), why }
+        Self { reason: reason::VCenterUnavailable, summary: why.clone(), message: why }
     }
 }
 
 impl Freshness {
     /// Why vCenter does not answer, if it does not.
-    pub fn trouble(&self) -> Option<&str> {
+    pub fn failure(&self) -> Option<&str> {
         match self {
             Freshness::Live => None,
             Freshness::Never => Some("not connected yet"),
-            Freshness::Unreachable(trouble) | Freshness::Stale { trouble, .. } => Some(&trouble.why),
+            Freshness::Unreachable(trouble) | Freshness::Stale { failure: trouble, .. } => Some(&trouble.message),
         }
     }
 
     /// The short text for Nodes, if vCenter does not answer.
     pub fn brief(&self) -> Option<&str> {
         match self {
-            Freshness::Unreachable(trouble) | Freshness::Stale { trouble, .. } => Some(&trouble.brief),
-            Freshness::Live | Freshness::Never => self.trouble(),
+            Freshness::Unreachable(trouble) | Freshness::Stale { failure: trouble, .. } => Some(&trouble.summary),
+            Freshness::Live | Freshness::Never => self.failure(),
         }
     }
 
@@ -116,11 +116,11 @@ impl Freshness {
     ///
     /// # Errors
     /// Why vCenter does not answer.
-    pub fn check(&self) -> Result<(), Trouble> {
+    pub fn check(&self) -> Result<(), VcenterFailure> {
         match self {
             Freshness::Live => Ok(()),
-            Freshness::Never => Err(Trouble::unavailable("not connected yet")),
-            Freshness::Unreachable(trouble) | Freshness::Stale { trouble, .. } => Err(trouble.clone()),
+            Freshness::Never => Err(VcenterFailure::unavailable("not connected yet")),
+            Freshness::Unreachable(trouble) | Freshness::Stale { failure: trouble, .. } => Err(trouble.clone()),
         }
     }
 
@@ -232,9 +232,9 @@ pub struct Entity {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TagSnapshot {
     /// The zone and region tags of an object. An object whose tags were not read yet has no entry.
-    pub of: HashMap<MoRef, ObjectTags>,
+    pub objects: HashMap<MoRef, ObjectTags>,
     /// Why tags cannot be read currently.
-    pub trouble: Option<String>,
+    pub error: Option<String>,
 }
 
 impl Snapshot {
@@ -274,7 +274,7 @@ impl Snapshot {
             let proven = self.vms.get(id).and_then(|record| self.proves(record));
             let proven = proven.map(|state| match known {
                 Some(known) if known.state == state => known,
-                _ => Proven { state, since: moment },
+                _ => ProvenPower { state, since: moment },
             });
             if proven != known {
                 self.power.set(id, proven);

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::clients::vim::MoRef;
 
 /// Maximum number of leftovers remembered per session. Each results from a failed or cancelled subscription.
-const MOST: usize = 16;
+const MAX_SUBSCRIPTIONS: usize = 16;
 
 /// The server-side objects of one subscription.
 #[derive(Clone, Debug)]
@@ -20,19 +20,19 @@ pub(super) struct SubscriptionObjects {
 /// The unused subscription objects of one session.
 #[derive(Default)]
 pub(super) struct Leftovers {
-    parts: Mutex<Vec<SubscriptionObjects>>,
+    objects: Mutex<Vec<SubscriptionObjects>>,
 }
 
 impl Leftovers {
     pub(super) fn add(&self, parts: SubscriptionObjects) {
-        let mut all = self.parts.lock();
-        if all.len() < MOST {
+        let mut all = self.objects.lock();
+        if all.len() < MAX_SUBSCRIPTIONS {
             all.push(parts);
         }
     }
 
     pub(super) fn take(&self) -> Option<SubscriptionObjects> {
-        self.parts.lock().pop()
+        self.objects.lock().pop()
     }
 }
 
@@ -40,29 +40,29 @@ impl Leftovers {
 /// leftovers.
 pub(super) struct UnfinishedSubscription {
     leftovers: Arc<Leftovers>,
-    parts: Option<SubscriptionObjects>,
+    objects: Option<SubscriptionObjects>,
 }
 
 impl UnfinishedSubscription {
     pub(super) fn new(leftovers: Arc<Leftovers>, view: MoRef) -> Self {
-        Self { leftovers, parts: Some(SubscriptionObjects { view, collector: None }) }
+        Self { leftovers, objects: Some(SubscriptionObjects { view, collector: None }) }
     }
 
     pub(super) fn add_collector(&mut self, collector: MoRef) {
-        if let Some(parts) = &mut self.parts {
+        if let Some(parts) = &mut self.objects {
             parts.collector = Some(collector);
         }
     }
 
     /// Disarms the guard: the setup is complete, and the objects are in use.
     pub(super) fn finish(mut self) {
-        self.parts = None;
+        self.objects = None;
     }
 }
 
 impl Drop for UnfinishedSubscription {
     fn drop(&mut self) {
-        if let Some(parts) = self.parts.take() {
+        if let Some(parts) = self.objects.take() {
             self.leftovers.add(parts);
         }
     }

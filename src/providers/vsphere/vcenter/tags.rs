@@ -28,7 +28,7 @@ use crate::providers::vsphere::vcenter::zone_tags::{ObjectTags, Tag, ZoneCategor
 /// Settings for reading the tags of one vCenter. The settings may change at run time; see
 /// [`Vcenter::reconfigure`](super::Vcenter::reconfigure).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct TagSettings {
     /// The tag categories of zone and region, if zones are enabled.
     pub categories: Option<ZoneCategories>,
     /// Poll interval.
@@ -125,7 +125,7 @@ impl TagRetry {
 pub(super) struct TagReader<'a> {
     pub(super) session: &'a Session,
     pub(super) publisher: &'a Publisher,
-    pub(super) settings: &'a watch::Sender<Arc<Settings>>,
+    pub(super) settings: &'a watch::Sender<Arc<TagSettings>>,
     pub(super) retry: &'a TagRetry,
 }
 
@@ -137,7 +137,7 @@ impl TagReader<'_> {
         loop {
             let settings = changes.borrow_and_update().clone();
             let is_other =
-                |now: &Arc<Settings>| (&now.categories, now.tag_poll) != (&settings.categories, settings.tag_poll);
+                |now: &Arc<TagSettings>| (&now.categories, now.tag_poll) != (&settings.categories, settings.tag_poll);
             let mut following = pin!(self.follow_categories(&settings));
             tokio::select! {
                 never = &mut following => match never {},
@@ -148,7 +148,7 @@ impl TagReader<'_> {
         }
     }
 
-    async fn follow_categories(&self, settings: &Settings) -> Infallible {
+    async fn follow_categories(&self, settings: &TagSettings) -> Infallible {
         let Some(categories) = &settings.categories else {
             self.forget_tags();
             return std::future::pending().await;
@@ -167,7 +167,7 @@ impl TagReader<'_> {
                 Err(failure) => failure,
             };
             self.retry.failed(&failure);
-            self.tell_trouble(Some(format!("tags cannot be read: {}", chain(&failure))));
+            self.report_failure(Some(format!("tags cannot be read: {}", chain(&failure))));
         }
     }
 
@@ -233,8 +233,8 @@ impl TagReader<'_> {
             }
         }
         let lost = self.lost_categories(categories, &known.tags, &attached);
-        let trouble = known.missing_category(categories).or_else(|| known.unattached_category(&lost, &attached));
-        self.tell_trouble(trouble);
+        let failure = known.missing_category(categories).or_else(|| known.unattached_category(&lost, &attached));
+        self.report_failure(failure);
         if lost.is_empty() {
             known.attached = attached;
             self.forget_changed(known);
@@ -270,8 +270,8 @@ impl TagReader<'_> {
         tags: &HashMap<String, Tag>,
         attached: &HashMap<MoRef, BTreeSet<String>>,
     ) -> BTreeSet<String> {
-        let held = self.tags();
-        let held = held.of.values().flat_map(|tags| match tags {
+        let cached = self.tags();
+        let held = cached.objects.values().flat_map(|tags| match tags {
             ObjectTags::Read(tags) => tags.as_slice(),
             ObjectTags::Unreadable(_) => &[],
         });
@@ -303,17 +303,17 @@ impl TagReader<'_> {
     /// Drops the cached tags of objects whose tags changed.
     fn forget_changed(&self, known: &CachedTags) {
         let tags = self.tags();
-        let is_same = |object: &MoRef, held: &ObjectTags| {
-            let ObjectTags::Read(held) = held else { return false };
+        let is_same = |object: &MoRef, cached: &ObjectTags| {
+            let ObjectTags::Read(held) = cached else { return false };
             let none = BTreeSet::new();
             let now: Vec<&Tag> =
                 known.attached.get(object).unwrap_or(&none).iter().filter_map(|id| known.tags.get(id)).collect();
             now.len() == held.len() && now.iter().all(|tag| held.contains(tag))
         };
-        if tags.of.iter().all(|(object, held)| is_same(object, held)) {
+        if tags.objects.iter().all(|(object, held)| is_same(object, held)) {
             return;
         }
-        self.publisher.change_tags(|tags| tags.of.retain(|object, held| is_same(object, held)));
+        self.publisher.change_tags(|tags| tags.objects.retain(|object, held| is_same(object, held)));
     }
 
     async fn read_new_objects(&self, rest: &ClientInUse<vapi::Client>, known: &CachedTags) -> Result<(), vapi::Error> {
@@ -321,9 +321,9 @@ impl TagReader<'_> {
             let vms = state.vms().map(|(id, _)| MoRef::new("VirtualMachine", id));
             let objects: BTreeSet<MoRef> = vms.chain(state.mirror.entities.keys().cloned()).collect();
             let new: Vec<MoRef> =
-                objects.iter().filter(|object| !state.next.tags.of.contains_key(object)).cloned().collect();
+                objects.iter().filter(|object| !state.next.tags.objects.contains_key(object)).cloned().collect();
             let gone: Vec<MoRef> =
-                state.next.tags.of.keys().filter(|object| !objects.contains(object)).cloned().collect();
+                state.next.tags.objects.keys().filter(|object| !objects.contains(object)).cloned().collect();
             (new, gone)
         });
         if new.is_empty() && gone.is_empty() {
@@ -337,15 +337,15 @@ impl TagReader<'_> {
             let tags: Vec<Tag> = found.tag_ids.iter().filter_map(|id| known.tags.get(id).cloned()).collect();
             // Objects are read only when new or changed, so this is logged once.
             let settings = self.settings.borrow().clone();
-            let oddities = settings.categories.iter().flat_map(|known| known.oddities(&found.object, &tags));
-            for oddity in oddities {
+            let notices = settings.categories.iter().flat_map(|known| known.notices(&found.object, &tags));
+            for oddity in notices {
                 warn!(vcenter = self.session.names().server, "{oddity}");
             }
             read.insert(found.object, ObjectTags::Read(tags));
         }
         self.publisher.change_tags(|tags| {
-            tags.of.retain(|object, _| !gone.contains(object));
-            tags.of.extend(read);
+            tags.objects.retain(|object, _| !gone.contains(object));
+            tags.objects.extend(read);
         });
         Ok(())
     }
@@ -355,15 +355,15 @@ impl TagReader<'_> {
     }
 
     /// Logs once why zones cannot be found, and once when they can again.
-    fn tell_trouble(&self, trouble: Option<String>) {
-        if self.tags().trouble == trouble {
+    fn report_failure(&self, failure: Option<String>) {
+        if self.tags().error == failure {
             return;
         }
         let vcenter = &self.session.names().server;
-        match &trouble {
+        match &failure {
             Some(reason) => warn!(vcenter, reason, "zones and regions stay as they are known"),
             None => info!(vcenter, "tags can be read again"),
         }
-        self.publisher.change_tags(|tags| tags.trouble = trouble);
+        self.publisher.change_tags(|tags| tags.error = failure);
     }
 }

@@ -37,8 +37,8 @@ impl ZoneCategories {
     }
 
     /// Warnings for an object with several tags of one category, of which only the first by name counts.
-    pub fn oddities(&self, object: &MoRef, tags: &[Tag]) -> Vec<String> {
-        let told = |category: &str, mut names: Box<dyn Iterator<Item = &str> + '_>| {
+    pub fn notices(&self, object: &MoRef, tags: &[Tag]) -> Vec<String> {
+        let reported = |category: &str, mut names: Box<dyn Iterator<Item = &str> + '_>| {
             let first = names.next()?;
             let others: Vec<String> = names.map(|name| format!("{name:?}")).collect();
             (!others.is_empty()).then(|| {
@@ -49,8 +49,8 @@ impl ZoneCategories {
                 )
             })
         };
-        let zones = told(&self.zone, Box::new(self.zones(tags)));
-        zones.into_iter().chain(told(&self.region, Box::new(self.regions(tags)))).collect()
+        let zones = reported(&self.zone, Box::new(self.zones(tags)));
+        zones.into_iter().chain(reported(&self.region, Box::new(self.regions(tags)))).collect()
     }
 }
 

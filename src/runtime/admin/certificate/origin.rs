@@ -28,8 +28,8 @@ const MARGIN: Duration = Duration::from_secs(LIFETIME.as_secs() / 5);
 pub(super) struct Origin {
     kind: Kind,
     pub(super) pair: Pair,
-    seen: Digests,
-    refused: Option<RefusedPair>,
+    digests: Digests,
+    rejected: Option<RefusedPair>,
 }
 
 enum Kind {
@@ -45,14 +45,14 @@ enum Kind {
 type Digests = [[u8; 32]; 2];
 
 struct RefusedPair {
-    why: String,
-    is_told: bool,
+    reason: String,
+    is_logged: bool,
 }
 
 impl Origin {
     pub(super) fn files(files: PairFiles) -> Result<Self, CertificateError> {
         let (pair, seen) = read(&files)?;
-        Ok(Self { kind: Kind::Files(files), pair, seen, refused: None })
+        Ok(Self { kind: Kind::Files(files), pair, digests: seen, rejected: None })
     }
 
     /// Uses an existing pair, also an expired one unless it is self-made. A self-made certificate without its key, or
@@ -74,19 +74,19 @@ impl Origin {
             }
             found => found?,
         };
-        let mut origin = Self { kind: Kind::Folder(files, names.to_vec()), pair, seen, refused: None };
+        let mut origin = Self { kind: Kind::Folder(files, names.to_vec()), pair, digests: seen, rejected: None };
         origin.reload(now);
         Ok(origin)
     }
 
     pub(super) fn memory(names: &[String], now: SystemTime) -> Result<Self, CertificateError> {
         let pair = make(names, now)?;
-        Ok(Self { kind: Kind::Memory(names.to_vec()), pair, seen: Digests::default(), refused: None })
+        Ok(Self { kind: Kind::Memory(names.to_vec()), pair, digests: Digests::default(), rejected: None })
     }
 
     #[cfg(test)]
     pub(super) fn is_refusal_logged(&self) -> bool {
-        self.refused.as_ref().is_some_and(|refused| refused.is_told)
+        self.rejected.as_ref().is_some_and(|refused| refused.is_logged)
     }
 
     /// Polls the source; returns whether the pair has changed. An unusable pair is logged once two polls see it: its
@@ -94,16 +94,16 @@ impl Origin {
     pub(super) fn reload(&mut self, now: SystemTime) -> bool {
         match self.changed(now) {
             Ok(is_new) => {
-                self.refused = None;
+                self.rejected = None;
                 is_new
             }
             Err(error) => {
                 let why = chain(&error);
-                let before = self.refused.take().filter(|refused| refused.why == why);
-                if before.as_ref().is_some_and(|refused| !refused.is_told) {
+                let before = self.rejected.take().filter(|refused| refused.reason == why);
+                if before.as_ref().is_some_and(|refused| !refused.is_logged) {
                     tracing::warn!("the certificate of the secure port stays as it is: {why}");
                 }
-                self.refused = Some(RefusedPair { why, is_told: before.is_some() });
+                self.rejected = Some(RefusedPair { reason: why, is_logged: before.is_some() });
                 false
             }
         }
@@ -125,17 +125,17 @@ impl Origin {
         let is_gone = due.is_some() && !is_there(&files.certificate)? && !is_there(&files.key)?;
         if !is_gone {
             let (chain, key) = contents(files)?;
-            let seen = digests(&chain, &key);
-            if seen != self.seen {
+            let digests = digests(&chain, &key);
+            if digests != self.digests {
                 self.pair = parse(files, &chain, &key)?;
-                self.seen = seen;
+                self.digests = digests;
                 tracing::info!(file = %files.certificate.display(), "the certificate of the secure port was exchanged");
                 return Ok(true);
             }
         }
         let Some(names) = due else { return Ok(false) };
         write_new(files, names, now)?;
-        (self.pair, self.seen) = read(files)?;
+        (self.pair, self.digests) = read(files)?;
         tracing::info!("made a new certificate for the secure port, since the one before ends");
         Ok(true)
     }

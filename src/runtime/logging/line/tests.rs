@@ -2,17 +2,17 @@
 
 use super::*;
 
-fn said(message: &str, values: &[(&'static str, Value)]) -> Said {
-    Said { message: message.to_owned(), values: values.to_vec() }
+fn said(message: &str, values: &[(&'static str, Value)]) -> EventFields {
+    EventFields { message: message.to_owned(), values: values.to_vec() }
 }
 
 fn text_value(value: &str) -> Value {
     Value::Text(value.to_owned())
 }
 
-fn record(level: Level, said: &Said) -> Record<'_> {
+fn record(level: Level, fields: &EventFields) -> Record<'_> {
     let time = "2026-01-09T07:05:03.000042999Z".parse().unwrap();
-    Record { time, level, place: ("src/controllers/node.rs", 42), task: None, said }
+    Record { time, level, location: ("src/controllers/node.rs", 42), task: None, event: fields }
 }
 
 type Pairs = Vec<(String, String)>;
@@ -27,8 +27,9 @@ fn parse(line: &str) -> Option<(char, String, Pairs)> {
     let day = words.next().filter(|day| day.len() == 4 && day.bytes().all(|byte| byte.is_ascii_digit()));
     let time = words.next().filter(|time| time.len() == 15);
     let process = words.next().and_then(|process| process.parse::<u32>().ok());
-    let place = words.next().and_then(|place| place.split_once(':')?.1.parse::<u32>().ok());
-    let is_header = day.is_some() && time.is_some() && process.is_some() && place.is_some() && words.next().is_none();
+    let metadata = words.next().and_then(|place| place.split_once(':')?.1.parse::<u32>().ok());
+    let is_header =
+        day.is_some() && time.is_some() && process.is_some() && metadata.is_some() && words.next().is_none();
     let (message, mut rest) = unquote(rest).filter(|_| is_header)?;
     let mut pairs = Vec::new();
     while !rest.is_empty() {
@@ -105,12 +106,12 @@ fn text_is_as_klog_writes_it() {
         (Level::DEBUG, said("d", &[]), "I0109 07:05:03.000042      77 node.rs:42] \"d\"\n"),
         (Level::TRACE, said("t", &[]), "I0109 07:05:03.000042      77 node.rs:42] \"t\"\n"),
     ];
-    for (level, said, expected) in cases {
-        assert_eq!(text(&record(level, &said), 77), expected);
+    for (level, fields, expected) in cases {
+        assert_eq!(text(&record(level, &fields), 77), expected);
     }
     let said = said("m", &[("node", text_value("a"))]);
-    let told = text(&Record { task: Some("nodes"), ..record(Level::INFO, &said) }, 12_345_678);
-    assert_eq!(told, "I0109 07:05:03.000042 12345678 node.rs:42] \"m\" logger=\"nodes\" node=\"a\"\n");
+    let reported = text(&Record { task: Some("nodes"), ..record(Level::INFO, &said) }, 12_345_678);
+    assert_eq!(reported, "I0109 07:05:03.000042 12345678 node.rs:42] \"m\" logger=\"nodes\" node=\"a\"\n");
 }
 
 #[test]
@@ -134,16 +135,16 @@ fn json_has_the_keys_of_klog() {
              \"node\":\"a\\nb\",\"count\":-3,\"msg_\":\"mine\",\"odd\":\"inf\",\"err\":\"denied\"}\n",
         ),
     ];
-    let said = said("m", &values);
+    let fields = said("m", &values);
     for (level, expected) in cases {
-        assert_eq!(json(&record(level, &said)), expected);
+        assert_eq!(json(&record(level, &fields)), expected);
     }
     for (level, verbosity) in [(Level::WARN, 0), (Level::DEBUG, 4), (Level::TRACE, 6)] {
-        let line: serde_json::Value = serde_json::from_str(&json(&record(level, &said))).unwrap();
+        let line: serde_json::Value = serde_json::from_str(&json(&record(level, &fields))).unwrap();
         assert_eq!(line["v"], verbosity, "{level}");
     }
-    let told = json(&Record { task: Some("nodes"), place: ("main.rs", 1), ..record(Level::INFO, &said) });
-    assert!(told.contains(",\"logger\":\"nodes\",\"caller\":\"main.rs:1\",\"msg\":"), "{told}");
+    let reported = json(&Record { task: Some("nodes"), location: ("main.rs", 1), ..record(Level::INFO, &fields) });
+    assert!(reported.contains(",\"logger\":\"nodes\",\"caller\":\"main.rs:1\",\"msg\":"), "{reported}");
 }
 
 proptest::proptest! {
@@ -151,15 +152,15 @@ proptest::proptest! {
     #[test]
     fn nothing_that_is_said_breaks_a_line_or_forges_one(message in "(?s).{0,40}", first in "(?s).{0,40}", second: f64) {
         let values = [("first", text_value(&first)), ("second", Value::float(second)), ("third", Value::Bare("false".to_owned()))];
-        let said = said(&message, &values);
-        let line = text(&record(Level::WARN, &said), 1);
-        let (severity, told, pairs) = parse(&line).ok_or_else(|| proptest::test_runner::TestCaseError::fail(line.clone()))?;
-        proptest::prop_assert_eq!((severity, told), ('W', message.clone()));
+        let fields = said(&message, &values);
+        let line = text(&record(Level::WARN, &fields), 1);
+        let (severity, reported, pairs) = parse(&line).ok_or_else(|| proptest::test_runner::TestCaseError::fail(line.clone()))?;
+        proptest::prop_assert_eq!((severity, reported), ('W', message.clone()));
         let keys: Vec<&str> = pairs.iter().map(|(key, _)| key.as_str()).collect();
         proptest::prop_assert_eq!(keys, ["first", "second", "third"]);
         proptest::prop_assert_eq!(&pairs[0].1, &first);
 
-        let line = json(&record(Level::WARN, &said));
+        let line = json(&record(Level::WARN, &fields));
         proptest::prop_assert_eq!(line.matches('\n').count(), 1);
         let object: serde_json::Value = serde_json::from_str(&line).unwrap();
         proptest::prop_assert_eq!(&object["msg"], &message);

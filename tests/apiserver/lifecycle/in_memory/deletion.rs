@@ -5,7 +5,7 @@ use super::world::{MOMENT, World, is, node, pass, seconds, settings};
 use ccm::cloud::node::TAINT_UNINITIALIZED;
 use ccm::cloud::{InstanceEvent, InstanceMetadata, PowerState, Unknown};
 use ccm::controllers::node_lifecycle::plan::ANNOTATION_ALLOW_DELETION;
-use ccm::controllers::node_lifecycle::{DeletionMode, Settings};
+use ccm::controllers::node_lifecycle::{DeletionMode, LifecycleSettings};
 use ccm::providers::vsphere::reason;
 use doubles::memory::{Instance, Memory};
 use http::Method;
@@ -17,7 +17,7 @@ use support::Log;
 const GRACE_IS_OVER: Duration = Duration::from_secs(35);
 
 /// With nodes that are well, so that one is not many.
-async fn world(settings: Settings) -> World {
+async fn world(settings: LifecycleSettings) -> World {
     let world = World::start(settings).await;
     (0..10).for_each(|number| drop(world.create(&format!("well-{number}"), "True", PowerState::On)));
     pass(MOMENT).await;
@@ -381,7 +381,7 @@ async fn a_word_that_is_taken_back_before_the_live_read_lets_nothing_go() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_sends_no_deletion() {
-    let world = world(Settings { deletion: DeletionMode::DryRun, ..settings() }).await;
+    let world = world(LifecycleSettings { deletion: DeletionMode::DryRun, ..settings() }).await;
     world.lose("a");
     pass(seconds(300)).await;
     assert_eq!(world.deletions(), [""; 0]);

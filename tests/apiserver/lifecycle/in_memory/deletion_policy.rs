@@ -3,7 +3,7 @@
 use super::world::{MOMENT, World, pass, seconds, settings};
 use ccm::cloud::PowerState;
 use ccm::controllers::node_lifecycle::plan::ANNOTATION_ALLOW_DELETION;
-use ccm::controllers::node_lifecycle::{DeletionMode, Limit, Settings};
+use ccm::controllers::node_lifecycle::{DeletionMode, LifecycleSettings, Limit};
 use http::Method;
 use serde_json::json;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const NEVER: Duration = Duration::from_secs(36_000);
 const WIDE: Limit = Limit { nodes: 1000, percent: 100, window: Duration::from_secs(1) };
 
 /// With so many nodes that are well.
-async fn world(well: usize, settings: Settings) -> World {
+async fn world(well: usize, settings: LifecycleSettings) -> World {
     let world = World::start(settings).await;
     (0..well).for_each(|number| drop(world.create(&format!("well-{number}"), "True", PowerState::On)));
     pass(MOMENT).await;
@@ -37,9 +37,9 @@ fn allow(world: &World, name: &str, word: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn the_limit_holds_what_is_more_than_it_and_a_new_leader_starts_with_one() {
-    let own = Settings { mass_hold: Duration::ZERO, ..settings() };
+    let own = LifecycleSettings { mass_hold: Duration::ZERO, ..settings() };
     let limit = Limit { nodes: 5, percent: 10, window: NEVER };
-    let first = world(10, Settings { limit, ..own.clone() }).await;
+    let first = world(10, LifecycleSettings { limit, ..own.clone() }).await;
     lose_many(&first, 4);
     pass(GRACE_IS_OVER).await;
     assert_eq!((first.deletions().len(), first.held("DeletionLimitReached")), (1, 3));
@@ -59,7 +59,7 @@ async fn the_limit_holds_what_is_more_than_it_and_a_new_leader_starts_with_one()
 
 #[tokio::test(start_paused = true)]
 async fn many_at_once_are_held_told_and_then_deleted() {
-    let world = world(4, Settings { limit: WIDE, mass_hold: seconds(100), ..settings() }).await;
+    let world = world(4, LifecycleSettings { limit: WIDE, mass_hold: seconds(100), ..settings() }).await;
     let names = lose_many(&world, 8);
     pass(GRACE_IS_OVER).await;
     assert_eq!((world.held("DeletionMassHold"), world.metric("vsphere_ccm_node_deletion_mass_hold")), (8, 1));
@@ -85,12 +85,12 @@ async fn many_at_once_are_held_told_and_then_deleted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_says_what_it_would_do_and_off_says_that_it_does_nothing() {
-    for (deletion, reason) in [
-        (DeletionMode::DryRun, "DeletionDryRun"),
-        (DeletionMode::Off { because: "--node-deletion=off" }, "DeletionOff"),
-    ] {
+    for (deletion, reason) in
+        [(DeletionMode::DryRun, "DeletionDryRun"), (DeletionMode::Off { reason: "--node-deletion=off" }, "DeletionOff")]
+    {
         let is_dry = deletion == DeletionMode::DryRun;
-        let world = world(0, Settings { deletion, limit: WIDE, mass_hold: Duration::ZERO, ..settings() }).await;
+        let world =
+            world(0, LifecycleSettings { deletion, limit: WIDE, mass_hold: Duration::ZERO, ..settings() }).await;
         world.lose("a");
         allow(&world, "a", "true");
         pass(seconds(300)).await;
@@ -107,7 +107,7 @@ async fn a_dry_run_says_what_it_would_do_and_off_says_that_it_does_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_human_may_let_one_node_go_at_once() {
     let limit = Limit { nodes: 0, percent: 0, window: NEVER };
-    let world = world(0, Settings { grace: NEVER, limit, mass_hold: NEVER, ..settings() }).await;
+    let world = world(0, LifecycleSettings { grace: NEVER, limit, mass_hold: NEVER, ..settings() }).await;
     let names = lose_many(&world, 7);
     pass(seconds(5)).await;
     assert_eq!(world.held("DeletionGracePeriod"), 7);
@@ -140,7 +140,7 @@ async fn a_thousand_machines_gone_at_once_pause_and_then_go_under_the_limit() {
     // Shorter than by default, for a debug build: each node is looked at every 5 s.
     let (window, mass_hold) = (seconds(60), seconds(120));
     let limit = Limit { window, ..settings().limit };
-    let world = world(NODES, Settings { limit, mass_hold, ..settings() }).await;
+    let world = world(NODES, LifecycleSettings { limit, mass_hold, ..settings() }).await;
     for number in 0..NODES {
         let name = format!("well-{number}");
         world.destroy(&name);

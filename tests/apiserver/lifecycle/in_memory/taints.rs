@@ -5,7 +5,7 @@ use super::world::{MOMENT, World, pass, seconds, settings};
 use ccm::cloud::reason;
 use ccm::cloud::{PowerState, Presence, Unknown};
 use ccm::controllers::node_lifecycle::plan::{ANNOTATION_OUT_OF_SERVICE, TAINT_OUT_OF_SERVICE, TAINT_SHUTDOWN};
-use ccm::controllers::node_lifecycle::{Limit, Settings};
+use ccm::controllers::node_lifecycle::{LifecycleSettings, Limit};
 use http::Method;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use std::time::Duration;
 const AFTER: Duration = Duration::from_secs(300);
 
 async fn world() -> World {
-    World::start(Settings { out_of_service_after: Some(AFTER), ..settings() }).await
+    World::start(LifecycleSettings { out_of_service_after: Some(AFTER), ..settings() }).await
 }
 
 fn shutdown() -> String {
@@ -96,7 +96,7 @@ async fn a_machine_that_runs_again_is_not_taken_out_of_service() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_read_of_a_power_state_holds_no_deletion_and_none_is_made_while_the_limit_is_reached() {
     let limit = Limit { nodes: 1, percent: 0, window: seconds(600) };
-    let world = World::start(Settings { out_of_service_after: Some(AFTER), limit, ..settings() }).await;
+    let world = World::start(LifecycleSettings { out_of_service_after: Some(AFTER), limit, ..settings() }).await;
     world.create("off", "Unknown", PowerState::Off);
     world.set_fresh_pause(seconds(20));
     pass(seconds(280)).await;

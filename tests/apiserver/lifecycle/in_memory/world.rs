@@ -16,7 +16,7 @@ use ccm::cloud::{
     CloudProvider, InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown, node,
 };
 use ccm::controllers::Context;
-use ccm::controllers::node_lifecycle::{self, DeletionMode, Limit, Settings};
+use ccm::controllers::node_lifecycle::{self, DeletionMode, LifecycleSettings, Limit};
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::watch_nodes;
@@ -28,8 +28,8 @@ use doubles::memory::{Instance, Memory};
 pub const MOMENT: Duration = Duration::from_millis(500);
 
 /// As by default.
-pub fn settings() -> Settings {
-    Settings {
+pub fn settings() -> LifecycleSettings {
+    LifecycleSettings {
         period: Duration::from_secs(5),
         deletion: DeletionMode::Enforce,
         grace: Duration::from_secs(30),
@@ -132,7 +132,7 @@ pub struct World {
 }
 
 impl World {
-    pub async fn start(settings: Settings) -> Self {
+    pub async fn start(settings: LifecycleSettings) -> Self {
         let (server, cloud) = (Server::start(), Memory::default());
         let hooked =
             Cloud { memory: cloud.clone(), hook: Arc::default(), asked: Arc::default(), fresh: Arc::default() };

@@ -25,9 +25,10 @@ pub fn measure(criterion: &mut Criterion) {
     let held = [("InternalIP", "10.10.0.7"), ("InternalIP", "2001:db8:10::7")];
     let held = held.map(|(type_, address)| NodeAddress { type_: type_.to_owned(), address: address.to_owned() });
     let nics = interfaces();
-    for (name, preferences) in
-        [("joining", Preferences::default()), ("held", Preferences { held: held.to_vec(), ..Preferences::default() })]
-    {
+    for (name, preferences) in [
+        ("joining", Preferences::default()),
+        ("held", Preferences { current: held.to_vec(), ..Preferences::default() }),
+    ] {
         criterion.bench_function(&format!("addresses/{name}"), |bencher| {
             bencher.iter(|| {
                 let chosen = build_addresses("node-1", black_box(&nics), &preferences, &families, &rules);

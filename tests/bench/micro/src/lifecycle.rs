@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use ccm::cloud::reason;
 use ccm::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown};
 use ccm::controllers::Context;
-use ccm::controllers::node_lifecycle::{self, DeletionMode, Limit, Settings};
+use ccm::controllers::node_lifecycle::{self, DeletionMode, LifecycleSettings, Limit};
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::{Nodes, watch_nodes};
@@ -89,7 +89,7 @@ pub fn measure(criterion: &mut Criterion) {
 /// One term, until every Node was looked at.
 async fn pass(store: &Nodes, client: &Client, count: usize) {
     let cloud = Cloud { nodes: count, ..Cloud::default() };
-    let settings = Settings {
+    let settings = LifecycleSettings {
         period: Duration::from_secs(3600),
         deletion: DeletionMode::Enforce,
         grace: Duration::from_secs(30),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ccm::cloud::node::TAINT_UNINITIALIZED;
 use ccm::cloud::{FoundBy, InstanceMetadata, Presence};
 use ccm::controllers::node::Policy;
-use ccm::controllers::node::observe::{NodeObservation, Ours, Turn};
+use ccm::controllers::node::observe::{AllowedWrites, NodeObservation, OwnNode};
 use ccm::controllers::node::plan::{NodeAction, plan};
 use criterion::Criterion;
 use jiff::Timestamp;
@@ -69,12 +69,12 @@ fn settled() -> NodeObservation {
 
 fn observed(node: Node) -> NodeObservation {
     let instance = Box::new(Presence::Exists(instance()));
-    NodeObservation::Ours(Ours {
+    NodeObservation::Ours(OwnNode {
         node: Arc::new(node),
         instance,
-        at: Timestamp::UNIX_EPOCH,
-        waited: Duration::ZERO,
-        turn: Turn::default(),
+        observed_at: Timestamp::UNIX_EPOCH,
+        waiting_time: Duration::ZERO,
+        turn: AllowedWrites::default(),
     })
 }
 

@@ -243,7 +243,7 @@ impl Once {
 #[async_trait]
 impl LogIn for Once {
     async fn log_in(&self, _client: &Client, _over: Option<&Login>) -> Result<(), NoLogin> {
-        Err(NoLogin { kind: Kind::SessionOver, why: "this program logs in only once".to_owned() })
+        Err(NoLogin { kind: Kind::SessionOver, reason: "this program logs in only once".to_owned() })
     }
 
     fn rejected(&self, _login: &Login) {

@@ -162,8 +162,8 @@ impl Servers {
         })?;
         let file = CloudConfigFile { path: path.to_owned(), environment, ipv6_pools: BTreeMap::new() };
         let config = file.read(&SystemFiles).0.map_err(|mistakes| mistakes.to_string())?;
-        let mut warnings: Vec<_> = config.oddities.iter().map(ToString::to_string).chain(config.unverified()).collect();
-        warnings.extend(config.refused.iter().map(|(_, mistake)| format!("{}: {}", mistake.place, mistake.why)));
+        let mut warnings: Vec<_> = config.notices.iter().map(ToString::to_string).chain(config.unverified()).collect();
+        warnings.extend(config.rejected.iter().map(|(_, mistake)| format!("{}: {}", mistake.place, mistake.reason)));
         let vcenters = distinct_vcenters(&config.config.vcenters);
         let vcenters = vcenters.iter().enumerate().map(|(at, entry)| {
             let tls = config.tls.get(&entry.key).cloned().unwrap_or_default();
@@ -232,7 +232,7 @@ fn vcenter_login(entry: &VcenterConfig) -> Result<Login, String> {
             credentials.first().map(|credential| credential.login.clone()).ok_or_else(|| NO_SECRET.to_owned())
         }
         CredentialState::Pending { .. } => Err(NO_SECRET.to_owned()),
-        CredentialState::Missing { why } => Err(why),
+        CredentialState::Missing { reason: why } => Err(why),
     }
 }
 

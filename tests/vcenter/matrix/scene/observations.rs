@@ -46,7 +46,7 @@ impl Scene {
             while changes.changed().await.is_ok() {
                 let now = changes.borrow_and_update();
                 felt.was_stale.fetch_or(now.freshness != Freshness::Live, Ordering::Relaxed);
-                felt.had_no_tags.fetch_or(now.tags.trouble.is_some(), Ordering::Relaxed);
+                felt.had_no_tags.fetch_or(now.tags.error.is_some(), Ordering::Relaxed);
             }
         });
     }
@@ -115,7 +115,7 @@ impl Scene {
     /// What is held of the troubled vCenter, and on it.
     fn look_at_sizes(&self) -> Result<(), String> {
         let now = self.snapshot_at(self.port());
-        let sizes = (now.vms.len(), now.entities.len(), now.tags.of.len(), now.unresolved.len());
+        let sizes = (now.vms.len(), now.entities.len(), now.tags.objects.len(), now.unresolved.len());
         if sizes.0 > 20 || sizes.1 > 40 || sizes.2 > 80 || sizes.3 > 20 {
             return Err(format!("what is held grows: {sizes:?}"));
         }

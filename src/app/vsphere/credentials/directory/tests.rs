@@ -14,9 +14,9 @@ fn write(folder: &Path, files: &[(&str, &str)]) {
 }
 
 /// The files in one line, or what else was seen.
-fn shown(seen: &DirectoryReading) -> String {
-    match seen {
-        DirectoryReading::Absent(why) => format!("absent: {why}"),
+fn shown(observed: &DirectoryReading) -> String {
+    match observed {
+        DirectoryReading::Absent(reason) => format!("absent: {reason}"),
         DirectoryReading::Failing(why) => format!("failing: {why}"),
         DirectoryReading::Files(files) => {
             let text =
@@ -107,10 +107,10 @@ async fn entries_that_are_no_keys_are_skipped_and_odd_ones_are_told_by_their_pat
     symlink("nowhere", path.join("dangling")).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(path.join("socket")).unwrap();
     std::fs::write(path.join(std::ffi::OsStr::from_bytes(b"caf\xe9")), "x").unwrap();
-    let DirectoryReading::Files(files) = look(path).await else { panic!("it can be read") };
-    let seen = DirectoryReading::Files(files);
-    assert_eq!(shown(&seen), ".odd=y dangling=? large=? socket=? vc.username=u");
-    let DirectoryReading::Files(files) = seen else { unreachable!() };
+    let DirectoryReading::Files(files) = read_directory(path).await else { panic!("it can be read") };
+    let observed = DirectoryReading::Files(files);
+    assert_eq!(shown(&observed), ".odd=y dangling=? large=? socket=? vc.username=u");
+    let DirectoryReading::Files(files) = observed else { unreachable!() };
     let expected = ["the file", "the file", "the file", "the name of"];
     assert_eq!(files.problems.len(), expected.len(), "{:?}", files.problems);
     for (problem, (expected, name)) in
@@ -123,10 +123,10 @@ async fn entries_that_are_no_keys_are_skipped_and_odd_ones_are_told_by_their_pat
 #[tokio::test]
 async fn many_entries_are_cut_and_that_is_told() {
     let folder = folder();
-    for number in 0..=MOST_ENTRIES {
+    for number in 0..=MAX_ENTRIES {
         std::fs::write(folder.path().join(format!("file-{number}")), "").unwrap();
     }
-    let DirectoryReading::Files(files) = look(folder.path()).await else { panic!("it can be read") };
-    assert_eq!(files.entries().count(), MOST_ENTRIES);
+    let DirectoryReading::Files(files) = read_directory(folder.path()).await else { panic!("it can be read") };
+    assert_eq!(files.entries().count(), MAX_ENTRIES);
     assert!(matches!(files.problems.as_slice(), [problem] if problem.starts_with("only the first 1000")));
 }

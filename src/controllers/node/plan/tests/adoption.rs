@@ -13,7 +13,7 @@ fn machine(found_by: FoundBy, addresses: &str) -> InstanceMetadata {
 #[test]
 fn a_node_without_taint_is_adopted_by_its_uuid_alone() {
     let before = || tainted("X", "", H);
-    let reason = |plan: &NodePlan| held(plan).map(|held| (held.reason, held.is_quiet));
+    let reason = |plan: &NodePlan| held(plan).map(|blocked| (blocked.reason, blocked.is_quiet));
     let absent = Presence::Absent(AbsenceProof::new("gone", []));
     let unknown = Presence::Unknown(Unknown::new(reason::VMNotFound, "no such machine"));
     let exists = |found_by| Presence::Exists(machine(found_by, A3));
@@ -55,9 +55,10 @@ fn a_provider_id_is_never_changed_and_such_a_node_not_adopted() {
 fn a_node_that_cannot_be_adopted_yet_says_why_and_is_kept_up_to_date() {
     let pending = Unknown::new(reason::NoPermission, "no tag");
     let machine = InstanceMetadata { pending: Some(pending), ..machine(FoundBy::SystemUuid, A3) };
-    let ours = Ours { waited: Duration::from_secs(30), ..ours(tainted("", "", H).node(), Presence::Exists(machine)) };
+    let ours =
+        OwnNode { waiting_time: Duration::from_secs(30), ..ours(tainted("", "", H).node(), Presence::Exists(machine)) };
     let plan = plan(&NodeObservation::Ours(ours), &adopts());
-    assert_eq!(held(&plan).map(|held| (held.reason, held.is_quiet)), Some((reason::NoPermission, false)));
+    assert_eq!(held(&plan).map(|blocked| (blocked.reason, blocked.is_quiet)), Some((reason::NoPermission, false)));
     let [NodeAction::WriteAddresses(_), NodeAction::SetCondition(condition)] = plan.actions.as_slice() else {
         panic!("{plan:?}")
     };

@@ -55,7 +55,7 @@ fn an_old_view_is_written_to_no_node() {
         let (plan, after) = run_on(form.node(), old(machine.clone()), &policy);
         assert_eq!(after, form.node(), "{case}");
         let expected = is_held.then_some((reason::CloudUnavailable, "vc does not answer"));
-        let found = held(&plan).map(|held| (held.reason, held.message.as_str()));
+        let found = held(&plan).map(|blocked| (blocked.reason, blocked.message.as_str()));
         assert_eq!(found, expected, "{case}: {:?}", plan.outcome);
         let (_, live) = run_on(form.node(), Presence::Exists(machine), &policy);
         assert_eq!(live != form.node(), is_held, "{case}: a view that is live is another thing");
@@ -77,8 +77,8 @@ fn a_doubt_that_passes_by_itself_is_not_told_at_once_and_looked_at_again() {
     for form in [tainted("U", "", ""), tainted("", "fake://1", "InternalIP 10.0.0.7")] {
         let (plan, after) = run_on(form.node(), doubted(passing(), metadata("fake://1", A3)), &Policy::default());
         assert_eq!(after, form.node());
-        let held = held(&plan).unwrap();
-        assert!(held.is_quiet && matches!(held.next, Next::Wait(Some(_))), "{held:?}");
+        let blocked = held(&plan).unwrap();
+        assert!(blocked.is_quiet && matches!(blocked.next, Next::Wait(Some(_))), "{blocked:?}");
     }
 }
 
@@ -90,5 +90,5 @@ fn what_a_node_says_of_itself_is_kept_in_order_all_the_same() {
     let labels =
         map(&[("failure-domain.beta.kubernetes.io/zone", "us-west-1a"), ("topology.kubernetes.io/zone", "us-west-1a")]);
     assert_eq!(after, Form { labels, ..form }.node());
-    assert_eq!(held(&plan).map(|held| held.reason), Some(reason::CloudUnavailable));
+    assert_eq!(held(&plan).map(|blocked| blocked.reason), Some(reason::CloudUnavailable));
 }

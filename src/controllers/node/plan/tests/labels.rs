@@ -118,7 +118,7 @@ fn a_label_that_stays_is_told_with_both_values() {
     let old = || all(&[pairs(ZONE, "a"), pairs(REGION, "r"), pairs(INSTANCE_TYPE, "small")]);
     let init = Policy::default();
     let follow = Policy { zone_labels: LabelMode::Follow, instance_type: LabelMode::Follow, ..Policy::default() };
-    let told = |labels, machine, policy: &Policy| -> Vec<String> {
+    let reported = |labels, machine, policy: &Policy| -> Vec<String> {
         let (plan, _) = after(labels, machine, policy);
         let differences = plan.differences.unwrap();
         differences
@@ -138,7 +138,7 @@ fn a_label_that_stays_is_told_with_both_values() {
         ("the older form counts", mixed, machine("b", "", ""), &init, vec![zone_differs]),
         ("followed", old(), machine("b", "s", "large"), &follow, vec![]),
     ] {
-        assert_eq!(told(labels, machine, policy), expected, "{case}");
+        assert_eq!(reported(labels, machine, policy), expected, "{case}");
     }
     let (plan, _) = after(old(), machine("b", "r", "large"), &init);
     let texts: Vec<_> = plan.differences.iter().flatten().map(Difference::describe).collect();
@@ -195,9 +195,9 @@ fn at_initialisation_the_cloud_overwrites_and_the_flag_adds() {
     let own = map(&[("team", "storage"), ("mine/kept", "user"), ("cloud/also", "cloud")]);
     assert_eq!(after.metadata.labels, Some(all(&[pairs(ZONE, "b"), pairs(INSTANCE_TYPE, "large"), own])));
     for key in ["mine/kept", "cloud/also", "k8s.io/reserved", "node-role.kubernetes.io/worker"] {
-        assert!(plan.notes.iter().any(|note| note.contains(key)), "{key} is not told: {:?}", plan.notes);
+        assert!(plan.messages.iter().any(|note| note.contains(key)), "{key} is not told: {:?}", plan.messages);
     }
-    assert_eq!(plan.notes.len(), 4, "{:?}", plan.notes);
+    assert_eq!(plan.messages.len(), 4, "{:?}", plan.messages);
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn labels_that_are_not_set_are_told() {
     let metadata = InstanceMetadata { additional_labels: refused, ..metadata("fake://1", A3) };
     let form = Form { labels: map(&[("mine/a", "c"), ("same/a", "b")]), ..tainted("U", "", "") };
     let (plan, _) = run(&form, Presence::Exists(metadata));
-    assert_eq!(plan.notes.len(), 2, "{:?}", plan.notes);
+    assert_eq!(plan.messages.len(), 2, "{:?}", plan.messages);
 }
 
 /// The labels of a node after a look, in its turn or not.
@@ -272,7 +272,7 @@ fn the_number_of_nodes_without_labels_is_one_line_in_either_mode() {
     let node_labels = map(&[("a.b/c", "d"), ("t/cluster", "x"), ("node-role.kubernetes.io/worker", "")]);
     let policy = Policy { node_labels, topology_labels: ["t/cluster".to_owned()].into(), ..Policy::default() };
     let node = |labels: &[(&str, &str)]| Arc::new(Form { labels: map(labels), ..Form::default() }.node());
-    let counted = |nodes: Vec<Arc<Node>>| count_lacks(nodes.into_iter(), &policy);
+    let counted = |nodes: Vec<Arc<Node>>| count_missing_labels(nodes.into_iter(), &policy);
     let some = counted(vec![node(&[]), node(&[("a.b/c", "x")]), node(&[("e", "f")])]);
     let front = "2 of 3 initialized Nodes lack labels of --node-labels: ";
     for (on, end) in [(NodeLabelsOn::Join, "--node-labels-on=all adds them"), (NodeLabelsOn::All, "10 Nodes a second")]

@@ -114,19 +114,19 @@ fn any_policy() -> impl Strategy<Value = Policy> {
     )
 }
 
-fn any_ours() -> impl Strategy<Value = Ours> {
+fn any_ours() -> impl Strategy<Value = OwnNode> {
     (any_node(), any_instance(), any_time(), 0..60_u64, any::<[bool; 2]>()).prop_map(
-        |(node, instance, at, waited, [of_record, of_labels])| Ours {
-            at,
-            waited: Duration::from_secs(waited),
-            turn: Turn { of_record, of_labels },
+        |(node, instance, at, waited, [of_record, of_labels])| OwnNode {
+            observed_at: at,
+            waiting_time: Duration::from_secs(waited),
+            turn: AllowedWrites { of_record, of_labels },
             ..ours(node, instance)
         },
     )
 }
 
 /// The node after the plan.
-fn done(ours: &Ours, policy: &Policy) -> Node {
+fn done(ours: &OwnNode, policy: &Policy) -> Node {
     let mut node = Node::clone(&ours.node);
     plan(&NodeObservation::Ours(ours.clone()), policy).actions.iter().for_each(|action| action.apply_to(&mut node));
     node
@@ -142,21 +142,21 @@ proptest! {
         let first = plan(&NodeObservation::Ours(ours.clone()), &policy);
         let after = done(&ours, &policy);
         // What is put off is done when its time has come.
-        let put_off = held(&first).and_then(|held| held.tell_after).map(|rest| rest.as_secs() as i64 - 1);
-        let later = Timestamp::from_second(ours.at.as_second() + put_off.unwrap_or(seconds).clamp(0, seconds)).unwrap();
-        let again = Ours { node: Arc::new(after), at: later, ..ours };
+        let put_off = held(&first).and_then(|blocked| blocked.report_after).map(|rest| rest.as_secs() as i64 - 1);
+        let later = Timestamp::from_second(ours.observed_at.as_second() + put_off.unwrap_or(seconds).clamp(0, seconds)).unwrap();
+        let again = OwnNode { node: Arc::new(after), observed_at: later, ..ours };
         let again = plan(&NodeObservation::Ours(again), &policy);
         prop_assert!(again.actions.is_empty(), "{:?}", again);
-        prop_assert!(again.told.is_none(), "{:?}", again);
+        prop_assert!(again.event.is_none(), "{:?}", again);
     }
 
     #[test]
     fn what_is_refused_is_told_once(ours in any_ours(), policy in any_policy()) {
-        let held = || NodeBlocked::new(reason::WriteRefused, "forbidden".into(), Next::Backoff);
+        let blocked = || NodeBlocked::new(reason::WriteRefused, "forbidden".into(), Next::Backoff);
         let mut node = Node::clone(&ours.node);
-        tell(&ours, held(), &policy).actions.iter().for_each(|action| action.apply_to(&mut node));
-        let again = tell(&Ours { node: Arc::new(node), ..ours }, held(), &policy);
-        prop_assert!(again.actions.is_empty() && again.told.is_none(), "{:?}", again);
+        blocked_plan(&ours, blocked(), &policy).actions.iter().for_each(|action| action.apply_to(&mut node));
+        let again = blocked_plan(&OwnNode { node: Arc::new(node), ..ours }, blocked(), &policy);
+        prop_assert!(again.actions.is_empty() && again.event.is_none(), "{:?}", again);
     }
 
     #[test]

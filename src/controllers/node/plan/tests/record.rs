@@ -86,8 +86,10 @@ fn a4_the_record_of_a_ready_node_follows_its_machine_when_it_is_its_turn() {
         let ours = ours(node, Presence::Exists(machine));
         assert_eq!(has_moved(&ours), follows, "{case}");
         let record = |may_follow| {
-            let observed =
-                NodeObservation::Ours(Ours { turn: Turn { of_record: may_follow, ..Turn::default() }, ..ours.clone() });
+            let observed = NodeObservation::Ours(OwnNode {
+                turn: AllowedWrites { of_record: may_follow, ..AllowedWrites::default() },
+                ..ours.clone()
+            });
             plan(&observed, &Policy::default()).actions
         };
         let (before, after) = (record(false), record(true));

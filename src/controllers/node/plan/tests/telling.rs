@@ -29,7 +29,11 @@ fn with(mut node: Node, condition: Option<NodeCondition>) -> Node {
 /// What is planned at second 100 for a node that waited for so long, is held by `unknown`, and carries `condition`.
 fn told(waited: u64, unknown: Unknown, condition: Option<NodeCondition>) -> NodePlan {
     let node = with(tainted("U", "", "").node(), condition);
-    let ours = Ours { at: at(100), waited: Duration::from_secs(waited), ..ours(node, Presence::Unknown(unknown)) };
+    let ours = OwnNode {
+        observed_at: at(100),
+        waiting_time: Duration::from_secs(waited),
+        ..ours(node, Presence::Unknown(unknown))
+    };
     plan(&NodeObservation::Ours(ours), &Policy::default())
 }
 
@@ -80,16 +84,16 @@ fn a_node_that_waits_says_why_after_a_while_and_not_again() {
         let plan = told(waited, unknown, standing);
         let expected: Vec<_> = written.map(NodeAction::SetCondition).into_iter().collect();
         assert_eq!(plan.actions, expected, "{case}");
-        assert_eq!(plan.told.is_some(), is_news, "{case}");
-        assert_eq!(held(&plan).and_then(|held| held.tell_after), again, "{case}");
+        assert_eq!(plan.event.is_some(), is_news, "{case}");
+        assert_eq!(held(&plan).and_then(|blocked| blocked.report_after), again, "{case}");
     }
 }
 
 #[test]
 fn the_event_has_the_reason_and_the_whole_message() {
     let plan = told(30, Unknown::new(reason::NoAddresses, "none"), None);
-    assert_eq!(plan.told, Some((reason::NoAddresses, "none".to_owned())));
-    assert!(plan.only_tells());
+    assert_eq!(plan.event, Some((reason::NoAddresses, "none".to_owned())));
+    assert!(plan.only_reports_block());
 }
 
 #[test]
@@ -127,8 +131,8 @@ fn a_condition_that_says_no_is_taken_back_where_the_node_is_initialised() {
             other => other.describe(),
         };
         assert_eq!(plan.actions.iter().map(word).collect::<Vec<_>>(), expected, "{case}");
-        assert!(plan.told.is_none(), "{case}");
-        assert_eq!(super::condition::stands_false(&after), case.starts_with("somebody"), "{case}");
+        assert!(plan.event.is_none(), "{case}");
+        assert_eq!(super::condition::is_false(&after), case.starts_with("somebody"), "{case}");
     }
 }
 
@@ -136,7 +140,7 @@ fn a_condition_that_says_no_is_taken_back_where_the_node_is_initialised() {
 fn an_initialised_node_never_gets_a_condition() {
     let unknown = Presence::Unknown(Unknown::new(reason::CloudError, "away"));
     for node in [tainted("", "fake://1", A3).node(), tainted("X", "", A3).node()] {
-        let ours = Ours { waited: AFTER * 10, ..ours(node, unknown.clone()) };
+        let ours = OwnNode { waiting_time: AFTER * 10, ..ours(node, unknown.clone()) };
         assert_eq!(plan(&NodeObservation::Ours(ours), &Policy::default()).actions, []);
     }
 }
@@ -145,12 +149,12 @@ fn an_initialised_node_never_gets_a_condition() {
 fn what_the_api_server_refuses_is_told_like_any_other_reason() {
     let refused = || NodeBlocked::new(reason::WriteRefused, "forbidden".into(), Next::Backoff);
     let exists = Presence::Exists(metadata("fake://1", A3));
-    let waiting = Ours { waited: AFTER, ..ours(tainted("U", "", "").node(), exists.clone()) };
-    let plan = tell(&waiting, refused(), &Policy::default());
+    let waiting = OwnNode { waiting_time: AFTER, ..ours(tainted("U", "", "").node(), exists.clone()) };
+    let plan = blocked_plan(&waiting, refused(), &Policy::default());
     let [NodeAction::SetCondition(condition)] = plan.actions.as_slice() else { panic!("{plan:?}") };
     assert_eq!(condition.reason.as_deref(), Some("WriteRefused"));
-    assert_eq!(plan.told, Some((reason::WriteRefused, "forbidden".to_owned())));
-    let initialised = Ours { waited: AFTER, ..ours(tainted("", "fake://1", A3).node(), exists) };
-    let plan = tell(&initialised, refused(), &Policy::default());
-    assert_eq!((plan.actions, plan.outcome), (vec![], NextStep::Held(refused())));
+    assert_eq!(plan.event, Some((reason::WriteRefused, "forbidden".to_owned())));
+    let initialised = OwnNode { waiting_time: AFTER, ..ours(tainted("", "fake://1", A3).node(), exists) };
+    let plan = blocked_plan(&initialised, refused(), &Policy::default());
+    assert_eq!((plan.actions, plan.outcome), (vec![], NextStep::Blocked(refused())));
 }

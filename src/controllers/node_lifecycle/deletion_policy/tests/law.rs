@@ -336,9 +336,9 @@ proptest! {
             observer.note_mass(case.at);
             observer.check_memory(number, &mut case)?;
             let kept = &case.guard.nodes;
-            let counted: Vec<_> = kept.all().filter(|known| !known.is_told).collect();
+            let counted: Vec<_> = kept.all().filter(|known| !known.is_dry_run_reported).collect();
             let own = counted.iter().filter(|known| known.facts.is_own).count();
-            let absent = counted.iter().filter(|known| known.suspected_since().is_some()).count();
+            let absent = counted.iter().filter(|known| known.absent_since().is_some()).count();
             prop_assert_eq!((kept.count(NodeCategory::Own), kept.count(NodeCategory::Absent)), (own, absent), "recounted");
             let costly = kept.all().filter(|record| record.is_costly()).count();
             prop_assert_eq!(kept.count(NodeCategory::Costly), costly, "recounted");

@@ -155,7 +155,7 @@ const CHANGES: [(&str, Happening); 6] = [
         case.allow("n", false);
     }),
     ("it was not initialised", |case| {
-        case.saw("n", Facts { may_be_suspected: false, ..facts("n", Readiness::Unknown) });
+        case.saw("n", Facts { may_have_absent_vm: false, ..facts("n", Readiness::Unknown) });
         case.not_ready("n");
     }),
 ];
@@ -211,7 +211,7 @@ fn an_answer_is_not_used_again_once_another_status_was_in_between() {
 #[test]
 fn a_node_about_which_an_answer_came_too_late_may_be_one_of_many_that_are_gone() {
     for presence in [gone(), down(), Presence::Exists(())] {
-        let mut case = Case::settled(&Settings { grace: Duration::ZERO, ..settings() });
+        let mut case = Case::settled(&LifecycleSettings { grace: Duration::ZERO, ..settings() });
         for number in 0..6 {
             case.not_ready(&format!("n-{number}"));
             case.ask(&format!("n-{number}"));
@@ -271,8 +271,8 @@ fn an_event_and_somebodys_word_have_the_provider_asked_and_end_no_suspicion() {
 
 #[test]
 fn an_answer_about_a_node_that_may_not_be_suspected_is_remembered_and_counts_for_nothing() {
-    let base = |name: &str| Facts { may_be_suspected: false, ..facts(name, Readiness::Unknown) };
-    let mut case = Case::settled(&Settings { grace: Duration::ZERO, ..settings() });
+    let base = |name: &str| Facts { may_have_absent_vm: false, ..facts(name, Readiness::Unknown) };
+    let mut case = Case::settled(&LifecycleSettings { grace: Duration::ZERO, ..settings() });
     case.ready_many("other", 20);
     for number in 0..8 {
         for (kind, presence) in [("gone", gone()), ("silent", down()), ("there", Presence::Exists(()))] {

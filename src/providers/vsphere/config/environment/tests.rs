@@ -433,19 +433,19 @@ fn mistakes_of_variables_are_told_by_name_together_with_those_of_the_file() {
     ];
     for (more, variables, want) in rows {
         let text = format!("{more}{FILE}");
-        let told: Vec<_> = match read(&text, variables, &[]) {
+        let reported: Vec<_> = match read(&text, variables, &[]) {
             Ok(parsed) => {
-                let (config, refused) = (parsed.config, parsed.refused);
+                let (config, refused) = (parsed.config, parsed.rejected);
                 assert!(config.is_refused(PartName::FurtherVcenters), "{variables:?}: accepted");
                 assert_eq!(vcenters(&config), ["a -> a, fu/fp"], "{variables:?}");
-                refused.iter().map(|(_, mistake)| mistake.to_string()).collect()
+                refused.iter().map(|(_, error)| error.to_string()).collect()
             }
-            Err(errors) => errors.mistakes.iter().map(ToString::to_string).collect(),
+            Err(errors) => errors.errors.iter().map(ToString::to_string).collect(),
         };
         for part in *want {
-            assert!(told.iter().any(|line| line.starts_with(part)), "{part} is missing in {told:?}");
+            assert!(reported.iter().any(|line| line.starts_with(part)), "{part} is missing in {reported:?}");
         }
-        assert!(!told.concat().contains("s3cr"), "{told:?}");
+        assert!(!reported.concat().contains("s3cr"), "{reported:?}");
     }
 }
 
@@ -486,14 +486,14 @@ fn variables_that_kubernetes_sets_for_a_service_have_no_effect() {
         // As the manifests of this program and of the Go program name theirs.
         ("VSPHERE_CLOUD_CONTROLLER_MANAGER", FILE, &[], &["a -> a, fu/fp"], &[]),
     ];
-    for (service, text, more, expected, told) in rows {
+    for (service, text, more, expected, reported) in rows {
         let links = links(service);
         let variables: Vec<&str> = links.iter().map(String::as_str).chain(more.iter().copied()).collect();
         let parsed = read(text, &variables, &[]).unwrap_or_else(|errors| panic!("{service}: {errors}"));
         assert_eq!(vcenters(&parsed.config), *expected, "{service}");
         let warnings: Vec<_> = parsed.warnings.iter().map(ToString::to_string).collect();
-        assert_eq!(warnings.len(), usize::from(!told.is_empty()), "{service}: {warnings:?}");
-        assert!(told.iter().all(|part| warnings.concat().contains(part)), "{service}: {warnings:?}");
+        assert_eq!(warnings.len(), usize::from(!reported.is_empty()), "{service}: {warnings:?}");
+        assert!(reported.iter().all(|part| warnings.concat().contains(part)), "{service}: {warnings:?}");
     }
 }
 
@@ -594,9 +594,9 @@ fn what_has_no_effect_is_told_by_name() {
             Ok(parsed) => parsed,
             Err(errors) => panic!("{variables:?}: {errors}"),
         };
-        let told: Vec<_> = parsed.warnings.iter().map(ToString::to_string).collect();
-        assert_eq!(told.len(), want.len(), "{variables:?}: {told:?}");
-        for (line, part) in told.iter().zip(*want) {
+        let reported: Vec<_> = parsed.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(reported.len(), want.len(), "{variables:?}: {reported:?}");
+        for (line, part) in reported.iter().zip(*want) {
             assert!(line.starts_with(part), "{part} is not {line}");
         }
     }

@@ -69,7 +69,7 @@ const UNITS: &[&str] = &[
 fn told(text: &str) -> Vec<String> {
     match parse(text, "f") {
         Ok(parsed) => parsed.warnings.iter().map(ToString::to_string).collect(),
-        Err(errors) => errors.mistakes.iter().map(ToString::to_string).collect(),
+        Err(errors) => errors.errors.iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -90,11 +90,11 @@ fn repeated_text_is_read_in_bounded_time_and_told_in_bounded_words() {
             // The largest for one start only: all of them would take a debug build a quarter of a minute.
             let size = if start.is_empty() { SIZE } else { SIZE / 8 };
             let text = format!("{start}{}", unit.repeat(size / unit.len()));
-            let told = told(&text);
-            assert!(told.len() <= 101, "{start:?} {unit:?}: {}", told.len());
-            let words: usize = told.iter().map(String::len).sum();
+            let reported = told(&text);
+            assert!(reported.len() <= 101, "{start:?} {unit:?}: {}", reported.len());
+            let words: usize = reported.iter().map(String::len).sum();
             assert!(words < 32_000, "{start:?} {unit:?}: {words}");
-            assert!(!told.concat().contains("hunter2"), "{start:?} {unit:?}");
+            assert!(!reported.concat().contains("hunter2"), "{start:?} {unit:?}");
         }
     }
     println!("{} texts of up to {SIZE} bytes in {:?}", starts.len() * UNITS.len(), began.elapsed());
@@ -170,9 +170,9 @@ fn many_different_names_are_read_in_bounded_time() {
     ];
     for (id, text, part) in rows {
         let began = Instant::now();
-        let told = told(&text);
-        assert!(told.iter().any(|line| line.contains(part)), "{id}: {:?}", &told[..told.len().min(3)]);
-        assert!(told.len() <= 101 && began.elapsed() < LIMIT, "{id}: {} in {:?}", told.len(), began.elapsed());
+        let reported = told(&text);
+        assert!(reported.iter().any(|line| line.contains(part)), "{id}: {:?}", &reported[..reported.len().min(3)]);
+        assert!(reported.len() <= 101 && began.elapsed() < LIMIT, "{id}: {} in {:?}", reported.len(), began.elapsed());
     }
 }
 
@@ -196,24 +196,25 @@ fn bombs_are_refused_with_a_sentence() {
     }
     let deep = format!("global: {}{}", "[".repeat(10_000), "]".repeat(10_000));
     for text in [bomb, deep] {
-        let told = told(&text);
+        let reported = told(&text);
         assert!(
-            told[0].contains("expected at most 20000 values and 1048576 bytes of text, with aliases, and 64 levels"),
-            "{told:?}"
+            reported[0]
+                .contains("expected at most 20000 values and 1048576 bytes of text, with aliases, and 64 levels"),
+            "{reported:?}"
         );
     }
 }
 
 #[test]
 fn messages_have_an_end() {
-    let told = told(&format!("[Global]\n{}", "= x\n".repeat(5000)));
-    assert_eq!((told.len(), told[100].as_str()), (101, "f: and 4900 more mistakes"));
+    let reported = told(&format!("[Global]\n{}", "= x\n".repeat(5000)));
+    assert_eq!((reported.len(), reported[100].as_str()), (101, "f: and 4900 more mistakes"));
     // A mistake that is only counted refuses the file all the same, and mistakes of a part do not.
     let part = format!("[NSXT]\n{}", "insecure-flag = x\n".repeat(5000));
     let with = |rest: &str| parse(&format!("{part}[VirtualCenter \"a\"]\nuser = u\n{rest}"), "f");
-    assert_eq!(with("").unwrap_err().mistakes.len(), 101);
+    assert_eq!(with("").unwrap_err().errors.len(), 101);
     let parsed = with("password = p\n").unwrap();
-    assert!(parsed.config.nsx.is_refused() && parsed.refused.len() == 101 && parsed.config.vcenters.len() == 1);
+    assert!(parsed.config.nsx.is_refused() && parsed.rejected.len() == 101 && parsed.config.vcenters.len() == 1);
 }
 
 proptest! {
@@ -230,7 +231,7 @@ proptest! {
         start in proptest::sample::select(&["", "[Global]\n", "global:\n  "][..]),
         units in proptest::collection::vec(proptest::sample::select(UNITS), 0..4000),
     ) {
-        let told = told(&format!("{start}{}", units.concat()));
-        prop_assert!(!told.concat().contains("hunter2"), "{:?}", told);
+        let reported = told(&format!("{start}{}", units.concat()));
+        prop_assert!(!reported.concat().contains("hunter2"), "{:?}", reported);
     }
 }

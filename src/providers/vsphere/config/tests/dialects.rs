@@ -227,14 +227,14 @@ fn nsx_sections() -> BoxedStrategy<Vec<(&'static str, &'static str, Fields)>> {
 fn outcome(text: &str) -> Result<(String, Vec<String>, usize), Vec<String>> {
     match parse(text, "f") {
         Ok(parsed) => {
-            let refused = parsed.refused.iter().map(|(part, problem)| format!("{part:?} {}", problem.expected));
-            let told = vcenters(&parsed.config).into_iter().chain(refused).collect();
-            Ok((format!("{:?}", parsed.config), told, parsed.warnings.len()))
+            let refused = parsed.rejected.iter().map(|(part, problem)| format!("{part:?} {}", problem.expected));
+            let reported = vcenters(&parsed.config).into_iter().chain(refused).collect();
+            Ok((format!("{:?}", parsed.config), reported, parsed.warnings.len()))
         }
         Err(errors) => {
             // Keys are spelled as in the dialect.
             let spelled = |text: &str| text.replace('-', "").to_lowercase();
-            let mut told: Vec<_> = errors.mistakes.iter().map(|problem| spelled(&problem.expected)).collect();
+            let mut told: Vec<_> = errors.errors.iter().map(|problem| spelled(&problem.expected)).collect();
             told.sort();
             Err(told)
         }

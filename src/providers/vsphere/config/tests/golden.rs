@@ -18,7 +18,7 @@ fn show(text: &str, file: &str) -> String {
     let parsed = match parse(text, file) {
         Ok(parsed) => parsed,
         Err(errors) => {
-            let mistakes = errors.mistakes.iter().map(|problem| format!("mistake: {problem}\n"));
+            let mistakes = errors.errors.iter().map(|problem| format!("mistake: {problem}\n"));
             return mistakes.chain(errors.warnings.iter().map(|odd| format!("warning: {odd}\n"))).collect();
         }
     };
@@ -47,8 +47,8 @@ fn show(text: &str, file: &str) -> String {
             writeln!(shown, "{part}").unwrap();
         }
     }
-    for (part, mistake) in &parsed.refused {
-        writeln!(shown, "mistake of {}: {mistake}", part.as_str()).unwrap();
+    for (part, error) in &parsed.rejected {
+        writeln!(shown, "mistake of {}: {error}", part.as_str()).unwrap();
     }
     for warning in &parsed.warnings {
         writeln!(shown, "warning: {warning}").unwrap();

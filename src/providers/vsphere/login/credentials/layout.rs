@@ -138,7 +138,7 @@ impl StoredKeys {
         }
         let mut contradictions = Vec::new();
         for (server, IndexedParts { parts: indexed, contradiction, .. }) in by_server(indexes, &mut problems) {
-            contradictions.extend(contradiction.map(|why| (server.to_owned(), Err(why))));
+            contradictions.extend(contradiction.map(|reason| (server.to_owned(), Err(reason))));
             let parts = servers.entry(server).or_default();
             if parts.user.is_some() || parts.password.is_some() {
                 let which =
@@ -225,8 +225,8 @@ fn by_server<'a>(
             Some(known) if known.parts == parts => {}
             Some(known) => {
                 let (one, other) = (cut("", known.id), cut("", id));
-                let why = format!("the indexes {one:?} and {other:?} have different values for it");
-                known.contradiction = Some(why);
+                let reason = format!("the indexes {one:?} and {other:?} have different values for it");
+                known.contradiction = Some(reason);
             }
         }
     }

@@ -42,7 +42,7 @@ pub fn followed<'a>(
     let of_vcenters = vcenters.into_iter().flat_map(|entry| places(entry, default_directory));
     let of_nsx = nsx.into_iter().filter_map(|sources| sources.secret.as_ref()).map(SourceLocation::from);
     let mut followed: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-    let with_layout = of_vcenters.map(|place| (place, KeyLayout::Vcenter));
+    let with_layout = of_vcenters.map(|location| (location, KeyLayout::Vcenter));
     for (place, layout) in with_layout.chain(of_nsx.map(|place| (place, KeyLayout::BasicAuth))) {
         followed.entry(place).or_default().insert(layout);
     }
@@ -58,14 +58,14 @@ pub fn nsx_offer(sources: &NsxSources, secrets: &BTreeMap<SecretPlace, Credentia
     });
     let Some(secret) = &sources.secret else {
         let why = || "the cloud config has neither user and password nor a Secret for NSX".to_owned();
-        return of_file.unwrap_or_else(|| CredentialState::Missing { why: why() });
+        return of_file.unwrap_or_else(|| CredentialState::Missing { reason: why() });
     };
-    let place = SourceLocation::from(secret);
-    match secrets.get(secret).map_or(SourceAnswer::Unread, |source| source.find(ANY_SERVER, &place)) {
-        SourceAnswer::Unread => CredentialState::Pending { why: format!("{place} has not been read yet") },
+    let location = SourceLocation::from(secret);
+    match secrets.get(secret).map_or(SourceAnswer::Unread, |source| source.find(ANY_SERVER, &location)) {
+        SourceAnswer::Unread => CredentialState::Pending { reason: format!("{location} has not been read yet") },
         SourceAnswer::Found(credential) => CredentialState::Ready(vec![credential]),
-        SourceAnswer::Failing(why) => of_file.unwrap_or(CredentialState::Pending { why }),
-        SourceAnswer::Missing(why) => of_file.unwrap_or(CredentialState::Missing { why }),
+        SourceAnswer::Failing(why) => of_file.unwrap_or(CredentialState::Pending { reason: why }),
+        SourceAnswer::Missing(why) => of_file.unwrap_or(CredentialState::Missing { reason: why }),
     }
 }
 
@@ -97,7 +97,7 @@ pub fn offer(
         }
     }
     let default = SourceLocation::Directory(default_directory.to_owned());
-    let is_configured = stored(entry).any(|place| *place == default);
+    let is_configured = stored(entry).any(|location| *location == default);
     for place in places(entry, default_directory) {
         let is_default = place == default && !is_configured;
         if is_default && !ready.is_empty() {
@@ -105,7 +105,9 @@ pub fn offer(
         }
         let answer = sources.get(&place).map_or(SourceAnswer::Unread, |source| source.find(entry.server, &place));
         match answer {
-            SourceAnswer::Unread => return CredentialState::Pending { why: format!("{place} has not been read yet") },
+            SourceAnswer::Unread => {
+                return CredentialState::Pending { reason: format!("{place} has not been read yet") };
+            }
             SourceAnswer::Found(credential) if ready.iter().any(|other| other.login == credential.login) => {}
             SourceAnswer::Found(credential) => ready.push(credential),
             SourceAnswer::Failing(why) => failing.push(why),
@@ -116,8 +118,8 @@ pub fn offer(
     }
     match (ready.is_empty(), failing.is_empty()) {
         (false, _) => CredentialState::Ready(ready),
-        (true, false) => CredentialState::Pending { why: failing.join("; ") },
-        (true, true) => CredentialState::Missing { why: missing.join("; ") },
+        (true, false) => CredentialState::Pending { reason: failing.join("; ") },
+        (true, true) => CredentialState::Missing { reason: missing.join("; ") },
     }
 }
 
@@ -128,7 +130,7 @@ fn configured(entry: EntryCredentials<'_>) -> impl Iterator<Item = &Credentials>
 fn stored(entry: EntryCredentials<'_>) -> impl Iterator<Item = &SourceLocation> {
     configured(entry).filter_map(|credentials| match credentials {
         Credentials::Inline { .. } => None,
-        Credentials::Stored(place) => Some(place),
+        Credentials::Stored(location) => Some(location),
     })
 }
 

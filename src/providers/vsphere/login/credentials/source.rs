@@ -13,7 +13,7 @@ use super::layout::{self, ANY_SERVER, StoredKeys};
 use super::{Credential, Login, Origin};
 
 /// Most server names of a source in one message.
-const MOST_NAMED: usize = 10;
+const MAX_NAMED: usize = 10;
 
 /// Location of a source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,8 +39,8 @@ pub struct SecretPlace {
 }
 
 impl From<&SecretPlace> for SourceLocation {
-    fn from(place: &SecretPlace) -> Self {
-        let SecretPlace { namespace, name } = place.clone();
+    fn from(location: &SecretPlace) -> Self {
+        let SecretPlace { namespace, name } = location.clone();
         SourceLocation::Secret { namespace, name }
     }
 }
@@ -81,16 +81,16 @@ enum SourceState {
 #[derive(Default)]
 struct ServerCredential {
     credential: Option<Arc<Credential>>,
-    trouble: Option<String>,
+    error: Option<String>,
 }
 
 /// Changes with one read, to be logged once. Contains no value.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct News {
+pub struct SourceChanges {
     /// New problems.
     pub problems: Vec<String>,
     /// The servers of the first version, or of one that differs from the version before.
-    pub read: Option<Vec<String>>,
+    pub servers: Option<Vec<String>>,
 }
 
 /// A source's answer for one server.
@@ -108,16 +108,16 @@ pub enum SourceAnswer {
 
 impl CredentialSource {
     /// Applies the result of a read.
-    pub fn take(&mut self, reading: Reading) -> News {
+    pub fn take(&mut self, reading: Reading) -> SourceChanges {
         let mut problems = BTreeSet::new();
         let mut read = None;
         match reading {
-            Reading::Failing(why) => {
+            Reading::Failing(reason) => {
                 // A failed read does not discard an earlier result.
                 if matches!(self.state, SourceState::Unread | SourceState::Failing(_)) {
-                    self.state = SourceState::Failing(why);
+                    self.state = SourceState::Failing(reason);
                 }
-                return News::default();
+                return SourceChanges::default();
             }
             Reading::Absent(why) => {
                 if self.has_credentials() {
@@ -140,56 +140,56 @@ impl CredentialSource {
         }
         let new = problems.difference(&self.problems).cloned().collect();
         self.problems = problems;
-        News { problems: new, read }
+        SourceChanges { problems: new, servers: read }
     }
 
     /// Looks the server up by its exact name, else by the one name that differs only in case, brackets or the spelling
     /// of an address.
-    pub fn find(&self, server: &str, place: &SourceLocation) -> SourceAnswer {
-        let held = match self.servers.get(server) {
+    pub fn find(&self, server: &str, location: &SourceLocation) -> SourceAnswer {
+        let blocked = match self.servers.get(server) {
             Some(held) => Some(held),
             None => {
                 let mut alike = self.servers.iter().filter(|(other, _)| normal(other) == normal(server));
                 match (alike.next(), alike.next()) {
                     (Some((one, _)), Some((other, _))) => {
                         return SourceAnswer::Missing(format!(
-                            "{place} has {one:?} and {other:?}, and none of them is {server:?} exactly"
+                            "{location} has {one:?} and {other:?}, and none of them is {server:?} exactly"
                         ));
                     }
                     (found, _) => found.map(|(_, held)| held),
                 }
             }
         };
-        match (held, &self.state) {
+        match (blocked, &self.state) {
             (Some(ServerCredential { credential: Some(credential), .. }), _) => {
                 SourceAnswer::Found(Arc::clone(credential))
             }
             (_, SourceState::Unread) => SourceAnswer::Unread,
-            (_, SourceState::Failing(why)) => SourceAnswer::Failing(format!("{place}: {why}")),
-            (_, SourceState::Absent(why)) => SourceAnswer::Missing(format!("{place}: {why}")),
-            (Some(ServerCredential { trouble: Some(trouble), .. }), SourceState::Read) => {
-                SourceAnswer::Missing(format!("{place}{}: {trouble}", of_server(", server", server)))
+            (_, SourceState::Failing(reason)) => SourceAnswer::Failing(format!("{location}: {reason}")),
+            (_, SourceState::Absent(why)) => SourceAnswer::Missing(format!("{location}: {why}")),
+            (Some(ServerCredential { error: Some(trouble), .. }), SourceState::Read) => {
+                SourceAnswer::Missing(format!("{location}{}: {trouble}", of_server(", server", server)))
             }
-            (_, SourceState::Read) => SourceAnswer::Missing(self.without(server, place)),
+            (_, SourceState::Read) => SourceAnswer::Missing(self.without(server, location)),
         }
     }
 
     /// The message for a server without an entry: the expected keys, and the servers that the source has.
-    fn without(&self, server: &str, place: &SourceLocation) -> String {
-        let keys = match (server.contains(':'), place) {
+    fn without(&self, server: &str, location: &SourceLocation) -> String {
+        let keys = match (server.contains(':'), location) {
             // Names of Secret keys and of files may not contain a colon.
             (true, SourceLocation::Secret { .. }) => "keys server_0, username_0 and password_0".to_owned(),
             (true, SourceLocation::Directory(_)) => "files server_0, username_0 and password_0".to_owned(),
             (false, SourceLocation::Secret { .. }) => format!("keys {server}.username and {server}.password"),
             (false, SourceLocation::Directory(_)) => format!("files {server}.username and {server}.password"),
         };
-        let names: Vec<_> = self.servers.keys().take(MOST_NAMED).map(|name| layout::cut("", name)).collect();
+        let names: Vec<_> = self.servers.keys().take(MAX_NAMED).map(|name| layout::cut("", name)).collect();
         let found = match self.servers.len().checked_sub(names.len()) {
             _ if names.is_empty() => "none".to_owned(),
             None | Some(0) => names.join(", "),
             Some(more) => format!("{} and {more} more", names.join(", ")),
         };
-        format!("{place} has no entry for server {server:?}; expected the {keys}; servers it has: {found}")
+        format!("{location} has no entry for server {server:?}; expected the {keys}; servers it has: {found}")
     }
 
     /// Replaces the servers by those of a new version. A server with an error keeps its last valid credential; a server
@@ -198,27 +198,29 @@ impl CredentialSource {
         let mut before = std::mem::take(&mut self.servers);
         let mut problems = Vec::new();
         for (server, login) in stored.servers {
-            let held = match login {
+            let blocked = match login {
                 Ok(login) => {
                     let credential = Arc::new(Credential { login, origin: origin.clone() });
-                    ServerCredential { credential: Some(credential), trouble: None }
+                    ServerCredential { credential: Some(credential), error: None }
                 }
                 Err(trouble) => {
                     let credential = before.remove(&server).and_then(|held| held.credential);
                     let kept = if credential.is_some() { "; the last good ones stay in use" } else { "" };
                     problems.push(format!("credentials{}: {trouble}{kept}", of_server(" for server", &server)));
-                    ServerCredential { credential, trouble: Some(trouble) }
+                    ServerCredential { credential, error: Some(trouble) }
                 }
             };
-            self.servers.insert(server, held);
+            self.servers.insert(server, blocked);
         }
         problems
     }
 
     fn says_the_same(&self, stored: &StoredKeys) -> bool {
-        let is_same = |held: &ServerCredential, login: &Result<Login, String>| match login {
-            Ok(login) => held.credential.as_ref().is_some_and(|known| known.login == *login) && held.trouble.is_none(),
-            Err(why) => held.trouble.as_ref() == Some(why),
+        let is_same = |blocked: &ServerCredential, login: &Result<Login, String>| match login {
+            Ok(login) => {
+                blocked.credential.as_ref().is_some_and(|known| known.login == *login) && blocked.error.is_none()
+            }
+            Err(reason) => blocked.error.as_ref() == Some(reason),
         };
         let both = self.servers.iter().zip(&stored.servers);
         self.servers.len() == stored.servers.len()
@@ -226,7 +228,7 @@ impl CredentialSource {
     }
 
     fn has_credentials(&self) -> bool {
-        self.servers.values().any(|held| held.credential.is_some())
+        self.servers.values().any(|blocked| blocked.credential.is_some())
     }
 }
 

@@ -26,19 +26,22 @@ const NOW: Duration = Duration::from_secs(1_000);
 const MOMENT: Moment = Moment { since_start: NOW, wall: Timestamp::UNIX_EPOCH };
 
 fn wrong() -> Rejection {
-    Rejection { moment: MOMENT, why: "wrong".to_owned(), least: Duration::ZERO }
+    Rejection { moment: MOMENT, reason: "wrong".to_owned(), min_pause: Duration::ZERO }
 }
 
 #[test]
 fn a_process_that_counts_alone_pauses_for_as_long_as_it_is_told_at_least() {
     let (mut pairs, pair) = (LoginSchedule::new(LOGIN_POLICY), from_file("file"));
-    let alone = || Rejection { least: Duration::from_secs(200), ..wrong() };
+    let alone = || Rejection { min_pause: Duration::from_secs(200), ..wrong() };
     let pauses: Vec<u64> = (0..5).map(|_| pairs.rejected(&pair, Interface::Primary, alone(), 0.0).as_secs()).collect();
     assert_eq!(pauses, [200, 200, 280, 560, 1120]);
     let (mut pairs, pause) = (LoginSchedule::new(LOGIN_POLICY), Duration::from_secs(250));
     assert_eq!(pairs.rejected(&pair, Interface::Primary, alone(), 1.0), pause, "with jitter");
-    let held = pairs.blocked(&pair, Interface::Primary, NOW).unwrap();
-    assert_eq!(held.what("vc"), "login to vc is paused until 1970-01-01T00:04:10Z, so that the account is not locked");
+    let blocked = pairs.blocked(&pair, Interface::Primary, NOW).unwrap();
+    assert_eq!(
+        blocked.what("vc"),
+        "login to vc is paused until 1970-01-01T00:04:10Z, so that the account is not locked"
+    );
 }
 
 #[test]
@@ -99,9 +102,9 @@ fn pairs_that_are_offered_no_longer_are_forgotten_while_a_session_lasts() {
         assert_eq!(pairs.better(&[new.clone()], &in_use, NOW), Better::Try(new.clone()));
         pairs.accepted(&new, Interface::Primary);
         in_use = new;
-        assert!(pairs.standings.len() <= 2, "{}", pairs.standings.len());
+        assert!(pairs.credentials.len() <= 2, "{}", pairs.credentials.len());
     }
-    assert!(pairs.attempt(&in_use, "vc:443").is_known);
+    assert!(pairs.attempt(&in_use, "vc:443").was_accepted);
 }
 
 #[test]
@@ -109,16 +112,16 @@ fn the_ledger_hears_what_is_known_of_a_pair() {
     let mut pairs = LoginSchedule::new(LOGIN_POLICY);
     let pair = from_secret("old", "1");
     let attempt = pairs.attempt(&pair, "vc:443");
-    assert_eq!((attempt.is_new, attempt.is_known, attempt.user.as_str()), (true, false, "ccm@vsphere.local"));
+    assert_eq!((attempt.is_new, attempt.was_accepted, attempt.user.as_str()), (true, false, "ccm@vsphere.local"));
     assert_eq!(attempt.version.map(|version| version.resource_version).as_deref(), Some("1"));
     pairs.accepted(&pair, Interface::Primary);
-    assert!(pairs.attempt(&pair, "vc:443").is_known);
+    assert!(pairs.attempt(&pair, "vc:443").was_accepted);
     pairs.rejected(&pair, Interface::Rest, wrong(), 0.0);
     let attempt = pairs.attempt(&pair, "vc:443");
-    assert_eq!((attempt.is_new, attempt.is_known), (false, false), "refused anywhere is refused");
+    assert_eq!((attempt.is_new, attempt.was_accepted), (false, false), "refused anywhere is refused");
     pairs.accepted(&pair, Interface::Primary);
     pairs.unanswered(&pair);
-    assert!(!pairs.attempt(&pair, "vc:443").is_known, "once without the budget, not more");
+    assert!(!pairs.attempt(&pair, "vc:443").was_accepted, "once without the budget, not more");
 }
 
 #[test]
@@ -129,8 +132,8 @@ fn what_is_offered_no_longer_is_tried_once_all_that_is_was_refused() {
     pairs.accepted(&old, Interface::Primary);
     assert!(pairs.may_be_tried(&new, &offered) && pairs.may_be_tried(&old, std::slice::from_ref(&old)));
     assert!(pairs.may_be_tried(&old, &[]), "nothing is offered");
-    let held = MOMENT.lockout(Duration::from_secs(190), "others were refused".to_owned());
-    pairs.hold(&new, Interface::Primary, held);
+    let blocked = MOMENT.lockout(Duration::from_secs(190), "others were refused".to_owned());
+    pairs.hold(&new, Interface::Primary, blocked);
     assert!(!pairs.may_be_tried(&old, &offered), "the new one has to wait and may be right");
     pairs.rejected(&new, Interface::Primary, wrong(), 0.0);
     assert!(!pairs.may_be_tried(&old, &offered), "one more is offered");
@@ -159,9 +162,9 @@ fn logins_that_wait_for_the_sake_of_the_account_are_listed_and_can_be_released()
 #[test]
 fn a_lockout_says_until_when_and_how_to_end_it_and_a_wait_says_neither() {
     let pause = Duration::from_millis(200_400);
-    let held = MOMENT.lockout(pause, "three logins failed".to_owned());
+    let blocked = MOMENT.lockout(pause, "three logins failed".to_owned());
     let what = "login to vc as \"u\" is paused until 1970-01-01T00:03:20Z, so that the account is not locked";
-    assert_eq!(held.what("vc as \"u\""), what);
+    assert_eq!(blocked.what("vc as \"u\""), what);
     let reset = "kubectl -n kube-system delete lease x";
     for (is_of_secret, reset, expected) in [
         (
@@ -178,7 +181,7 @@ fn a_lockout_says_until_when_and_how_to_end_it_and_a_wait_says_neither() {
              restart this process",
         ),
     ] {
-        assert_eq!(held.why(LOGIN_POLICY, is_of_secret, reset), expected);
+        assert_eq!(blocked.why(LOGIN_POLICY, is_of_secret, reset), expected);
     }
     // Replicas that start together wait a second for each other, several times: always in the same words.
     let waits = [MOMENT, Moment { since_start: NOW * 2, ..MOMENT }]

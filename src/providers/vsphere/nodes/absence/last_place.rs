@@ -23,7 +23,7 @@ pub struct LastObservation {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LastPlaces {
     /// At most two.
-    pub places: Vec<Arc<Location>>,
+    pub locations: Vec<Arc<Location>>,
     /// Whether `places` includes the VM's last location. False if no location is known, or if the Node has no record
     /// and the VM was not watched on a live subscription until it left.
     pub are_known: bool,
@@ -31,25 +31,25 @@ pub struct LastPlaces {
 
 /// Decides which location is newer. `recorded` is the Node's present record.
 pub fn last_places(last_observation: Option<&LastObservation>, recorded: Option<Arc<Location>>) -> LastPlaces {
-    let known = |places| LastPlaces { places, are_known: true };
+    let known = |places| LastPlaces { locations: places, are_known: true };
     let Some(LastObservation { location, recorded: before, is_watched_to_end }) = last_observation else {
         return recorded.map_or_else(LastPlaces::default, |recorded| known(vec![recorded]));
     };
-    let seen = Arc::clone(location);
+    let observed = Arc::clone(location);
     let Some(recorded) = recorded else {
-        return LastPlaces { places: vec![seen], are_known: *is_watched_to_end };
+        return LastPlaces { locations: vec![observed], are_known: *is_watched_to_end };
     };
-    if recorded == seen {
-        return known(vec![seen]);
+    if recorded == observed {
+        return known(vec![observed]);
     }
     // The record is written by the leader, which may know more than this replica.
     let is_rewritten = before.as_ref() != Some(&recorded);
     known(match (is_watched_to_end, is_rewritten) {
         // Only the observation counts: a move is recorded with a delay, so the record may name a host that no longer
         // exists.
-        (true, false) => vec![seen],
+        (true, false) => vec![observed],
         (false, true) => vec![recorded],
-        (true, true) | (false, false) => vec![seen, recorded],
+        (true, true) | (false, false) => vec![observed, recorded],
     })
 }
 
@@ -76,29 +76,41 @@ mod tests {
 
     #[test]
     fn a1_the_newest_place_counts_and_both_where_nobody_knows() {
-        let seen = |before: Option<&str>, is_watched_to_end| {
+        let observed = |before: Option<&str>, is_watched_to_end| {
             Some(LastObservation { location: at("seen"), recorded: before.map(at), is_watched_to_end })
         };
         for (case, last_observation, recorded, places, are_known) in [
             ("nothing", None, None, &[][..], false),
             ("never seen", None, Some("record"), &["record"], true),
-            ("watched, the record is old", seen(Some("record"), true), Some("record"), &["seen"], true),
-            ("watched, no record", seen(None, true), None, &["seen"], true),
-            ("watched, the record was taken away", seen(Some("record"), true), None, &["seen"], true),
-            ("watched, then recorded by others", seen(Some("old"), true), Some("record"), &["seen", "record"], true),
-            ("not watched, recorded since", seen(Some("old"), false), Some("record"), &["record"], true),
-            ("not watched, recorded for the first time", seen(None, false), Some("record"), &["record"], true),
-            ("not watched, the record is old", seen(Some("record"), false), Some("record"), &["seen", "record"], true),
-            ("not watched, the record agrees", seen(Some("old"), false), Some("seen"), &["seen"], true),
-            ("not watched, no record", seen(None, false), None, &["seen"], false),
-            ("not watched, the record was taken away", seen(Some("record"), false), None, &["seen"], false),
+            ("watched, the record is old", observed(Some("record"), true), Some("record"), &["seen"], true),
+            ("watched, no record", observed(None, true), None, &["seen"], true),
+            ("watched, the record was taken away", observed(Some("record"), true), None, &["seen"], true),
+            (
+                "watched, then recorded by others",
+                observed(Some("old"), true),
+                Some("record"),
+                &["seen", "record"],
+                true,
+            ),
+            ("not watched, recorded since", observed(Some("old"), false), Some("record"), &["record"], true),
+            ("not watched, recorded for the first time", observed(None, false), Some("record"), &["record"], true),
+            (
+                "not watched, the record is old",
+                observed(Some("record"), false),
+                Some("record"),
+                &["seen", "record"],
+                true,
+            ),
+            ("not watched, the record agrees", observed(Some("old"), false), Some("seen"), &["seen"], true),
+            ("not watched, no record", observed(None, false), None, &["seen"], false),
+            ("not watched, the record was taken away", observed(Some("record"), false), None, &["seen"], false),
         ] {
             let last = last_places(last_observation.as_ref(), recorded.map(at));
             let expected = places.iter().map(|host| at(host)).collect::<Vec<_>>();
-            assert_eq!((last.places, last.are_known), (expected, are_known), "{case}");
-            let told = place_to_record(last_observation.as_ref(), recorded.map(at).as_ref());
+            assert_eq!((last.locations, last.are_known), (expected, are_known), "{case}");
+            let reported = place_to_record(last_observation.as_ref(), recorded.map(at).as_ref());
             let is_told = ["watched, the record is old", "watched, no record"].contains(&case);
-            assert_eq!(told.is_some(), is_told, "{case}");
+            assert_eq!(reported.is_some(), is_told, "{case}");
         }
     }
 }

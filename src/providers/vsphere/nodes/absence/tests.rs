@@ -42,11 +42,11 @@ fn place() -> LocationReads {
 }
 
 fn silent<T>() -> ReadAnswer<T> {
-    ReadAnswer::Silent(Trouble::unavailable("connection refused"))
+    ReadAnswer::Silent(VcenterFailure::unavailable("connection refused"))
 }
 
 fn refused<T>() -> ReadAnswer<T> {
-    ReadAnswer::Denied(Denial { object: "Folder:group-v3".into(), privilege: "System.Read".into(), is_told: true })
+    ReadAnswer::Denied(Denial { object: "Folder:group-v3".into(), privilege: "System.Read".into(), is_logged: true })
 }
 
 fn nowhere(server: &str, instance_uuid: &str) -> VcenterEvidence {
@@ -54,30 +54,24 @@ fn nowhere(server: &str, instance_uuid: &str) -> VcenterEvidence {
         server: server.into(),
         instance_uuid: instance_uuid.into(),
         searches: wanted().into_iter().map(|uuid| (uuid, ReadAnswer::Found(Vec::new()))).collect(),
-        places: Vec::new(),
+        locations: Vec::new(),
     }
 }
 
 /// The machine's own vCenter, and another one: a whole proof.
 fn proved() -> Vec<VcenterEvidence> {
-    vec![VcenterEvidence { places: vec![place()], ..nowhere("one:443", "vc-1") }, nowhere("two:443", "vc-2")]
+    vec![VcenterEvidence { locations: vec![place()], ..nowhere("one:443", "vc-1") }, nowhere("two:443", "vc-2")]
 }
 
 fn judged(testimonies: &[VcenterEvidence], location: Option<&Location>, trusts_unseen: bool) -> Presence {
     let places: Vec<_> = location.into_iter().cloned().map(Arc::new).collect();
     let mut testimonies = testimonies.to_vec();
-    for place in testimonies.iter_mut().flat_map(|testimony| &mut testimony.places) {
+    for place in testimonies.iter_mut().flat_map(|answer| &mut answer.locations) {
         // What was read is what the case is about.
         place.location = places.first().map_or_else(Default::default, Arc::clone);
     }
-    let last = LastPlaces { places, are_known: location.is_some() };
-    presence_of(&AbsenceInput {
-        uuids: &wanted(),
-        last: &last,
-        trusts_unseen,
-        testimonies: &testimonies,
-        unasked: None,
-    })
+    let last = LastPlaces { locations: places, are_known: location.is_some() };
+    presence_of(&AbsenceInput { uuids: &wanted(), last: &last, trusts_unseen, evidence: &testimonies, unqueried: None })
 }
 
 /// `exists`, `absent`, or the reason.
@@ -96,8 +90,8 @@ fn what_two_vcenters_have_said_in_turn_under_one_address_proves_nothing() {
         (("vc-9", "vc-2"), "VCenterUnavailable"),
         (("vc-1", "vc-9"), "VCenterUnavailable"),
     ] {
-        let mut testimonies = proved().into_iter();
-        let now = [one, two].map(|uuid| testimonies.next().unwrap().if_still(uuid));
+        let mut evidence = proved().into_iter();
+        let now = [one, two].map(|uuid| evidence.next().unwrap().if_still(uuid));
         assert_eq!(word(&judged(&now, Some(&location()), false)), expected, "{one}, {two}");
     }
 }
@@ -106,13 +100,18 @@ fn what_two_vcenters_have_said_in_turn_under_one_address_proves_nothing() {
 fn nothing_is_absent_while_a_vcenter_of_the_configuration_is_turned_off() {
     let places = vec![Arc::new(location())];
     let mut testimonies = proved();
-    testimonies[0].places[0].location = Arc::clone(&places[0]);
-    let last = LastPlaces { places, are_known: true };
-    let setup = TrackerConfig { refused: vec!["VSPHERE_VCENTER_2".to_owned()], ..TrackerConfig::default() };
+    testimonies[0].locations[0].location = Arc::clone(&places[0]);
+    let last = LastPlaces { locations: places, are_known: true };
+    let setup = TrackerConfig { rejected: vec!["VSPHERE_VCENTER_2".to_owned()], ..TrackerConfig::default() };
     for (setup, expected) in [(TrackerConfig::default(), "absent"), (setup, "VCenterNotConfigured")] {
         let unasked = setup.check_complete().err();
-        let case =
-            AbsenceInput { uuids: &wanted(), last: &last, trusts_unseen: true, testimonies: &testimonies, unasked };
+        let case = AbsenceInput {
+            uuids: &wanted(),
+            last: &last,
+            trusts_unseen: true,
+            evidence: &testimonies,
+            unqueried: unasked,
+        };
         assert_eq!(word(&presence_of(&case)), expected);
     }
 }
@@ -141,8 +140,8 @@ fn in_state(state: &str) -> Option<HostRead> {
 
 type CaseChange = fn(&mut Vec<VcenterEvidence>, &mut Location);
 
-fn at_home(testimonies: &mut [VcenterEvidence]) -> &mut LocationReads {
-    &mut testimonies[0].places[0]
+fn at_home(evidence: &mut [VcenterEvidence]) -> &mut LocationReads {
+    &mut evidence[0].locations[0]
 }
 
 #[test]
@@ -189,7 +188,7 @@ fn one_changed_piece_of_evidence_decides() {
             "the same vCenter twice, one silent about the machine",
             |all, _| {
                 let again = VcenterEvidence {
-                    places: vec![LocationReads { vm: silent(), ..place() }],
+                    locations: vec![LocationReads { vm: silent(), ..place() }],
                     ..nowhere("alias:443", "vc-1")
                 };
                 all.push(again);
@@ -200,7 +199,7 @@ fn one_changed_piece_of_evidence_decides() {
             "the same vCenter twice, one refusing",
             |all, _| {
                 let again = VcenterEvidence {
-                    places: vec![LocationReads { vm: refused(), ..place() }],
+                    locations: vec![LocationReads { vm: refused(), ..place() }],
                     ..nowhere("alias:443", "vc-1")
                 };
                 all.push(again);
@@ -208,7 +207,7 @@ fn one_changed_piece_of_evidence_decides() {
             "NoPermission",
         ),
         // The machine.
-        ("the id was not read", |all, _| all[0].places.clear(), "VCenterUnavailable"),
+        ("the id was not read", |all, _| all[0].locations.clear(), "VCenterUnavailable"),
         ("the id is silent", |all, _| at_home(all).vm = silent(), "VCenterUnavailable"),
         ("the id is refused", |all, _| at_home(all).vm = refused(), "NoPermission"),
         // The host.
@@ -269,18 +268,18 @@ fn one_changed_piece_of_evidence_decides() {
         ("the datacenter alone is refused", |all, _| at_home(all).datacenter = Some(refused()), "absent"),
     ];
     for (case, change, expected) in cases {
-        let (mut testimonies, mut location) = (proved(), location());
-        change(&mut testimonies, &mut location);
-        let presence = judged(&testimonies, Some(&location), false);
+        let (mut evidence, mut location) = (proved(), location());
+        change(&mut evidence, &mut location);
+        let presence = judged(&evidence, Some(&location), false);
         assert_eq!(word(&presence), *expected, "{case}: {presence:?}");
     }
 }
 
 #[test]
 fn a1_of_two_places_each_has_to_be_proved() {
-    let [seen, recorded] = ["host-1", "host-9"]
+    let [observed, recorded] = ["host-1", "host-9"]
         .map(|host| Arc::new(Location { host: Some(MoRef::new("HostSystem", host)), ..location() }));
-    let last = LastPlaces { places: vec![Arc::clone(&seen), Arc::clone(&recorded)], are_known: true };
+    let last = LastPlaces { locations: vec![Arc::clone(&observed), Arc::clone(&recorded)], are_known: true };
     let gone = |location: &Arc<Location>, host: Option<HostRead>| LocationReads {
         location: Arc::clone(location),
         host,
@@ -288,39 +287,39 @@ fn a1_of_two_places_each_has_to_be_proved() {
     };
     let connected = || in_state("connected");
     for (case, places, expected) in [
-        ("both", vec![gone(&seen, connected()), gone(&recorded, connected())], "absent"),
+        ("both", vec![gone(&observed, connected()), gone(&recorded, connected())], "absent"),
         (
             "the host of one is gone",
-            vec![gone(&seen, connected()), gone(&recorded, Some(ReadAnswer::Gone))],
+            vec![gone(&observed, connected()), gone(&recorded, Some(ReadAnswer::Gone))],
             "HostGone",
         ),
         (
             "the host of the other is gone",
-            vec![gone(&seen, Some(ReadAnswer::Gone)), gone(&recorded, connected())],
+            vec![gone(&observed, Some(ReadAnswer::Gone)), gone(&recorded, connected())],
             "HostGone",
         ),
-        ("one was not read", vec![gone(&seen, connected())], "VCenterUnavailable"),
+        ("one was not read", vec![gone(&observed, connected())], "VCenterUnavailable"),
     ] {
-        let testimonies = [VcenterEvidence { places, ..nowhere("one:443", "vc-1") }];
+        let testimonies = [VcenterEvidence { locations: places, ..nowhere("one:443", "vc-1") }];
         for trusts_unseen in [false, true] {
             let all =
-                AbsenceInput { uuids: &wanted(), last: &last, trusts_unseen, testimonies: &testimonies, unasked: None };
+                AbsenceInput { uuids: &wanted(), last: &last, trusts_unseen, evidence: &testimonies, unqueried: None };
             assert_eq!(word(&presence_of(&all)), expected, "{case}, {trusts_unseen}");
         }
     }
     let elsewhere = Arc::new(Location { vcenter: "vc-2".into(), ..location() });
-    let last = LastPlaces { places: vec![Arc::clone(&seen), elsewhere], are_known: true };
-    let testimonies = [VcenterEvidence { places: vec![gone(&seen, connected())], ..nowhere("one:443", "vc-1") }];
+    let last = LastPlaces { locations: vec![Arc::clone(&observed), elsewhere], are_known: true };
+    let testimonies = [VcenterEvidence { locations: vec![gone(&observed, connected())], ..nowhere("one:443", "vc-1") }];
     let case =
-        AbsenceInput { uuids: &wanted(), last: &last, trusts_unseen: false, testimonies: &testimonies, unasked: None };
+        AbsenceInput { uuids: &wanted(), last: &last, trusts_unseen: false, evidence: &testimonies, unqueried: None };
     assert_eq!(word(&presence_of(&case)), "VCenterNotConfigured", "one is at a vCenter that nobody asks");
 }
 
 #[test]
 fn a_refusal_names_object_and_privilege() {
-    let mut testimonies = proved();
-    at_home(&mut testimonies).vm = refused();
-    let Presence::Unknown(unknown) = judged(&testimonies, Some(&location()), false) else { panic!("unknown") };
+    let mut evidence = proved();
+    at_home(&mut evidence).vm = refused();
+    let Presence::Unknown(unknown) = judged(&evidence, Some(&location()), false) else { panic!("unknown") };
     for part in ["vm-3", "one:443", "Folder:group-v3", "System.Read"] {
         assert!(unknown.message.contains(part), "{part}: {unknown}");
     }
@@ -334,9 +333,15 @@ fn a_machine_that_was_never_seen_is_unknown_unless_that_is_trusted() {
     let mut silence = testimonies.clone();
     silence[1].searches[0].1 = silent();
     assert_eq!(word(&judged(&silence, None, true)), "VCenterUnavailable", "the remaining rules hold");
-    let seen = LastPlaces { places: vec![Arc::new(location())], are_known: false };
+    let observed = LastPlaces { locations: vec![Arc::new(location())], are_known: false };
     let judged_by = |testimonies: &[VcenterEvidence], trusts_unseen| {
-        presence_of(&AbsenceInput { uuids: &wanted(), last: &seen, trusts_unseen, testimonies, unasked: None })
+        presence_of(&AbsenceInput {
+            uuids: &wanted(),
+            last: &observed,
+            trusts_unseen,
+            evidence: testimonies,
+            unqueried: None,
+        })
     };
     assert_eq!(word(&judged_by(&proved(), false)), "NeverSeen", "it was seen, and left unseen");
     assert_eq!(word(&judged_by(&testimonies, true)), "VCenterUnavailable", "where it was seen counts");
@@ -369,9 +374,9 @@ fn only_an_initialised_node_with_a_well_formed_provider_id_may_have_an_absent_ma
         ("not initialised", with(&id, SWAPPED, node::TAINT_UNINITIALIZED), Err("Uninitialized")),
     ] {
         let uuids = uuids(&node);
-        let told = uuids.as_ref().map(|uuids| uuids.iter().map(BiosUuid::to_string).collect::<Vec<_>>());
+        let reported = uuids.as_ref().map(|uuids| uuids.iter().map(BiosUuid::to_string).collect::<Vec<_>>());
         assert_eq!(
-            told.map_err(|unknown| unknown.reason.as_str()),
+            reported.map_err(|unknown| unknown.reason.as_str()),
             expected.map(|uuids| uuids.iter().map(ToString::to_string).collect()),
             "{case}"
         );
@@ -414,7 +419,7 @@ fn any_testimony() -> impl Strategy<Value = VcenterEvidence> {
     (prop::sample::select(vec!["vc-1", "vc-2", ""]), any_search(), any_search(), searches, any_place()).prop_map(
         |(instance_uuid, one, two, searches, places)| {
             let both = wanted().into_iter().zip([one, two]).take(searches).collect();
-            VcenterEvidence { searches: both, places, ..nowhere("any:443", instance_uuid) }
+            VcenterEvidence { searches: both, locations: places, ..nowhere("any:443", instance_uuid) }
         },
     )
 }
@@ -423,7 +428,7 @@ proptest! {
     /// The rules said once more, the other way round: nothing but the whole proof is absence.
     #[test]
     fn nothing_but_the_whole_proof_is_absence(
-        testimonies in prop::collection::vec(any_testimony(), 0..4),
+        evidence in prop::collection::vec(any_testimony(), 0..4),
         (has_host, has_folder, has_pool, has_datacenter) in any::<(bool, bool, bool, bool)>(),
     ) {
         let whole = location();
@@ -435,11 +440,11 @@ proptest! {
             ..whole
         };
         let found = |read: &Option<ObjectRead>| *read == Some(ReadAnswer::Found(()));
-        let everyone_knows_nothing = !testimonies.is_empty() && testimonies.iter().all(|one| {
+        let everyone_knows_nothing = !evidence.is_empty() && evidence.iter().all(|one| {
             one.searches.len() == 2 && one.searches.iter().all(|(_, read)| *read == ReadAnswer::Found(Vec::new()))
         });
-        let home: Vec<&VcenterEvidence> = testimonies.iter().filter(|one| one.instance_uuid == "vc-1").collect();
-        let is_gone = |one: &&VcenterEvidence| one.places.first().is_some_and(|place| {
+        let home: Vec<&VcenterEvidence> = evidence.iter().filter(|one| one.instance_uuid == "vc-1").collect();
+        let is_gone = |one: &&VcenterEvidence| one.locations.first().is_some_and(|place| {
             let above = |is_known: bool, read: &Option<ObjectRead>| {
                 (is_known && found(read))
                     || ((!is_known || *read == Some(ReadAnswer::Gone)) && has_datacenter && found(&place.datacenter))
@@ -447,10 +452,10 @@ proptest! {
             place.vm == ReadAnswer::Gone && has_host && place.host == in_state("connected")
                 && above(has_folder, &place.folder) && above(has_pool, &place.pool)
         });
-        let has_sign = testimonies.iter().any(|one| matches!(one.places.first(), Some(LocationReads { vm: ReadAnswer::Found(vm), .. })
+        let has_sign = evidence.iter().any(|one| matches!(one.locations.first(), Some(LocationReads { vm: ReadAnswer::Found(vm), .. })
             if vm.bios_uuid != Some(OTHER.parse().unwrap())));
         let is_proved = everyone_knows_nothing && !home.is_empty() && home.iter().all(is_gone) && !has_sign;
-        let presence = judged(&testimonies, Some(&at), false);
+        let presence = judged(&evidence, Some(&at), false);
         prop_assert_eq!(matches!(presence, Presence::Absent(_)), is_proved, "{:?}", presence);
     }
 
@@ -478,7 +483,7 @@ proptest! {
             }
             4 => match break_read(how) {
                 Some(read) => at_home(&mut testimonies).vm = read,
-                None => testimonies[0].places.clear(),
+                None => testimonies[0].locations.clear(),
             },
             5 => at_home(&mut testimonies).host = break_read(how),
             6 => at_home(&mut testimonies).folder = break_read(how),

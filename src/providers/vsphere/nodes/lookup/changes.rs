@@ -12,7 +12,7 @@ pub fn changes(before: &Snapshot, after: &Snapshot) -> Option<HashSet<Arc<str>>>
     let is_all = before.freshness != after.freshness
         || before.live_period != after.live_period
         || before.instance_uuid != after.instance_uuid
-        || before.tags.trouble != after.tags.trouble;
+        || before.tags.error != after.tags.error;
     if is_all {
         return None;
     }
@@ -38,7 +38,7 @@ pub fn changes(before: &Snapshot, after: &Snapshot) -> Option<HashSet<Arc<str>>>
         above.extend(before.entities.keys().filter(|at| !after.entities.contains_key(at)));
     }
     if !Arc::ptr_eq(&before.tags, &after.tags) {
-        let (old, new) = (&before.tags.of, &after.tags.of);
+        let (old, new) = (&before.tags.objects, &after.tags.objects);
         let changed = new.iter().filter(|(at, tags)| old.get(at) != Some(tags)).map(|(at, _)| at);
         for object in changed.chain(old.keys().filter(|at| !new.contains_key(at))) {
             if object.kind() == "VirtualMachine" {
@@ -61,7 +61,7 @@ pub fn changes(before: &Snapshot, after: &Snapshot) -> Option<HashSet<Arc<str>>>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::providers::vsphere::vcenter::snapshot::{Entity, Freshness, TagSnapshot, Trouble};
+    use crate::providers::vsphere::vcenter::snapshot::{Entity, Freshness, TagSnapshot, VcenterFailure};
     use crate::providers::vsphere::vcenter::zone_tags::{ObjectTags, Tag};
     use std::collections::HashMap;
 
@@ -95,7 +95,7 @@ mod tests {
 
     fn tagged(at: MoRef) -> Arc<TagSnapshot> {
         let tag = Tag { name: "zone-a".into(), category: "k8s-zone".into() };
-        Arc::new(TagSnapshot { of: HashMap::from([(at, ObjectTags::Read(vec![tag]))]), trouble: None })
+        Arc::new(TagSnapshot { objects: HashMap::from([(at, ObjectTags::Read(vec![tag]))]), error: None })
     }
 
     fn entities(change: impl FnOnce(&mut HashMap<MoRef, Entity>)) -> impl FnOnce(&mut Snapshot) {
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn what_every_node_depends_on_concerns_all() {
-        let stale = Freshness::Unreachable(Trouble::unavailable("down"));
+        let stale = Freshness::Unreachable(VcenterFailure::unavailable("down"));
         let cases: Vec<(&str, SnapshotChange)> = vec![
             ("stale", Box::new(|after| after.freshness = stale)),
             ("another vCenter", Box::new(|after| after.instance_uuid = "u".into())),
@@ -170,7 +170,7 @@ mod tests {
             (
                 "tags",
                 Box::new(|after| {
-                    after.tags = Arc::new(TagSnapshot { trouble: Some("no".into()), ..TagSnapshot::default() })
+                    after.tags = Arc::new(TagSnapshot { error: Some("no".into()), ..TagSnapshot::default() })
                 }),
             ),
         ];

@@ -27,17 +27,17 @@ impl Grounds {
 }
 
 /// Why the VM belongs to `other` and not to `node`; none if it does not. Of two Nodes exactly one owns the VM.
-pub fn grounds_against(node: &NodeFacts, other: &NodeFacts, vm: &VmRecord) -> Option<Grounds> {
+pub fn reasons_against(node: &NodeFacts, other: &NodeFacts, vm: &VmRecord) -> Option<Grounds> {
     let decide = |own: u8, its: u8, grounds: Grounds| (own != its).then(|| (its > own).then_some(grounds));
     let by_age = || (age(other) < age(node)).then_some(Grounds::Older);
-    decide(called(node, &vm.host_name), called(other, &vm.host_name), Grounds::HostName)
-        .or_else(|| decide(standing(node), standing(other), Grounds::Initialized))
+    decide(name_rank(node, &vm.host_name), name_rank(other, &vm.host_name), Grounds::HostName)
+        .or_else(|| decide(initialization_rank(node), initialization_rank(other), Grounds::Initialized))
         .unwrap_or_else(by_age)
 }
 
 /// How well the name matches: 2 for the whole name, 1 for the first label only. The name of a Node without a domain
 /// counts as a whole match, whatever the guest's domain is.
-fn called(node: &NodeFacts, host_name: &str) -> u8 {
+fn name_rank(node: &NodeFacts, host_name: &str) -> u8 {
     let is_whole = !node.name.contains('.') || node.name.eq_ignore_ascii_case(host_name);
     match node.is_called(host_name) {
         true => 1 + u8::from(is_whole),
@@ -47,7 +47,7 @@ fn called(node: &NodeFacts, host_name: &str) -> u8 {
 
 /// An adoptable Node (no provider ID, no taint) is never initialized, so it ranks behind a Node that waits to be
 /// initialized.
-fn standing(node: &NodeFacts) -> u8 {
+fn initialization_rank(node: &NodeFacts) -> u8 {
     match node {
         _ if node.is_initialized => 2,
         _ if node.is_adoptable => 0,
@@ -96,8 +96,8 @@ mod tests {
             ("a", node("a.two", 1), node("a.one", 2), Grounds::Older),
         ] {
             let vm = VmRecord { host_name: host_name.into(), ..VmRecord::default() };
-            assert_eq!(grounds_against(&loser, &winner, &vm), Some(grounds), "{host_name} {winner:?} {loser:?}");
-            assert_eq!(grounds_against(&winner, &loser, &vm), None, "{host_name} {winner:?} {loser:?}");
+            assert_eq!(reasons_against(&loser, &winner, &vm), Some(grounds), "{host_name} {winner:?} {loser:?}");
+            assert_eq!(reasons_against(&winner, &loser, &vm), None, "{host_name} {winner:?} {loser:?}");
         }
     }
 
@@ -114,7 +114,7 @@ mod tests {
             ..node("b", 2)
         };
         let vm = VmRecord::default();
-        assert_eq!(grounds_against(&forged, &own, &vm), Some(Grounds::Older));
-        assert_eq!(grounds_against(&own, &forged, &vm), None);
+        assert_eq!(reasons_against(&forged, &own, &vm), Some(Grounds::Older));
+        assert_eq!(reasons_against(&own, &forged, &vm), None);
     }
 }

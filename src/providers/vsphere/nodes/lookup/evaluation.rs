@@ -8,12 +8,12 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::Tracker;
-use super::contest::grounds_against;
+use super::contest::reasons_against;
 use super::facts::NodeFacts;
 use super::instance_cache::{BoundVm, CachedInstance};
 use super::node_entry::{Binding, NextSearch, NodeEntry, RemovedVcenter};
 use super::resolution::{
-    By, LookupDecision, Question, SearchAnswer, VcenterAnswer, backs_another, is_renamed, resolve,
+    LookupDecision, Question, SearchAnswer, SearchKey, VcenterAnswer, backs_another, is_renamed, resolve,
 };
 use super::vcenters::VcenterState;
 use crate::base::backoff::Backoff;
@@ -22,7 +22,7 @@ use crate::providers::vsphere::nodes::absence::last_place::LastObservation;
 use crate::providers::vsphere::nodes::absence::location::Location;
 use crate::providers::vsphere::nodes::metadata::addresses::candidate_ips;
 use crate::providers::vsphere::nodes::metadata::topology::labels::labels;
-use crate::providers::vsphere::nodes::metadata::{Beside, describe};
+use crate::providers::vsphere::nodes::metadata::{AddressContext, describe};
 use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot, VmRecord};
 use crate::providers::vsphere::vcenter::{VcenterId, VmKey, scope};
@@ -41,8 +41,12 @@ impl Tracker {
     pub(super) fn evaluate(&mut self, name: &str) {
         let Some(tracked) = self.nodes.get(name) else { return };
         let is_open = tracked.bound.is_none();
-        if tracked.lost.as_ref().is_some_and(|lost| self.is_configured(lost, tracked.last_observation.as_ref())) {
-            self.update(name, |tracked| tracked.lost = None);
+        if tracked
+            .removed_vcenter
+            .as_ref()
+            .is_some_and(|lost| self.is_configured(lost, tracked.last_observation.as_ref()))
+        {
+            self.update(name, |tracked| tracked.removed_vcenter = None);
         }
         let mut next_search = if is_open { self.bind(name) } else { NextSearch::None };
         self.see(name);
@@ -67,7 +71,9 @@ impl Tracker {
                 }
             },
             (None, NextSearch::Later(unknown) | NextSearch::NoMatch(unknown) | NextSearch::Waiting(unknown)) => {
-                Presence::Unknown(tracked.lost.as_ref().map_or_else(|| unknown.clone(), |lost| lost.unknown(unknown)))
+                Presence::Unknown(
+                    tracked.removed_vcenter.as_ref().map_or_else(|| unknown.clone(), |lost| lost.unknown(unknown)),
+                )
             }
             (None, NextSearch::Now | NextSearch::None) => {
                 Presence::Unknown(Unknown::passing(reason::LookupPending, "the virtual machine is being looked for"))
@@ -76,10 +82,10 @@ impl Tracker {
         let view = CachedInstance {
             uid: tracked.facts.uid.clone(),
             presence,
-            has_no_match: matches!(next_search, NextSearch::NoMatch(_)) && tracked.lost.is_none(),
+            has_no_match: matches!(next_search, NextSearch::NoMatch(_)) && tracked.removed_vcenter.is_none(),
             last_observation: tracked.last_observation.clone(),
         };
-        self.board.set(name, view);
+        self.cache.set(name, view);
         if has_left {
             next_search = NextSearch::Now;
             self.update(name, NodeEntry::unbind);
@@ -89,8 +95,8 @@ impl Tracker {
         if is_newly_bound {
             self.searches.put_last(name);
             // The VM may have rejoined under this Node's name; other Nodes that match it must be evaluated.
-            self.concerned.extend(self.nodes.waiting_for(name).into_iter().map(Arc::from));
-            self.concerned.extend(self.rivals(name));
+            self.changed_nodes.extend(self.nodes.waiting_for(name).into_iter().map(Arc::from));
+            self.changed_nodes.extend(self.rivals(name));
         }
         if next_search == NextSearch::Now {
             self.search_everywhere(name);
@@ -99,13 +105,13 @@ impl Tracker {
 
     /// Records that the bound VM is in the snapshot.
     fn see(&mut self, name: &str) {
-        let Some((vm, seen, record)) = self.nodes.get(name).and_then(|tracked| self.bound_machine(tracked)) else {
+        let Some((vm, observed, record)) = self.nodes.get(name).and_then(|tracked| self.bound_machine(tracked)) else {
             return;
         };
-        let location = Location::of(seen, &vm.id, record);
+        let location = Location::of(observed, &vm.id, record);
         let Some(tracked) = self.nodes.get(name) else { return };
         let is_addressed = candidate_ips(&self.rules.nics(&tracked.facts, record)).next().is_some();
-        let seen = Arc::clone(seen);
+        let seen = Arc::clone(observed);
         self.update(name, |tracked| {
             tracked.see(location, &seen);
             if is_addressed {
@@ -116,7 +122,7 @@ impl Tracker {
 
     /// Schedules the Node's next search, decision and recheck.
     fn plan(&mut self, name: &str, next_search: &NextSearch, is_running: bool) {
-        let others = self.nodes.count_other_searches(name);
+        let others = self.nodes.count_other_rechecks(name);
         let (family_wait, now) = (self.rules.family_wait, Instant::now());
         self.update(name, |tracked| {
             if tracked.bound.is_some() {
@@ -131,7 +137,7 @@ impl Tracker {
                 NextSearch::None => tracked.search_at = None,
             }
             tracked.is_running = is_running;
-            tracked.schedule_search(now, false, others);
+            tracked.schedule_recheck(now, false, others);
         });
     }
 
@@ -139,10 +145,10 @@ impl Tracker {
     /// name.
     fn is_configured(&self, lost: &RemovedVcenter, last_observation: Option<&LastObservation>) -> bool {
         let is_home =
-            |at: &Location, held: &VcenterState| !at.vcenter.is_empty() && at.vcenter == held.seen.instance_uuid;
-        self.slots.values().any(|held| {
+            |at: &Location, held: &VcenterState| !at.vcenter.is_empty() && at.vcenter == held.snapshot.instance_uuid;
+        self.vcenters.values().any(|held| {
             held.source.vcenter.server() == lost.server
-                || last_observation.is_some_and(|seen| is_home(&seen.location, held))
+                || last_observation.is_some_and(|observed| is_home(&observed.location, held))
         })
     }
 
@@ -159,14 +165,14 @@ impl Tracker {
             self.update(name, |tracked| tracked.reading_since = None);
         }
         match decision {
-            LookupDecision::Bind { vm, others } => {
-                self.tell_twins(name, vm.vcenter, &others);
+            LookupDecision::Bind { vm, duplicates: others } => {
+                self.report_duplicates(name, vm.vcenter, &others);
                 debug!(node = name, vm = &*vm.id, "the node's virtual machine was found");
                 let Some(binding) = self.nodes.get(name).map(|tracked| self.binding(tracked, vm)) else {
                     return NextSearch::None;
                 };
                 let earlier = self.nodes.get(name).and_then(|tracked| self.earlier_name(&tracked.facts, &binding.vm));
-                self.concerned.extend(earlier.map(|earlier| Arc::from(earlier.as_str())));
+                self.changed_nodes.extend(earlier.map(|earlier| Arc::from(earlier.as_str())));
                 self.update(name, |tracked| tracked.bind(binding));
                 NextSearch::None
             }
@@ -192,12 +198,12 @@ impl Tracker {
     }
 
     fn binding(&self, tracked: &NodeEntry, vm: VmKey) -> Binding {
-        let is_open = |slot: &VcenterId| !tracked.answer_at(*slot).is_answered();
+        let is_open = |vcenter: &VcenterId| !tracked.answer_at(*vcenter).is_answered();
         Binding {
             uuid: self.record(&vm).and_then(|record| record.bios_uuid.clone()),
-            instance_uuid: self.slots.get(&vm.vcenter).map(|held| held.seen.instance_uuid.clone()),
+            instance_uuid: self.vcenters.get(&vm.vcenter).map(|held| held.snapshot.instance_uuid.clone()),
             found_by: self.found_by(tracked, &vm),
-            unasked: self.slots.keys().filter(|slot| is_open(slot)).copied().collect(),
+            unqueried: self.vcenters.keys().filter(|slot| is_open(slot)).copied().collect(),
             vm,
         }
     }
@@ -216,9 +222,9 @@ impl Tracker {
         }
         // Rewatches once per search, because each rewatch triggers an evaluation.
         let tracked = self.nodes.get(name).filter(|tracked| tracked.search_at.is_none());
-        for (slot, held) in &self.slots {
-            let is_known = |id: &str| held.seen.vms.contains_key(id);
-            let ids = tracked.into_iter().flat_map(|tracked| tracked.ids_at(*slot));
+        for (vcenter, held) in &self.vcenters {
+            let is_known = |id: &str| held.snapshot.vms.contains_key(id);
+            let ids = tracked.into_iter().flat_map(|tracked| tracked.ids_at(*vcenter));
             let unread: Vec<Arc<str>> = ids.filter(|id| !is_known(id)).cloned().collect();
             if !unread.is_empty() {
                 held.source.vcenter.rewatch(&unread);
@@ -233,7 +239,7 @@ impl Tracker {
 
     /// When a vCenter that has a match of this Node last reported anything.
     fn last_report(&self, tracked: &NodeEntry) -> Option<Instant> {
-        let matching = self.slots.iter().filter(|(slot, _)| tracked.ids_at(**slot).next().is_some());
+        let matching = self.vcenters.iter().filter(|(vcenter, _)| tracked.ids_at(**vcenter).next().is_some());
         matching.filter_map(|(_, held)| held.source.vcenter.last_report()).max()
     }
 
@@ -241,9 +247,9 @@ impl Tracker {
     /// datacenter that vCenter does not have.
     fn suspect_datacenters(&self, name: &str) {
         let Some(tracked) = self.nodes.get(name) else { return };
-        for (slot, VcenterState { source, seen }) in &self.slots {
-            let SearchAnswer::Matches { ids, .. } = tracked.answer_at(*slot) else { continue };
-            let datacenter = |id: &Arc<str>| seen.vms.get(id).and_then(|record| seen.datacenter_of(record));
+        for (vcenter, VcenterState { source, snapshot: observed }) in &self.vcenters {
+            let SearchAnswer::Matches { ids, .. } = tracked.answer_at(*vcenter) else { continue };
+            let datacenter = |id: &Arc<str>| observed.vms.get(id).and_then(|record| observed.datacenter_of(record));
             if ids.iter().filter_map(datacenter).any(|found| !scope::covers(&source.datacenters, &found)) {
                 source.vcenter.suspect_datacenters(&source.datacenters);
             }
@@ -251,14 +257,14 @@ impl Tracker {
     }
 
     fn decide(&self, tracked: &NodeEntry, waited: Duration) -> LookupDecision {
-        let asked: Vec<VcenterAnswer<'_>> = self
-            .slots
+        let queried: Vec<VcenterAnswer<'_>> = self
+            .vcenters
             .iter()
             .map(|(slot, held)| VcenterAnswer {
-                slot: *slot,
+                vcenter: *slot,
                 server: held.source.vcenter.server(),
                 datacenters: &held.source.datacenters,
-                snapshot: &held.seen,
+                snapshot: &held.snapshot,
                 answer: tracked.answer_at(*slot),
             })
             .collect();
@@ -266,10 +272,10 @@ impl Tracker {
         resolve(&Question {
             node: &tracked.facts,
             asked_by_name: tracked.asked_by_name,
-            vcenters: &asked,
-            unasked: self.setup.borrow().check_complete().err(),
-            waited,
-            taken: &taken,
+            vcenters: &queried,
+            unqueried: self.setup.borrow().check_complete().err(),
+            waiting_time: waited,
+            owner_clause: &taken,
             allow_name_match: self.rules.allow_name_match,
         })
     }
@@ -293,7 +299,7 @@ impl Tracker {
             // A provider ID belongs to one Node, even if two VMs have the UUID.
             Some(own) => (rival.facts.is_initialized && !node.is_initialized)
                 .then(|| format!("has the BIOS UUID of node {other}, whose machine is {}", own.id)),
-            None => grounds_against(node, &rival.facts, record).map(|grounds| grounds.clause(other)),
+            None => reasons_against(node, &rival.facts, record).map(|grounds| grounds.clause(other)),
         }
     }
 
@@ -322,18 +328,18 @@ impl Tracker {
     }
 
     pub(super) fn record(&self, vm: &VmKey) -> Option<&VmRecord> {
-        self.slots.get(&vm.vcenter)?.seen.vms.get(&vm.id).map(Arc::as_ref)
+        self.vcenters.get(&vm.vcenter)?.snapshot.vms.get(&vm.id).map(Arc::as_ref)
     }
 
     /// The bound VM; none if it left the inventory, or if the id now names another VM. Ids are valid in one vCenter
     /// only, and another vCenter may answer at the same address.
     fn bound_machine<'a>(&'a self, tracked: &'a NodeEntry) -> Option<(&'a VmKey, &'a Arc<Snapshot>, &'a VmRecord)> {
         let Binding { vm, uuid, instance_uuid, .. } = tracked.bound.as_ref()?;
-        let seen = &self.slots.get(&vm.vcenter)?.seen;
-        let record = seen.vms.get(&vm.id)?;
-        let is_same_vcenter = instance_uuid.as_ref() == Some(&seen.instance_uuid);
+        let observed = &self.vcenters.get(&vm.vcenter)?.snapshot;
+        let record = observed.vms.get(&vm.id)?;
+        let is_same_vcenter = instance_uuid.as_ref() == Some(&observed.instance_uuid);
         let is_same_uuid = uuid.is_none() || record.bios_uuid.is_none() || *uuid == record.bios_uuid;
-        (is_same_vcenter && is_same_uuid).then_some((vm, seen, record))
+        (is_same_vcenter && is_same_uuid).then_some((vm, observed, record))
     }
 
     /// The cache entry's data of the bound VM.
@@ -343,9 +349,9 @@ impl Tracker {
         let server = self.rules.servers.get(&vm.vcenter).map(String::as_str).unwrap_or_default();
         let topology_labels = labels(&self.rules.topology, server, snapshot, record);
         let earlier_name = self.earlier_name(&tracked.facts, vm).cloned();
-        let shared: Vec<IpAddr> = self.shared.of(&tracked.facts.name).collect();
+        let shared: Vec<IpAddr> = self.shared_addresses.of(&tracked.facts.name).collect();
         let addressed_for = tracked.addressed_since.map_or(Duration::ZERO, |since| since.elapsed());
-        let beside = Beside { shared: &shared, addressed_for };
+        let beside = AddressContext { shared_addresses: &shared, addressed_for };
         let power = snapshot.power.get(&vm.id).copied().ok_or_else(|| {
             let message = format!("vCenter does not hear from {} or from its host, or may not say", vm.id);
             Unknown::new(reason::PowerStateUnknown, message)
@@ -371,18 +377,18 @@ impl Tracker {
         if tracked.facts.has_provider_id {
             return FoundBy::ProviderId;
         }
-        if matches!(tracked.answer_at(vm.vcenter), SearchAnswer::Matches { by: By::Name, .. }) {
+        if matches!(tracked.answer_at(vm.vcenter), SearchAnswer::Matches { query: SearchKey::Name, .. }) {
             return FoundBy::Name;
         }
         let uuid = self.record(vm).and_then(|record| record.bios_uuid.as_ref());
-        let has_uuid = tracked.facts.reported_uuid().zip(uuid).is_some_and(|(asked, own)| asked.is_same(own));
+        let has_uuid = tracked.facts.reported_uuid().zip(uuid).is_some_and(|(queried, own)| queried.is_same(own));
         let is_alone = tracked.needs().iter().all(|other| self.is_same(other, vm));
         if has_uuid && is_alone { FoundBy::SystemUuid } else { FoundBy::SystemUuidAmongSeveral }
     }
 
     /// Whether both keys are one VM: a vCenter may be configured twice.
     fn is_same(&self, one: &VmKey, other: &VmKey) -> bool {
-        let instance_uuid = |vm: &VmKey| self.slots.get(&vm.vcenter).map(|held| &*held.seen.instance_uuid);
+        let instance_uuid = |vm: &VmKey| self.vcenters.get(&vm.vcenter).map(|held| &*held.snapshot.instance_uuid);
         let (here, there) = (instance_uuid(one), instance_uuid(other));
         let is_same_vcenter =
             one.vcenter == other.vcenter || here == there && here.is_some_and(|uuid| !uuid.is_empty());
@@ -392,7 +398,7 @@ impl Tracker {
     /// If a search does not find a VM that is in the snapshot, vCenter may have failed to report its removal. The VM is
     /// put into the ListView again, so that vCenter says whether it exists. An existing VM is missed only by a search
     /// whose reply is outdated.
-    pub(super) fn heal(&self, tracked: &NodeEntry, vcenter: VcenterId, answer: &SearchAnswer) {
+    pub(super) fn rewatch_if_missed(&self, tracked: &NodeEntry, vcenter: VcenterId, answer: &SearchAnswer) {
         let Some(bound) = tracked.vm().filter(|bound| bound.vcenter == vcenter) else { return };
         let is_missed = match answer {
             SearchAnswer::Gone(id) => *id == bound.id,
@@ -403,39 +409,39 @@ impl Tracker {
             | SearchAnswer::Denied(_)
             | SearchAnswer::Changed { .. } => false,
         };
-        if let Some(held) = self.slots.get(&vcenter).filter(|_| is_missed) {
+        if let Some(held) = self.vcenters.get(&vcenter).filter(|_| is_missed) {
             debug!(node = tracked.facts.name, vm = &*bound.id, "a search does not know the node's machine");
             held.source.vcenter.rewatch(std::slice::from_ref(&bound.id));
         }
     }
 
     /// Reports twins at a vCenter that was silent when the VM was bound.
-    pub(super) fn tell_of_twin(&mut self, name: &str, vcenter: VcenterId, answer: &SearchAnswer) {
-        let Some(held) = self.slots.get(&vcenter) else { return };
+    pub(super) fn report_duplicate(&mut self, name: &str, vcenter: VcenterId, answer: &SearchAnswer) {
+        let Some(held) = self.vcenters.get(&vcenter) else { return };
         let Some(bound) = self.nodes.get(name).and_then(|tracked| tracked.vm()) else { return };
         let is_bound = |id: &Arc<str>| self.is_same(&VmKey { vcenter, id: id.clone() }, bound);
-        let ids = if let SearchAnswer::Matches { by: By::Uuid, ids } = answer { ids.as_slice() } else { &[] };
+        let ids = if let SearchAnswer::Matches { query: SearchKey::Uuid, ids } = answer { ids.as_slice() } else { &[] };
         let server = held.source.vcenter.server();
-        let twins: Vec<String> = ids
+        let duplicates: Vec<String> = ids
             .iter()
             .filter(|id| !is_bound(id))
             .map(|id| format!("{id} on {server} has the node's UUID, too; {} is taken", bound.id))
             .collect();
         self.update(name, |tracked| {
             let Some(bound) = &mut tracked.bound else { return };
-            bound.unasked.retain(|unasked| *unasked != vcenter || !answer.is_answered());
-            if !twins.is_empty() && bound.found_by == FoundBy::SystemUuid {
+            bound.unqueried.retain(|unqueried| *unqueried != vcenter || !answer.is_answered());
+            if !duplicates.is_empty() && bound.found_by == FoundBy::SystemUuid {
                 bound.found_by = FoundBy::SystemUuidAmongSeveral;
             }
         });
-        self.tell_twins(name, vcenter, &twins);
+        self.report_duplicates(name, vcenter, &duplicates);
     }
 
     /// Logs twins once, not at every recheck.
-    fn tell_twins(&mut self, name: &str, vcenter: VcenterId, twins: &[String]) {
+    fn report_duplicates(&mut self, name: &str, vcenter: VcenterId, duplicates: &[String]) {
         let mut is_news = false;
-        self.update(name, |tracked| is_news = tracked.record_twins(vcenter, twins));
-        for message in twins.iter().filter(|_| is_news) {
+        self.update(name, |tracked| is_news = tracked.record_duplicates(vcenter, duplicates));
+        for message in duplicates.iter().filter(|_| is_news) {
             warn!(node = name, message, "several virtual machines have the node's UUID");
         }
     }

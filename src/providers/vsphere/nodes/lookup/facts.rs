@@ -44,7 +44,7 @@ pub struct NodeFacts {
     /// The kubelet's `--node-ip` (`alpha.kubernetes.io/provided-node-ip`): at most one of each family.
     pub provided: Vec<IpAddr>,
     /// The Node's present addresses, without the host name.
-    pub held: Vec<NodeAddress>,
+    pub current_addresses: Vec<NodeAddress>,
     /// The VM's location recorded on the Node, if any.
     pub recorded: Option<Arc<Location>>,
 }
@@ -109,7 +109,7 @@ pub fn facts_of(node: &Node) -> Option<NodeFacts> {
         machine_id: provider_id::parse_machine_id(node::system_uuid(node)),
         addresses: provided.iter().copied().chain(current).collect(),
         provided,
-        held,
+        current_addresses: held,
         recorded,
         ..NodeFacts::default()
     };
@@ -149,7 +149,8 @@ mod tests {
         assert_eq!(facts.system_uuid.unwrap().to_string(), "56492e42-22ad-3911-6d72-59cc8f26bc90");
         let addresses: Vec<String> = facts.addresses.iter().map(ToString::to_string).collect();
         assert_eq!(addresses, ["10.0.0.7", "10.0.0.5"]);
-        let held: Vec<_> = facts.held.iter().map(|held| (held.type_.as_str(), held.address.as_str())).collect();
+        let held: Vec<_> =
+            facts.current_addresses.iter().map(|held| (held.type_.as_str(), held.address.as_str())).collect();
         assert_eq!(held, [("InternalIP", "10.0.0.5")]);
         assert_eq!(facts.provided, ["10.0.0.7".parse::<IpAddr>().unwrap()]);
         assert!(facts.recorded.unwrap().is("vc", "vm-3"));

@@ -15,7 +15,7 @@ use crate::providers::provider_id::BiosUuid;
 use crate::providers::vsphere::nodes::absence::last_place::LastObservation;
 use crate::providers::vsphere::nodes::absence::location::Location;
 use crate::providers::vsphere::vcenter::VcenterId;
-use crate::providers::vsphere::vcenter::snapshot::{PowerState, Proven};
+use crate::providers::vsphere::vcenter::snapshot::{PowerState, ProvenPower};
 
 /// Events that a slow subscriber may lag behind before it gets `InstanceEvent::All`.
 const BACKLOG: usize = 4_096;
@@ -39,15 +39,15 @@ impl CachedInstance {
         if let Presence::Exists(vm) = &self.presence
             && let Presence::Exists(metadata) = &vm.metadata
         {
-            return &metadata.notes;
+            return &metadata.messages;
         }
         &[]
     }
 
     /// The notes that `before` does not have.
     fn new_notes(&self, before: Option<&CachedInstance>) -> Vec<String> {
-        let told = before.map(CachedInstance::notes).unwrap_or_default();
-        self.notes().iter().filter(|note| !told.contains(note)).cloned().collect()
+        let reported = before.map(CachedInstance::notes).unwrap_or_default();
+        self.notes().iter().filter(|note| !reported.contains(note)).cloned().collect()
     }
 }
 
@@ -66,7 +66,7 @@ pub struct BoundVm {
     /// read.
     pub metadata: Presence<InstanceMetadata>,
     /// The VM's power state, and since when it is proven.
-    pub power: Presence<Proven>,
+    pub power: Presence<ProvenPower>,
     /// Whether the snapshot of the VM's vCenter was live when this entry was made. It is part of the entry, so that
     /// subscribers are notified when the vCenter stops or starts being live.
     pub is_live: bool,
@@ -75,7 +75,7 @@ pub struct BoundVm {
 impl BoundVm {
     /// Whether the VM is known to run.
     pub fn is_running(&self) -> bool {
-        matches!(self.power, Presence::Exists(Proven { state: PowerState::PoweredOn, .. }))
+        matches!(self.power, Presence::Exists(ProvenPower { state: PowerState::PoweredOn, .. }))
     }
 
     /// Whether `uuid` is the VM's, in either byte order.
@@ -87,26 +87,26 @@ impl BoundVm {
 /// The entries of all Nodes, and the subscribers to changes.
 #[derive(Debug)]
 pub struct InstanceCache {
-    views: RwLock<HashMap<String, Arc<CachedInstance>>>,
+    instances: RwLock<HashMap<String, Arc<CachedInstance>>>,
     events: broadcast::Sender<InstanceEvent>,
 }
 
 impl Default for InstanceCache {
     fn default() -> Self {
-        Self { views: RwLock::default(), events: broadcast::Sender::new(BACKLOG) }
+        Self { instances: RwLock::default(), events: broadcast::Sender::new(BACKLOG) }
     }
 }
 
 impl InstanceCache {
     /// The entry of this Node.
     pub fn find(&self, node: &str) -> Option<Arc<CachedInstance>> {
-        self.views.read().get(node).cloned()
+        self.instances.read().get(node).cloned()
     }
 
     /// Replaces the entry and announces a changed presence. New notes are logged.
     pub fn set(&self, node: &str, view: CachedInstance) {
         let new_notes = {
-            let mut views = self.views.write();
+            let mut views = self.instances.write();
             let known = views.get(node);
             if known.is_some_and(|known| **known == view) {
                 return;
@@ -130,7 +130,7 @@ impl InstanceCache {
 
     /// Removes the entry of a deleted Node.
     pub fn remove(&self, node: &str) {
-        self.views.write().remove(node);
+        self.instances.write().remove(node);
     }
 
     /// A stream of changes from now on.
@@ -161,7 +161,7 @@ mod tests {
     fn a_note_is_told_when_it_is_new() {
         let noted = |notes: &[&str], address: &str| {
             let metadata = InstanceMetadata {
-                notes: notes.iter().map(ToString::to_string).collect(),
+                messages: notes.iter().map(ToString::to_string).collect(),
                 zone: address.into(),
                 ..InstanceMetadata::default()
             };
@@ -185,30 +185,30 @@ mod tests {
 
     #[tokio::test]
     async fn only_a_changed_view_is_announced() {
-        let board = InstanceCache::default();
-        let mut events = board.subscribe();
-        board.set("a", view(reason::VMNotFound));
-        board.set("a", view(reason::VMNotFound));
-        board.set("b", view(reason::VMNotFound));
+        let cache = InstanceCache::default();
+        let mut events = cache.subscribe();
+        cache.set("a", view(reason::VMNotFound));
+        cache.set("a", view(reason::VMNotFound));
+        cache.set("b", view(reason::VMNotFound));
         assert_eq!(events.next().await, Some(InstanceEvent::Node("a".into())));
         assert_eq!(events.next().await, Some(InstanceEvent::Node("b".into())));
     }
 
     #[test]
     fn w41_a_node_that_is_gone_leaves_nothing() {
-        let board = InstanceCache::default();
-        board.set("a", view(reason::VMNotFound));
-        board.remove("a");
-        assert_eq!(board.find("a"), None);
-        assert!(board.views.read().is_empty());
+        let cache = InstanceCache::default();
+        cache.set("a", view(reason::VMNotFound));
+        cache.remove("a");
+        assert_eq!(cache.find("a"), None);
+        assert!(cache.instances.read().is_empty());
     }
 
     #[tokio::test]
     async fn a_subscriber_that_fell_behind_is_told_to_look_at_everything() {
-        let board = InstanceCache::default();
-        let mut events = board.subscribe();
+        let cache = InstanceCache::default();
+        let mut events = cache.subscribe();
         for number in 0..=BACKLOG {
-            board.set(&format!("node-{number}"), view(reason::VMNotFound));
+            cache.set(&format!("node-{number}"), view(reason::VMNotFound));
         }
         assert_eq!(events.next().await, Some(InstanceEvent::All));
     }

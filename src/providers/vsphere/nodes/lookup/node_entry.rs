@@ -20,15 +20,15 @@ use crate::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot};
 use crate::providers::vsphere::vcenter::{VcenterId, VmKey};
 
 /// Recheck period for the bound VM of a NotReady Node while the VM is not known to run.
-const LOOK_PERIOD: Duration = Duration::from_secs(60);
+const RECHECK_PERIOD: Duration = Duration::from_secs(60);
 /// Recheck period while the VM is known to run. It is longer, because a removal goes unnoticed only if vCenter fails to
 /// report both that the VM stopped and that it was removed.
-const RUNNING_LOOK_PERIOD: Duration = Duration::from_secs(600);
+const RUNNING_RECHECK_PERIOD: Duration = Duration::from_secs(600);
 /// The recheck period is at least this time multiplied by the number of rechecked Nodes, so that many NotReady Nodes
 /// together cost two rechecks a second.
-const LOOK_SHARE: Duration = Duration::from_millis(500);
+const RECHECK_SHARE: Duration = Duration::from_millis(500);
 /// Minimum pause between rechecks if the Node was ready in between.
-const NEXT_LOOK: Duration = Duration::from_secs(10);
+const NEXT_RECHECK: Duration = Duration::from_secs(10);
 
 /// The binding of a VM to its Node. UUIDs and match are those at the time of binding.
 pub(super) struct Binding {
@@ -40,14 +40,14 @@ pub(super) struct Binding {
     pub(super) found_by: FoundBy,
     /// vCenters that had not answered when the VM was bound. They are searched when they are live again, so that a twin
     /// there is reported.
-    pub(super) unasked: Vec<VcenterId>,
+    pub(super) unqueried: Vec<VcenterId>,
 }
 
 impl Binding {
     /// How the VM was matched. While a vCenter has not answered, another VM may have the same UUID.
     pub(super) fn found_by(&self) -> FoundBy {
         match self.found_by {
-            FoundBy::SystemUuid if !self.unasked.is_empty() => FoundBy::SystemUuidAmongSeveral,
+            FoundBy::SystemUuid if !self.unqueried.is_empty() => FoundBy::SystemUuidAmongSeveral,
             known => known,
         }
     }
@@ -56,7 +56,7 @@ impl Binding {
 /// State of one Node.
 #[derive(Default)]
 pub(super) struct NodeEntry {
-    pub(super) seen: NodeVersion,
+    pub(super) version: NodeVersion,
     pub(super) facts: NodeFacts,
     pub(super) asked_by_name: bool,
     /// Answers of the vCenters. A vCenter without an entry was not asked yet, or its answer is in flight.
@@ -69,14 +69,14 @@ pub(super) struct NodeEntry {
     pub(super) search_at: Option<Instant>,
     pub(super) decide_at: Option<Instant>,
     /// When the VM of a NotReady Node is rechecked next, and when it was last.
-    pub(super) look_at: Option<Instant>,
-    pub(super) looked: Option<Instant>,
+    pub(super) recheck_at: Option<Instant>,
+    pub(super) rechecked_at: Option<Instant>,
     /// The twins reported last, by vCenter.
-    pub(super) twins: BTreeMap<VcenterId, Vec<String>>,
+    pub(super) duplicates: BTreeMap<VcenterId, Vec<String>>,
     /// Whether the bound VM is known to run.
     pub(super) is_running: bool,
     /// The bound VM at the time its vCenter was removed from the configuration.
-    pub(super) lost: Option<Box<RemovedVcenter>>,
+    pub(super) removed_vcenter: Option<Box<RemovedVcenter>>,
     /// The last observation of the VM by this process; kept when the VM is gone.
     pub(super) last_observation: Option<LastObservation>,
     /// The live period of the vCenter's snapshots in which the VM was last seen; none if the snapshot was not live, or
@@ -123,15 +123,20 @@ impl RemovedVcenter {
 
 impl NodeEntry {
     /// A Node seen for the first time.
-    pub(super) fn new(seen: NodeVersion, facts: NodeFacts) -> Self {
-        Self { asked_by_name: facts.search_uuid().is_none() && !facts.has_provider_id, seen, facts, ..Self::default() }
+    pub(super) fn new(observed: NodeVersion, facts: NodeFacts) -> Self {
+        Self {
+            asked_by_name: facts.search_uuid().is_none() && !facts.has_provider_id,
+            version: observed,
+            facts,
+            ..Self::default()
+        }
     }
 
     /// Restarts the search for the Node's VM.
     pub(super) fn restart_lookup(&mut self) {
-        let (seen, facts) = (std::mem::take(&mut self.seen), std::mem::take(&mut self.facts));
+        let (observed, facts) = (std::mem::take(&mut self.version), std::mem::take(&mut self.facts));
         let (last_observation, addressed_since) = (self.last_observation.take(), self.addressed_since);
-        *self = Self { last_observation, addressed_since, ..Self::new(seen, facts) };
+        *self = Self { last_observation, addressed_since, ..Self::new(observed, facts) };
     }
 
     /// Restarts the search for a VM that left the inventory while it was watched: see [`NodeEntry::record_end`].
@@ -144,7 +149,7 @@ impl NodeEntry {
     pub(super) fn bind(&mut self, binding: Binding) {
         self.bound = Some(binding);
         self.answers.clear();
-        self.lost = None;
+        self.removed_vcenter = None;
         self.decide_at = None;
         self.pauses.reset();
     }
@@ -186,7 +191,7 @@ impl NodeEntry {
     /// answer is that the VM does not exist, and comes in the live period in which the VM was seen.
     pub(super) fn record_end(&mut self, snapshot: &Snapshot, answer: &SearchAnswer) {
         let Some(last_observation) =
-            self.last_observation.as_mut().filter(|seen| *seen.location.vcenter == *snapshot.instance_uuid)
+            self.last_observation.as_mut().filter(|observed| *observed.location.vcenter == *snapshot.instance_uuid)
         else {
             return;
         };
@@ -209,7 +214,7 @@ impl NodeEntry {
 
     /// Whether this version of the Node was processed. A Node without a version always counts as new.
     pub(super) fn has_seen(&self, node: &Node) -> bool {
-        let is_same_version = self.seen.version.is_some() && self.seen.version == node.metadata.resource_version;
+        let is_same_version = self.version.version.is_some() && self.version.version == node.metadata.resource_version;
         is_same_version && *self.facts.uid == *node.metadata.uid.as_deref().unwrap_or_default()
     }
 
@@ -237,10 +242,11 @@ impl NodeEntry {
     }
 
     /// Stores the twins reported for this vCenter. True if they differ from the last ones there.
-    pub(super) fn record_twins(&mut self, vcenter: VcenterId, twins: &[String]) -> bool {
-        let is_news = !twins.is_empty() && self.twins.get(&vcenter).is_none_or(|told| told != twins);
+    pub(super) fn record_duplicates(&mut self, vcenter: VcenterId, duplicates: &[String]) -> bool {
+        let is_news =
+            !duplicates.is_empty() && self.duplicates.get(&vcenter).is_none_or(|reported| reported != duplicates);
         if is_news {
-            self.twins.insert(vcenter, twins.to_vec());
+            self.duplicates.insert(vcenter, duplicates.to_vec());
         }
         is_news
     }
@@ -271,13 +277,13 @@ impl NodeEntry {
     /// Schedules a recheck of the VM of a NotReady Node: a twin may run in its place, and vCenter may have failed to
     /// report its removal. `has_changed`: the Node may just have become NotReady. `others`: number of other Nodes that
     /// are rechecked.
-    pub(super) fn schedule_search(&mut self, now: Instant, has_changed: bool, others: u32) {
-        self.look_at = match (self.bound.is_some() && self.facts.is_not_ready, self.look_at) {
+    pub(super) fn schedule_recheck(&mut self, now: Instant, has_changed: bool, others: u32) {
+        self.recheck_at = match (self.bound.is_some() && self.facts.is_not_ready, self.recheck_at) {
             (false, _) => None,
-            (true, None) if has_changed => Some(self.looked.map_or(now, |looked| now.max(looked + NEXT_LOOK))),
+            (true, None) if has_changed => Some(self.rechecked_at.map_or(now, |looked| now.max(looked + NEXT_RECHECK))),
             (true, None) => {
-                let period = if self.is_running { RUNNING_LOOK_PERIOD } else { LOOK_PERIOD };
-                Some(now + period.max(LOOK_SHARE.saturating_mul(others)))
+                let period = if self.is_running { RUNNING_RECHECK_PERIOD } else { RECHECK_PERIOD };
+                Some(now + period.max(RECHECK_SHARE.saturating_mul(others)))
             }
             (true, planned) => planned,
         };
@@ -313,8 +319,8 @@ pub(super) enum NextSearch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::providers::vsphere::nodes::lookup::resolution::By;
-    use crate::providers::vsphere::vcenter::snapshot::Trouble;
+    use crate::providers::vsphere::nodes::lookup::resolution::SearchKey;
+    use crate::providers::vsphere::vcenter::snapshot::VcenterFailure;
 
     #[test]
     fn the_machine_of_a_node_that_ceases_to_be_ready_is_looked_at_soon_and_then_once_a_minute() {
@@ -322,30 +328,30 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         tracked.facts.is_not_ready = true;
-        tracked.schedule_search(start, true, 0);
-        assert_eq!(tracked.look_at, None, "no machine is known");
+        tracked.schedule_recheck(start, true, 0);
+        assert_eq!(tracked.recheck_at, None, "no machine is known");
         let vm = VmKey { vcenter: 0.into(), id: "vm-1".into() };
         let (uuid, instance_uuid, found_by, unasked) = (None, None, FoundBy::Name, Vec::new());
-        tracked.bound = Some(Binding { vm, uuid, instance_uuid, found_by, unasked });
-        tracked.schedule_search(start, false, 0);
-        assert_eq!(tracked.look_at, Some(at(60)), "it was found just now");
+        tracked.bound = Some(Binding { vm, uuid, instance_uuid, found_by, unqueried: unasked });
+        tracked.schedule_recheck(start, false, 0);
+        assert_eq!(tracked.recheck_at, Some(at(60)), "it was found just now");
         tracked.facts.is_not_ready = false;
-        tracked.schedule_search(at(1), true, 0);
-        assert_eq!(tracked.look_at, None, "a ready node is not looked after");
+        tracked.schedule_recheck(at(1), true, 0);
+        assert_eq!(tracked.recheck_at, None, "a ready node is not looked after");
         tracked.facts.is_not_ready = true;
-        tracked.schedule_search(at(2), true, 0);
-        assert_eq!(tracked.look_at, Some(at(2)), "at once");
-        tracked.schedule_search(at(2), false, 0);
-        assert_eq!(tracked.look_at, Some(at(2)), "a plan stays");
-        (tracked.look_at, tracked.looked) = (None, Some(at(3)));
-        tracked.schedule_search(at(4), true, 0);
-        assert_eq!(tracked.look_at, Some(at(13)), "a node that flaps is looked after less often");
+        tracked.schedule_recheck(at(2), true, 0);
+        assert_eq!(tracked.recheck_at, Some(at(2)), "at once");
+        tracked.schedule_recheck(at(2), false, 0);
+        assert_eq!(tracked.recheck_at, Some(at(2)), "a plan stays");
+        (tracked.recheck_at, tracked.rechecked_at) = (None, Some(at(3)));
+        tracked.schedule_recheck(at(4), true, 0);
+        assert_eq!(tracked.recheck_at, Some(at(13)), "a node that flaps is looked after less often");
         for (is_running, others, expected) in
             [(false, 119, 60), (false, 1_000, 500), (true, 0, 600), (true, 5_000, 2_500)]
         {
-            (tracked.look_at, tracked.is_running) = (None, is_running);
-            tracked.schedule_search(start, false, others);
-            assert_eq!(tracked.look_at, Some(at(expected)), "running {is_running}, {others} others");
+            (tracked.recheck_at, tracked.is_running) = (None, is_running);
+            tracked.schedule_recheck(start, false, others);
+            assert_eq!(tracked.recheck_at, Some(at(expected)), "running {is_running}, {others} others");
         }
     }
 
@@ -371,8 +377,10 @@ mod tests {
         let gone = |id: &str| SearchAnswer::Gone(id.into());
         let denied = || SearchAnswer::Denied(String::new());
         let silent = || SearchAnswer::Silent(String::new());
-        let matches =
-            |ids: &[&str]| SearchAnswer::Matches { by: By::Uuid, ids: ids.iter().map(|id| (*id).into()).collect() };
+        let matches = |ids: &[&str]| SearchAnswer::Matches {
+            query: SearchKey::Uuid,
+            ids: ids.iter().map(|id| (*id).into()).collect(),
+        };
         let changed = || SearchAnswer::Changed {
             id: "vm-1".into(),
             uuid: "422e4956-ad22-1139-6d72-59cc8f26bc90".parse().unwrap(),
@@ -380,7 +388,7 @@ mod tests {
         let elsewhere = || SearchAnswer::Elsewhere(vec!["vm-2".into()]);
         let live = |period| snapshot(Freshness::Live, Some(period));
         let stale = snapshot(
-            Freshness::Stale { since: std::time::Instant::now(), trouble: Trouble::unavailable("down") },
+            Freshness::Stale { since: std::time::Instant::now(), failure: VcenterFailure::unavailable("down") },
             Some(3),
         );
         let other = Snapshot { instance_uuid: "other".into(), ..live(3) };
@@ -417,13 +425,13 @@ mod tests {
     #[test]
     fn a_vm_that_was_not_seen_live_or_is_seen_again_was_not_watched_to_its_end() {
         let gone = SearchAnswer::Gone("vm-1".into());
-        let trouble = Trouble::unavailable("down");
-        let stale = Freshness::Stale { since: std::time::Instant::now(), trouble };
-        for (case, seen) in
+        let trouble = VcenterFailure::unavailable("down");
+        let stale = Freshness::Stale { since: std::time::Instant::now(), failure: trouble };
+        for (case, observed) in
             [("while a subscription began", snapshot(Freshness::Live, None)), ("stale", snapshot(stale, Some(3)))]
         {
             let mut tracked = left();
-            tracked.see(location(), &seen);
+            tracked.see(location(), &observed);
             tracked.unbind();
             tracked.record_end(&snapshot(Freshness::Live, Some(3)), &gone);
             tracked.record_end(&snapshot(Freshness::Live, None), &gone);
@@ -449,9 +457,9 @@ mod tests {
     #[test]
     fn the_twins_at_each_vcenter_are_told_of_once() {
         let mut tracked = NodeEntry::new(NodeVersion::default(), NodeFacts::default());
-        let mut is_news = |vcenter: u64, twins: &[&str]| {
-            let twins: Vec<String> = twins.iter().map(ToString::to_string).collect();
-            tracked.record_twins(vcenter.into(), &twins)
+        let mut is_news = |vcenter: u64, duplicates: &[&str]| {
+            let twins: Vec<String> = duplicates.iter().map(ToString::to_string).collect();
+            tracked.record_duplicates(vcenter.into(), &twins)
         };
         assert_eq!([is_news(0, &["a"]), is_news(1, &["b"])], [true, true]);
         assert_eq!([is_news(0, &["a"]), is_news(1, &["b"])], [false, false], "at the next look");

@@ -19,7 +19,7 @@ pub(super) struct Nodes {
 struct IndexEntry {
     /// Boxed, because the table has up to twice as many slots as entries.
     tracked: Box<NodeEntry>,
-    place: IndexPosition,
+    position: IndexPosition,
 }
 
 /// Index over the table, derived from the Nodes in it.
@@ -30,7 +30,7 @@ struct Index {
     claiming: HashMap<BiosUuid, NameSet>,
     due: BTreeSet<(Instant, String)>,
     /// Number of Nodes whose bound VM is rechecked.
-    looked_for: u32,
+    recheck_count: u32,
 }
 
 /// Position of a Node in the index.
@@ -39,7 +39,7 @@ struct IndexPosition {
     needs: Vec<VmKey>,
     due: Option<Instant>,
     claim: Option<BiosUuid>,
-    is_looked_for: bool,
+    is_rechecked: bool,
 }
 
 /// Sorted names without duplicates. Nearly always it is one name, for which a set would allocate room for eleven.
@@ -69,9 +69,9 @@ impl IndexPosition {
     fn of(tracked: &NodeEntry) -> Self {
         Self {
             needs: tracked.needs(),
-            due: [tracked.search_at, tracked.decide_at, tracked.look_at].into_iter().flatten().min(),
+            due: [tracked.search_at, tracked.decide_at, tracked.recheck_at].into_iter().flatten().min(),
             claim: tracked.facts.claim().cloned(),
-            is_looked_for: tracked.look_at.is_some(),
+            is_rechecked: tracked.recheck_at.is_some(),
         }
     }
 }
@@ -86,9 +86,9 @@ impl Nodes {
     }
 
     /// Number of other Nodes whose bound VM is rechecked.
-    pub(super) fn count_other_searches(&self, name: &str) -> u32 {
-        let is_counted = self.nodes.get(name).is_some_and(|entry| entry.place.is_looked_for);
-        self.index.looked_for - u32::from(is_counted)
+    pub(super) fn count_other_rechecks(&self, name: &str) -> u32 {
+        let is_counted = self.nodes.get(name).is_some_and(|entry| entry.position.is_rechecked);
+        self.index.recheck_count - u32::from(is_counted)
     }
 
     pub(super) fn names(&self) -> Vec<String> {
@@ -107,7 +107,7 @@ impl Nodes {
 
     /// The other Nodes that may claim this Node's VM.
     pub(super) fn rivals(&self, name: &str) -> BTreeSet<String> {
-        let Some(IndexEntry { tracked, place }) = self.nodes.get(name) else { return BTreeSet::new() };
+        let Some(IndexEntry { tracked, position: place }) = self.nodes.get(name) else { return BTreeSet::new() };
         let claiming = place.claim.iter().flat_map(|uuid| self.claiming(uuid));
         let backed = tracked.vm().into_iter().flat_map(|vm| self.needing(vm));
         claiming.chain(backed).filter(|other| *other != name).cloned().collect()
@@ -116,7 +116,7 @@ impl Nodes {
     /// The Nodes without a bound VM that match a VM of this Node, and may get that VM once it no longer belongs to this
     /// Node.
     pub(super) fn waiting_for(&self, name: &str) -> Vec<String> {
-        let needs = self.nodes.get(name).map(|entry| entry.place.needs.as_slice()).unwrap_or_default();
+        let needs = self.nodes.get(name).map(|entry| entry.position.needs.as_slice()).unwrap_or_default();
         let others: BTreeSet<&String> = needs.iter().flat_map(|vm| self.needing(vm)).collect();
         let is_waiting = |other: &&String| *other != name && self.get(other).is_some_and(|other| other.bound.is_none());
         others.into_iter().filter(is_waiting).cloned().collect()
@@ -127,13 +127,14 @@ impl Nodes {
         if self.nodes.contains_key(name) {
             return self.update(name, |known| *known = tracked);
         }
-        self.nodes.insert(name.to_owned(), IndexEntry { tracked: Box::new(tracked), place: IndexPosition::default() });
+        self.nodes
+            .insert(name.to_owned(), IndexEntry { tracked: Box::new(tracked), position: IndexPosition::default() });
         self.update(name, |_| {})
     }
 
     /// Changes a Node, if present, and its index. Returns the VMs that no Node needs any more.
     pub(super) fn update(&mut self, name: &str, change: impl FnOnce(&mut NodeEntry)) -> Vec<VmKey> {
-        let Some(IndexEntry { tracked, place }) = self.nodes.get_mut(name) else { return Vec::new() };
+        let Some(IndexEntry { tracked, position: place }) = self.nodes.get_mut(name) else { return Vec::new() };
         change(tracked);
         tracked.share_location();
         let before = std::mem::replace(place, IndexPosition::of(tracked));
@@ -142,7 +143,7 @@ impl Nodes {
 
     /// Removes a Node. Returns the VMs that no Node needs any more.
     pub(super) fn forget(&mut self, name: &str) -> Vec<VmKey> {
-        let Some(IndexEntry { place, .. }) = self.nodes.remove(name) else { return Vec::new() };
+        let Some(IndexEntry { position: place, .. }) = self.nodes.remove(name) else { return Vec::new() };
         self.index.change(name, place, &IndexPosition::default())
     }
 
@@ -161,8 +162,8 @@ impl Nodes {
 impl Index {
     /// Moves a Node in the index. Returns the VMs that no Node needs any more.
     fn change(&mut self, name: &str, before: IndexPosition, after: &IndexPosition) -> Vec<VmKey> {
-        self.looked_for += u32::from(after.is_looked_for);
-        self.looked_for -= u32::from(before.is_looked_for);
+        self.recheck_count += u32::from(after.is_rechecked);
+        self.recheck_count -= u32::from(before.is_rechecked);
         if before.due != after.due {
             self.due.extend(after.due.map(|at| (at, name.to_owned())));
             if let Some(at) = before.due {
@@ -199,13 +200,13 @@ mod tests {
     use crate::cloud::FoundBy;
     use crate::providers::vsphere::nodes::lookup::facts::NodeFacts;
     use crate::providers::vsphere::nodes::lookup::node_entry::{Binding, NodeVersion};
-    use crate::providers::vsphere::nodes::lookup::resolution::{By, SearchAnswer};
+    use crate::providers::vsphere::nodes::lookup::resolution::{SearchAnswer, SearchKey};
     use std::time::Duration;
 
     fn node(ids: &[&str]) -> NodeEntry {
         let ids = ids.iter().map(|id| (*id).into()).collect();
         let mut tracked = NodeEntry::new(NodeVersion::default(), NodeFacts::default());
-        tracked.answers.insert(7.into(), SearchAnswer::Matches { by: By::Uuid, ids });
+        tracked.answers.insert(7.into(), SearchAnswer::Matches { query: SearchKey::Uuid, ids });
         tracked
     }
 
@@ -215,7 +216,7 @@ mod tests {
 
     fn bound(id: &str) -> Option<Binding> {
         let (uuid, instance_uuid, found_by, unasked) = (None, None, FoundBy::Name, Vec::new());
-        Some(Binding { vm: vm(id), uuid, instance_uuid, found_by, unasked })
+        Some(Binding { vm: vm(id), uuid, instance_uuid, found_by, unqueried: unasked })
     }
 
     #[test]
@@ -285,13 +286,13 @@ mod tests {
     #[test]
     fn the_other_nodes_that_are_looked_for_are_counted() {
         let mut nodes = Nodes::default();
-        let looked_for = || NodeEntry { look_at: Some(Instant::now()), ..node(&[]) };
+        let looked_for = || NodeEntry { recheck_at: Some(Instant::now()), ..node(&[]) };
         nodes.put("a", looked_for());
         nodes.put("b", looked_for());
         nodes.put("c", node(&[]));
-        let counts = |nodes: &Nodes| ["a", "b", "c", "d"].map(|name| nodes.count_other_searches(name));
+        let counts = |nodes: &Nodes| ["a", "b", "c", "d"].map(|name| nodes.count_other_rechecks(name));
         assert_eq!(counts(&nodes), [1, 1, 2, 2]);
-        nodes.update("a", |tracked| tracked.look_at = None);
+        nodes.update("a", |tracked| tracked.recheck_at = None);
         assert_eq!(counts(&nodes), [1, 0, 1, 1]);
         nodes.forget("b");
         assert_eq!(counts(&nodes), [0; 4]);

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::not_found::{listed, nothing_found, silent, unanswered, why_silent, why_unheard};
+use self::not_found::{listed, nothing_found, silence_reason, silent, unanswered, unheard_reason};
 use super::facts::NodeFacts;
 use crate::cloud::Unknown;
 use crate::providers::provider_id::BiosUuid;
@@ -45,7 +45,7 @@ pub enum SearchAnswer {
     /// The matches; an empty list is an answer, too.
     Matches {
         /// The search key.
-        by: By,
+        query: SearchKey,
         /// Managed object ids.
         ids: Vec<Arc<str>>,
     },
@@ -66,7 +66,7 @@ impl SearchAnswer {
 
 /// Search key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum By {
+pub enum SearchKey {
     /// The BIOS UUID, in both byte orders.
     #[default]
     Uuid,
@@ -77,7 +77,7 @@ pub enum By {
 /// One vCenter's part of the question.
 pub struct VcenterAnswer<'a> {
     /// The vCenter.
-    pub slot: VcenterId,
+    pub vcenter: VcenterId,
     /// The server's name, for messages.
     pub server: &'a str,
     /// The configured datacenters; empty means all.
@@ -97,11 +97,11 @@ pub struct Question<'a> {
     /// Every configured vCenter, in order.
     pub vcenters: &'a [VcenterAnswer<'a>],
     /// A further vCenter is turned off because of a configuration error: it cannot be asked, and may have the VM.
-    pub unasked: Option<Unknown>,
+    pub unqueried: Option<Unknown>,
     /// Time since the first match.
-    pub waited: Duration,
+    pub waiting_time: Duration,
     /// Returns how a VM belongs to another Node: a clause such as `already backs node n`. `None` if it does not.
-    pub taken: &'a dyn Fn(&VmKey) -> Option<String>,
+    pub owner_clause: &'a dyn Fn(&VmKey) -> Option<String>,
     /// Whether a VM that matches only by name is accepted, as in the Go program.
     pub allow_name_match: bool,
 }
@@ -114,7 +114,7 @@ pub enum LookupDecision {
         /// The VM.
         vm: VmKey,
         /// Messages about twins, for the log.
-        others: Vec<String>,
+        duplicates: Vec<String>,
     },
     /// A match was found, but no snapshot contains it yet. Decide again with a later snapshot.
     Reading(Unknown),
@@ -155,38 +155,38 @@ impl VmCandidate<'_> {
 /// Decides which VM backs the Node.
 pub fn resolve(question: &Question<'_>) -> LookupDecision {
     // A match by UUID anywhere overrides matches by name.
-    let matches_by = |wanted: By| {
-        question
-            .vcenters
-            .iter()
-            .any(|asked| matches!(asked.answer, SearchAnswer::Matches { by, ids } if *by == wanted && !ids.is_empty()))
+    let matches_by = |wanted: SearchKey| {
+        question.vcenters.iter().any(
+            |queried| matches!(queried.answer, SearchAnswer::Matches { query, ids } if *query == wanted && !ids.is_empty()),
+        )
     };
-    let by = if matches_by(By::Name) && !matches_by(By::Uuid) { By::Name } else { By::Uuid };
+    let by =
+        if matches_by(SearchKey::Name) && !matches_by(SearchKey::Uuid) { SearchKey::Name } else { SearchKey::Uuid };
     let mut candidates = Vec::new();
     let mut set_aside = Vec::new();
     for asked in question.vcenters {
         if let SearchAnswer::Changed { id, uuid } = asked.answer {
             set_aside.push(format!("{id} on {}, which the node had, has BIOS UUID {uuid} by now", asked.server));
         }
-        let SearchAnswer::Matches { by: matched_by, ids } = asked.answer else { continue };
+        let SearchAnswer::Matches { query: matched_by, ids } = asked.answer else { continue };
         for id in ids.iter().filter(|_| *matched_by == by) {
             let Some(record) = asked.snapshot.vms.get(id) else {
                 if asked.snapshot.unresolved.contains(id) {
                     set_aside.push(format!("{id} on {} cannot be read by this account", asked.server));
                     continue;
                 }
-                if asked.snapshot.freshness.trouble().is_some() {
+                if asked.snapshot.freshness.failure().is_some() {
                     // The vCenter stopped answering before the match was reported: it counts as silent.
                     continue;
                 }
                 let message = format!("reading {id} on {}", asked.server);
                 return LookupDecision::Reading(Unknown::passing(reason::LookupPending, message));
             };
-            if let Some(why) = why_not(question.node, asked, record, by) {
+            if let Some(why) = rejection_reason(question.node, asked, record, by) {
                 set_aside.push(format!("{} ({id} on {}) {why}", record.name, asked.server));
                 continue;
             }
-            let key = VmKey { vcenter: asked.slot, id: id.clone() };
+            let key = VmKey { vcenter: asked.vcenter, id: id.clone() };
             let instance_uuid = &*asked.snapshot.instance_uuid;
             // Two entries may be the same vCenter; a VM that both report counts once.
             if !candidates.iter().any(|known: &VmCandidate<'_>| {
@@ -200,10 +200,12 @@ pub fn resolve(question: &Question<'_>) -> LookupDecision {
         return nothing_found(question, set_aside);
     }
     match by {
-        By::Uuid => choose(question, candidates),
+        SearchKey::Uuid => choose(question, candidates),
         // A name identifies a VM only if no other VM has it, so every vCenter must answer first.
-        By::Name if !silent(question).is_empty() || question.unasked.is_some() => nothing_found(question, set_aside),
-        By::Name => match refusal(question, &candidates) {
+        SearchKey::Name if !silent(question).is_empty() || question.unqueried.is_some() => {
+            nothing_found(question, set_aside)
+        }
+        SearchKey::Name => match refusal(question, &candidates) {
             Some(refused) => LookupDecision::Unresolved(refused),
             None => choose(question, candidates),
         },
@@ -211,16 +213,21 @@ pub fn resolve(question: &Question<'_>) -> LookupDecision {
 }
 
 /// Why a match does not count.
-fn why_not(node: &NodeFacts, asked: &VcenterAnswer<'_>, record: &VmRecord, by: By) -> Option<&'static str> {
+fn rejection_reason(
+    node: &NodeFacts,
+    queried: &VcenterAnswer<'_>,
+    record: &VmRecord,
+    by: SearchKey,
+) -> Option<&'static str> {
     // The id may by now name another VM than in the answer: a vCenter may be reinstalled.
     let is_another =
         record.bios_uuid.as_ref().zip(node.search_uuid()).is_some_and(|(own, wanted)| !own.is_same(wanted));
-    if by == By::Uuid && is_another {
+    if by == SearchKey::Uuid && is_another {
         return Some("has another BIOS UUID by now");
     }
-    let datacenter = asked.snapshot.datacenter_of(record);
+    let datacenter = queried.snapshot.datacenter_of(record);
     let is_covered =
-        datacenter.map_or(asked.datacenters.is_empty(), |datacenter| scope::covers(asked.datacenters, &datacenter));
+        datacenter.map_or(queried.datacenters.is_empty(), |datacenter| scope::covers(queried.datacenters, &datacenter));
     (!is_covered).then_some("is outside the configured datacenters")
 }
 
@@ -279,20 +286,20 @@ fn take(question: &Question<'_>, candidate: &VmCandidate<'_>, all: &[String]) ->
         .any(|address| node.addresses.contains(&address));
     let is_vouched_for =
         candidate.is_recorded(node) || (is_plain && (node.is_called(&record.host_name) || has_its_address));
-    if let Some(unasked) = question.unasked.as_ref().filter(|_| !is_vouched_for) {
-        let message = format!("{} matches by UUID, but {}", candidate.describe(), unasked.message);
-        return LookupDecision::Unresolved(Unknown::new(unasked.reason, message));
+    if let Some(unqueried) = question.unqueried.as_ref().filter(|_| !is_vouched_for) {
+        let message = format!("{} matches by UUID, but {}", candidate.describe(), unqueried.message);
+        return LookupDecision::Unresolved(Unknown::new(unqueried.reason, message));
     }
-    if silent.is_empty() || is_vouched_for || (is_plain && question.waited >= SILENT_VCENTER_WAIT) {
+    if silent.is_empty() || is_vouched_for || (is_plain && question.waiting_time >= SILENT_VCENTER_WAIT) {
         let others = if all.len() > 1 {
             vec![format!("taken: {}; all matches: {}", candidate.describe(), listed(all))]
         } else {
             Vec::new()
         };
-        return LookupDecision::Bind { vm: candidate.key.clone(), others };
+        return LookupDecision::Bind { vm: candidate.key.clone(), duplicates: others };
     }
     LookupDecision::Wait(Unknown::new(
-        why_silent(question.vcenters),
+        silence_reason(question.vcenters),
         format!(
             "{} matches by UUID, but {} has not answered and may have a VM with the same UUID",
             candidate.describe(),
@@ -307,26 +314,26 @@ fn recorded_vcenter_unanswered(question: &Question<'_>, candidate: &VmCandidate<
     let node = question.node;
     let recorded = node.recorded.as_ref().filter(|_| node.is_initialized && !candidate.is_recorded(node))?;
     let (mut unheard, mut is_known) = (Vec::new(), false);
-    for asked in question.vcenters.iter().filter(|asked| *asked.snapshot.instance_uuid == *recorded.vcenter) {
+    for queried in question.vcenters.iter().filter(|asked| *asked.snapshot.instance_uuid == *recorded.vcenter) {
         is_known = true;
-        if !asked.answer.is_answered() || asked.snapshot.freshness.trouble().is_some() {
-            unheard.push(asked);
+        if !queried.answer.is_answered() || queried.snapshot.freshness.failure().is_some() {
+            unheard.push(queried);
         }
     }
-    if let Some(unasked) = question.unasked.as_ref().filter(|_| !is_known) {
+    if let Some(unqueried) = question.unqueried.as_ref().filter(|_| !is_known) {
         let message = format!(
             "{} has the node's UUID, but the node records {} in the vCenter with instance UUID {}; {}",
             candidate.describe(),
             recorded.vm,
             recorded.vcenter,
-            unasked.message
+            unqueried.message
         );
-        return Some(Unknown::new(unasked.reason, message));
+        return Some(Unknown::new(unqueried.reason, message));
     }
     if !is_known {
         unheard.extend(question.vcenters.iter().filter(|asked| asked.snapshot.instance_uuid.is_empty()));
     }
-    let all: Vec<String> = unheard.iter().map(|asked| why_unheard(asked)).collect();
+    let all: Vec<String> = unheard.iter().map(|asked| unheard_reason(asked)).collect();
     if all.is_empty() {
         return None;
     }
@@ -346,7 +353,7 @@ fn taken_already(question: &Question<'_>, candidate: &VmCandidate<'_>) -> Option
     if question.node.is_initialized {
         return None;
     }
-    let taken = (question.taken)(&candidate.key)?;
+    let taken = (question.owner_clause)(&candidate.key)?;
     Some(backs_another(&candidate.describe(), &taken))
 }
 
@@ -391,7 +398,7 @@ fn refusal(question: &Question<'_>, candidates: &[VmCandidate<'_>]) -> Option<Un
         let why = if uuids.is_some_and(|(node, vm)| !node.is_same(vm)) {
             "has another BIOS UUID than the node's systemUUID".to_string()
         } else {
-            (question.taken)(&candidate.key)?
+            (question.owner_clause)(&candidate.key)?
         };
         Some(Unknown::new(
             reason::NameMatchRefused,

@@ -7,7 +7,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 
-use super::resolution::{By, SearchAnswer};
+use super::resolution::{SearchAnswer, SearchKey};
 use crate::providers::provider_id::BiosUuid;
 use crate::providers::vsphere::vcenter::Vcenter;
 use crate::providers::vsphere::vcenter::VcenterId;
@@ -44,7 +44,7 @@ pub(super) struct SearchRequest {
 /// One vCenter's reply.
 #[derive(Debug)]
 pub(super) struct SearchReply {
-    pub(super) wanted: SearchRequest,
+    pub(super) request: SearchRequest,
     pub(super) vcenter: VcenterId,
     pub(super) answer: SearchAnswer,
     /// For a match by system UUID: whether the UUID matched with its bytes swapped.
@@ -56,7 +56,7 @@ pub(super) struct SearchReply {
 pub(super) struct Searches {
     queues: BTreeMap<VcenterId, Queue>,
     running: FuturesUnordered<BoxFuture<'static, SearchReply>>,
-    order: Order,
+    order: StartOrder,
     /// Whether system UUIDs are searched with swapped bytes first, as guests usually report them. Follows the last
     /// match.
     swapped_first: bool,
@@ -64,70 +64,70 @@ pub(super) struct Searches {
 
 struct Queue {
     vcenter: Arc<Vcenter>,
-    waiting: Waiting,
+    waiting: WaitingSearches,
     in_flight: usize,
 }
 
 /// Waiting searches, at most one per Node: first the control plane, then in order of arrival.
 #[derive(Default)]
-struct Waiting {
+struct WaitingSearches {
     /// By position in the queue.
-    wanted: BTreeMap<QueuePosition, SearchRequest>,
+    requests: BTreeMap<QueuePosition, SearchRequest>,
     /// Position of each Node.
-    places: HashMap<String, QueuePosition>,
+    positions: HashMap<String, QueuePosition>,
     last: u64,
 }
 
 /// `false` for priority, and a sequence number.
 type QueuePosition = (bool, u64);
 
-impl Waiting {
+impl WaitingSearches {
     /// Appends a search to its priority class and replaces an earlier one for the same Node.
     fn push(&mut self, wanted: SearchRequest) {
         self.last = self.last.wrapping_add(1);
         let place = (!wanted.is_first, self.last);
-        if let Some(before) = self.places.insert(wanted.node.clone(), place) {
-            self.wanted.remove(&before);
+        if let Some(before) = self.positions.insert(wanted.node.clone(), place) {
+            self.requests.remove(&before);
         }
-        self.wanted.insert(place, wanted);
+        self.requests.insert(place, wanted);
     }
 
     fn remove(&mut self, node: &str) -> Option<SearchRequest> {
-        let place = self.places.remove(node)?;
+        let place = self.positions.remove(node)?;
         // Frees the memory that a burst of searches needed.
-        if self.places.is_empty() {
-            self.places.shrink_to_fit();
+        if self.positions.is_empty() {
+            self.positions.shrink_to_fit();
         }
-        self.wanted.remove(&place)
+        self.requests.remove(&place)
     }
 
     fn pop(&mut self) -> Option<SearchRequest> {
-        let node = self.wanted.first_key_value()?.1.node.clone();
+        let node = self.requests.first_key_value()?.1.node.clone();
         self.remove(&node)
     }
 }
 
 /// Start order of the searches for a Node. A search may hang and end after the result of a later one is known.
 #[derive(Default)]
-struct Order {
+struct StartOrder {
     last: u64,
     /// By vCenter and Node: the latest answered search, and the number in flight.
     running: BTreeMap<(VcenterId, String), (u64, usize)>,
 }
 
-impl Order {
+impl StartOrder {
     /// Starts a search and returns its number.
-    fn begin(&mut self, slot: VcenterId, node: &str) -> u64 {
+    fn begin(&mut self, vcenter: VcenterId, node: &str) -> u64 {
         self.last += 1;
-        let (_, running) = self.running.entry((slot, node.to_owned())).or_default();
+        let (_, running) = self.running.entry((vcenter, node.to_owned())).or_default();
         *running += 1;
         self.last
     }
 
     /// Ends a search, answered or not. Returns whether its result counts: no search that started later was answered
     /// before.
-    fn end(&mut self, slot: VcenterId, node: &str, number: u64, is_answered: bool) -> bool {
-        let key = (slot, node.to_owned());
+    fn end(&mut self, vcenter: VcenterId, node: &str, number: u64, is_answered: bool) -> bool {
+        let key = (vcenter, node.to_owned());
         let Some((answered, running)) = self.running.get_mut(&key) else { return false };
         let counts = number > *answered;
         if counts && is_answered {
@@ -143,18 +143,23 @@ impl Order {
 
 impl Default for Searches {
     fn default() -> Self {
-        Self { queues: BTreeMap::new(), running: FuturesUnordered::new(), order: Order::default(), swapped_first: true }
+        Self {
+            queues: BTreeMap::new(),
+            running: FuturesUnordered::new(),
+            order: StartOrder::default(),
+            swapped_first: true,
+        }
     }
 }
 
 impl Searches {
     pub(super) fn add(&mut self, slot: VcenterId, vcenter: Arc<Vcenter>) {
-        self.queues.insert(slot, Queue { vcenter, waiting: Waiting::default(), in_flight: 0 });
+        self.queues.insert(slot, Queue { vcenter, waiting: WaitingSearches::default(), in_flight: 0 });
     }
 
     /// Removes a vCenter. Searches in flight end on their own.
-    pub(super) fn remove(&mut self, slot: VcenterId) {
-        self.queues.remove(&slot);
+    pub(super) fn remove(&mut self, vcenter: VcenterId) {
+        self.queues.remove(&vcenter);
     }
 
     /// Searches at `vcenter`. Replaces a waiting search for the same Node.
@@ -187,7 +192,7 @@ impl Searches {
             if let Some(queue) = self.queues.get_mut(&answered.vcenter) {
                 queue.in_flight = queue.in_flight.saturating_sub(1);
             }
-            let SearchReply { vcenter, wanted, number, answer, .. } = &answered;
+            let SearchReply { vcenter, request: wanted, number, answer, .. } = &answered;
             let counts = self.order.end(*vcenter, &wanted.node, *number, answer.is_answered());
             self.fill(answered.vcenter);
             if counts {
@@ -202,10 +207,10 @@ impl Searches {
             let Some(wanted) = waiting.pop() else { break };
             *in_flight += 1;
             let number = self.order.begin(slot, &wanted.node);
-            let (asked, swapped_first) = (Arc::clone(vcenter), self.swapped_first);
+            let (queried, swapped_first) = (Arc::clone(vcenter), self.swapped_first);
             self.running.push(Box::pin(async move {
-                let (answer, hit_swapped) = search(&asked, &wanted, swapped_first).await;
-                SearchReply { wanted, vcenter: slot, answer, hit_swapped, number }
+                let (answer, hit_swapped) = search(&queried, &wanted, swapped_first).await;
+                SearchReply { request: wanted, vcenter: slot, answer, hit_swapped, number }
             }));
         }
     }
@@ -217,8 +222,8 @@ async fn search(vcenter: &Vcenter, wanted: &SearchRequest, swapped_first: bool) 
         let first_is_swapped = swapped_first && !wanted.is_provider_id;
         let (mut all, mut hit) = (Vec::new(), None);
         for swapped in [first_is_swapped, !first_is_swapped] {
-            let asked = if swapped { uuid.byte_swapped() } else { uuid.clone() };
-            match answer_to_search(By::Uuid, vcenter.search_by_uuid(&asked).await) {
+            let queried = if swapped { uuid.byte_swapped() } else { uuid.clone() };
+            match answer_to_search(SearchKey::Uuid, vcenter.search_by_uuid(&queried).await) {
                 SearchAnswer::Matches { ids, .. } => {
                     if !ids.is_empty() && hit.is_none() && !wanted.is_provider_id {
                         hit = Some(swapped);
@@ -234,10 +239,10 @@ async fn search(vcenter: &Vcenter, wanted: &SearchRequest, swapped_first: bool) 
         if !all.is_empty() {
             all.sort();
             all.dedup();
-            return (SearchAnswer::Matches { by: By::Uuid, ids: all }, hit);
+            return (SearchAnswer::Matches { query: SearchKey::Uuid, ids: all }, hit);
         }
     }
-    let mut answer = SearchAnswer::Matches { by: By::Uuid, ids: Vec::new() };
+    let mut answer = SearchAnswer::Matches { query: SearchKey::Uuid, ids: Vec::new() };
     if let Some(id) = &wanted.recorded {
         answer = answer_to_read(id, wanted.uuid.as_ref(), vcenter.read_vm(id).await);
     }
@@ -254,19 +259,19 @@ async fn search(vcenter: &Vcenter, wanted: &SearchRequest, swapped_first: bool) 
         }
     }
     if is_nowhere && wanted.by_name {
-        answer = answer_to_search(By::Name, vcenter.search_by_name(&wanted.node).await);
+        answer = answer_to_search(SearchKey::Name, vcenter.search_by_name(&wanted.node).await);
     }
     (answer, None)
 }
 
-fn answer_to_search(by: By, read: SearchRead) -> SearchAnswer {
+fn answer_to_search(by: SearchKey, read: SearchRead) -> SearchAnswer {
     match read {
-        ReadAnswer::Found(ids) => SearchAnswer::Matches { by, ids },
+        ReadAnswer::Found(ids) => SearchAnswer::Matches { query: by, ids },
         ReadAnswer::Denied(denial) => {
-            let what = if by == By::Uuid { "BIOS UUID" } else { "name" };
+            let what = if by == SearchKey::Uuid { "BIOS UUID" } else { "name" };
             SearchAnswer::Denied(format!("searching by {what}: {denial}"))
         }
-        ReadAnswer::Silent(trouble) => SearchAnswer::Silent(trouble.brief),
+        ReadAnswer::Silent(trouble) => SearchAnswer::Silent(trouble.summary),
         ReadAnswer::Gone => SearchAnswer::Silent("the search says that what was asked is gone".to_string()),
     }
 }
@@ -276,12 +281,12 @@ fn answer_to_read(id: &str, wanted: Option<&BiosUuid>, read: VmRead) -> SearchAn
     match read {
         ReadAnswer::Gone => SearchAnswer::Gone(id.into()),
         ReadAnswer::Denied(denial) => SearchAnswer::Denied(format!("reading {id}, which the node had: {denial}")),
-        ReadAnswer::Silent(trouble) => SearchAnswer::Silent(trouble.brief),
+        ReadAnswer::Silent(trouble) => SearchAnswer::Silent(trouble.summary),
         ReadAnswer::Found(identity) => match (identity.bios_uuid, wanted) {
             (Some(own), Some(wanted)) if !own.is_same(wanted) => SearchAnswer::Changed { id: id.into(), uuid: own },
             // The UUID is not readable, or the permission returned after the search. The properties that the watch
             // reports decide.
-            _ => SearchAnswer::Matches { by: By::Uuid, ids: vec![id.into()] },
+            _ => SearchAnswer::Matches { query: SearchKey::Uuid, ids: vec![id.into()] },
         },
     }
 }
@@ -290,11 +295,11 @@ fn answer_to_read(id: &str, wanted: Option<&BiosUuid>, read: VmRead) -> SearchAn
 mod tests {
     use super::*;
     use crate::providers::vsphere::vcenter::reads::{Denial, VmIdentity};
-    use crate::providers::vsphere::vcenter::snapshot::Trouble;
+    use crate::providers::vsphere::vcenter::snapshot::VcenterFailure;
 
     #[test]
     fn a_search_counts_unless_a_later_one_was_answered() {
-        let mut order = Order::default();
+        let mut order = StartOrder::default();
         let [first, second] = [order.begin(0.into(), "n"), order.begin(0.into(), "n")];
         let (other, elsewhere) = (order.begin(0.into(), "m"), order.begin(1.into(), "n"));
         assert!(order.end(0.into(), "n", second, true));
@@ -318,14 +323,14 @@ mod tests {
         let other: BiosUuid = "01234567-89ab-cdef-4444-555555555555".parse().unwrap();
         let found =
             |uuid: Option<&BiosUuid>| ReadAnswer::Found(VmIdentity { name: "n".into(), bios_uuid: uuid.cloned() });
-        let denial = Denial { object: "Folder:group-v3".into(), privilege: "System.Read".into(), is_told: true };
-        let matched = || SearchAnswer::Matches { by: By::Uuid, ids: vec!["vm-3".into()] };
+        let denial = Denial { object: "Folder:group-v3".into(), privilege: "System.Read".into(), is_logged: true };
+        let matched = || SearchAnswer::Matches { query: SearchKey::Uuid, ids: vec!["vm-3".into()] };
         let denied =
             "reading vm-3, which the node had: NoPermission on Folder:group-v3: privilege System.Read is missing";
         for (case, read, expected) in [
             ("gone", ReadAnswer::Gone, SearchAnswer::Gone("vm-3".into())),
             ("denied", ReadAnswer::Denied(denial), SearchAnswer::Denied(denied.into())),
-            ("silent", ReadAnswer::Silent(Trouble::unavailable("down")), SearchAnswer::Silent("down".into())),
+            ("silent", ReadAnswer::Silent(VcenterFailure::unavailable("down")), SearchAnswer::Silent("down".into())),
             ("the same UUID", found(Some(&uuid)), matched()),
             ("the same UUID in the other order", found(Some(&uuid.byte_swapped())), matched()),
             ("a UUID that may not be read", found(None), matched()),
@@ -352,7 +357,7 @@ mod tests {
 
     #[test]
     fn nodes_of_the_control_plane_are_looked_for_first() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingSearches::default();
         for node in ["a", "cp-1", "b", "cp-2"] {
             waiting.push(SearchRequest { is_first: node.starts_with("cp"), ..wanted(node, "1") });
         }
@@ -362,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_node_waits_once_and_in_its_last_place() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingSearches::default();
         for (node, uid) in [("a", "1"), ("b", "1"), ("c", "1"), ("a", "2")] {
             waiting.push(wanted(node, uid));
         }
@@ -371,6 +376,6 @@ mod tests {
         let order: Vec<String> =
             std::iter::from_fn(|| waiting.pop()).map(|wanted| wanted.node + &*wanted.uid).collect();
         assert_eq!(order, ["c1", "a2", "b1"]);
-        assert!(waiting.places.is_empty() && waiting.remove("a").is_none());
+        assert!(waiting.positions.is_empty() && waiting.remove("a").is_none());
     }
 }

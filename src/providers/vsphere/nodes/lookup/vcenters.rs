@@ -23,7 +23,7 @@ pub struct TrackerConfig {
     pub sources: BTreeMap<VcenterId, VcenterSource>,
     /// Environment variables that define vCenters which are turned off because of configuration errors. Such a vCenter
     /// is not queried, and may have any VM.
-    pub refused: Vec<String>,
+    pub rejected: Vec<String>,
     /// Rules for every Node.
     pub rules: MetadataRules,
     /// The path of `vsphere.conf`, for messages.
@@ -36,7 +36,7 @@ impl TrackerConfig {
     /// # Errors
     /// Names a vCenter that cannot be queried.
     pub fn check_complete(&self) -> Result<(), Unknown> {
-        let Some(refused) = self.refused.first() else { return Ok(()) };
+        let Some(refused) = self.rejected.first() else { return Ok(()) };
         let message = format!(
             "the vCenter of the environment variable {refused} is turned off because of a mistake in the configuration, and may \
              have the machine"
@@ -58,7 +58,7 @@ pub struct VcenterSource {
 pub(super) struct VcenterState {
     pub(super) source: VcenterSource,
     /// The last processed snapshot.
-    pub(super) seen: Arc<Snapshot>,
+    pub(super) snapshot: Arc<Snapshot>,
 }
 
 impl Tracker {
@@ -66,14 +66,14 @@ impl Tracker {
     pub(super) fn take_setup(&mut self) {
         let setup = Arc::clone(&self.setup.borrow_and_update());
         let removed: Vec<VcenterId> =
-            self.slots.keys().filter(|slot| !setup.sources.contains_key(slot)).copied().collect();
+            self.vcenters.keys().filter(|vcenter| !setup.sources.contains_key(vcenter)).copied().collect();
         for slot in removed {
             self.remove(slot, &setup);
         }
         let mut is_changed = self.rules != setup.rules;
         self.rules.clone_from(&setup.rules);
         for (slot, source) in &setup.sources {
-            match self.slots.get_mut(slot) {
+            match self.vcenters.get_mut(slot) {
                 None => self.add(*slot, source.clone()),
                 Some(held) if held.source.datacenters != source.datacenters => {
                     held.source = source.clone();
@@ -90,28 +90,28 @@ impl Tracker {
         }
     }
 
-    fn add(&mut self, slot: VcenterId, source: VcenterSource) {
+    fn add(&mut self, vcenter: VcenterId, source: VcenterSource) {
         let mut changes = source.vcenter.changes();
         // A snapshot published before the subscription counts as a change, too.
         changes.mark_changed();
         let changes: BoxStream<'static, VcenterId> = stream::unfold(changes, move |mut changes| async move {
             changes.changed().await.ok()?;
-            Some((slot, changes))
+            Some((vcenter, changes))
         })
         .boxed();
         self.snapshots.push(changes);
-        self.searches.add(slot, Arc::clone(&source.vcenter));
-        self.slots.insert(slot, VcenterState { source, seen: Arc::default() });
+        self.searches.add(vcenter, Arc::clone(&source.vcenter));
+        self.vcenters.insert(vcenter, VcenterState { source, snapshot: Arc::default() });
         // The VMs of bound Nodes are searched in the new vCenter, too, so that a twin is reported.
         for name in self.nodes.names() {
-            self.update(&name, |tracked| tracked.bound.iter_mut().for_each(|bound| bound.unasked.push(slot)));
+            self.update(&name, |tracked| tracked.bound.iter_mut().for_each(|bound| bound.unqueried.push(vcenter)));
         }
     }
 
     /// Removes a vCenter. The Nodes whose VM it has become *unknown* until the VM is found elsewhere or the vCenter is
     /// configured again.
     fn remove(&mut self, slot: VcenterId, setup: &TrackerConfig) {
-        let Some(held) = self.slots.remove(&slot) else { return };
+        let Some(held) = self.vcenters.remove(&slot) else { return };
         self.searches.remove(slot);
         let server = held.source.vcenter.server().to_owned();
         let file = &setup.file;
@@ -122,15 +122,15 @@ impl Tracker {
             let mut lost = None;
             self.update(&name, |tracked| {
                 tracked.answers.remove(&slot);
-                tracked.twins.remove(&slot);
-                tracked.bound.iter_mut().for_each(|bound| bound.unasked.retain(|unasked| *unasked != slot));
+                tracked.duplicates.remove(&slot);
+                tracked.bound.iter_mut().for_each(|bound| bound.unqueried.retain(|unqueried| *unqueried != slot));
                 lost = tracked.bound.take_if(|bound| bound.vm.vcenter == slot);
                 if let Some(Binding { vm, .. }) = &lost {
                     let lost = || {
                         Box::new(RemovedVcenter { vm: vm.id.to_string(), server: server.clone(), file: file.clone() })
                     };
                     tracked.restart_lookup();
-                    tracked.lost = (!is_standby).then(lost);
+                    tracked.removed_vcenter = (!is_standby).then(lost);
                 }
             });
             if lost.is_some() {
@@ -155,13 +155,13 @@ impl Tracker {
     }
 
     /// Restarts the look-up of Nodes whose VM is outside the configured datacenters.
-    fn release_uncovered(&mut self, slot: VcenterId) {
-        let Some(held) = self.slots.get(&slot) else { return };
-        let (seen, datacenters) = (Arc::clone(&held.seen), held.source.datacenters.clone());
+    fn release_uncovered(&mut self, vcenter: VcenterId) {
+        let Some(held) = self.vcenters.get(&vcenter) else { return };
+        let (observed, datacenters) = (Arc::clone(&held.snapshot), held.source.datacenters.clone());
         let is_uncovered = |tracked: &NodeEntry| {
-            let record = tracked.vm().filter(|vm| vm.vcenter == slot).and_then(|vm| seen.vms.get(&vm.id));
+            let record = tracked.vm().filter(|vm| vm.vcenter == vcenter).and_then(|vm| observed.vms.get(&vm.id));
             record
-                .and_then(|record| seen.datacenter_of(record))
+                .and_then(|record| observed.datacenter_of(record))
                 .is_some_and(|datacenter| !scope::covers(&datacenters, &datacenter))
         };
         let names: Vec<String> =

@@ -44,7 +44,7 @@ pub enum AddressError {
     /// Both network names are configured, no interface is on either, and no address is in the configured CIDRs.
     #[error(
         "unable to find suitable IP address for node: no interface is on the network {internal:?} or {external:?}, \
-         and no address is in a configured CIDR; the guest reports {seen}"
+         and no address is in a configured CIDR; the guest reports {found}"
     )]
     NoNetworkMatches {
         /// The configured name for internal addresses.
@@ -52,26 +52,26 @@ pub enum AddressError {
         /// The configured name for external addresses.
         external: String,
         /// The guest's interfaces and addresses, and why each was refused.
-        seen: String,
+        found: String,
     },
     /// No address is left once invalid, unspecified, loopback, link-local, multicast and broadcast ones are dropped.
     #[error(
-        "unable to find suitable IP address for node after filtering out localhost IPs: no usable address among {seen}"
+        "unable to find suitable IP address for node after filtering out localhost IPs: no usable address among {found}"
     )]
     NoUsableAddress {
         /// The guest's interfaces and addresses, and why each was refused.
-        seen: String,
+        found: String,
     },
     /// A configured family has no address that the rules allow.
     #[error(
         "unable to find suitable IP address for node with IP family {family}: no address of that family that the \
-         rules allow among {seen}"
+         rules allow among {found}"
     )]
     NoAddressOfFamily {
         /// The family without an address.
         family: IpFamily,
         /// The guest's interfaces and addresses, and why each was refused.
-        seen: String,
+        found: String,
     },
 }
 
@@ -117,7 +117,7 @@ pub struct Preferences {
     /// guest reports it and it is not excluded: as `InternalIP`, unless the rules choose it as `ExternalIP`.
     pub provided: Vec<IpAddr>,
     /// The Node's present `InternalIP` and `ExternalIP` addresses: each preferred over all others for its type.
-    pub held: Vec<NodeAddress>,
+    pub current: Vec<NodeAddress>,
     /// Possibly virtual addresses: they rank behind others that the rules allow, unless the Node already has them.
     pub demoted: HashSet<IpAddr>,
     /// The static addresses of the guest metadata, in order: preferred after `held`, for both types.
@@ -127,7 +127,7 @@ pub struct Preferences {
 impl Preferences {
     /// The rank of each address that is preferred for either type; lower is better.
     fn ranks(&self) -> HashMap<IpAddr, usize> {
-        let held = self.held.iter().filter_map(|address| parse_ip(&address.address));
+        let held = self.current.iter().filter_map(|address| parse_ip(&address.address));
         let mut ranks = HashMap::new();
         for ip in held.chain(self.listed.iter().map(IpAddr::to_canonical)) {
             let next = ranks.len();
@@ -174,15 +174,15 @@ pub fn build_addresses(
     let candidates: Vec<AddressCandidate<'_>> = candidates(nics).collect();
     if candidates.is_empty() {
         names?;
-        return Err(AddressError::NoUsableAddress { seen: refusals.describe(nics) });
+        return Err(AddressError::NoUsableAddress { found: refusals.describe(nics) });
     }
 
     let ranks = preferences.ranks();
     let mut chosen =
         ChosenAddresses { addresses: vec![node_address("Hostname", host_name)], ..ChosenAddresses::default() };
     let mut is_any_picked = false;
-    let asked = IpFamily::ALL.into_iter().filter(|family| !families.contains(family));
-    let provided_only = asked.filter(|family| preferences.provided.iter().any(|ip| is_of(*ip, *family)));
+    let queried = IpFamily::ALL.into_iter().filter(|family| !families.contains(family));
+    let provided_only = queried.filter(|family| preferences.provided.iter().any(|ip| is_of(*ip, *family)));
     for family in families.iter().copied().chain(provided_only) {
         let picker = Picker { candidates: &candidates, nics, family, preferences, ranks: &ranks };
         let mut picks = Picks::default();
@@ -212,7 +212,7 @@ pub fn build_addresses(
     if !is_any_picked {
         names?;
         if let Some(family) = chosen.missing.first() {
-            return Err(AddressError::NoAddressOfFamily { family: *family, seen: refusals.describe(nics) });
+            return Err(AddressError::NoAddressOfFamily { family: *family, found: refusals.describe(nics) });
         }
     }
     Ok(chosen)
@@ -225,7 +225,7 @@ pub fn missing_family(
     families: &[IpFamily],
     rules: &AddressRules,
 ) -> AddressError {
-    AddressError::NoAddressOfFamily { family, seen: Refusals { families, rules }.describe(nics) }
+    AddressError::NoAddressOfFamily { family, found: Refusals { families, rules }.describe(nics) }
 }
 
 /// The guest's interfaces, plus one for addresses that the kubelet uses and the guest reports on interfaces without a
@@ -256,8 +256,8 @@ fn check_network_names(nics: &[GuestNic], rules: &AddressRules, refusals: &Refus
     if networks(nics).any(|network| names.iter().any(|name| equal_fold(network, name))) {
         return Ok(());
     }
-    let seen = refusals.describe(nics);
-    Err(AddressError::NoNetworkMatches { internal: internal.clone(), external: external.clone(), seen })
+    let observed = refusals.describe(nics);
+    Err(AddressError::NoNetworkMatches { internal: internal.clone(), external: external.clone(), found: observed })
 }
 
 /// The Node's present addresses of a family that are not excluded, internal before external.
@@ -270,7 +270,7 @@ fn reported_of(family: IpFamily, preferences: &Preferences, rules: &AddressRules
                     && unusable(ip).is_none()
                     && !rule.excluded.iter().any(|network| network.contains(&ip))
             };
-            let of_type = preferences.held.iter().filter(move |address| address.type_ == type_);
+            let of_type = preferences.current.iter().filter(move |address| address.type_ == type_);
             of_type.filter(move |address| parse_ip(&address.address).is_some_and(is_allowed)).cloned()
         })
         .collect()
@@ -349,7 +349,7 @@ impl<'a> Picker<'a, '_> {
     ) -> Option<AddressCandidate<'a>> {
         let held: Vec<(Option<IpAddr>, &str)> = self
             .preferences
-            .held
+            .current
             .iter()
             .filter(|address| address.type_ == type_)
             .map(|address| (parse_ip(&address.address), address.address.as_str()))

@@ -118,7 +118,7 @@ fn parse_yaml(bytes: Vec<u8>, document: &'static str) -> Result<Node, MetadataEr
 
 /// The addresses of a netplan document: the `addresses` of each entry of `ethernets`.
 fn addresses_of(network: &Node) -> Result<Vec<IpAddr>, MetadataError> {
-    let (mut addresses, mut seen) = (Vec::new(), HashSet::new());
+    let (mut addresses, mut observed) = (Vec::new(), HashSet::new());
     let Some(ethernets) = map_of(network, "network")?.and_then(|network| find(network, "ethernets")) else {
         return Ok(addresses);
     };
@@ -130,7 +130,7 @@ fn addresses_of(network: &Node) -> Result<Vec<IpAddr>, MetadataError> {
             let text = text_of(Some(item), "an address")?.unwrap_or_default();
             let text = text.split_once('/').map_or(text, |(address, _)| address);
             let Some(ip) = parse_ip(text) else { continue };
-            if seen.insert(ip) {
+            if observed.insert(ip) {
                 addresses.push(ip);
             }
         }

@@ -73,13 +73,14 @@ fn snapshot(has_cluster: bool, tags: &[Tagged<'_>]) -> Snapshot {
         freshness: Freshness::Live,
         instance_uuid: "vc".into(),
         entities: Arc::new(entities),
-        tags: Arc::new(TagSnapshot { of: of.collect(), trouble: None }),
+        tags: Arc::new(TagSnapshot { objects: of.collect(), error: None }),
         ..Snapshot::default()
     }
 }
 
 fn described(node: &NodeFacts, snapshot: &Snapshot, record: &VmRecord, rules: &MetadataRules) -> InstanceMetadata {
-    describe(node, snapshot, &VmKey { vcenter: 0.into(), id: "vm-1".into() }, record, rules, Beside::default()).unwrap()
+    describe(node, snapshot, &VmKey { vcenter: 0.into(), id: "vm-1".into() }, record, rules, AddressContext::default())
+        .unwrap()
 }
 
 fn internal_ip(address: &str) -> NodeAddress {
@@ -106,7 +107,7 @@ fn a_machine_gives_provider_id_type_addresses_and_its_record() {
 
 #[test]
 fn an_address_on_the_node_stays_while_the_guest_has_it() {
-    let node = |address: &str| NodeFacts { held: vec![internal_ip(address)], ..NodeFacts::default() };
+    let node = |address: &str| NodeFacts { current_addresses: vec![internal_ip(address)], ..NodeFacts::default() };
     let record = machine(&["10.0.0.1", "10.0.0.2"]);
     for (on_the_node, expected) in [("10.0.0.2", "10.0.0.2"), ("10.0.0.9", "10.0.0.1")] {
         let metadata = described(&node(on_the_node), &snapshot(true, &[]), &record, &rules());
@@ -127,15 +128,16 @@ fn metadata_that_cannot_be_read_costs_its_order_only() {
 fn what_a_node_goes_on_without_is_noted() {
     let dual = dual();
     let node = NodeFacts { is_initialized: true, ..NodeFacts::default() };
-    let notes = |record: &VmRecord, rules: &MetadataRules| described(&node, &snapshot(true, &[]), record, rules).notes;
+    let notes =
+        |record: &VmRecord, rules: &MetadataRules| described(&node, &snapshot(true, &[]), record, rules).messages;
     assert_eq!(notes(&machine(&["10.0.0.1", "fd00::1"]), &dual), Vec::<String>::new());
     let one = notes(&machine(&["10.0.0.1"]), &dual);
     assert!(matches!(one.as_slice(), [note] if note.contains("vm-1") && note.contains("no ipv6 address")), "{one:?}");
     assert_eq!(notes(&machine(&["10.0.0.1", "10.244.0.1", "10.244.0.2"]), &dual), one);
     let unreadable = VmRecord { metadata: "secret: [".into(), ..machine(&["10.0.0.1"]) };
-    let told = notes(&unreadable, &rules());
-    assert!(matches!(told.as_slice(), [note] if note.contains("guestinfo.metadata")), "{told:?}");
-    assert!(!told.concat().contains("secret"), "metadata may hold secrets: {told:?}");
+    let reported = notes(&unreadable, &rules());
+    assert!(matches!(reported.as_slice(), [note] if note.contains("guestinfo.metadata")), "{reported:?}");
+    assert!(!reported.concat().contains("secret"), "metadata may hold secrets: {reported:?}");
 }
 
 #[test]
@@ -152,11 +154,13 @@ fn a_node_that_joins_waits_for_its_families_and_an_initialised_one_does_not() {
     ] {
         let record = machine(&address.split(' ').collect::<Vec<_>>());
         let node = NodeFacts { is_initialized, ..NodeFacts::default() };
-        let (vm, beside) =
-            (VmKey { vcenter: 0.into(), id: "vm-1".into() }, Beside { addressed_for, ..Beside::default() });
+        let (vm, beside) = (
+            VmKey { vcenter: 0.into(), id: "vm-1".into() },
+            AddressContext { addressed_for, ..AddressContext::default() },
+        );
         let metadata = describe(&node, &snapshot(true, &[]), &vm, &record, &dual(), beside).unwrap();
         let has_all = address.contains(' ');
-        assert_eq!(metadata.notes.is_empty(), has_all || expected.is_some(), "{case}: {:?}", metadata.notes);
+        assert_eq!(metadata.messages.is_empty(), has_all || expected.is_some(), "{case}: {:?}", metadata.messages);
         let Some((family, part)) = expected else {
             assert_eq!(metadata.pending, None, "{case}");
             continue;
@@ -178,7 +182,7 @@ fn a_virtual_address_is_passed_over_with_a_note() {
         api_server: api_server.to_vec(),
         ..rules()
     };
-    for (case, rules, shared, expected, told) in [
+    for (case, rules, shared, expected, reported) in [
         ("nobody else has it", with(true, &[]), None, "10.0.0.100", None),
         ("others have it", with(true, &[]), Some(virtual_ip), "10.0.0.1", Some("other nodes' machines")),
         ("the API server's", with(true, &[mapped]), None, "10.0.0.1", Some("API server")),
@@ -187,11 +191,11 @@ fn a_virtual_address_is_passed_over_with_a_note() {
         let vm = VmKey { vcenter: 0.into(), id: "vm-1".into() };
         let facts = NodeFacts::default();
         let shared: Vec<IpAddr> = shared.into_iter().collect();
-        let beside = Beside { shared: &shared, ..Beside::default() };
+        let beside = AddressContext { shared_addresses: &shared, ..AddressContext::default() };
         let metadata = describe(&facts, &snapshot(true, &[]), &vm, &record, &rules, beside).unwrap();
         assert_eq!(internal(&metadata), expected, "{case}");
-        assert_eq!(metadata.notes.len(), usize::from(told.is_some()), "{case}: {:?}", metadata.notes);
-        assert!(told.is_none_or(|part| metadata.notes[0].contains(part)), "{case}: {:?}", metadata.notes);
+        assert_eq!(metadata.messages.len(), usize::from(reported.is_some()), "{case}: {:?}", metadata.messages);
+        assert!(reported.is_none_or(|part| metadata.messages[0].contains(part)), "{case}: {:?}", metadata.messages);
     }
 }
 
@@ -201,11 +205,11 @@ fn a_provided_node_ip_that_is_excluded_is_noted() {
     let record = machine(&["10.0.0.1", "10.0.0.2"]);
     let mut rules = rules();
     let metadata = described(&provided, &snapshot(true, &[]), &record, &rules);
-    assert_eq!((internal(&metadata), metadata.notes.as_slice()), ("10.0.0.2", [].as_slice()));
+    assert_eq!((internal(&metadata), metadata.messages.as_slice()), ("10.0.0.2", [].as_slice()));
     rules.addresses.internal.excluded = vec!["10.0.0.2/32".parse().unwrap()];
     let metadata = described(&provided, &snapshot(true, &[]), &record, &rules);
     assert_eq!(internal(&metadata), "10.0.0.1");
-    assert!(metadata.notes[0].contains("10.0.0.2/32 is excluded for InternalIP"), "{:?}", metadata.notes);
+    assert!(metadata.messages[0].contains("10.0.0.2/32 is excluded for InternalIP"), "{:?}", metadata.messages);
 }
 
 #[test]
@@ -216,15 +220,15 @@ fn the_node_ip_on_an_interface_without_a_virtual_nic_is_taken_where_it_is_truste
     record.nics.push(bond);
     let trusting = MetadataRules { trusts_guest_interfaces: true, ..rules() };
     let metadata = described(&facts, &snapshot(true, &[]), &record, &trusting);
-    assert_eq!((internal(&metadata), metadata.notes.len()), ("10.0.1.9", 0), "{:?}", metadata.notes);
+    assert_eq!((internal(&metadata), metadata.messages.len()), ("10.0.1.9", 0), "{:?}", metadata.messages);
     let mut excluding = trusting.clone();
     excluding.addresses.internal.excluded = vec!["10.0.1.0/24".parse().unwrap()];
     assert_eq!(internal(&described(&facts, &snapshot(true, &[]), &record, &excluding)), "10.0.0.1");
     for (facts, rules, notes) in [(&facts, rules(), 1), (&NodeFacts::default(), trusting, 0)] {
         let metadata = described(facts, &snapshot(true, &[]), &record, &rules);
-        assert_eq!((internal(&metadata), metadata.notes.len()), ("10.0.0.1", notes), "{:?}", metadata.notes);
+        assert_eq!((internal(&metadata), metadata.messages.len()), ("10.0.0.1", notes), "{:?}", metadata.messages);
         let is_named = |note: &String| note.contains("10.0.1.9") && note.contains("no virtual NIC; --trust-guest");
-        assert!(metadata.notes.iter().all(is_named), "{:?}", metadata.notes);
+        assert!(metadata.messages.iter().all(is_named), "{:?}", metadata.messages);
     }
 }
 
@@ -232,7 +236,7 @@ fn the_node_ip_on_an_interface_without_a_virtual_nic_is_taken_where_it_is_truste
 fn w48_a_family_that_the_guest_drops_stays_on_the_node() {
     let dual = dual();
     let held = ["10.0.0.1", "fd00::1"].map(internal_ip);
-    let node = NodeFacts { held: held.to_vec(), ..NodeFacts::default() };
+    let node = NodeFacts { current_addresses: held.to_vec(), ..NodeFacts::default() };
     let metadata = described(&node, &snapshot(true, &[]), &machine(&["10.0.0.1"]), &dual);
     assert!(metadata.node_addresses.contains(&held[1]), "{:?}", metadata.node_addresses);
 }
@@ -263,7 +267,7 @@ fn w51_a_walk_over_a_circle_or_a_missing_ancestor_ends() {
         ("a missing ancestor", with(&[(&cluster, Some(&lost))])),
         ("the machine's folders in a circle", {
             let mut snapshot = with(&[(&group, Some(&group))]);
-            Arc::make_mut(&mut snapshot.tags).of.insert(group.clone(), ObjectTags::Read(Vec::new()));
+            Arc::make_mut(&mut snapshot.tags).objects.insert(group.clone(), ObjectTags::Read(Vec::new()));
             snapshot
         }),
     ] {
@@ -271,7 +275,7 @@ fn w51_a_walk_over_a_circle_or_a_missing_ancestor_ends() {
             VmRecord { host: (!case.starts_with("the machine")).then(|| host.clone()), ..machine(&["10.0.0.1"]) };
         let of_vm = (MoRef::new("VirtualMachine", "vm-1"), ObjectTags::Read(Vec::new()));
         let mut snapshot = snapshot;
-        Arc::make_mut(&mut snapshot.tags).of.extend([of_vm]);
+        Arc::make_mut(&mut snapshot.tags).objects.extend([of_vm]);
         let metadata = described(&NodeFacts::default(), &snapshot, &record, &zoned());
         let pending = metadata.pending.map(|unknown| unknown.reason.as_str());
         assert_eq!(pending, Some("ZoneUnknown"), "{case}: no other way up is taken");
@@ -292,10 +296,10 @@ fn a_node_without_tags_is_told_that_the_account_may_lack_the_right_to_read_them(
         ("Folder", "group-v3", &[]),
     ];
     let mut snapshot = snapshot(true, &bare);
-    Arc::make_mut(&mut snapshot.tags).of.insert(MoRef::new("Folder", "group-d1"), ObjectTags::Read(Vec::new()));
+    Arc::make_mut(&mut snapshot.tags).objects.insert(MoRef::new("Folder", "group-d1"), ObjectTags::Read(Vec::new()));
     let pending = described(&NodeFacts::default(), &snapshot, &machine(&["10.0.0.1"]), &zoned()).pending.unwrap();
     assert!(pending.message.ends_with("it needs a global permission with the role Read-only"), "{}", pending.message);
-    Arc::make_mut(&mut snapshot.tags).trouble = Some("check the global permission".into());
+    Arc::make_mut(&mut snapshot.tags).error = Some("check the global permission".into());
     let metadata = described(&NodeFacts::default(), &snapshot, &machine(&["10.0.0.1"]), &zoned());
     let pending = metadata.pending.unwrap();
     assert_eq!(pending.reason, "NoZoneTags");
@@ -314,7 +318,8 @@ fn b41_a_machine_without_config_has_its_addresses() {
     let nothing = VmRecord { bios_uuid: None, ..record };
     let vm = VmKey { vcenter: 0.into(), id: "vm-1".into() };
     let unknown =
-        describe(&NodeFacts::default(), &snapshot(true, &[]), &vm, &nothing, &rules(), Beside::default()).unwrap_err();
+        describe(&NodeFacts::default(), &snapshot(true, &[]), &vm, &nothing, &rules(), AddressContext::default())
+            .unwrap_err();
     assert_eq!(unknown.reason, "ToolsNotRunning", "neither has one: nothing is concluded");
 }
 
@@ -396,7 +401,7 @@ fn what_the_guest_or_the_account_lacks_is_named_with_the_state_of_the_vm_first()
         ),
         ("no address", machine(&[]), "NoUsableAddress", vec!["vm-1"]),
     ] {
-        let beside = Beside::default();
+        let beside = AddressContext::default();
         let unknown = match describe(&NodeFacts::default(), &snapshot(true, &[]), &vm, &record, &rules(), beside) {
             Ok(metadata) => {
                 assert!(metadata.node_addresses.is_empty() && !metadata.provider_id.is_empty(), "{case}");

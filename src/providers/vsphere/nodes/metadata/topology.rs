@@ -56,7 +56,7 @@ impl TopologyPlace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopologyLabels {
     /// The levels shown as labels; none by default.
-    pub places: BTreeSet<TopologyPlace>,
+    pub objects: BTreeSet<TopologyPlace>,
     /// The prefix of the keys: a DNS name and a slash.
     pub prefix: String,
 }
@@ -64,7 +64,7 @@ pub struct TopologyLabels {
 impl TopologyLabels {
     /// The keys of all labels that Nodes get.
     pub fn keys(&self) -> impl Iterator<Item = String> {
-        self.places.iter().map(|place| self.key(*place))
+        self.objects.iter().map(|place| self.key(*place))
     }
 
     /// The key of the label for `place`.
@@ -76,7 +76,7 @@ impl TopologyLabels {
 /// No labels, with the default prefix.
 impl Default for TopologyLabels {
     fn default() -> Self {
-        Self { places: BTreeSet::new(), prefix: PREFIX.to_owned() }
+        Self { objects: BTreeSet::new(), prefix: PREFIX.to_owned() }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::providers::vsphere::vcenter::zone_tags::{ObjectTags, Tag, ZoneCategor
 pub const NOT_READ_YET: &str = "not read yet";
 
 /// Maximum number of tags per object in a message.
-const MOST_TAGS: usize = 5;
+const MAX_TAGS: usize = 5;
 
 /// An object and its ancestors, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,12 +49,12 @@ pub enum ZoneProblem {
         chains: Vec<MissingTags>,
     },
     /// An object that could change the result was not read.
-    #[error("zone and region are unknown: {what} could not be read: {why}")]
+    #[error("zone and region are unknown: {problem} could not be read: {reason}")]
     Unknown {
         /// The object whose tags, or the chain whose objects, are not known.
-        what: String,
+        problem: String,
         /// The reason.
-        why: String,
+        reason: String,
     },
     /// A tag's name cannot be a label value.
     #[error(
@@ -95,14 +95,14 @@ impl ZoneProblem {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingTags {
     /// The objects of the chain, the lowest first.
-    pub objects: Vec<LookedAt>,
+    pub objects: Vec<CheckedObject>,
     /// The categories without a tag.
     pub categories: Vec<String>,
 }
 
 /// An object whose tags were read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LookedAt {
+pub struct CheckedObject {
     /// The object.
     pub object: MoRef,
     /// The object's name; empty if not known.
@@ -111,14 +111,14 @@ pub struct LookedAt {
     pub tags: Vec<Tag>,
 }
 
-impl fmt::Display for LookedAt {
+impl fmt::Display for CheckedObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name.as_str() {
             "" => write!(f, "{}", self.object)?,
             name => write!(f, "{name} ({})", self.object)?,
         }
         let tags: Vec<String> =
-            self.tags.iter().map(|tag| format!("{:?} of {:?}", tag.name, tag.category)).take(MOST_TAGS).collect();
+            self.tags.iter().map(|tag| format!("{:?} of {:?}", tag.name, tag.category)).take(MAX_TAGS).collect();
         if tags.is_empty() { Ok(()) } else { write!(f, " [{}]", tags.join(", ")) }
     }
 }
@@ -164,7 +164,7 @@ pub fn resolve_zone<'a>(
         let objects = match chain {
             Chain::Known(objects) => objects,
             Chain::Absent => continue,
-            Chain::Unknown(why) => return Err(unknown(format!("the ancestors of the {name}"), why)),
+            Chain::Unknown(reason) => return Err(unknown(format!("the ancestors of the {name}"), reason)),
         };
         match walk_up(categories, objects, &find_tags)? {
             Ok(found) => return checked(categories, found).map(Some),
@@ -184,7 +184,7 @@ fn walk_up<'a>(
     for object in objects {
         let tags = match find_tags(object) {
             Some(ObjectTags::Read(tags)) => tags,
-            Some(ObjectTags::Unreadable(why)) => return Err(unknown(format!("the tags of {object}"), why)),
+            Some(ObjectTags::Unreadable(reason)) => return Err(unknown(format!("the tags of {object}"), reason)),
             None => return Err(unknown(format!("the tags of {object}"), NOT_READ_YET)),
         };
         region = categories.regions(tags).next().or(region);
@@ -202,13 +202,13 @@ fn walk_up<'a>(
             Some(ObjectTags::Read(tags)) => categories.among(tags),
             _ => Vec::new(),
         };
-        LookedAt { object: object.clone(), name: String::new(), tags }
+        CheckedObject { object: object.clone(), name: String::new(), tags }
     };
     Ok(Err(MissingTags { objects: objects.iter().map(looked_at).collect(), categories: missing }))
 }
 
 fn unknown(what: String, why: &str) -> ZoneProblem {
-    ZoneProblem::Unknown { what, why: why.to_owned() }
+    ZoneProblem::Unknown { problem: what, reason: why.to_owned() }
 }
 
 /// Requires both names to be label values: otherwise the API server rejects the whole Node update, every time.

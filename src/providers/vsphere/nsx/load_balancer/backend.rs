@@ -53,7 +53,7 @@ pub struct Request<'a> {
     /// The Service.
     pub owner: Owner<'a>,
     /// Parts of a load balancer to create or change; `None` for a deletion.
-    pub parts: Option<&'a LoadBalancerSpec>,
+    pub spec: Option<&'a LoadBalancerSpec>,
 }
 
 /// Properties of a load balancer, except its ports.
@@ -132,7 +132,7 @@ pub enum Suitability {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolUpdate {
     /// Identity and tags of the pool.
-    pub marks: OwnerTags,
+    pub tags: OwnerTags,
     /// The members, shared by all pools.
     pub members: Arc<[Member]>,
     /// The UID of the Service.
@@ -146,9 +146,9 @@ pub struct Usage([(usize, usize); 3]);
 
 /// Exhausted capacity of a load balancer service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full {
+pub struct CapacityExceeded {
     /// The exhausted kind, such as virtual servers.
-    pub what: &'static str,
+    pub object: &'static str,
     /// Number in use.
     pub used: usize,
     /// Maximum number.
@@ -184,10 +184,10 @@ impl Usage {
     ///
     /// # Errors
     /// The first kind (virtual servers, pools or members) of which too few are free; nothing is taken then.
-    pub fn take(&mut self, needed: &Self) -> Result<(), Full> {
+    pub fn take(&mut self, needed: &Self) -> Result<(), CapacityExceeded> {
         for ((what, (used, allowed)), (needed, _)) in Self::WHAT.into_iter().zip(self.0).zip(needed.0) {
             if allowed > 0 && needed > 0 && used.saturating_add(needed) > allowed {
-                return Err(Full { what, used, allowed });
+                return Err(CapacityExceeded { object: what, used, allowed });
             }
         }
         self.add(needed);
@@ -226,7 +226,7 @@ pub trait Backend: Send + Sync {
     ///
     /// # Errors
     /// As [`Backend::read`].
-    async fn suitability(&self, what: &ConfiguredObject) -> Result<Suitability, Error>;
+    async fn suitability(&self, object: &ConfiguredObject) -> Result<Suitability, Error>;
 
     /// Performs a change. If another client has changed the object, only records its new version; the caller plans
     /// again.
@@ -301,11 +301,14 @@ mod tests {
     fn room_is_taken_for_all_or_nothing() {
         let mut usage = Usage::new((18, 20), (10, 60), (290, 300));
         assert_eq!(usage.take(&Usage::of_ports(1, 9)), Ok(()));
-        let full = Full { what: "pool members", used: 299, allowed: 300 };
+        let full = CapacityExceeded { object: "pool members", used: 299, allowed: 300 };
         assert_eq!(usage.take(&Usage::of_ports(1, 2)), Err(full));
         assert_eq!(usage.take(&Usage::of_ports(1, 1)), Ok(()));
         assert_eq!(Usage::new((21, 20), (0, 9), (0, 9)).take(&Usage::of_ports(0, 7)), Ok(()), "nothing is needed");
         assert_eq!(Usage::new((1, 0), (1, 0), (9, 0)).take(&Usage::of_ports(1, 9)), Ok(()), "no capacity is stated");
-        assert_eq!(usage.take(&Usage::of_ports(1, 0)), Err(Full { what: "virtual servers", used: 20, allowed: 20 }));
+        assert_eq!(
+            usage.take(&Usage::of_ports(1, 0)),
+            Err(CapacityExceeded { object: "virtual servers", used: 20, allowed: 20 })
+        );
     }
 }

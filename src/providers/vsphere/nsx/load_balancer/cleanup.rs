@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use super::NsxLoadBalancers;
 use super::objects::ServiceResources;
-use super::orphans::{APART, OrphanDecision, Orphans, Policy, is_certain};
+use super::orphans::{CONFIRM_INTERVAL, OrphanDecision, Orphans, Policy, is_certain};
 use super::ownership::{ClassifiedResources, ClusterContext, classify};
 use super::service_call::delete_lb_service;
 use crate::base::error_chain::chain;
@@ -26,9 +26,9 @@ use crate::providers::vsphere::reason;
 /// Maximum number of concurrent live reads.
 const READS: usize = 4;
 /// Maximum number of live reads per relist for ambiguous objects.
-const MOST_READS: usize = 100;
+const MAX_READS: usize = 100;
 /// Time for which the result of a live read is used.
-const LOOK: Duration = Duration::from_secs(30 * 60);
+const CHECK_PERIOD: Duration = Duration::from_secs(30 * 60);
 
 pub(super) struct Cleanup {
     policy: Policy,
@@ -38,7 +38,7 @@ pub(super) struct Cleanup {
     /// Never locked over an await.
     orphans: Mutex<Orphans>,
     /// Live reads by Service: time, and whether nothing needs its ambiguous objects. Never locked over an await.
-    looked: Mutex<BTreeMap<Box<str>, (Instant, bool)>>,
+    last_checked: Mutex<BTreeMap<Box<str>, (Instant, bool)>>,
     /// The term of the last processed relist.
     term: AtomicU64,
 }
@@ -46,7 +46,7 @@ pub(super) struct Cleanup {
 impl Cleanup {
     pub(super) fn new(policy: Policy, live: Arc<dyn LiveReads>) -> Self {
         let (orphans, looked, term) = (Mutex::default(), Mutex::default(), AtomicU64::default());
-        Self { policy, live, events: None, orphans, looked, term }
+        Self { policy, live, events: None, orphans, last_checked: looked, term }
     }
 
     /// Number of orphans that were found and still exist.
@@ -56,7 +56,7 @@ impl Cleanup {
 
     /// Processes each relist, until `stop` is cancelled.
     pub(super) async fn run(&self, of: &NsxLoadBalancers, stop: &CancellationToken) {
-        let (mut readings, mut asked) = (of.inventory.completed_lists(), None);
+        let (mut readings, mut asked) = (of.resources.completed_lists(), None);
         loop {
             // Requests each due relist only once.
             let next = self.orphans.lock().next_list().map(Instant::from_std).filter(|next| Some(*next) != asked);
@@ -65,11 +65,11 @@ impl Cleanup {
                 () = stop.cancelled() => return,
                 Some(()) = OptionFuture::from(step.map(sleep_until)) => tokio::select! {
                     () = stop.cancelled() => return,
-                    () = self.go_on(of) => {}
+                    () = self.continue_deletions(of) => {}
                 },
                 Some(()) = OptionFuture::from(next.map(sleep_until)) => {
                     asked = next;
-                    of.inventory.ask_for_all();
+                    of.resources.ask_for_all();
                 }
                 changed = readings.changed() => match changed {
                     Ok(()) => tokio::select! {
@@ -83,7 +83,7 @@ impl Cleanup {
     }
 
     async fn check(&self, of: &NsxLoadBalancers) {
-        let Some((permit, began, term)) = of.inventory.term() else { return };
+        let Some((permit, began, term)) = of.resources.term() else { return };
         if self.term.swap(term, Ordering::Relaxed) != term {
             self.orphans.lock().begin_term();
         }
@@ -91,7 +91,7 @@ impl Cleanup {
         self.remove_lb_service(of, &permit, uid.clone()).await;
         self.report_ambiguous(of, uid.clone()).await;
         let Some(uid) = uid.filter(|_| self.policy != Policy::Off) else { return };
-        let (suspects, all) = of.inventory.suspects(&uid, &|service| of.nodes.has_service(service));
+        let (suspects, all) = of.resources.suspects(&uid, &|service| of.nodes.has_service(service));
         let count = suspects.len();
         if self.orphans.lock().are_many(count, all) {
             self.warn_of_many(count, all).await;
@@ -127,17 +127,17 @@ impl Cleanup {
 
     /// Retries a deletion of the load balancer service that NSX has refused.
     async fn remove_lb_service(&self, of: &NsxLoadBalancers, permit: &LeaderToken, uid: Option<String>) {
-        let Some(refusals) = of.inventory.refused_removal() else { return };
+        let Some(refusals) = of.resources.refused_removal() else { return };
         match delete_lb_service(of, permit, &of.layout(uid)).await {
-            Ok(()) => of.inventory.end_removal(refusals),
+            Ok(()) => of.resources.end_removal(refusals),
             Err(error) => warn!("{}", chain(&error)),
         }
     }
 
     /// Continues deletions that have waited for NSX.
-    async fn go_on(&self, of: &NsxLoadBalancers) {
+    async fn continue_deletions(&self, of: &NsxLoadBalancers) {
         let services = self.orphans.lock().take_due(Instant::now().into_std());
-        if let Some((permit, ..)) = of.inventory.term() {
+        if let Some((permit, ..)) = of.resources.term() {
             self.delete_all(of, &permit, services, false).await;
         }
     }
@@ -162,7 +162,7 @@ impl Cleanup {
     /// Warns about many suspects: the cluster may have been restored or copied, and an operator can still stop the
     /// cleanup before it starts.
     async fn warn_of_many(&self, count: usize, all: usize) {
-        let minutes = APART.as_secs() / 60;
+        let minutes = CONFIRM_INTERVAL.as_secs() / 60;
         let what_follows = match self.policy {
             Policy::Delete => format!(
                 "in {minutes} minutes the deletion of those begins that a live read does not find either; if this cluster was \
@@ -215,7 +215,7 @@ impl Cleanup {
     /// has, for example those that `--service-selector` leaves to another process: they may need the objects.
     async fn report_ambiguous(&self, of: &NsxLoadBalancers, uid: Option<String>) {
         let layout = of.layout(uid);
-        of.inventory.report_without_service(layout.cluster_uid.as_deref());
+        of.resources.report_without_service(layout.cluster_uid.as_deref());
         let facts = ClusterContext {
             layout: &layout,
             service_uid: None,
@@ -224,9 +224,11 @@ impl Cleanup {
             lb_service: None,
             nodes: &BTreeSet::new(),
         };
-        let all = of.inventory.not_here(&|service| of.nodes.has_service(service));
-        self.looked.lock().retain(|service, (at, _)| at.elapsed() < LOOK && all.iter().any(|(one, _)| one == service));
-        let mut reads = MOST_READS;
+        let all = of.resources.not_here(&|service| of.nodes.has_service(service));
+        self.last_checked
+            .lock()
+            .retain(|service, (at, _)| at.elapsed() < CHECK_PERIOD && all.iter().any(|(one, _)| one == service));
+        let mut reads = MAX_READS;
         for (service, objects) in all {
             let ClassifiedResources { ambiguous: mut held, unresolved: unread, .. } = classify(&objects, &facts);
             held.allocations.extend(unread);
@@ -239,8 +241,8 @@ impl Cleanup {
                 continue;
             }
             match is_unneeded {
-                Some(true) => of.inventory.report_ambiguous(&service, &held),
-                Some(false) => of.inventory.report_ambiguous(&service, &ServiceResources::default()),
+                Some(true) => of.resources.report_ambiguous(&service, &held),
+                Some(false) => of.resources.report_ambiguous(&service, &ServiceResources::default()),
                 None => {}
             }
         }
@@ -252,11 +254,12 @@ impl Cleanup {
         &self,
         of: &NsxLoadBalancers,
         service: &str,
-        held: &ServiceResources,
+        ambiguous: &ServiceResources,
         reads: &mut usize,
     ) -> Option<bool> {
-        let known = self.looked.lock().get(service).map(|(_, is_unneeded)| *is_unneeded);
-        if let Some(is_unneeded) = known.filter(|is_unneeded| !is_unneeded || of.inventory.are_reported(service, held))
+        let known = self.last_checked.lock().get(service).map(|(_, is_unneeded)| *is_unneeded);
+        if let Some(is_unneeded) =
+            known.filter(|is_unneeded| !is_unneeded || of.resources.are_reported(service, ambiguous))
         {
             return Some(is_unneeded);
         }
@@ -267,7 +270,7 @@ impl Cleanup {
             return None;
         }
         *reads -= 1;
-        self.looked.lock().insert(service.into(), (Instant::now(), is_certain(&live)));
+        self.last_checked.lock().insert(service.into(), (Instant::now(), is_certain(&live)));
         Some(is_certain(&live))
     }
 

@@ -27,7 +27,7 @@ pub struct RequestedFamilies<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FamilyLoadBalancer {
     /// Its family, if it is the second load balancer.
-    pub second: Option<IpFamily>,
+    pub secondary: Option<IpFamily>,
     /// The family of its address and members.
     pub family: IpFamily,
     /// Whether the Service needs this load balancer; otherwise it is deleted.
@@ -45,16 +45,16 @@ impl RequestedFamilies<'_> {
         // While the address of the first load balancer is unknown, it may be IPv6, so no second one is created yet.
         let is_unread = first.is_none() && has_address(ours, None) && !has_address(ours, Some(SECOND));
         let has_second = self.asks_for(SECOND) && first != Some(SECOND) && has_pool && !is_unread;
-        let of_first = || ours.marks().filter(|marks| marks.second.is_none());
+        let of_first = || ours.marks().filter(|tags| tags.secondary.is_none());
         let is_adopted = of_first().any(|marks| !has_own_form(&marks.id));
         let family = first.unwrap_or(if self.asks_for(V4) { V4 } else { V6 });
         let is_wanted = self.asks_for(V4) || !has_second || is_adopted;
         let mut all = Vec::new();
         if is_wanted || of_first().next().is_some() {
-            all.push(FamilyLoadBalancer { second: None, family, is_wanted });
+            all.push(FamilyLoadBalancer { secondary: None, family, is_wanted });
         }
-        if has_second || ours.marks().any(|marks| marks.second == Some(SECOND)) {
-            all.push(FamilyLoadBalancer { second: Some(SECOND), family: SECOND, is_wanted: has_second });
+        if has_second || ours.marks().any(|marks| marks.secondary == Some(SECOND)) {
+            all.push(FamilyLoadBalancer { secondary: Some(SECOND), family: SECOND, is_wanted: has_second });
         }
         all
     }
@@ -65,7 +65,7 @@ impl RequestedFamilies<'_> {
 
     /// The required family of a new load balancer. `None` accepts any family of the IP pool, as in the Go program.
     pub fn required(&self, balancer: &FamilyLoadBalancer) -> Option<IpFamily> {
-        match balancer.second {
+        match balancer.secondary {
             Some(second) => Some(second),
             None if !self.asks_for(V4) => Some(V6),
             None if self.asks_for(V6) && self.has_ipv6_pool => Some(V4),
@@ -76,24 +76,24 @@ impl RequestedFamilies<'_> {
 
 /// The address of the first load balancer (`None`), or of the second one with this family.
 fn address_of(ours: &ServiceResources, second: Option<IpFamily>) -> Option<IpAddr> {
-    let servers = ours.servers.iter().filter(|one| one.marks.second == second);
-    let allocations = ours.allocations.iter().filter(|one| one.marks.second == second);
+    let servers = ours.servers.iter().filter(|one| one.tags.secondary == second);
+    let allocations = ours.allocations.iter().filter(|one| one.tags.secondary == second);
     servers.filter_map(|one| one.address).chain(allocations.filter_map(|one| one.address)).next()
 }
 
 /// Whether this load balancer has an address, known or not.
 fn has_address(ours: &ServiceResources, second: Option<IpFamily>) -> bool {
-    let has = |marks: &OwnerTags| marks.second == second;
-    ours.servers.iter().any(|one| has(&one.marks)) || ours.allocations.iter().any(|one| has(&one.marks))
+    let has = |tags: &OwnerTags| tags.secondary == second;
+    ours.servers.iter().any(|one| has(&one.tags)) || ours.allocations.iter().any(|one| has(&one.tags))
 }
 
 /// Sorts addresses in the order of the requested families.
 pub fn in_order(families: &[IpFamily], addresses: impl IntoIterator<Item = IpAddr>) -> Vec<IpAddr> {
-    let place = |address: &IpAddr| {
+    let position = |address: &IpAddr| {
         families.iter().position(|family| *family == IpFamily::of(*address)).unwrap_or(families.len())
     };
     let mut addresses: Vec<IpAddr> = addresses.into_iter().collect();
-    addresses.sort_by_key(place);
+    addresses.sort_by_key(position);
     addresses
 }
 

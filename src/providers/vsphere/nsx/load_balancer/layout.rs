@@ -48,7 +48,7 @@ pub const FAMILY: &str = "ipfamily";
 const SECOND: &str = "-second-family";
 
 /// Maximum number of tags per object in NSX.
-const MOST_TAGS: usize = 30;
+const MAX_TAGS: usize = 30;
 
 /// Number of ids per object: an id stays in use for a while after the deletion of its object.
 pub const IDS: u8 = 10;
@@ -267,7 +267,7 @@ pub struct ClusterLayout {
     pub configured: BTreeMap<String, String>,
     /// The family of the second load balancer of a dual-stack Service; `None` for the first one, which has the layout
     /// of the Go program in either family.
-    pub second: Option<IpFamily>,
+    pub secondary: Option<IpFamily>,
 }
 
 /// Properties of a new virtual server.
@@ -319,13 +319,13 @@ impl ClusterLayout {
     /// The layout of the first load balancer of a Service (`None`), or of the second one with this family.
     #[must_use]
     pub fn of(&self, second: Option<IpFamily>) -> Self {
-        Self { second, ..self.clone() }
+        Self { secondary: second, ..self.clone() }
     }
 
     /// The value of the tag [`OWNER`].
     pub fn owner(&self) -> String {
         let owner = self.configured.get(OWNER).map_or(PROGRAM, String::as_str);
-        if self.second.is_some() { format!("{owner}{SECOND}") } else { owner.to_owned() }
+        if self.secondary.is_some() { format!("{owner}{SECOND}") } else { owner.to_owned() }
     }
 
     /// The load balancer that an object belongs to: `Some(None)` for the first one of a Service, the family for the
@@ -344,11 +344,11 @@ impl ClusterLayout {
     pub fn tags(&self, kind: ObjectKind) -> ScopedTags {
         let tags = self.free().fold(ScopedTags::default(), |tags, (scope, tag)| tags.with(scope, tag));
         let tags = tags.with(OWNER, self.owner()).with(CLUSTER, &self.cluster);
-        let tags = match self.second {
+        let tags = match self.secondary {
             Some(family) => tags.with(FAMILY, family.as_str()),
             None => tags,
         };
-        match self.cluster_uid.as_ref().filter(|_| self.has_room(kind, CLUSTER_UID)) {
+        match self.cluster_uid.as_ref().filter(|_| self.has_capacity(kind, CLUSTER_UID)) {
             Some(uid) => tags.with(CLUSTER_UID, uid),
             None => tags,
         }
@@ -364,28 +364,28 @@ impl ClusterLayout {
 
     /// Whether an object of a kind has room for a tag that the Go program does not write: NSX allows 30 per object,
     /// configured ones included. Later scopes of the list below are dropped first.
-    pub fn has_room(&self, kind: ObjectKind, scope: &str) -> bool {
-        let (of_go, marks): (usize, &[&str]) = match kind {
+    pub fn has_capacity(&self, kind: ObjectKind, scope: &str) -> bool {
+        let (of_go, tags): (usize, &[&str]) = match kind {
             ObjectKind::LbService => (2, &[CLUSTER_UID]),
             ObjectKind::VirtualServer => (6, &[CLUSTER_UID]),
             ObjectKind::Pool => (4, &[SERVICE_UID, CLUSTER_UID, ADDRESS, ADDRESS_POOL]),
             ObjectKind::Monitor => (4, &[SERVICE_UID, CLUSTER_UID]),
             ObjectKind::Allocation | ObjectKind::Group | ObjectKind::PersistenceProfile => (3, &[CLUSTER_UID]),
         };
-        let Some(place) = marks.iter().position(|mark| *mark == scope) else { return false };
+        let Some(position) = tags.iter().position(|mark| *mark == scope) else { return false };
         let configured = self.free().filter(|(scope, _)| ![OWNER, CLUSTER].contains(&scope.as_str())).count();
-        configured + usize::from(self.second.is_some()) + of_go + place < MOST_TAGS
+        configured + usize::from(self.secondary.is_some()) + of_go + position < MAX_TAGS
     }
 
     /// The id of an object of the Service with this UID. A copy of a cluster has the same UIDs and needs another
     /// cluster name. `attempt` is below [`IDS`].
     pub fn id(&self, kind: ObjectKind, uid: &str, port: Option<Port>, attempt: u8) -> String {
-        id_of(self, self.second, kind.word(), uid, port, attempt)
+        id_of(self, self.secondary, kind.word(), uid, port, attempt)
     }
 
     /// The id of a monitor of this type.
     pub fn monitor_id(&self, of: MonitorType, uid: &str, port: Port, attempt: u8) -> String {
-        id_of(self, self.second, of.word(port.protocol), uid, Some(port), attempt)
+        id_of(self, self.secondary, of.word(port.protocol), uid, Some(port), attempt)
     }
 
     /// Whether an object of the Service with this UID has this id. `second` is the family of a second load balancer.
@@ -449,7 +449,7 @@ impl ClusterLayout {
             set(&mut object, "active_monitor_paths", json!([monitor]));
         }
         let mut tags = self.of_service(ObjectKind::Pool, owner).with(PORT, facts.port.to_string());
-        if self.has_room(ObjectKind::Pool, ADDRESS_POOL) {
+        if self.has_capacity(ObjectKind::Pool, ADDRESS_POOL) {
             tags = tags.with(ADDRESS_POOL, facts.address_pool);
         }
         tags.write_into(&mut object);

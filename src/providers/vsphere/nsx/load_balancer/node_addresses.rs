@@ -19,9 +19,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// Minimum interval between the starts of two waits, so that a Node that changes constantly does not block Services.
 const BETWEEN_WAITS: Duration = Duration::from_secs(300);
 /// Limit of remembered Nodes, as a multiple of the number of current Nodes.
-const MOST_FOR_EACH: usize = 4;
+const MAX_PER_NODE: usize = 4;
 /// Maximum number of remembered addresses per Node and family.
-const MOST_ADDRESSES: usize = 64;
+const MAX_ADDRESSES: usize = 64;
 
 /// Tells whether the cluster has a Node of this name.
 pub type HasNode = Box<dyn Fn(&str) -> bool + Send + Sync>;
@@ -68,7 +68,7 @@ impl NodeAddresses {
     /// kubelet or guest can remove the address of another Node from pools by claiming it temporarily.
     pub fn members(&self, nodes: &[Arc<Node>], family: IpFamily) -> Vec<Member> {
         let reported = &mut self.state.lock().reported;
-        if reported.len() > nodes.len() * MOST_FOR_EACH {
+        if reported.len() > nodes.len() * MAX_PER_NODE {
             let present: BTreeSet<&str> = nodes.iter().map(|one| node::name(one)).collect();
             reported.retain(|name, _| present.contains(&**name));
         }
@@ -113,7 +113,7 @@ fn note(reported: &mut BTreeMap<Box<str>, BTreeSet<IpAddr>>, name: &str, known: 
     let now = [IpFamily::V4, IpFamily::V6].into_iter().flat_map(|family| {
         let of_family = |addresses: &BTreeSet<IpAddr>| -> Vec<IpAddr> {
             let all = addresses.iter().copied().filter(|address| IpFamily::of(*address) == family);
-            all.take(MOST_ADDRESSES).collect()
+            all.take(MAX_ADDRESSES).collect()
         };
         match of_family(known) {
             none if none.is_empty() => before.map(of_family).unwrap_or_default(),
@@ -143,7 +143,7 @@ mod tests {
     #[derive(Default)]
     struct KnownAddresses {
         usable: BTreeMap<String, UsableAddresses>,
-        gone: BTreeSet<String>,
+        removed_nodes: BTreeSet<String>,
     }
 
     /// Node addresses with this knowledge; other Nodes are unknown.
@@ -156,14 +156,14 @@ mod tests {
         };
         let has_node = {
             let known = Arc::clone(&known);
-            move |name: &str| !known.lock().gone.contains(name)
+            move |name: &str| !known.lock().removed_nodes.contains(name)
         };
         (NodeAddresses::new(Arc::new(usable), Box::new(has_node)), known)
     }
 
     /// Marks this Node as deleted.
     fn remove(known: &Mutex<KnownAddresses>, name: &str) {
-        known.lock().gone.insert(name.to_owned());
+        known.lock().removed_nodes.insert(name.to_owned());
     }
 
     fn only(address: &str) -> UsableAddresses {
@@ -294,8 +294,8 @@ mod tests {
             addresses.members(&[node(&format!("n{number}"), &["10.0.0.1"])], IpFamily::V4);
         }
         let reported = &addresses.state.lock().reported;
-        assert!(reported.len() <= MOST_FOR_EACH + 1);
-        assert!(reported.values().all(|known| known.len() == 2 * MOST_ADDRESSES));
+        assert!(reported.len() <= MAX_PER_NODE + 1);
+        assert!(reported.values().all(|known| known.len() == 2 * MAX_ADDRESSES));
     }
 
     #[tokio::test(start_paused = true)]

@@ -30,7 +30,7 @@ pub(super) async fn update(
     services: &[Arc<Service>],
     nodes: &[Arc<Node>],
 ) -> Vec<Result<(), Error>> {
-    of.inventory.begin(permit);
+    of.resources.begin(permit);
     of.node_addresses.begin(permit);
     let layout = match of.uid.read().await {
         Ok(uid) => of.layout(uid),
@@ -61,11 +61,11 @@ pub(super) async fn update(
 
 fn planned(call: &ServiceCall<'_>, wanted: &DesiredMembers) -> Result<BTreeMap<Box<str>, PoolUpdate>, Error> {
     call.check(RequiredFreshness::AnyList)?;
-    let seen = call.observe();
-    if seen.judged.owned.pools.is_empty() && !seen.judged.ambiguous.pools.is_empty() {
-        call.check_lb_service(&seen)?;
+    let observation = call.observe();
+    if observation.classified.owned.pools.is_empty() && !observation.classified.ambiguous.pools.is_empty() {
+        call.check_lb_service(&observation)?;
     }
-    let ours = seen.judged.owned;
+    let ours = observation.classified.owned;
     if ours.is_empty() {
         // A sync creates the load balancer, if the Service needs one.
         call.cache().request_resync_of(&call.key);
@@ -77,7 +77,7 @@ fn planned(call: &ServiceCall<'_>, wanted: &DesiredMembers) -> Result<BTreeMap<B
     let asked = RequestedFamilies { families: &families_of(call.service), has_ipv6_pool: false };
     let balancers = asked.balancers(&ours);
     let members_of = |pool: &Pool| {
-        let balancer = balancers.iter().find(|one| one.second == pool.marks.second);
+        let balancer = balancers.iter().find(|one| one.secondary == pool.tags.secondary);
         match balancer.map(|balancer| balancer.family) {
             Some(IpFamily::V6) => &wanted.of_ipv6,
             Some(IpFamily::V4) | None => &wanted.of_ipv4,
@@ -86,8 +86,8 @@ fn planned(call: &ServiceCall<'_>, wanted: &DesiredMembers) -> Result<BTreeMap<B
     let service_uid = call.uid().unwrap_or_default();
     let update = |pool: Pool| {
         let (path, service_uid, members) =
-            (pool.marks.path.clone(), service_uid.to_owned(), Arc::clone(members_of(&pool)));
-        (path, PoolUpdate { marks: pool.marks, members, service_uid })
+            (pool.tags.path.clone(), service_uid.to_owned(), Arc::clone(members_of(&pool)));
+        (path, PoolUpdate { tags: pool.tags, members, service_uid })
     };
     let is_changed = |pool: &Pool| !members::are_equal(&pool.members, members_of(pool));
     let changed = ours.pools.clone().into_iter().filter(is_changed);
@@ -102,10 +102,10 @@ async fn write(
 ) -> BTreeMap<Box<str>, Error> {
     let wanted: Vec<_> = updates
         .iter()
-        .map(|(path, update)| (path.clone(), update.marks.service.clone(), Arc::clone(&update.members)))
+        .map(|(path, update)| (path.clone(), update.tags.service.clone(), Arc::clone(&update.members)))
         .collect();
     let _answers: Vec<AnswerRecorder<'_>> =
-        wanted.iter().map(|(_, key, _)| AnswerRecorder { inventory: &of.inventory, key }).collect();
+        wanted.iter().map(|(_, key, _)| AnswerRecorder { cache: &of.resources, key }).collect();
     let keys: BTreeMap<&str, &str> = wanted.iter().map(|(path, key, _)| (&**path, &**key)).collect();
     let created_again: Mutex<Vec<&str>> = Mutex::default();
     let record = |change: ObjectChange| {
@@ -113,22 +113,22 @@ async fn write(
         // decides whether the pool stays.
         if let ObjectChange::Entered(ObjectKind::Pool, pool) = &change
             && let Some(key) = keys.get(pool.path())
-            && !of.inventory.of_service(key).pools.iter().any(|one| *one.marks.path == *pool.path())
+            && !of.resources.of_service(key).pools.iter().any(|one| *one.tags.path == *pool.path())
         {
             created_again.lock().push(key);
         }
-        of.inventory.record(&change, layout);
+        of.resources.record(&change, layout);
     };
     let failed = of.backend.update_pools(permit, layout, updates, &record).await;
     if failed.values().any(|error| shows_change(error.reason())) {
-        of.inventory.ask_after_refusal();
+        of.resources.ask_after_refusal();
     }
-    created_again.into_inner().into_iter().for_each(|key| of.inventory.request_resync_of(key));
+    created_again.into_inner().into_iter().for_each(|key| of.resources.request_resync_of(key));
     for (path, key, members) in wanted.iter().filter(|(path, ..)| !failed.contains_key(path)) {
-        let has_nodes = |pool: &Pool| pool.marks.path == *path && members::are_equal(&pool.members, members);
-        if !of.inventory.of_service(key).pools.iter().any(has_nodes) {
+        let has_nodes = |pool: &Pool| pool.tags.path == *path && members::are_equal(&pool.members, members);
+        if !of.resources.of_service(key).pools.iter().any(has_nodes) {
             // The pool was deleted, or another client has changed its owner tags.
-            of.inventory.request_resync_of(key);
+            of.resources.request_resync_of(key);
         }
     }
     failed

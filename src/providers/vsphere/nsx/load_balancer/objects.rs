@@ -32,7 +32,7 @@ pub struct OwnerTags {
     /// The port, from its tag.
     pub port: Option<Port>,
     /// The family, for objects of the second load balancer of the Service.
-    pub second: Option<IpFamily>,
+    pub secondary: Option<IpFamily>,
 }
 
 /// A load balancer service, on which virtual servers run.
@@ -54,7 +54,7 @@ pub struct LbService {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VirtualServer {
     /// Its identity and tags.
-    pub marks: OwnerTags,
+    pub tags: OwnerTags,
     /// The address, if valid.
     pub address: Option<IpAddr>,
     /// The port, if it has exactly one.
@@ -83,7 +83,7 @@ pub struct VirtualServer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
     /// Its identity and tags.
-    pub marks: OwnerTags,
+    pub tags: OwnerTags,
     /// The addresses of its members.
     pub members: BTreeSet<IpAddr>,
     /// The paths of its active monitors.
@@ -101,7 +101,7 @@ pub struct Pool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Monitor {
     /// Its identity and tags.
-    pub marks: OwnerTags,
+    pub tags: OwnerTags,
     /// The port that it checks.
     pub number: Option<u16>,
     /// Its type.
@@ -122,7 +122,7 @@ impl Monitor {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
     /// Its identity and tags.
-    pub marks: OwnerTags,
+    pub tags: OwnerTags,
     /// The id of its IP pool.
     pub address_pool: Box<str>,
     /// The address, if known.
@@ -133,7 +133,7 @@ pub struct Allocation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// Its identity and tags.
-    pub marks: OwnerTags,
+    pub tags: OwnerTags,
     /// Its networks; `None` if the group has members other than networks.
     pub ranges: Option<BTreeSet<IpNet>>,
 }
@@ -142,7 +142,7 @@ pub struct Group {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PersistenceProfile {
     /// Its identity and tags.
-    pub marks: OwnerTags,
+    pub tags: OwnerTags,
     /// The idle timeout.
     pub timeout: Option<Duration>,
 }
@@ -181,18 +181,18 @@ impl ServiceResources {
             all.iter().filter(|one| is_of(one)).cloned().collect()
         }
         Self {
-            servers: of(&self.servers, |one| one.marks.second == second),
-            pools: of(&self.pools, |one| one.marks.second == second),
-            monitors: of(&self.monitors, |one| one.marks.second == second),
-            allocations: of(&self.allocations, |one| one.marks.second == second),
-            groups: of(&self.groups, |one| one.marks.second == second),
-            persistence_profiles: of(&self.persistence_profiles, |one| one.marks.second == second),
+            servers: of(&self.servers, |one| one.tags.secondary == second),
+            pools: of(&self.pools, |one| one.tags.secondary == second),
+            monitors: of(&self.monitors, |one| one.tags.secondary == second),
+            allocations: of(&self.allocations, |one| one.tags.secondary == second),
+            groups: of(&self.groups, |one| one.tags.secondary == second),
+            persistence_profiles: of(&self.persistence_profiles, |one| one.tags.secondary == second),
         }
     }
 
     /// The paths of all objects.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
-        self.marks().map(|marks| &*marks.path)
+        self.marks().map(|tags| &*tags.path)
     }
 
     /// The ids of the IP pools that tags and allocations name.
@@ -206,10 +206,10 @@ impl ServiceResources {
     /// The identities of all objects.
     pub fn marks(&self) -> impl Iterator<Item = &OwnerTags> {
         let Self { servers, pools, monitors, allocations, groups, persistence_profiles } = self;
-        let marks = servers.iter().map(|one| &one.marks).chain(pools.iter().map(|one| &one.marks));
-        let marks = marks.chain(monitors.iter().map(|one| &one.marks)).chain(allocations.iter().map(|one| &one.marks));
-        let marks = marks.chain(groups.iter().map(|one| &one.marks));
-        marks.chain(persistence_profiles.iter().map(|one| &one.marks))
+        let tags = servers.iter().map(|one| &one.tags).chain(pools.iter().map(|one| &one.tags));
+        let marks = tags.chain(monitors.iter().map(|one| &one.tags)).chain(allocations.iter().map(|one| &one.tags));
+        let marks = marks.chain(groups.iter().map(|one| &one.tags));
+        marks.chain(persistence_profiles.iter().map(|one| &one.tags))
     }
 }
 
@@ -227,7 +227,7 @@ impl OwnerTags {
             service_uid: object.tag(SERVICE_UID).map(Into::into),
             cluster_uid: object.tag(CLUSTER_UID).map(Into::into),
             port: object.tag(PORT).and_then(Port::parse),
-            second,
+            secondary: second,
         })
     }
 }
@@ -250,7 +250,7 @@ impl VirtualServer {
     /// Reads a virtual server; `None` in the same cases as [`OwnerTags::read`].
     pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         Some(Self {
-            marks: OwnerTags::read(object, layout)?,
+            tags: OwnerTags::read(object, layout)?,
             address: parse_ip(object.text("ip_address")),
             number: single_port(object, "ports"),
             node_port: single_port(object, "default_pool_member_ports"),
@@ -270,7 +270,7 @@ impl Pool {
     /// Reads a pool; `None` in the same cases as [`OwnerTags::read`].
     pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         Some(Self {
-            marks: OwnerTags::read(object, layout)?,
+            tags: OwnerTags::read(object, layout)?,
             members: members::addresses_of(list(object, "members")),
             monitors: texts(object, "active_monitor_paths").map(Into::into).collect(),
             address_pool: object.tag(ADDRESS_POOL).unwrap_or_default().into(),
@@ -287,7 +287,7 @@ impl Monitor {
         let number = object.0.get("monitor_port").and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
         let monitor_type = MonitorType::parse(object.text("resource_type"))?;
         let has_other_version = monitor_type == MonitorType::Http && object.text("request_version") != REQUEST_VERSION;
-        Some(Self { marks, number, monitor_type, has_other_version })
+        Some(Self { tags: marks, number, monitor_type, has_other_version })
     }
 }
 
@@ -298,14 +298,14 @@ impl Allocation {
         // `allocation_ip` is only the requested address.
         let address = parse_ip(object.text("allocated_ip"));
         let address_pool = marks.path.split('/').rev().nth(2).unwrap_or_default().into();
-        Some(Self { marks, address_pool, address })
+        Some(Self { tags: marks, address_pool, address })
     }
 }
 
 impl Group {
     /// Reads a group; `None` in the same cases as [`OwnerTags::read`].
     pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
-        Some(Self { marks: OwnerTags::read(object, layout)?, ranges: ranges(list(object, "expression")) })
+        Some(Self { tags: OwnerTags::read(object, layout)?, ranges: ranges(list(object, "expression")) })
     }
 }
 
@@ -314,7 +314,7 @@ impl PersistenceProfile {
     pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         let marks = OwnerTags::read(object, layout)?;
         let timeout = object.0.get("timeout").and_then(Value::as_u64).map(Duration::from_secs);
-        (object.text("resource_type") == "LBSourceIpPersistenceProfile").then_some(Self { marks, timeout })
+        (object.text("resource_type") == "LBSourceIpPersistenceProfile").then_some(Self { tags: marks, timeout })
     }
 }
 

@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Service;
 use crate::cloud::{Presence, service};
 
 /// Minimum time between the two lists that confirm an orphan.
-pub const APART: Duration = Duration::from_secs(600);
+pub const CONFIRM_INTERVAL: Duration = Duration::from_secs(600);
 /// Period of the limit on deletions.
 const WINDOW: Duration = Duration::from_secs(600);
 /// Length of the pause after many orphans were found at once.
@@ -51,9 +51,9 @@ pub struct Orphans {
     /// Orphans that were reported.
     reported: BTreeSet<Box<str>>,
     /// Time of the next check of confirmed orphans that were not deleted yet.
-    again: Option<Instant>,
+    next_check: Option<Instant>,
     /// Start of the last list whose suspects were recorded.
-    noted: Option<Instant>,
+    recorded_at: Option<Instant>,
     /// Failed deletions: number of consecutive failures and time of the next attempt.
     failed: BTreeMap<Box<str>, (u32, Instant)>,
     /// Deletions in progress that wait for NSX, with the time of their next step.
@@ -76,7 +76,7 @@ impl Orphans {
         self.reported.clear();
         self.failed.clear();
         self.under_way.clear();
-        (self.again, self.noted) = (None, None);
+        (self.next_check, self.recorded_at) = (None, None);
         self.is_mass_reported = false;
     }
 
@@ -89,22 +89,22 @@ impl Orphans {
 
     /// Records the suspects of a list that started at `at`. Returns those that were suspected long enough.
     pub fn update(&mut self, suspects: BTreeSet<Box<str>>, at: Instant) -> Vec<Box<str>> {
-        self.noted = Some(at);
+        self.recorded_at = Some(at);
         self.suspected.retain(|service, _| suspects.contains(service));
         self.reported.retain(|service| suspects.contains(service));
         self.failed.retain(|service, _| suspects.contains(service));
         for service in suspects {
             self.suspected.entry(service).or_insert(at);
         }
-        let is_old = |since: &Instant| at.saturating_duration_since(*since) >= APART;
+        let is_old = |since: &Instant| at.saturating_duration_since(*since) >= CONFIRM_INTERVAL;
         self.suspected.iter().filter(|(_, since)| is_old(since)).map(|(service, _)| service.clone()).collect()
     }
 
     /// Time of the next required list; `None` without suspects.
     pub fn next_list(&self) -> Option<Instant> {
-        let later = |moment: &Instant| self.noted.is_none_or(|noted| *moment > noted);
-        let due = self.suspected.values().map(|since| *since + APART).filter(later).min();
-        let again = self.failed.values().map(|(_, again)| *again).chain(self.again).filter(later).min();
+        let later = |moment: &Instant| self.recorded_at.is_none_or(|noted| *moment > noted);
+        let due = self.suspected.values().map(|since| *since + CONFIRM_INTERVAL).filter(later).min();
+        let again = self.failed.values().map(|(_, again)| *again).chain(self.next_check).filter(later).min();
         due.into_iter().chain(again.filter(|_| !self.suspected.is_empty())).min()
     }
 
@@ -114,7 +114,7 @@ impl Orphans {
         if certain.len() <= share(20) {
             self.held_until = None;
         } else if at < *self.held_until.get_or_insert(at + HOLD) {
-            self.again = self.held_until;
+            self.next_check = self.held_until;
             return OrphanDecision::Hold(certain.len());
         }
         while self.deleted.front().is_some_and(|moment| at.saturating_duration_since(*moment) >= WINDOW) {
@@ -126,7 +126,7 @@ impl Orphans {
         services.retain(|service| self.failed.get(service).is_none_or(|(_, again)| *again <= at));
         // Retries come last, so that constant failures do not use up the limit.
         services.sort_by_key(|service| self.failed.contains_key(service));
-        self.again = (services.len() > left).then_some(at + WINDOW);
+        self.next_check = (services.len() > left).then_some(at + WINDOW);
         services.truncate(left);
         OrphanDecision::Delete(services)
     }

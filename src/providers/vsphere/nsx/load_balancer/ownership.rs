@@ -59,10 +59,10 @@ enum TagOwnership {
 
 /// Classifies all objects of one Service.
 pub fn classify(objects: &ServiceResources, facts: &ClusterContext<'_>) -> ClassifiedResources {
-    let mut judged = ClassifiedResources::default();
-    let ClassifiedResources { owned: ours, ambiguous: held, unresolved: unread } = &mut judged;
+    let mut classified = ClassifiedResources::default();
+    let ClassifiedResources { owned: ours, ambiguous: held, unresolved: unread } = &mut classified;
     for server in &objects.servers {
-        match by_marks(&server.marks, ObjectKind::VirtualServer, facts) {
+        match by_tags(&server.tags, ObjectKind::VirtualServer, facts) {
             TagOwnership::Foreign => {}
             TagOwnership::Ours => ours.servers.push(server.clone()),
             TagOwnership::Untagged { is_tagged } if is_served(server, is_tagged, objects, facts) => {
@@ -73,9 +73,9 @@ pub fn classify(objects: &ServiceResources, facts: &ClusterContext<'_>) -> Class
     }
     let led_to: BTreeSet<&str> = ours.servers.iter().map(|server| &*server.pool).collect();
     for pool in &objects.pools {
-        match by_marks(&pool.marks, ObjectKind::Pool, facts) {
+        match by_tags(&pool.tags, ObjectKind::Pool, facts) {
             TagOwnership::Foreign => {}
-            TagOwnership::Untagged { is_tagged } if is_tagged || !led_to.contains(&*pool.marks.path) => {
+            TagOwnership::Untagged { is_tagged } if is_tagged || !led_to.contains(&*pool.tags.path) => {
                 held.pools.push(pool.clone());
             }
             TagOwnership::Ours | TagOwnership::Untagged { .. } => ours.pools.push(pool.clone()),
@@ -83,16 +83,16 @@ pub fn classify(objects: &ServiceResources, facts: &ClusterContext<'_>) -> Class
     }
     let asked: BTreeSet<&str> = ours.pools.iter().flat_map(|pool| &pool.monitors).map(AsRef::as_ref).collect();
     for monitor in &objects.monitors {
-        match by_marks(&monitor.marks, ObjectKind::Monitor, facts) {
+        match by_tags(&monitor.tags, ObjectKind::Monitor, facts) {
             TagOwnership::Foreign => {}
-            TagOwnership::Untagged { is_tagged } if is_tagged || !asked.contains(&*monitor.marks.path) => {
+            TagOwnership::Untagged { is_tagged } if is_tagged || !asked.contains(&*monitor.tags.path) => {
                 held.monitors.push(monitor.clone());
             }
             TagOwnership::Ours | TagOwnership::Untagged { .. } => ours.monitors.push(monitor.clone()),
         }
     }
     for allocation in &objects.allocations {
-        match by_marks(&allocation.marks, ObjectKind::Allocation, facts) {
+        match by_tags(&allocation.tags, ObjectKind::Allocation, facts) {
             TagOwnership::Foreign => {}
             TagOwnership::Untagged { .. } if allocation.address.is_none() => unread.push(allocation.clone()),
             TagOwnership::Untagged { .. } if !is_in_use(allocation, ours, facts) => {
@@ -101,17 +101,17 @@ pub fn classify(objects: &ServiceResources, facts: &ClusterContext<'_>) -> Class
             TagOwnership::Ours | TagOwnership::Untagged { .. } => ours.allocations.push(allocation.clone()),
         }
     }
-    classify_unlisted(objects, facts, &mut judged);
-    judged
+    classify_unlisted(objects, facts, &mut classified);
+    classified
 }
 
-fn classify_unlisted(objects: &ServiceResources, facts: &ClusterContext<'_>, judged: &mut ClassifiedResources) {
-    let ClassifiedResources { owned: ours, ambiguous: held, .. } = judged;
+fn classify_unlisted(objects: &ServiceResources, facts: &ClusterContext<'_>, classified: &mut ClassifiedResources) {
+    let ClassifiedResources { owned: ours, ambiguous: held, .. } = classified;
     let groups: BTreeSet<&str> = ours.servers.iter().map(|server| &*server.group).collect();
     for group in &objects.groups {
-        match by_marks(&group.marks, ObjectKind::Group, facts) {
+        match by_tags(&group.tags, ObjectKind::Group, facts) {
             TagOwnership::Foreign => {}
-            TagOwnership::Untagged { is_tagged } if is_tagged || !groups.contains(&*group.marks.path) => {
+            TagOwnership::Untagged { is_tagged } if is_tagged || !groups.contains(&*group.tags.path) => {
                 held.groups.push(group.clone());
             }
             TagOwnership::Ours | TagOwnership::Untagged { .. } => ours.groups.push(group.clone()),
@@ -119,9 +119,9 @@ fn classify_unlisted(objects: &ServiceResources, facts: &ClusterContext<'_>, jud
     }
     let profiles: BTreeSet<&str> = ours.servers.iter().map(|server| &*server.persistence).collect();
     for profile in &objects.persistence_profiles {
-        match by_marks(&profile.marks, ObjectKind::PersistenceProfile, facts) {
+        match by_tags(&profile.tags, ObjectKind::PersistenceProfile, facts) {
             TagOwnership::Foreign => {}
-            TagOwnership::Untagged { is_tagged } if is_tagged || !profiles.contains(&*profile.marks.path) => {
+            TagOwnership::Untagged { is_tagged } if is_tagged || !profiles.contains(&*profile.tags.path) => {
                 held.persistence_profiles.push(profile.clone());
             }
             TagOwnership::Ours | TagOwnership::Untagged { .. } => ours.persistence_profiles.push(profile.clone()),
@@ -129,23 +129,23 @@ fn classify_unlisted(objects: &ServiceResources, facts: &ClusterContext<'_>, jud
     }
 }
 
-fn by_marks(marks: &OwnerTags, kind: ObjectKind, facts: &ClusterContext<'_>) -> TagOwnership {
-    match by_cluster_uid(facts.layout.cluster_uid.as_deref(), marks.cluster_uid.as_deref()) {
+fn by_tags(tags: &OwnerTags, kind: ObjectKind, facts: &ClusterContext<'_>) -> TagOwnership {
+    match by_cluster_uid(facts.layout.cluster_uid.as_deref(), tags.cluster_uid.as_deref()) {
         OfCluster::This => return TagOwnership::Ours,
         OfCluster::Another => return TagOwnership::Foreign,
         OfCluster::Unknown => {}
     }
     let is_of_service = facts.service_uid.is_some_and(|uid| {
-        let has_id = |port| facts.layout.has_id(marks.second, kind, uid, port, &marks.id);
+        let has_id = |port| facts.layout.has_id(tags.secondary, kind, uid, port, &tags.id);
         let has_own_id = || match kind {
             ObjectKind::Allocation | ObjectKind::Group | ObjectKind::PersistenceProfile => has_id(None),
-            _ => marks.port.iter().chain(facts.ports).any(|port| has_id(Some(*port))),
+            _ => tags.port.iter().chain(facts.ports).any(|port| has_id(Some(*port))),
         };
-        marks.service_uid.as_deref() == Some(uid) || has_own_id()
+        tags.service_uid.as_deref() == Some(uid) || has_own_id()
     });
     match is_of_service {
         true => TagOwnership::Ours,
-        false => TagOwnership::Untagged { is_tagged: marks.cluster_uid.is_some() },
+        false => TagOwnership::Untagged { is_tagged: tags.cluster_uid.is_some() },
     }
 }
 
@@ -159,13 +159,13 @@ fn is_served(server: &VirtualServer, is_tagged: bool, objects: &ServiceResources
     }
     // The Go program creates random ids, so a name-based id (UUID version 5) comes from this program. The caller has
     // checked that the id does not derive from this Service, so it may come from another cluster of the same name.
-    if layout::is_name_based(&server.marks.id) {
+    if layout::is_name_based(&server.tags.id) {
         return false;
     }
-    let pool = objects.pools.iter().find(|pool| pool.marks.path == server.pool);
+    let pool = objects.pools.iter().find(|pool| pool.tags.path == server.pool);
     let leads_here = pool.is_some_and(|pool| {
         let is_tagged_by_another = matches!(
-            by_marks(&pool.marks, ObjectKind::Pool, facts),
+            by_tags(&pool.tags, ObjectKind::Pool, facts),
             TagOwnership::Foreign | TagOwnership::Untagged { is_tagged: true }
         );
         !is_tagged_by_another && !pool.members.is_empty() && pool.members.is_subset(facts.nodes)

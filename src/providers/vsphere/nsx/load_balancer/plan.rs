@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-pub use addresses::{Wish, address, edited, is_doubtful, shown_address, unreserved};
+pub use addresses::{AllocationRequest, address, edited, is_doubtful, shown_address, unreserved};
 pub use differences::ignored;
 use port_states::{PortState, PortStates};
 pub use references::Reference;
@@ -75,7 +75,7 @@ pub struct CurrentState<'a> {
     /// The objects of the load balancer.
     pub ours: &'a ServiceResources,
     /// Ambiguous objects that name the Service, of any family.
-    pub held: &'a ServiceResources,
+    pub ambiguous: &'a ServiceResources,
     /// The load balancer service in use, if there is one.
     pub lb_service: Option<&'a LbService>,
     /// The layout, for ids and tags.
@@ -83,20 +83,20 @@ pub struct CurrentState<'a> {
     /// Paths of groups and persistence profiles that this sync has read, written or deleted: if not in `ours`, they are
     /// missing or not ours. Also paths of allocations whose address this sync has read without result, and of virtual
     /// servers whose address it has tried to reserve.
-    pub read: &'a BTreeSet<Box<str>>,
+    pub read_paths: &'a BTreeSet<Box<str>>,
     /// Addresses of allocations that virtual servers outside of `ours` and `held` use.
-    pub elsewhere: &'a BTreeSet<IpAddr>,
+    pub addresses_in_use: &'a BTreeSet<IpAddr>,
 }
 
 impl CurrentState<'_> {
     /// Whether a virtual server of another owner uses the address of an allocation.
     pub fn is_used_elsewhere(&self, allocation: &Allocation) -> bool {
-        allocation.address.is_some_and(|address| self.elsewhere.contains(&address))
+        allocation.address.is_some_and(|address| self.addresses_in_use.contains(&address))
     }
 
     /// Whether a virtual server of the Service has the address of an allocation, or may have it if it is unknown.
     pub fn has_server_on(&self, allocation: &Allocation) -> bool {
-        let mut servers = self.ours.servers.iter().chain(&self.held.servers);
+        let mut servers = self.ours.servers.iter().chain(&self.ambiguous.servers);
         servers.any(|server| allocation.address.is_none() || server.address == allocation.address)
     }
 }
@@ -154,7 +154,7 @@ pub enum Step<'a> {
     /// Reserves an address for a load balancer that has none.
     Allocate {
         /// The address to reserve.
-        wish: Wish,
+        allocation_request: AllocationRequest,
     },
     /// Reserves the address of a virtual server without an allocation: NSX may assign the address again otherwise.
     Reserve {
@@ -239,7 +239,7 @@ pub enum Step<'a> {
     /// Tags an object with its Service and cluster.
     Tag {
         /// The object.
-        marks: &'a OwnerTags,
+        tags: &'a OwnerTags,
         /// For a pool: the address of its virtual server, if only this tag will show the owner of the allocation once
         /// the virtual server is deleted.
         address: Option<IpAddr>,
@@ -352,7 +352,7 @@ fn next_of<'a>(phase: Phase, wanted: &'a DesiredLoadBalancer, known: &CurrentSta
         }
         Phase::Report => {
             let obstructed =
-                |row: &PortState<'a>| row.obstacle.map(|server| Step::PortConflict { port: row.port, server });
+                |row: &PortState<'a>| row.conflict.map(|server| Step::PortConflict { port: row.port, server });
             rows.ports.iter().find_map(obstructed)
         }
     }
@@ -367,7 +367,7 @@ fn change<'a>(
 ) -> Option<Step<'a>> {
     let port = row.port.port;
     if let Some((monitor, probe)) = row.monitor.zip(row.probe)
-        && (!monitor.asks(probe) || monitor.marks.port != Some(port))
+        && (!monitor.asks(probe) || monitor.tags.port != Some(port))
     {
         return Some(Step::ChangeMonitor { monitor, port, probe });
     }
@@ -378,13 +378,13 @@ fn change_of_pool<'a>(row: &PortState<'a>, wanted: &DesiredLoadBalancer, known: 
     let (port, pool) = (row.port.port, row.pool?);
     let is_missing = row.probe.is_some() && row.monitor.is_none();
     // Until a monitor of another type exists, the pool keeps its monitor.
-    let kept = || pool.monitors.iter().find_map(|path| known.ours.monitors.iter().find(|one| one.marks.path == *path));
+    let kept = || pool.monitors.iter().find_map(|path| known.ours.monitors.iter().find(|one| one.tags.path == *path));
     let monitor = if is_missing { kept() } else { row.monitor };
     // NSX may refuse all changes of a pool whose monitor does not exist, so the monitor is created first.
     if is_missing && monitor.is_none() && !pool.monitors.is_empty() {
         return None;
     }
-    let monitor = monitor.map(|monitor| &*monitor.marks.path);
+    let monitor = monitor.map(|monitor| &*monitor.tags.path);
     let is_snat_disabled = Some(wanted.features.is_snat_disabled).filter(|_| row.is_compared);
     let change = Step::ChangePool { pool, port, monitor, is_snat_disabled };
     let is_asked = is_missing || pool.monitors.iter().map(AsRef::as_ref).eq(monitor);
@@ -392,7 +392,7 @@ fn change_of_pool<'a>(row: &PortState<'a>, wanted: &DesiredLoadBalancer, known: 
         return Some(mark(wanted, known).unwrap_or(change));
     }
     let is_translated = is_snat_disabled.is_none() || pool.is_snat_disabled == is_snat_disabled;
-    let is_tagged = pool.marks.port == Some(port);
+    let is_tagged = pool.tags.port == Some(port);
     let is_equal = members::are_equal(&pool.members, &wanted.members) && is_tagged && is_translated;
     (!is_asked || !is_equal).then_some(change)
 }
@@ -405,11 +405,11 @@ fn change_of_server<'a>(
 ) -> Option<Step<'a>> {
     let PortState { port, pool, .. } = *row;
     // NSX refuses all changes of a virtual server with a missing reference, so the missing object is created first.
-    let is_whole = !row.lacks_pool && !references.are_missing(row);
-    let server = row.server.filter(|_| row.obstacle.is_none() && is_whole)?;
-    let path = pool.map_or(&*server.pool, |pool| &*pool.marks.path);
+    let is_whole = !row.is_pool_missing && !references.are_missing(row);
+    let server = row.server.filter(|_| row.conflict.is_none() && is_whole)?;
+    let path = pool.map_or(&*server.pool, |pool| &*pool.tags.path);
     let is_moved = *server.pool != *path;
-    let is_edited = server.number != Some(port.port.number) || server.marks.port != Some(port.port);
+    let is_edited = server.number != Some(port.port.number) || server.tags.port != Some(port.port);
     let (group, persistence) = references.of(row, known);
     let is_referring = (group, persistence) == (Reference::Unchanged, Reference::Unchanged);
     let is_equal = server.node_port == Some(port.node_port) && *server.profile == *port.profile && is_referring;
@@ -427,19 +427,19 @@ fn creation<'a>(
     wanted: &DesiredLoadBalancer,
     known: &CurrentState<'a>,
 ) -> Option<Step<'a>> {
-    let PortState { port, server, pool, monitor, probe, obstacle, .. } = *row;
+    let PortState { port, server, pool, monitor, probe, conflict: obstacle, .. } = *row;
     if let Some(probe) = probe.filter(|_| monitor.is_none()) {
         return Some(Step::CreateMonitor { port, probe });
     }
     let Some(pool) = pool else {
-        let monitor = monitor.map(|monitor| &*monitor.marks.path);
+        let monitor = monitor.map(|monitor| &*monitor.tags.path);
         return Some(Step::CreatePool { port, monitor, is_snat_disabled: wanted.features.is_snat_disabled });
     };
     if server.is_some() || obstacle.is_some() {
         return None;
     }
     let unread = unread(known).or_else(|| known.ours.allocations.iter().find(|one| one.address.is_none()));
-    let (pool, group, persistence) = (&*pool.marks.path, references.group_path(), references.persistence_path());
+    let (pool, group, persistence) = (&*pool.tags.path, references.group_path(), references.persistence_path());
     Some(match (address(wanted, known.ours), known.lb_service) {
         (Some(address), Some(lb_service)) => {
             Step::CreateServer { port, address, pool, lb_service: &lb_service.path, group, persistence }
@@ -447,7 +447,7 @@ fn creation<'a>(
         (Some(_), None) => Step::CreateLbService,
         (None, _) => match unread {
             Some(allocation) => Step::ReadAddress { allocation },
-            None => Step::Allocate { wish: Wish::of(wanted) },
+            None => Step::Allocate { allocation_request: AllocationRequest::of(wanted) },
         },
     })
 }
@@ -465,15 +465,15 @@ fn surplus<'a>(
     }
     let mut pools: BTreeSet<&str> = ours.servers.iter().map(|server| &*server.pool).collect();
     // NSX does not delete a pool that a virtual server uses, so pools of ambiguous virtual servers are skipped.
-    pools.extend(known.held.servers.iter().map(|server| &*server.pool));
-    pools.extend(rows.all().filter_map(|row| row.pool).map(|pool| &*pool.marks.path));
-    if let Some(pool) = ours.pools.iter().find(|pool| !pools.contains(&*pool.marks.path)) {
+    pools.extend(known.ambiguous.servers.iter().map(|server| &*server.pool));
+    pools.extend(rows.all().filter_map(|row| row.pool).map(|pool| &*pool.tags.path));
+    if let Some(pool) = ours.pools.iter().find(|pool| !pools.contains(&*pool.tags.path)) {
         return Some(Step::DeletePool(pool));
     }
     let mut monitors: BTreeSet<&str> = ours.pools.iter().flat_map(|pool| &pool.monitors).map(AsRef::as_ref).collect();
-    monitors.extend(known.held.pools.iter().flat_map(|pool| &pool.monitors).map(AsRef::as_ref));
-    monitors.extend(rows.all().filter_map(|row| row.monitor).map(|monitor| &*monitor.marks.path));
-    if let Some(monitor) = ours.monitors.iter().find(|monitor| !monitors.contains(&*monitor.marks.path)) {
+    monitors.extend(known.ambiguous.pools.iter().flat_map(|pool| &pool.monitors).map(AsRef::as_ref));
+    monitors.extend(rows.all().filter_map(|row| row.monitor).map(|monitor| &*monitor.tags.path));
+    if let Some(monitor) = ours.monitors.iter().find(|monitor| !monitors.contains(&*monitor.tags.path)) {
         return Some(Step::DeleteMonitor(monitor));
     }
     let unmark = || ours.pools.iter().find(|pool| pool.address.is_some()).map(|pool| Step::Untag { pool });
@@ -496,7 +496,7 @@ fn surplus_address<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -
 
 /// An allocation with an unknown address, except those that this sync has read without result.
 fn unread<'a>(known: &CurrentState<'a>) -> Option<&'a Allocation> {
-    let is_unread = |one: &&Allocation| one.address.is_none() && !known.read.contains(&one.marks.path);
+    let is_unread = |one: &&Allocation| one.address.is_none() && !known.read_paths.contains(&one.tags.path);
     known.ours.allocations.iter().find(is_unread)
 }
 
@@ -505,18 +505,18 @@ fn unread<'a>(known: &CurrentState<'a>) -> Option<&'a Allocation> {
 fn next_deletion<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
     let ours = known.ours;
     // Pools and monitors are tagged first: without the virtual servers, nothing else may show that they are ours.
-    let marks = || mark_with_address(wanted, known).or_else(|| mark(wanted, known));
-    let marks = if ours.servers.is_empty() { None } else { marks() };
+    let tags = || mark_with_address(wanted, known).or_else(|| mark(wanted, known));
+    let marks = if ours.servers.is_empty() { None } else { tags() };
     let is_free = |allocation: &&Allocation| !known.has_server_on(allocation) && !known.is_used_elsewhere(allocation);
     // Released before the pools are deleted, because only the tag of a pool may show that the allocation is ours.
     let is_shown = |allocation: &&Allocation| is_free(allocation) && has_tagged_pool(allocation, known);
     let read = || references::read_for_deletion(wanted, known);
     let read_before = if ours.servers.is_empty() { None } else { read() };
     // NSX does not delete a pool that a virtual server uses, so pools of ambiguous virtual servers are skipped.
-    let led_to: BTreeSet<&str> = known.held.servers.iter().map(|server| &*server.pool).collect();
-    let pool = || ours.pools.iter().find(|pool| !led_to.contains(&*pool.marks.path));
-    let pools = || ours.pools.iter().chain(&known.held.pools);
-    let is_probing = |monitor: &Monitor| pools().any(|pool| pool.monitors.contains(&monitor.marks.path));
+    let led_to: BTreeSet<&str> = known.ambiguous.servers.iter().map(|server| &*server.pool).collect();
+    let pool = || ours.pools.iter().find(|pool| !led_to.contains(&*pool.tags.path));
+    let pools = || ours.pools.iter().chain(&known.ambiguous.pools);
+    let is_probing = |monitor: &Monitor| pools().any(|pool| pool.monitors.contains(&monitor.tags.path));
     marks
         .or(read_before)
         .or_else(|| ours.servers.first().map(Step::DeleteServer))
@@ -532,7 +532,7 @@ fn next_deletion<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> 
 /// another program get the tags of all known UIDs: the next process may know only one of the UIDs.
 fn mark<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
     // A tag that does not fit on the object does not count as missing.
-    let fits = |scope| known.layout.has_room(ObjectKind::Pool, scope);
+    let fits = |scope| known.layout.has_capacity(ObjectKind::Pool, scope);
     let cluster_uid = &wanted.cluster_uid.clone().filter(|_| fits(CLUSTER_UID));
     let service_uid = &wanted.service_uid.clone().filter(|_| fits(SERVICE_UID));
     let lacks = |uid: &Option<String>, tagged: &Option<Box<str>>| uid.is_some() && uid.as_deref() != tagged.as_deref();
@@ -541,10 +541,10 @@ fn mark<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<St
         true => !is_tagged(marks, wanted),
         false => lacks(cluster_uid, &marks.cluster_uid) || lacks(service_uid, &marks.service_uid),
     };
-    let of_pools = known.ours.pools.iter().map(|pool| &pool.marks);
-    let all = of_pools.chain(known.ours.monitors.iter().map(|monitor| &monitor.marks));
+    let of_pools = known.ours.pools.iter().map(|pool| &pool.tags);
+    let all = of_pools.chain(known.ours.monitors.iter().map(|monitor| &monitor.tags));
     let has_uid = cluster_uid.is_some() || service_uid.is_some();
-    all.filter(|_| has_uid).find(is_unmarked).map(|marks| Step::Tag { marks, address: None })
+    all.filter(|_| has_uid).find(is_unmarked).map(|marks| Step::Tag { tags: marks, address: None })
 }
 
 /// Tags a pool with the address of an allocation that only a virtual server shows to be ours. An allocation cannot be
@@ -552,17 +552,17 @@ fn mark<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<St
 fn mark_with_address<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
     let ours = known.ours;
     let is_reported = |one: &Allocation| one.address.is_some_and(|address| wanted.ingress.contains(&address));
-    let has_own_id = |OwnerTags { id, second, .. }: &OwnerTags| {
+    let has_own_id = |OwnerTags { id, secondary: second, .. }: &OwnerTags| {
         let uid = wanted.service_uid.as_deref();
         uid.is_some_and(|uid| known.layout.has_id(*second, ObjectKind::Allocation, uid, None, id))
     };
     let is_shown = |one: &Allocation| {
-        has_own_id(&one.marks) || is_tagged(&one.marks, wanted) || is_reported(one) || has_tagged_pool(one, known)
+        has_own_id(&one.tags) || is_tagged(&one.tags, wanted) || is_reported(one) || has_tagged_pool(one, known)
     };
-    let has_room = known.layout.has_room(ObjectKind::Pool, ADDRESS);
+    let has_room = known.layout.has_capacity(ObjectKind::Pool, ADDRESS);
     let address = ours.allocations.iter().filter(|one| has_room && !is_shown(one)).find_map(|one| one.address)?;
     let pool = ours.pools.iter().find(|pool| pool.address.is_none())?;
-    Some(Step::Tag { marks: &pool.marks, address: Some(address) })
+    Some(Step::Tag { tags: &pool.tags, address: Some(address) })
 }
 
 /// Whether a pool has the address of this allocation in its tag.
@@ -571,25 +571,25 @@ fn has_tagged_pool(allocation: &Allocation, known: &CurrentState<'_>) -> bool {
 }
 
 /// Whether the UID tags of an object match this cluster or Service.
-fn is_tagged(marks: &OwnerTags, wanted: &DesiredLoadBalancer) -> bool {
+fn is_tagged(tags: &OwnerTags, wanted: &DesiredLoadBalancer) -> bool {
     let is_of = |uid: &Option<String>, tagged: &Option<Box<str>>| uid.is_some() && uid.as_deref() == tagged.as_deref();
-    is_of(&wanted.cluster_uid, &marks.cluster_uid) || is_of(&wanted.service_uid, &marks.service_uid)
+    is_of(&wanted.cluster_uid, &tags.cluster_uid) || is_of(&wanted.service_uid, &tags.service_uid)
 }
 
 /// The tags to add with any write: those of [`Step::Tag`] for a pool or monitor of another program, otherwise none.
-pub fn marks_at_write(marks: &OwnerTags, kind: ObjectKind, owner: &Owner<'_>, layout: &ClusterLayout) -> ScopedTags {
+pub fn tags_at_write(tags: &OwnerTags, kind: ObjectKind, owner: &Owner<'_>, layout: &ClusterLayout) -> ScopedTags {
     match kind {
-        ObjectKind::Pool | ObjectKind::Monitor if !has_own_form(&marks.id) => marks_of(owner, layout, kind, None),
+        ObjectKind::Pool | ObjectKind::Monitor if !has_own_form(&tags.id) => tags_of(owner, layout, kind, None),
         _ => ScopedTags::default(),
     }
 }
 
 /// The UID and address tags that [`Step::Tag`] writes, as far as an object of this kind has room for them.
-pub fn marks_of(owner: &Owner<'_>, layout: &ClusterLayout, kind: ObjectKind, address: Option<IpAddr>) -> ScopedTags {
+pub fn tags_of(owner: &Owner<'_>, layout: &ClusterLayout, kind: ObjectKind, address: Option<IpAddr>) -> ScopedTags {
     let service_uid = Some(owner.uid.to_owned()).filter(|uid| !uid.is_empty());
     let address = address.map(|address| address.to_string());
     let all = [(SERVICE_UID, service_uid), (CLUSTER_UID, layout.cluster_uid.clone()), (ADDRESS, address)];
-    let fitting = all.into_iter().filter(|(scope, _)| layout.has_room(kind, scope));
+    let fitting = all.into_iter().filter(|(scope, _)| layout.has_capacity(kind, scope));
     fitting.fold(ScopedTags::default(), |tags, (scope, value)| match value {
         Some(value) => tags.with(scope, value),
         None => tags,

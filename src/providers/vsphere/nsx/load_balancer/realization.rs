@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use crate::clients::nsx::realization::{Realization, RevisionStatus, SETTLED};
+use crate::clients::nsx::realization::{REVISION_LAG, Realization, RevisionStatus};
 
 /// Times at which the realized state is read after the last write. After the last read, the objects count as realized,
 /// because NSX has reported no error.
@@ -25,7 +25,7 @@ const PURGE_LIMIT: Duration = Duration::from_secs(360);
 
 /// Next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Due {
+pub enum NextCheck {
     /// No object is awaited.
     Complete,
     /// Read the realized state of these objects.
@@ -55,7 +55,7 @@ impl Effect {
     pub fn of(status: RevisionStatus, asked: Duration, answered: Duration) -> Self {
         let realization = match status {
             RevisionStatus::Known(realization) => realization,
-            RevisionStatus::Unversioned(realization) if asked >= SETTLED => realization,
+            RevisionStatus::Unversioned(realization) if asked >= REVISION_LAG => realization,
             RevisionStatus::Older(_, failed @ Realization::Failed(_)) if is_last_read(answered) => failed,
             RevisionStatus::Unversioned(_) | RevisionStatus::Older(..) => Realization::Pending,
         };
@@ -79,14 +79,14 @@ pub struct Rollout {
     since: Instant,
     /// Number of [`ROLLOUT_READS`] that are done.
     reads: usize,
-    open: BTreeSet<Box<str>>,
+    pending: BTreeSet<Box<str>>,
     /// Written revisions of objects that existed before.
     revisions: BTreeMap<Box<str>, i64>,
     errors: BTreeMap<Box<str>, String>,
     /// Consecutive reads with errors, and time of the next read.
     failures: u32,
     next: Option<Instant>,
-    settled: BTreeSet<Box<str>>,
+    realized: BTreeSet<Box<str>>,
     /// Objects that count as realized without confirmation.
     unconfirmed: BTreeSet<Box<str>>,
 }
@@ -97,12 +97,12 @@ impl Rollout {
         Self {
             since: at,
             reads: 0,
-            open: BTreeSet::new(),
+            pending: BTreeSet::new(),
             revisions: BTreeMap::new(),
             errors: BTreeMap::new(),
             failures: 0,
             next: None,
-            settled: BTreeSet::new(),
+            realized: BTreeSet::new(),
             unconfirmed: BTreeSet::new(),
         }
     }
@@ -110,21 +110,21 @@ impl Rollout {
     /// Records a write. `revision` is the written revision, if the object existed before.
     pub fn written(&mut self, path: &str, revision: Option<i64>, at: Instant) {
         self.removed(path);
-        self.open.insert(path.into());
+        self.pending.insert(path.into());
         self.revisions.extend(revision.map(|revision| (path.into(), revision)));
         (self.since, self.reads, self.failures, self.next) = (at, 0, 0, None);
     }
 
     /// Adds an object whose address is to be reported and that another process may have written.
     pub fn expect(&mut self, path: &str) {
-        if !self.settled.contains(path) && !self.unconfirmed.contains(path) {
-            self.open.insert(path.into());
+        if !self.realized.contains(path) && !self.unconfirmed.contains(path) {
+            self.pending.insert(path.into());
         }
     }
 
     /// Drops a deleted object.
     pub fn removed(&mut self, path: &str) {
-        for paths in [&mut self.open, &mut self.settled, &mut self.unconfirmed] {
+        for paths in [&mut self.pending, &mut self.realized, &mut self.unconfirmed] {
             paths.remove(path);
         }
         self.errors.remove(path);
@@ -142,23 +142,23 @@ impl Rollout {
     }
 
     /// The next action at this time.
-    pub fn due(&self, at: Instant) -> Due {
-        if self.open.is_empty() {
-            return Due::Complete;
+    pub fn due(&self, at: Instant) -> NextCheck {
+        if self.pending.is_empty() {
+            return NextCheck::Complete;
         }
         let reads = ROLLOUT_READS.get(self.reads).map(|after| self.since + *after);
         let next = if self.is_decided() { self.next } else { reads };
         match next.map(|next| next.saturating_duration_since(at)) {
-            None | Some(Duration::ZERO) => Due::Read(self.open.iter().cloned().collect()),
-            Some(pause) if self.is_decided() => Due::Errors(self.errors.clone(), pause),
-            Some(pause) => Due::Wait(pause),
+            None | Some(Duration::ZERO) => NextCheck::Read(self.pending.iter().cloned().collect()),
+            Some(pause) if self.is_decided() => NextCheck::Errors(self.errors.clone(), pause),
+            Some(pause) => NextCheck::Wait(pause),
         }
     }
 
     /// Whether NSX reports an error for every awaited object. If not, the other objects are awaited first: they may
     /// serve another address of the Service, which must not be reported yet.
     fn is_decided(&self) -> bool {
-        self.errors.len() == self.open.len()
+        self.errors.len() == self.pending.len()
     }
 
     /// Records the realized state of each object that was read at `at`, by path. Ignores objects whose realization is
@@ -167,17 +167,17 @@ impl Rollout {
         let age = self.age(at);
         self.reads = ROLLOUT_READS.iter().filter(|after| **after <= age).count();
         let is_last = is_last_read(age);
-        for (path, effect) in shown.into_iter().filter(|(path, _)| self.open.contains(path)).collect::<Vec<_>>() {
+        for (path, effect) in shown.into_iter().filter(|(path, _)| self.pending.contains(path)).collect::<Vec<_>>() {
             self.errors.remove(&path);
             match effect {
                 Effect::Error(alarm) => drop(self.errors.insert(path, alarm)),
                 Effect::Open if !is_last => {}
                 Effect::Realized => {
-                    self.open.remove(&path);
-                    self.settled.insert(path);
+                    self.pending.remove(&path);
+                    self.realized.insert(path);
                 }
                 Effect::Open | Effect::Unreadable => {
-                    self.open.remove(&path);
+                    self.pending.remove(&path);
                     self.unconfirmed.insert(path);
                 }
             }
@@ -197,7 +197,7 @@ impl Rollout {
 
     /// Whether no object is awaited and none is unconfirmed.
     pub fn is_over(&self) -> bool {
-        self.open.is_empty() && self.unconfirmed.is_empty()
+        self.pending.is_empty() && self.unconfirmed.is_empty()
     }
 }
 
@@ -207,14 +207,14 @@ pub struct PendingTeardown {
     /// Time of the last deletion or of the first read.
     since: Instant,
     next: Instant,
-    open: BTreeSet<Box<str>>,
-    gone: BTreeSet<Box<str>>,
+    pending: BTreeSet<Box<str>>,
+    removed: BTreeSet<Box<str>>,
     /// Virtual servers known to be deleted. Whether the others ever existed is unknown: their ids are derived.
     deleted: BTreeSet<Box<str>>,
     /// Whether this process has deleted a virtual server.
     has_deleted: bool,
     /// Virtual servers that NSX still realizes after [`TEARDOWN_LIMIT`].
-    left: BTreeSet<Box<str>>,
+    remaining: BTreeSet<Box<str>>,
     /// Time of the last deletion of any object of the Service.
     last_deletion: Option<Instant>,
 }
@@ -226,20 +226,20 @@ impl PendingTeardown {
         Self {
             since: at,
             next: at,
-            open: none(),
-            gone: none(),
+            pending: none(),
+            removed: none(),
             deleted: none(),
             has_deleted: false,
-            left: none(),
+            remaining: none(),
             last_deletion: None,
         }
     }
 
     /// Records the deletion of a virtual server.
     pub fn deleted(&mut self, path: &str, at: Instant) {
-        self.gone.remove(path);
-        self.left.remove(path);
-        self.open.insert(path.into());
+        self.removed.remove(path);
+        self.remaining.remove(path);
+        self.pending.insert(path.into());
         self.deleted.insert(path.into());
         (self.has_deleted, self.since, self.next) = (true, at, at + FIRST_TEARDOWN_PAUSE);
     }
@@ -266,40 +266,40 @@ impl PendingTeardown {
 
     /// Adds a virtual server that another process may have deleted.
     pub fn expect(&mut self, path: &str) {
-        if !self.gone.contains(path) && !self.left.contains(path) {
-            self.open.insert(path.into());
+        if !self.removed.contains(path) && !self.remaining.contains(path) {
+            self.pending.insert(path.into());
         }
     }
 
     /// The next action at this time.
-    pub fn due(&self, at: Instant) -> Due {
+    pub fn due(&self, at: Instant) -> NextCheck {
         match self.next.saturating_duration_since(at) {
-            _ if self.open.is_empty() => Due::Complete,
-            Duration::ZERO => Due::Read(self.open.iter().cloned().collect()),
-            pause => Due::Wait(pause),
+            _ if self.pending.is_empty() => NextCheck::Complete,
+            Duration::ZERO => NextCheck::Read(self.pending.iter().cloned().collect()),
+            pause => NextCheck::Wait(pause),
         }
     }
 
     /// Records which open virtual servers NSX still realizes.
     pub fn note(&mut self, realized: BTreeSet<Box<str>>, at: Instant) {
         let age = at.saturating_duration_since(self.since);
-        let gone: Vec<Box<str>> = self.open.difference(&realized).cloned().collect();
-        self.open.retain(|path| realized.contains(path));
-        self.gone.extend(gone);
+        let gone: Vec<Box<str>> = self.pending.difference(&realized).cloned().collect();
+        self.pending.retain(|path| realized.contains(path));
+        self.removed.extend(gone);
         self.next = at + if age < FIRST_TEARDOWN_READS { FIRST_TEARDOWN_PAUSE } else { TEARDOWN_PAUSE };
         if age >= TEARDOWN_LIMIT {
-            self.left.append(&mut self.open);
+            self.remaining.append(&mut self.pending);
         }
     }
 
     /// Ends the wait for all virtual servers, because the realized state cannot be read.
     pub fn give_up(&mut self) {
-        self.left.append(&mut self.open);
+        self.remaining.append(&mut self.pending);
     }
 
     /// Virtual servers that NSX still realizes, or may. The deletion continues without waiting for them.
     pub fn left(&self) -> &BTreeSet<Box<str>> {
-        &self.left
+        &self.remaining
     }
 
     /// Pause before retrying a deletion that was refused because another object refers to its target. `None` if no

@@ -29,19 +29,19 @@ use tracing::warn;
 
 use self::quarantine::Quarantine;
 use super::RECENT;
-use super::backend::{ConfiguredObject, Full, ObjectChange, ScopeNames, Suitability, Usage};
+use super::backend::{CapacityExceeded, ConfiguredObject, ObjectChange, ScopeNames, Suitability, Usage};
 use super::layout::ClusterLayout;
 use super::objects::{LbService, ServiceResources, VirtualServer};
 use super::realization::{PendingTeardown, Rollout};
-use super::resource_index::relist::{Before, MergeResult, ObjectListing, merge};
-use super::resource_index::{ResourceIndex, Selection, Unusable};
+use super::resource_index::relist::{MergeBase, MergeResult, ObjectListing, merge};
+use super::resource_index::{ResourceIndex, Selection, UnusableLbService};
 use crate::base::error_chain::chain;
 use crate::cloud::{Error, LeaderToken, Reason, ServiceEvent};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::AnyLeader;
 
 /// Latest retry of a sync that waits for a relist.
-const AT_MOST: Duration = Duration::from_secs(60);
+const MAX_RELIST_DELAY: Duration = Duration::from_secs(60);
 /// Longest delay of a relist that confirms writes, while calls for other Services are in flight.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Minimum time between two relists that follow refused changes.
@@ -49,7 +49,7 @@ const BETWEEN_REFUSALS: Duration = Duration::from_secs(60);
 /// Lifetime of the cached usage of the load balancer service.
 const USAGE_LIFE: Duration = Duration::from_secs(10);
 /// Maximum number of Services whose IP pools are remembered.
-const NOTED: usize = 4096;
+const MAX_TOUCHED: usize = 4096;
 /// Maximum lag of a subscriber in events; beyond, it gets one event for all Services.
 const BACKLOG: usize = 4096;
 
@@ -90,17 +90,17 @@ struct CacheState {
     permit: Option<LeaderToken>,
     /// Number of resets.
     epoch: u64,
-    contents: ResourceIndex,
+    index: ResourceIndex,
     names: ScopeNames,
     /// Start of the first call of this term.
     term_began: Option<Instant>,
     /// Number of completed relists in this term.
-    readings: u64,
+    completed_relists: u64,
     /// Start of the last completed relist.
-    begun: Option<Instant>,
+    last_relist_start: Option<Instant>,
     /// Start of the last relist, completed or not.
-    attempted: Option<Instant>,
-    is_asked: bool,
+    last_attempt: Option<Instant>,
+    is_relist_requested: bool,
     /// Due time of a relist after a refused change, and start of the last such relist.
     refusal_due: Option<Instant>,
     read_after_refusal: Option<Instant>,
@@ -126,29 +126,29 @@ struct CacheState {
     /// Error of the last relist, and number of consecutive failures.
     failure: Option<RelistFailure>,
     /// Paths of objects read or written since the start of the running relist; `None` if no relist is running.
-    touched: Option<BTreeSet<Box<str>>>,
+    written_paths: Option<BTreeSet<Box<str>>>,
     /// Paths of objects that the last list missed. They stay in the cache until the next list misses them, too.
-    missed: BTreeSet<Box<str>>,
+    unread_writes: BTreeSet<Box<str>>,
     /// Time of the last response to a write, by Service.
-    answered: BTreeMap<Box<str>, Instant>,
+    answered_at: BTreeMap<Box<str>, Instant>,
     /// Services whose load balancers were complete in this term, with their families.
     complete: BTreeMap<Box<str>, Vec<IpFamily>>,
     /// Services with a call in flight.
-    busy: BTreeSet<Box<str>>,
-    room: Option<Room>,
+    services_in_flight: BTreeSet<Box<str>>,
+    capacity: Option<UsageCache>,
     /// Suitability of configured objects, and when it was read.
     configured: BTreeMap<ConfiguredObject, (Suitability, Instant)>,
     /// Services that are being deleted, with the addresses released so far; `None` for an unknown address.
     deleted: BTreeMap<Box<str>, Vec<Option<IpAddr>>>,
-    claimed: Vec<AddressReservation>,
+    reservations: Vec<AddressReservation>,
     /// Addresses that Services have recently released.
     quarantine: Quarantine,
     /// Services that wait for free capacity of the load balancer service.
-    without_room: BTreeSet<Box<str>>,
+    without_capacity: BTreeSet<Box<str>>,
     /// Paths of the reported ambiguous objects by Service; an empty key for objects that name no Service.
-    held: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
+    blocked: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
     /// Pending Events for the owners of Services; one per Service and reason.
-    remarks: BTreeMap<Box<str>, BTreeMap<Reason, Remark>>,
+    service_messages: BTreeMap<Box<str>, BTreeMap<Reason, ServiceMessage>>,
     /// Writes for each Service that may not be realized yet.
     rollouts: BTreeMap<Box<str>, Rollout>,
     /// Deleted virtual servers of each Service that may still be realized.
@@ -164,10 +164,10 @@ struct CacheState {
 }
 
 /// Message of an Event about a load balancer.
-struct Remark {
+struct ServiceMessage {
     message: String,
     /// Whether the controller has taken it.
-    is_given: bool,
+    is_reported: bool,
 }
 
 /// A requested address that is being reserved.
@@ -179,13 +179,13 @@ struct AddressReservation {
 }
 
 /// Usage of the load balancer service.
-struct Room {
+struct UsageCache {
     /// When it was read.
-    read: Instant,
+    read_at: Instant,
     /// The usage that was read, plus capacity taken since.
     usage: Usage,
     /// Capacity taken for load balancers that may not be created yet; for second load balancers with their family.
-    taken: BTreeMap<(Box<str>, Option<IpFamily>), Usage>,
+    reserved: BTreeMap<(Box<str>, Option<IpFamily>), Usage>,
 }
 
 #[derive(Clone)]
@@ -193,12 +193,12 @@ struct RelistFailure {
     reason: Reason,
     message: String,
     after: Option<Duration>,
-    in_a_row: u32,
+    count: u32,
 }
 
 impl RelistFailure {
     fn new(error: &Error, in_a_row: u32) -> Self {
-        Self { reason: error.reason(), message: chain(error), after: error.retry_after(), in_a_row }
+        Self { reason: error.reason(), message: chain(error), after: error.retry_after(), count: in_a_row }
     }
 
     fn error(&self) -> Error {
@@ -207,30 +207,30 @@ impl RelistFailure {
 }
 
 /// Guard: while it lives, no other call of this process handles the Service.
-pub struct Busy<'a> {
-    inventory: &'a ResourceCache,
+pub struct ServiceInFlight<'a> {
+    cache: &'a ResourceCache,
     service: Box<str>,
 }
 
-impl Drop for Busy<'_> {
+impl Drop for ServiceInFlight<'_> {
     fn drop(&mut self) {
-        let mut state = self.inventory.state.lock();
-        state.busy.remove(&self.service);
-        if state.busy.is_empty() && state.patient_until.is_some() {
-            self.inventory.wake.notify_one();
+        let mut state = self.cache.state.lock();
+        state.services_in_flight.remove(&self.service);
+        if state.services_in_flight.is_empty() && state.patient_until.is_some() {
+            self.cache.wake.notify_one();
         }
     }
 }
 
 /// Guard: while it lives, no other Service reserves the address.
 pub struct ReservationGuard<'a> {
-    inventory: &'a ResourceCache,
+    cache: &'a ResourceCache,
     service: Box<str>,
 }
 
 impl Drop for ReservationGuard<'_> {
     fn drop(&mut self) {
-        self.inventory.state.lock().claimed.retain(|one| one.service != self.service);
+        self.cache.state.lock().reservations.retain(|one| one.service != self.service);
     }
 }
 
@@ -256,10 +256,19 @@ impl CacheState {
     /// Clears everything except operations in flight.
     fn reset(&mut self, permit: Option<LeaderToken>) {
         let (epoch, creating, is_removing) = (self.epoch + 1, self.creating, self.is_removing);
-        let (attempted, busy) = (self.attempted, std::mem::take(&mut self.busy));
+        let (attempted, busy) = (self.last_attempt, std::mem::take(&mut self.services_in_flight));
         let mut leads = self.leads.clone();
         leads.has_changed();
-        *self = Self { leads, permit, epoch, creating, is_removing, attempted, busy, ..Self::default() };
+        *self = Self {
+            leads,
+            permit,
+            epoch,
+            creating,
+            is_removing,
+            last_attempt: attempted,
+            services_in_flight: busy,
+            ..Self::default()
+        };
     }
 
     fn is_over(&self) -> bool {
@@ -275,7 +284,7 @@ impl CacheState {
     }
 
     fn touch(&mut self, path: &str) {
-        if let Some(touched) = &mut self.touched {
+        if let Some(touched) = &mut self.written_paths {
             touched.insert(path.into());
         }
     }
@@ -320,9 +329,9 @@ impl ResourceCache {
     pub fn check(&self, service: &str, need: RequiredFreshness) -> Result<(), Error> {
         let mut state = self.state.lock();
         let is_met = match need {
-            RequiredFreshness::AnyList => state.readings > 0,
-            RequiredFreshness::TwoLists => state.readings > 1,
-            RequiredFreshness::ListedAfter(moment) => state.begun.is_some_and(|begun| begun > moment),
+            RequiredFreshness::AnyList => state.completed_relists > 0,
+            RequiredFreshness::TwoLists => state.completed_relists > 1,
+            RequiredFreshness::ListedAfter(moment) => state.last_relist_start.is_some_and(|started| started > moment),
             RequiredFreshness::AllPoolsListedAfter(moment) => state.pools_begun.is_some_and(|begun| begun > moment),
         };
         if is_met {
@@ -334,11 +343,11 @@ impl ResourceCache {
             return Err(failure.error());
         }
         state.waiting.insert(service.into());
-        let will_meet = state.touched.is_some()
+        let will_meet = state.written_paths.is_some()
             && match need {
                 RequiredFreshness::AnyList => true,
-                RequiredFreshness::TwoLists => state.readings > 0,
-                RequiredFreshness::ListedAfter(moment) => state.attempted.is_some_and(|began| began > moment),
+                RequiredFreshness::TwoLists => state.completed_relists > 0,
+                RequiredFreshness::ListedAfter(moment) => state.last_attempt.is_some_and(|began| began > moment),
                 RequiredFreshness::AllPoolsListedAfter(_) => false,
             };
         state.are_pools_due |= matches!(need, RequiredFreshness::AllPoolsListedAfter(_));
@@ -347,7 +356,7 @@ impl ResourceCache {
                 RequiredFreshness::ListedAfter(_) => drop(state.patient_until.get_or_insert(Instant::now() + PATIENCE)),
                 RequiredFreshness::AnyList
                 | RequiredFreshness::TwoLists
-                | RequiredFreshness::AllPoolsListedAfter(_) => state.is_asked = true,
+                | RequiredFreshness::AllPoolsListedAfter(_) => state.is_relist_requested = true,
             }
             self.wake.notify_one();
         }
@@ -355,32 +364,36 @@ impl ResourceCache {
             Some(failure) => Err(failure.error()),
             None => {
                 let message = "the objects of load balancers in NSX are being listed".to_owned();
-                Err(Error::Pending { message, after: AT_MOST })
+                Err(Error::Pending { message, after: MAX_RELIST_DELAY })
             }
         }
     }
 
     /// The objects whose tags name this Service.
     pub fn of_service(&self, service: &str) -> ServiceResources {
-        self.state.lock().contents.of_service(service)
+        self.state.lock().index.of_service(service)
     }
 
     /// The load balancer service in use; `None` if it has to be created.
     ///
     /// # Errors
     /// The configured load balancer service is unusable.
-    pub fn lb_service(&self, selection: Selection<'_>, uid: Option<&str>) -> Result<Option<LbService>, Unusable> {
-        self.state.lock().contents.lb_service(selection, uid).map(Option::<&LbService>::cloned)
+    pub fn lb_service(
+        &self,
+        selection: Selection<'_>,
+        uid: Option<&str>,
+    ) -> Result<Option<LbService>, UnusableLbService> {
+        self.state.lock().index.lb_service(selection, uid).map(Option::<&LbService>::cloned)
     }
 
     /// Whether a load balancer service of this path exists.
     pub fn has_lb_service(&self, path: &str) -> bool {
-        self.state.lock().contents.has_lb_service(path)
+        self.state.lock().index.has_lb_service(path)
     }
 
     /// Number of virtual servers on the load balancer service of this path.
     pub fn servers_on(&self, path: &str) -> usize {
-        self.state.lock().contents.servers_on(path)
+        self.state.lock().index.servers_on(path)
     }
 
     /// The objects with the configured names.
@@ -394,31 +407,31 @@ impl ResourceCache {
         match change {
             ObjectChange::Entered(kind, object) => {
                 state.touch(object.path());
-                state.contents.record(*kind, object, layout);
+                state.index.record(*kind, object, layout);
             }
             ObjectChange::Gone(path) => {
                 state.touch(path);
                 // The deletion of an allocation with an unknown address puts no address in quarantine here.
-                if let Some((service, address)) = state.contents.address_of(path) {
+                if let Some((service, address)) = state.index.address_of(path) {
                     state.quarantine.enter(address, &service, Instant::now().into_std());
                 }
                 if !path.contains("/ip-allocations/") {
                     // More capacity may be free than was read.
-                    state.room = None;
-                    self.request_resync(&std::mem::take(&mut state.without_room));
+                    state.capacity = None;
+                    self.request_resync(&std::mem::take(&mut state.without_capacity));
                     state.realized_lb_services.remove(path.as_str());
                 }
-                state.contents.remove(path);
+                state.index.remove(path);
             }
             ObjectChange::Referenced(path) => {
-                if state.contents.has_lb_service(path) {
+                if state.index.has_lb_service(path) {
                     state.record_removal_refused(Instant::now());
                     self.wake.notify_one();
                 }
             }
             ObjectChange::Reserved { path, address } => {
                 state.touch(path);
-                state.contents.set_address(path, *address);
+                state.index.set_address(path, *address);
             }
         }
     }
@@ -427,7 +440,7 @@ impl ResourceCache {
     /// when a write was abandoned, or when a deletion finds no earlier response.
     pub fn answered(&self, service: &str) -> Instant {
         let now = Instant::now();
-        self.state.lock().answered.insert(service.into(), now);
+        self.state.lock().answered_at.insert(service.into(), now);
         now
     }
 
@@ -437,7 +450,7 @@ impl ResourceCache {
         let mut state = self.state.lock();
         if !state.deleted.contains_key(service) {
             state.deleted.insert(service.into(), Vec::new());
-            state.answered.insert(service.into(), Instant::now());
+            state.answered_at.insert(service.into(), Instant::now());
         }
     }
 
@@ -463,11 +476,11 @@ impl ResourceCache {
         let is_other = |one: &AddressReservation| {
             one.service != claim.service && (&one.pool, one.address) == (&claim.pool, address)
         };
-        if let Some(other) = state.claimed.iter().find(|one| is_other(one)) {
+        if let Some(other) = state.reservations.iter().find(|one| is_other(one)) {
             return Err(other.service.clone());
         }
-        state.claimed.push(claim);
-        Ok(ReservationGuard { inventory: self, service: service.into() })
+        state.reservations.push(claim);
+        Ok(ReservationGuard { cache: self, service: service.into() })
     }
 
     /// The only namespace that may request this recently released address; `None` if this Service may request it.
@@ -477,17 +490,17 @@ impl ResourceCache {
 
     /// Another Service with a virtual server or an allocation that has this address.
     pub fn user_of(&self, service: &str, address: IpAddr) -> Option<Box<str>> {
-        self.state.lock().contents.user_of(service, address)
+        self.state.lock().index.user_of(service, address)
     }
 
     /// A virtual server with this address that is not in `own`, whether of this program or not.
     pub fn other_server_on(&self, address: IpAddr, own: &[VirtualServer]) -> Option<Box<str>> {
-        self.state.lock().contents.other_server_on(address, own)
+        self.state.lock().index.other_server_on(address, own)
     }
 
     /// Whether other owners have virtual servers.
     pub fn has_other_servers(&self) -> bool {
-        self.state.lock().contents.has_other_servers()
+        self.state.lock().index.has_other_servers()
     }
 
     /// Records that the Service is needed: a later deletion starts over.
@@ -496,20 +509,20 @@ impl ResourceCache {
     }
 
     /// Suitability of a configured object, if read in this term. `Missing` and `NoEdgeCluster` expire after a minute.
-    pub fn configured(&self, what: &ConfiguredObject) -> Option<Suitability> {
-        let (suitability, at) = self.state.lock().configured.get(what).copied()?;
+    pub fn configured(&self, object: &ConfiguredObject) -> Option<Suitability> {
+        let (suitability, at) = self.state.lock().configured.get(object).copied()?;
         let may_change = matches!(suitability, Suitability::Missing | Suitability::NoEdgeCluster);
         (!may_change || at.elapsed() < RECENT).then_some(suitability)
     }
 
     /// Caches the suitability of a configured object.
-    pub fn record_configured(&self, what: &ConfiguredObject, suitability: Suitability) {
-        self.state.lock().configured.insert(what.clone(), (suitability, Instant::now()));
+    pub fn record_configured(&self, object: &ConfiguredObject, suitability: Suitability) {
+        self.state.lock().configured.insert(object.clone(), (suitability, Instant::now()));
     }
 
     /// Time of the last response to a write for this Service, or of the start of its deletion.
     pub fn last_answer(&self, service: &str) -> Option<Instant> {
-        self.state.lock().answered.get(service).copied()
+        self.state.lock().answered_at.get(service).copied()
     }
 
     /// Records that the load balancers of this Service are complete, with their families.
@@ -517,15 +530,15 @@ impl ResourceCache {
         let now = Instant::now();
         let mut state = self.state.lock();
         state.complete.insert(service.into(), families);
-        state.without_room.remove(service);
+        state.without_capacity.remove(service);
         state.pools.remove(service);
         // Keeps the teardown of a Service that is being deleted, or whose deleted objects NSX may not have purged yet,
         // because its time limits keep running.
         let CacheState { teardowns, deleted, .. } = &mut *state;
         teardowns.retain(|one, teardown| deleted.contains_key(one) || teardown.until_purge(now.into_std()).is_some());
         // The load balancers exist now, so the capacity taken for them is no longer reserved but used.
-        if let Some(room) = &mut state.room {
-            room.taken.retain(|(taker, _), _| **taker != *service);
+        if let Some(room) = &mut state.capacity {
+            room.reserved.retain(|(taker, _), _| **taker != *service);
         }
     }
 
@@ -543,19 +556,19 @@ impl ResourceCache {
     pub fn forget(&self, service: &str) {
         let mut state = self.state.lock();
         state.complete.remove(service);
-        state.answered.remove(service);
+        state.answered_at.remove(service);
         state.deleted.remove(service);
         state.pools.remove(service);
         state.rollouts.remove(service);
         state.teardowns.remove(service);
-        state.without_room.remove(service);
+        state.without_capacity.remove(service);
         state.waiting.remove(service);
-        state.remarks.remove(service);
+        state.service_messages.remove(service);
     }
 
     /// Requeues this Service when an object other than an allocation is deleted.
-    pub fn wait_for_room(&self, service: &str) {
-        self.state.lock().without_room.insert(service.into());
+    pub fn wait_for_capacity(&self, service: &str) {
+        self.state.lock().without_capacity.insert(service.into());
     }
 
     /// Requeues this Service.
@@ -564,19 +577,19 @@ impl ResourceCache {
     }
 
     /// Whether exactly these ambiguous objects of this Service were reported.
-    pub fn are_reported(&self, service: &str, held: &ServiceResources) -> bool {
-        let paths: BTreeSet<Box<str>> = held.paths().map(Into::into).collect();
-        self.state.lock().held.get(service) == Some(&paths)
+    pub fn are_reported(&self, service: &str, ambiguous: &ServiceResources) -> bool {
+        let paths: BTreeSet<Box<str>> = ambiguous.paths().map(Into::into).collect();
+        self.state.lock().blocked.get(service) == Some(&paths)
     }
 
     /// Updates the ambiguous objects of this Service. Reports each of them once.
-    pub fn report_ambiguous(&self, service: &str, held: &ServiceResources) {
-        self.report(service, held.paths().map(Into::into).collect());
+    pub fn report_ambiguous(&self, service: &str, ambiguous: &ServiceResources) {
+        self.report(service, ambiguous.paths().map(Into::into).collect());
     }
 
     /// Updates the ambiguous objects that have this cluster's name and name no Service. Reports each of them once.
     pub fn report_without_service(&self, cluster_uid: Option<&str>) {
-        let paths = self.state.lock().contents.without_service(cluster_uid);
+        let paths = self.state.lock().index.without_service(cluster_uid);
         self.report("", paths);
     }
 
@@ -584,8 +597,8 @@ impl ResourceCache {
     fn report(&self, service: &str, paths: BTreeSet<Box<str>>) {
         let mut state = self.state.lock();
         let before = match paths.is_empty() {
-            true => state.held.remove(service).unwrap_or_default(),
-            false => state.held.insert(service.into(), paths.clone()).unwrap_or_default(),
+            true => state.blocked.remove(service).unwrap_or_default(),
+            false => state.blocked.insert(service.into(), paths.clone()).unwrap_or_default(),
         };
         drop(state);
         let service = (!service.is_empty()).then_some(service);
@@ -600,57 +613,61 @@ impl ResourceCache {
     }
 
     /// Sets the Event of this Service for a lasting state; `None` clears it. The Event is emitted once per message.
-    pub fn remark(&self, service: &str, reason: Reason, message: Option<String>) {
+    pub fn set_event(&self, service: &str, reason: Reason, message: Option<String>) {
         let mut state = self.state.lock();
         let Some(message) = message else {
-            if let Some(of_service) = state.remarks.get_mut(service) {
+            if let Some(of_service) = state.service_messages.get_mut(service) {
                 of_service.remove(&reason);
             }
             return;
         };
-        let of_service = state.remarks.entry(service.into()).or_default();
+        let of_service = state.service_messages.entry(service.into()).or_default();
         if of_service.get(&reason).is_none_or(|known| known.message != message) {
-            of_service.insert(reason, Remark { message, is_given: false });
+            of_service.insert(reason, ServiceMessage { message, is_reported: false });
         }
     }
 
     /// Sets an Event of this Service for a single occurrence. The Event is emitted each time.
     pub fn remark_event(&self, service: &str, reason: Reason, message: String) {
         let mut state = self.state.lock();
-        state.remarks.entry(service.into()).or_default().insert(reason, Remark { message, is_given: false });
+        state
+            .service_messages
+            .entry(service.into())
+            .or_default()
+            .insert(reason, ServiceMessage { message, is_reported: false });
     }
 
     /// Takes a pending Event of this Service.
-    pub fn take_remark(&self, service: &str) -> Option<(Reason, String)> {
+    pub fn take_message(&self, service: &str) -> Option<(Reason, String)> {
         let mut state = self.state.lock();
-        let mut of_service = state.remarks.get_mut(service)?.iter_mut();
-        let (reason, remark) = of_service.find(|(_, remark)| !remark.is_given)?;
-        remark.is_given = true;
+        let mut of_service = state.service_messages.get_mut(service)?.iter_mut();
+        let (reason, remark) = of_service.find(|(_, remark)| !remark.is_reported)?;
+        remark.is_reported = true;
         Some((*reason, remark.message.clone()))
     }
 
     /// Number of cached objects, and of ambiguous ones among these; `None` before the first list of a term.
     pub fn counts(&self) -> Option<(usize, usize)> {
         let state = self.state.lock();
-        let held = state.held.values().map(BTreeSet::len).sum();
-        (state.readings > 0 && !state.is_over()).then(|| (state.contents.count(), held))
+        let ambiguous = state.blocked.values().map(BTreeSet::len).sum();
+        (state.completed_relists > 0 && !state.is_over()).then(|| (state.index.count(), ambiguous))
     }
 
     /// Claims the Service for one call.
     ///
     /// # Errors
     /// [`Error::Pending`] while another call handles it.
-    pub fn lock(&self, service: &str) -> Result<Busy<'_>, Error> {
-        if !self.state.lock().busy.insert(service.into()) {
+    pub fn lock(&self, service: &str) -> Result<ServiceInFlight<'_>, Error> {
+        if !self.state.lock().services_in_flight.insert(service.into()) {
             let message = "what is left of a Service of this name is being deleted".to_owned();
             return Err(Error::Pending { message, after: Duration::from_secs(1) });
         }
-        Ok(Busy { inventory: self, service: service.into() })
+        Ok(ServiceInFlight { cache: self, service: service.into() })
     }
 
     /// Requests a relist.
     pub fn ask(&self) {
-        self.state.lock().is_asked = true;
+        self.state.lock().is_relist_requested = true;
         self.wake.notify_one();
     }
 
@@ -680,7 +697,7 @@ impl ResourceCache {
     pub fn record_pools<'a>(&self, service: &str, named: impl Iterator<Item = &'a str>) -> BTreeSet<Box<str>> {
         let mut state = self.state.lock();
         // Without a record, a deletion waits until no IP pool is unread.
-        if state.pools.len() >= NOTED && !state.pools.contains_key(service) {
+        if state.pools.len() >= MAX_TOUCHED && !state.pools.contains_key(service) {
             state.pools.clear();
         }
         let pools = state.pools.entry(service.into()).or_default();
@@ -697,7 +714,7 @@ impl ResourceCache {
     pub fn term(&self) -> Option<(LeaderToken, Instant, u64)> {
         let state = self.state.lock();
         let permit = state.permit.clone().filter(|permit| permit.check().is_ok())?;
-        Some((permit, state.begun?, state.epoch))
+        Some((permit, state.last_relist_start?, state.epoch))
     }
 
     /// The objects of Services that are not in the informer cache and have no call in flight. Also forgets which
@@ -705,20 +722,22 @@ impl ResourceCache {
     pub fn not_here(&self, is_here: &dyn Fn(&str) -> bool) -> Vec<(Box<str>, ServiceResources)> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        let named: BTreeSet<&str> = state.contents.services().collect();
-        state.held.retain(|service, _| service.is_empty() || named.contains(&**service));
-        let is_open = |service: &&str| !is_here(service) && !state.busy.contains(*service);
+        let named: BTreeSet<&str> = state.index.services().collect();
+        state.blocked.retain(|service, _| service.is_empty() || named.contains(&**service));
+        let is_open = |service: &&str| !is_here(service) && !state.services_in_flight.contains(*service);
         let open = named.into_iter().filter(is_open);
-        open.map(|service| (service.into(), state.contents.of_service(service))).collect()
+        open.map(|service| (service.into(), state.index.of_service(service))).collect()
     }
 
     /// Services with objects of this cluster that are not in the informer cache and have no call in flight, and the
     /// number of all Services with objects of this cluster.
     pub fn suspects(&self, uid: &str, is_here: &dyn Fn(&str) -> bool) -> (BTreeSet<Box<str>>, usize) {
         let state = self.state.lock();
-        let with_objects = state.contents.services_of(uid);
+        let with_objects = state.index.services_of(uid);
         let is_open = |service: &&str| {
-            !is_here(service) && !state.busy.contains(*service) && !state.contents.has_only_addresses_of_others(service)
+            !is_here(service)
+                && !state.services_in_flight.contains(*service)
+                && !state.index.has_only_addresses_of_others(service)
         };
         let suspects = with_objects.iter().copied().filter(is_open).map(Into::into).collect();
         (suspects, with_objects.len())
@@ -726,9 +745,15 @@ impl ResourceCache {
 
     /// Takes capacity of the load balancer service for the first load balancer of a Service, or for the second one of
     /// this family. Capacity that it took before counts. `None` if the usage was not read in the last 10 s.
-    pub fn take_room(&self, service: &str, second: Option<IpFamily>, needed: &Usage) -> Option<Result<(), Full>> {
+    pub fn reserve_capacity(
+        &self,
+        service: &str,
+        second: Option<IpFamily>,
+        needed: &Usage,
+    ) -> Option<Result<(), CapacityExceeded>> {
         let mut state = self.state.lock();
-        let Room { usage, taken, .. } = state.room.as_mut().filter(|room| room.read.elapsed() < USAGE_LIFE)?;
+        let UsageCache { usage, reserved: taken, .. } =
+            state.capacity.as_mut().filter(|room| room.read_at.elapsed() < USAGE_LIFE)?;
         let before = taken.entry((service.into(), second)).or_default();
         let more = needed.beyond(before);
         let free = usage.take(&more);
@@ -740,7 +765,7 @@ impl ResourceCache {
 
     /// Caches the usage of the load balancer service.
     pub fn record_usage(&self, usage: Usage) {
-        self.state.lock().room = Some(Room { read: Instant::now(), usage, taken: BTreeMap::new() });
+        self.state.lock().capacity = Some(UsageCache { read_at: Instant::now(), usage, reserved: BTreeMap::new() });
     }
 
     /// Protects the load balancer service from deletion while objects are created on it.

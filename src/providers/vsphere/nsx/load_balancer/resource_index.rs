@@ -22,9 +22,9 @@ pub struct ResourceIndex {
     /// Objects with this cluster's name that name no Service: path, and the cluster UID of the tag.
     without_service: Vec<(Box<str>, Option<Box<str>>)>,
     /// Number of virtual servers of other owners, by the path of their load balancer service.
-    others: BTreeMap<Box<str>, usize>,
+    foreign: BTreeMap<Box<str>, usize>,
     /// The addresses of virtual servers of other owners, each with the path of one of these servers.
-    others_addresses: BTreeMap<IpAddr, Box<str>>,
+    foreign_addresses: BTreeMap<IpAddr, Box<str>>,
 }
 
 /// Selects the load balancer service for the virtual servers.
@@ -46,7 +46,7 @@ pub enum Selection<'a> {
 
 /// The configured load balancer service cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unusable {
+pub enum UnusableLbService {
     /// No load balancer service has this id.
     #[error("no load balancer service found with id {0}")]
     Missing(String),
@@ -86,38 +86,38 @@ impl ResourceIndex {
         match kind {
             ObjectKind::LbService => self.lb_services.extend(LbService::read(object, layout)),
             ObjectKind::VirtualServer => match VirtualServer::read(object, layout) {
-                Some(server) => insert(&mut self.of(&server.marks.service).servers, server, |one| &one.marks.path),
+                Some(server) => insert(&mut self.of(&server.tags.service).servers, server, |one| &one.tags.path),
                 None if object.is_marked_for_delete() => {}
                 None => {
-                    *self.others.entry(object.text("lb_service_path").into()).or_default() += 1;
+                    *self.foreign.entry(object.text("lb_service_path").into()).or_default() += 1;
                     let address = parse_ip(object.text("ip_address"));
-                    self.others_addresses.extend(address.map(|address| (address, object.path().into())));
+                    self.foreign_addresses.extend(address.map(|address| (address, object.path().into())));
                 }
             },
             ObjectKind::Pool => {
                 if let Some(pool) = Pool::read(object, layout) {
-                    insert(&mut self.of(&pool.marks.service).pools, pool, |one| &one.marks.path);
+                    insert(&mut self.of(&pool.tags.service).pools, pool, |one| &one.tags.path);
                 }
             }
             ObjectKind::Monitor => {
                 if let Some(monitor) = Monitor::read(object, layout) {
-                    insert(&mut self.of(&monitor.marks.service).monitors, monitor, |one| &one.marks.path);
+                    insert(&mut self.of(&monitor.tags.service).monitors, monitor, |one| &one.tags.path);
                 }
             }
             ObjectKind::Allocation => {
                 if let Some(allocation) = Allocation::read(object, layout) {
-                    insert(&mut self.of(&allocation.marks.service).allocations, allocation, |one| &one.marks.path);
+                    insert(&mut self.of(&allocation.tags.service).allocations, allocation, |one| &one.tags.path);
                 }
             }
             ObjectKind::Group => {
                 if let Some(group) = Group::read(object, layout) {
-                    insert(&mut self.of(&group.marks.service).groups, group, |one| &one.marks.path);
+                    insert(&mut self.of(&group.tags.service).groups, group, |one| &one.tags.path);
                 }
             }
             ObjectKind::PersistenceProfile => {
                 if let Some(profile) = PersistenceProfile::read(object, layout) {
-                    let profiles = &mut self.of(&profile.marks.service).persistence_profiles;
-                    insert(profiles, profile, |one| &one.marks.path);
+                    let profiles = &mut self.of(&profile.tags.service).persistence_profiles;
+                    insert(profiles, profile, |one| &one.tags.path);
                 }
             }
         }
@@ -136,10 +136,10 @@ impl ResourceIndex {
     /// A virtual server with this address that is not in `own`, whether of this program or not.
     pub fn other_server_on(&self, address: IpAddr, own: &[VirtualServer]) -> Option<Box<str>> {
         let all = self.services.values().flat_map(|objects| &objects.servers);
-        let is_own = |server: &VirtualServer| own.iter().any(|one| one.marks.path == server.marks.path);
+        let is_own = |server: &VirtualServer| own.iter().any(|one| one.tags.path == server.tags.path);
         let mut others = all.filter(|server| server.address == Some(address) && !is_own(server));
-        let known = others.next().map(|server| server.marks.path.clone());
-        known.or_else(|| self.others_addresses.get(&address).cloned())
+        let known = others.next().map(|server| server.tags.path.clone());
+        known.or_else(|| self.foreign_addresses.get(&address).cloned())
     }
 
     /// Whether the Service has no objects except addresses that virtual servers of other owners use.
@@ -152,7 +152,7 @@ impl ResourceIndex {
 
     /// Whether other owners have virtual servers.
     pub fn has_other_servers(&self) -> bool {
-        !self.others_addresses.is_empty()
+        !self.foreign_addresses.is_empty()
     }
 
     /// Adds the allocations of `other`, which are in other IP pools.
@@ -160,7 +160,7 @@ impl ResourceIndex {
         self.without_service.extend(other.without_service);
         for (service, objects) in other.services {
             let all = &mut self.of(&service).allocations;
-            objects.allocations.into_iter().for_each(|one| insert(all, one, |one| &one.marks.path));
+            objects.allocations.into_iter().for_each(|one| insert(all, one, |one| &one.tags.path));
         }
     }
 
@@ -170,12 +170,12 @@ impl ResourceIndex {
         self.lb_services.retain(|one| *one.path != *path);
         for objects in self.services.values_mut() {
             let ServiceResources { servers, pools, monitors, allocations, groups, persistence_profiles } = objects;
-            servers.retain(|one| *one.marks.path != *path);
-            pools.retain(|one| *one.marks.path != *path);
-            monitors.retain(|one| *one.marks.path != *path);
-            allocations.retain(|one| *one.marks.path != *path);
-            groups.retain(|one| *one.marks.path != *path);
-            persistence_profiles.retain(|one| *one.marks.path != *path);
+            servers.retain(|one| *one.tags.path != *path);
+            pools.retain(|one| *one.tags.path != *path);
+            monitors.retain(|one| *one.tags.path != *path);
+            allocations.retain(|one| *one.tags.path != *path);
+            groups.retain(|one| *one.tags.path != *path);
+            persistence_profiles.retain(|one| *one.tags.path != *path);
         }
         self.services.retain(|_, objects| !objects.is_empty());
     }
@@ -199,14 +199,14 @@ impl ResourceIndex {
     /// The Service (namespace/name) of the allocation with this path, and its address, if known.
     pub fn address_of(&self, path: &str) -> Option<(Box<str>, IpAddr)> {
         let of_service =
-            |objects: &ServiceResources| objects.allocations.iter().find(|one| *one.marks.path == *path)?.address;
+            |objects: &ServiceResources| objects.allocations.iter().find(|one| *one.tags.path == *path)?.address;
         self.services.iter().find_map(|(service, objects)| Some((service.clone(), of_service(objects)?)))
     }
 
     /// Sets the address of the allocation with this path.
     pub fn set_address(&mut self, path: &str, address: IpAddr) {
         let all = self.services.values_mut().flat_map(|objects| &mut objects.allocations);
-        all.filter(|one| *one.marks.path == *path).for_each(|one| one.address = Some(address));
+        all.filter(|one| *one.tags.path == *path).for_each(|one| one.address = Some(address));
     }
 
     /// The IP pools that tags and allocations name.
@@ -222,7 +222,7 @@ impl ResourceIndex {
     /// The Services named by objects with this cluster UID.
     pub fn services_of(&self, cluster_uid: &str) -> Vec<&str> {
         let is_of =
-            |objects: &ServiceResources| objects.marks().any(|marks| marks.cluster_uid.as_deref() == Some(cluster_uid));
+            |objects: &ServiceResources| objects.marks().any(|tags| tags.cluster_uid.as_deref() == Some(cluster_uid));
         self.services.iter().filter(|(_, objects)| is_of(objects)).map(|(service, _)| &**service).collect()
     }
 
@@ -230,7 +230,7 @@ impl ResourceIndex {
     pub fn with_unread_surplus(&self) -> impl Iterator<Item = &Box<str>> {
         let is_one = |objects: &ServiceResources| {
             let is_beside = |one: &Allocation, other: &Allocation| {
-                one.marks.second == other.marks.second && one.marks.path != other.marks.path
+                one.tags.secondary == other.tags.secondary && one.tags.path != other.tags.path
             };
             let mut unread = objects.allocations.iter().filter(|one| one.address.is_none());
             unread.any(|one| objects.allocations.iter().any(|other| is_beside(one, other)))
@@ -264,7 +264,7 @@ impl ResourceIndex {
     pub fn servers_on(&self, path: &str) -> usize {
         let ours = self.services.values().flat_map(|objects| &objects.servers);
         let ours = ours.filter(|server| *server.lb_service == *path).count();
-        ours + self.others.get(path).copied().unwrap_or_default()
+        ours + self.foreign.get(path).copied().unwrap_or_default()
     }
 
     /// The load balancer service in use; `None` if it has to be created. The one on the configured gateway is used
@@ -276,13 +276,13 @@ impl ResourceIndex {
         &self,
         selection: Selection<'_>,
         cluster_uid: Option<&str>,
-    ) -> Result<Option<&LbService>, Unusable> {
+    ) -> Result<Option<&LbService>, UnusableLbService> {
         match selection {
             Selection::Existing { id, tier1 } => {
                 let found = self.lb_services.iter().find(|one| *one.id == *id);
-                let found = found.ok_or_else(|| Unusable::Missing(id.to_owned()))?;
+                let found = found.ok_or_else(|| UnusableLbService::Missing(id.to_owned()))?;
                 match tier1.filter(|tier1| *found.tier1 != **tier1) {
-                    Some(tier1) => Err(Unusable::OtherGateway {
+                    Some(tier1) => Err(UnusableLbService::OtherGateway {
                         id: id.to_owned(),
                         found: found.tier1.to_string(),
                         expected: tier1.to_owned(),
@@ -325,10 +325,10 @@ fn is_reference(path: &str) -> bool {
 
 /// Inserts sorted by path, so that the order of the lists does not matter.
 fn insert<T>(all: &mut Vec<T>, new: T, path: impl Fn(&T) -> &str) {
-    let place = all.partition_point(|one| path(one) < path(&new));
+    let position = all.partition_point(|one| path(one) < path(&new));
     // Most Services have one object of each kind; by default, the vector would reserve space for four.
     all.reserve_exact(1);
-    all.insert(place, new);
+    all.insert(position, new);
 }
 
 #[cfg(test)]

@@ -24,8 +24,8 @@ use super::layout::{ClusterLayout, ObjectKind, Owner, Port};
 use super::objects::{Allocation, LbService, ServiceResources, VirtualServer};
 use super::ownership::{ClassifiedResources, ClusterContext, classify};
 use super::plan::{self, CurrentState, DesiredLoadBalancer, Step};
-use super::resource_cache::{Busy, RequiredFreshness, ResourceCache};
-use super::resource_index::{Selection, Unusable};
+use super::resource_cache::{RequiredFreshness, ResourceCache, ServiceInFlight};
+use super::resource_index::{Selection, UnusableLbService};
 use super::{NsxLoadBalancers, config_wrong, families, service_request, status};
 use crate::base::addresses::parse_ip;
 use crate::base::error_chain::chain;
@@ -39,11 +39,11 @@ const SOON: Duration = Duration::from_secs(10);
 
 /// Maximum number of times that a step is made in a row; a step that is planned again after that has no effect. Some
 /// repeats are normal while other calls create the load balancer service.
-const MOST_IN_A_ROW: usize = 12;
+const MAX_REPEATS: usize = 12;
 
 /// One call for one Service.
 pub(super) struct ServiceCall<'a> {
-    pub(super) of: &'a NsxLoadBalancers,
+    pub(super) provider: &'a NsxLoadBalancers,
     pub(super) permit: &'a LeaderToken,
     pub(super) service: &'a Service,
     pub(super) layout: ClusterLayout,
@@ -58,8 +58,8 @@ pub(super) struct ServiceCall<'a> {
     /// Paths for `CurrentState::read`: of objects that this call has read, written or deleted, of allocations whose
     /// address it has read without result, and of virtual servers whose address it has tried to reserve. Never locked
     /// over an await.
-    pub(super) read: Mutex<BTreeSet<Box<str>>>,
-    _busy: Option<Busy<'a>>,
+    pub(super) read_paths: Mutex<BTreeSet<Box<str>>>,
+    _in_flight: Option<ServiceInFlight<'a>>,
 }
 
 /// The load balancers of a Service that failed, with their errors.
@@ -67,12 +67,12 @@ type FailedFamilies = Vec<(Option<IpFamily>, Error)>;
 
 /// The observed state for one step.
 pub(super) struct CallObservation {
-    pub(super) judged: ClassifiedResources,
-    pub(super) lb_service: Result<Option<LbService>, Unusable>,
+    pub(super) classified: ClassifiedResources,
+    pub(super) lb_service: Result<Option<LbService>, UnusableLbService>,
     /// A copy of [`ServiceCall::read`] at the time of the observation.
-    read: BTreeSet<Box<str>>,
+    read_paths: BTreeSet<Box<str>>,
     /// Addresses of the Service's allocations that virtual servers of other owners use.
-    pub(super) elsewhere: BTreeSet<IpAddr>,
+    pub(super) addresses_in_use: BTreeSet<IpAddr>,
 }
 
 /// One load balancer of the Service, with its desired state.
@@ -80,21 +80,26 @@ pub(super) struct FamilyTarget {
     pub(super) balancer: FamilyLoadBalancer,
     pub(super) layout: ClusterLayout,
     pub(super) ours: ServiceResources,
-    pub(super) wanted: DesiredLoadBalancer,
+    pub(super) desired: DesiredLoadBalancer,
     /// Properties of the load balancer; `None` if it is to be deleted.
-    pub(super) parts: Option<LoadBalancerSpec>,
+    pub(super) spec: Option<LoadBalancerSpec>,
 }
 
 impl FamilyTarget {
-    pub(super) fn known<'a>(&'a self, seen: &'a CallObservation) -> CurrentState<'a> {
+    pub(super) fn known<'a>(&'a self, observation: &'a CallObservation) -> CurrentState<'a> {
         let Self { ours, layout, .. } = self;
-        let lb_service = seen.lb_service.as_ref().ok().and_then(Option::as_ref);
-        let CallObservation { judged: ClassifiedResources { ambiguous: held, .. }, read, elsewhere, .. } = seen;
-        CurrentState { ours, held, lb_service, layout, read, elsewhere }
+        let lb_service = observation.lb_service.as_ref().ok().and_then(Option::as_ref);
+        let CallObservation {
+            classified: ClassifiedResources { ambiguous: held, .. },
+            read_paths: read,
+            addresses_in_use: elsewhere,
+            ..
+        } = observation;
+        CurrentState { ours, ambiguous: held, lb_service, layout, read_paths: read, addresses_in_use: elsewhere }
     }
 
     pub(super) fn address(&self) -> Option<IpAddr> {
-        plan::address(&self.wanted, &self.ours)
+        plan::address(&self.desired, &self.ours)
     }
 }
 
@@ -102,16 +107,16 @@ impl FamilyTarget {
 const STEPS_LIMIT: Duration = Duration::from_secs(30);
 
 /// The steps that a call has made.
-pub(super) struct Steps {
+pub(super) struct StepCounts {
     began: Instant,
-    made: usize,
+    count: usize,
     last: String,
-    in_a_row: usize,
+    repeats: usize,
 }
 
-impl Steps {
+impl StepCounts {
     pub(super) fn begin() -> Self {
-        Self { began: Instant::now(), made: 0, last: String::new(), in_a_row: 0 }
+        Self { began: Instant::now(), count: 0, last: String::new(), repeats: 0 }
     }
 
     /// Checks that there is time for another step. A load balancer with many ports takes several calls.
@@ -119,19 +124,19 @@ impl Steps {
     /// # Errors
     /// [`Error::Pending`], so that the next call continues immediately.
     pub(super) fn check_time(&self) -> Result<(), Error> {
-        if self.made == 0 || self.began.elapsed() < STEPS_LIMIT {
+        if self.count == 0 || self.began.elapsed() < STEPS_LIMIT {
             return Ok(());
         }
-        let message = format!("{} changes were made, and more are to be made", self.made);
+        let message = format!("{} changes were made, and more are to be made", self.count);
         Err(Error::Pending { message, after: Duration::from_millis(10) })
     }
 
     /// Records a step. Returns whether it was repeated too often in a row.
     pub(super) fn repeats(&mut self, step: &Step<'_>) -> bool {
         let step = step.to_string();
-        self.in_a_row = if step == self.last { self.in_a_row + 1 } else { 1 };
-        (self.made, self.last) = (self.made + 1, step);
-        self.in_a_row > MOST_IN_A_ROW
+        self.repeats = if step == self.last { self.repeats + 1 } else { 1 };
+        (self.count, self.last) = (self.count + 1, step);
+        self.repeats > MAX_REPEATS
     }
 }
 
@@ -144,10 +149,10 @@ pub(super) fn shows_change(reason: Reason) -> bool {
 /// The next step for the load balancers of a Service.
 pub(super) fn next<'a>(
     targets: impl IntoIterator<Item = &'a FamilyTarget>,
-    seen: &'a CallObservation,
+    observation: &'a CallObservation,
 ) -> Option<(&'a FamilyTarget, Step<'a>)> {
     let targets: Vec<&FamilyTarget> = targets.into_iter().collect();
-    let all: Vec<_> = targets.iter().map(|target| (&target.wanted, target.known(seen))).collect();
+    let all: Vec<_> = targets.iter().map(|target| (&target.desired, target.known(observation))).collect();
     let (at, step) = plan::next(&all)?;
     Some((targets.get(at)?, step))
 }
@@ -169,21 +174,21 @@ pub(super) fn status_of(
     layout: &ClusterLayout,
 ) -> Result<Option<LoadBalancerStatus>, Error> {
     let key = key_of(service);
-    of.inventory.check(&key, RequiredFreshness::AnyList)?;
+    of.resources.check(&key, RequiredFreshness::AnyList)?;
     let ingress = ingress_of(service);
-    let seen = observe(of, service, layout, &key, &ingress, &nodes_of(of, &ingress));
-    let ours = &seen.judged.owned;
+    let observation = observe(of, service, layout, &key, &ingress, &nodes_of(of, &ingress));
+    let ours = &observation.classified.owned;
     if ours.is_empty() {
         pools::check_absence(of, service, &key, &ingress, &BTreeSet::new())?;
     }
-    let first_of = |second| plan::shown_address(&ours.of(second), has_unread(&seen, second));
+    let first_of = |second| plan::shown_address(&ours.of(second), has_unread(&observation, second));
     let all = [None, Some(IpFamily::V4), Some(IpFamily::V6)].into_iter().filter_map(first_of);
     Ok((!ours.is_empty()).then(|| status(families::in_order(&service_request::families_of(service), all))))
 }
 
 /// Whether an allocation with an unknown address may belong to the first load balancer (`None`) or the second one.
-fn has_unread(seen: &CallObservation, second: Option<IpFamily>) -> bool {
-    seen.judged.unresolved.iter().any(|one| one.marks.second == second)
+fn has_unread(observation: &CallObservation, second: Option<IpFamily>) -> bool {
+    observation.classified.unresolved.iter().any(|one| one.tags.secondary == second)
 }
 
 fn ingress_of(service: &Service) -> Vec<IpAddr> {
@@ -210,7 +215,7 @@ fn observe(
     ingress: &[IpAddr],
     nodes: &BTreeSet<IpAddr>,
 ) -> CallObservation {
-    let lb_service = of.inventory.lb_service(of.selection(), layout.cluster_uid.as_deref());
+    let lb_service = of.resources.lb_service(of.selection(), layout.cluster_uid.as_deref());
     let ports = service_request::ports_of(service).unwrap_or_default();
     let ports: Vec<Port> = ports.into_iter().map(|(port, _)| port).collect();
     let facts = ClusterContext {
@@ -221,22 +226,22 @@ fn observe(
         lb_service: lb_service.as_ref().ok().and_then(Option::as_ref).map(|lb_service| &*lb_service.path),
         nodes,
     };
-    let judged = classify(&of.inventory.of_service(key), &facts);
+    let judged = classify(&of.resources.of_service(key), &facts);
     let own: Vec<VirtualServer> = judged.owned.servers.iter().chain(&judged.ambiguous.servers).cloned().collect();
     let reserved = judged.owned.allocations.iter().filter_map(|allocation| allocation.address);
-    let elsewhere = reserved.filter(|address| of.inventory.other_server_on(*address, &own).is_some()).collect();
-    CallObservation { judged, lb_service, read: BTreeSet::new(), elsewhere }
+    let elsewhere = reserved.filter(|address| of.resources.other_server_on(*address, &own).is_some()).collect();
+    CallObservation { classified: judged, lb_service, read_paths: BTreeSet::new(), addresses_in_use: elsewhere }
 }
 
 /// Records the time of the last response for a Service when dropped, even if the call was cancelled.
 pub(super) struct AnswerRecorder<'a> {
-    pub(super) inventory: &'a ResourceCache,
+    pub(super) cache: &'a ResourceCache,
     pub(super) key: &'a str,
 }
 
 impl Drop for AnswerRecorder<'_> {
     fn drop(&mut self) {
-        self.inventory.answered(self.key);
+        self.cache.answered(self.key);
     }
 }
 
@@ -250,7 +255,18 @@ impl<'a> ServiceCall<'a> {
         let (key, ingress) = (key_of(service), ingress_of(service));
         let nodes = nodes_of(of, &ingress);
         let (without_address, read) = (BTreeMap::new(), Mutex::default());
-        Self { of, permit, service, layout, key, ingress, nodes, without_address, read, _busy: None }
+        Self {
+            provider: of,
+            permit,
+            service,
+            layout,
+            key,
+            ingress,
+            nodes,
+            without_address,
+            read_paths: read,
+            _in_flight: None,
+        }
     }
 
     /// The same call with the Service claimed, for changes.
@@ -258,26 +274,26 @@ impl<'a> ServiceCall<'a> {
     /// # Errors
     /// [`Error::Pending`] while another call handles the Service.
     pub(super) fn claimed(self) -> Result<Self, Error> {
-        let busy = self.of.inventory.lock(&self.key)?;
-        Ok(Self { _busy: Some(busy), ..self })
+        let busy = self.provider.resources.lock(&self.key)?;
+        Ok(Self { _in_flight: Some(busy), ..self })
     }
 
     pub(super) fn cache(&self) -> &'a ResourceCache {
-        &self.of.inventory
+        &self.provider.resources
     }
 
     pub(super) fn check(&self, need: RequiredFreshness) -> Result<(), Error> {
-        self.of.inventory.check(&self.key, need)
+        self.provider.resources.check(&self.key, need)
     }
 
     /// Observes the current state. Reports ambiguous objects, unless the configuration may make them ambiguous.
     pub(super) fn observe(&self) -> CallObservation {
-        let Self { of, service, layout, key, ingress, nodes, .. } = self;
-        let seen = observe(of, service, layout, key, ingress, nodes);
-        if self.check_lb_service(&seen).is_ok() {
-            of.inventory.report_ambiguous(key, &seen.judged.ambiguous);
+        let Self { provider: of, service, layout, key, ingress, nodes, .. } = self;
+        let observation = observe(of, service, layout, key, ingress, nodes);
+        if self.check_lb_service(&observation).is_ok() {
+            of.resources.report_ambiguous(key, &observation.classified.ambiguous);
         }
-        CallObservation { read: self.read.lock().clone(), ..seen }
+        CallObservation { read_paths: self.read_paths.lock().clone(), ..observation }
     }
 
     /// [`Self::observe`], for a call that writes.
@@ -285,21 +301,21 @@ impl<'a> ServiceCall<'a> {
     /// # Errors
     /// [`Error::Pending`] while the owner of a virtual server depends on a Node with an unknown VM.
     pub(super) fn observe_with_nodes(&self) -> Result<CallObservation, Error> {
-        let seen = self.observe();
-        self.check_nodes_are_known(&seen)?;
-        Ok(seen)
+        let observation = self.observe();
+        self.check_nodes_are_known(&observation)?;
+        Ok(observation)
     }
 
     /// Checks that the Service is on the configured load balancer service.
     ///
     /// # Errors
     /// The configuration is wrong. Names the configured load balancer service and the one that the Service is on.
-    pub(super) fn check_lb_service(&self, seen: &CallObservation) -> Result<(), Error> {
-        let Some(server) = self.misplaced(seen) else {
-            return seen.lb_service.as_ref().map(drop).map_err(|unusable| config_wrong(unusable.to_string()));
+    pub(super) fn check_lb_service(&self, observation: &CallObservation) -> Result<(), Error> {
+        let Some(server) = self.misplaced(observation) else {
+            return observation.lb_service.as_ref().map(drop).map_err(|unusable| config_wrong(unusable.to_string()));
         };
-        let named = self.named_lb_service(seen);
-        let VirtualServer { marks, lb_service, .. } = server;
+        let named = self.named_lb_service(observation);
+        let VirtualServer { tags: marks, lb_service, .. } = server;
         Err(config_wrong(format!(
             "the virtual server {} has the address of the Service and is on the load balancer service {lb_service}, and the \
              cloud config names {named}; expected lb-service-id or tier1-gateway-path of the load balancer service that the \
@@ -309,8 +325,8 @@ impl<'a> ServiceCall<'a> {
     }
 
     /// The configured load balancer service, for messages.
-    pub(super) fn named_lb_service(&self, seen: &CallObservation) -> String {
-        match (&seen.lb_service, self.of.selection()) {
+    pub(super) fn named_lb_service(&self, observation: &CallObservation) -> String {
+        match (&observation.lb_service, self.provider.selection()) {
             (Ok(Some(lb_service)), _) => lb_service.path.to_string(),
             (_, Selection::Existing { id, .. }) => id.to_owned(),
             (_, Selection::Managed { tier1 }) => format!("one on {}, where there is none", tier1.unwrap_or_default()),
@@ -318,8 +334,8 @@ impl<'a> ServiceCall<'a> {
     }
 
     /// A virtual server with an address of the Service, ambiguous only because it is on another load balancer service.
-    pub(super) fn misplaced<'s>(&self, seen: &'s CallObservation) -> Option<&'s VirtualServer> {
-        let ClassifiedResources { owned: ours, ambiguous: held, .. } = &seen.judged;
+    pub(super) fn misplaced<'s>(&self, observation: &'s CallObservation) -> Option<&'s VirtualServer> {
+        let ClassifiedResources { owned: ours, ambiguous: held, .. } = &observation.classified;
         let is_reported =
             |server: &&VirtualServer| server.address.is_some_and(|address| self.ingress.contains(&address));
         let is_ours = |address| ours.servers.iter().any(|server| server.address == address);
@@ -331,23 +347,23 @@ impl<'a> ServiceCall<'a> {
     ///
     /// # Errors
     /// [`Error::Pending`] while the VM of such a Node is unknown.
-    fn check_nodes_are_known(&self, seen: &CallObservation) -> Result<(), Error> {
+    fn check_nodes_are_known(&self, observation: &CallObservation) -> Result<(), Error> {
         if !self.ingress.is_empty() {
             return Ok(());
         }
         let unconfirmed = |node: &Node| -> Vec<IpAddr> {
-            let usable = self.of.node_addresses.of(node);
+            let usable = self.provider.node_addresses.of(node);
             usable.of(node).filter(|one| !one.is_confirmed).map(|one| one.ip).collect()
         };
-        let nodes = || self.of.nodes.nodes();
+        let nodes = || self.provider.nodes.nodes();
         let mut possible: BTreeSet<IpAddr> = nodes().flat_map(|node| unconfirmed(&node)).collect();
         if possible.is_empty() {
             return Ok(());
         }
         possible.extend(&self.nodes);
-        let Self { of, service, layout, key, ingress, .. } = self;
-        let if_confirmed = observe(of, service, layout, key, ingress, &possible).judged.owned;
-        if if_confirmed.servers.len() == seen.judged.owned.servers.len() {
+        let Self { provider: of, service, layout, key, ingress, .. } = self;
+        let if_confirmed = observe(of, service, layout, key, ingress, &possible).classified.owned;
+        if if_confirmed.servers.len() == observation.classified.owned.servers.len() {
             return Ok(());
         }
         let is_member = |address: &IpAddr| if_confirmed.pools.iter().any(|pool| pool.members.contains(address));
@@ -356,10 +372,10 @@ impl<'a> ServiceCall<'a> {
             None => Ok(()),
             Some(node) => {
                 let node = node::name(&node);
-                let what = format!(
+                let object = format!(
                     "the machine of node {node} is not known yet, and decides which virtual servers are the Service's"
                 );
-                Err(self.wait(&what, SOON))
+                Err(self.wait(&object, SOON))
             }
         }
     }
@@ -372,8 +388,8 @@ impl<'a> ServiceCall<'a> {
         if !step.is_creation() {
             return Ok(());
         }
-        let is_pending = |node: &&Arc<Node>| self.of.node_addresses.of(node) == UsableAddresses::Pending;
-        match nodes.iter().find(is_pending).filter(|_| self.of.node_addresses.may_wait()) {
+        let is_pending = |node: &&Arc<Node>| self.provider.node_addresses.of(node) == UsableAddresses::Pending;
+        match nodes.iter().find(is_pending).filter(|_| self.provider.node_addresses.may_wait()) {
             None => Ok(()),
             Some(node) => {
                 let node = node::name(node);
@@ -389,17 +405,17 @@ impl<'a> ServiceCall<'a> {
     /// Maximum number of steps per call, which is more than any load balancer needs.
     pub(super) fn most_steps(&self) -> usize {
         let ports = self.service.spec.as_ref().and_then(|spec| spec.ports.as_ref()).map_or(0, Vec::len);
-        64 + 8 * (ports + self.of.inventory.of_service(&self.key).paths().count())
+        64 + 8 * (ports + self.provider.resources.of_service(&self.key).paths().count())
     }
 
     pub(super) async fn perform(&self, target: &FamilyTarget, step: &Step<'_>) -> Result<(), Error> {
-        self.perform_in(&target.layout, target.parts.as_ref(), step).await
+        self.perform_in(&target.layout, target.spec.as_ref(), step).await
     }
 
     pub(super) fn request<'r>(&'r self, layout: &'r ClusterLayout, parts: Option<&'r LoadBalancerSpec>) -> Request<'r> {
         let (namespace, name) = self.key.split_once('/').unwrap_or_default();
         let owner = Owner { namespace, name, uid: self.uid().unwrap_or_default() };
-        Request { permit: self.permit, layout, owner, parts }
+        Request { permit: self.permit, layout, owner, spec: parts }
     }
 
     async fn perform_in(
@@ -411,7 +427,7 @@ impl<'a> ServiceCall<'a> {
         self.permit.check()?;
         let request = self.request(layout, parts);
         let writes = !matches!(step, Step::Read { .. });
-        let _answer = writes.then(|| AnswerRecorder { inventory: self.cache(), key: &self.key });
+        let _answer = writes.then(|| AnswerRecorder { cache: self.cache(), key: &self.key });
         let is_referenced = AtomicBool::new(false);
         let record = |change: ObjectChange| {
             let path = match &change {
@@ -421,12 +437,12 @@ impl<'a> ServiceCall<'a> {
                 ObjectChange::Gone(path) => Some(path.as_str()),
                 ObjectChange::Entered(..) | ObjectChange::Reserved { .. } | ObjectChange::Referenced(_) => None,
             };
-            self.read.lock().extend(path.map(Into::into));
+            self.read_paths.lock().extend(path.map(Into::into));
             is_referenced.fetch_or(matches!(change, ObjectChange::Referenced(_)), Ordering::Relaxed);
             self.record_effect(step, &change);
             self.cache().record(&change, &self.layout);
         };
-        let performed = self.of.backend.perform(&request, step, &record).await;
+        let performed = self.provider.backend.perform(&request, step, &record).await;
         if !is_referenced.load(Ordering::Relaxed) {
             return self.noted(performed);
         }
@@ -468,8 +484,9 @@ impl<'a> ServiceCall<'a> {
     }
 
     /// A load balancer of the Service, with the desired state of a deletion.
-    pub(super) fn deletion(&self, seen: &CallObservation, balancer: FamilyLoadBalancer) -> FamilyTarget {
-        let features = service_request::features_of(self.service, self.of.rules(), balancer.family).unwrap_or_default();
+    pub(super) fn deletion(&self, observation: &CallObservation, balancer: FamilyLoadBalancer) -> FamilyTarget {
+        let features =
+            service_request::features_of(self.service, self.provider.rules(), balancer.family).unwrap_or_default();
         let wanted = DesiredLoadBalancer {
             ports: Vec::new(),
             members: Vec::new(),
@@ -478,18 +495,18 @@ impl<'a> ServiceCall<'a> {
             service_uid: self.uid().map(str::to_owned),
             features,
             reported: None,
-            has_unread: has_unread(seen, balancer.second),
+            has_unread: has_unread(observation, balancer.secondary),
             may_have_references: self.cache().may_have_references(&self.key),
             adopts_fully: false,
         };
-        let (layout, ours) = (self.layout.of(balancer.second), seen.judged.owned.of(balancer.second));
-        FamilyTarget { balancer, layout, ours, wanted, parts: None }
+        let (layout, ours) = (self.layout.of(balancer.secondary), observation.classified.owned.of(balancer.secondary));
+        FamilyTarget { balancer, layout, ours, desired: wanted, spec: None }
     }
 
     /// Whether an address that the Service reports or a virtual server uses belongs to no known allocation. An
     /// allocation with an unknown address may then have it.
-    pub(super) fn lacks_address(&self, seen: &CallObservation) -> bool {
-        let ClassifiedResources { owned: ours, ambiguous: held, .. } = &seen.judged;
+    pub(super) fn lacks_address(&self, observation: &CallObservation) -> bool {
+        let ClassifiedResources { owned: ours, ambiguous: held, .. } = &observation.classified;
         let known: BTreeSet<IpAddr> =
             ours.allocations.iter().chain(&held.allocations).filter_map(|allocation| allocation.address).collect();
         let servers = ours.servers.iter().chain(&held.servers).map(|server| server.address);
@@ -506,15 +523,15 @@ impl<'a> ServiceCall<'a> {
     /// # Errors
     /// NSX returns no address of an allocation, and `matters` is set: it may be the address that the Service lacks.
     pub(super) async fn read_one(&mut self, unread: &[Allocation], matters: bool) -> Result<bool, Error> {
-        let Some(allocation) = unread.iter().find(|one| !self.without_address.contains_key(&*one.marks.path)) else {
-            let is_open = |one: &&Allocation| self.without_address.get(&*one.marks.path) == Some(&false);
+        let Some(allocation) = unread.iter().find(|one| !self.without_address.contains_key(&*one.tags.path)) else {
+            let is_open = |one: &&Allocation| self.without_address.get(&*one.tags.path) == Some(&false);
             return match unread.iter().find(is_open).filter(|_| matters) {
                 Some(allocation) => self.unless_gone(allocation).await.map(|()| true),
                 None => Ok(false),
             };
         };
-        let path = &allocation.marks.path;
-        let says_none = match self.of.backend.reservation(allocation).await? {
+        let path = &allocation.tags.path;
+        let says_none = match self.provider.backend.reservation(allocation).await? {
             Reservation::Reserved(address) => {
                 let change = ObjectChange::Reserved { path: path.to_string(), address };
                 self.cache().record(&change, &self.layout);
@@ -529,11 +546,11 @@ impl<'a> ServiceCall<'a> {
 
     /// Reads an allocation whose address NSX does not return. Fails unless it was deleted, or has an address by now.
     async fn unless_gone(&self, allocation: &Allocation) -> Result<(), Error> {
-        let path = &allocation.marks.path;
+        let path = &allocation.tags.path;
         let step = Step::Read { kind: ObjectKind::Allocation, path: path.to_string() };
         self.perform_in(&self.layout, None, &step).await?;
         let known = self.cache().of_service(&self.key).allocations;
-        if !known.iter().any(|one| one.marks.path == *path && one.address.is_none()) {
+        if !known.iter().any(|one| one.tags.path == *path && one.address.is_none()) {
             return Ok(());
         }
         let message = format!("NSX does not give the address of {path}, which the Service {} may have", self.key);
@@ -541,11 +558,11 @@ impl<'a> ServiceCall<'a> {
     }
 
     /// Error of a call whose changes do not converge.
-    pub(super) fn endless(&self, steps: &Steps) -> Error {
+    pub(super) fn endless(&self, steps: &StepCounts) -> Error {
         let message = format!(
             "the load balancer of Service {} is not as it is to be after {} changes: another client changes it, too, or a \
              change has no effect; the last one: {}",
-            self.key, steps.made, steps.last
+            self.key, steps.count, steps.last
         );
         Error::Failed { reason: reason::NSXRefused, message, after: None }
     }

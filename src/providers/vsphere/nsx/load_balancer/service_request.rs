@@ -29,7 +29,7 @@ pub const ANNOTATION_UDP_CHECK: &str = "loadbalancer.vsphere-ccm.dev/udp-health-
 const AFFINITY: Duration = Duration::from_secs(10800);
 
 /// Maximum number of networks in one NSX group.
-const MOST_RANGES: usize = 4000;
+const MAX_RANGES: usize = 4000;
 
 /// The networks that may use a load balancer: those of its family. If there are none, those of the other family, which
 /// admit no client of this family, because a group cannot be empty.
@@ -122,8 +122,8 @@ fn source_ranges_of(service: &Service, family: IpFamily) -> Result<Option<Source
     }
     let ranges = SourceRanges::new(&all, family);
     match ranges.networks.len() {
-        count if count > MOST_RANGES => Err(not_possible(format!(
-            "spec.loadBalancerSourceRanges, or its annotation, has {count} networks of one family; expected at most {MOST_RANGES}, \
+        count if count > MAX_RANGES => Err(not_possible(format!(
+            "spec.loadBalancerSourceRanges, or its annotation, has {count} networks of one family; expected at most {MAX_RANGES}, \
              which NSX takes in a group"
         ))),
         _ => Ok(Some(ranges)),
@@ -300,7 +300,7 @@ pub fn ports_of(service: &Service) -> Result<Vec<(Port, u16)>, Error> {
 
 fn port_of(port: &ServicePort) -> Result<(Port, u16), Error> {
     let protocol = port.protocol.as_deref().unwrap_or("TCP");
-    let wrong = |what: &str| not_possible(format!("port {protocol}/{} cannot be served by NSX: {what}", port.port));
+    let wrong = |object: &str| not_possible(format!("port {protocol}/{} cannot be served by NSX: {object}", port.port));
     let kind = match protocol {
         "TCP" => Protocol::Tcp,
         "UDP" => Protocol::Udp,
@@ -490,10 +490,10 @@ mod tests {
 
     #[test]
     fn a_wished_address_is_of_the_load_balancer_of_its_family() {
-        let wish: IpAddr = "fd00::7".parse().unwrap();
+        let requested: IpAddr = "fd00::7".parse().unwrap();
         let both = service(json!({"spec": {"ipFamilies": ["IPv4", "IPv6"], "loadBalancerIP": "fd00::7"}}));
         let of = |family| features_of(&both, ServiceRules::default(), family).unwrap().address;
-        assert_eq!((of(V4), of(V6)), (None, Some(wish)));
+        assert_eq!((of(V4), of(V6)), (None, Some(requested)));
         assert!(check_families(&both, "web", true, ServiceRules::default()).is_ok());
         let error = check_families(&both, "web", false, ServiceRules::default()).unwrap_err().to_string();
         assert_eq!(error, "spec.loadBalancerIP is \"fd00::7\"; expected an IPv4 address");
@@ -501,8 +501,8 @@ mod tests {
 
     #[test]
     fn families_that_a_class_does_not_have_are_refused_only_where_they_are_required() {
-        let with = |policy: &str, families: &[&str], wish: &str| {
-            service(json!({"spec": {"ipFamilyPolicy": policy, "ipFamilies": families, "loadBalancerIP": wish}}))
+        let with = |policy: &str, families: &[&str], requested: &str| {
+            service(json!({"spec": {"ipFamilyPolicy": policy, "ipFamilies": families, "loadBalancerIP": requested}}))
         };
         let both = &["IPv4", "IPv6"][..];
         for (service, has_pool, expected) in [

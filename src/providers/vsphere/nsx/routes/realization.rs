@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
 use super::{LastWrite, RouterRoutes};
-use crate::clients::nsx::realization::{Realization, RevisionStatus, SETTLED};
+use crate::clients::nsx::realization::{REVISION_LAG, Realization, RevisionStatus};
 use crate::cloud::Error;
 use crate::providers::vsphere::nsx::failed;
 use crate::providers::vsphere::reason;
@@ -66,10 +66,10 @@ impl RouterRoutes {
         doing: &str,
     ) -> Result<Realization, Error> {
         let path = self.path(id);
-        let asked = last_write.at.elapsed();
+        let asked = last_write.written_at.elapsed();
         let is_unconfirmed = asked >= UNCONFIRMED;
         // If NSX names no revision, the state may be that of the previous revision.
-        let is_settled = !last_write.is_rewrite || asked >= SETTLED;
+        let is_settled = !last_write.is_rewrite || asked >= REVISION_LAG;
         let settled = |realization| if is_settled { realization } else { Realization::Pending };
         if let Some(wanted) = *revision {
             let status = self.client.revision_status(&path, wanted, "realized-status.get").await;

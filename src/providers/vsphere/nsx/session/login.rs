@@ -12,7 +12,7 @@ use super::{NsxSession, Sessions};
 use crate::base::backoff::Backoff;
 use crate::base::error_chain::chain;
 use crate::clients::nsx::{Client, Error, Kind, Login, NoLogin, Scheme};
-use crate::cloud::login_ledger::{LoginAttempt, Outcome};
+use crate::cloud::login_ledger::{LoginClaim, Outcome};
 use crate::providers::vsphere::login::credentials::{self, Credential, CredentialState, Offers, Origin};
 use crate::providers::vsphere::login::policy::NSX_LOGIN_POLICY;
 use crate::providers::vsphere::login::schedule::{Interface, LoginBlocked, LoginSchedule, Rejection, account, place};
@@ -35,17 +35,19 @@ impl NsxSession {
     ) -> Result<(Login, Arc<Credential>), NoLogin> {
         let (offered, nothing) = match &**offers.borrow() {
             CredentialState::Ready(credentials) => (credentials.clone(), None),
-            CredentialState::Pending { why } | CredentialState::Missing { why } => (Vec::new(), Some(why.clone())),
+            CredentialState::Pending { reason: why } | CredentialState::Missing { reason: why } => {
+                (Vec::new(), Some(why.clone()))
+            }
         };
         let in_use = {
             let mut state = self.state.lock();
             let in_use = state.in_use.clone();
-            state.pairs.forget_others(&offered, in_use.as_ref());
+            state.schedule.forget_others(&offered, in_use.as_ref());
             in_use
         };
         let mut last = None;
         for credential in LoginSchedule::candidates(&offered, in_use.as_ref()) {
-            if !self.state.lock().pairs.may_be_tried(&credential, &offered) {
+            if !self.state.lock().schedule.may_be_tried(&credential, &offered) {
                 break;
             }
             match self.try_credential(client, &credential, scheme).await {
@@ -56,7 +58,7 @@ impl NsxSession {
         }
         Err(last.unwrap_or_else(|| NoLogin {
             kind: Kind::Unavailable,
-            why: nothing.unwrap_or_else(|| "there are no credentials for NSX".to_owned()),
+            reason: nothing.unwrap_or_else(|| "there are no credentials for NSX".to_owned()),
         }))
     }
 
@@ -69,15 +71,16 @@ impl NsxSession {
     ) -> Result<Login, NoLogin> {
         let credentials::Login::Password { user, password } = &credential.login else {
             let why = "expected a user name and a password for NSX, found a certificate or a URL".to_owned();
-            return Err(NoLogin { kind: Kind::Unavailable, why });
+            return Err(NoLogin { kind: Kind::Unavailable, reason: why });
         };
         let claim = match self.claim_attempt(credential).await {
             Ok(claim) => claim,
-            Err(held) => {
-                let why = format!("{}: {}", held.what(&self.login_of(credential)), self.why_blocked(credential, &held));
-                let was_rejected = self.state.lock().pairs.was_rejected(credential);
+            Err(blocked) => {
+                let why =
+                    format!("{}: {}", blocked.what(&self.login_of(credential)), self.why_blocked(credential, &blocked));
+                let was_rejected = self.state.lock().schedule.was_rejected(credential);
                 let kind = if was_rejected { Kind::Rejected } else { Kind::Unavailable };
-                return Err(NoLogin { kind, why });
+                return Err(NoLogin { kind, reason: why });
             }
         };
         let sessions = self.state.lock().sessions;
@@ -99,7 +102,7 @@ impl NsxSession {
 
     fn accepted(&self, credential: &Arc<Credential>, sessions: Sessions) {
         let mut state = self.state.lock();
-        state.pairs.accepted(credential, Interface::Primary);
+        state.schedule.accepted(credential, Interface::Primary);
         match sessions {
             Sessions::End => state.sessions = Sessions::Replaced,
             // NSX refused per-request authentication with another password, so both ways are tried again.
@@ -110,7 +113,7 @@ impl NsxSession {
         }
     }
 
-    async fn settle_failed(&self, claim: LoginAttempt, credential: &Arc<Credential>, error: &Error) -> NoLogin {
+    async fn settle_failed(&self, claim: LoginClaim, credential: &Arc<Credential>, error: &Error) -> NoLogin {
         let outcome = outcome(error);
         self.account_for(&claim, credential, outcome, chain(error));
         self.ledger.record_outcome(claim, outcome).await;
@@ -122,7 +125,7 @@ impl NsxSession {
             ),
             _ => format!("failed to log in to {}: {}", self.login_of(credential), chain(error)),
         };
-        let failure = NoLogin { kind: error.kind.clone(), why };
+        let failure = NoLogin { kind: error.kind.clone(), reason: why };
         if outcome != Outcome::Rejected {
             let mut state = self.state.lock();
             let backoff = if outcome == Outcome::Unanswered { &UNANSWERED } else { &HARMLESS };
@@ -145,7 +148,7 @@ impl NsxSession {
             chain(refused)
         );
         warn!(nsx = self.server, "{why}");
-        let failure = NoLogin { kind: Kind::Unavailable, why };
+        let failure = NoLogin { kind: Kind::Unavailable, reason: why };
         let mut state = self.state.lock();
         state.sessions = Sessions::Required;
         state.retry = Some((Instant::now() + HARMLESS.pause(1, fastrand::f64()), failure.clone()));
@@ -153,50 +156,50 @@ impl NsxSession {
     }
 
     /// Checks the local schedule, then claims an attempt in the shared ledger.
-    async fn claim_attempt(&self, credential: &Arc<Credential>) -> Result<LoginAttempt, LoginBlocked> {
+    async fn claim_attempt(&self, credential: &Arc<Credential>) -> Result<LoginClaim, LoginBlocked> {
         let attempt = {
             let state = self.state.lock();
-            if let Some(held) = state.pairs.blocked(credential, Interface::Primary, self.began.elapsed()) {
-                return Err(held);
+            if let Some(blocked) = state.schedule.blocked(credential, Interface::Primary, self.began.elapsed()) {
+                return Err(blocked);
             }
-            state.pairs.attempt(credential, &self.server)
+            state.schedule.attempt(credential, &self.server)
         };
         self.ledger.claim(&attempt).await.map_err(|refused| {
             let held = match refused.is_lockout {
-                true => self.now().lockout(refused.pause, refused.why),
-                false => self.now().wait(refused.pause, refused.why),
+                true => self.now().lockout(refused.pause, refused.reason),
+                false => self.now().wait(refused.pause, refused.reason),
             };
-            self.state.lock().pairs.hold(credential, Interface::Primary, held.clone());
+            self.state.lock().schedule.hold(credential, Interface::Primary, held.clone());
             held
         })
     }
 
-    fn account_for(&self, claim: &LoginAttempt, credential: &Arc<Credential>, outcome: Outcome, why: String) {
+    fn account_for(&self, claim: &LoginClaim, credential: &Arc<Credential>, outcome: Outcome, reason: String) {
         let mut state = self.state.lock();
         match outcome {
             Outcome::Rejected => {
-                let rejection = self.rejection(why, claim.pause_if_rejected);
-                state.pairs.rejected(credential, Interface::Primary, rejection, fastrand::f64());
+                let rejection = self.rejection(reason, claim.pause_if_rejected);
+                state.schedule.rejected(credential, Interface::Primary, rejection, fastrand::f64());
             }
-            Outcome::Unanswered => state.pairs.unanswered(credential),
+            Outcome::Unanswered => state.schedule.unanswered(credential),
             Outcome::Accepted | Outcome::Harmless => {}
         }
     }
 
     pub(super) fn rejection(&self, why: String, least: Duration) -> Rejection {
-        Rejection { moment: self.now(), why, least }
+        Rejection { moment: self.now(), reason: why, min_pause: least }
     }
 
     /// Text with the manager, the account and the origin of the credentials.
     fn login_of(&self, credential: &Credential) -> String {
-        let place = place(&credential.origin, || "[NSXT] in the cloud config".to_owned());
-        format!("NSX {} as {:?} (credentials from {place})", self.server, account(&credential.login))
+        let location = place(&credential.origin, || "[NSXT] in the cloud config".to_owned());
+        format!("NSX {} as {:?} (credentials from {location})", self.server, account(&credential.login))
     }
 
     /// Text with the reason of a wait and how to end it.
-    fn why_blocked(&self, credential: &Credential, held: &LoginBlocked) -> String {
+    fn why_blocked(&self, credential: &Credential, blocked: &LoginBlocked) -> String {
         let reset = self.ledger.reset_command(NSX_LOGIN_POLICY, &self.server, account(&credential.login));
-        held.why(NSX_LOGIN_POLICY, matches!(credential.origin, Origin::Secret { .. }), reset.as_deref())
+        blocked.why(NSX_LOGIN_POLICY, matches!(credential.origin, Origin::Secret { .. }), reset.as_deref())
     }
 }
 

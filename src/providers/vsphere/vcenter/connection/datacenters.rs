@@ -17,13 +17,13 @@ const LIST_LIMIT: Duration = Duration::from_secs(10);
 /// Pause before the next list after a failed one.
 const PAUSE: Duration = Duration::from_secs(60);
 /// Most names per kind in the message; the number of the others follows.
-const MOST_NAMED: usize = 10;
+const MAX_NAMED: usize = 10;
 
 impl Vcenter {
     /// Reports that the VM of a Node is outside of `configured`, the configured datacenters. For each such set
     /// vCenter's datacenters are listed once; the state of Nodes does not depend on it.
     pub fn suspect_datacenters(&self, configured: &[String]) {
-        self.suspected.send_if_modified(|known| {
+        self.suspected_vms.send_if_modified(|known| {
             let is_news = *known != *configured;
             if is_news {
                 *known = configured.to_vec();
@@ -34,13 +34,13 @@ impl Vcenter {
 
     /// Lists the datacenters after such a report, and warns about missing ones. Never ends itself.
     pub(super) async fn check_datacenters(&self) -> Infallible {
-        let mut suspected = self.suspected.subscribe();
+        let mut suspected = self.suspected_vms.subscribe();
         loop {
             let configured = suspected.borrow_and_update().clone();
-            if !configured.is_empty() && !self.tell_missing(&configured).await {
+            if !configured.is_empty() && !self.report_missing(&configured).await {
                 sleep(PAUSE).await;
                 // The next VM outside of the datacenters requests the list again.
-                self.suspected.send_if_modified(|known| {
+                self.suspected_vms.send_if_modified(|known| {
                     if *known == configured {
                         known.clear();
                     }
@@ -53,7 +53,7 @@ impl Vcenter {
     }
 
     /// Warns about missing datacenters. Returns whether vCenter answered.
-    async fn tell_missing(&self, configured: &[String]) -> bool {
+    async fn report_missing(&self, configured: &[String]) -> bool {
         let (vcenter, soap) = (self.server(), self.session().soap());
         let objects = match timeout(LIST_LIMIT, soap.retrieve_datacenters()).await {
             Ok(Ok(Some(objects))) => objects,
@@ -88,9 +88,9 @@ fn missing(configured: &[String], present: &[Datacenter]) -> Option<String> {
 }
 
 fn listed(names: &[String]) -> String {
-    match names.get(MOST_NAMED..) {
+    match names.get(MAX_NAMED..) {
         None | Some([]) => names.join(", "),
-        Some(others) => format!("{} and {} more", names.get(..MOST_NAMED).unwrap_or_default().join(", "), others.len()),
+        Some(others) => format!("{} and {} more", names.get(..MAX_NAMED).unwrap_or_default().join(", "), others.len()),
     }
 }
 
@@ -124,8 +124,9 @@ mod tests {
         ] {
             assert_eq!(of(&wrong, &present).as_deref(), Some(expected), "{wrong:?}");
         }
-        let told = of(&["dc"], &[datacenter("datacenter-9", &["east, west"]), datacenter("datacenter-8", &["dc 8"])]);
-        assert!(told.unwrap().ends_with("it has: \"east, west\", \"dc 8\""), "each name is in quotes");
+        let reported =
+            of(&["dc"], &[datacenter("datacenter-9", &["east, west"]), datacenter("datacenter-8", &["dc 8"])]);
+        assert!(reported.unwrap().ends_with("it has: \"east, west\", \"dc 8\""), "each name is in quotes");
         let none = of(&["dc"], &[]).unwrap();
         assert!(none.ends_with("it has: none that this account may see"), "{none}");
         let many: Vec<_> = (0..30).map(|number| datacenter("x", &[&format!("d{number}")])).collect();

@@ -35,7 +35,7 @@ fn found(object: &MoRef, read: ReadAnswer<ObjectContent>) -> Result<ObjectConten
             Err(Unknown::new(reason::PowerStateUnknown, message))
         }
         ReadAnswer::Denied(denial) => Err(denied(object, &denial)),
-        ReadAnswer::Silent(trouble) => Err(Unknown::new(trouble.reason, format!("reading {object}: {trouble}"))),
+        ReadAnswer::Silent(failure) => Err(Unknown::new(failure.reason, format!("reading {object}: {failure}"))),
     }
 }
 

@@ -12,8 +12,8 @@ use tokio::time::timeout;
 use super::Vcenter;
 use crate::clients::vim::{self, Fault, FaultKind, FilterSpec, MoRef, ObjectContent, Value, decode_name};
 use crate::providers::provider_id::BiosUuid;
-use crate::providers::vsphere::vcenter::outage::trouble_of;
-use crate::providers::vsphere::vcenter::snapshot::Trouble;
+use crate::providers::vsphere::vcenter::outage::failure_of;
+use crate::providers::vsphere::vcenter::snapshot::VcenterFailure;
 
 /// How long one read or search may take.
 const READ_LIMIT: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ pub enum ReadAnswer<T> {
     /// The account may not read the object. That proves nothing.
     Denied(Denial),
     /// No conclusion: no answer, or another fault.
-    Silent(Trouble),
+    Silent(VcenterFailure),
 }
 
 impl<T> ReadAnswer<T> {
@@ -47,7 +47,7 @@ impl<T> ReadAnswer<T> {
             ReadAnswer::Found(found) => judge(found),
             ReadAnswer::Gone => ReadAnswer::Gone,
             ReadAnswer::Denied(denial) => ReadAnswer::Denied(denial),
-            ReadAnswer::Silent(trouble) => ReadAnswer::Silent(trouble),
+            ReadAnswer::Silent(failure) => ReadAnswer::Silent(failure),
         }
     }
 }
@@ -60,12 +60,12 @@ pub struct Denial {
     /// The missing privileges, joined by commas.
     pub privilege: String,
     /// Whether vCenter reported the denial. It may also silently return nothing.
-    pub is_told: bool,
+    pub is_logged: bool,
 }
 
 impl std::fmt::Display for Denial {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { object, privilege, is_told } = self;
+        let Self { object, privilege, is_logged: is_told } = self;
         if *is_told {
             return write!(f, "NoPermission on {object}: privilege {privilege} is missing");
         }
@@ -154,18 +154,18 @@ impl Vcenter {
                 answer
             }
             Ok(Err(error)) => {
-                self.tell_failed_read(&error);
+                self.report_failed_read(&error);
                 return Err(Refusal::Failed(error));
             }
             Err(_) => {
-                let why = format!("no answer within {} s", READ_LIMIT.as_secs());
-                return Err(Refusal::Silent(Trouble::unavailable(why)));
+                let reason = format!("no answer within {} s", READ_LIMIT.as_secs());
+                return Err(Refusal::Silent(VcenterFailure::unavailable(reason)));
             }
         };
         let after = self.snapshot();
         after.freshness.check().map_err(Refusal::Silent)?;
         if after.instance_uuid != before.instance_uuid {
-            return Err(Refusal::Silent(Trouble::unavailable("another vCenter answers at its address by now")));
+            return Err(Refusal::Silent(VcenterFailure::unavailable("another vCenter answers at its address by now")));
         }
         Ok(answer)
     }
@@ -173,7 +173,7 @@ impl Vcenter {
 
 /// Why a call has no usable answer.
 enum Refusal {
-    Silent(Trouble),
+    Silent(VcenterFailure),
     Failed(vim::Error),
 }
 
@@ -189,10 +189,10 @@ impl Refusal {
     /// The result for a call that named no object.
     fn without_object<T>(self) -> ReadAnswer<T> {
         match self {
-            Refusal::Silent(trouble) => ReadAnswer::Silent(trouble),
+            Refusal::Silent(failure) => ReadAnswer::Silent(failure),
             Refusal::Failed(error) => match error.fault().and_then(|fault| denial(fault, None)) {
                 Some(denial) => ReadAnswer::Denied(denial),
-                None => ReadAnswer::Silent(trouble_of(&error)),
+                None => ReadAnswer::Silent(failure_of(&error)),
             },
         }
     }
@@ -209,12 +209,12 @@ pub(super) fn denial(fault: &Fault, asked: Option<&MoRef>) -> Option<Denial> {
         privileges => privileges.join(", "),
     };
     let object = object.map_or_else(|| "an object it does not name".to_string(), MoRef::to_string);
-    Some(Denial { object, privilege, is_told: true })
+    Some(Denial { object, privilege, is_logged: true })
 }
 
 /// Judges an answer without a fault. One readable property proves that the object exists.
 fn classify_content(object: &MoRef, objects: Vec<ObjectContent>) -> ReadAnswer<ObjectContent> {
-    let untold = || Denial { object: object.to_string(), privilege: READ_PRIVILEGE.to_string(), is_told: false };
+    let untold = || Denial { object: object.to_string(), privilege: READ_PRIVILEGE.to_string(), is_logged: false };
     let Some(content) = objects.into_iter().find(|content| content.object == *object) else {
         return ReadAnswer::Denied(untold());
     };
@@ -225,8 +225,8 @@ fn classify_content(object: &MoRef, objects: Vec<ObjectContent>) -> ReadAnswer<O
         None => ReadAnswer::Denied(untold()),
         Some(missing) => {
             let denied = content.missing.iter().find_map(|missing| denial(&missing.fault, Some(object)));
-            let why = || format!("the answer to a read of {object} holds no property: {}", missing.fault);
-            denied.map_or_else(|| ReadAnswer::Silent(Trouble::unavailable(why())), ReadAnswer::Denied)
+            let reason = || format!("the answer to a read of {object} holds no property: {}", missing.fault);
+            denied.map_or_else(|| ReadAnswer::Silent(VcenterFailure::unavailable(reason())), ReadAnswer::Denied)
         }
     }
 }
@@ -239,9 +239,9 @@ fn connection_state(content: ObjectContent) -> HostRead {
     let untold = missing.iter().find(|missing| missing.path == CONNECTION_STATE);
     match untold.and_then(|missing| denial(&missing.fault, Some(object))) {
         Some(denial) => ReadAnswer::Denied(denial),
-        None => {
-            ReadAnswer::Silent(Trouble::unavailable(format!("vCenter does not say {CONNECTION_STATE} of {object}")))
-        }
+        None => ReadAnswer::Silent(VcenterFailure::unavailable(format!(
+            "vCenter does not say {CONNECTION_STATE} of {object}"
+        ))),
     }
 }
 
@@ -295,7 +295,7 @@ mod tests {
             ("NoPermission", failed(fault(FaultKind::NoPermission, Some(vm()), &[])), false),
             ("NotAuthenticated", failed(fault(FaultKind::NotAuthenticated, Some(vm()), &[])), false),
             ("SystemError", failed(fault(FaultKind::SystemError, Some(vm()), &[])), false),
-            ("no answer", Refusal::Silent(Trouble::unavailable("down")), false),
+            ("no answer", Refusal::Silent(VcenterFailure::unavailable("down")), false),
         ] {
             let read: ObjectRead = refusal.of_object(&vm());
             assert_eq!(read == ReadAnswer::Gone, is_gone, "{case}: {read:?}");
@@ -356,7 +356,7 @@ mod tests {
             let is = match &read {
                 ReadAnswer::Found(_) => "found",
                 ReadAnswer::Gone => "gone",
-                ReadAnswer::Denied(denial) if denial.is_told => "denied",
+                ReadAnswer::Denied(denial) if denial.is_logged => "denied",
                 ReadAnswer::Denied(_) => "untold",
                 ReadAnswer::Silent(_) => "silent",
             };

@@ -5,12 +5,12 @@ use std::time::Duration;
 use crate::base::error_chain::chain;
 use crate::clients::{http, session_manager, sts, vapi, vim};
 use crate::providers::vsphere::vcenter::outage::Outage;
-use crate::providers::vsphere::vcenter::snapshot::Trouble;
+use crate::providers::vsphere::vcenter::snapshot::VcenterFailure;
 use crate::providers::vsphere::vcenter::spelling::Spelling;
 
 /// The cause of a connection failure.
 #[derive(Debug, thiserror::Error)]
-pub(in super::super) enum Cause {
+pub(in super::super) enum FailureCause {
     /// No answer of the server, or a refusal.
     #[error(transparent)]
     Soap(#[from] vim::Error),
@@ -19,9 +19,9 @@ pub(in super::super) enum Cause {
     #[error(transparent)]
     Ticket(#[from] session_manager::Error),
     /// The login has to wait.
-    #[error("{why}")]
+    #[error("{message}")]
     Held {
-        why: String,
+        message: String,
         /// Whether the server rejected these credentials in the last attempt.
         was_rejected: bool,
     },
@@ -36,14 +36,17 @@ pub(in super::super) enum Cause {
     Other(String),
 }
 
-impl Cause {
+impl FailureCause {
     /// Whether the server rejected the credentials.
     pub(in super::super) fn is_invalid_login(&self) -> bool {
         match self {
-            Cause::Soap(error) => error.is_invalid_login(),
-            Cause::Token(error) => error.is_invalid_login(),
-            Cause::Ticket(error) => error.is_invalid_login(),
-            Cause::Held { .. } | Cause::NoCredentials(_) | Cause::CredentialsUnread(_) | Cause::Other(_) => false,
+            FailureCause::Soap(error) => error.is_invalid_login(),
+            FailureCause::Token(error) => error.is_invalid_login(),
+            FailureCause::Ticket(error) => error.is_invalid_login(),
+            FailureCause::Held { .. }
+            | FailureCause::NoCredentials(_)
+            | FailureCause::CredentialsUnread(_)
+            | FailureCause::Other(_) => false,
         }
     }
 
@@ -51,21 +54,21 @@ impl Cause {
     pub(in super::super) fn outage(&self) -> Outage {
         match self {
             _ if self.is_invalid_login() => Outage::LoginRejected,
-            Cause::Soap(error) => Outage::of_soap(error),
-            Cause::Token(sts::Error::Http(error)) => Outage::of_http(error),
-            Cause::Token(_) => Outage::ErrorAnswered,
-            Cause::Ticket(_) => Outage::NoTicket,
-            Cause::Held { was_rejected, .. } => Outage::LoginDelayed { was_rejected: *was_rejected },
-            Cause::NoCredentials(_) => Outage::CredentialsMissing,
-            Cause::CredentialsUnread(_) => Outage::CredentialsUnread,
-            Cause::Other(_) => Outage::NoAnswer,
+            FailureCause::Soap(error) => Outage::of_soap(error),
+            FailureCause::Token(sts::Error::Http(error)) => Outage::of_http(error),
+            FailureCause::Token(_) => Outage::ErrorAnswered,
+            FailureCause::Ticket(_) => Outage::NoTicket,
+            FailureCause::Held { was_rejected, .. } => Outage::LoginDelayed { was_rejected: *was_rejected },
+            FailureCause::NoCredentials(_) => Outage::CredentialsMissing,
+            FailureCause::CredentialsUnread(_) => Outage::CredentialsUnread,
+            FailureCause::Other(_) => Outage::NoAnswer,
         }
     }
 
     /// The refused certificate of vCenter.
     fn certificate(&self) -> Option<&http::CertificateRefusal> {
         match self {
-            Cause::Soap(vim::Error::Http(error)) | Cause::Token(sts::Error::Http(error)) => match error {
+            FailureCause::Soap(vim::Error::Http(error)) | FailureCause::Token(sts::Error::Http(error)) => match error {
                 http::Error::Certificate(_, refusal) => Some(refusal),
                 _ => None,
             },
@@ -75,7 +78,7 @@ impl Cause {
 
     /// Whether the session has ended.
     pub(in super::super) fn is_not_authenticated(&self) -> bool {
-        matches!(self, Cause::Soap(error) if error.is_not_authenticated())
+        matches!(self, FailureCause::Soap(error) if error.is_not_authenticated())
     }
 }
 
@@ -94,7 +97,7 @@ pub(in super::super) enum Pause {
 pub(in super::super) struct ConnectionFailure {
     pub(in super::super) during: String,
     #[source]
-    pub(in super::super) source: Cause,
+    pub(in super::super) source: FailureCause,
     pub(in super::super) pause: Pause,
 }
 
@@ -109,14 +112,14 @@ impl ConnectionFailure {
     }
 
     /// The outage as `Trouble`, with texts for this configuration entry.
-    pub(in super::super) fn trouble(&self, entry: &Spelling) -> Trouble {
+    pub(in super::super) fn vcenter_failure(&self, entry: &Spelling) -> VcenterFailure {
         let outage = self.source.outage();
         let cause = match outage {
             // The text names the account, its source, and how a pause ends.
             Outage::LoginRejected | Outage::LoginDelayed { .. } => chain(self),
             _ => chain(&self.source),
         };
-        outage.trouble(self.text(entry), cause)
+        outage.vcenter_failure(self.text(entry), cause)
     }
 }
 
@@ -146,10 +149,10 @@ pub(in super::super) enum RestFailure {
     #[error(transparent)]
     Token(#[from] sts::Error),
     /// A login has to wait.
-    #[error("{why}")]
+    #[error("{message}")]
     Held {
         /// The reason.
-        why: String,
+        message: String,
         /// The remaining time.
         pause: Duration,
     },

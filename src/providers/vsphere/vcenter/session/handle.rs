@@ -17,7 +17,7 @@ pub(in super::super) struct SessionHandle {
     pub(super) rest: vapi::Client,
     uses: watch::Sender<u32>,
     leftovers: Arc<Leftovers>,
-    facts: Mutex<SessionObservations>,
+    observations: Mutex<SessionObservations>,
 }
 
 /// Data that becomes known during use. Never locked over an await.
@@ -35,35 +35,35 @@ impl SessionHandle {
             rest,
             uses: watch::Sender::default(),
             leftovers: Arc::default(),
-            facts: Mutex::default(),
+            observations: Mutex::default(),
         })
     }
 
     /// The credential of the session; `None` before the first login.
     pub(super) fn credential(&self) -> Option<Arc<Credential>> {
-        self.facts.lock().credential.clone()
+        self.observations.lock().credential.clone()
     }
 
     pub(super) fn set_credential(&self, credential: Arc<Credential>) {
-        self.facts.lock().credential = Some(credential);
+        self.observations.lock().credential = Some(credential);
     }
 
     /// The server's description at the last connect.
     pub(super) fn about(&self) -> AboutInfo {
-        self.facts.lock().about.clone()
+        self.observations.lock().about.clone()
     }
 
     pub(super) fn set_about(&self, about: AboutInfo) {
-        self.facts.lock().about = about;
+        self.observations.lock().about = about;
     }
 
     /// Whether the SOAP session is used as REST session.
     pub(super) fn is_borrowing(&self) -> bool {
-        self.facts.lock().is_borrowing
+        self.observations.lock().is_borrowing
     }
 
     pub(super) fn set_borrowing(&self, is_borrowing: bool) {
-        self.facts.lock().is_borrowing = is_borrowing;
+        self.observations.lock().is_borrowing = is_borrowing;
     }
 
     /// The SOAP client, counted as a user until dropped.

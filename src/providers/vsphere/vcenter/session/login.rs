@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use tokio::time::timeout;
 
 use super::Session;
-use super::failure::{Cause, ConnectionFailure, Pause, RestFailure};
+use super::failure::{ConnectionFailure, FailureCause, Pause, RestFailure};
 use super::handle::SessionHandle;
 use crate::base::error_chain::chain;
 use crate::clients::{http, session_manager, sts, vapi, vim};
-use crate::cloud::login_ledger::{LoginAttempt, Outcome};
+use crate::cloud::login_ledger::{LoginClaim, Outcome};
 use crate::providers::vsphere::login::credentials::{Credential, Login, Origin};
 use crate::providers::vsphere::login::policy::LOGIN_POLICY;
 use crate::providers::vsphere::login::schedule::{Interface, LoginBlocked, Rejection, account, place};
@@ -35,11 +35,11 @@ impl Session {
         let _under_way = self.logins.begin();
         let claim = match self.claim_attempt(credential, Interface::Primary).await {
             Ok(claim) => claim,
-            Err(held) => {
-                let pause = held.until.saturating_sub(self.began.elapsed());
-                let was_rejected = self.state.lock().pairs.was_rejected(credential);
-                let source = Cause::Held { why: self.why_blocked(credential, &held), was_rejected };
-                let during = held.what(&self.login_of(credential));
+            Err(blocked) => {
+                let pause = blocked.until.saturating_sub(self.began.elapsed());
+                let was_rejected = self.state.lock().schedule.was_rejected(credential);
+                let source = FailureCause::Held { message: self.why_blocked(credential, &blocked), was_rejected };
+                let during = blocked.what(&self.login_of(credential));
                 return Err(ConnectionFailure { during, source, pause: Pause::For(pause) });
             }
         };
@@ -47,8 +47,8 @@ impl Session {
             Ok(()) => {
                 {
                     let mut state = self.state.lock();
-                    state.pairs.accepted(credential, Interface::Primary);
-                    state.facts.soap_logins += 1;
+                    state.schedule.accepted(credential, Interface::Primary);
+                    state.status.soap_logins += 1;
                 }
                 self.ledger.record_outcome(claim, Outcome::Accepted).await;
                 Ok(())
@@ -73,16 +73,20 @@ impl Session {
         credential: &Arc<Credential>,
     ) -> Result<(), RestFailure> {
         let _under_way = self.logins.begin();
-        let claim = self.claim_attempt(credential, Interface::Rest).await.map_err(|held| RestFailure::Held {
-            pause: held.until.saturating_sub(self.began.elapsed()),
-            why: format!("{}: {}", held.what(&self.login_of(credential)), self.why_blocked(credential, &held)),
+        let claim = self.claim_attempt(credential, Interface::Rest).await.map_err(|blocked| RestFailure::Held {
+            pause: blocked.until.saturating_sub(self.began.elapsed()),
+            message: format!(
+                "{}: {}",
+                blocked.what(&self.login_of(credential)),
+                self.why_blocked(credential, &blocked)
+            ),
         })?;
         match self.present_rest(&link.rest, &credential.login).await {
             Ok(()) => {
                 {
                     let mut state = self.state.lock();
-                    state.pairs.accepted(credential, Interface::Rest);
-                    state.facts.rest_logins += 1;
+                    state.schedule.accepted(credential, Interface::Rest);
+                    state.status.rest_logins += 1;
                 }
                 self.ledger.record_outcome(claim, Outcome::Accepted).await;
                 Ok(())
@@ -101,20 +105,20 @@ impl Session {
         &self,
         credential: &Arc<Credential>,
         interface: Interface,
-    ) -> Result<LoginAttempt, LoginBlocked> {
+    ) -> Result<LoginClaim, LoginBlocked> {
         let attempt = {
             let state = self.state.lock();
-            if let Some(held) = state.pairs.blocked(credential, interface, self.began.elapsed()) {
-                return Err(held);
+            if let Some(blocked) = state.schedule.blocked(credential, interface, self.began.elapsed()) {
+                return Err(blocked);
             }
-            state.pairs.attempt(credential, &self.names.server)
+            state.schedule.attempt(credential, &self.names.server)
         };
         self.ledger.claim(&attempt).await.map_err(|refused| {
             let held = match refused.is_lockout {
-                true => self.now().lockout(refused.pause, refused.why),
-                false => self.now().wait(refused.pause, refused.why),
+                true => self.now().lockout(refused.pause, refused.reason),
+                false => self.now().wait(refused.pause, refused.reason),
             };
-            self.state.lock().pairs.hold(credential, interface, held.clone());
+            self.state.lock().schedule.hold(credential, interface, held.clone());
             self.pauses.notify_one();
             held
         })
@@ -123,7 +127,7 @@ impl Session {
     /// Records how a login failed. Returns when to retry.
     fn account_for(
         &self,
-        claim: &LoginAttempt,
+        claim: &LoginClaim,
         credential: &Arc<Credential>,
         interface: Interface,
         outcome: Outcome,
@@ -132,14 +136,14 @@ impl Session {
         let mut state = self.state.lock();
         match outcome {
             Outcome::Rejected => {
-                state.facts.rejections += 1;
+                state.status.rejections += 1;
                 self.pauses.notify_one();
-                let rejection = Rejection { moment: self.now(), why: why(), least: claim.pause_if_rejected };
-                Pause::For(state.pairs.rejected(credential, interface, rejection, fastrand::f64()))
+                let rejection = Rejection { moment: self.now(), reason: why(), min_pause: claim.pause_if_rejected };
+                Pause::For(state.schedule.rejected(credential, interface, rejection, fastrand::f64()))
             }
             Outcome::Unanswered => {
-                state.facts.unanswered += 1;
-                state.pairs.unanswered(credential);
+                state.status.unanswered += 1;
+                state.schedule.unanswered(credential);
                 Pause::Backoff
             }
             Outcome::Accepted | Outcome::Harmless => Pause::Backoff,
@@ -149,13 +153,13 @@ impl Session {
     /// Text with the vCenter, the account and the origin of the credentials.
     fn login_of(&self, credential: &Credential) -> String {
         let server = &self.names.server;
-        let place = place(&credential.origin, || self.spelling().credentials_place());
+        let location = place(&credential.origin, || self.spelling().credentials_place());
         match &credential.login {
             Login::Password { .. } => {
-                format!("vCenter {server} as {:?} (credentials from {place})", account(&credential.login))
+                format!("vCenter {server} as {:?} (credentials from {location})", account(&credential.login))
             }
-            Login::Certificate { .. } => format!("vCenter {server} with the certificate of {place}"),
-            Login::SharedSession { .. } => format!("vCenter {server} through the session manager of {place}"),
+            Login::Certificate { .. } => format!("vCenter {server} with the certificate of {location}"),
+            Login::SharedSession { .. } => format!("vCenter {server} through the session manager of {location}"),
         }
     }
 
@@ -169,12 +173,12 @@ impl Session {
     }
 
     /// Text with the reason of a wait and how to end it.
-    fn why_blocked(&self, credential: &Credential, held: &LoginBlocked) -> String {
+    fn why_blocked(&self, credential: &Credential, blocked: &LoginBlocked) -> String {
         let reset = self.ledger.reset_command(LOGIN_POLICY, &self.names.server, account(&credential.login));
-        held.why(LOGIN_POLICY, matches!(credential.origin, Origin::Secret { .. }), reset.as_deref())
+        blocked.why(LOGIN_POLICY, matches!(credential.origin, Origin::Secret { .. }), reset.as_deref())
     }
 
-    async fn submit(&self, soap: &vim::Client, login: &Login) -> Result<(), Cause> {
+    async fn submit(&self, soap: &vim::Client, login: &Login) -> Result<(), FailureCause> {
         match login {
             Login::Password { user, password } => Ok(soap.login(user, password).await.map(drop)?),
             Login::Certificate { certificate, key } => {
@@ -183,8 +187,10 @@ impl Session {
             }
             Login::SharedSession { url, token } => {
                 let late = |_| Err(format!("the token was not read within {} s", READ_LIMIT.as_secs()));
-                let token =
-                    timeout(READ_LIMIT, token.read()).await.unwrap_or_else(late).map_err(Cause::NoCredentials)?;
+                let token = timeout(READ_LIMIT, token.read())
+                    .await
+                    .unwrap_or_else(late)
+                    .map_err(FailureCause::NoCredentials)?;
                 let ticket = session_manager::fetch_ticket(&self.http, url, &token).await?;
                 Ok(soap.clone_session(&ticket).await.map(drop)?)
             }
@@ -207,17 +213,18 @@ impl Session {
 /// Classifies a failed login by what the server may have counted: a rejection, or a login whose answer was lost. A
 /// fault of another kind does not say that the credentials are wrong. A ticket of a session manager is no password: a
 /// new one is fetched for each login.
-fn outcome(cause: &Cause) -> Outcome {
+fn outcome(cause: &FailureCause) -> Outcome {
     match cause {
-        Cause::Soap(error) if error.is_invalid_login() => Outcome::Rejected,
-        Cause::Soap(vim::Error::Fault { .. } | vim::Error::NotVcenter { .. }) => Outcome::Harmless,
-        Cause::Soap(vim::Error::Http(error)) if was_never_checked(error) => Outcome::Harmless,
-        Cause::Soap(vim::Error::Http(_) | vim::Error::Malformed { .. }) => Outcome::Unanswered,
-        Cause::Token(error) => token_outcome(error),
-        Cause::Ticket(_) => Outcome::Harmless,
-        Cause::Held { .. } | Cause::NoCredentials(_) | Cause::CredentialsUnread(_) | Cause::Other(_) => {
-            Outcome::Harmless
-        }
+        FailureCause::Soap(error) if error.is_invalid_login() => Outcome::Rejected,
+        FailureCause::Soap(vim::Error::Fault { .. } | vim::Error::NotVcenter { .. }) => Outcome::Harmless,
+        FailureCause::Soap(vim::Error::Http(error)) if was_never_checked(error) => Outcome::Harmless,
+        FailureCause::Soap(vim::Error::Http(_) | vim::Error::Malformed { .. }) => Outcome::Unanswered,
+        FailureCause::Token(error) => token_outcome(error),
+        FailureCause::Ticket(_) => Outcome::Harmless,
+        FailureCause::Held { .. }
+        | FailureCause::NoCredentials(_)
+        | FailureCause::CredentialsUnread(_)
+        | FailureCause::Other(_) => Outcome::Harmless,
     }
 }
 

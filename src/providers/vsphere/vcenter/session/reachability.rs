@@ -45,24 +45,24 @@ impl Session {
     /// Limits concurrent probes by these permits, which all vCenters of a process share.
     #[must_use]
     pub fn with_probes(mut self, probes: Arc<Semaphore>) -> Self {
-        self.reach.probes = probes;
+        self.reachability.probes = probes;
         self
     }
 
     /// Starts probes every 2 s, until vCenter answers or [`Session::mark_reachable`] is called.
     pub(in super::super) fn mark_unreachable(&self) {
-        self.reach.is_unreachable.store(true, Ordering::Relaxed);
-        self.reach.marked.notify_one();
+        self.reachability.is_unreachable.store(true, Ordering::Relaxed);
+        self.reachability.marked.notify_one();
     }
 
     /// Stops the probes.
     pub(in super::super) fn mark_reachable(&self) {
-        self.reach.is_unreachable.store(false, Ordering::Relaxed);
+        self.reachability.is_unreachable.store(false, Ordering::Relaxed);
     }
 
     /// Completes when vCenter comes back after the time of the call.
     pub(in super::super) fn returned(&self) -> impl Future<Output = ()> + use<> {
-        next_change(self.reach.returned.subscribe())
+        next_change(self.reachability.returned.subscribe())
     }
 
     /// Makes a call, and repeats it whenever vCenter comes back meanwhile: a request sent during the outage gets no
@@ -83,22 +83,22 @@ impl Session {
         let limits = vim::Timeouts { call: LIMIT, ..vim::Timeouts::default() };
         let client = vim::Client::with_timeouts(self.http.clone(), limits);
         loop {
-            self.reach.marked.notified().await;
+            self.reachability.marked.notified().await;
             let mut was_away = false;
             let mut next = Instant::now();
             loop {
                 next = (next + INTERVAL.mul_f64(0.75 + fastrand::f64() / 2.0)).max(Instant::now());
                 sleep_until(next).await;
-                if !self.reach.is_unreachable.load(Ordering::Relaxed) {
+                if !self.reachability.is_unreachable.load(Ordering::Relaxed) {
                     break;
                 }
                 // The semaphore is never closed. The permit is held during the probe.
-                let permit = self.reach.probes.acquire().await;
+                let permit = self.reachability.probes.acquire().await;
                 let answers = matches!(timeout(LIMIT, client.probe()).await, Ok(Ok(())));
                 drop(permit);
                 if answers {
                     if was_away {
-                        self.reach.returned.send_modify(|count| *count = count.wrapping_add(1));
+                        self.reachability.returned.send_modify(|count| *count = count.wrapping_add(1));
                     }
                     break;
                 }

@@ -16,19 +16,19 @@ impl Session {
     pub(in super::super) async fn review(&self) -> Infallible {
         loop {
             tokio::time::sleep(REVIEW.mul_f64(1.0 + fastrand::f64() / 4.0)).await;
-            let paused = self.state.lock().pairs.paused(self.began.elapsed());
+            let paused = self.state.lock().schedule.paused(self.began.elapsed());
             if paused.is_empty() {
                 self.pauses.notified().await;
                 continue;
             }
             for pause in paused {
-                let attempt = self.state.lock().pairs.attempt(&pause.credential, &self.names.server);
+                let attempt = self.state.lock().schedule.attempt(&pause.credential, &self.names.server);
                 if self.ledger.can_retry(&attempt, pause.is_of_rejection).await {
                     info!(
                         vcenter = self.names.server,
                         "a paused login is tried again: the failed logins were deleted, or another replica logged in"
                     );
-                    self.state.lock().pairs.release(&pause.credential, pause.interface);
+                    self.state.lock().schedule.release(&pause.credential, pause.interface);
                     self.released.send_modify(|count| *count = count.wrapping_add(1));
                 }
             }

@@ -30,8 +30,8 @@ fn snapshot(host_state: Option<&str>) -> Snapshot {
 fn a_power_state_is_proven_by_a_live_snapshot_and_a_connected_machine_and_host() {
     let off = || machine(PowerState::PoweredOff);
     let live = || snapshot(Some(CONNECTED));
-    let trouble = || Trouble::unavailable("down");
-    let stale = Freshness::Stale { since: Instant::now(), trouble: trouble() };
+    let trouble = || VcenterFailure::unavailable("down");
+    let stale = Freshness::Stale { since: Instant::now(), failure: trouble() };
     for (case, snapshot, record, expected) in [
         ("on", live(), machine(PowerState::PoweredOn), Some(PowerState::PoweredOn)),
         ("off", live(), off(), Some(PowerState::PoweredOff)),
@@ -76,7 +76,7 @@ fn a_proven_state_lasts_until_anything_breaks_the_proof() {
         ),
         (
             "the snapshot is stale",
-            |snapshot| snapshot.freshness = Freshness::Unreachable(Trouble::unavailable("down")),
+            |snapshot| snapshot.freshness = Freshness::Unreachable(VcenterFailure::unavailable("down")),
             |snapshot| snapshot.freshness = Freshness::Live,
         ),
         ("the machine left", |snapshot| drop(snapshot.vms.set(&"vm-1".into(), None)), off),

@@ -13,8 +13,8 @@ use crate::base::error_chain::chain;
 use crate::clients::vim::{self, UpdateSet};
 use crate::providers::vsphere::login::retry::PASSING;
 use crate::providers::vsphere::vcenter::mirror::{Mirror, TouchedObjects};
-use crate::providers::vsphere::vcenter::session::{Cause, ConnectionFailure, Pause};
-use crate::providers::vsphere::vcenter::snapshot::Trouble;
+use crate::providers::vsphere::vcenter::session::{ConnectionFailure, FailureCause, Pause};
+use crate::providers::vsphere::vcenter::snapshot::VcenterFailure;
 
 /// Duration of one `WaitForUpdatesEx`. Proxies cut idle connections after 60 s or more. A lost call goes unnoticed for
 /// this time plus the client's margin for an answer.
@@ -92,7 +92,7 @@ impl Subscription<'_> {
                     progress.add(set);
                 }
                 None if progress.is_truncated => {
-                    return self.failure(Cause::Other("the rest of a truncated answer is missing".to_owned()));
+                    return self.failure(FailureCause::Other("the rest of a truncated answer is missing".to_owned()));
                 }
                 None => {}
             }
@@ -109,7 +109,7 @@ impl Subscription<'_> {
         }
     }
 
-    fn failure(&self, source: Cause) -> ConnectionFailure {
+    fn failure(&self, source: FailureCause) -> ConnectionFailure {
         let during = format!("waiting for updates of vCenter {}", self.session.names().server);
         ConnectionFailure { during, source, pause: Pause::Backoff }
     }
@@ -144,7 +144,7 @@ impl Subscription<'_> {
         if progress.is_complete {
             let touched = self.publisher.apply(&std::mem::take(&mut progress.pages));
             if touched != TouchedObjects::default() {
-                let (vms, left) = (touched.vms.len(), touched.left.len());
+                let (vms, left) = (touched.vms.len(), touched.removed.len());
                 debug!(vcenter = self.session.names().server, vms, left, "the inventory changed");
             }
             return true;
@@ -169,7 +169,7 @@ impl Subscription<'_> {
 
     /// Backs off before the wait is repeated.
     async fn pause(&self, failures: u32, error: &vim::Error) {
-        self.publisher.mark_stale(Trouble::unavailable(chain(error)));
+        self.publisher.mark_stale(VcenterFailure::unavailable(chain(error)));
         self.session.mark_unreachable();
         let returned = self.session.returned();
         let _ = timeout(PASSING.pause(failures, fastrand::f64()), returned).await;

@@ -70,12 +70,12 @@ fn a_mistake_in_the_variables_of_a_further_vcenter_turns_off_that_one_alone() {
         let parsed = read(text, &variables, &[]).unwrap_or_else(|errors| panic!("{id}: {errors}"));
         assert_eq!(vcenters(&parsed.config), *expected, "{id}");
         assert_eq!(parsed.config.refused_vcenters, *refused, "{id}");
-        let is_told = parsed.refused.iter().all(|(part, _)| *part == PartName::FurtherVcenters);
-        assert_eq!((is_told, parsed.refused.is_empty()), (true, refused.is_empty()), "{id}: {:?}", parsed.refused);
+        let is_told = parsed.rejected.iter().all(|(part, _)| *part == PartName::FurtherVcenters);
+        assert_eq!((is_told, parsed.rejected.is_empty()), (true, refused.is_empty()), "{id}: {:?}", parsed.rejected);
     }
     for text in [EMPTY.to_owned(), format!("{FILE}port=x\n")] {
-        let told = read(&text, &["VSPHERE_VCENTER_1=b", "VCENTER_1_PORT=x"], &[]).unwrap_err().to_string();
-        assert!(told.contains("environment: VCENTER_1_PORT: expected a port"), "{told}");
+        let reported = read(&text, &["VSPHERE_VCENTER_1=b", "VCENTER_1_PORT=x"], &[]).unwrap_err().to_string();
+        assert!(reported.contains("environment: VCENTER_1_PORT: expected a port"), "{reported}");
     }
 }
 
@@ -129,14 +129,14 @@ fn what_a_variable_takes_the_place_of_stays_where_the_trust_of_the_variable_cann
         let bad = vcenter.ca_files.iter().filter(|path| path.ends_with("bad.pem"));
         bad.map(|path| format!("{} is bad", path.display())).collect()
     };
-    for (id, text, variables, expected, refused, told) in rows {
+    for (id, text, variables, expected, refused, reported) in rows {
         let variables: Vec<&str> = variables.iter().chain(&login).copied().collect();
         let checks = FileChecks { trust_errors: &trust_errors, ..FileChecks::default() };
         let parsed = parse_within(text, "f", &environment(&variables), &checks)
             .unwrap_or_else(|errors| panic!("{id}: {errors}"));
         assert_eq!(vcenters(&parsed.config), *expected, "{id}");
         assert_eq!(parsed.config.refused_vcenters, *refused, "{id}");
-        assert_eq!(parsed.refused.iter().map(|(_, mistake)| mistake.to_string()).collect::<Vec<_>>(), *told, "{id}");
+        assert_eq!(parsed.rejected.iter().map(|(_, error)| error.to_string()).collect::<Vec<_>>(), *reported, "{id}");
         let of_b = parsed.files.ca_file("b").filter(|_| text == two);
         assert_eq!(of_b, (text == two).then_some("f:7: [VirtualCenter \"b\"] ca-file"), "{id}");
     }
@@ -218,9 +218,9 @@ fn a_variable_that_is_no_text_takes_nothing_from_the_file() {
         let parsed = parsed.unwrap_or_else(|errors| panic!("{id}: {errors}"));
         assert_eq!(vcenters(&parsed.config), *expected, "{id}");
         assert_eq!(parsed.config.refused_vcenters, *refused, "{id}");
-        assert_eq!(parsed.config.is_refused(PartName::FurtherVcenters), !parsed.refused.is_empty(), "{id}");
-        let told = parsed.refused.iter().map(|(_, mistake)| mistake).chain(&parsed.warnings);
-        let told: Vec<_> = told.map(ToString::to_string).collect();
+        assert_eq!(parsed.config.is_refused(PartName::FurtherVcenters), !parsed.rejected.is_empty(), "{id}");
+        let reported = parsed.rejected.iter().map(|(_, error)| error).chain(&parsed.warnings);
+        let told: Vec<_> = reported.map(ToString::to_string).collect();
         for name in no_text {
             let names = |line: &&String| line.starts_with(&format!("environment: {name}: "));
             assert_eq!(told.iter().filter(names).count(), 1, "{id}: {told:?}");
@@ -242,13 +242,16 @@ fn a_variable_that_is_no_text_is_a_mistake_where_it_is_all_there_is() {
         (FILE, &["VSPHERE_LABEL_ZONE"], &[], "VSPHERE_LABEL_ZONE: "),
         (FILE, &["VSPHERE_NODES_INTERNAL_VM_NETWORK_NAME"], &[], "VSPHERE_NODES_INTERNAL_VM_NETWORK_NAME: "),
     ];
-    for (text, no_text, variables, told) in rows {
+    for (text, no_text, variables, reported) in rows {
         let errors = parse_within(text, "f", &without_text(no_text, variables), &FileChecks::default()).unwrap_err();
-        let all: Vec<_> = errors.mistakes.iter().chain(&errors.warnings).map(ToString::to_string).collect();
-        assert!(all.iter().any(|line| line.contains(told) && line.contains("text in UTF-8")), "{told}: {all:?}");
+        let all: Vec<_> = errors.errors.iter().chain(&errors.warnings).map(ToString::to_string).collect();
+        assert!(
+            all.iter().any(|line| line.contains(reported) && line.contains("text in UTF-8")),
+            "{reported}: {all:?}"
+        );
         assert!(!all.concat().contains("s3cr"), "{all:?}");
     }
     let other =
         parse_within(FILE, "f", &without_text(&["VSPHERE_ELSE", "OTHER"], &[]), &FileChecks::default()).unwrap();
-    assert_eq!((other.refused.len(), other.warnings.len()), (0, 0), "variables that are not read");
+    assert_eq!((other.rejected.len(), other.warnings.len()), (0, 0), "variables that are not read");
 }

@@ -341,7 +341,7 @@ fn secrets_are_read_as_their_vectors_say() {
             .iter()
             .map(|(server, login)| match login {
                 Ok(login) => (server.as_str(), shown(login)),
-                Err(why) => (server.as_str(), format!("!{why}")),
+                Err(reason) => (server.as_str(), format!("!{reason}")),
             })
             .collect();
         assert_eq!(found.len(), servers.len(), "{id} {case}: {found:?}");
@@ -353,8 +353,8 @@ fn secrets_are_read_as_their_vectors_say() {
             }
         }
         assert_eq!(stored.problems.len(), problems.len(), "{id} {case}: {:?}", stored.problems);
-        for (told, expected) in stored.problems.iter().zip(*problems) {
-            assert!(told.starts_with(expected), "{id} {case}: {told}");
+        for (reported, expected) in stored.problems.iter().zip(*problems) {
+            assert!(reported.starts_with(expected), "{id} {case}: {reported}");
         }
         assert_eq!(stored.is_empty(), servers.is_empty(), "{id} {case}");
     }
@@ -378,7 +378,7 @@ fn a_certificate_as_user_name_is_a_login_of_its_own_kind() {
 fn only_hosts_that_are_permitted_are_asked_for_a_session() {
     let hosts = ["m", "10.0.0.1", "fd00::1"].map(str::to_owned).into();
     let managers = SessionManagers { account: Arc::new(Account), hosts };
-    let told = "its vc-session-manager-url names a host that is not among --session-manager-hosts";
+    let reported = "its vc-session-manager-url names a host that is not among --session-manager-hosts";
     for (url, is_permitted) in [
         ("https://m/s", true),
         ("https://M:8443", true),
@@ -393,7 +393,7 @@ fn only_hosts_that_are_permitted_are_asked_for_a_session() {
             let entries = [("vc.vc-session-manager-url", url), ("vc.vc-session-manager-token", token)];
             let stored = read_with(&entries, &managers);
             assert_eq!(stored.servers["vc"].is_ok(), is_permitted, "{url}");
-            assert!(is_permitted || stored.servers["vc"].as_ref().is_err_and(|why| why == told), "{url}");
+            assert!(is_permitted || stored.servers["vc"].as_ref().is_err_and(|reason| reason == reported), "{url}");
             assert!(read(&entries).servers["vc"].is_ok(), "{url}: none named is any");
         }
     }
@@ -418,7 +418,7 @@ fn basic_auth(entries: &[(&str, &[u8])]) -> Vec<String> {
     let mut stored = StoredKeys::read_basic_auth(entries.iter().copied());
     let login = match stored.servers.remove(ANY_SERVER).unwrap() {
         Ok(login) => shown(&login),
-        Err(why) => format!("!{why}"),
+        Err(reason) => format!("!{reason}"),
     };
     assert!(stored.servers.is_empty(), "there is one login");
     [vec![login], stored.problems].concat()
@@ -471,9 +471,9 @@ proptest! {
     ) {
         let hidden = [user, password].map(|value| [secret.as_bytes(), &value].concat());
         let stored = StoredKeys::read_basic_auth([("username", hidden[0].as_slice()), ("password", hidden[1].as_slice())]);
-        let why = stored.servers.values().filter_map(|login| login.as_ref().err()).collect::<Vec<_>>();
-        let told = format!("{:?} {why:?}", stored.problems);
-        prop_assert!(!told.contains(&secret), "{told}");
+        let reason = stored.servers.values().filter_map(|login| login.as_ref().err()).collect::<Vec<_>>();
+        let reported = format!("{:?} {reason:?}", stored.problems);
+        prop_assert!(!reported.contains(&secret), "{reported}");
     }
 
     #[test]
@@ -500,8 +500,8 @@ proptest! {
                 Login::SharedSession { url, .. } => prop_assert!(!url.is_empty()),
             }
         }
-        let told = format!("{:?} {:?}", stored.problems, stored.servers.values().filter_map(|login| login.as_ref().err()).collect::<Vec<_>>());
-        prop_assert!(!told.contains(&secret), "{told}");
+        let reported = format!("{:?} {:?}", stored.problems, stored.servers.values().filter_map(|login| login.as_ref().err()).collect::<Vec<_>>());
+        prop_assert!(!reported.contains(&secret), "{reported}");
         // Whatever the order of the keys, the outcome is the same.
         let again = StoredKeys::read(entries.iter().rev().copied(), &any_manager());
         let mut distinct: Vec<_> = entries.iter().map(|(key, _)| key).collect();

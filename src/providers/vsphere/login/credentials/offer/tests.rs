@@ -25,14 +25,14 @@ impl ReadToken for Account {
 
 /// The sources as they are now: each either read with this user for the server `vc`, or what else it says.
 fn sources(known: &[(SourceLocation, Option<Reading>)]) -> BTreeMap<SourceLocation, CredentialSource> {
-    let known: Vec<_> = known.iter().map(|(place, reading)| (place.clone(), reading)).collect();
+    let known: Vec<_> = known.iter().map(|(location, reading)| (location.clone(), reading)).collect();
     known
         .into_iter()
         .map(|(place, reading)| {
             let mut source = CredentialSource::default();
             match reading {
                 None => {}
-                Some(Reading::Failing(why)) => drop(source.take(Reading::Failing(why.clone()))),
+                Some(Reading::Failing(reason)) => drop(source.take(Reading::Failing(reason.clone()))),
                 Some(Reading::Absent(why)) => drop(source.take(Reading::Absent(why.clone()))),
                 Some(Reading::Read { .. }) => {
                     drop(source.take(Reading::Read { stored: stored(&place.to_string()), origin: Origin::Config }));
@@ -75,8 +75,8 @@ fn with_secret() -> VcenterConfig {
 /// The users in their order, or the kind of the offer and why.
 fn shown(offer: &CredentialState) -> String {
     match offer {
-        CredentialState::Pending { why } => format!("pending: {why}"),
-        CredentialState::Missing { why } => format!("missing: {why}"),
+        CredentialState::Pending { reason: why } => format!("pending: {why}"),
+        CredentialState::Missing { reason: why } => format!("missing: {why}"),
         CredentialState::Ready(credentials) => {
             let user = |credential: &Arc<Credential>| match &credential.login {
                 Login::Password { user, .. } => user.clone(),

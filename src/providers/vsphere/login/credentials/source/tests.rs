@@ -47,11 +47,11 @@ const VC: [(&str, &str); 2] = [("vc.username", "u"), ("vc.password", "p")];
 fn s16_a_foreign_key_is_told_once_and_the_pair_counts_from_the_first_time_on() {
     let mut source = CredentialSource::default();
     let entries = [VC.as_slice(), &[("extra", "x")]].concat();
-    let news = source.take(version(1, &entries));
-    assert_eq!(news.read.unwrap(), ["vc"]);
-    assert!(matches!(news.problems.as_slice(), [told] if told.starts_with("\"extra\" is not known")));
+    let changes = source.take(version(1, &entries));
+    assert_eq!(changes.servers.unwrap(), ["vc"]);
+    assert!(matches!(changes.problems.as_slice(), [reported] if reported.starts_with("\"extra\" is not known")));
     assert_eq!(source.find("vc", &place()), found("u", "p", 1));
-    assert_eq!(source.take(version(2, &entries)), News::default(), "told once, and nothing else is new");
+    assert_eq!(source.take(version(2, &entries)), SourceChanges::default(), "told once, and nothing else is new");
     assert_eq!(source.find("vc", &place()), found("u", "p", 2));
 }
 
@@ -84,7 +84,7 @@ fn s21_a_server_is_found_as_written_first_then_in_another_spelling() {
             Some(server) => assert_eq!(answer, found(server, "p", 1), "{case}"),
             None => {
                 assert!(
-                    matches!(&answer, SourceAnswer::Missing(why) if why.contains("Secret ns/n")),
+                    matches!(&answer, SourceAnswer::Missing(reason) if reason.contains("Secret ns/n")),
                     "{case}: {answer:?}"
                 )
             }
@@ -99,12 +99,12 @@ fn s22_a_secret_that_is_deleted_keeps_its_last_credentials_and_that_is_told_once
     source.take(version(1, &VC));
     let absent = || Reading::Absent("it does not exist".into());
     assert_eq!(source.take(absent()).problems, ["it does not exist; the last credentials from it stay in use"]);
-    assert_eq!(source.take(absent()), News::default());
+    assert_eq!(source.take(absent()), SourceChanges::default());
     assert_eq!(source.find("vc", &place()), found("u", "p", 1));
     let other = source.find("other", &place());
     assert_eq!(other, SourceAnswer::Missing("Secret ns/n: it does not exist".into()));
     // It comes back, and goes again.
-    assert_eq!(source.take(version(4, &VC)).read.unwrap(), ["vc"]);
+    assert_eq!(source.take(version(4, &VC)).servers.unwrap(), ["vc"]);
     source.take(version(5, &[("vc.username", "u"), ("vc.password", "new")]));
     assert_eq!(source.find("vc", &place()), found("u", "new", 5));
     assert_eq!(source.take(absent()).problems.len(), 1);
@@ -117,24 +117,25 @@ fn s23_nothing_is_there_before_the_secret_is() {
     assert_eq!(source.find("vc", &place()), SourceAnswer::Unread);
     source.take(Reading::Failing("no route".into()));
     assert_eq!(source.find("vc", &place()), SourceAnswer::Failing("Secret ns/n: no route".into()));
-    assert_eq!(source.take(Reading::Absent("it does not exist".into())), News::default());
+    assert_eq!(source.take(Reading::Absent("it does not exist".into())), SourceChanges::default());
     assert_eq!(source.find("vc", &place()), SourceAnswer::Missing("Secret ns/n: it does not exist".into()));
     source.take(Reading::Failing("no route".into()));
     assert!(matches!(source.find("vc", &place()), SourceAnswer::Missing(_)), "what was known stays known");
     source.take(version(1, &VC));
     assert_eq!(source.find("vc", &place()), found("u", "p", 1));
     let other = source.find("other", &place());
-    let told = "Secret ns/n has no entry for server \"other\"; expected the keys other.username and other.password; \
+    let reported = "Secret ns/n has no entry for server \"other\"; expected the keys other.username and other.password; \
                 servers it has: vc";
-    assert_eq!(other, SourceAnswer::Missing(told.into()));
+    assert_eq!(other, SourceAnswer::Missing(reported.into()));
 }
 
 #[test]
 fn a_missing_entry_names_the_keys_that_are_expected_and_the_servers_that_are_there() {
-    let told = |source: &CredentialSource, server: &str, place: &SourceLocation| match source.find(server, place) {
-        SourceAnswer::Missing(why) => why,
-        other => panic!("{other:?}"),
-    };
+    let reported =
+        |source: &CredentialSource, server: &str, location: &SourceLocation| match source.find(server, location) {
+            SourceAnswer::Missing(reason) => reason,
+            other => panic!("{other:?}"),
+        };
     let directory = SourceLocation::Directory("/etc/vcenters".into());
     let mut source = CredentialSource::default();
     source.take(version(1, &[]));
@@ -143,13 +144,13 @@ fn a_missing_entry_names_the_keys_that_are_expected_and_the_servers_that_are_the
         ("fd00::1", &place(), "the keys server_0, username_0 and password_0; servers it has: none"),
         ("10.0.0.1", &directory, "the files 10.0.0.1.username and 10.0.0.1.password; servers it has: none"),
     ] {
-        let told = told(&source, server, place);
+        let told = reported(&source, server, place);
         assert!(told.ends_with(expected), "{told}");
     }
     let keys: Vec<_> = (10..22).map(|index| (format!("vc-{index}.username"), format!("vc-{index}.password"))).collect();
     let pairs = keys.iter().flat_map(|(user, password)| [(user.as_str(), "u"), (password.as_str(), "hunter2")]);
     source.take(version(2, &pairs.collect::<Vec<_>>()));
-    let told = told(&source, "10.0.0.1", &place());
+    let told = reported(&source, "10.0.0.1", &place());
     assert!(
         told.ends_with(
             "servers it has: vc-10, vc-11, vc-12, vc-13, vc-14, vc-15, vc-16, vc-17, vc-18, vc-19 and 2 more"
@@ -162,7 +163,7 @@ fn a_missing_entry_names_the_keys_that_are_expected_and_the_servers_that_are_the
 fn what_was_read_outlives_a_source_that_cannot_be_asked() {
     let mut source = CredentialSource::default();
     source.take(version(1, &VC));
-    assert_eq!(source.take(Reading::Failing("no route".into())), News::default());
+    assert_eq!(source.take(Reading::Failing("no route".into())), SourceChanges::default());
     assert_eq!(source.find("vc", &place()), found("u", "p", 1));
     assert!(matches!(source.find("other", &place()), SourceAnswer::Missing(_)));
 }
@@ -171,9 +172,9 @@ fn what_was_read_outlives_a_source_that_cannot_be_asked() {
 fn w21_a_server_that_is_taken_out_is_gone_and_a_broken_one_keeps_its_last_good_pair() {
     let mut source = CredentialSource::default();
     source.take(version(1, &[VC.as_slice(), &[("b.username", "u"), ("b.password", "p")]].concat()));
-    let news = source.take(version(2, &[("b.username", "changed")]));
-    let told = ["credentials for server \"b\": its password is missing or empty; the last good ones stay in use"];
-    assert_eq!(news.problems, told);
+    let changes = source.take(version(2, &[("b.username", "changed")]));
+    let reported = ["credentials for server \"b\": its password is missing or empty; the last good ones stay in use"];
+    assert_eq!(changes.problems, reported);
     assert_eq!(source.find("b", &place()), found("u", "p", 1));
     assert!(matches!(source.find("vc", &place()), SourceAnswer::Missing(_)));
     // Its history does not come back with it.
@@ -186,11 +187,11 @@ fn w21_a_server_that_is_taken_out_is_gone_and_a_broken_one_keeps_its_last_good_p
 #[test]
 fn s14_a_secret_that_is_emptied_keeps_its_last_credentials() {
     let mut source = CredentialSource::default();
-    assert_eq!(source.take(version(1, &[])).read, Some(vec![]));
+    assert_eq!(source.take(version(1, &[])).servers, Some(vec![]));
     assert!(matches!(source.find("vc", &place()), SourceAnswer::Missing(_)));
     source.take(version(2, &VC));
-    let news = source.take(version(3, &[]));
-    assert_eq!(news.problems, ["it holds no credentials any more; the last ones stay in use"]);
+    let changes = source.take(version(3, &[]));
+    assert_eq!(changes.problems, ["it holds no credentials any more; the last ones stay in use"]);
     assert_eq!(source.find("vc", &place()), found("u", "p", 2));
 }
 
@@ -206,8 +207,8 @@ fn user_name_and_password_for_nsx_stay_when_the_secret_is_deleted_or_loses_a_key
     let find = |source: &CredentialSource| source.find(ANY_SERVER, &place());
     assert_eq!(find(&source), SourceAnswer::Unread);
     let missing = "its key \"password\" is missing or empty";
-    let news = source.take(for_nsx(1, &[("username", "u")]));
-    assert_eq!(news.problems, [format!("credentials: {missing}")]);
+    let changes = source.take(for_nsx(1, &[("username", "u")]));
+    assert_eq!(changes.problems, [format!("credentials: {missing}")]);
     assert_eq!(find(&source), SourceAnswer::Missing(format!("Secret ns/n: {missing}")));
     assert_eq!(source.take(for_nsx(2, &[("username", "u"), ("password", "p")])).problems, [""; 0]);
     assert_eq!(find(&source), found("u", "p", 2));
@@ -226,6 +227,6 @@ fn user_name_and_password_for_nsx_stay_when_the_secret_is_deleted_or_loses_a_key
         assert_eq!(source.take(reading).problems, [expected]);
         assert_eq!(find(&source), found("u", "p", 2));
     }
-    assert_eq!(source.take(for_nsx(5, &[("username", "u"), ("password", "new")])).read.unwrap(), [ANY_SERVER]);
+    assert_eq!(source.take(for_nsx(5, &[("username", "u"), ("password", "new")])).servers.unwrap(), [ANY_SERVER]);
     assert_eq!(find(&source), found("u", "new", 5));
 }

@@ -8,45 +8,47 @@ use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::snapshot::Freshness;
 
 /// How many items of a kind a message names; the number of the others follows.
-const MOST_NAMED: usize = 10;
+const MAX_NAMED: usize = 10;
 
 /// Names joined by commas, limited to the first ones.
 pub(super) fn listed<T: Borrow<str>>(names: &[T]) -> String {
-    match names.get(MOST_NAMED..) {
+    match names.get(MAX_NAMED..) {
         None | Some([]) => names.join(", "),
         Some(others) => {
-            format!("{} and {} more", names.get(..MOST_NAMED).unwrap_or_default().join(", "), others.len())
+            format!("{} and {} more", names.get(..MAX_NAMED).unwrap_or_default().join(", "), others.len())
         }
     }
 }
 
 /// The vCenters that did not answer, each with the reason.
 pub(super) fn silent(question: &Question<'_>) -> Vec<String> {
-    unheard(question).map(why_unheard).collect()
+    unheard(question).map(unheard_reason).collect()
 }
 
 /// The vCenters that did not answer, or became unavailable before their matches were reported.
 fn unheard<'q>(question: &'q Question<'_>) -> impl Iterator<Item = &'q VcenterAnswer<'q>> {
-    question.vcenters.iter().filter(|asked| match asked.answer {
+    question.vcenters.iter().filter(|queried| match queried.answer {
         SearchAnswer::Pending | SearchAnswer::Silent(_) | SearchAnswer::Denied(_) => true,
         SearchAnswer::Gone(_) | SearchAnswer::Changed { .. } | SearchAnswer::Elsewhere(_) => false,
         SearchAnswer::Matches { ids, .. } => {
-            asked.snapshot.freshness.trouble().is_some()
-                && ids.iter().any(|id| !asked.snapshot.vms.contains_key(id) && !asked.snapshot.unresolved.contains(id))
+            queried.snapshot.freshness.failure().is_some()
+                && ids
+                    .iter()
+                    .any(|id| !queried.snapshot.vms.contains_key(id) && !queried.snapshot.unresolved.contains(id))
         }
     })
 }
 
 /// Name of a vCenter and why it is `unheard`.
-pub(super) fn why_unheard(asked: &VcenterAnswer<'_>) -> String {
-    format!("{} ({})", asked.server, why(asked))
+pub(super) fn unheard_reason(queried: &VcenterAnswer<'_>) -> String {
+    format!("{} ({})", queried.server, why(queried))
 }
 
 /// Why a vCenter did not answer.
-fn why<'a>(asked: &'a VcenterAnswer<'_>) -> &'a str {
-    match asked.answer {
+fn why<'a>(queried: &'a VcenterAnswer<'_>) -> &'a str {
+    match queried.answer {
         SearchAnswer::Silent(reason) | SearchAnswer::Denied(reason) => reason,
-        _ => asked.snapshot.freshness.brief().unwrap_or("asked"),
+        _ => queried.snapshot.freshness.brief().unwrap_or("asked"),
     }
 }
 
@@ -56,7 +58,7 @@ fn waiting(question: &Question<'_>) -> String {
     let waiting = match silent.as_slice() {
         [only] => format!("waiting for vCenter {}: {}", only.server, why(only)),
         all => {
-            let all: Vec<String> = all.iter().map(|asked| why_unheard(asked)).collect();
+            let all: Vec<String> = all.iter().map(|queried| unheard_reason(queried)).collect();
             format!("waiting for {} vCenters: {}", all.len(), listed(&all))
         }
     };
@@ -71,8 +73,9 @@ const OWN_REASONS: [Reason; 3] =
 
 /// The reason why some of these vCenters did not answer: one of `OWN_REASONS`, or a missing permission if every silent
 /// vCenter denied the search, or that a vCenter is unavailable.
-pub(super) fn why_silent<'a>(vcenters: impl IntoIterator<Item = &'a VcenterAnswer<'a>>) -> Reason {
-    let silent: Vec<&VcenterAnswer<'_>> = vcenters.into_iter().filter(|asked| !asked.answer.is_answered()).collect();
+pub(super) fn silence_reason<'a>(vcenters: impl IntoIterator<Item = &'a VcenterAnswer<'a>>) -> Reason {
+    let silent: Vec<&VcenterAnswer<'_>> =
+        vcenters.into_iter().filter(|queried| !queried.answer.is_answered()).collect();
     let is_denied = |asked: &&VcenterAnswer<'_>| matches!(asked.answer, SearchAnswer::Denied(_));
     let is_given = |word: &Reason| silent.iter().any(|asked| asked.snapshot.freshness.own_reason() == Some(*word));
     if let Some(own) = OWN_REASONS.into_iter().find(is_given) {
@@ -95,8 +98,8 @@ pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>)
     }
     let silent = silent(question);
     let node = question.node;
-    let denied = question.vcenters.iter().filter_map(|asked| match asked.answer {
-        SearchAnswer::Denied(what) => Some(format!("{} ({what})", asked.server)),
+    let denied = question.vcenters.iter().filter_map(|queried| match queried.answer {
+        SearchAnswer::Denied(what) => Some(format!("{} ({what})", queried.server)),
         _ => None,
     });
     let denied: Vec<String> = denied.collect();
@@ -114,9 +117,9 @@ pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>)
         let message = waiting(question);
         return LookupDecision::Unresolved(unanswered(question.vcenters, message));
     }
-    if let Some(unasked) = &question.unasked {
-        let message = format!("not found in the vCenters that can be asked; {}", unasked.message);
-        return LookupDecision::Unresolved(Unknown::new(unasked.reason, message));
+    if let Some(unqueried) = &question.unqueried {
+        let message = format!("not found in the vCenters that can be asked; {}", unqueried.message);
+        return LookupDecision::Unresolved(Unknown::new(unqueried.reason, message));
     }
     if let Some(mismatch) = mismatch(question) {
         return LookupDecision::Unresolved(mismatch);
@@ -152,13 +155,14 @@ pub(super) fn unanswered<'a>(
 ) -> Unknown {
     // The first connection of a process takes moments, or fails with a reason.
     let will_tell = |freshness: &Freshness| matches!(freshness, Freshness::Live | Freshness::Never);
-    let is_under_way =
-        |asked: &VcenterAnswer<'_>| *asked.answer == SearchAnswer::Pending && will_tell(&asked.snapshot.freshness);
+    let is_under_way = |queried: &VcenterAnswer<'_>| {
+        *queried.answer == SearchAnswer::Pending && will_tell(&queried.snapshot.freshness)
+    };
     let is_silent = |asked: &VcenterAnswer<'_>| matches!(asked.answer, SearchAnswer::Silent(_));
     let only_waiting = vcenters.clone().into_iter().any(is_under_way) && !vcenters.clone().into_iter().any(is_silent);
     match only_waiting {
         true => Unknown::passing(reason::LookupPending, message),
-        false => Unknown::new(why_silent(vcenters), message),
+        false => Unknown::new(silence_reason(vcenters), message),
     }
 }
 
@@ -168,13 +172,13 @@ fn mismatch(question: &Question<'_>) -> Option<Unknown> {
     let found: Vec<String> = question
         .vcenters
         .iter()
-        .filter_map(|asked| match asked.answer {
+        .filter_map(|queried| match queried.answer {
             SearchAnswer::Changed { id, uuid } => {
-                Some(format!("{id} on {}, which the node had, has BIOS UUID {uuid} by now", asked.server))
+                Some(format!("{id} on {}, which the node had, has BIOS UUID {uuid} by now", queried.server))
             }
             SearchAnswer::Elsewhere(ids) => {
                 let system_uuid = question.node.system_uuid.as_ref().map(ToString::to_string).unwrap_or_default();
-                Some(format!("{} on {} has the node's systemUUID {system_uuid}", listed(ids), asked.server))
+                Some(format!("{} on {} has the node's systemUUID {system_uuid}", listed(ids), queried.server))
             }
             _ => None,
         })
@@ -202,13 +206,13 @@ fn search_terms(node: &NodeFacts, asked_by_name: bool) -> String {
 }
 
 /// The searched vCenter and datacenters, for messages.
-fn place(asked: &VcenterAnswer<'_>) -> String {
-    match asked.datacenters {
-        [] => format!("{} (every datacenter)", asked.server),
+fn place(queried: &VcenterAnswer<'_>) -> String {
+    match queried.datacenters {
+        [] => format!("{} (every datacenter)", queried.server),
         // Patterns and names may contain commas.
         datacenters => {
             let quoted: Vec<String> = datacenters.iter().map(|datacenter| format!("{datacenter:?}")).collect();
-            format!("{} (datacenters {})", asked.server, listed(&quoted))
+            format!("{} (datacenters {})", queried.server, listed(&quoted))
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::*;
 use crate::clients::vim::{GuestNic, MoRef};
 use crate::providers::vsphere::nodes::absence::location::Location;
-use crate::providers::vsphere::vcenter::snapshot::{Entity, Freshness, Trouble};
+use crate::providers::vsphere::vcenter::snapshot::{Entity, Freshness, VcenterFailure};
 
 const UUID: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";
 const OTHER_UUID: &str = "11111111-2222-3333-4444-555555555555";
@@ -50,7 +50,10 @@ struct Vc {
 impl Vc {
     fn with(vms: Vec<(&'static str, VmRecord)>) -> Self {
         Self {
-            answer: SearchAnswer::Matches { by: By::Uuid, ids: vms.iter().map(|(id, _)| (*id).into()).collect() },
+            answer: SearchAnswer::Matches {
+                query: SearchKey::Uuid,
+                ids: vms.iter().map(|(id, _)| (*id).into()).collect(),
+            },
             vms,
             freshness: Freshness::Live,
             instance_uuid: "vc",
@@ -65,29 +68,30 @@ impl Vc {
 
     fn silent() -> Self {
         let answer = SearchAnswer::Silent("connection refused".into());
-        let trouble = Trouble::unavailable("connection refused");
+        let trouble = VcenterFailure::unavailable("connection refused");
         Self { answer, freshness: Freshness::Unreachable(trouble), ..Self::none() }
     }
 
     /// One that refuses the login.
     fn refused() -> Self {
-        let trouble = Trouble { reason: reason::CredentialsRejected, ..Trouble::unavailable("InvalidLogin") };
+        let trouble =
+            VcenterFailure { reason: reason::CredentialsRejected, ..VcenterFailure::unavailable("InvalidLogin") };
         Self { freshness: Freshness::Unreachable(trouble), ..Self::asked() }
     }
 
     /// One that cannot be logged in to.
     fn without_credentials() -> Self {
-        let missing = Trouble::unavailable("Secret ns/n: it does not exist");
-        let trouble = Trouble { reason: reason::CredentialsMissing, ..missing };
+        let missing = VcenterFailure::unavailable("Secret ns/n: it does not exist");
+        let trouble = VcenterFailure { reason: reason::CredentialsMissing, ..missing };
         Self { freshness: Freshness::Unreachable(trouble), ..Self::asked() }
     }
 
     /// One whose certificate is not accepted, which the log line of the vCenter says at length.
     fn with_a_private_certificate() -> Self {
-        let trouble = Trouble {
+        let trouble = VcenterFailure {
             reason: reason::VCenterCertificateRejected,
-            brief: "its certificate is not accepted".into(),
-            ..Trouble::unavailable("presented: [0] subject CN=vc.example.com")
+            summary: "its certificate is not accepted".into(),
+            ..VcenterFailure::unavailable("presented: [0] subject CN=vc.example.com")
         };
         Self { freshness: Freshness::Unreachable(trouble), ..Self::asked() }
     }
@@ -97,8 +101,8 @@ impl Vc {
     }
 
     fn by_name(mut self) -> Self {
-        if let SearchAnswer::Matches { by, .. } = &mut self.answer {
-            *by = By::Name;
+        if let SearchAnswer::Matches { query: by, .. } = &mut self.answer {
+            *by = SearchKey::Name;
         }
         self
     }
@@ -136,12 +140,12 @@ struct Extra {
 
 fn decide(vcenters: &[Vc], extra: &Extra) -> LookupDecision {
     let snapshots: Vec<Snapshot> = vcenters.iter().map(Vc::snapshot).collect();
-    let asked: Vec<VcenterAnswer<'_>> = vcenters
+    let queried: Vec<VcenterAnswer<'_>> = vcenters
         .iter()
         .zip(&snapshots)
         .zip(0_u64..)
         .map(|((vcenter, snapshot), slot)| VcenterAnswer {
-            slot: slot.into(),
+            vcenter: slot.into(),
             server: "vc.example",
             datacenters: &vcenter.datacenters,
             snapshot,
@@ -152,10 +156,10 @@ fn decide(vcenters: &[Vc], extra: &Extra) -> LookupDecision {
     resolve(&Question {
         node: &node,
         asked_by_name: extra.asked_by_name,
-        vcenters: &asked,
-        unasked: extra.is_incomplete.then(|| Unknown::new(reason::VCenterNotConfigured, "vCenter b is turned off")),
-        waited: Duration::from_secs(extra.waited),
-        taken: &|_| extra.taken.then(|| "already backs node node-7".to_string()),
+        vcenters: &queried,
+        unqueried: extra.is_incomplete.then(|| Unknown::new(reason::VCenterNotConfigured, "vCenter b is turned off")),
+        waiting_time: Duration::from_secs(extra.waited),
+        owner_clause: &|_| extra.taken.then(|| "already backs node node-7".to_string()),
         allow_name_match: extra.allow_name_match,
     })
 }
@@ -163,7 +167,7 @@ fn decide(vcenters: &[Vc], extra: &Extra) -> LookupDecision {
 /// The decision in one line: what is bound, or the reason's word.
 fn told(decision: &LookupDecision) -> String {
     match decision {
-        LookupDecision::Bind { vm, others } => {
+        LookupDecision::Bind { vm, duplicates: others } => {
             format!("bind {} at {}{}", vm.id, vm.vcenter, if others.is_empty() { "" } else { ", twins told" })
         }
         LookupDecision::Reading(unknown) => format!("reading {}", unknown.reason),
@@ -337,7 +341,7 @@ fn a5_an_initialised_node_gets_no_other_machine_while_its_recorded_vcenter_may_h
     let at_home = |vc: Vc| Vc { instance_uuid: "home", ..vc };
     let never_reached = |vc: Vc| Vc { instance_uuid: "", ..vc };
     let gone_silent = || Vc {
-        freshness: Freshness::Stale { since: std::time::Instant::now(), trouble: Trouble::unavailable("gone") },
+        freshness: Freshness::Stale { since: std::time::Instant::now(), failure: VcenterFailure::unavailable("gone") },
         ..Vc::none()
     };
     let denied = || Vc { answer: SearchAnswer::Denied("refused".into()), ..Vc::none() };
@@ -431,7 +435,7 @@ fn a_match_that_was_not_read_yet_is_waited_for() {
 
     let mut lost = Vc::with(vec![("vm-1", machine("a"))]);
     lost.vms.clear();
-    lost.freshness = Freshness::Unreachable(Trouble::unavailable("gone"));
+    lost.freshness = Freshness::Unreachable(VcenterFailure::unavailable("gone"));
     assert_eq!(told(&decide(&[lost], &Extra::default())), "VCenterUnavailable", "a vCenter that is lost meanwhile");
 
     let mut refused = Vc::with(vec![("vm-1", machine("a"))]);
@@ -732,8 +736,11 @@ fn a_message_names_every_match_and_every_place_but_no_more_than_ten_of_a_kind() 
 
     let asked_by_name = || Extra { asked_by_name: true, ..Extra::default() };
     let listed = Vc { datacenters: vec!["dc-1".into(), "dc-2".into()], ..Vc::none() };
-    let told = message(decide(&[Vc::none(), listed], &asked_by_name()));
-    assert!(told.contains("vc.example (every datacenter), vc.example (datacenters \"dc-1\", \"dc-2\")"), "{told}");
+    let reported = message(decide(&[Vc::none(), listed], &asked_by_name()));
+    assert!(
+        reported.contains("vc.example (every datacenter), vc.example (datacenters \"dc-1\", \"dc-2\")"),
+        "{reported}"
+    );
     let crowd: Vec<Vc> = std::iter::repeat_with(Vc::none).take(1_000).collect();
     let told = message(decide(&crowd, &asked_by_name()));
     assert!(told.contains(" and 990 more; check that") && told.len() < 1_024, "{told}");

@@ -134,7 +134,7 @@ fn assert_has_row(id: &str, subject: &str) {
 // vectors: A01–A53
 #[test]
 fn a01_to_a53_hold() {
-    let mut seen = 0;
+    let mut observed = 0;
     for line in include_str!("../../../../../../tests/golden/vectors/addresses.jsonl").lines() {
         let vector: Vector = serde_json::from_str(line).unwrap();
         let id = &vector.id;
@@ -159,9 +159,9 @@ fn a01_to_a53_hold() {
             }
             _ => panic!("{id}: want, or err, or err with ours and differs"),
         }
-        seen += 1;
+        observed += 1;
     }
-    assert_eq!(seen, 53);
+    assert_eq!(observed, 53);
 }
 
 fn nic(network: &str, addresses: &[&str]) -> GuestNic {
@@ -316,28 +316,32 @@ fn w48_names_that_match_nothing_leave_what_cidrs_find_and_no_guess() {
 fn w48_a_family_that_is_missing_costs_that_family_and_none_that_is_known() {
     use IpFamily::{V4, V6};
     let held = |pairs: &[(&str, &str)]| Preferences {
-        held: pairs.iter().map(|(type_, address)| node_address(type_, address)).collect(),
+        current: pairs.iter().map(|(type_, address)| node_address(type_, address)).collect(),
         ..Preferences::default()
     };
     let on_node = held(&[("InternalIP", "10.0.0.1"), ("InternalIP", "fd00::7"), ("ExternalIP", "fd00::8")]);
     let rules = AddressRules::default();
     let only_v4 = [nic("n1", &["10.0.0.1"])];
-    let told = |nics: &[GuestNic], preferences: &Preferences, rules: &AddressRules| {
+    let reported = |nics: &[GuestNic], preferences: &Preferences, rules: &AddressRules| {
         let chosen = build_addresses(HOST, nics, preferences, &[V6, V4], rules).unwrap();
         let texts: Vec<String> = chosen.addresses.into_iter().skip(1).map(|address| address.address).collect();
         (texts.join(" "), chosen.missing)
     };
-    assert_eq!(told(&only_v4, &held(&[]), &rules), ("10.0.0.1 10.0.0.1".to_owned(), vec![V6]), "a new node");
+    assert_eq!(reported(&only_v4, &held(&[]), &rules), ("10.0.0.1 10.0.0.1".to_owned(), vec![V6]), "a new node");
     assert_eq!(
-        told(&only_v4, &on_node, &rules),
+        reported(&only_v4, &on_node, &rules),
         ("fd00::7 fd00::8 10.0.0.1 10.0.0.1".to_owned(), vec![V6]),
         "a node that had it, at its place"
     );
     let excluded = AddressRule { excluded: vec!["fd00::/16".parse().unwrap()], ..AddressRule::default() };
     let excluded = AddressRules { internal: excluded.clone(), external: excluded };
-    assert_eq!(told(&only_v4, &on_node, &excluded).0, "10.0.0.1 10.0.0.1", "what the rules exclude does not stay");
+    assert_eq!(reported(&only_v4, &on_node, &excluded).0, "10.0.0.1 10.0.0.1", "what the rules exclude does not stay");
     let other = [nic("n1", &["10.0.0.1", "fd00::9"])];
-    assert_eq!(told(&other, &on_node, &rules).0, "fd00::9 fd00::9 10.0.0.1 10.0.0.1", "what the guest dropped goes");
+    assert_eq!(
+        reported(&other, &on_node, &rules).0,
+        "fd00::9 fd00::9 10.0.0.1 10.0.0.1",
+        "what the guest dropped goes"
+    );
     let nothing = [nic("n1", &["fe80::1"])];
     let nothing = build_addresses(HOST, &nothing, &on_node, &[V6, V4], &rules).unwrap_err();
     assert_eq!(nothing.reason(), "NoUsableAddress", "a guest without any address changes nothing");
@@ -350,7 +354,7 @@ fn an_address_stays_for_its_type() {
     let held =
         [("InternalIP", "10.0.0.2"), ("ExternalIP", "10.0.0.3")].map(|(type_, address)| node_address(type_, address));
     let listed = vec!["10.0.0.2".parse().unwrap()];
-    let preferences = Preferences { held: held.to_vec(), listed, ..Preferences::default() };
+    let preferences = Preferences { current: held.to_vec(), listed, ..Preferences::default() };
     let nics = [nic("n1", &["10.0.0.1", "10.0.0.2", "10.0.0.3"])];
     let got = choose(&nics, &preferences, &[IpFamily::V4], &AddressRules::default()).unwrap();
     let want = held.map(|address| (address.type_, address.address));
@@ -428,7 +432,7 @@ fn errors_say_what_was_looked_at() {
 #[test]
 fn each_candidate_is_named_with_what_refused_it() {
     use IpFamily::{V4, V6};
-    let told = |addresses: &[&str], families: &[IpFamily], set: Set| {
+    let reported = |addresses: &[&str], families: &[IpFamily], set: Set| {
         choose(&[nic("n1", addresses)], &Preferences::default(), families, &set.rules()).unwrap_err()
     };
     let names = Set { int_net: "zzz", ext_net: "yyy", ..Set::default() };
@@ -457,11 +461,11 @@ fn each_candidate_is_named_with_what_refused_it() {
             "excluded by 10.0.0.0/8 as ExternalIP, not named for InternalIP",
         ),
     ] {
-        let error = told(&[address], families, set);
+        let error = reported(&[address], families, set);
         assert!(error.ends_with(&format!("\"n1\" [{address} ({refusal})]")), "{error}");
     }
     let long = "x".repeat(10_000);
-    let error = told(&[long.as_str(); 100], &[V4], Set::default());
+    let error = reported(&[long.as_str(); 100], &[V4], Set::default());
     assert!(error.contains("… (not an address)") && error.contains("and 92 more") && error.len() < 1_500, "{error}");
 }
 
@@ -514,7 +518,7 @@ proptest! {
         // Not even when they are preferred, as on a node that has one.
         let bridge = format!("10.{held}.2.1");
         let preferences = Preferences {
-            held: vec![node_address("InternalIP", &bridge)],
+            current: vec![node_address("InternalIP", &bridge)],
             listed: vec![bridge.parse().unwrap()],
             provided: vec![bridge.parse().unwrap()],
             ..Preferences::default()
@@ -540,7 +544,7 @@ fn a_network_name_with_commas_is_one_name_where_an_interface_is_on_it_else_sever
     let both = |text: &str| AddressRules { internal: name(text), external: name("LAN-C") };
     let internal = |nics: &[GuestNic], rules: &AddressRules, held: &str| {
         let held = if held.is_empty() { Vec::new() } else { vec![node_address(INTERNAL_IP, held)] };
-        let preferences = Preferences { held, ..Preferences::default() };
+        let preferences = Preferences { current: held, ..Preferences::default() };
         let chosen = build_addresses("n", nics, &preferences, &[IpFamily::V4], rules).map_err(|error| error.reason());
         chosen.map(|chosen| {
             let found = chosen.addresses.into_iter().find(|address| address.type_ == INTERNAL_IP);

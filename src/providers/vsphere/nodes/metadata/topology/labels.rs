@@ -25,23 +25,23 @@ enum PlaceName {
 /// while another one is. A level whose name is not known now has no entry, so that its label stays. Without enabled
 /// levels the result is empty.
 pub fn labels(
-    asked: &TopologyLabels,
+    queried: &TopologyLabels,
     server: &str,
     snapshot: &Snapshot,
     record: &VmRecord,
 ) -> BTreeMap<String, Option<String>> {
-    if asked.places.is_empty() {
+    if queried.objects.is_empty() {
         return BTreeMap::new();
     }
     let is_live = snapshot.freshness == Freshness::Live;
     let value = |place: TopologyPlace| match find(place, server, snapshot, record) {
-        _ if !asked.places.contains(&place) => Some(None),
+        _ if !queried.objects.contains(&place) => Some(None),
         PlaceName::Named(_) | PlaceName::Nowhere if !is_live => None,
         PlaceName::Named(name) => Some(to_label_value(&name)),
         PlaceName::Nowhere => Some(None),
         PlaceName::Unknown => None,
     };
-    TopologyPlace::ALL.into_iter().filter_map(|place| Some((asked.key(place), value(place)?))).collect()
+    TopologyPlace::ALL.into_iter().filter_map(|place| Some((queried.key(place), value(place)?))).collect()
 }
 
 fn find(place: TopologyPlace, server: &str, snapshot: &Snapshot, record: &VmRecord) -> PlaceName {

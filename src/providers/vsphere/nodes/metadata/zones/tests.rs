@@ -181,15 +181,15 @@ fn problems_say_what_was_looked_at() {
 fn z15_several_tags_of_one_category_are_told_with_the_object_and_both() {
     let categories = ZoneCategories { zone: "zone".to_owned(), region: "region".to_owned() };
     let host = MoRef::new("HostSystem", "host-1");
-    let told = |tags: &[&str]| categories.oddities(&host, &tags.iter().map(|text| tag(text)).collect::<Vec<_>>());
-    assert_eq!(told(&["zone=A", "region=R", "other=x", "other=y"]), Vec::<String>::new());
-    assert_eq!(told(&["zone=A", "zone=A"]), Vec::<String>::new(), "the same twice");
+    let reported = |tags: &[&str]| categories.notices(&host, &tags.iter().map(|text| tag(text)).collect::<Vec<_>>());
+    assert_eq!(reported(&["zone=A", "region=R", "other=x", "other=y"]), Vec::<String>::new());
+    assert_eq!(reported(&["zone=A", "zone=A"]), Vec::<String>::new(), "the same twice");
     assert_eq!(
-        told(&["zone=B", "region=R", "zone=A"]),
+        reported(&["zone=B", "region=R", "zone=A"]),
         ["HostSystem:host-1 has several tags of category \"zone\": \"A\", \"B\"; \"A\" is taken, the first by name; \
              detach the others"]
     );
-    assert_eq!(told(&["zone=B", "region=R", "zone=A", "region=S"]).len(), 2);
+    assert_eq!(reported(&["zone=B", "region=R", "zone=A", "region=S"]).len(), 2);
 }
 
 /// What Kubernetes says of label values, written another way.

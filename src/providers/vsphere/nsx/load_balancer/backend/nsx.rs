@@ -33,7 +33,7 @@ use crate::providers::vsphere::nsx::load_balancer::layout::{
 };
 use crate::providers::vsphere::nsx::load_balancer::members;
 use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, LbService, OwnerTags};
-use crate::providers::vsphere::nsx::load_balancer::plan::{self, Step, Wish};
+use crate::providers::vsphere::nsx::load_balancer::plan::{self, AllocationRequest, Step};
 use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
 use crate::providers::vsphere::nsx::permit as permit_of;
 use crate::providers::vsphere::reason;
@@ -99,17 +99,17 @@ impl Calls {
 struct ObjectTarget<'a> {
     kind: ObjectKind,
     path: &'a str,
-    doing: &'a str,
+    operation: &'a str,
 }
 
 /// An object to create under the first free one of its ids.
-struct New<'a> {
+struct NewObject<'a> {
     kind: ObjectKind,
     /// The path without the id.
     parent: &'a str,
     id: &'a (dyn Fn(u8) -> String + Send + Sync),
     body: Object,
-    doing: String,
+    operation: String,
     /// The first id to try.
     first: u8,
 }
@@ -121,7 +121,7 @@ impl NsxBackend {
     }
 
     async fn get(&self, target: ObjectTarget<'_>) -> Result<Option<Object>, Error> {
-        let ObjectTarget { kind, path, doing } = target;
+        let ObjectTarget { kind, path, operation: doing } = target;
         match self.client.get(path, Calls::of(kind).get, Priority::Urgent).await {
             Ok(object) if object.path() == path => Ok(Some(object)),
             Ok(_) => {
@@ -137,12 +137,17 @@ impl NsxBackend {
     /// object, because NSX may reject a path for another reason, too.
     async fn lacks_part(&self, path: &str, doing: &str) -> Result<bool, Error> {
         let Some(kind) = part_of(path) else { return Ok(false) };
-        let found = self.get(ObjectTarget { kind, path, doing }).await?;
+        let found = self.get(ObjectTarget { kind, path, operation: doing }).await?;
         Ok(found.is_none_or(|object| object.is_marked_for_delete()))
     }
 
     /// Creates an object under its first free id, or returns the existing one.
-    async fn create(&self, request: &Request<'_>, new: New<'_>, record: Record<'_>) -> Result<Option<Object>, Error> {
+    async fn create(
+        &self,
+        request: &Request<'_>,
+        new: NewObject<'_>,
+        record: Record<'_>,
+    ) -> Result<Option<Object>, Error> {
         let permit = permit_of(request.permit);
         for attempt in new.first..IDS {
             let path = format!("{}/{}", new.parent, (new.id)(attempt));
@@ -156,12 +161,12 @@ impl NsxBackend {
                     record(ObjectChange::Gone(path));
                     return Ok(None);
                 }
-                CreateOutcome::Unmarked => return Err(unmarked(&new.doing, &path)),
+                CreateOutcome::Unmarked => return Err(unmarked(&new.operation, &path)),
                 CreateOutcome::Taken => {}
             }
         }
         let message =
-            format!("{}: all ids are in use, by other objects or by deleted ones that NSX still keeps", new.doing);
+            format!("{}: all ids are in use, by other objects or by deleted ones that NSX still keeps", new.operation);
         Err(Error::Failed { reason: reason::NSXRefused, message, after: None })
     }
 
@@ -169,10 +174,10 @@ impl NsxBackend {
         &self,
         request: &Request<'_>,
         permit: &Arc<dyn Permit>,
-        new: &New<'_>,
+        new: &NewObject<'_>,
         path: &str,
     ) -> Result<CreateOutcome, Error> {
-        let target = ObjectTarget { kind: new.kind, path, doing: &new.doing };
+        let target = ObjectTarget { kind: new.kind, path, operation: &new.operation };
         let (mut last, mut body) = (None, new.body.clone());
         for _ in 0..ATTEMPTS {
             let error = match self.put(permit, new.kind, path, &body).await {
@@ -186,15 +191,15 @@ impl NsxBackend {
                     Some(object) => return Ok(taken(request, new, object)),
                     None => last = Some(error),
                 },
-                client::Kind::MissingReference(missing) if self.lacks_part(missing, &new.doing).await? => {
+                client::Kind::MissingReference(missing) if self.lacks_part(missing, &new.operation).await? => {
                     return Ok(CreateOutcome::Missing(missing.clone()));
                 }
                 // Old versions of NSX do not know this field.
                 client::Kind::BadRequest if body.0.remove(GROUP_TYPE).is_some() => last = Some(error),
-                _ => return Err(refused(&new.doing, &error)),
+                _ => return Err(refused(&new.operation, &error)),
             }
         }
-        Err(last.map_or_else(|| Error::other(&*new.doing), |error| refused(&new.doing, &error)))
+        Err(last.map_or_else(|| Error::other(&*new.operation), |error| refused(&new.operation, &error)))
     }
 
     /// Writes an object and returns the stored one; for an allocation the sent one, because a PATCH returns no body.
@@ -227,13 +232,13 @@ impl NsxBackend {
         record: Record<'_>,
     ) -> Result<(), Error> {
         let (path, doing) = (&*marks.path, format!("change {}", marks.path));
-        let members = request.parts.map(|parts| parts.members.as_slice()).unwrap_or_default();
-        let tags = plan::marks_at_write(marks, kind, &request.owner, request.layout);
+        let members = request.spec.map(|parts| parts.members.as_slice()).unwrap_or_default();
+        let tags = plan::tags_at_write(marks, kind, &request.owner, request.layout);
         let edit = |object: &mut Object| {
             step.edit(object, request.layout, members);
             tags.write_into(object);
         };
-        self.change(request, ObjectTarget { kind, path, doing: &doing }, marks, &edit, record).await
+        self.change(request, ObjectTarget { kind, path, operation: &doing }, marks, &edit, record).await
     }
 
     /// Changes an object if its tags are unchanged.
@@ -241,18 +246,18 @@ impl NsxBackend {
         &self,
         request: &Request<'_>,
         target: ObjectTarget<'_>,
-        marks: &OwnerTags,
+        tags: &OwnerTags,
         edit: &(dyn Fn(&mut Object) + Send + Sync),
         record: Record<'_>,
     ) -> Result<(), Error> {
-        let ObjectTarget { kind, path, doing } = target;
+        let ObjectTarget { kind, path, operation: doing } = target;
         let permit = permit_of(request.permit);
         let mut last = None;
         for _ in 0..ATTEMPTS {
-            let Some(mut object) = self.checked(request.layout, target, marks, record).await? else { return Ok(()) };
+            let Some(mut object) = self.checked(request.layout, target, tags, record).await? else { return Ok(()) };
             let owner = object.created_by().to_owned();
             edit(&mut object);
-            request.layout.of(marks.second).tags(kind).write_into(&mut object);
+            request.layout.of(tags.secondary).tags(kind).write_into(&mut object);
             match self.client.put(WriteCall { permit: &permit }, path, Calls::of(kind).put, &object).await {
                 Ok(stored) => {
                     info!(service = %request.owner, path, "changed in NSX");
@@ -280,7 +285,7 @@ impl NsxBackend {
         &self,
         layout: &ClusterLayout,
         target: ObjectTarget<'_>,
-        marks: &OwnerTags,
+        tags: &OwnerTags,
         record: Record<'_>,
     ) -> Result<Option<Object>, Error> {
         match self.get(target).await? {
@@ -288,7 +293,7 @@ impl NsxBackend {
                 record(ObjectChange::Gone(target.path.to_owned()));
                 Ok(None)
             }
-            Some(object) if OwnerTags::read(&object, layout).as_ref() == Some(marks) => Ok(Some(object)),
+            Some(object) if OwnerTags::read(&object, layout).as_ref() == Some(tags) => Ok(Some(object)),
             Some(object) => {
                 record(ObjectChange::Entered(target.kind, object));
                 Ok(None)
@@ -301,15 +306,15 @@ impl NsxBackend {
         &self,
         request: &Request<'_>,
         kind: ObjectKind,
-        marks: &OwnerTags,
+        tags: &OwnerTags,
         record: Record<'_>,
     ) -> Result<(), Error> {
-        let (path, doing) = (&*marks.path, format!("delete {}", marks.path));
-        let target = ObjectTarget { kind, path, doing: &doing };
+        let (path, doing) = (&*tags.path, format!("delete {}", tags.path));
+        let target = ObjectTarget { kind, path, operation: &doing };
         let permit = permit_of(request.permit);
         let mut last = None;
         for _ in 0..ATTEMPTS {
-            let Some(object) = self.checked(request.layout, target, marks, record).await? else { return Ok(()) };
+            let Some(object) = self.checked(request.layout, target, tags, record).await? else { return Ok(()) };
             match self.client.delete(WriteCall { permit: &permit }, path, Calls::of(kind).delete).await {
                 Ok(()) => {
                     info!(service = %request.owner, path, "deleted in NSX");
@@ -357,12 +362,12 @@ enum CreateOutcome {
 }
 
 /// Classifies an object that already has the id: it is ours if it names the Service and no other cluster.
-fn taken(request: &Request<'_>, New { kind, body, .. }: &New<'_>, object: Object) -> CreateOutcome {
+fn taken(request: &Request<'_>, NewObject { kind, body, .. }: &NewObject<'_>, object: Object) -> CreateOutcome {
     let (Request { layout, owner, .. }, kind) = (*request, *kind);
     let is_of_type = kind != ObjectKind::Monitor || object.text("resource_type") == body.text("resource_type");
-    let is_service = |marks: &OwnerTags| *marks.service == *owner.to_string() && marks.second == layout.second;
+    let is_service = |tags: &OwnerTags| *tags.service == *owner.to_string() && tags.secondary == layout.secondary;
     // One load balancer service serves both families.
-    let second = layout.second.filter(|_| kind != ObjectKind::LbService);
+    let second = layout.secondary.filter(|_| kind != ObjectKind::LbService);
     let is_named = layout.load_balancer_of(&object) == Some(second);
     match &OwnerTags::read(&object, layout) {
         _ if is_of_another(layout, &object) || object.is_marked_for_delete() => CreateOutcome::Taken,
@@ -446,8 +451,8 @@ impl Backend for NsxBackend {
         Ok(ids)
     }
 
-    async fn suitability(&self, what: &ConfiguredObject) -> Result<Suitability, Error> {
-        let (path, operation) = match what {
+    async fn suitability(&self, object: &ConfiguredObject) -> Result<Suitability, Error> {
+        let (path, operation) = match object {
             ConfiguredObject::AddressPool(id) => (format!("{ADDRESS_POOLS}/{id}"), "ip-pools.get"),
             ConfiguredObject::Profile(path) => (path.clone(), "lb-app-profiles.get"),
             ConfiguredObject::Gateway(path) => (path.clone(), "tier-1s.get"),
@@ -457,7 +462,7 @@ impl Backend for NsxBackend {
             Err(error) if is_missing(&error) => return Ok(Suitability::Missing),
             Err(error) => return Err(failed(&format!("read {path}"), None, &error)),
         };
-        if !matches!(what, ConfiguredObject::Gateway(_)) {
+        if !matches!(object, ConfiguredObject::Gateway(_)) {
             return Ok(Suitability::Usable);
         }
         let mut has_edge_cluster = false;
@@ -481,24 +486,24 @@ impl Backend for NsxBackend {
             | Step::Allocate { .. }
             | Step::Reserve { .. }
             | Step::CreateLbService
-            | Step::CreateServer { .. } => match request.parts {
+            | Step::CreateServer { .. } => match request.spec {
                 Some(parts) => self.perform_creation(request, parts, step, record).await,
                 None => Err(Error::other("a deletion creates nothing")),
             },
             Step::ChangeMonitor { monitor, .. } => {
-                self.edit(request, ObjectKind::Monitor, &monitor.marks, step, record).await
+                self.edit(request, ObjectKind::Monitor, &monitor.tags, step, record).await
             }
-            Step::ChangePool { pool, .. } => self.edit(request, ObjectKind::Pool, &pool.marks, step, record).await,
+            Step::ChangePool { pool, .. } => self.edit(request, ObjectKind::Pool, &pool.tags, step, record).await,
             Step::ChangeServer { server, .. } | Step::SetAddress { server, .. } => {
-                self.edit(request, ObjectKind::VirtualServer, &server.marks, step, record).await
+                self.edit(request, ObjectKind::VirtualServer, &server.tags, step, record).await
             }
-            Step::ChangeGroup { group, .. } => self.edit(request, ObjectKind::Group, &group.marks, step, record).await,
+            Step::ChangeGroup { group, .. } => self.edit(request, ObjectKind::Group, &group.tags, step, record).await,
             Step::ChangePersistenceProfile { profile, .. } => {
-                self.edit(request, ObjectKind::PersistenceProfile, &profile.marks, step, record).await
+                self.edit(request, ObjectKind::PersistenceProfile, &profile.tags, step, record).await
             }
             Step::Read { kind, path } => {
                 let doing = format!("read {path}");
-                let found = self.get(ObjectTarget { kind: *kind, path, doing: &doing }).await?;
+                let found = self.get(ObjectTarget { kind: *kind, path, operation: &doing }).await?;
                 record(
                     found.map_or_else(
                         || ObjectChange::Gone(path.clone()),
@@ -508,30 +513,30 @@ impl Backend for NsxBackend {
                 Ok(())
             }
             Step::PortConflict { port, server } => Err(obstructed(port, server)),
-            Step::Tag { marks, address } => {
-                let kind = part_of(&marks.path).unwrap_or(ObjectKind::Monitor);
-                let doing = format!("tag {}", marks.path);
-                let target = ObjectTarget { kind, path: &marks.path, doing: &doing };
-                let tags = plan::marks_of(&request.owner, request.layout, kind, *address);
-                self.change(request, target, marks, &|object| tags.write_into(object), record).await
+            Step::Tag { tags: present, address } => {
+                let kind = part_of(&present.path).unwrap_or(ObjectKind::Monitor);
+                let doing = format!("tag {}", present.path);
+                let target = ObjectTarget { kind, path: &present.path, operation: &doing };
+                let tags = plan::tags_of(&request.owner, request.layout, kind, *address);
+                self.change(request, target, present, &|object| tags.write_into(object), record).await
             }
-            Step::Untag { pool } => self.edit(request, ObjectKind::Pool, &pool.marks, step, record).await,
+            Step::Untag { pool } => self.edit(request, ObjectKind::Pool, &pool.tags, step, record).await,
             Step::ReadAddress { allocation } => self.read_address(request, allocation, false, record).await.map(drop),
-            Step::DeleteServer(server) => self.delete(request, ObjectKind::VirtualServer, &server.marks, record).await,
-            Step::DeletePool(pool) => self.delete(request, ObjectKind::Pool, &pool.marks, record).await,
-            Step::DeleteMonitor(monitor) => self.delete(request, ObjectKind::Monitor, &monitor.marks, record).await,
+            Step::DeleteServer(server) => self.delete(request, ObjectKind::VirtualServer, &server.tags, record).await,
+            Step::DeletePool(pool) => self.delete(request, ObjectKind::Pool, &pool.tags, record).await,
+            Step::DeleteMonitor(monitor) => self.delete(request, ObjectKind::Monitor, &monitor.tags, record).await,
             Step::DeletePersistenceProfile(profile) => {
-                self.delete(request, ObjectKind::PersistenceProfile, &profile.marks, record).await
+                self.delete(request, ObjectKind::PersistenceProfile, &profile.tags, record).await
             }
-            Step::DeleteGroup(group) => self.delete(request, ObjectKind::Group, &group.marks, record).await,
+            Step::DeleteGroup(group) => self.delete(request, ObjectKind::Group, &group.tags, record).await,
             Step::ReleaseAddress(allocation) => {
-                self.delete(request, ObjectKind::Allocation, &allocation.marks, record).await
+                self.delete(request, ObjectKind::Allocation, &allocation.tags, record).await
             }
         }
     }
 
     async fn reservation(&self, allocation: &Allocation) -> Result<Reservation, Error> {
-        let path = &*allocation.marks.path;
+        let path = &*allocation.tags.path;
         let reservation = self.client.reservation(path, "ip-allocations.realization").await;
         reservation.map_err(|error| failed(&format!("read the address of {path}"), None, &error))
     }
@@ -564,8 +569,8 @@ impl Backend for NsxBackend {
     }
 
     /// Checks the address here, because NSX may accept one that is outside of the IP pool or in use.
-    async fn check_address(&self, request: &Request<'_>, pool: &str, wish: IpAddr) -> Result<(), Error> {
-        self.check_is_free(request, pool, wish).await
+    async fn check_address(&self, request: &Request<'_>, pool: &str, requested: IpAddr) -> Result<(), Error> {
+        self.check_is_free(request, pool, requested).await
     }
 
     async fn delete_lb_service(
@@ -576,7 +581,7 @@ impl Backend for NsxBackend {
         record: Record<'_>,
     ) -> Result<(), Error> {
         let (path, doing) = (&*lb_service.path, format!("delete {}", lb_service.path));
-        let target = ObjectTarget { kind: ObjectKind::LbService, path, doing: &doing };
+        let target = ObjectTarget { kind: ObjectKind::LbService, path, operation: &doing };
         let permit = permit_of(permit);
         let mut last = None;
         for _ in 0..ATTEMPTS {
@@ -658,8 +663,13 @@ impl NsxBackend {
                 let body = layout.lb_service(size, tier1.as_deref());
                 (ObjectKind::LbService, LB_SERVICES, None, body, "create the load balancer service".to_owned())
             }
-            Step::Allocate { wish: Wish::Any } => return self.allocate(request, address_pool, None, record).await,
-            Step::Allocate { wish: Wish::Rather(address) | Wish::Only(address) } | Step::Reserve { address, .. } => {
+            Step::Allocate { allocation_request: AllocationRequest::Any } => {
+                return self.allocate(request, address_pool, None, record).await;
+            }
+            Step::Allocate {
+                allocation_request: AllocationRequest::Rather(address) | AllocationRequest::Only(address),
+            }
+            | Step::Reserve { address, .. } => {
                 return self.allocate(request, address_pool, Some(*address), record).await;
             }
             _ => return Ok(()),
@@ -671,7 +681,9 @@ impl NsxBackend {
             }
             _ => layout.id(kind, owner.uid, port, attempt),
         };
-        self.create(request, New { kind, parent, id: &id, body, doing, first: 0 }, record).await.map(drop)
+        self.create(request, NewObject { kind, parent, id: &id, body, operation: doing, first: 0 }, record)
+            .await
+            .map(drop)
     }
 }
 

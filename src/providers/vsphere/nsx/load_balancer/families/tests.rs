@@ -16,9 +16,9 @@ fn allocation(address: &str, second: Option<IpFamily>, id: Uuid) -> Allocation {
         service_uid: None,
         cluster_uid: None,
         port: None,
-        second,
+        secondary: second,
     };
-    Allocation { marks, address_pool: "p".into(), address: address.parse().ok() }
+    Allocation { tags: marks, address_pool: "p".into(), address: address.parse().ok() }
 }
 
 /// The load balancers with these addresses, made by this program.
@@ -41,8 +41,8 @@ fn of_go(first: &str) -> ServiceResources {
 fn shown(families: &[IpFamily], has_ipv6_pool: bool, ours: &ServiceResources) -> String {
     let asked = RequestedFamilies { families, has_ipv6_pool };
     let word = |one: &FamilyLoadBalancer| {
-        assert!(one.second.is_none_or(|second| second == one.family));
-        let which = if one.second.is_some() { "second " } else { "" };
+        assert!(one.secondary.is_none_or(|second| second == one.family));
+        let which = if one.secondary.is_some() { "second " } else { "" };
         let word = format!("{which}{}", one.family.as_str());
         if one.is_wanted { word } else { format!("({word})") }
     };
@@ -96,8 +96,8 @@ fn a_family_comes_and_goes_and_the_other_one_stays() {
 
 #[test]
 fn a_pool_has_to_have_the_family_unless_the_class_has_one_pool_for_all() {
-    let first = FamilyLoadBalancer { second: None, family: V4, is_wanted: true };
-    let second = FamilyLoadBalancer { second: Some(SECOND), family: SECOND, is_wanted: true };
+    let first = FamilyLoadBalancer { secondary: None, family: V4, is_wanted: true };
+    let second = FamilyLoadBalancer { secondary: Some(SECOND), family: SECOND, is_wanted: true };
     for (families, has_pool, expected) in [
         (&[V4][..], false, None),
         (&[V4], true, None),

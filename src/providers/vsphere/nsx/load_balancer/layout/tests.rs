@@ -13,7 +13,7 @@ fn layout(cluster_uid: Option<&str>, configured: &[(&str, &str)]) -> ClusterLayo
         cluster: "c".to_owned(),
         cluster_uid: cluster_uid.map(str::to_owned),
         configured: configured.iter().map(|(scope, tag)| ((*scope).to_owned(), (*tag).to_owned())).collect(),
-        second: None,
+        secondary: None,
     }
 }
 
@@ -297,14 +297,14 @@ fn a_virtual_server_refers_to_its_group_and_persistence_profile_and_an_allocatio
 fn scopes_beside(configured: usize, second: Option<IpFamily>) -> Vec<(ObjectKind, Vec<String>)> {
     let tags: Vec<String> = (0..configured).map(|number| format!("team-{number:02}")).collect();
     let pairs: Vec<(&str, &str)> = tags.iter().map(|scope| (scope.as_str(), "x")).collect();
-    let layout = ClusterLayout { second, ..layout(Some("k"), &pairs) };
+    let layout = ClusterLayout { secondary: second, ..layout(Some("k"), &pairs) };
     let ranges = ["10.0.0.0/8".parse().unwrap()].into();
     let facts = PoolFacts { port: HTTP, address_pool: "p1", members: &[], monitor: None, is_snat_disabled: false };
     let Value::Object(server) = server(&layout) else { panic!() };
     let mut marked = [layout.pool(&OWNER, &facts), layout.monitor(&OWNER, HTTP, Probe::Tcp(1))];
     for (kind, object) in [ObjectKind::Pool, ObjectKind::Monitor].into_iter().zip(&mut marked) {
         let address = Some("192.0.2.5".parse().unwrap()).filter(|_| kind == ObjectKind::Pool);
-        plan::marks_of(&OWNER, &layout, kind, address).write_into(object);
+        plan::tags_of(&OWNER, &layout, kind, address).write_into(object);
     }
     let [pool, monitor] = marked;
     let all = [
@@ -354,7 +354,7 @@ fn marks_are_left_off_in_a_fixed_order_where_configured_tags_leave_no_room() {
         assert_eq!(found, expected, "{configured}");
     }
     // So many fit in any case, also on a second load balancer.
-    let most = crate::providers::vsphere::config::MOST_TAGS_BESIDE;
+    let most = crate::providers::vsphere::config::MAX_EXTRA_TAGS;
     let second = Some(IpFamily::V6);
     let counts =
         |configured| -> usize { scopes_beside(configured, second).iter().map(|(_, scopes)| scopes.len()).sum() };

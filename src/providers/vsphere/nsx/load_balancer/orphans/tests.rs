@@ -17,12 +17,12 @@ fn a_suspect_is_due_when_a_reading_ten_minutes_later_has_it_too() {
     let (mut orphans, now) = (Orphans::default(), Instant::now());
     assert_eq!((orphans.update(names(0), now), orphans.next_list()), (vec![], None));
     assert_eq!(orphans.update(names(2), now), listed(0));
-    assert_eq!(orphans.next_list(), Some(now + APART));
+    assert_eq!(orphans.next_list(), Some(now + CONFIRM_INTERVAL));
     // One of them is gone in between: it begins again.
-    assert_eq!(orphans.update(names(1), now + APART / 2), listed(0));
-    assert_eq!(orphans.update(names(2), now + APART), listed(1));
-    assert_eq!(orphans.update(names(2), now + APART * 2), listed(2));
-    assert_eq!(orphans.update(names(0), now + APART * 2), listed(0));
+    assert_eq!(orphans.update(names(1), now + CONFIRM_INTERVAL / 2), listed(0));
+    assert_eq!(orphans.update(names(2), now + CONFIRM_INTERVAL), listed(1));
+    assert_eq!(orphans.update(names(2), now + CONFIRM_INTERVAL * 2), listed(2));
+    assert_eq!(orphans.update(names(0), now + CONFIRM_INTERVAL * 2), listed(0));
     assert_eq!(orphans.next_list(), None);
 }
 
@@ -72,8 +72,8 @@ fn many_suspects_of_one_reading_are_news_once_in_a_term() {
 fn what_is_not_deleted_at_once_is_looked_at_again() {
     let (mut orphans, now) = (Orphans::default(), Instant::now());
     orphans.update(names(8), now);
-    orphans.update(names(8), now + APART);
-    let (of_few, later) = (listed(7), now + APART);
+    orphans.update(names(8), now + CONFIRM_INTERVAL);
+    let (of_few, later) = (listed(7), now + CONFIRM_INTERVAL);
     assert!(matches!(orphans.decide(of_few.clone(), 40, later), OrphanDecision::Delete(some) if some.len() == 5));
     assert_eq!(orphans.next_list(), Some(later + WINDOW));
     assert_eq!(orphans.decide(of_few, 5, later), OrphanDecision::Hold(7));
@@ -86,18 +86,18 @@ fn what_is_not_deleted_at_once_is_looked_at_again() {
 fn one_that_is_found_later_does_not_defer_the_first() {
     let (mut orphans, now) = (Orphans::default(), Instant::now());
     orphans.update(names(1), now);
-    orphans.update(names(2), now + APART / 2);
-    assert_eq!(orphans.next_list(), Some(now + APART));
-    assert_eq!(orphans.update(names(2), now + APART), listed(1));
-    assert_eq!(orphans.next_list(), Some(now + APART / 2 + APART));
+    orphans.update(names(2), now + CONFIRM_INTERVAL / 2);
+    assert_eq!(orphans.next_list(), Some(now + CONFIRM_INTERVAL));
+    assert_eq!(orphans.update(names(2), now + CONFIRM_INTERVAL), listed(1));
+    assert_eq!(orphans.next_list(), Some(now + CONFIRM_INTERVAL / 2 + CONFIRM_INTERVAL));
 }
 
 #[test]
 fn what_fails_comes_last_and_waits_longer_each_time() {
     let (mut orphans, now) = (Orphans::default(), Instant::now());
     orphans.update(names(7), now);
-    orphans.update(names(7), now + APART);
-    let mut at = now + APART;
+    orphans.update(names(7), now + CONFIRM_INTERVAL);
+    let mut at = now + CONFIRM_INTERVAL;
     for pause in [1, 2, 4, 8, 16, 30, 30] {
         listed(5).iter().for_each(|service| orphans.failed(service, at));
         let next = at + Duration::from_secs(pause * 60);

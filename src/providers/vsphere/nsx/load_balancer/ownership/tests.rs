@@ -21,14 +21,14 @@ fn marks(id: &str) -> OwnerTags {
         service_uid: None,
         cluster_uid: None,
         port: Some(PORT),
-        second: None,
+        secondary: None,
     }
 }
 
 /// As the Go program leaves it.
 fn of_go() -> ServiceResources {
     let server = VirtualServer {
-        marks: marks("vs"),
+        tags: marks("vs"),
         address: Some(ip("192.0.2.5")),
         number: Some(80),
         node_port: Some(30080),
@@ -42,7 +42,7 @@ fn of_go() -> ServiceResources {
         persistence: "".into(),
     };
     let pool = Pool {
-        marks: marks("pool"),
+        tags: marks("pool"),
         members: [ip("10.0.0.1"), ip("10.0.0.2")].into(),
         monitors: vec!["/monitor".into()],
         address_pool: "".into(),
@@ -50,12 +50,12 @@ fn of_go() -> ServiceResources {
         address: None,
     };
     let allocation =
-        Allocation { marks: marks("allocation"), address_pool: "p1".into(), address: Some(ip("192.0.2.5")) };
+        Allocation { tags: marks("allocation"), address_pool: "p1".into(), address: Some(ip("192.0.2.5")) };
     ServiceResources {
         servers: vec![server],
         pools: vec![pool],
         monitors: vec![Monitor {
-            marks: marks("monitor"),
+            tags: marks("monitor"),
             number: Some(30080),
             monitor_type: MonitorType::Tcp,
             has_other_version: false,
@@ -68,11 +68,11 @@ fn of_go() -> ServiceResources {
 
 fn all_marks(objects: &mut ServiceResources) -> impl Iterator<Item = &mut OwnerTags> {
     let ServiceResources { servers, pools, monitors, allocations, groups, persistence_profiles } = objects;
-    let marks = servers.iter_mut().map(|one| &mut one.marks).chain(pools.iter_mut().map(|one| &mut one.marks));
-    let marks = marks.chain(monitors.iter_mut().map(|one| &mut one.marks));
-    let marks = marks.chain(groups.iter_mut().map(|one| &mut one.marks));
-    let marks = marks.chain(persistence_profiles.iter_mut().map(|one| &mut one.marks));
-    marks.chain(allocations.iter_mut().map(|one| &mut one.marks))
+    let tags = servers.iter_mut().map(|one| &mut one.tags).chain(pools.iter_mut().map(|one| &mut one.tags));
+    let marks = tags.chain(monitors.iter_mut().map(|one| &mut one.tags));
+    let marks = marks.chain(groups.iter_mut().map(|one| &mut one.tags));
+    let marks = marks.chain(persistence_profiles.iter_mut().map(|one| &mut one.tags));
+    marks.chain(allocations.iter_mut().map(|one| &mut one.tags))
 }
 
 struct Case {
@@ -88,7 +88,7 @@ fn layout(uid: Option<&str>) -> ClusterLayout {
         cluster: "c".to_owned(),
         cluster_uid: uid.map(str::to_owned),
         configured: Default::default(),
-        second: None,
+        secondary: None,
     }
 }
 
@@ -108,13 +108,13 @@ impl Case {
     }
 
     fn all_ours(&self, objects: &ServiceResources) -> bool {
-        let judged = self.judge(objects);
-        judged.owned == *objects && judged.ambiguous.is_empty()
+        let classified = self.judge(objects);
+        classified.owned == *objects && classified.ambiguous.is_empty()
     }
 
     fn all_held(&self, objects: &ServiceResources) -> bool {
-        let judged = self.judge(objects);
-        judged.ambiguous == *objects && judged.owned.is_empty()
+        let classified = self.judge(objects);
+        classified.ambiguous == *objects && classified.owned.is_empty()
     }
 }
 
@@ -147,10 +147,10 @@ fn without_a_reported_address_all_members_have_to_be_nodes_here() {
 #[test]
 fn members_of_a_pool_that_another_cluster_has_tagged_prove_nothing() {
     let mut objects = of_go();
-    objects.pools[0].marks.cluster_uid = Some("k-2".into());
+    objects.pools[0].tags.cluster_uid = Some("k-2".into());
     for uid in [Some(UID), None] {
-        let judged = Case { ingress: Vec::new(), layout: layout(uid), ..Case::default() }.judge(&objects);
-        assert!(judged.owned.is_empty(), "{judged:?}");
+        let classified = Case { ingress: Vec::new(), layout: layout(uid), ..Case::default() }.judge(&objects);
+        assert!(classified.owned.is_empty(), "{classified:?}");
     }
 }
 
@@ -158,7 +158,7 @@ fn members_of_a_pool_that_another_cluster_has_tagged_prove_nothing() {
 fn the_uid_of_a_cluster_decides_before_everything_else() {
     let tagged = |uid: &str| {
         let mut objects = of_go();
-        all_marks(&mut objects).for_each(|marks| marks.cluster_uid = Some(uid.into()));
+        all_marks(&mut objects).for_each(|tags| tags.cluster_uid = Some(uid.into()));
         objects
     };
     let nothing_fits = Case { ingress: vec![ip("192.0.2.9")], lb_service: None, service_uid: None, ..Case::default() };
@@ -171,13 +171,13 @@ fn the_uid_of_a_cluster_decides_before_everything_else() {
 fn the_uid_of_the_service_or_an_id_of_this_program_is_enough() {
     let nothing_fits = Case { ingress: vec![ip("192.0.2.9")], lb_service: None, ..Case::default() };
     let mut by_tag = of_go();
-    all_marks(&mut by_tag).for_each(|marks| marks.service_uid = Some(SERVICE.into()));
+    all_marks(&mut by_tag).for_each(|tags| tags.service_uid = Some(SERVICE.into()));
     assert!(nothing_fits.all_ours(&by_tag));
     let mut by_id = of_go();
-    by_id.servers[0].marks.id = layout(None).id(ObjectKind::VirtualServer, SERVICE, Some(PORT), 3).into();
-    by_id.pools[0].marks.id = layout(None).id(ObjectKind::Pool, SERVICE, Some(PORT), 0).into();
-    by_id.monitors[0].marks.id = layout(None).id(ObjectKind::Monitor, SERVICE, Some(PORT), 9).into();
-    by_id.allocations[0].marks.id = layout(None).id(ObjectKind::Allocation, SERVICE, None, 0).into();
+    by_id.servers[0].tags.id = layout(None).id(ObjectKind::VirtualServer, SERVICE, Some(PORT), 3).into();
+    by_id.pools[0].tags.id = layout(None).id(ObjectKind::Pool, SERVICE, Some(PORT), 0).into();
+    by_id.monitors[0].tags.id = layout(None).id(ObjectKind::Monitor, SERVICE, Some(PORT), 9).into();
+    by_id.allocations[0].tags.id = layout(None).id(ObjectKind::Allocation, SERVICE, None, 0).into();
     assert!(nothing_fits.all_ours(&by_id));
     let mut edited = by_id.clone();
     all_marks(&mut edited).for_each(|marks| marks.port = None);
@@ -190,11 +190,11 @@ fn the_uid_of_the_service_or_an_id_of_this_program_is_enough() {
 #[test]
 fn while_the_uid_of_this_cluster_is_not_known_a_tagged_object_is_ours_only_by_its_address() {
     let mut tagged = of_go();
-    all_marks(&mut tagged).for_each(|marks| marks.cluster_uid = Some("k-2".into()));
+    all_marks(&mut tagged).for_each(|tags| tags.cluster_uid = Some("k-2".into()));
     let unknown = Case { layout: layout(None), ..Case::default() };
-    let judged = unknown.judge(&tagged);
-    assert_eq!((judged.owned.servers.len(), judged.owned.allocations.len()), (1, 1));
-    assert_eq!((judged.ambiguous.pools.len(), judged.ambiguous.monitors.len()), (1, 1));
+    let classified = unknown.judge(&tagged);
+    assert_eq!((classified.owned.servers.len(), classified.owned.allocations.len()), (1, 1));
+    assert_eq!((classified.ambiguous.pools.len(), classified.ambiguous.monitors.len()), (1, 1));
     assert!(Case { ingress: Vec::new(), ..unknown }.all_held(&tagged), "its members prove nothing");
 }
 
@@ -204,9 +204,9 @@ fn an_address_is_ours_only_if_the_service_reports_it_or_a_virtual_server_has_it(
     assert!(Case::default().all_ours(&left));
     assert!(Case { ingress: Vec::new(), ..Case::default() }.all_held(&left));
     left.allocations[0].address = None;
-    let judged = Case::default().judge(&left);
-    assert!(judged.owned.is_empty() && judged.ambiguous.is_empty());
-    assert_eq!(judged.unresolved, left.allocations, "only its address can show whose it is");
+    let classified = Case::default().judge(&left);
+    assert!(classified.owned.is_empty() && classified.ambiguous.is_empty());
+    assert_eq!(classified.unresolved, left.allocations, "only its address can show whose it is");
     let other = Allocation { address: Some(ip("192.0.2.77")), ..of_go().allocations[0].clone() };
     let mut two = of_go();
     two.allocations.push(other);
@@ -220,7 +220,7 @@ fn an_address_is_ours_if_the_tag_of_a_pool_of_ours_gives_it() {
     let mut left = ServiceResources { servers: Vec::new(), ..of_go() };
     left.pools[0].address = Some(ip("192.0.2.5"));
     assert!(case.judge(&left).owned.allocations.is_empty(), "nothing shows whose the pool is");
-    left.pools[0].marks.cluster_uid = Some(UID.into());
+    left.pools[0].tags.cluster_uid = Some(UID.into());
     assert_eq!(case.judge(&left).owned.allocations, left.allocations);
     left.allocations[0].address = Some(ip("192.0.2.6"));
     assert_eq!(case.judge(&left).ambiguous.allocations, left.allocations);
@@ -230,14 +230,14 @@ fn an_address_is_ours_if_the_tag_of_a_pool_of_ours_gives_it() {
 #[test]
 fn an_id_of_this_program_that_is_of_another_service_is_not_taken_for_its_nodes() {
     let layout =
-        ClusterLayout { cluster: "c".to_owned(), cluster_uid: None, configured: Default::default(), second: None };
+        ClusterLayout { cluster: "c".to_owned(), cluster_uid: None, configured: Default::default(), secondary: None };
     let nodes = [ip("10.0.0.1"), ip("10.0.0.2")].into();
     let (service_uid, ports) = (Some(SERVICE), &[PORT][..]);
     let facts =
         ClusterContext { layout: &layout, service_uid, ports, ingress: &[], lb_service: Some(LBS), nodes: &nodes };
     for (of, expected) in [("s-2", 0), (SERVICE, 1)] {
         let mut objects = of_go();
-        objects.servers[0].marks.id = layout.id(ObjectKind::VirtualServer, of, Some(PORT), 0).into();
+        objects.servers[0].tags.id = layout.id(ObjectKind::VirtualServer, of, Some(PORT), 0).into();
         assert_eq!(classify(&objects, &facts).owned.servers.len(), expected, "{of}");
     }
     assert_eq!(classify(&of_go(), &facts).owned.servers.len(), 1);
@@ -248,8 +248,8 @@ fn a_group_or_persistence_profile_is_ours_by_its_marks_its_id_or_a_virtual_serve
     let with = |id: &dyn Fn(ObjectKind) -> String, cluster_uid: Option<&str>| {
         let of = |kind| OwnerTags { cluster_uid: cluster_uid.map(Into::into), port: None, ..marks(&id(kind)) };
         let (groups, profile) =
-            (vec![Group { marks: of(ObjectKind::Group), ranges: None }], of(ObjectKind::PersistenceProfile));
-        let persistence_profiles = vec![PersistenceProfile { marks: profile, timeout: None }];
+            (vec![Group { tags: of(ObjectKind::Group), ranges: None }], of(ObjectKind::PersistenceProfile));
+        let persistence_profiles = vec![PersistenceProfile { tags: profile, timeout: None }];
         ServiceResources { groups, persistence_profiles, ..ServiceResources::default() }
     };
     let random = |kind| format!("{kind:?}");
@@ -260,7 +260,7 @@ fn a_group_or_persistence_profile_is_ours_by_its_marks_its_id_or_a_virtual_serve
     assert!(foreign.owned.is_empty() && foreign.ambiguous.is_empty());
     assert!(case.all_ours(&with(&|kind| layout(None).id(kind, SERVICE, None, 2), None)));
     let mut referred = ServiceResources { servers: of_go().servers, ..with(&random, None) };
-    referred.servers[0].group = referred.groups[0].marks.path.clone();
-    referred.servers[0].persistence = referred.persistence_profiles[0].marks.path.clone();
+    referred.servers[0].group = referred.groups[0].tags.path.clone();
+    referred.servers[0].persistence = referred.persistence_profiles[0].tags.path.clone();
     assert!(case.all_ours(&referred));
 }

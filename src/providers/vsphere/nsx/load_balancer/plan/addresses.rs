@@ -10,7 +10,7 @@ use crate::providers::vsphere::nsx::load_balancer::objects::{ServiceResources, V
 
 /// The address to reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum AllocationRequest {
     /// Any free address.
     Any,
     /// Preferably this address, otherwise any.
@@ -19,7 +19,7 @@ pub enum Wish {
     Only(IpAddr),
 }
 
-impl Wish {
+impl AllocationRequest {
     /// The requested address takes precedence over the reported one.
     pub fn of(wanted: &DesiredLoadBalancer) -> Self {
         match (wanted.features.address, wanted.reported) {
@@ -37,7 +37,7 @@ impl Wish {
 pub fn address(wanted: &DesiredLoadBalancer, ours: &ServiceResources) -> Option<IpAddr> {
     let servers = || ours.servers.iter().filter(|server| !is_edited(server, ours, wanted.has_unread));
     let of_servers = || servers().filter_map(|server| server.address);
-    let is_wanted = |server: &&VirtualServer| wanted.ports.iter().any(|port| server.marks.port == Some(port.port));
+    let is_wanted = |server: &&VirtualServer| wanted.ports.iter().any(|port| server.tags.port == Some(port.port));
     let of_wanted = || servers().filter(is_wanted).find_map(|server| server.address);
     let of_allocations = || ours.allocations.iter().filter_map(|allocation| allocation.address);
     let are_read = ours.allocations.iter().all(|allocation| allocation.address.is_some());
@@ -84,8 +84,8 @@ pub fn set_back<'a>(
 ) -> Option<Step<'a>> {
     let mut all = edited_in(rows, wanted, known).filter(|(row, _)| row.is_compared);
     let (_, server) = all.find(|(row, server)| {
-        let mut others = known.ours.servers.iter().chain(&known.held.servers);
-        !others.any(|other| other.marks.path != server.marks.path && port_states::listens(other, row.port, address))
+        let mut others = known.ours.servers.iter().chain(&known.ambiguous.servers);
+        !others.any(|other| other.tags.path != server.tags.path && port_states::listens(other, row.port, address))
     })?;
     Some(Step::SetAddress { server, address })
 }
@@ -111,8 +111,9 @@ fn edited_in<'r, 'a>(
 pub fn unreserved<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<(&'a VirtualServer, IpAddr)> {
     let has_none = known.ours.allocations.is_empty() && !wanted.has_unread;
     let address = address(wanted, known.ours).filter(|_| has_none)?;
-    let is_held = known.held.allocations.iter().any(|one| one.address.is_none_or(|held| held == address));
+    let is_held =
+        known.ambiguous.allocations.iter().any(|one| one.address.is_none_or(|ambiguous| ambiguous == address));
     let mut servers = known.ours.servers.iter().filter(|server| server.address == Some(address));
     let server = servers.find(|server| !server.address_pool.is_empty()).filter(|_| !is_held)?;
-    (!known.read.contains(&server.marks.path)).then_some((server, address))
+    (!known.read_paths.contains(&server.tags.path)).then_some((server, address))
 }

@@ -26,7 +26,7 @@ pub fn ignored(wanted: &DesiredLoadBalancer, known: &CurrentState<'_>) -> Vec<&'
 
 fn has_other_ranges(row: &PortState<'_>, wanted: &DesiredLoadBalancer, known: &CurrentState<'_>) -> bool {
     let Some(server) = row.server else { return false };
-    let group = known.ours.groups.iter().find(|group| group.marks.path == server.group && server.is_restricted);
+    let group = known.ours.groups.iter().find(|group| group.tags.path == server.group && server.is_restricted);
     match &wanted.features.source_ranges {
         None => !server.group.is_empty(),
         Some(ranges) => group.is_none_or(|group| !has_ranges(group, ranges)),
@@ -36,7 +36,7 @@ fn has_other_ranges(row: &PortState<'_>, wanted: &DesiredLoadBalancer, known: &C
 fn has_other_affinity(row: &PortState<'_>, wanted: &DesiredLoadBalancer, known: &CurrentState<'_>) -> bool {
     let Some(server) = row.server else { return false };
     let mut profiles = known.ours.persistence_profiles.iter();
-    let profile = profiles.find(|profile| profile.marks.path == server.persistence);
+    let profile = profiles.find(|profile| profile.tags.path == server.persistence);
     match wanted.features.affinity {
         None => !server.persistence.is_empty(),
         Some(timeout) => profile.is_none_or(|profile| profile.timeout != Some(timeout)),

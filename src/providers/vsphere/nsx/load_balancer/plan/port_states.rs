@@ -23,14 +23,14 @@ pub struct PortState<'a> {
     pub server: Option<&'a VirtualServer>,
     pub pool: Option<&'a Pool>,
     /// Whether the virtual server refers to a missing pool and the port has no other; a pool is created then.
-    pub lacks_pool: bool,
+    pub is_pool_missing: bool,
     pub monitor: Option<&'a Monitor>,
     /// The probe of its monitor; `None` for a port without monitor.
     pub probe: Option<Probe>,
     /// Whether all features are enforced: true for virtual servers of this program and with full adoption.
     pub is_compared: bool,
     /// Another virtual server of the Service that occupies the required address and port.
-    pub obstacle: Option<&'a VirtualServer>,
+    pub conflict: Option<&'a VirtualServer>,
 }
 
 /// The existing objects of all ports.
@@ -38,110 +38,125 @@ pub struct PortStates<'a> {
     /// One for each port, in the order of the Service.
     pub ports: Vec<PortState<'a>>,
     /// Further virtual servers of the ports, on other addresses. Clients may use any of them, so all are updated.
-    pub further: Vec<PortState<'a>>,
+    pub extra: Vec<PortState<'a>>,
 }
 
 impl<'a> PortStates<'a> {
     /// Finds the objects of each port. Prefers those on the address of the load balancer.
     pub fn find(wanted: &'a DesiredLoadBalancer, known: &CurrentState<'a>, address: Option<IpAddr>) -> Self {
-        let search = Search { wanted, known: *known, ours: known.ours, address, ids: ids(wanted, known) };
-        let obstructed = |row: PortState<'a>| PortState { obstacle: obstacle(&row, known, address), ..row };
+        let search =
+            PortSearch { desired: wanted, current: *known, ours: known.ours, address, ids: ids(wanted, known) };
+        let obstructed = |row: PortState<'a>| PortState { conflict: obstacle(&row, known, address), ..row };
         let ports: Vec<PortState<'a>> = wanted.ports.iter().map(|port| obstructed(search.row(port))).collect();
-        let mut rows = Self { ports, further: Vec::new() };
+        let mut rows = Self { ports, extra: Vec::new() };
         for server in &known.ours.servers {
             if let Some(row) = search.further(server, &rows) {
-                rows.further.push(obstructed(row));
+                rows.extra.push(obstructed(row));
             }
         }
         rows
     }
 
     pub fn all(&self) -> impl Iterator<Item = &PortState<'a>> {
-        self.ports.iter().chain(&self.further)
+        self.ports.iter().chain(&self.extra)
     }
 
     /// Whether a virtual server serves a port.
     pub fn have_server(&self, server: &VirtualServer) -> bool {
-        self.all().filter_map(|row| row.server).any(|one| one.marks.path == server.marks.path)
+        self.all().filter_map(|row| row.server).any(|one| one.tags.path == server.tags.path)
     }
 }
 
-struct Search<'a> {
-    wanted: &'a DesiredLoadBalancer,
-    known: CurrentState<'a>,
+struct PortSearch<'a> {
+    desired: &'a DesiredLoadBalancer,
+    current: CurrentState<'a>,
     ours: &'a ServiceResources,
     address: Option<IpAddr>,
     ids: BTreeMap<String, Port>,
 }
 
-impl<'a> Search<'a> {
+impl<'a> PortSearch<'a> {
     fn row(&self, port: &'a WantedPort) -> PortState<'a> {
         let servers = self.ours.servers.iter().filter(|server| self.is_on(server, port));
         let server = servers.min_by_key(|server| {
             let is_listening = server.number == Some(port.port.number);
             (server.address != self.address, !is_listening, *server.profile != *port.profile)
         });
-        let pools = self.ours.pools.iter().filter(|pool| self.port_of(&pool.marks) == Some(port.port));
-        let is_of_server = |pool: &Pool| server.is_some_and(|server| server.pool == pool.marks.path);
+        let pools = self.ours.pools.iter().filter(|pool| self.port_of(&pool.tags) == Some(port.port));
+        let is_of_server = |pool: &Pool| server.is_some_and(|server| server.pool == pool.tags.path);
         let pool = pools.min_by_key(|pool| !is_of_server(pool));
         let row = self.empty(port, server);
         let lacks_pool = pool.is_none() && server.is_some_and(|server| !server.pool.is_empty());
-        PortState { pool, lacks_pool, monitor: row.probe.and_then(|probe| self.monitor(port, probe, pool)), ..row }
+        PortState {
+            pool,
+            is_pool_missing: lacks_pool,
+            monitor: row.probe.and_then(|probe| self.monitor(port, probe, pool)),
+            ..row
+        }
     }
 
     /// The state of a port without pool and monitor.
     fn empty(&self, port: &'a WantedPort, server: Option<&'a VirtualServer>) -> PortState<'a> {
-        let is_compared = self.wanted.adopts_fully || server.is_none_or(|server| self.is_made_here(server));
-        let Features { health_check, has_icmp_check, .. } = &self.wanted.features;
+        let is_compared = self.desired.adopts_fully || server.is_none_or(|server| self.is_made_here(server));
+        let Features { health_check, has_icmp_check, .. } = &self.desired.features;
         let asked = health_check.map(Probe::Http).filter(|_| is_compared);
         let probe = match port.port.protocol {
             Protocol::Tcp => asked.or(Some(Probe::Tcp(port.node_port))),
             Protocol::Udp => asked.or(Some(Probe::Icmp).filter(|_| *has_icmp_check && is_compared)),
         };
-        PortState { port, server, pool: None, lacks_pool: false, monitor: None, probe, is_compared, obstacle: None }
+        PortState {
+            port,
+            server,
+            pool: None,
+            is_pool_missing: false,
+            monitor: None,
+            probe,
+            is_compared,
+            conflict: None,
+        }
     }
 
     /// Whether this program created the virtual server. The cluster UID tag alone does not prove it: an adopted object
     /// gets the tag with its first change.
     fn is_made_here(&self, server: &VirtualServer) -> bool {
-        let OwnerTags { id, cluster_uid, .. } = &server.marks;
-        let of_cluster = by_cluster_uid(self.known.layout.cluster_uid.as_deref(), cluster_uid.as_deref());
+        let OwnerTags { id, cluster_uid, .. } = &server.tags;
+        let of_cluster = by_cluster_uid(self.current.layout.cluster_uid.as_deref(), cluster_uid.as_deref());
         self.ids.contains_key(&**id) || (of_cluster == OfCluster::This && has_own_form(id))
     }
 
     /// The state of a further virtual server of a port, on another address. Excludes pools of other ports.
     fn further(&self, server: &'a VirtualServer, rows: &PortStates<'a>) -> Option<PortState<'a>> {
         let is_of = |port: &&WantedPort| self.is_on(server, port) && server.number == Some(port.port.number);
-        let port = self.wanted.ports.iter().find(is_of).filter(|_| !rows.have_server(server))?;
+        let port = self.desired.ports.iter().find(is_of).filter(|_| !rows.have_server(server))?;
         let first = rows.ports.iter().find(|row| row.port.port == port.port).and_then(|row| row.server);
         first.filter(|first| first.address != server.address)?;
-        let is_free = |pool: &Pool| rows.all().filter_map(|row| row.pool).all(|one| one.marks.path != pool.marks.path);
-        let is_its = |pool: &&Pool| pool.marks.path == server.pool && is_free(pool);
+        let is_free = |pool: &Pool| rows.all().filter_map(|row| row.pool).all(|one| one.tags.path != pool.tags.path);
+        let is_its = |pool: &&Pool| pool.tags.path == server.pool && is_free(pool);
         let pool = self.ours.pools.iter().find(is_its);
         let row = self.empty(port, Some(server));
         let monitor = row.probe.zip(pool).and_then(|(probe, pool)| self.monitor(port, probe, Some(pool)));
-        let monitor = monitor.filter(|monitor| pool.is_some_and(|pool| pool.monitors.contains(&monitor.marks.path)));
+        let monitor = monitor.filter(|monitor| pool.is_some_and(|pool| pool.monitors.contains(&monitor.tags.path)));
         Some(PortState { pool, monitor, ..row })
     }
 
     /// The monitor of a port. Prefers the monitor of its pool.
     fn monitor(&self, port: &WantedPort, probe: Probe, pool: Option<&Pool>) -> Option<&'a Monitor> {
         let is_of_port = |monitor: &&Monitor| {
-            monitor.monitor_type == probe.monitor_type() && self.port_of(&monitor.marks) == Some(port.port)
+            monitor.monitor_type == probe.monitor_type() && self.port_of(&monitor.tags) == Some(port.port)
         };
-        let is_of_pool = |monitor: &Monitor| pool.is_some_and(|pool| pool.monitors.contains(&monitor.marks.path));
+        let is_of_pool = |monitor: &Monitor| pool.is_some_and(|pool| pool.monitors.contains(&monitor.tags.path));
         self.ours.monitors.iter().filter(is_of_port).min_by_key(|monitor| !is_of_pool(monitor))
     }
 
-    fn port_of(&self, marks: &OwnerTags) -> Option<Port> {
-        self.ids.get(&*marks.id).copied().or(marks.port)
+    fn port_of(&self, tags: &OwnerTags) -> Option<Port> {
+        self.ids.get(&*tags.id).copied().or(tags.port)
     }
 
     fn is_on(&self, server: &VirtualServer, port: &WantedPort) -> bool {
         let listens = |one: &&WantedPort| self.address.is_some_and(|address| listens(server, one, address));
-        let by_place = || self.wanted.ports.iter().find(listens).map(|one| one.port);
-        let by_id = self.ids.get(&*server.marks.id).copied();
-        by_id.or_else(by_place).or(server.marks.port) == Some(port.port)
+        let by_place = || self.desired.ports.iter().find(listens).map(|one| one.port);
+        let by_id = self.ids.get(&*server.tags.id).copied();
+        by_id.or_else(by_place).or(server.tags.port) == Some(port.port)
     }
 }
 
@@ -173,8 +188,8 @@ fn obstacle<'a>(row: &PortState<'a>, known: &CurrentState<'a>, address: Option<I
         .server
         .is_some_and(|server| server.number == Some(row.port.port.number) && *server.profile == *row.port.profile);
     let address = row.server.map_or(address, |server| server.address).filter(|_| !is_in_place)?;
-    let mut others = known.ours.servers.iter().chain(&known.held.servers);
+    let mut others = known.ours.servers.iter().chain(&known.ambiguous.servers);
     others.find(|other| {
-        listens(other, row.port, address) && row.server.is_none_or(|server| server.marks.path != other.marks.path)
+        listens(other, row.port, address) && row.server.is_none_or(|server| server.tags.path != other.tags.path)
     })
 }

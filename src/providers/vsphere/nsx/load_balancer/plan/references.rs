@@ -39,8 +39,8 @@ impl<'a> References<'a> {
         let profiles = known.ours.persistence_profiles.iter();
         let is_needed = rows.all().any(|row| row.is_compared);
         Self {
-            group: groups.min_by_key(|one| !servers().any(|server| server.group == one.marks.path)),
-            persistence: profiles.min_by_key(|one| !servers().any(|server| server.persistence == one.marks.path)),
+            group: groups.min_by_key(|one| !servers().any(|server| server.group == one.tags.path)),
+            persistence: profiles.min_by_key(|one| !servers().any(|server| server.persistence == one.tags.path)),
             is_group_needed: is_needed && wanted.features.source_ranges.is_some(),
             is_persistence_needed: is_needed && wanted.features.affinity.is_some(),
         }
@@ -48,12 +48,12 @@ impl<'a> References<'a> {
 
     /// The path of the group for a new virtual server.
     pub fn group_path(&self) -> Option<&'a str> {
-        self.group.filter(|_| self.is_group_needed).map(|group| &*group.marks.path)
+        self.group.filter(|_| self.is_group_needed).map(|group| &*group.tags.path)
     }
 
     /// The path of the persistence profile for a new virtual server.
     pub fn persistence_path(&self) -> Option<&'a str> {
-        self.persistence.filter(|_| self.is_persistence_needed).map(|profile| &*profile.marks.path)
+        self.persistence.filter(|_| self.is_persistence_needed).map(|profile| &*profile.tags.path)
     }
 
     /// Whether a required group or profile is unknown although the virtual server of this port refers to one.
@@ -140,7 +140,7 @@ pub fn read_for_deletion<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<
     }
     let uid = wanted.service_uid.as_deref()?;
     let path = |kind, parent| format!("{parent}/{}", known.layout.id(kind, uid, None, 0));
-    let is_left = |path: &String| !known.read.contains(path.as_str());
+    let is_left = |path: &String| !known.read_paths.contains(path.as_str());
     let may_be = |is_asked_for| is_asked_for || wanted.may_have_references;
     let group = may_be(wanted.features.source_ranges.is_some()) && groups.is_empty();
     let group = group.then(|| path(ObjectKind::Group, GROUPS)).filter(is_left);
@@ -153,16 +153,16 @@ pub fn read_for_deletion<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<
 /// Deletes the next persistence profile or group that no virtual server refers to, except the given ones, by path.
 pub fn deletion<'a>(known: &CurrentState<'a>, group: Option<&str>, persistence: Option<&str>) -> Option<Step<'a>> {
     let is_free = |path: &str, of: fn(&VirtualServer) -> &str| {
-        known.ours.servers.iter().chain(&known.held.servers).all(|server| of(server) != path)
+        known.ours.servers.iter().chain(&known.ambiguous.servers).all(|server| of(server) != path)
     };
     let is_surplus = |profile: &&PersistenceProfile| {
-        let path = &*profile.marks.path;
+        let path = &*profile.tags.path;
         persistence != Some(path) && is_free(path, |server| &server.persistence)
     };
     let profile = known.ours.persistence_profiles.iter().find(is_surplus);
     let groups = || {
         let is_surplus =
-            |one: &&Group| group != Some(&*one.marks.path) && is_free(&one.marks.path, |server| &server.group);
+            |one: &&Group| group != Some(&*one.tags.path) && is_free(&one.tags.path, |server| &server.group);
         known.ours.groups.iter().find(is_surplus)
     };
     profile.map(Step::DeletePersistenceProfile).or_else(|| groups().map(Step::DeleteGroup))
@@ -180,9 +180,9 @@ fn read_of<'a>(server: &VirtualServer, known: &CurrentState<'_>) -> Option<Step<
 fn is_unread(path: &str, known: &CurrentState<'_>) -> bool {
     let has_own_form = path.rsplit('/').next().is_some_and(has_own_form);
     let is_known = |objects: &ServiceResources| {
-        let groups = objects.groups.iter().map(|group| &group.marks.path);
-        let profiles = objects.persistence_profiles.iter().map(|profile| &profile.marks.path);
+        let groups = objects.groups.iter().map(|group| &group.tags.path);
+        let profiles = objects.persistence_profiles.iter().map(|profile| &profile.tags.path);
         groups.chain(profiles).any(|known| **known == *path)
     };
-    has_own_form && !known.read.contains(path) && !is_known(known.ours) && !is_known(known.held)
+    has_own_form && !known.read_paths.contains(path) && !is_known(known.ours) && !is_known(known.ambiguous)
 }

@@ -63,7 +63,7 @@ static LAYOUT: LazyLock<ClusterLayout> = LazyLock::new(|| ClusterLayout {
     cluster: "c".to_owned(),
     cluster_uid: Some(CLUSTER.to_owned()),
     configured: Default::default(),
-    second: None,
+    secondary: None,
 });
 
 const SECOND: Option<IpFamily> = Some(IpFamily::V6);
@@ -71,7 +71,14 @@ static SECOND_LAYOUT: LazyLock<ClusterLayout> = LazyLock::new(|| LAYOUT.of(SECON
 
 /// With nothing held.
 fn known<'a>(ours: &'a ServiceResources, lb_service: Option<&'a LbService>) -> CurrentState<'a> {
-    CurrentState { ours, held: &NOTHING, lb_service, layout: &LAYOUT, read: &NO_PATHS, elsewhere: &NO_ADDRESSES }
+    CurrentState {
+        ours,
+        ambiguous: &NOTHING,
+        lb_service,
+        layout: &LAYOUT,
+        read_paths: &NO_PATHS,
+        addresses_in_use: &NO_ADDRESSES,
+    }
 }
 
 /// Of a Service with one load balancer.
@@ -113,9 +120,9 @@ impl World {
     /// Of an object that this program creates under this id.
     fn marks_with(&mut self, id: String, kind: ObjectKind, port: Option<Port>) -> OwnerTags {
         let ServiceResources { servers, pools, monitors, allocations, .. } = &self.objects;
-        let ids = servers.iter().map(|one| &one.marks.id).chain(pools.iter().map(|one| &one.marks.id));
-        let ids = ids.chain(monitors.iter().map(|one| &one.marks.id));
-        let mut ids = ids.chain(allocations.iter().map(|one| &one.marks.id));
+        let ids = servers.iter().map(|one| &one.tags.id).chain(pools.iter().map(|one| &one.tags.id));
+        let ids = ids.chain(monitors.iter().map(|one| &one.tags.id));
+        let mut ids = ids.chain(allocations.iter().map(|one| &one.tags.id));
         assert!(ids.all(|taken| **taken != *id), "NSX refuses it: the id of the {kind:?} of {port:?} is taken");
         let parent = match kind {
             ObjectKind::Group => GROUPS,
@@ -136,31 +143,31 @@ impl World {
             service_uid: None,
             cluster_uid: Some(CLUSTER.into()),
             port,
-            second: self.second,
+            secondary: self.second,
         }
     }
 
     /// What the inventory has.
     fn view(&self) -> ServiceResources {
         let mut objects = self.objects.clone();
-        objects.groups.retain(|one| self.listed.contains(&one.marks.path));
-        objects.persistence_profiles.retain(|one| self.listed.contains(&one.marks.path));
+        objects.groups.retain(|one| self.listed.contains(&one.tags.path));
+        objects.persistence_profiles.retain(|one| self.listed.contains(&one.tags.path));
         objects
     }
 
     /// The path of a group or persistence profile that is created, or was before.
     fn enter(&mut self, kind: ObjectKind) -> OwnerTags {
-        let marks = self.own_marks(kind, None);
-        self.listed.insert(marks.path.clone());
-        self.read.insert(marks.path.clone());
-        marks
+        let tags = self.own_marks(kind, None);
+        self.listed.insert(tags.path.clone());
+        self.read.insert(tags.path.clone());
+        tags
     }
 
     /// As after a reading of everything.
     fn list(&mut self) {
         let ServiceResources { groups, persistence_profiles, .. } = &self.objects;
-        let groups = groups.iter().map(|one| &one.marks.path);
-        let paths = groups.chain(persistence_profiles.iter().map(|one| &one.marks.path));
+        let groups = groups.iter().map(|one| &one.tags.path);
+        let paths = groups.chain(persistence_profiles.iter().map(|one| &one.tags.path));
         self.listed = paths.cloned().collect();
     }
 
@@ -172,7 +179,7 @@ impl World {
     fn assert_free(&self, address: IpAddr, port: &WantedPort, but: &str) {
         let is_there = |one: &&VirtualServer| one.address == Some(address) && one.number == Some(port.port.number);
         let mut others = self.objects.servers.iter().filter(is_there);
-        let is_other = |one: &VirtualServer| *one.marks.path != *but && *one.profile == *port.profile;
+        let is_other = |one: &VirtualServer| *one.tags.path != *but && *one.profile == *port.profile;
         assert!(!others.any(is_other), "NSX refuses it: {address} has {} already", port.port);
     }
 
@@ -186,13 +193,13 @@ impl World {
                 let (number, monitor_type) = (probe.port(), probe.monitor_type());
                 let id = LAYOUT.of(self.second).monitor_id(monitor_type, UID, port.port, 0);
                 let marks = self.marks_with(id, ObjectKind::Monitor, Some(port.port));
-                self.objects.monitors.push(Monitor { marks, number, monitor_type, has_other_version: false });
+                self.objects.monitors.push(Monitor { tags: marks, number, monitor_type, has_other_version: false });
                 "monitor"
             }
             Step::ChangeMonitor { monitor, port, probe } => {
                 assert_eq!(monitor.monitor_type, probe.monitor_type(), "NSX changes no type");
-                let at = at(&monitor.marks.path, objects.monitors.iter().map(|one| &*one.marks.path).collect());
-                objects.monitors[at].marks.port = Some(*port);
+                let at = at(&monitor.tags.path, objects.monitors.iter().map(|one| &*one.tags.path).collect());
+                objects.monitors[at].tags.port = Some(*port);
                 objects.monitors[at].number = probe.port();
                 objects.monitors[at].has_other_version = false;
                 "change monitor"
@@ -201,13 +208,13 @@ impl World {
                 let (monitors, members) = (monitor.iter().map(|path| (*path).into()).collect(), members());
                 let marks = self.own_marks(ObjectKind::Pool, Some(port.port));
                 let (address_pool, is_snat_disabled) = ("p".into(), Some(*is_snat_disabled));
-                let pool = Pool { marks, members, monitors, address_pool, is_snat_disabled, address: None };
+                let pool = Pool { tags: marks, members, monitors, address_pool, is_snat_disabled, address: None };
                 self.objects.pools.push(pool);
                 "pool"
             }
             Step::ChangePool { pool, port, monitor, is_snat_disabled } => {
-                let at = at(&pool.marks.path, objects.pools.iter().map(|one| &*one.marks.path).collect());
-                objects.pools[at].marks.port = Some(*port);
+                let at = at(&pool.tags.path, objects.pools.iter().map(|one| &*one.tags.path).collect());
+                objects.pools[at].tags.port = Some(*port);
                 objects.pools[at].members = members();
                 objects.pools[at].is_snat_disabled = is_snat_disabled.or(objects.pools[at].is_snat_disabled);
                 objects.pools[at].monitors = monitor.iter().map(|path| (*path).into()).collect();
@@ -215,17 +222,21 @@ impl World {
             }
             Step::Allocate { .. } => {
                 let marks = self.own_marks(ObjectKind::Allocation, None);
-                self.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address: None });
+                self.objects.allocations.push(Allocation { tags: marks, address_pool: "p".into(), address: None });
                 "allocate"
             }
             Step::Reserve { server, address } => {
                 assert_eq!(server.address, Some(*address));
                 let marks = self.own_marks(ObjectKind::Allocation, None);
-                self.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address: Some(*address) });
+                self.objects.allocations.push(Allocation {
+                    tags: marks,
+                    address_pool: "p".into(),
+                    address: Some(*address),
+                });
                 "reserve"
             }
             Step::SetAddress { server, address } => {
-                let at = at(&server.marks.path, objects.servers.iter().map(|one| &*one.marks.path).collect());
+                let at = at(&server.tags.path, objects.servers.iter().map(|one| &*one.tags.path).collect());
                 let is_same = |one: &VirtualServer| one.number == server.number && one.profile == server.profile;
                 let is_there = |one: &&VirtualServer| is_same(one) && one.address == Some(*address);
                 assert_eq!(objects.servers.iter().find(is_there), None, "NSX refuses it");
@@ -233,7 +244,7 @@ impl World {
                 "set address"
             }
             Step::ReadAddress { allocation } => {
-                let at = at(&allocation.marks.path, objects.allocations.iter().map(|one| &*one.marks.path).collect());
+                let at = at(&allocation.tags.path, objects.allocations.iter().map(|one| &*one.tags.path).collect());
                 self.reserved += 1;
                 objects.allocations[at].address = Some(ip(self.reserved));
                 "read address"
@@ -247,7 +258,7 @@ impl World {
                 self.assert_free(*address, port, "");
                 let marks = self.own_marks(ObjectKind::VirtualServer, Some(port.port));
                 self.objects.servers.push(VirtualServer {
-                    marks,
+                    tags: marks,
                     address: Some(*address),
                     number: Some(port.port.number),
                     node_port: Some(port.node_port),
@@ -263,10 +274,10 @@ impl World {
                 "server"
             }
             Step::ChangeServer { server, port, pool, group, persistence } => {
-                let at = at(&server.marks.path, objects.servers.iter().map(|one| &*one.marks.path).collect());
-                self.assert_free(server.address.unwrap(), port, &server.marks.path);
+                let at = at(&server.tags.path, objects.servers.iter().map(|one| &*one.tags.path).collect());
+                self.assert_free(server.address.unwrap(), port, &server.tags.path);
                 let objects = &mut self.objects;
-                objects.servers[at].marks.port = Some(port.port);
+                objects.servers[at].tags.port = Some(port.port);
                 objects.servers[at].number = Some(port.port.number);
                 objects.servers[at].node_port = Some(port.node_port);
                 objects.servers[at].profile = port.profile.as_str().into();
@@ -281,74 +292,74 @@ impl World {
             Step::Read { path, .. } => {
                 assert!(!self.listed.contains(path.as_str()), "it is known already");
                 self.read.insert(path.as_str().into());
-                let groups = objects.groups.iter().map(|one| &one.marks.path);
-                let mut all = groups.chain(objects.persistence_profiles.iter().map(|one| &one.marks.path));
+                let groups = objects.groups.iter().map(|one| &one.tags.path);
+                let mut all = groups.chain(objects.persistence_profiles.iter().map(|one| &one.tags.path));
                 if all.any(|known| **known == **path) {
                     self.listed.insert(path.as_str().into());
                 }
                 "read"
             }
             Step::CreateGroup { ranges } => {
-                let mut left = objects.groups.iter().filter(|one| one.marks.second == self.second);
-                let left = left.next().map(|one| one.marks.path.clone());
+                let mut left = objects.groups.iter().filter(|one| one.tags.secondary == self.second);
+                let left = left.next().map(|one| one.tags.path.clone());
                 match left {
                     Some(path) => drop(self.listed.insert(path)),
                     None => {
                         let (marks, ranges) = (self.enter(ObjectKind::Group), Some((*ranges).clone()));
-                        self.objects.groups.push(Group { marks, ranges });
+                        self.objects.groups.push(Group { tags: marks, ranges });
                     }
                 }
                 "group"
             }
             Step::ChangeGroup { group, ranges } => {
-                let at = at(&group.marks.path, objects.groups.iter().map(|one| &*one.marks.path).collect());
+                let at = at(&group.tags.path, objects.groups.iter().map(|one| &*one.tags.path).collect());
                 objects.groups[at].ranges = Some((*ranges).clone());
                 "change group"
             }
             Step::CreatePersistenceProfile { timeout } => {
-                let mut left = objects.persistence_profiles.iter().filter(|one| one.marks.second == self.second);
-                let left = left.next().map(|one| one.marks.path.clone());
+                let mut left = objects.persistence_profiles.iter().filter(|one| one.tags.secondary == self.second);
+                let left = left.next().map(|one| one.tags.path.clone());
                 match left {
                     Some(path) => drop(self.listed.insert(path)),
                     None => {
                         let (marks, timeout) = (self.enter(ObjectKind::PersistenceProfile), Some(*timeout));
-                        self.objects.persistence_profiles.push(PersistenceProfile { marks, timeout });
+                        self.objects.persistence_profiles.push(PersistenceProfile { tags: marks, timeout });
                     }
                 }
                 "profile"
             }
             Step::ChangePersistenceProfile { profile, timeout } => {
-                let paths = objects.persistence_profiles.iter().map(|one| &*one.marks.path).collect();
-                let at = at(&profile.marks.path, paths);
+                let paths = objects.persistence_profiles.iter().map(|one| &*one.tags.path).collect();
+                let at = at(&profile.tags.path, paths);
                 objects.persistence_profiles[at].timeout = Some(*timeout);
                 "change profile"
             }
             Step::DeleteGroup(group) => {
-                assert!(objects.servers.iter().all(|server| server.group != group.marks.path), "NSX refuses it");
-                self.read.insert(group.marks.path.clone());
-                self.listed.remove(&group.marks.path);
+                assert!(objects.servers.iter().all(|server| server.group != group.tags.path), "NSX refuses it");
+                self.read.insert(group.tags.path.clone());
+                self.listed.remove(&group.tags.path);
                 objects.groups.retain(|one| one != *group);
                 "delete group"
             }
             Step::DeletePersistenceProfile(profile) => {
-                let is_free = objects.servers.iter().all(|server| server.persistence != profile.marks.path);
+                let is_free = objects.servers.iter().all(|server| server.persistence != profile.tags.path);
                 assert!(is_free, "NSX refuses it");
-                self.read.insert(profile.marks.path.clone());
-                self.listed.remove(&profile.marks.path);
+                self.read.insert(profile.tags.path.clone());
+                self.listed.remove(&profile.tags.path);
                 objects.persistence_profiles.retain(|one| one != *profile);
                 "delete profile"
             }
-            Step::Tag { marks, address } => {
+            Step::Tag { tags: marks, address } => {
                 let ServiceResources { pools, monitors, .. } = objects;
-                let all = pools.iter_mut().map(|one| &mut one.marks);
-                let mut all = all.chain(monitors.iter_mut().map(|one| &mut one.marks));
+                let all = pools.iter_mut().map(|one| &mut one.tags);
+                let mut all = all.chain(monitors.iter_mut().map(|one| &mut one.tags));
                 let found = all.find(|one| one.path == marks.path).unwrap();
                 let set = |known: &mut Option<Box<str>>, uid: &Option<String>| {
                     *known = uid.as_deref().map(Into::into).or(known.take());
                 };
                 set(&mut found.service_uid, &wanted.service_uid);
                 set(&mut found.cluster_uid, &wanted.cluster_uid);
-                if let Some(pool) = objects.pools.iter_mut().find(|one| one.marks.path == marks.path) {
+                if let Some(pool) = objects.pools.iter_mut().find(|one| one.tags.path == marks.path) {
                     pool.address = address.or(pool.address);
                 }
                 "mark"
@@ -362,12 +373,12 @@ impl World {
                 "delete server"
             }
             Step::DeletePool(pool) => {
-                assert!(objects.servers.iter().all(|server| server.pool != pool.marks.path), "NSX refuses it");
+                assert!(objects.servers.iter().all(|server| server.pool != pool.tags.path), "NSX refuses it");
                 objects.pools.retain(|one| one != *pool);
                 "delete pool"
             }
             Step::DeleteMonitor(monitor) => {
-                let is_free = objects.pools.iter().all(|pool| !pool.monitors.contains(&monitor.marks.path));
+                let is_free = objects.pools.iter().all(|pool| !pool.monitors.contains(&monitor.tags.path));
                 assert!(is_free, "NSX refuses it");
                 objects.monitors.retain(|one| one != *monitor);
                 "delete monitor"
@@ -375,7 +386,7 @@ impl World {
             Step::ReleaseAddress(allocation) => {
                 // An address that is not known may be that of any virtual server of the same load balancer.
                 let is_known = |server: &VirtualServer| {
-                    allocation.address.is_some() || server.marks.second != allocation.marks.second
+                    allocation.address.is_some() || server.tags.secondary != allocation.tags.secondary
                 };
                 let is_other = |server: &VirtualServer| is_known(server) && server.address != allocation.address;
                 assert!(objects.servers.iter().all(is_other), "the address may be in use");
@@ -397,7 +408,7 @@ impl World {
         self.read.clear();
         for _ in 0..steps {
             let (objects, lb_service, read) = (self.view(), self.lb_service.clone(), self.read.clone());
-            let known = CurrentState { read: &read, ..known(&objects, lb_service.as_ref()) };
+            let known = CurrentState { read_paths: &read, ..known(&objects, lb_service.as_ref()) };
             let Some(step) = next_for(wanted, known) else { break };
             assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
             let address = address(wanted, &self.objects);
@@ -422,13 +433,14 @@ impl World {
             assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
             let (objects, lb_service, read) = (self.view(), self.lb_service.clone(), self.read.clone());
             let (of_first, of_second) = (objects.of(None), objects.of(SECOND));
-            let known = |ours, layout| CurrentState { ours, layout, read: &read, ..known(ours, lb_service.as_ref()) };
+            let known =
+                |ours, layout| CurrentState { ours, layout, read_paths: &read, ..known(ours, lb_service.as_ref()) };
             let mut all = vec![(first, known(&of_first, &*LAYOUT)), (second, known(&of_second, &*SECOND_LAYOUT))];
             // One that is neither there nor wanted is not planned.
             all.retain(|(wanted, known)| !wanted.ports.is_empty() || !known.ours.is_empty());
             let Some((at, step)) = next(&all) else { break };
             let (wanted, known) = all[at];
-            self.second = known.layout.second;
+            self.second = known.layout.secondary;
             self.apply(&step, wanted);
             if matches!(step, Step::PortConflict { .. }) {
                 break;
@@ -456,7 +468,7 @@ impl World {
     fn delete_as(&mut self, nothing: &DesiredLoadBalancer) -> Vec<String> {
         self.read.clear();
         while let (objects, read) = (self.view(), self.read.clone())
-            && let Some(step) = next_deletion(nothing, &CurrentState { read: &read, ..known(&objects, None) })
+            && let Some(step) = next_deletion(nothing, &CurrentState { read_paths: &read, ..known(&objects, None) })
         {
             assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
             self.apply(&step, nothing);
@@ -509,7 +521,7 @@ fn l_10_of_two_addresses_the_one_in_use_stays_and_the_other_is_released() {
     let one = wanted(&[(tcp(80), 30080)], &[1]);
     world.ensure(&one);
     let marks = world.marks(ObjectKind::Allocation, None);
-    world.objects.allocations.insert(0, Allocation { marks, address_pool: "q".into(), address: None });
+    world.objects.allocations.insert(0, Allocation { tags: marks, address_pool: "q".into(), address: None });
     assert_eq!(world.ensure(&one), ["read address", "release"]);
     let addresses: Vec<_> = world.objects.allocations.iter().map(|allocation| allocation.address).collect();
     assert_eq!(addresses, [Some(ip(1))]);
@@ -533,8 +545,8 @@ fn a_deletion_waits_for_no_mark_that_has_no_room() {
         let mut world = World { lb_service: Some(lb_service()), ..World::default() };
         world.ensure(&wanted(&[(tcp(80), 30080)], &[1]));
         without_uids(&mut world.objects);
-        world.objects.allocations[0].marks.id = "of-the-go-program".into();
-        for marks in [&mut world.objects.pools[0].marks, &mut world.objects.monitors[0].marks] {
+        world.objects.allocations[0].tags.id = "of-the-go-program".into();
+        for marks in [&mut world.objects.pools[0].tags, &mut world.objects.monitors[0].tags] {
             marks.id = format!("of-the-go-program-{}", marks.id).into();
         }
         let configured = (0..configured).map(|number| (format!("team-{number}"), "x".to_owned())).collect();
@@ -543,13 +555,13 @@ fn a_deletion_waits_for_no_mark_that_has_no_room() {
         let mut made = 0;
         loop {
             let known = CurrentState { layout: &layout, ..known(&world.objects, None) };
-            let Some(Step::Tag { marks, address: None }) = next_deletion(&nothing, &known) else { break };
+            let Some(Step::Tag { tags: marks, address: None }) = next_deletion(&nothing, &known) else { break };
             let (path, kind) = (marks.path.clone(), ObjectKind::Pool);
             let owner = Owner { namespace: "ns", name: "s", uid: UID };
-            let tags = marks_of(&owner, &layout, kind, None);
+            let tags = tags_of(&owner, &layout, kind, None);
             let has = |scope: &str| tags.iter().find(|tag| tag.scope == scope).map(|tag| tag.tag.into());
-            let pools = world.objects.pools.iter_mut().map(|one| &mut one.marks);
-            let mut all = pools.chain(world.objects.monitors.iter_mut().map(|one| &mut one.marks));
+            let pools = world.objects.pools.iter_mut().map(|one| &mut one.tags);
+            let mut all = pools.chain(world.objects.monitors.iter_mut().map(|one| &mut one.tags));
             let one = all.find(|marks| marks.path == path).unwrap();
             (one.service_uid, one.cluster_uid) = (has(SERVICE_UID), has(CLUSTER_UID));
             made += 1;
@@ -566,13 +578,13 @@ fn an_address_that_only_a_pool_will_show_to_be_ours_is_released_before_the_pool_
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     world.ensure(&wanted(&[(tcp(80), 30080), (tcp(443), 30443)], &[1]));
     without_uids(&mut world.objects);
-    let marks = ["mark"; 4];
+    let tags = ["mark"; 4];
     let servers = ["delete server"; 2];
     let rest = ["delete pool", "delete pool", "delete monitor", "delete monitor"];
-    let expected = [&marks[..], &servers, &["release"], &rest].concat();
+    let expected = [&tags[..], &servers, &["release"], &rest].concat();
     // The second one has the form of the ids of this program, and is of another Service UID.
     for id in ["of-the-go-program", "8d5f6c1e-41a3-5b0e-9a57-2f6b7c90d3e4"] {
-        world.objects.allocations[0].marks.id = id.into();
+        world.objects.allocations[0].tags.id = id.into();
         assert_eq!(world.clone().delete(Some(CLUSTER)), expected, "{id}");
         assert_eq!(world.clone().delete(None), expected, "{id}");
     }
@@ -594,16 +606,16 @@ fn the_address_that_a_pool_was_tagged_with_goes_once_it_is_served_again() {
 fn l_09_a_deletion_needs_no_address() {
     let mut world = World::default();
     let marks = world.marks(ObjectKind::Allocation, None);
-    world.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address: None });
+    world.objects.allocations.push(Allocation { tags: marks, address_pool: "p".into(), address: None });
     assert_eq!(world.delete(Some(CLUSTER)), ["release"]);
 }
 
 /// As the Go program leaves objects.
 fn without_uids(objects: &mut ServiceResources) {
     let ServiceResources { servers, pools, monitors, allocations, .. } = objects;
-    let marks = servers.iter_mut().map(|one| &mut one.marks).chain(pools.iter_mut().map(|one| &mut one.marks));
-    let marks = marks.chain(monitors.iter_mut().map(|one| &mut one.marks));
-    for marks in marks.chain(allocations.iter_mut().map(|one| &mut one.marks)) {
+    let tags = servers.iter_mut().map(|one| &mut one.tags).chain(pools.iter_mut().map(|one| &mut one.tags));
+    let marks = tags.chain(monitors.iter_mut().map(|one| &mut one.tags));
+    for marks in marks.chain(allocations.iter_mut().map(|one| &mut one.tags)) {
         marks.cluster_uid = None;
     }
 }
@@ -640,13 +652,16 @@ fn an_address_is_not_released_while_a_virtual_server_that_is_not_ours_has_it() {
     let held = ServiceResources { servers: std::mem::take(&mut world.objects.servers), ..ServiceResources::default() };
     world.objects = ServiceResources { allocations: world.objects.allocations.clone(), ..ServiceResources::default() };
     let nothing = wanted(&[], &[]);
-    let known = CurrentState { held: &held, ..known(&world.objects, None) };
+    let known = CurrentState { ambiguous: &held, ..known(&world.objects, None) };
     assert_eq!(next_deletion(&nothing, &known), None);
     let mut unread = world.objects.clone();
     unread.allocations[0].address = None;
     assert_eq!(next_deletion(&nothing, &CurrentState { ours: &unread, ..known }), None);
     let free = ServiceResources::default();
-    assert!(matches!(next_deletion(&nothing, &CurrentState { held: &free, ..known }), Some(Step::ReleaseAddress(_))));
+    assert!(matches!(
+        next_deletion(&nothing, &CurrentState { ambiguous: &free, ..known }),
+        Some(Step::ReleaseAddress(_))
+    ));
 }
 
 /// Its deletion would be refused, and tried again and again.
@@ -658,11 +673,11 @@ fn a_pool_is_not_deleted_while_a_virtual_server_that_is_not_ours_leads_to_it() {
     world.objects.allocations.clear();
     let nothing = wanted(&[], &[]);
     let known = known(&world.objects, None);
-    assert_eq!(next_deletion(&nothing, &CurrentState { held: &held, ..known }), None, "nor its monitor");
+    assert_eq!(next_deletion(&nothing, &CurrentState { ambiguous: &held, ..known }), None, "nor its monitor");
     let ours = ServiceResources { pools: Vec::new(), ..world.objects.clone() };
     let held = ServiceResources { pools: world.objects.pools.clone(), ..held };
     assert_eq!(
-        next_deletion(&nothing, &CurrentState { ours: &ours, held: &held, ..known }),
+        next_deletion(&nothing, &CurrentState { ours: &ours, ambiguous: &held, ..known }),
         None,
         "a held pool needs it"
     );
@@ -674,7 +689,7 @@ fn all_addresses_are_read_before_one_that_the_service_does_not_report_is_used() 
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     for _ in 0..2 {
         let marks = world.marks(ObjectKind::Allocation, None);
-        world.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address: None });
+        world.objects.allocations.push(Allocation { tags: marks, address_pool: "p".into(), address: None });
     }
     let reported = DesiredLoadBalancer { ingress: vec![ip(2)], ..wanted(&[(tcp(80), 30080)], &[1]) };
     let steps = world.ensure(&reported);
@@ -688,7 +703,7 @@ fn a_second_virtual_server_of_a_port_stays_with_its_pool_and_address() {
     let one = wanted(&[(tcp(80), 30080)], &[1]);
     world.ensure(&one);
     let mut second = world.objects.servers[0].clone();
-    second.marks = world.marks(ObjectKind::VirtualServer, Some(tcp(80)));
+    second.tags = world.marks(ObjectKind::VirtualServer, Some(tcp(80)));
     second.address = Some(ip(9));
     world.objects.servers.insert(0, second);
     let reported = DesiredLoadBalancer { ingress: vec![ip(1)], ..one };
@@ -702,10 +717,10 @@ fn a_virtual_server_pool_or_monitor_that_an_administrator_edited_is_found_and_co
     let edits: [(&str, Edit); 6] = [
         ("other port", |objects| objects.servers[0].number = Some(8080)),
         ("several ports", |objects| objects.servers[0].number = None),
-        ("other tag", |objects| objects.servers[0].marks.port = Some(tcp(8080))),
-        ("no tag", |objects| objects.servers[0].marks.port = None),
-        ("no tag of the pool", |objects| objects.pools[0].marks.port = None),
-        ("other tag of the monitor", |objects| objects.monitors[0].marks.port = Some(udp(80))),
+        ("other tag", |objects| objects.servers[0].tags.port = Some(tcp(8080))),
+        ("no tag", |objects| objects.servers[0].tags.port = None),
+        ("no tag of the pool", |objects| objects.pools[0].tags.port = None),
+        ("other tag of the monitor", |objects| objects.monitors[0].tags.port = Some(udp(80))),
     ];
     for (name, edit) in edits {
         let mut world = World { lb_service: Some(lb_service()), ..World::default() };
@@ -725,9 +740,9 @@ fn a_virtual_server_of_the_go_program_whose_tag_was_edited_is_found_by_the_port_
     for tag in [None, Some(tcp(9000)), Some(udp(80))] {
         let mut world = World { lb_service: Some(lb_service()), ..World::default() };
         world.ensure(&two);
-        world.objects.servers[0].marks = world.marks(ObjectKind::VirtualServer, tag);
+        world.objects.servers[0].tags = world.marks(ObjectKind::VirtualServer, tag);
         assert_eq!(world.ensure(&two), ["change server"], "{tag:?}");
-        assert_eq!(world.objects.servers[0].marks.port, Some(tcp(80)), "{tag:?}");
+        assert_eq!(world.objects.servers[0].tags.port, Some(tcp(80)), "{tag:?}");
     }
 }
 
@@ -749,8 +764,8 @@ fn a_virtual_server_that_is_not_ours_is_reported_where_one_is_to_be() {
     world.ensure(&one);
     let mut held =
         ServiceResources { servers: std::mem::take(&mut world.objects.servers), ..ServiceResources::default() };
-    held.servers[0].marks = world.marks(ObjectKind::VirtualServer, Some(tcp(81)));
-    let step = next_for(&one, CurrentState { held: &held, ..known(&world.objects, world.lb_service.as_ref()) });
+    held.servers[0].tags = world.marks(ObjectKind::VirtualServer, Some(tcp(81)));
+    let step = next_for(&one, CurrentState { ambiguous: &held, ..known(&world.objects, world.lb_service.as_ref()) });
     assert!(matches!(step, Some(Step::PortConflict { server, .. }) if *server == held.servers[0]), "{step:?}");
 }
 
@@ -761,11 +776,11 @@ fn a_second_virtual_server_of_a_port_follows_nodes_and_node_port() {
     world.ensure(&one);
     let (mut server, mut pool, mut monitor) =
         (world.objects.servers[0].clone(), world.objects.pools[0].clone(), world.objects.monitors[0].clone());
-    server.marks = world.marks(ObjectKind::VirtualServer, Some(tcp(80)));
-    pool.marks = world.marks(ObjectKind::Pool, Some(tcp(80)));
-    monitor.marks = world.marks(ObjectKind::Monitor, Some(tcp(80)));
-    (server.address, server.pool) = (Some(ip(9)), pool.marks.path.clone());
-    pool.monitors = vec![monitor.marks.path.clone()];
+    server.tags = world.marks(ObjectKind::VirtualServer, Some(tcp(80)));
+    pool.tags = world.marks(ObjectKind::Pool, Some(tcp(80)));
+    monitor.tags = world.marks(ObjectKind::Monitor, Some(tcp(80)));
+    (server.address, server.pool) = (Some(ip(9)), pool.tags.path.clone());
+    pool.monitors = vec![monitor.tags.path.clone()];
     world.objects.servers.insert(0, server);
     world.objects.pools.push(pool);
     world.objects.monitors.push(monitor);
@@ -784,7 +799,7 @@ fn an_address_that_does_not_come_keeps_no_other_one_from_being_released_or_used(
     let one = wanted(&[(tcp(80), 30080)], &[1]);
     let allocation = |world: &mut World, address| {
         let marks = world.marks(ObjectKind::Allocation, None);
-        world.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address });
+        world.objects.allocations.push(Allocation { tags: marks, address_pool: "p".into(), address });
     };
     allocation(&mut world, None);
     allocation(&mut world, Some(ip(5)));

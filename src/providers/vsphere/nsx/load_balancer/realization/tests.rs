@@ -9,8 +9,8 @@ fn after(began: Instant, seconds: u64) -> Instant {
     began + Duration::from_secs(seconds)
 }
 
-fn read(paths: &[&str]) -> Due {
-    Due::Read(paths.iter().map(|path| (*path).into()).collect())
+fn read(paths: &[&str]) -> NextCheck {
+    NextCheck::Read(paths.iter().map(|path| (*path).into()).collect())
 }
 
 fn shown(effects: &[(&str, Effect)]) -> BTreeMap<Box<str>, Effect> {
@@ -21,21 +21,21 @@ fn shown(effects: &[(&str, Effect)]) -> BTreeMap<Box<str>, Effect> {
 fn written_objects_are_read_four_times_within_thirty_seconds() {
     let began = Instant::now();
     let mut rollout = Rollout::new(began);
-    assert_eq!(rollout.due(began), Due::Complete);
+    assert_eq!(rollout.due(began), NextCheck::Complete);
     rollout.written(SERVER, None, began);
     for (seconds, pause) in [(1, 2), (3, 7), (10, 20)] {
         assert_eq!(rollout.due(after(began, seconds)), read(&[SERVER]));
         rollout.note(shown(&[(SERVER, Effect::Open)]), after(began, seconds));
-        assert_eq!(rollout.due(after(began, seconds)), Due::Wait(Duration::from_secs(pause)));
+        assert_eq!(rollout.due(after(began, seconds)), NextCheck::Wait(Duration::from_secs(pause)));
     }
     assert!(rollout.unconfirmed().is_empty());
     rollout.note(shown(&[(SERVER, Effect::Open)]), after(began, 30));
-    assert_eq!(rollout.due(after(began, 30)), Due::Complete, "NSX has not said otherwise");
+    assert_eq!(rollout.due(after(began, 30)), NextCheck::Complete, "NSX has not said otherwise");
     assert_eq!(rollout.unconfirmed().iter().map(AsRef::as_ref).collect::<Vec<&str>>(), [SERVER]);
     rollout.expect(SERVER);
-    assert_eq!(rollout.due(after(began, 31)), Due::Complete, "it is not read again");
+    assert_eq!(rollout.due(after(began, 31)), NextCheck::Complete, "it is not read again");
     rollout.written(SERVER, None, after(began, 40));
-    assert_eq!(rollout.due(after(began, 40)), Due::Wait(Duration::from_secs(1)), "before the next write");
+    assert_eq!(rollout.due(after(began, 40)), NextCheck::Wait(Duration::from_secs(1)), "before the next write");
     assert!(rollout.unconfirmed().is_empty());
 }
 
@@ -82,7 +82,7 @@ fn a_realized_object_is_not_read_again() {
     rollout.expect(SERVER);
     assert_eq!(rollout.due(after(began, 3)), read(&[OTHER]));
     rollout.note(shown(&[(OTHER, Effect::Unreadable)]), after(began, 3));
-    assert_eq!((rollout.due(after(began, 3)), rollout.is_over()), (Due::Complete, false));
+    assert_eq!((rollout.due(after(began, 3)), rollout.is_over()), (NextCheck::Complete, false));
     rollout.removed(OTHER);
     assert!(rollout.is_over());
 }
@@ -95,7 +95,7 @@ fn an_error_is_read_again_with_pauses_up_to_five_minutes() {
     let (mut now, mut pauses) = (after(began, 1), Vec::new());
     for _ in 0..7 {
         rollout.note(shown(&[(SERVER, Effect::Error("no edge cluster".to_owned()))]), now);
-        let Due::Errors(errors, pause) = rollout.due(now) else { panic!("{rollout:?}") };
+        let NextCheck::Errors(errors, pause) = rollout.due(now) else { panic!("{rollout:?}") };
         assert_eq!(errors, BTreeMap::from([(SERVER.into(), "no edge cluster".to_owned())]));
         pauses.push(pause.as_secs());
         now += pause;
@@ -103,27 +103,27 @@ fn an_error_is_read_again_with_pauses_up_to_five_minutes() {
     }
     assert_eq!(pauses, [10, 20, 40, 80, 160, 300, 300]);
     rollout.note(shown(&[(SERVER, Effect::Realized)]), now);
-    assert_eq!((rollout.due(now), rollout.is_over()), (Due::Complete, true));
+    assert_eq!((rollout.due(now), rollout.is_over()), (NextCheck::Complete, true));
 }
 
 #[test]
 fn deleted_servers_are_read_every_two_seconds_at_first_and_five_minutes_at_most() {
     let began = Instant::now();
     let mut teardown = PendingTeardown::new(began);
-    assert_eq!((teardown.due(began), teardown.until_purge(began)), (Due::Complete, None));
+    assert_eq!((teardown.due(began), teardown.until_purge(began)), (NextCheck::Complete, None));
     teardown.deleted(SERVER, began);
     teardown.deleted_any(began);
     let realized = || BTreeSet::from([SERVER.into()]);
     let (mut now, mut times) = (began, Vec::new());
     loop {
         match teardown.due(now) {
-            Due::Wait(pause) => now += pause,
-            Due::Read(paths) => {
+            NextCheck::Wait(pause) => now += pause,
+            NextCheck::Read(paths) => {
                 assert_eq!(paths, [SERVER.into()]);
                 times.push(now.saturating_duration_since(began).as_secs());
                 teardown.note(realized(), now);
             }
-            due => break assert_eq!(due, Due::Complete),
+            due => break assert_eq!(due, NextCheck::Complete),
         }
     }
     let first: Vec<u64> = (1..=10).map(|number| 2 * number).collect();
@@ -142,13 +142,17 @@ fn what_another_process_may_have_deleted_is_read_at_once_and_once() {
     assert_eq!(teardown.due(began), read(&[SERVER]));
     teardown.note(BTreeSet::new(), began);
     teardown.expect(SERVER);
-    assert_eq!(teardown.due(began), Due::Complete);
+    assert_eq!(teardown.due(began), NextCheck::Complete);
     teardown.expect(OTHER);
     teardown.give_up();
     teardown.expect(OTHER);
-    assert_eq!((teardown.due(after(began, 2)), teardown.left().len()), (Due::Complete, 1));
+    assert_eq!((teardown.due(after(began, 2)), teardown.left().len()), (NextCheck::Complete, 1));
     teardown.deleted(SERVER, after(began, 2));
-    assert_eq!(teardown.due(after(began, 2)), Due::Wait(FIRST_TEARDOWN_PAUSE), "it was made again, and deleted again");
+    assert_eq!(
+        teardown.due(after(began, 2)),
+        NextCheck::Wait(FIRST_TEARDOWN_PAUSE),
+        "it was made again, and deleted again"
+    );
 }
 
 #[test]
@@ -160,14 +164,14 @@ fn an_error_of_one_object_is_reported_when_the_others_are_decided() {
     rollout.note(shown(&[failed(), (OTHER, Effect::Open)]), after(began, 1));
     assert_eq!(
         rollout.due(after(began, 1)),
-        Due::Wait(Duration::from_secs(2)),
+        NextCheck::Wait(Duration::from_secs(2)),
         "the other address is not in effect yet"
     );
     rollout.note(shown(&[failed(), (OTHER, Effect::Open)]), after(began, 3));
     rollout.note(shown(&[failed(), (OTHER, Effect::Realized)]), after(began, 10));
     let errors = BTreeMap::from([(SERVER.into(), "no".to_owned())]);
-    assert_eq!(rollout.due(after(began, 10)), Due::Errors(errors, FIRST_ERROR_PAUSE));
+    assert_eq!(rollout.due(after(began, 10)), NextCheck::Errors(errors, FIRST_ERROR_PAUSE));
     // What NSX said of what was there before says nothing of what is written now.
     rollout.written(SERVER, None, after(began, 12));
-    assert_eq!(rollout.due(after(began, 12)), Due::Wait(Duration::from_secs(1)));
+    assert_eq!(rollout.due(after(began, 12)), NextCheck::Wait(Duration::from_secs(1)));
 }

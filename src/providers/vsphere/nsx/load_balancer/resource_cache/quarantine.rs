@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Duration of the quarantine.
 const PERIOD: Duration = Duration::from_secs(600);
 /// Maximum number of addresses; beyond, the oldest release is dropped.
-const MOST: usize = 4096;
+const MAX_ENTRIES: usize = 4096;
 
 /// Recently released addresses.
 #[derive(Default)]
@@ -16,24 +16,25 @@ pub struct Quarantine(BTreeMap<IpAddr, Release>);
 
 struct Release {
     namespace: Box<str>,
-    at: Instant,
+    released_at: Instant,
 }
 
 impl Quarantine {
     /// Records that the Service (namespace/name) has released this address.
     pub fn enter(&mut self, address: IpAddr, service: &str, at: Instant) {
-        self.0.retain(|_, release| at.duration_since(release.at) < PERIOD);
-        if self.0.len() >= MOST
-            && let Some(first) = self.0.iter().min_by_key(|(_, release)| release.at).map(|(address, _)| *address)
+        self.0.retain(|_, release| at.duration_since(release.released_at) < PERIOD);
+        if self.0.len() >= MAX_ENTRIES
+            && let Some(first) =
+                self.0.iter().min_by_key(|(_, release)| release.released_at).map(|(address, _)| *address)
         {
             self.0.remove(&first);
         }
-        self.0.insert(address, Release { namespace: namespace_of(service).into(), at });
+        self.0.insert(address, Release { namespace: namespace_of(service).into(), released_at: at });
     }
 
     /// The only namespace that may request this address now; `None` if the Service (namespace/name) may request it.
     pub fn closed_to(&self, service: &str, address: IpAddr, moment: Instant) -> Option<&str> {
-        let Release { namespace, at } = self.0.get(&address)?;
+        let Release { namespace, released_at: at } = self.0.get(&address)?;
         let is_closed = moment.duration_since(*at) < PERIOD && **namespace != *namespace_of(service);
         is_closed.then_some(namespace)
     }
@@ -74,12 +75,12 @@ mod tests {
     #[test]
     fn the_first_one_is_forgotten_when_there_are_too_many() {
         let (mut quarantine, start) = (Quarantine::default(), Instant::now());
-        for number in 0..=u32::try_from(MOST).unwrap() {
+        for number in 0..=u32::try_from(MAX_ENTRIES).unwrap() {
             quarantine.enter(address(number), "a/one", start + Duration::from_millis(number.into()));
         }
         let now = start + Duration::from_secs(10);
         let is_closed = |number| quarantine.closed_to("b/one", address(number), now).is_some();
-        assert_eq!((quarantine.0.len(), is_closed(0), is_closed(1), is_closed(4096)), (MOST, false, true, true));
+        assert_eq!((quarantine.0.len(), is_closed(0), is_closed(1), is_closed(4096)), (MAX_ENTRIES, false, true, true));
         // Expired entries are dropped.
         quarantine.enter(address(0), "a/one", start + Duration::from_secs(3600));
         assert_eq!(quarantine.0.len(), 1);

@@ -7,7 +7,9 @@ use tokio::time::Instant;
 
 use super::ResourceCache;
 use crate::providers::vsphere::nsx::load_balancer::layout::{LB_SERVICES, SERVERS};
-use crate::providers::vsphere::nsx::load_balancer::realization::{Due, Effect, PendingTeardown, Rollout, until_purge};
+use crate::providers::vsphere::nsx::load_balancer::realization::{
+    Effect, NextCheck, PendingTeardown, Rollout, until_purge,
+};
 
 impl ResourceCache {
     /// Records a write of a virtual server of this Service or of its load balancer service. `revision` is the written
@@ -39,7 +41,7 @@ impl ResourceCache {
 
     /// Next action for the objects written for this Service, and for `unreported`: objects that serve an address which
     /// the Service does not report yet.
-    pub fn rollout<'a>(&self, service: &str, unreported: impl Iterator<Item = &'a str>) -> Due {
+    pub fn rollout<'a>(&self, service: &str, unreported: impl Iterator<Item = &'a str>) -> NextCheck {
         let now = Instant::now().into_std();
         let mut state = self.state.lock();
         let mut unreported = unreported.peekable();
@@ -47,7 +49,7 @@ impl ResourceCache {
             let rollout = state.rollouts.entry(service.into()).or_insert_with(|| Rollout::new(now));
             unreported.for_each(|path| rollout.expect(path));
         }
-        state.rollouts.get(service).map_or(Due::Complete, |rollout| rollout.due(now))
+        state.rollouts.get(service).map_or(NextCheck::Complete, |rollout| rollout.due(now))
     }
 
     /// Time since the last write for this Service.
@@ -86,14 +88,14 @@ impl ResourceCache {
 
     /// Next action for the deleted virtual servers of this Service, and for `expected`: those that another process may
     /// have deleted.
-    pub fn teardown(&self, service: &str, expected: &BTreeSet<Box<str>>) -> Due {
+    pub fn teardown(&self, service: &str, expected: &BTreeSet<Box<str>>) -> NextCheck {
         let now = Instant::now().into_std();
         let mut state = self.state.lock();
         if !expected.is_empty() {
             let teardown = state.teardowns.entry(service.into()).or_insert_with(|| PendingTeardown::new(now));
             expected.iter().for_each(|path| teardown.expect(path));
         }
-        state.teardowns.get(service).map_or(Due::Complete, |teardown| teardown.due(now))
+        state.teardowns.get(service).map_or(NextCheck::Complete, |teardown| teardown.due(now))
     }
 
     /// Whether this virtual server is known to be deleted.

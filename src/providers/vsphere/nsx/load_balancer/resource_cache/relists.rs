@@ -10,23 +10,23 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 /// Minimum interval between the starts of relists.
-const BETWEEN: Duration = Duration::from_secs(10);
+const RELIST_INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum pause after consecutive failures.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Maximum duration of a relist. Each call and page has its own limit; for many pages, these add up to hours.
 const LIMIT: Duration = Duration::from_secs(600);
 /// Interval of full relists.
-const AGAIN: Duration = Duration::from_secs(30 * 60);
+const FULL_RELIST_INTERVAL: Duration = Duration::from_secs(30 * 60);
 
 struct RelistScope {
     epoch: u64,
-    at: Instant,
+    began: Instant,
     is_full: bool,
     has_all_pools: bool,
 }
 
 struct RelistResult {
-    read: ObjectListing,
+    listing: ObjectListing,
     names: ScopeNames,
     /// The IP pools that could not be listed, with the errors.
     unread: BTreeMap<Box<str>, RelistFailure>,
@@ -39,11 +39,11 @@ struct RelistResult {
 impl CacheState {
     /// Time of the next relist; `None` before the first request, or without a term.
     fn next(&self, now: Instant) -> Option<Instant> {
-        let (failures, said) = self.failure.as_ref().map_or((0, None), |failure| (failure.in_a_row, failure.after));
-        let pause = BETWEEN.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(LONGEST_PAUSE);
-        let earliest = self.attempted.map_or(now, |attempted| attempted + pause.max(said.unwrap_or_default()));
-        let patient = self.patient_until.map(|until| if self.busy.is_empty() { now } else { until });
-        match self.is_asked.then_some(now).or(patient).into_iter().chain(self.refusal_due).min() {
+        let (failures, said) = self.failure.as_ref().map_or((0, None), |failure| (failure.count, failure.after));
+        let pause = RELIST_INTERVAL.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(LONGEST_PAUSE);
+        let earliest = self.last_attempt.map_or(now, |attempted| attempted + pause.max(said.unwrap_or_default()));
+        let patient = self.patient_until.map(|until| if self.services_in_flight.is_empty() { now } else { until });
+        match self.is_relist_requested.then_some(now).or(patient).into_iter().chain(self.refusal_due).min() {
             Some(asked) => Some(asked.max(earliest)),
             None => {
                 let removal = self.removal.map(|removal| removal.next);
@@ -100,12 +100,12 @@ impl ResourceCache {
                 () = stop.cancelled() => return,
                 () = self.until_due(&mut leads) => {}
             }
-            let begun = self.begin_list();
+            let started = self.begin_list();
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = self.until_reset(begun.epoch, &mut leads) => {}
-                shown = timeout(LIMIT, self.read_all(backend, layout, scope, &begun)) => {
-                    self.end_list(&begun, shown.unwrap_or_else(|_| Err(too_long())));
+                () = self.until_reset(started.epoch, &mut leads) => {}
+                shown = timeout(LIMIT, self.read_all(backend, layout, scope, &started)) => {
+                    self.end_list(&started, shown.unwrap_or_else(|_| Err(too_long())));
                 }
             }
         }
@@ -151,20 +151,20 @@ impl ResourceCache {
         backend: &dyn Backend,
         layout: &ClusterLayout,
         scope: &Scope,
-        begun: &RelistScope,
+        started: &RelistScope,
     ) -> Result<RelistResult, Error> {
         let mut contents = ResourceIndex::default();
         let mut each = |kind, object| contents.add(kind, &object, layout);
         let names = backend.read(scope, &mut each).await?;
-        let references_failure = match begun.is_full {
+        let references_failure = match started.is_full {
             true => backend.read_references(&mut each).await.err(),
             false => None,
         };
-        let has_references = begun.is_full && references_failure.is_none();
+        let has_references = started.is_full && references_failure.is_none();
         if !has_references {
             contents.forget_references();
         }
-        let mut pools = self.state.lock().contents.address_pools();
+        let mut pools = self.state.lock().index.address_pools();
         pools.extend(contents.address_pools());
         pools.extend(scope.pools.iter().cloned());
         pools.extend(names.pools.values().flatten().map(|id| id.as_str().into()));
@@ -180,12 +180,12 @@ impl ResourceCache {
                 Err(error) => return Err(error),
             }
         }
-        let pools_failure = match begun.has_all_pools {
+        let pools_failure = match started.has_all_pools {
             true => self.read_others(backend, layout, &pools, &mut contents).await.err(),
             false => None,
         };
-        let read = ObjectListing { contents, has_references, unread: unread.keys().cloned().collect() };
-        Ok(RelistResult { read, names, unread, references_failure, pools_failure })
+        let read = ObjectListing { index: contents, has_references, unread: unread.keys().cloned().collect() };
+        Ok(RelistResult { listing: read, names, unread, references_failure, pools_failure })
     }
 
     /// Lists the allocations of all IP pools that neither the configuration nor any object names.
@@ -211,60 +211,60 @@ impl ResourceCache {
 
     fn begin_list(&self) -> RelistScope {
         let (mut state, at) = (self.state.lock(), Instant::now());
-        state.attempted = Some(at);
+        state.last_attempt = Some(at);
         state.begin_removal(at);
-        (state.is_asked, state.patient_until) = (false, None);
+        (state.is_relist_requested, state.patient_until) = (false, None);
         if state.refusal_due.take().is_some() {
             state.read_after_refusal = Some(at);
         }
-        state.touched = Some(BTreeSet::new());
+        state.written_paths = Some(BTreeSet::new());
         let is_full = state.is_full_due || state.next_full.is_some_and(|next| next <= at);
         let has_all_pools = std::mem::take(&mut state.are_pools_due);
-        RelistScope { epoch: state.epoch, at, is_full, has_all_pools }
+        RelistScope { epoch: state.epoch, began: at, is_full, has_all_pools }
     }
 
-    fn end_list(&self, begun: &RelistScope, shown: Result<RelistResult, Error>) {
+    fn end_list(&self, started: &RelistScope, shown: Result<RelistResult, Error>) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         // Leadership has ended during the relist.
-        if state.epoch != begun.epoch {
+        if state.epoch != started.epoch {
             return;
         }
-        let touched = state.touched.take().unwrap_or_default();
-        let RelistResult { read, names, unread, references_failure, pools_failure } = match shown {
+        let touched = state.written_paths.take().unwrap_or_default();
+        let RelistResult { listing: read, names, unread, references_failure, pools_failure } = match shown {
             Ok(shown) => shown,
             Err(error) => return self.record_failure(state, &error),
         };
-        if begun.has_all_pools {
-            state.record_pools(begun.at, pools_failure);
+        if started.has_all_pools {
+            state.record_pools(started.began, pools_failure);
         }
-        if begun.is_full {
+        if started.is_full {
             // A missing permission may be permanent; other failures are probably temporary.
             let is_brief = references_failure.as_ref().is_some_and(|error| error.reason() != reason::NSXNoPermission);
-            let next = begun.at + if is_brief { LATER } else { AGAIN };
+            let next = started.began + if is_brief { LATER } else { FULL_RELIST_INTERVAL };
             (state.is_full_due, state.next_full) = (false, Some(next));
             state.record_references(references_failure);
         }
-        let before = Before { contents: &state.contents, touched: &touched, missed: &state.missed };
+        let before = MergeBase { index: &state.index, written_paths: &touched, unread_writes: &state.unread_writes };
         let merged = merge(read, before);
         // Only another full relist can confirm that groups and persistence profiles are missing.
         state.is_full_due |= merged.misses_references();
-        let MergeResult { contents, missed, mut changed } = merged;
-        if begun.is_full {
+        let MergeResult { index: contents, unread_writes: missed, mut changed } = merged;
+        if started.is_full {
             // Lists do not show an address that NSX has assigned later, so a sync reads it.
             changed.extend(contents.with_unread_surplus().cloned());
         }
-        let is_first = state.readings == 0;
+        let is_first = state.completed_relists == 0;
         if state.failure.is_some() {
             info!("the load balancers in NSX are listed again");
         }
-        (state.contents, state.names, state.failure) = (contents, names, None);
+        (state.index, state.names, state.failure) = (contents, names, None);
         state.record_unread(unread);
-        state.readings += 1;
-        state.begun = Some(begun.at);
-        state.next_full.get_or_insert(begun.at + AGAIN);
-        state.is_asked |= !missed.is_empty();
-        state.missed = missed;
+        state.completed_relists += 1;
+        state.last_relist_start = Some(started.began);
+        state.next_full.get_or_insert(started.began + FULL_RELIST_INTERVAL);
+        state.is_relist_requested |= !missed.is_empty();
+        state.unread_writes = missed;
         self.request_resync(&std::mem::take(&mut state.waiting));
         if !is_first {
             self.request_resync(&changed);
@@ -274,7 +274,7 @@ impl ResourceCache {
     }
 
     fn record_failure(&self, state: &mut CacheState, error: &Error) {
-        let in_a_row = state.failure.as_ref().map_or(0, |failure| failure.in_a_row) + 1;
+        let in_a_row = state.failure.as_ref().map_or(0, |failure| failure.count) + 1;
         let failure = RelistFailure::new(error, in_a_row);
         let RelistFailure { reason, message, .. } = &failure;
         if state.failure.as_ref().is_none_or(|before| before.reason != *reason) {
@@ -282,7 +282,7 @@ impl ResourceCache {
         }
         state.failure = Some(failure);
         // Requests the retry, because possibly no sync waits for a full relist, or for the second list after a miss.
-        state.is_asked |= state.is_full_due || !state.missed.is_empty();
+        state.is_relist_requested |= state.is_full_due || !state.unread_writes.is_empty();
         // After later failures, waiting syncs already have the error and retry by themselves.
         if in_a_row == 1 {
             self.request_resync(&std::mem::take(&mut state.waiting));
@@ -327,23 +327,23 @@ mod tests {
             for meanwhile in [Meanwhile::Nothing, Meanwhile::Write, Meanwhile::Read] {
                 let (lead, over) = (watch::Sender::new(has_permit), CancellationToken::new());
                 let mut leads = AnyLeader::new(vec![lead.subscribe()]);
-                let inventory = ResourceCache::new(leads.clone());
+                let cache = ResourceCache::new(leads.clone());
                 if has_permit {
-                    inventory.begin(&valid_until(&over));
+                    cache.begin(&valid_until(&over));
                 }
-                let mut reset = pin!(inventory.until_reset(inventory.epoch(), &mut leads));
+                let mut reset = pin!(cache.until_reset(cache.epoch(), &mut leads));
                 assert!((&mut reset).now_or_never().is_none(), "{has_permit}");
                 lead.send_replace(!has_permit);
                 over.cancel();
                 match meanwhile {
                     Meanwhile::Nothing => {}
-                    Meanwhile::Write => inventory.begin(&valid_until(&CancellationToken::new())),
-                    Meanwhile::Read => inventory.begin_read(),
+                    Meanwhile::Write => cache.begin(&valid_until(&CancellationToken::new())),
+                    Meanwhile::Read => cache.begin_read(),
                 }
-                inventory.state.lock().readings = 1;
+                cache.state.lock().completed_relists = 1;
                 assert!(reset.now_or_never().is_some(), "{has_permit} {meanwhile:?}");
                 let is_kept = !matches!(meanwhile, Meanwhile::Nothing);
-                assert_eq!(inventory.state.lock().readings, u64::from(is_kept), "{has_permit} {meanwhile:?}");
+                assert_eq!(cache.state.lock().completed_relists, u64::from(is_kept), "{has_permit} {meanwhile:?}");
             }
         }
     }
@@ -352,22 +352,22 @@ mod tests {
     async fn a_term_begins_with_nothing_and_ends_with_its_own_lead() {
         let [own, other] = [(); 2].map(|()| watch::Sender::new(true));
         let mut leads = AnyLeader::new(vec![own.subscribe(), other.subscribe()]);
-        let (inventory, over) = (ResourceCache::new(leads.clone()), CancellationToken::new());
-        inventory.state.lock().readings = 1;
-        inventory.begin_read();
-        assert_eq!(inventory.state.lock().readings, 1, "the lead has not changed");
-        inventory.begin(&valid_until(&over));
-        assert_eq!(inventory.state.lock().readings, 0);
-        inventory.state.lock().readings = 1;
-        let mut reset = pin!(inventory.until_reset(inventory.epoch(), &mut leads));
+        let (cache, over) = (ResourceCache::new(leads.clone()), CancellationToken::new());
+        cache.state.lock().completed_relists = 1;
+        cache.begin_read();
+        assert_eq!(cache.state.lock().completed_relists, 1, "the lead has not changed");
+        cache.begin(&valid_until(&over));
+        assert_eq!(cache.state.lock().completed_relists, 0);
+        cache.state.lock().completed_relists = 1;
+        let mut reset = pin!(cache.until_reset(cache.epoch(), &mut leads));
         assert!((&mut reset).now_or_never().is_none());
         other.send_replace(false);
-        inventory.begin_read();
+        cache.begin_read();
         assert!((&mut reset).now_or_never().is_none());
-        assert_eq!(inventory.state.lock().readings, 1);
+        assert_eq!(cache.state.lock().completed_relists, 1);
         over.cancel();
         assert!(reset.now_or_never().is_some());
-        assert_eq!(inventory.state.lock().readings, 0);
+        assert_eq!(cache.state.lock().completed_relists, 0);
     }
 
     impl ResourceCache {
@@ -383,34 +383,34 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn refused_changes_lead_to_one_reading_a_minute() {
-        let inventory = ResourceCache::new(AnyLeader::new(Vec::new()));
+        let cache = ResourceCache::new(AnyLeader::new(Vec::new()));
         let due = || {
-            let (state, now) = (inventory.state.lock(), Instant::now());
+            let (state, now) = (cache.state.lock(), Instant::now());
             state.next(now).map(|next| next - now)
         };
         assert_eq!(due(), None);
-        inventory.ask_after_refusal();
+        cache.ask_after_refusal();
         assert_eq!(due(), Some(Duration::ZERO));
-        inventory.begin_list();
+        cache.begin_list();
         assert_eq!(due(), None);
         tokio::time::advance(Duration::from_secs(20)).await;
-        inventory.ask_after_refusal();
+        cache.ask_after_refusal();
         assert_eq!(due(), Some(Duration::from_secs(40)));
         tokio::time::advance(Duration::from_secs(30)).await;
-        inventory.ask_after_refusal();
+        cache.ask_after_refusal();
         assert_eq!(due(), Some(Duration::from_secs(10)), "it is not put off");
-        inventory.begin_list();
+        cache.begin_list();
         assert_eq!(due(), None, "any reading shows what the refusal is about");
     }
 
     #[test]
     fn what_a_reading_missed_is_looked_at_again_also_if_that_fails() {
         for missed in [BTreeSet::new(), BTreeSet::from(["/infra/lb-pools/a".into()])] {
-            let inventory = ResourceCache::new(AnyLeader::new(Vec::new()));
-            let mut state = inventory.state.lock();
-            state.missed.clone_from(&missed);
-            inventory.record_failure(&mut state, &Error::other("the list failed"));
-            assert_eq!(state.is_asked, !missed.is_empty());
+            let cache = ResourceCache::new(AnyLeader::new(Vec::new()));
+            let mut state = cache.state.lock();
+            state.unread_writes.clone_from(&missed);
+            cache.record_failure(&mut state, &Error::other("the list failed"));
+            assert_eq!(state.is_relist_requested, !missed.is_empty());
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::providers::vsphere::nsx::load_balancer::objects::{
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectListing {
     /// The listed objects.
-    pub contents: ResourceIndex,
+    pub index: ResourceIndex,
     /// Whether groups and persistence profiles were listed.
     pub has_references: bool,
     /// The IP pools whose allocations could not be listed.
@@ -23,22 +23,22 @@ pub struct ObjectListing {
 
 /// State that a list is merged into.
 #[derive(Clone, Copy, Debug)]
-pub struct Before<'a> {
+pub struct MergeBase<'a> {
     /// The objects in the cache at the end of the relist.
-    pub contents: &'a ResourceIndex,
+    pub index: &'a ResourceIndex,
     /// The paths of objects that this program read or wrote during the relist.
-    pub touched: &'a BTreeSet<Box<str>>,
+    pub written_paths: &'a BTreeSet<Box<str>>,
     /// The paths of objects that the previous list missed.
-    pub missed: &'a BTreeSet<Box<str>>,
+    pub unread_writes: &'a BTreeSet<Box<str>>,
 }
 
 /// Result of a merge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergeResult {
     /// The objects after the merge.
-    pub contents: ResourceIndex,
+    pub index: ResourceIndex,
     /// The paths of objects that this list missed for the first time, and that are kept.
-    pub missed: BTreeSet<Box<str>>,
+    pub unread_writes: BTreeSet<Box<str>>,
     /// The Services whose objects have changed.
     pub changed: BTreeSet<Box<str>>,
 }
@@ -46,7 +46,7 @@ pub struct MergeResult {
 impl MergeResult {
     /// Whether groups or persistence profiles were missed.
     pub fn misses_references(&self) -> bool {
-        self.missed.iter().any(|path| is_reference(path))
+        self.unread_writes.iter().any(|path| is_reference(path))
     }
 }
 
@@ -66,25 +66,25 @@ impl ListedObject for LbService {
 
 impl ListedObject for VirtualServer {
     fn path(&self) -> &str {
-        &self.marks.path
+        &self.tags.path
     }
 }
 
 impl ListedObject for Pool {
     fn path(&self) -> &str {
-        &self.marks.path
+        &self.tags.path
     }
 }
 
 impl ListedObject for Monitor {
     fn path(&self) -> &str {
-        &self.marks.path
+        &self.tags.path
     }
 }
 
 impl ListedObject for Allocation {
     fn path(&self) -> &str {
-        &self.marks.path
+        &self.tags.path
     }
 
     fn complete(&mut self, before: &Self) {
@@ -94,21 +94,21 @@ impl ListedObject for Allocation {
 
 impl ListedObject for Group {
     fn path(&self) -> &str {
-        &self.marks.path
+        &self.tags.path
     }
 }
 
 impl ListedObject for PersistenceProfile {
     fn path(&self) -> &str {
-        &self.marks.path
+        &self.tags.path
     }
 }
 
 /// Merges a list into the previous state.
-pub fn merge(read: ObjectListing, before: Before<'_>) -> MergeResult {
-    let ObjectListing { contents: mut read, has_references, unread } = read;
+pub fn merge(read: ObjectListing, before: MergeBase<'_>) -> MergeResult {
+    let ObjectListing { index: mut read, has_references, unread } = read;
     let mut missed = BTreeSet::new();
-    let known = before.contents;
+    let known = before.index;
     merge_lists(&known.lb_services, &mut read.lb_services, before, &mut missed);
     let has_other_lb_services = known.lb_services != read.lb_services;
     let services: BTreeSet<Box<str>> = known.services.keys().chain(read.services.keys()).cloned().collect();
@@ -140,16 +140,16 @@ pub fn merge(read: ObjectListing, before: Before<'_>) -> MergeResult {
         let references = known.without_service.iter().filter(|(path, _)| is_reference(path));
         read.without_service.extend(references.cloned());
     }
-    MergeResult { contents: read, missed, changed }
+    MergeResult { index: read, unread_writes: missed, changed }
 }
 
-fn merge_lists<T: ListedObject>(old: &[T], new: &mut Vec<T>, before: Before<'_>, missed: &mut BTreeSet<Box<str>>) {
-    new.retain(|one| !before.touched.contains(one.path()));
+fn merge_lists<T: ListedObject>(old: &[T], new: &mut Vec<T>, before: MergeBase<'_>, missed: &mut BTreeSet<Box<str>>) {
+    new.retain(|one| !before.written_paths.contains(one.path()));
     for one in old {
         match new.iter_mut().find(|read| read.path() == one.path()) {
             Some(read) => read.complete(one),
-            None if before.touched.contains(one.path()) => new.push(one.clone()),
-            None if before.missed.contains(one.path()) => {}
+            None if before.written_paths.contains(one.path()) => new.push(one.clone()),
+            None if before.unread_writes.contains(one.path()) => {}
             None => {
                 missed.insert(one.path().into());
                 new.push(one.clone());
@@ -171,7 +171,7 @@ mod tests {
     static NONE: BTreeSet<Box<str>> = BTreeSet::new();
 
     fn layout() -> ClusterLayout {
-        ClusterLayout { cluster: "c".to_owned(), cluster_uid: None, configured: Default::default(), second: None }
+        ClusterLayout { cluster: "c".to_owned(), cluster_uid: None, configured: Default::default(), secondary: None }
     }
 
     fn monitor(id: &str, port: u16) -> Object {
@@ -206,8 +206,8 @@ mod tests {
 
     fn merged(read: ResourceIndex, known: &ResourceIndex, touched: &[&str], missed: &[&str]) -> MergeResult {
         let (touched, missed) = (paths(touched), paths(missed));
-        let read = ObjectListing { contents: read, ..ObjectListing::default() };
-        merge(read, Before { contents: known, touched: &touched, missed: &missed })
+        let read = ObjectListing { index: read, ..ObjectListing::default() };
+        merge(read, MergeBase { index: known, written_paths: &touched, unread_writes: &missed })
     }
 
     #[test]
@@ -220,15 +220,15 @@ mod tests {
             (ObjectKind::Group, object)
         };
         let known = contents(&[group("a", "10.0.0.0/8"), group("b", "10.0.0.0/8")]);
-        assert_eq!(merged(ResourceIndex::default(), &known, &[], &[]).contents, known);
+        assert_eq!(merged(ResourceIndex::default(), &known, &[], &[]).index, known);
         let read = contents(&[group("a", "10.9.0.0/16"), group("c", "10.0.0.0/8")]);
-        let read = ObjectListing { contents: read, has_references: true, ..ObjectListing::default() };
-        let before = |missed| Before { contents: &known, touched: &NONE, missed };
+        let read = ObjectListing { index: read, has_references: true, ..ObjectListing::default() };
+        let before = |missed| MergeBase { index: &known, written_paths: &NONE, unread_writes: missed };
         let after = merge(read.clone(), before(&NONE));
         let expected = contents(&[group("a", "10.9.0.0/16"), group("b", "10.0.0.0/8"), group("c", "10.0.0.0/8")]);
-        assert_eq!(after.contents, expected);
+        assert_eq!(after.index, expected);
         assert!(after.misses_references() && after.changed.len() == 1);
-        assert_eq!(merge(read.clone(), before(&after.missed)).contents, read.contents);
+        assert_eq!(merge(read.clone(), before(&after.unread_writes)).index, read.index);
     }
 
     #[test]
@@ -236,10 +236,11 @@ mod tests {
         let known = contents(&[(ObjectKind::Allocation, allocation("x", Some("192.0.2.1")))]);
         for unread in [BTreeSet::new(), BTreeSet::from(["p".into()])] {
             let read = ObjectListing { unread: unread.clone(), ..ObjectListing::default() };
-            let once = merge(read.clone(), Before { contents: &known, touched: &NONE, missed: &NONE });
-            assert_eq!((&once.contents, once.missed.len()), (&known, 1 - unread.len()));
-            let twice = merge(read, Before { contents: &known, touched: &NONE, missed: &once.missed });
-            assert_eq!(twice.contents == known, !unread.is_empty());
+            let once = merge(read.clone(), MergeBase { index: &known, written_paths: &NONE, unread_writes: &NONE });
+            assert_eq!((&once.index, once.unread_writes.len()), (&known, 1 - unread.len()));
+            let twice =
+                merge(read, MergeBase { index: &known, written_paths: &NONE, unread_writes: &once.unread_writes });
+            assert_eq!(twice.index == known, !unread.is_empty());
         }
     }
 
@@ -247,15 +248,15 @@ mod tests {
     fn what_one_reading_misses_stays_until_the_next_one_misses_it_too() {
         let known = of(&[("a", 1), ("b", 1)]);
         let once = merged(of(&[("b", 1)]), &known, &[], &[]);
-        assert_eq!((&once.contents, &once.missed), (&known, &paths(&["a"])));
-        let monitors = once.contents.services.values().map(|objects| &objects.monitors);
+        assert_eq!((&once.index, &once.unread_writes), (&known, &paths(&["a"])));
+        let monitors = once.index.services.values().map(|objects| &objects.monitors);
         assert!(monitors.into_iter().all(|monitors| monitors.capacity() == monitors.len()), "no room is kept for more");
         assert!(once.changed.is_empty());
-        let twice = merged(of(&[("b", 1)]), &once.contents, &[], &["a"]);
-        assert_eq!((twice.contents, twice.missed), (of(&[("b", 1)]), BTreeSet::new()));
+        let twice = merged(of(&[("b", 1)]), &once.index, &[], &["a"]);
+        assert_eq!((twice.index, twice.unread_writes), (of(&[("b", 1)]), BTreeSet::new()));
         assert_eq!(twice.changed, BTreeSet::from(["ns/s".into()]));
         let gone = merged(ResourceIndex::default(), &known, &[], &["a", "b"]);
-        assert_eq!(gone.contents, ResourceIndex::default());
+        assert_eq!(gone.index, ResourceIndex::default());
     }
 
     #[test]
@@ -263,7 +264,7 @@ mod tests {
         // `a` was changed, `b` deleted and `c` created; the list shows the state before.
         let known = of(&[("a", 2), ("c", 1)]);
         let after = merged(of(&[("a", 1), ("b", 1)]), &known, &["a", "b", "c"], &[]);
-        assert_eq!((after.contents, after.missed), (known, BTreeSet::new()));
+        assert_eq!((after.index, after.unread_writes), (known, BTreeSet::new()));
         assert!(after.changed.is_empty());
     }
 
@@ -275,7 +276,7 @@ mod tests {
         ]);
         let read = contents(&[(ObjectKind::Monitor, monitor("a", 1)), (ObjectKind::Allocation, allocation("x", None))]);
         let same = merged(read, &known, &[], &[]);
-        assert_eq!((&same.contents, same.changed.len()), (&known, 0));
+        assert_eq!((&same.index, same.changed.len()), (&known, 0));
         let read = contents(&[(ObjectKind::Monitor, monitor("a", 7)), (ObjectKind::Allocation, allocation("x", None))]);
         assert_eq!(merged(read, &known, &[], &[]).changed, BTreeSet::from(["ns/s".into()]));
     }

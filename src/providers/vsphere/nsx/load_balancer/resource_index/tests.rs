@@ -12,7 +12,7 @@ use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::tags::ScopedTags;
 
 fn layout() -> ClusterLayout {
-    ClusterLayout { cluster: "c".to_owned(), cluster_uid: None, configured: BTreeMap::new(), second: None }
+    ClusterLayout { cluster: "c".to_owned(), cluster_uid: None, configured: BTreeMap::new(), secondary: None }
 }
 
 fn object(path: &str, service: Option<&str>, more: Value) -> Object {
@@ -50,7 +50,7 @@ fn objects_are_found_by_the_service_of_their_tag_in_the_order_of_their_paths() {
         (ObjectKind::Allocation, allocation),
     ]);
     let found = contents.of_service("ns/s");
-    let paths: Vec<&str> = found.pools.iter().map(|pool| &*pool.marks.path).collect();
+    let paths: Vec<&str> = found.pools.iter().map(|pool| &*pool.tags.path).collect();
     assert_eq!(paths, ["/infra/lb-pools/a", "/infra/lb-pools/b"]);
     assert_eq!((found.servers.len(), found.allocations[0].address_pool.as_ref()), (1, "p1"));
     assert_eq!(contents.services().collect::<Vec<_>>(), ["ns/other", "ns/s"]);

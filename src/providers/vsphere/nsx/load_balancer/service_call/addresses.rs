@@ -12,20 +12,21 @@ use crate::providers::vsphere::nsx::load_balancer::address_unavailable;
 use crate::providers::vsphere::nsx::load_balancer::backend::LoadBalancerSpec;
 use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, VirtualServer};
 use crate::providers::vsphere::nsx::load_balancer::ownership::ClassifiedResources;
-use crate::providers::vsphere::nsx::load_balancer::plan::{self, Step, Wish};
+use crate::providers::vsphere::nsx::load_balancer::plan::{self, AllocationRequest, Step};
 use crate::providers::vsphere::nsx::load_balancer::resource_cache::ReservationGuard;
 use crate::providers::vsphere::reason;
 
 impl<'a> ServiceCall<'a> {
     /// Reads the address of the next allocation that may be the Service's, if it matters. False if no read is left.
-    pub(super) async fn read_next(&mut self, seen: &CallObservation) -> Result<bool, Error> {
-        let ClassifiedResources { owned: ours, unresolved: unread, .. } = &seen.judged;
+    pub(super) async fn read_next(&mut self, observation: &CallObservation) -> Result<bool, Error> {
+        let ClassifiedResources { owned: ours, unresolved: unread, .. } = &observation.classified;
         // The Service's address may be that of an unread allocation; a second allocation would be surplus.
-        let has_server = |one: &Allocation| ours.servers.iter().any(|server| server.marks.second == one.marks.second);
+        let has_server =
+            |one: &Allocation| ours.servers.iter().any(|server| server.tags.secondary == one.tags.secondary);
         // Normally the address of a virtual server shows which allocation is the Service's. It does not if another
         // client may have edited that address.
         let is_open = unread.iter().any(|one| !has_server(one) || plan::is_doubtful(&self.ingress, ours));
-        let matters = is_open && self.lacks_address(seen);
+        let matters = is_open && self.lacks_address(observation);
         let is_read = is_open || !ours.allocations.is_empty();
         Ok(is_read && self.read_one(unread, matters).await?)
     }
@@ -38,7 +39,9 @@ impl<'a> ServiceCall<'a> {
         progress: &mut EnsureProgress<'a>,
     ) -> Result<(), Error> {
         match step {
-            Step::Allocate { wish: Wish::Rather(address) } => self.allocate_rather(target, *address, progress).await,
+            Step::Allocate { allocation_request: AllocationRequest::Rather(address) } => {
+                self.allocate_rather(target, *address, progress).await
+            }
             Step::Reserve { server, address } => self.reserve(target, step, (server, *address), progress).await,
             Step::SetAddress { server, address } => {
                 self.perform(target, step).await?;
@@ -51,14 +54,14 @@ impl<'a> ServiceCall<'a> {
 
     /// Checks that the requested address can be reserved, and claims it.
     pub(super) async fn check_address(&self, target: &FamilyTarget) -> Result<Option<ReservationGuard<'a>>, Error> {
-        let address = target.wanted.features.address.filter(|_| has_no_address(target));
-        let Some((address, parts)) = address.zip(target.parts.as_ref()) else { return Ok(None) };
+        let address = target.desired.features.address.filter(|_| has_no_address(target));
+        let Some((address, parts)) = address.zip(target.spec.as_ref()) else { return Ok(None) };
         if let Some(namespace) = self.cache().reserved_for(&self.key, address) {
-            let why = format!(
+            let reason = format!(
                 "a Service of the namespace {namespace} released it less than 10 minutes ago, and until then only Services of \
                  that namespace get it by spec.loadBalancerIP"
             );
-            return Err(unavailable(&parts.address_pool, address, &why));
+            return Err(unavailable(&parts.address_pool, address, &reason));
         }
         self.reserve_address(target, parts, address).await.map(Some)
     }
@@ -73,14 +76,14 @@ impl<'a> ServiceCall<'a> {
         let (request, pool) = (self.request(&target.layout, Some(parts)), parts.address_pool.as_str());
         // Claim first: after another claim ends, the checks below see its reservation.
         let claim = self.cache().reserve(&self.key, pool, address).map_err(|other| {
-            let why = format!("the Service {other} asks for it, too; give one of them another spec.loadBalancerIP");
-            unavailable(pool, address, &why)
+            let reason = format!("the Service {other} asks for it, too; give one of them another spec.loadBalancerIP");
+            unavailable(pool, address, &reason)
         })?;
         // NSX may assign an address twice and does not show the addresses of all allocations.
         if let Some(other) = self.cache().user_of(&self.key, address) {
             return Err(unavailable(pool, address, &format!("it is in use by the Service {other}")));
         }
-        self.of.backend.check_address(&request, pool, address).await?;
+        self.provider.backend.check_address(&request, pool, address).await?;
         Ok(claim)
     }
 
@@ -91,10 +94,18 @@ impl<'a> ServiceCall<'a> {
         address: IpAddr,
         progress: &mut EnsureProgress<'a>,
     ) -> Result<(), Error> {
-        match self.allocate_only(target, &Step::Allocate { wish: Wish::Only(address) }, address, progress).await {
+        match self
+            .allocate_only(
+                target,
+                &Step::Allocate { allocation_request: AllocationRequest::Only(address) },
+                address,
+                progress,
+            )
+            .await
+        {
             Err(error) if is_denied(&error) => {
                 info!(service = self.key, "takes another address than {address}, which it reports: {}", chain(&error));
-                self.perform(target, &Step::Allocate { wish: Wish::Any }).await
+                self.perform(target, &Step::Allocate { allocation_request: AllocationRequest::Any }).await
             }
             other => other,
         }
@@ -107,8 +118,8 @@ impl<'a> ServiceCall<'a> {
         address: IpAddr,
         progress: &mut EnsureProgress<'a>,
     ) -> Result<(), Error> {
-        if let Some(parts) = &target.parts {
-            progress.claimed.push(self.reserve_address(target, parts, address).await?);
+        if let Some(parts) = &target.spec {
+            progress.reservations.push(self.reserve_address(target, parts, address).await?);
         }
         self.perform(target, step).await
     }
@@ -121,13 +132,13 @@ impl<'a> ServiceCall<'a> {
         (server, address): (&VirtualServer, IpAddr),
         progress: &mut EnsureProgress<'a>,
     ) -> Result<(), Error> {
-        let pool = target.parts.as_ref().map(|parts| parts.address_pool.as_str()).unwrap_or_default();
+        let pool = target.spec.as_ref().map(|parts| parts.address_pool.as_str()).unwrap_or_default();
         // The allocation may exist already, in an unread IP pool.
         let may_be_there = self.cache().unread(|unread| unread == pool).is_some();
         if !may_be_there {
             self.check_twice()?;
         }
-        self.read.lock().insert(server.marks.path.clone());
+        self.read_paths.lock().insert(server.tags.path.clone());
         if may_be_there {
             return Ok(());
         }
@@ -145,14 +156,19 @@ impl<'a> ServiceCall<'a> {
     }
 
     /// Sets the Events about addresses of the Service.
-    pub(super) fn remark_addresses(&self, targets: &[FamilyTarget], seen: &CallObservation, unreserved: &[String]) {
+    pub(super) fn remark_addresses(
+        &self,
+        targets: &[FamilyTarget],
+        observation: &CallObservation,
+        unreserved: &[String],
+    ) {
         let unreserved = (!unreserved.is_empty()).then(|| unreserved.join("; "));
-        self.cache().remark(&self.key, reason::AddressNotReserved, unreserved);
+        self.cache().set_event(&self.key, reason::AddressNotReserved, unreserved);
         let mut edited = Vec::new();
         for target in targets.iter().filter(|target| target.balancer.is_wanted) {
             let Some(address) = target.address() else { continue };
-            for server in plan::edited(&target.wanted, &target.known(seen)) {
-                edited.push(format!("{} has {}, and {address} is reserved", server.marks.path, text_of(server)));
+            for server in plan::edited(&target.desired, &target.known(observation)) {
+                edited.push(format!("{} has {}, and {address} is reserved", server.tags.path, text_of(server)));
             }
         }
         let message = (!edited.is_empty()).then(|| {
@@ -162,13 +178,13 @@ impl<'a> ServiceCall<'a> {
                 edited.join("; ")
             )
         });
-        self.cache().remark(&self.key, reason::LoadBalancerAddressEdited, message);
+        self.cache().set_event(&self.key, reason::LoadBalancerAddressEdited, message);
     }
 
     fn remark_set_back(&self, server: &VirtualServer, address: IpAddr) {
         let message = format!(
             "the address of the virtual server {} was changed to {} by another client, and is set back to {address}",
-            server.marks.path,
+            server.tags.path,
             text_of(server)
         );
         self.cache().remark_event(&self.key, reason::LoadBalancerAddressSetBack, message);
@@ -186,6 +202,6 @@ fn is_denied(error: &Error) -> bool {
     denials.contains(&error.reason())
 }
 
-fn unavailable(pool: &str, address: IpAddr, why: &str) -> Error {
-    address_unavailable(format!("reserve the address {address} of the pool {pool}: {why}"))
+fn unavailable(pool: &str, address: IpAddr, reason: &str) -> Error {
+    address_unavailable(format!("reserve the address {address} of the pool {pool}: {reason}"))
 }

@@ -4,7 +4,7 @@ use tracing::warn;
 
 use super::pools::check_absence;
 use super::realization::TeardownState;
-use super::{CallObservation, FamilyTarget, ServiceCall, Steps, next};
+use super::{CallObservation, FamilyTarget, ServiceCall, StepCounts, next};
 use crate::base::error_chain::chain;
 use crate::cloud::{Error, LeaderToken};
 use crate::providers::vsphere::nsx::load_balancer::NsxLoadBalancers;
@@ -21,8 +21,8 @@ use crate::providers::vsphere::reason;
 
 /// The allocations whose addresses must be read to decide whether to release them: those that only their address can
 /// show to be ours, and those of ours whose address a virtual server of another owner may use.
-fn undecided(seen: &CallObservation, has_other_servers: bool) -> Vec<Allocation> {
-    let ClassifiedResources { owned: ours, ambiguous: held, unresolved: unread } = &seen.judged;
+fn undecided(observation: &CallObservation, has_other_servers: bool) -> Vec<Allocation> {
+    let ClassifiedResources { owned: ours, ambiguous: held, unresolved: unread } = &observation.classified;
     let may_be_used = |one: &&Allocation| one.address.is_none() && (!held.servers.is_empty() || has_other_servers);
     unread.iter().chain(ours.allocations.iter().filter(may_be_used)).cloned().collect()
 }
@@ -32,8 +32,8 @@ fn undecided(seen: &CallObservation, has_other_servers: bool) -> Vec<Allocation>
 fn is_optional(target: &FamilyTarget, step: &Step<'_>) -> bool {
     let Step::Read { kind, .. } = step else { return false };
     let is_asked_for = match kind {
-        ObjectKind::Group => target.wanted.features.source_ranges.is_some(),
-        ObjectKind::PersistenceProfile => target.wanted.features.affinity.is_some(),
+        ObjectKind::Group => target.desired.features.source_ranges.is_some(),
+        ObjectKind::PersistenceProfile => target.desired.features.affinity.is_some(),
         _ => true,
     };
     !is_asked_for && target.ours.servers.is_empty()
@@ -44,30 +44,31 @@ impl ServiceCall<'_> {
         self.cache().begin_deletion(&self.key);
         self.check(RequiredFreshness::AnyList)?;
         let asked = RequestedFamilies { families: &service_request::families_of(self.service), has_ipv6_pool: false };
-        let mut steps = Steps::begin();
+        let mut steps = StepCounts::begin();
         for _ in 0..self.most_steps() {
-            let seen = self.observe_with_nodes()?;
-            self.record_pools(&seen);
-            let open = undecided(&seen, self.cache().has_other_servers());
-            if self.read_one(&open, self.lacks_address(&seen)).await? {
+            let observation = self.observe_with_nodes()?;
+            self.record_pools(&observation);
+            let open = undecided(&observation, self.cache().has_other_servers());
+            if self.read_one(&open, self.lacks_address(&observation)).await? {
                 continue;
             }
-            let balancers = asked.balancers(&seen.judged.owned);
-            let has_second = asked.families.contains(&SECOND) || balancers.iter().any(|one| one.second.is_some());
+            let balancers = asked.balancers(&observation.classified.owned);
+            let has_second = asked.families.contains(&SECOND) || balancers.iter().any(|one| one.secondary.is_some());
             let expected = self.expected_servers(if has_second { &[None, Some(SECOND)] } else { &[None] });
-            let targets: Vec<FamilyTarget> = balancers.into_iter().map(|one| self.deletion(&seen, one)).collect();
+            let targets: Vec<FamilyTarget> =
+                balancers.into_iter().map(|one| self.deletion(&observation, one)).collect();
             let refused = || {
-                let allocation = self.refused_allocation(&seen)?;
-                let target = targets.iter().find(|target| target.balancer.second == allocation.marks.second)?;
+                let allocation = self.refused_allocation(&observation)?;
+                let target = targets.iter().find(|target| target.balancer.secondary == allocation.tags.secondary)?;
                 Some((target, Step::ReleaseAddress(allocation)))
             };
-            let next = next(&targets, &seen).or_else(refused);
+            let next = next(&targets, &observation).or_else(refused);
             // A deletion only marks objects: NSX may serve the address of a deleted virtual server for a while.
             let is_last = next.as_ref().is_none_or(|(_, step)| matches!(step, Step::ReleaseAddress(_)));
             if is_last && self.check_teardown(&expected).await? == TeardownState::Found {
                 continue;
             }
-            let Some((target, step)) = next else { return self.end(&seen).await };
+            let Some((target, step)) = next else { return self.end(&observation).await };
             steps.check_time()?;
             // A single list may miss the virtual server that uses this address.
             if matches!(step, Step::ReleaseAddress(_)) && !self.cache().was_complete(&self.key) {
@@ -79,7 +80,7 @@ impl ServiceCall<'_> {
                     && is_optional(target, &step)
                 {
                     warn!(service = self.key, "cannot check what an interrupted deletion has left: {}", chain(&error));
-                    self.read.lock().insert(path.as_str().into());
+                    self.read_paths.lock().insert(path.as_str().into());
                     continue;
                 }
                 // A virtual server that the lists missed may refer to the object, as well as a deleted one.
@@ -90,7 +91,7 @@ impl ServiceCall<'_> {
                 return Err(error);
             }
             if let Step::ReleaseAddress(allocation) = step
-                && self.is_gone(&allocation.marks.path)
+                && self.is_gone(&allocation.tags.path)
             {
                 self.cache().record_release(&self.key, allocation.address, &self.ingress);
             }
@@ -102,8 +103,13 @@ impl ServiceCall<'_> {
     }
 
     /// An allocation without an address, because its IP pool is exhausted. No virtual server can use it.
-    fn refused_allocation<'s>(&self, seen: &'s CallObservation) -> Option<&'s Allocation> {
-        seen.judged.owned.allocations.iter().find(|one| self.without_address.get(&one.marks.path) == Some(&true))
+    fn refused_allocation<'s>(&self, observation: &'s CallObservation) -> Option<&'s Allocation> {
+        observation
+            .classified
+            .owned
+            .allocations
+            .iter()
+            .find(|one| self.without_address.get(&one.tags.path) == Some(&true))
     }
 
     fn is_gone(&self, path: &str) -> bool {
@@ -111,10 +117,10 @@ impl ServiceCall<'_> {
     }
 
     /// Finishes the deletion when all cached objects of the Service are deleted.
-    async fn end(&self, seen: &CallObservation) -> Result<(), Error> {
-        self.check_left(seen)?;
-        check_absence(self.of, self.service, &self.key, &self.ingress, &self.record_pools(seen))?;
-        match delete_lb_service(self.of, self.permit, &self.layout).await {
+    async fn end(&self, observation: &CallObservation) -> Result<(), Error> {
+        self.check_left(observation)?;
+        check_absence(self.provider, self.service, &self.key, &self.ingress, &self.record_pools(observation))?;
+        match delete_lb_service(self.provider, self.permit, &self.layout).await {
             Err(Error::NotLeader) => return Err(Error::NotLeader),
             // The failure is temporary, so the deletion of this Service is retried: no other deletion may follow.
             // Orphans, which have no UID, are not retried for this.
@@ -138,20 +144,21 @@ impl ServiceCall<'_> {
         let left = self.cache().left_in_effect(&self.key);
         self.cache().forget(&self.key);
         self.remark_left(&left);
-        self.remark_kept(seen);
+        self.remark_kept(observation);
         Ok(())
     }
 
     /// Whether the allocation of this path stays, because a virtual server of another owner uses its address.
-    fn is_kept(&self, seen: &CallObservation, path: &str) -> bool {
-        let ClassifiedResources { owned: ours, .. } = &seen.judged;
-        let is_used = |one: &Allocation| one.address.is_some_and(|address| seen.elsewhere.contains(&address));
-        ours.allocations.iter().any(|one| *one.marks.path == *path && is_used(one))
+    fn is_kept(&self, observation: &CallObservation, path: &str) -> bool {
+        let ClassifiedResources { owned: ours, .. } = &observation.classified;
+        let is_used =
+            |one: &Allocation| one.address.is_some_and(|address| observation.addresses_in_use.contains(&address));
+        ours.allocations.iter().any(|one| *one.tags.path == *path && is_used(one))
     }
 
-    fn remark_kept(&self, seen: &CallObservation) {
-        let kept: Vec<String> = seen
-            .elsewhere
+    fn remark_kept(&self, observation: &CallObservation) {
+        let kept: Vec<String> = observation
+            .addresses_in_use
             .iter()
             .filter_map(|address| Some((address, self.cache().other_server_on(*address, &[])?)))
             .map(|(address, server)| format!("{address}, which the virtual server {server} has"))
@@ -166,16 +173,17 @@ impl ServiceCall<'_> {
         );
         warn!(service = self.key, "{message}");
         if self.uid().is_some() {
-            self.cache().remark(&self.key, reason::AddressNotReleased, Some(message));
+            self.cache().set_event(&self.key, reason::AddressNotReleased, Some(message));
         }
     }
 
     /// Checks that no object of the Service is left, including a virtual server with its address that is ambiguous only
     /// because another load balancer service is configured.
-    fn check_left(&self, seen: &CallObservation) -> Result<(), Error> {
-        let left: Vec<&str> = seen.judged.owned.paths().filter(|path| !self.is_kept(seen, path)).collect();
-        if self.misplaced(seen).is_some() {
-            self.check_lb_service(seen)?;
+    fn check_left(&self, observation: &CallObservation) -> Result<(), Error> {
+        let left: Vec<&str> =
+            observation.classified.owned.paths().filter(|path| !self.is_kept(observation, path)).collect();
+        if self.misplaced(observation).is_some() {
+            self.check_lb_service(observation)?;
         }
         if left.is_empty() {
             return Ok(());
@@ -197,16 +205,16 @@ pub(in crate::providers::vsphere::nsx::load_balancer) async fn delete_lb_service
     layout: &ClusterLayout,
 ) -> Result<(), Error> {
     let Selection::Managed { .. } = of.selection() else { return Ok(()) };
-    let Ok(Some(lb_service)) = of.inventory.lb_service(of.selection(), layout.cluster_uid.as_deref()) else {
+    let Ok(Some(lb_service)) = of.resources.lb_service(of.selection(), layout.cluster_uid.as_deref()) else {
         return Ok(());
     };
     let of_cluster = by_cluster_uid(layout.cluster_uid.as_deref(), lb_service.cluster_uid.as_deref());
     let is_ours = of_cluster == OfCluster::This && lb_service.is_named_as_ours;
-    if !is_ours || of.inventory.servers_on(&lb_service.path) > 0 {
+    if !is_ours || of.resources.servers_on(&lb_service.path) > 0 {
         return Ok(());
     }
-    let Some(_removing) = of.inventory.remove() else { return Ok(()) };
+    let Some(_removing) = of.resources.remove() else { return Ok(()) };
     permit.check()?;
-    let record = |change| of.inventory.record(&change, layout);
+    let record = |change| of.resources.record(&change, layout);
     of.backend.delete_lb_service(permit, layout, &lb_service, &record).await
 }

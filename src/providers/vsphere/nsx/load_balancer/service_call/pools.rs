@@ -34,7 +34,7 @@ fn of_class(of: &NsxLoadBalancers, service: &Service) -> Option<Vec<String>> {
     let class = service_request::class_of(service);
     let mut ids = match of.config.class(class)?.pool {
         IpPool::Id(id) => vec![id.clone()],
-        IpPool::Name(name) => of.inventory.names().pools.get(name).cloned()?,
+        IpPool::Name(name) => of.resources.names().pools.get(name).cloned()?,
     };
     ids.extend(of.config.ipv6_pools.get(class).cloned());
     Some(ids)
@@ -59,7 +59,7 @@ pub(super) fn check_absence(
 }
 
 fn check(of: &NsxLoadBalancers, key: &str, may_have: impl Fn(&str) -> bool) -> Result<(), Error> {
-    let Some(unread) = of.inventory.unread(may_have) else { return Ok(()) };
+    let Some(unread) = of.resources.unread(may_have) else { return Ok(()) };
     let (reason, after) = (unread.reason(), unread.retry_after());
     let message =
         format!("an address of Service {key} may be in a pool of addresses that cannot be listed: {}", chain(&unread));
@@ -69,15 +69,15 @@ fn check(of: &NsxLoadBalancers, key: &str, may_have: impl Fn(&str) -> bool) -> R
 /// Returns this error if a recent list confirms it; otherwise requests a relist.
 pub(super) fn unless_outdated(of: &NsxLoadBalancers, key: &str, error: Error) -> Error {
     match Instant::now().checked_sub(RECENT) {
-        Some(moment) => of.inventory.check(key, RequiredFreshness::ListedAfter(moment)).err().unwrap_or(error),
+        Some(moment) => of.resources.check(key, RequiredFreshness::ListedAfter(moment)).err().unwrap_or(error),
         None => error,
     }
 }
 
 impl ServiceCall<'_> {
     /// Records the IP pools that objects of the Service name, before the objects are deleted.
-    pub(super) fn record_pools(&self, seen: &CallObservation) -> BTreeSet<Box<str>> {
-        let named = named(&seen.judged);
+    pub(super) fn record_pools(&self, observation: &CallObservation) -> BTreeSet<Box<str>> {
+        let named = named(&observation.classified);
         self.cache().record_pools(&self.key, named.iter().map(AsRef::as_ref))
     }
 
@@ -96,24 +96,25 @@ impl ServiceCall<'_> {
             return Ok(());
         }
         let named = self.cache().record_pools(&self.key, std::iter::empty());
-        check_absence(self.of, self.service, &self.key, &removed, &named)
+        check_absence(self.provider, self.service, &self.key, &removed, &named)
     }
 
     /// Checks that a new address may be reserved for a load balancer: if it has no virtual servers, an allocation in an
     /// unread IP pool may have its address already.
-    pub(super) fn check_choice(&self, seen: &CallObservation, target: &FamilyTarget) -> Result<(), Error> {
-        let (ours, second, family) = (&target.ours, target.balancer.second, target.balancer.family);
+    pub(super) fn check_choice(&self, observation: &CallObservation, target: &FamilyTarget) -> Result<(), Error> {
+        let (ours, second, family) = (&target.ours, target.balancer.secondary, target.balancer.family);
         if !ours.servers.is_empty() {
             return Ok(());
         }
         let ingress: Vec<IpAddr> =
             self.ingress.iter().copied().filter(|address| IpFamily::of(*address) == family).collect();
-        let is_its = |one: &&Allocation| one.marks.second == second;
-        let of_unread = seen.judged.unresolved.iter().filter(is_its).map(|allocation| &*allocation.address_pool);
+        let is_its = |one: &&Allocation| one.tags.secondary == second;
+        let of_unread =
+            observation.classified.unresolved.iter().filter(is_its).map(|allocation| &*allocation.address_pool);
         let (named, has_reported) = (ours.address_pools().chain(of_unread), has_reported(ours, &ingress));
         let named: BTreeSet<&str> = named.collect();
-        let pool = target.parts.as_ref().map(|parts| parts.address_pool.as_str());
+        let pool = target.spec.as_ref().map(|parts| parts.address_pool.as_str());
         let is_reserved_here = |id: &str| ours.allocations.is_empty() && pool == Some(id);
-        check(self.of, &self.key, |id| !has_reported || named.contains(id) || is_reserved_here(id))
+        check(self.provider, &self.key, |id| !has_reported || named.contains(id) || is_reserved_here(id))
     }
 }

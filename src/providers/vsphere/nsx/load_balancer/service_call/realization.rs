@@ -15,12 +15,12 @@ use crate::cloud::Error;
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::load_balancer::layout::{ObjectKind, SERVERS};
 use crate::providers::vsphere::nsx::load_balancer::plan::Step;
-use crate::providers::vsphere::nsx::load_balancer::realization::{Due, Effect};
+use crate::providers::vsphere::nsx::load_balancer::realization::{Effect, NextCheck};
 use crate::providers::vsphere::nsx::load_balancer::service_request;
 use crate::providers::vsphere::reason;
 
 /// Concurrent reads of realized states.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT: usize = 8;
 
 /// Result of reading the realized state of deleted virtual servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +39,12 @@ impl ServiceCall<'_> {
     pub(super) async fn unrealized(&self, targets: &[FamilyTarget]) -> Result<FailedFamilies, Error> {
         loop {
             match self.cache().rollout(&self.key, self.unreported(targets).iter().map(AsRef::as_ref)) {
-                Due::Complete => return Ok(Vec::new()),
-                Due::Errors(errors, after) => return Ok(failures(targets, &errors, after)),
-                Due::Wait(after) => return Err(self.wait("NSX has not put the load balancer into effect yet", after)),
-                Due::Read(paths) => {
+                NextCheck::Complete => return Ok(Vec::new()),
+                NextCheck::Errors(errors, after) => return Ok(failures(targets, &errors, after)),
+                NextCheck::Wait(after) => {
+                    return Err(self.wait("NSX has not put the load balancer into effect yet", after));
+                }
+                NextCheck::Read(paths) => {
                     let shown = self.read_effects(paths).await?;
                     self.cache().record_rollout(&self.key, shown);
                 }
@@ -56,7 +58,7 @@ impl ServiceCall<'_> {
         let servers = targets.iter().filter(|target| target.balancer.is_wanted).flat_map(|target| &target.ours.servers);
         let mut paths = BTreeSet::new();
         for server in servers.filter(|one| one.address.is_some_and(|address| !self.ingress.contains(&address))) {
-            paths.insert(server.marks.path.clone());
+            paths.insert(server.tags.path.clone());
             if !server.lb_service.is_empty() && !self.cache().is_lb_service_realized(&server.lb_service) {
                 paths.insert(server.lb_service.clone());
             }
@@ -75,7 +77,7 @@ impl ServiceCall<'_> {
                 joined(&unconfirmed)
             )
         });
-        self.cache().remark(&self.key, reason::LoadBalancerNotConfirmed, message);
+        self.cache().set_event(&self.key, reason::LoadBalancerNotConfirmed, message);
     }
 
     /// Reports deleted virtual servers that NSX still realizes, or may realize. Orphans get no Event.
@@ -90,7 +92,7 @@ impl ServiceCall<'_> {
         );
         warn!(service = self.key, "{message}");
         if self.uid().is_some() {
-            self.cache().remark(&self.key, reason::LoadBalancerStillRealized, Some(message));
+            self.cache().set_event(&self.key, reason::LoadBalancerStillRealized, Some(message));
         }
     }
 
@@ -98,10 +100,10 @@ impl ServiceCall<'_> {
         let asked = self.cache().rollout_age(&self.key);
         let read = async |path: Box<str>| {
             let revision = self.cache().revision(&self.key, &path);
-            let status = self.of.backend.realization(&path, revision).await;
+            let status = self.provider.backend.realization(&path, revision).await;
             (path, status)
         };
-        let all: Vec<_> = futures::stream::iter(paths).map(read).buffer_unordered(AT_ONCE).collect().await;
+        let all: Vec<_> = futures::stream::iter(paths).map(read).buffer_unordered(MAX_CONCURRENT).collect().await;
         let answered = self.cache().rollout_age(&self.key);
         let effect = |(path, status): (Box<str>, Result<RevisionStatus, Error>)| {
             let effect = match status {
@@ -139,11 +141,11 @@ impl ServiceCall<'_> {
     pub(super) async fn check_teardown(&self, expected: &BTreeSet<Box<str>>) -> Result<TeardownState, Error> {
         loop {
             match self.cache().teardown(&self.key, expected) {
-                Due::Complete | Due::Errors(..) => return Ok(TeardownState::Complete),
-                Due::Wait(after) => {
+                NextCheck::Complete | NextCheck::Errors(..) => return Ok(TeardownState::Complete),
+                NextCheck::Wait(after) => {
                     return Err(self.wait("NSX still serves virtual servers of the Service that were deleted", after));
                 }
-                Due::Read(paths) => {
+                NextCheck::Read(paths) => {
                     if self.read_teardown(paths).await? == TeardownState::Found {
                         return Ok(TeardownState::Found);
                     }
@@ -160,10 +162,10 @@ impl ServiceCall<'_> {
 
     async fn read_teardown(&self, paths: Vec<Box<str>>) -> Result<TeardownState, Error> {
         let read = async |path: Box<str>| {
-            let is_in_effect = self.of.backend.is_in_effect(&path).await;
+            let is_in_effect = self.provider.backend.is_in_effect(&path).await;
             (path, is_in_effect)
         };
-        let all: Vec<_> = futures::stream::iter(paths).map(read).buffer_unordered(AT_ONCE).collect().await;
+        let all: Vec<_> = futures::stream::iter(paths).map(read).buffer_unordered(MAX_CONCURRENT).collect().await;
         let (mut in_effect, mut found) = (BTreeSet::new(), TeardownState::Complete);
         for (path, is_in_effect) in all {
             match is_in_effect {
@@ -200,7 +202,7 @@ impl ServiceCall<'_> {
         }
         let step = Step::Read { kind: ObjectKind::VirtualServer, path: path.to_owned() };
         self.perform_in(&self.layout, None, &step).await?;
-        let exists = self.cache().of_service(&self.key).servers.iter().any(|server| *server.marks.path == *path);
+        let exists = self.cache().of_service(&self.key).servers.iter().any(|server| *server.tags.path == *path);
         if !exists {
             self.cache().record_deleted_before(&self.key, path);
         }
@@ -216,12 +218,13 @@ fn joined(paths: &BTreeSet<Box<str>>) -> String {
 fn failures(targets: &[FamilyTarget], errors: &BTreeMap<Box<str>, String>, after: Duration) -> FailedFamilies {
     let failure = |target: &FamilyTarget| {
         let servers = &target.ours.servers;
-        let is_its = |path: &str| servers.iter().any(|one| *one.marks.path == *path || *one.lb_service == *path);
+        let is_its = |path: &str| servers.iter().any(|one| *one.tags.path == *path || *one.lb_service == *path);
         let of_target = errors.iter().filter(|(path, _)| is_its(path));
-        let told: Vec<String> = of_target.map(|(path, alarm)| format!("{path}: {alarm}")).collect();
-        let message = format!("NSX has accepted the load balancer and cannot put it into effect: {}", told.join("; "));
+        let messages: Vec<String> = of_target.map(|(path, alarm)| format!("{path}: {alarm}")).collect();
+        let message =
+            format!("NSX has accepted the load balancer and cannot put it into effect: {}", messages.join("; "));
         let error = Error::Failed { reason: reason::LoadBalancerNotRealized, message, after: Some(after) };
-        (!told.is_empty()).then_some((target.balancer.second, error))
+        (!messages.is_empty()).then_some((target.balancer.secondary, error))
     };
     targets.iter().filter(|target| target.balancer.is_wanted).filter_map(failure).collect()
 }

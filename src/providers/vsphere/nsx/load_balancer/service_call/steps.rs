@@ -8,13 +8,13 @@ use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node};
 
 use super::pools::unless_outdated;
 use super::realization::TeardownState;
-use super::{CallObservation, FailedFamilies, FamilyTarget, ServiceCall, Steps, next};
+use super::{CallObservation, FailedFamilies, FamilyTarget, ServiceCall, StepCounts, next};
 use crate::base::error_chain::chain;
 use crate::cloud::{Error, Reason};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::config::{CompleteClass, IpPool, Profile};
 use crate::providers::vsphere::nsx::load_balancer::backend::{
-    ConfiguredObject, Full, LoadBalancerSpec, Suitability, Usage,
+    CapacityExceeded, ConfiguredObject, LoadBalancerSpec, Suitability, Usage,
 };
 use crate::providers::vsphere::nsx::load_balancer::families::{FamilyLoadBalancer, RequestedFamilies};
 use crate::providers::vsphere::nsx::load_balancer::layout::{Port, Protocol};
@@ -35,9 +35,9 @@ pub(super) struct EnsureProgress<'a> {
     /// Load balancers whose address this call has reserved.
     allocated: Vec<Option<IpFamily>>,
     /// Load balancers that this call has checked before creating them.
-    checked: Vec<Option<IpFamily>>,
+    checked_addresses: Vec<Option<IpFamily>>,
     /// Claims of requested addresses, until these are reserved.
-    pub(super) claimed: Vec<ReservationGuard<'a>>,
+    pub(super) reservations: Vec<ReservationGuard<'a>>,
     /// Messages about addresses of virtual servers that could not be reserved.
     pub(super) unreserved: Vec<String>,
     /// Failed load balancers. This call makes no further steps for them; the other load balancer continues.
@@ -50,52 +50,53 @@ impl<'a> ServiceCall<'a> {
         nodes: &[Arc<Node>],
     ) -> Result<LoadBalancerStatus, Error> {
         let class = service_request::class_of(self.service);
-        service_request::check_class(&self.of.config, class)?;
+        service_request::check_class(&self.provider.config, class)?;
         let ports = service_request::ports_of(self.service)?;
-        let has_ipv6_pool = self.of.config.ipv6_pools.contains_key(class);
-        service_request::check_families(self.service, class, has_ipv6_pool, self.of.rules())?;
-        service_request::features_of(self.service, self.of.rules(), IpFamily::V4)?;
+        let has_ipv6_pool = self.provider.config.ipv6_pools.contains_key(class);
+        service_request::check_families(self.service, class, has_ipv6_pool, self.provider.rules())?;
+        service_request::features_of(self.service, self.provider.rules(), IpFamily::V4)?;
         let asked = RequestedFamilies { families: &service_request::families_of(self.service), has_ipv6_pool };
         self.check(RequiredFreshness::AnyList)?;
         self.cache().is_needed(&self.key);
-        let (mut progress, mut steps) = (EnsureProgress::default(), Steps::begin());
+        let (mut progress, mut steps) = (EnsureProgress::default(), StepCounts::begin());
         for _ in 0..self.most_steps() {
-            let seen = self.observe_with_nodes()?;
-            self.check_lb_service(&seen).map_err(|error| self.unless_outdated(error))?;
-            if self.read_next(&seen).await? {
+            let observation = self.observe_with_nodes()?;
+            self.check_lb_service(&observation).map_err(|error| self.unless_outdated(error))?;
+            if self.read_next(&observation).await? {
                 continue;
             }
-            let targets = self.targets(&seen, &asked, &ports, nodes).map_err(|error| self.unless_outdated(error))?;
+            let targets =
+                self.targets(&observation, &asked, &ports, nodes).map_err(|error| self.unless_outdated(error))?;
             self.record_removed(&targets);
             // An unneeded load balancer stays until its replacement is complete.
             let is_open = |target: &&FamilyTarget| {
-                let FamilyLoadBalancer { second, is_wanted, .. } = &target.balancer;
+                let FamilyLoadBalancer { secondary: second, is_wanted, .. } = &target.balancer;
                 !has_failed(&progress.failed, *second) && (*is_wanted || progress.failed.is_empty())
             };
             let open = targets.iter().filter(is_open);
-            let Some((target, step)) = next(open, &seen) else {
-                self.add_unrealized(&targets, &seen, &mut progress.failed).await?;
+            let Some((target, step)) = next(open, &observation) else {
+                self.add_unrealized(&targets, &observation, &mut progress.failed).await?;
                 return match progress.failed.is_empty() {
                     true => {
-                        self.remark_addresses(&targets, &seen, &progress.unreserved);
-                        self.completed(&asked, &targets, &seen)
+                        self.remark_addresses(&targets, &observation, &progress.unreserved);
+                        self.completed(&asked, &targets, &observation)
                     }
-                    false => self.failed(&asked, &targets, &seen, progress.failed),
+                    false => self.failed(&asked, &targets, &observation, progress.failed),
                 };
             };
             steps.check_time()?;
             self.check_nodes_are_looked_up(&step, nodes)?;
-            match self.advance(&asked, &seen, (target, &step), &mut progress).await {
+            match self.advance(&asked, &observation, (target, &step), &mut progress).await {
                 Ok(()) => {}
                 Err(error @ (Error::NotLeader | Error::Pending { .. })) => return Err(error),
                 Err(error) => {
                     // NSX responds and only this address is late: the other load balancer can continue.
                     let is_of_address = matches!(step, Step::Allocate { .. } | Step::ReadAddress { .. });
                     let is_silent = error.reason() == reason::NSXUnavailable && !is_of_address;
-                    progress.failed.push((target.balancer.second, error));
+                    progress.failed.push((target.balancer.secondary, error));
                     if is_silent {
-                        self.add_unrealized(&targets, &seen, &mut progress.failed).await?;
-                        return self.failed(&asked, &targets, &seen, progress.failed);
+                        self.add_unrealized(&targets, &observation, &mut progress.failed).await?;
+                        return self.failed(&asked, &targets, &observation, progress.failed);
                     }
                 }
             }
@@ -110,23 +111,23 @@ impl<'a> ServiceCall<'a> {
     async fn advance(
         &self,
         asked: &RequestedFamilies<'_>,
-        seen: &CallObservation,
+        observation: &CallObservation,
         (target, step): (&FamilyTarget, &Step<'_>),
         progress: &mut EnsureProgress<'a>,
     ) -> Result<(), Error> {
         self.check_missed(step)?;
         if matches!(step, Step::ReleaseAddress(_)) {
-            let mut expected = self.expected_servers(&[target.balancer.second]);
-            expected.retain(|path| target.ours.servers.iter().all(|server| server.marks.path != *path));
+            let mut expected = self.expected_servers(&[target.balancer.secondary]);
+            expected.retain(|path| target.ours.servers.iter().all(|server| server.tags.path != *path));
             if self.check_teardown(&expected).await? == TeardownState::Found {
                 return Ok(());
             }
             self.remark_left(&self.cache().left_in_effect(&self.key));
         }
-        let which = target.balancer.second;
+        let which = target.balancer.secondary;
         if step.is_creation() {
-            self.check_gateway(seen, target, step)?;
-            self.check_creation(asked, seen, target, progress).await?;
+            self.check_gateway(observation, target, step)?;
+            self.check_creation(asked, observation, target, progress).await?;
         }
         let is_made = matches!(step, Step::CreateLbService | Step::CreateServer { .. });
         if is_made && progress.creating.is_none() {
@@ -149,7 +150,7 @@ impl<'a> ServiceCall<'a> {
             if !is_allocated {
                 self.check_twice()?;
             }
-            self.release(seen, target, *address).await?;
+            self.release(observation, target, *address).await?;
             return Err(wrong_family(target, *address, family));
         }
         match self.make(target, step, progress).await {
@@ -160,11 +161,11 @@ impl<'a> ServiceCall<'a> {
                 // With one more known address, allocations that were read without result may be surplus: reads them
                 // again.
                 if matches!(step, Step::ReadAddress { .. }) {
-                    self.read.lock().retain(|path| !path.contains("/ip-allocations/"));
+                    self.read_paths.lock().retain(|path| !path.contains("/ip-allocations/"));
                 }
                 Ok(())
             }
-            Err(error) => self.refused(seen, target, step, is_allocated, error).await,
+            Err(error) => self.refused(observation, target, step, is_allocated, error).await,
         }
     }
 
@@ -172,18 +173,18 @@ impl<'a> ServiceCall<'a> {
     async fn check_creation(
         &self,
         asked: &RequestedFamilies<'_>,
-        seen: &CallObservation,
+        observation: &CallObservation,
         target: &FamilyTarget,
         progress: &mut EnsureProgress<'a>,
     ) -> Result<(), Error> {
-        self.check_choice(seen, target)?;
-        if progress.checked.contains(&target.balancer.second) {
+        self.check_choice(observation, target)?;
+        if progress.checked_addresses.contains(&target.balancer.secondary) {
             return Ok(());
         }
-        progress.checked.push(target.balancer.second);
-        self.check_configured(seen, target).await?;
-        self.check_room(seen, target).await?;
-        progress.claimed.extend(self.check_address(target).await?);
+        progress.checked_addresses.push(target.balancer.secondary);
+        self.check_configured(observation, target).await?;
+        self.check_capacity(observation, target).await?;
+        progress.reservations.extend(self.check_address(target).await?);
         match asked.required(&target.balancer).filter(|_| has_no_address(target)) {
             Some(family) => self.check_family(target, family).await,
             None => Ok(()),
@@ -195,22 +196,22 @@ impl<'a> ServiceCall<'a> {
         &self,
         asked: &RequestedFamilies<'_>,
         targets: &[FamilyTarget],
-        seen: &CallObservation,
+        observation: &CallObservation,
     ) -> Result<LoadBalancerStatus, Error> {
         let wanted = || targets.iter().filter(|target| target.balancer.is_wanted);
         self.check_removed(&wanted().filter_map(FamilyTarget::address).collect::<Vec<_>>())?;
         self.cache().completed(&self.key, wanted().map(|target| target.balancer.family).collect());
         let mut ignored: Vec<&str> = Vec::new();
-        for field in wanted().flat_map(|target| plan::ignored(&target.wanted, &target.known(seen))) {
+        for field in wanted().flat_map(|target| plan::ignored(&target.desired, &target.known(observation))) {
             if !ignored.contains(&field) {
                 ignored.push(field);
             }
         }
         let as_is = (!ignored.is_empty()).then(|| adopted_as_is(&ignored));
-        self.cache().remark(&self.key, reason::LoadBalancerAdoptedAsIs, as_is);
+        self.cache().set_event(&self.key, reason::LoadBalancerAdoptedAsIs, as_is);
         let addresses = wanted().filter_map(|target| Some((target, target.address()?)));
         for (target, address) in addresses.clone().filter(|_| ignored.is_empty()) {
-            service_request::check_address(&target.wanted.features, address)?;
+            service_request::check_address(&target.desired.features, address)?;
         }
         let addresses = families::in_order(asked.families, addresses.map(|(_, address)| address));
         self.remark_unconfirmed(&addresses);
@@ -224,18 +225,19 @@ impl<'a> ServiceCall<'a> {
         &self,
         asked: &RequestedFamilies<'_>,
         targets: &[FamilyTarget],
-        seen: &CallObservation,
+        observation: &CallObservation,
         failed: FailedFamilies,
     ) -> Result<LoadBalancerStatus, Error> {
         let wanted = || targets.iter().filter(|one| one.balancer.is_wanted);
-        let has_new = self.has_news(targets, seen, &failed);
+        let has_new = self.has_news(targets, observation, &failed);
         let is_of_failed = |address: &&IpAddr| {
-            let mut all = targets.iter().filter(|one| has_failed(&failed, one.balancer.second));
+            let mut all = targets.iter().filter(|one| has_failed(&failed, one.balancer.secondary));
             all.any(|one| one.balancer.family == IpFamily::of(**address))
         };
         // The Service keeps the addresses of failed load balancers, even unserved ones: they identify its objects.
         let mut addresses: BTreeSet<IpAddr> = self.ingress.iter().filter(is_of_failed).copied().collect();
-        let is_served = |one: &&FamilyTarget| !one.ours.servers.is_empty() && !has_failed(&failed, one.balancer.second);
+        let is_served =
+            |one: &&FamilyTarget| !one.ours.servers.is_empty() && !has_failed(&failed, one.balancer.secondary);
         addresses.extend(wanted().filter(is_served).filter_map(FamilyTarget::address));
         match failed.into_iter().map(|(_, error)| error).reduce(joined) {
             Some(error) if !has_new => Err(error),
@@ -250,20 +252,20 @@ impl<'a> ServiceCall<'a> {
     async fn add_unrealized(
         &self,
         targets: &[FamilyTarget],
-        seen: &CallObservation,
+        observation: &CallObservation,
         failed: &mut FailedFamilies,
     ) -> Result<(), Error> {
-        if failed.is_empty() || self.has_news(targets, seen, failed) {
+        if failed.is_empty() || self.has_news(targets, observation, failed) {
             failed.extend(self.unrealized(targets).await?);
         }
         Ok(())
     }
 
     /// Whether a complete load balancer has an address that the Service does not report yet.
-    fn has_news(&self, targets: &[FamilyTarget], seen: &CallObservation, failed: &FailedFamilies) -> bool {
+    fn has_news(&self, targets: &[FamilyTarget], observation: &CallObservation, failed: &FailedFamilies) -> bool {
         let wanted = targets.iter().filter(|one| one.balancer.is_wanted);
         let is_complete = |one: &&FamilyTarget| {
-            !has_failed(failed, one.balancer.second) && next(std::iter::once(*one), seen).is_none()
+            !has_failed(failed, one.balancer.secondary) && next(std::iter::once(*one), observation).is_none()
         };
         wanted.filter(is_complete).filter_map(FamilyTarget::address).any(|address| !self.ingress.contains(&address))
     }
@@ -283,9 +285,14 @@ impl<'a> ServiceCall<'a> {
 
     /// Refuses new ports and a new load balancer service while virtual servers with the Service's address are on
     /// another load balancer service than the configured one: an address belongs to one gateway.
-    fn check_gateway(&self, seen: &CallObservation, target: &FamilyTarget, step: &Step<'_>) -> Result<(), Error> {
+    fn check_gateway(
+        &self,
+        observation: &CallObservation,
+        target: &FamilyTarget,
+        step: &Step<'_>,
+    ) -> Result<(), Error> {
         let servers = &target.ours.servers;
-        let is_served = |port: &WantedPort| servers.iter().any(|server| server.marks.port == Some(port.port));
+        let is_served = |port: &WantedPort| servers.iter().any(|server| server.tags.port == Some(port.port));
         let is_new = match step {
             Step::CreateMonitor { port, .. } | Step::CreatePool { port, .. } | Step::CreateServer { port, .. } => {
                 !is_served(port)
@@ -296,14 +303,16 @@ impl<'a> ServiceCall<'a> {
         if !is_new {
             return Ok(());
         }
-        let (used, address) = (seen.lb_service.as_ref().ok().and_then(Option::as_ref), target.address());
+        let (used, address) = (observation.lb_service.as_ref().ok().and_then(Option::as_ref), target.address());
         let is_elsewhere = |server: &&VirtualServer| {
             server.address == address
                 && used.is_none_or(|used| server.lb_service != used.path)
                 && self.cache().has_lb_service(&server.lb_service)
         };
-        let Some(VirtualServer { marks, lb_service, .. }) = servers.iter().find(is_elsewhere) else { return Ok(()) };
-        let named = self.named_lb_service(seen);
+        let Some(VirtualServer { tags: marks, lb_service, .. }) = servers.iter().find(is_elsewhere) else {
+            return Ok(());
+        };
+        let named = self.named_lb_service(observation);
         Err(self.unless_outdated(config_wrong(format!(
             "nothing is created: the virtual server {} of the Service is on the load balancer service {lb_service}, and the \
              cloud config names {named}; expected lb-service-id or tier1-gateway-path of the load balancer service that the \
@@ -314,8 +323,8 @@ impl<'a> ServiceCall<'a> {
 
     /// Checks that the IP pool has the family of the load balancer.
     async fn check_family(&self, target: &FamilyTarget, family: IpFamily) -> Result<(), Error> {
-        let Some(LoadBalancerSpec { address_pool, .. }) = &target.parts else { return Ok(()) };
-        if self.of.backend.has_family(address_pool, family).await? {
+        let Some(LoadBalancerSpec { address_pool, .. }) = &target.spec else { return Ok(()) };
+        if self.provider.backend.has_family(address_pool, family).await? {
             return Ok(());
         }
         let family = family.as_str();
@@ -327,36 +336,36 @@ impl<'a> ServiceCall<'a> {
     /// Returns a configuration error only if a recent list confirms it: the configured objects may exist by now.
     fn unless_outdated(&self, error: Error) -> Error {
         let is_of_names = error.reason() == reason::LoadBalancerConfigWrong;
-        if is_of_names { unless_outdated(self.of, &self.key, error) } else { error }
+        if is_of_names { unless_outdated(self.provider, &self.key, error) } else { error }
     }
 
     /// Checks objects that are configured by id or path before anything is created; lists have resolved those
     /// configured by name.
-    async fn check_configured(&self, seen: &CallObservation, target: &FamilyTarget) -> Result<(), Error> {
-        let Some(LoadBalancerSpec { address_pool, tier1, .. }) = &target.parts else { return Ok(()) };
+    async fn check_configured(&self, observation: &CallObservation, target: &FamilyTarget) -> Result<(), Error> {
+        let Some(LoadBalancerSpec { address_pool, tier1, .. }) = &target.spec else { return Ok(()) };
         let names = self.cache().names();
         let listed: BTreeSet<&String> = names.pools.values().chain(names.profiles.values()).flatten().collect();
         let mut all = BTreeSet::new();
         if has_no_address(target) && !listed.contains(address_pool) {
             all.insert(ConfiguredObject::AddressPool(address_pool.clone()));
         }
-        let profiles = target.wanted.ports.iter().map(|port| &port.profile);
+        let profiles = target.desired.ports.iter().map(|port| &port.profile);
         let profiles = profiles.filter(|path| !listed.contains(path));
         all.extend(profiles.cloned().map(ConfiguredObject::Profile));
-        if let (Ok(None), Some(path)) = (&seen.lb_service, tier1) {
+        if let (Ok(None), Some(path)) = (&observation.lb_service, tier1) {
             all.insert(ConfiguredObject::Gateway(path.clone()));
         }
-        for what in all {
-            match self.suitability(&what).await? {
+        for object in all {
+            match self.suitability(&object).await? {
                 Suitability::Usable => {}
-                Suitability::NotAdvertised => self.remark_advertisement(&what),
+                Suitability::NotAdvertised => self.remark_advertisement(&object),
                 Suitability::Missing => {
-                    let message = format!("{what} from vsphere.conf or --nsx-ipv6-pool does not exist in NSX");
+                    let message = format!("{object} from vsphere.conf or --nsx-ipv6-pool does not exist in NSX");
                     return Err(config_wrong(message));
                 }
                 Suitability::NoEdgeCluster => {
                     return Err(config_wrong(format!(
-                        "{what} from vsphere.conf has no edge cluster, and load balancers run on edges: set the edge cluster \
+                        "{object} from vsphere.conf has no edge cluster, and load balancers run on edges: set the edge cluster \
                          of the gateway in NSX"
                     )));
                 }
@@ -370,38 +379,38 @@ impl<'a> ServiceCall<'a> {
             "{gateway} does not advertise the addresses of load balancers, so that clients outside of NSX may not reach them: add \
              TIER1_LB_VIP to its route advertisement in NSX"
         );
-        self.cache().remark(&self.key, reason::LoadBalancerConfigWrong, Some(message));
+        self.cache().set_event(&self.key, reason::LoadBalancerConfigWrong, Some(message));
     }
 
-    async fn suitability(&self, what: &ConfiguredObject) -> Result<Suitability, Error> {
-        if let Some(known) = self.cache().configured(what) {
+    async fn suitability(&self, object: &ConfiguredObject) -> Result<Suitability, Error> {
+        if let Some(known) = self.cache().configured(object) {
             return Ok(known);
         }
         let _only = self.cache().configured_reading.start_or_wait().await;
-        if let Some(known) = self.cache().configured(what) {
+        if let Some(known) = self.cache().configured(object) {
             return Ok(known);
         }
-        let suitability = match self.of.backend.suitability(what).await {
+        let suitability = match self.provider.backend.suitability(object).await {
             // The object may be usable; NSX refuses its use otherwise.
             Err(error) if error.reason() == reason::NSXNoPermission => Suitability::Usable,
             answer => answer?,
         };
-        self.cache().record_configured(what, suitability);
+        self.cache().record_configured(object, suitability);
         Ok(suitability)
     }
 
     /// Checks the capacity of the load balancer service. If the usage is unknown, NSX itself refuses creations when
     /// full.
-    async fn check_room(&self, seen: &CallObservation, target: &FamilyTarget) -> Result<(), Error> {
-        let Ok(Some(lb_service)) = &seen.lb_service else { return Ok(()) };
-        let DesiredLoadBalancer { ports, members, .. } = &target.wanted;
-        let lacks_server = |port: &&WantedPort| target.ours.servers.iter().all(|one| one.marks.port != Some(port.port));
+    async fn check_capacity(&self, observation: &CallObservation, target: &FamilyTarget) -> Result<(), Error> {
+        let Ok(Some(lb_service)) = &observation.lb_service else { return Ok(()) };
+        let DesiredLoadBalancer { ports, members, .. } = &target.desired;
+        let lacks_server = |port: &&WantedPort| target.ours.servers.iter().all(|one| one.tags.port != Some(port.port));
         let ports = ports.iter().filter(lacks_server).count();
         if ports == 0 {
             return Ok(());
         }
         let needed = Usage::of_ports(ports, members.len());
-        let take = || self.cache().take_room(&self.key, target.balancer.second, &needed);
+        let take = || self.cache().reserve_capacity(&self.key, target.balancer.secondary, &needed);
         let mut taken = take();
         // Each deletion drops the cached usage, which may then be missing again.
         for _ in 0..USAGE_READINGS {
@@ -410,8 +419,8 @@ impl<'a> ServiceCall<'a> {
             }
             taken = take();
         }
-        let Some(Err(Full { what, used, allowed })) = taken else { return Ok(()) };
-        self.cache().wait_for_room(&self.key);
+        let Some(Err(CapacityExceeded { object: what, used, allowed })) = taken else { return Ok(()) };
+        self.cache().wait_for_capacity(&self.key);
         let message = format!(
             "the load balancer service {} has {used} of {allowed} {what}, and {ports} ports of the Service are to be created",
             lb_service.path
@@ -422,7 +431,7 @@ impl<'a> ServiceCall<'a> {
     /// Reads the usage of the load balancer service, or waits for another call that does. False if unavailable.
     async fn read_usage(&self, lb_service: &str) -> bool {
         let Some(_only) = self.cache().usage_reading.start_or_wait().await else { return true };
-        let usage = self.of.backend.usage(lb_service).await;
+        let usage = self.provider.backend.usage(lb_service).await;
         let is_read = usage.is_ok();
         usage.into_iter().for_each(|usage| self.cache().record_usage(usage));
         is_read
@@ -431,7 +440,7 @@ impl<'a> ServiceCall<'a> {
     /// Handles a failed step. Returns an error only if the load balancer depends on the step.
     async fn refused(
         &self,
-        seen: &CallObservation,
+        observation: &CallObservation,
         target: &FamilyTarget,
         step: &Step<'_>,
         is_allocated: bool,
@@ -442,17 +451,17 @@ impl<'a> ServiceCall<'a> {
             && (is_unavailable || error.reason() == reason::NSXUnavailable)
         {
             if is_unavailable {
-                self.release_refused(seen, target, allocation).await?;
+                self.release_refused(observation, target, allocation).await?;
             }
-            let path = &allocation.marks.path;
-            let is_other = |one: &Allocation| one.address.is_none() && one.marks.path != *path;
-            let is_first = self.read.lock().insert(path.clone());
+            let path = &allocation.tags.path;
+            let is_other = |one: &Allocation| one.address.is_none() && one.tags.path != *path;
+            let is_first = self.read_paths.lock().insert(path.clone());
             // Without this address, the Service would report the edited address of a virtual server.
             if !is_unavailable && plan::is_doubtful(&self.ingress, &target.ours) {
                 return Err(error);
             }
             let known = self.cache().of_service(&self.key).allocations;
-            let is_released = is_unavailable && known.iter().all(|one| one.marks.path != *path);
+            let is_released = is_unavailable && known.iter().all(|one| one.tags.path != *path);
             // An earlier call created the allocation. By now the IP pool may have a free address, so the sync goes on.
             if is_released && !is_allocated {
                 return Ok(());
@@ -469,13 +478,18 @@ impl<'a> ServiceCall<'a> {
             && is_allocated
             && is_refusal(error.reason())
         {
-            self.release(seen, target, *address).await?;
+            self.release(observation, target, *address).await?;
         }
         Err(error)
     }
 
-    async fn release(&self, seen: &CallObservation, target: &FamilyTarget, address: IpAddr) -> Result<(), Error> {
-        let known = target.known(seen);
+    async fn release(
+        &self,
+        observation: &CallObservation,
+        target: &FamilyTarget,
+        address: IpAddr,
+    ) -> Result<(), Error> {
+        let known = target.known(observation);
         let is_free = |one: &&Allocation| one.address == Some(address) && !known.has_server_on(one);
         match known.ours.allocations.iter().find(is_free) {
             Some(allocation) => self.perform(target, &Step::ReleaseAddress(allocation)).await,
@@ -487,14 +501,14 @@ impl<'a> ServiceCall<'a> {
     /// use.
     async fn release_refused(
         &self,
-        seen: &CallObservation,
+        observation: &CallObservation,
         target: &FamilyTarget,
         allocation: &Allocation,
     ) -> Result<(), Error> {
-        let path = &*allocation.marks.path;
+        let path = &*allocation.tags.path;
         let mut known = self.cache().of_service(&self.key).allocations.into_iter();
         // The backend has already released an allocation of an exhausted IP pool.
-        if known.all(|one| *one.marks.path != *path) || self.lacks_address(seen) {
+        if known.all(|one| *one.tags.path != *path) || self.lacks_address(observation) {
             return Ok(());
         }
         let step = Step::ReleaseAddress(allocation);
@@ -505,13 +519,13 @@ impl<'a> ServiceCall<'a> {
     /// The load balancers of the Service, with their desired states.
     fn targets(
         &self,
-        seen: &CallObservation,
+        observation: &CallObservation,
         asked: &RequestedFamilies<'_>,
         ports: &[(Port, u16)],
         nodes: &[Arc<Node>],
     ) -> Result<Vec<FamilyTarget>, Error> {
         let requested = service_request::class_of(self.service);
-        let servers = &seen.judged.owned.servers;
+        let servers = &observation.classified.owned.servers;
         let class = servers.iter().map(|server| &*server.class).find(|class| !class.is_empty()).unwrap_or(requested);
         if class != requested {
             let annotation = service_request::ANNOTATION_CLASS;
@@ -521,8 +535,8 @@ impl<'a> ServiceCall<'a> {
             );
             return Err(Error::Invalid { reason: reason::LoadBalancerClassFixed, message });
         }
-        service_request::check_class(&self.of.config, class)?;
-        let complete = self.of.config.class(class).ok_or_else(|| {
+        service_request::check_class(&self.provider.config, class)?;
+        let complete = self.provider.config.class(class).ok_or_else(|| {
             config_wrong(format!("the class {class:?} in vsphere.conf lacks an IP pool or an application profile"))
         })?;
         let wanted_port = |(port, node_port): &(Port, u16)| {
@@ -530,18 +544,18 @@ impl<'a> ServiceCall<'a> {
         };
         let ports: Vec<WantedPort> = ports.iter().map(wanted_port).collect::<Result<_, Error>>()?;
         let target = |balancer: FamilyLoadBalancer| {
-            let target = self.deletion(seen, balancer);
+            let target = self.deletion(observation, balancer);
             match balancer.is_wanted {
                 true => {
                     let mut target = self.wanted(target, (class, &complete), &ports, nodes)?;
                     let is_its = |one: &&IpAddr| asked.required(&balancer).is_none_or(|of| IpFamily::of(**one) == of);
-                    target.wanted.reported = self.ingress.iter().find(is_its).copied();
+                    target.desired.reported = self.ingress.iter().find(is_its).copied();
                     Ok(target)
                 }
                 false => Ok(target),
             }
         };
-        asked.balancers(&seen.judged.owned).into_iter().map(target).collect()
+        asked.balancers(&observation.classified.owned).into_iter().map(target).collect()
     }
 
     /// Completes the desired state of one load balancer.
@@ -553,28 +567,28 @@ impl<'a> ServiceCall<'a> {
         nodes: &[Arc<Node>],
     ) -> Result<FamilyTarget, Error> {
         let family = target.balancer.family;
-        let members = self.of.node_addresses.members(nodes, family);
-        target.wanted.ports = ports.to_vec();
-        target.wanted.features = service_request::features_of(self.service, self.of.rules(), family)?;
-        target.wanted.adopts_fully = self.of.adoption == Adoption::Full;
-        target.wanted.members.clone_from(&members);
-        let address_pool = match (named_pool(&target), target.balancer.second) {
+        let members = self.provider.node_addresses.members(nodes, family);
+        target.desired.ports = ports.to_vec();
+        target.desired.features = service_request::features_of(self.service, self.provider.rules(), family)?;
+        target.desired.adopts_fully = self.provider.adoption == Adoption::Full;
+        target.desired.members.clone_from(&members);
+        let address_pool = match (named_pool(&target), target.balancer.secondary) {
             (Some(pool), _) => pool,
             (None, Some(_)) => self.ipv6_pool(class)?,
             (None, None) => self.pool(complete.pool)?,
         };
-        target.parts = Some(LoadBalancerSpec {
+        target.spec = Some(LoadBalancerSpec {
             class: class.to_owned(),
             address_pool,
             members,
-            size: self.of.config.size.as_str(),
-            tier1: self.of.config.tier1.clone(),
+            size: self.provider.config.size.as_str(),
+            tier1: self.provider.config.tier1.clone(),
         });
         Ok(target)
     }
 
     fn ipv6_pool(&self, class: &str) -> Result<String, Error> {
-        let pool = self.of.config.ipv6_pools.get(class).cloned();
+        let pool = self.provider.config.ipv6_pools.get(class).cloned();
         pool.ok_or_else(|| {
             config_wrong(format!("the class {class:?} has no IP pool for IPv6; set --nsx-ipv6-pool={class}=POOL-ID"))
         })
@@ -611,12 +625,12 @@ fn has_failed(failed: &FailedFamilies, second: Option<IpFamily>) -> bool {
 }
 
 /// The id or path of the only object with a configured name.
-fn only(found: Option<&Vec<String>>, what: impl Fn() -> String) -> Result<String, Error> {
+fn only(found: Option<&Vec<String>>, object: impl Fn() -> String) -> Result<String, Error> {
     match found.map(Vec::as_slice) {
         Some([one]) => Ok(one.clone()),
-        None | Some([]) => Err(config_wrong(format!("{} of the cloud config is not found in NSX", what()))),
+        None | Some([]) => Err(config_wrong(format!("{} of the cloud config is not found in NSX", object()))),
         Some(several) => {
-            let (what, count) = (what(), several.len());
+            let (what, count) = (object(), several.len());
             Err(config_wrong(format!(
                 "{what} of the cloud config is not unique in NSX: {count} have the name; give its id or path"
             )))
@@ -649,7 +663,7 @@ pub(super) fn has_no_address(target: &FamilyTarget) -> bool {
 }
 
 fn wrong_family(target: &FamilyTarget, address: IpAddr, family: IpFamily) -> Error {
-    let pool = target.parts.as_ref().map(|parts| parts.address_pool.as_str()).unwrap_or_default();
+    let pool = target.spec.as_ref().map(|parts| parts.address_pool.as_str()).unwrap_or_default();
     let family = family.as_str();
     config_wrong(format!(
         "the IP pool {pool} gave the address {address}, but the Service needs {family}; use a pool with {family} ranges only"

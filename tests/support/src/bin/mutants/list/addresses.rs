@@ -1,4 +1,4 @@
-//! Which address a load balancer has, and which one is reserved for it.
+//! Mutants of the address of a load balancer and its reservation.
 
 use crate::{Mutant, Tests};
 
@@ -10,9 +10,8 @@ const BACKEND: &str = "src/providers/vsphere/nsx/load_balancer/backend/nsx/addre
 const DECODE: &str = "src/providers/vsphere/nsx/load_balancer/backend/nsx/capacity.rs";
 const REALIZATION: &str = "src/clients/nsx/realization.rs";
 
-/// Plans of objects in memory.
+/// Tests of plans, in memory.
 const UNIT: Tests = &[&["--lib", "--", "load_balancer::plan"]];
-/// Load balancers on a fake manager.
 const NSX: Tests = &[&["--test", "nsx", "--", "load_balancers::addresses"]];
 
 pub fn all() -> Vec<Mutant> {
@@ -49,7 +48,7 @@ fn plan() -> Vec<Mutant> {
         Mutant::new(
             "addresses-reserve-again-and-again",
             ADDRESSES,
-            ("(!known.read.contains(&server.marks.path)).then_some", "true.then_some"),
+            ("(!known.read_paths.contains(&server.tags.path)).then_some", "true.then_some"),
             UNIT,
         ),
         Mutant::new(
@@ -85,8 +84,8 @@ fn calls() -> Vec<Mutant> {
             "inventory-two-services-claim-one-address",
             INVENTORY,
             (
-                "state.claimed.iter().find(|one| is_other(one))",
-                "state.claimed.iter().find(|one| is_other(one) && false)",
+                "state.reservations.iter().find(|one| is_other(one))",
+                "state.reservations.iter().find(|one| is_other(one) && false)",
             ),
             &[&["--test", "nsx", "--", "load_balancers::features"]],
         ),
@@ -99,7 +98,7 @@ fn calls() -> Vec<Mutant> {
         Mutant::new(
             "addresses-a-swallowed-reservation-is-waited-for",
             BACKEND,
-            ("if reads == READS_IN_VAIN &&", "if reads > 99 &&"),
+            ("if reads == MAX_EMPTY_READS &&", "if reads > 99 &&"),
             NSX,
         ),
         Mutant::new(

@@ -1,4 +1,4 @@
-//! Who leads, until when, and what is written into the Lease.
+//! Mutants of the leader election: the leader, its term, and the content of the Lease.
 
 use crate::{Mutant, Tests};
 
@@ -8,12 +8,12 @@ const RECORD: &str = "src/kubernetes/leader_election/record.rs";
 const STANDBY: &str = "src/kubernetes/leader_election/standby.rs";
 const WATCH: &str = "src/kubernetes/watch.rs";
 
-/// Machines, clocks and the server are in memory.
+/// Tests with processes, clocks and server in memory.
 const UNIT: Tests = &[&["--lib", "--", "leader_election", "leadership"]];
 
 pub fn all() -> Vec<Mutant> {
     vec![
-        // The term.
+        // Term.
         Mutant::new(
             "leadership-wall-clock",
             LEADERSHIP,
@@ -53,23 +53,23 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "leadership-waits-look-at-the-wall-clock",
             LEADERSHIP,
-            ("term.ends.min(Instant::now() + WALL_CLOCK_LOOK)", "term.ends"),
+            ("term.ends.min(Instant::now() + WALL_CLOCK_PERIOD)", "term.ends"),
             UNIT,
         ),
-        // The record.
+        // Record.
         Mutant::new(
             "record-its-own-duration",
             RECORD,
             (
-                "Some(observed.seen + seconds(observed.spec.lease_duration_seconds))",
-                "Some(observed.seen + lease_duration)",
+                "Some(observed.observed_at + seconds(observed.spec.lease_duration_seconds))",
+                "Some(observed.observed_at + lease_duration)",
             ),
             UNIT,
         ),
         Mutant::new(
             "record-still-the-same",
             RECORD,
-            ("{ looked: at, ..previous", "{ looked: at, seen: at, ..previous"),
+            ("{ last_read: at, ..previous", "{ last_read: at, observed_at: at, ..previous"),
             UNIT,
         ),
         Mutant::new("record-vacant", RECORD, ("Some(observed.free_from).filter(|_| !is_leader)", "None"), UNIT),
@@ -82,7 +82,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "record-a-recent-look",
             RECORD,
-            ("at.saturating_sub(previous.looked) <= lease_duration / 3", "previous.looked <= at"),
+            ("at.saturating_sub(previous.last_read) <= lease_duration / 3", "previous.last_read <= at"),
             UNIT,
         ),
         Mutant::new(
@@ -94,10 +94,10 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "record-renewed-after-the-look",
             RECORD,
-            ("previous.free_from.max(previous.looked + lease_duration)", "previous.free_from"),
+            ("previous.free_from.max(previous.last_read + lease_duration)", "previous.free_from"),
             UNIT,
         ),
-        // The elector.
+        // Elector.
         Mutant::new(
             "elector-creates-at-once",
             ELECTOR,
@@ -125,7 +125,10 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "elector-gives-up-what-it-may-hold",
             ELECTOR,
-            ("        if self.may_hold {\n            self.release().await;", "        if self.may_hold {"),
+            (
+                "        if self.may_have_acquired {\n            self.release().await;",
+                "        if self.may_have_acquired {",
+            ),
             UNIT,
         ),
         Mutant::new(
@@ -140,7 +143,7 @@ pub fn all() -> Vec<Mutant> {
             ("LeaseObservation::Written(lease) => self.observe(*lease),", "LeaseObservation::Written(_) => {}"),
             UNIT,
         ),
-        // The standby's watch.
+        // Watch of the standby.
         Mutant::new(
             "standby-cut-watch",
             WATCH,

@@ -1,4 +1,4 @@
-//! Who is deleted, when, and what is asked before: the node-lifecycle controller.
+//! Mutants of the node-lifecycle controller: which Nodes are deleted, when, and which checks come before.
 
 use crate::{Mutant, Tests};
 
@@ -19,11 +19,11 @@ const ROLL: &str = "src/controllers/node_lifecycle/deletion_policy/node_table.rs
 const DRIVER: &str = "src/controllers/driver.rs";
 const HEAD: &str = "src/controllers/node_lifecycle.rs";
 
-/// Tests without a server, and those on one in memory.
+/// Tests without a server, and with a server in memory.
 const UNIT: Tests = &[&["--lib", "--", "node_lifecycle"], &["--test", "apiserver", "--", "in_memory"]];
-/// The same for what controllers share.
+/// The same, for code that controllers share.
 const SHARED: Tests = &[&["--lib", "--", "controllers"], &["--test", "apiserver", "--", "in_memory"]];
-/// Also those on an API server.
+/// The same, with an API server.
 const GLUE: Tests = &[&["--lib", "--", "node_lifecycle"], &["--test", "apiserver", "--", "lifecycle"]];
 
 pub fn all() -> Vec<Mutant> {
@@ -73,8 +73,8 @@ pub fn all() -> Vec<Mutant> {
             "guard-same-suspicion",
             GUARD,
             (
-                "known.suspected_since() == Some(permit.since) && self.check",
-                "known.suspected_since().is_some() && self.check",
+                "known.absent_since() == Some(permit.since) && self.check",
+                "known.absent_since().is_some() && self.check",
             ),
             UNIT,
         ),
@@ -82,7 +82,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "guard-deleted-lately-is-given-back",
             GUARD,
-            ("            self.gone.retain(|gone| gone.permit != permit.number);\n", ""),
+            ("            self.recently_deleted.retain(|gone| gone.permit != permit.number);\n", ""),
             UNIT,
         ),
         Mutant::new(
@@ -104,8 +104,8 @@ pub fn all() -> Vec<Mutant> {
             "guard-off",
             GUARD,
             (
-                "if let DeletionMode::Off { because } = self.settings.deletion {",
-                "if let (DeletionMode::Off { because }, true) = (self.settings.deletion.clone(), by_hand) {",
+                "if let DeletionMode::Off { reason: because } = self.settings.deletion {",
+                "if let (DeletionMode::Off { reason: because }, true) = (self.settings.deletion.clone(), by_hand) {",
             ),
             UNIT,
         ),
@@ -118,10 +118,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "guard-leaving-is-lost",
             GUARD,
-            (
-                "if known.facts.is_leaving || known.suspected_since().is_some() {",
-                "if known.suspected_since().is_some() {",
-            ),
+            ("if known.facts.is_leaving || known.absent_since().is_some() {", "if known.absent_since().is_some() {"),
             UNIT,
         ),
         Mutant::new(
@@ -177,7 +174,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "deletion-still-permitted",
             DELETION,
-            ("if !term.lock().guard.is_still_permitted(permit, now()) {", "if false {"),
+            ("if !term.lock().policy.is_still_permitted(permit, now()) {", "if false {"),
             UNIT,
         ),
         Mutant::new(
@@ -190,8 +187,8 @@ pub fn all() -> Vec<Mutant> {
             "deletion-unanswered-is-used",
             DELETION,
             (
-                "Attempt::Deleted(_) | Attempt::Unanswered(_) => PermitOutcome::Deleted,\n            Attempt::Told(_) => PermitOutcome::DryRun,\n            Attempt::Vanished",
-                "Attempt::Deleted(_) => PermitOutcome::Deleted,\n            Attempt::Told(_) => PermitOutcome::DryRun,\n            Attempt::Unanswered(_) | Attempt::Vanished",
+                "DeletionResult::Deleted(_) | DeletionResult::Unanswered(_) => PermitOutcome::Deleted,\n            DeletionResult::Told(_) => PermitOutcome::DryRun,\n            DeletionResult::Vanished",
+                "DeletionResult::Deleted(_) => PermitOutcome::Deleted,\n            DeletionResult::Told(_) => PermitOutcome::DryRun,\n            DeletionResult::Unanswered(_) | DeletionResult::Vanished",
             ),
             UNIT,
         ),
@@ -285,7 +282,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "look-refused-write-waits",
             TAINTS,
-            ("refused.wait(name, uid, now())", "refused.wait(name, \"\", now())"),
+            ("rejected_changes.wait(name, uid, now())", "rejected_changes.wait(name, \"\", now())"),
             UNIT,
         ),
         Mutant::new(
@@ -328,7 +325,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "answers-failures-outlast-a-report",
             RECORD,
-            ("failures: self.failures, trouble: self.trouble, ..Self", "..Self"),
+            ("failures: self.failures, unknown_reason: self.unknown_reason, ..Self", "..Self"),
             UNIT,
         ),
         Mutant::new(
@@ -378,10 +375,10 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "driver-events-end-answers",
             HEAD,
-            ("                self.lock().guard.expire(&name);\n", ""),
+            ("                self.lock().policy.expire(&name);\n", ""),
             GLUE,
         ),
-        Mutant::new("driver-all-answers-end", HEAD, ("                self.lock().guard.expire_all();\n", ""), GLUE),
+        Mutant::new("driver-all-answers-end", HEAD, ("                self.lock().policy.expire_all();\n", ""), GLUE),
         Mutant::new(
             "driver-backoff",
             DRIVER,
@@ -411,7 +408,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "roll-told-count-nowhere",
             ROLL,
-            ("record.suspected_since().filter(|_| !record.is_told)", "record.suspected_since()"),
+            ("record.absent_since().filter(|_| !record.is_dry_run_reported)", "record.absent_since()"),
             UNIT,
         ),
         Mutant::new("roll-newcomers", ROLL, ("from.is_none_or(|from| *since >= from)", "from.is_none()"), UNIT),

@@ -1,4 +1,4 @@
-//! What a load balancer in NSX is made of: ids, tags, health checks, groups, batches of pools.
+//! Mutants of load balancer objects in NSX: ids, tags, health checks, groups, batches of pools.
 
 use crate::{Mutant, Tests};
 
@@ -15,7 +15,6 @@ const READINGS: &str = "src/providers/vsphere/nsx/load_balancer/resource_cache/r
 
 /// Tests without a server.
 const UNIT: Tests = &[&["--lib", "--", "load_balancer", "clients::nsx"]];
-/// Outcomes on the fake NSX.
 const OUTCOMES: Tests = &[
     &["--test", "nsx", "--", "load_balancers::features", "load_balancers::refusals"],
     &["--test", "nsx", "--", "load_balancers::safety", "load_balancers::faults"],
@@ -32,7 +31,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "layout-tags-without-a-limit",
             LAYOUT,
-            ("of_go + place < MOST_TAGS", "of_go + place < usize::MAX"),
+            ("of_go + position < MAX_TAGS", "of_go + position < usize::MAX"),
             UNIT,
         ),
         Mutant::new(
@@ -105,7 +104,7 @@ pub fn all() -> Vec<Mutant> {
             "pools-created-again-is-left",
             NODES,
             (
-                "created_again.into_inner().into_iter().for_each(|key| of.inventory.request_resync_of(key));",
+                "created_again.into_inner().into_iter().for_each(|key| of.resources.request_resync_of(key));",
                 "drop(created_again.into_inner());",
             ),
             OUTCOMES,

@@ -1,4 +1,4 @@
-//! Whose a machine is, which addresses of a Node are on its machine, and where it was last.
+//! Mutants of the assignment of machines: their owner, the addresses of a Node, and the last known place.
 
 use crate::{Mutant, Tests};
 
@@ -20,25 +20,22 @@ const SNAPSHOT: &str = "src/providers/vsphere/vcenter/snapshot.rs";
 const VCENTER: &str = "src/providers/vsphere/vcenter/connection.rs";
 const NODE_PLAN: &str = "src/controllers/node/plan.rs";
 
-/// Load balancers on NSX, without a server.
+/// Tests of load balancers on NSX, without a server.
 const UNIT: Tests = &[&["--lib", "--", "load_balancer::"]];
 /// The same, on a fake NSX.
 const BALANCERS: Tests = &[&["--test", "nsx", "--", "load_balancers::safety", "load_balancers::orphans"]];
-/// Routes on a fake NSX.
 const ON_NSX: Tests = &[&["--test", "nsx", "--", "routes::machines"]];
-/// The whole program on a real API server.
+/// Tests of the whole program on a real API server.
 const ADOPTED: Tests = &[&["--test", "daemon", "--", "load_balancers::adoption"]];
-/// The look-up without a server.
+/// Tests of the lookup, without a server.
 const LOOK_UP: Tests = &[&["--lib", "--", "contest", "instances::"]];
 /// The same, on a fake vCenter.
 const CLAIMS: Tests = &[&["--test", "vcenter", "--", "outcomes::claims"]];
 const LAST_PLACE: Tests = &[&["--test", "vcenter", "--", "outcomes::last_place"]];
 const RIGHTS: Tests = &[&["--test", "vcenter", "--", "outcomes::absence::an_account"]];
-/// The decisions of the node controller.
 const NODES: Tests = &[&["--lib", "--", "controllers::node::plan"]];
-/// The service controller on a real API server.
+/// Tests of the service controller on a real API server.
 const ANSWERS: Tests = &[&["--test", "apiserver", "--", "service::nodes::an_answer"]];
-/// What the service controller remembers.
 const MEMORY: Tests = &[&["--lib", "--", "service::records"]];
 
 pub fn all() -> Vec<Mutant> {
@@ -67,15 +64,15 @@ fn of_load_balancers() -> Vec<Mutant> {
             "machines-creation-waits-without-end",
             SERVICE_CALL,
             (
-                ".filter(|_| self.of.node_addresses.may_wait())",
-                ".filter(|_| self.of.node_addresses.may_wait() || true)",
+                ".filter(|_| self.provider.node_addresses.may_wait())",
+                ".filter(|_| self.provider.node_addresses.may_wait() || true)",
             ),
             BALANCERS,
         ),
         Mutant::new(
             "machines-owner-by-what-is-not-known",
             SERVICE_CALL,
-            ("        self.check_nodes_are_known(&seen)?;\n", ""),
+            ("        self.check_nodes_are_known(&observation)?;\n", ""),
             BALANCERS,
         ),
         Mutant::new(
@@ -87,7 +84,7 @@ fn of_load_balancers() -> Vec<Mutant> {
         Mutant::new(
             "machines-event-without-a-change",
             RECORDS,
-            ("set.leads_elsewhere(before),", "set != before,"),
+            ("set.has_other_targets(before),", "set != before,"),
             ADOPTED,
         ),
         Mutant::new(
@@ -230,7 +227,7 @@ fn of_the_last_place() -> Vec<Mutant> {
         Mutant::new(
             "machines-rights-with-each-connection",
             VCENTER,
-            ("if self.has_answered_rights.load(Ordering::Relaxed)", "if false"),
+            ("if self.are_privileges_checked.load(Ordering::Relaxed)", "if false"),
             RIGHTS,
         ),
     ]

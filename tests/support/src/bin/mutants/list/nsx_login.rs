@@ -1,4 +1,5 @@
-//! Sessions and logins of NSX: what an answer means, when a call logs in again, what counts against the account.
+//! Mutants of NSX sessions and logins: the meaning of an answer, when a call logs in again, and which failures count
+//! against the account.
 
 use crate::{Mutant, Tests};
 
@@ -10,9 +11,9 @@ const ENTER: &str = "src/providers/vsphere/nsx/session/login.rs";
 
 /// Tests without a server.
 const UNIT: Tests = &[&["--lib", "--", "clients::nsx::"]];
-/// Logins on the fake NSX, and on one in memory.
+/// Tests of logins on the fake NSX, and on one in memory.
 const LOGIN: Tests = &[&["--test", "nsx", "--", "login::", "login_counts::"]];
-/// Writes and their permits.
+/// Tests of writes and their permits.
 const PERMIT: Tests = &[&["--test", "nsx", "--", "permit"]];
 
 pub fn all() -> Vec<Mutant> {
@@ -27,8 +28,8 @@ pub fn all() -> Vec<Mutant> {
             "answer-a-wrong-password-is-an-end",
             ANSWER,
             (
-                "403 if asked.presents == Presents::EachTime && code == 403 =>",
-                "403 if asked.presents == Presents::EachTime && code == 7 =>",
+                "403 if asked.presents == PresentedCredentials::EachTime && code == 403 =>",
+                "403 if asked.presents == PresentedCredentials::EachTime && code == 7 =>",
             ),
             UNIT,
         ),
@@ -78,7 +79,10 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "proof-a-password-is-not-presented",
             PROOF,
-            ("Used::Basic(_) => Presents::EachTime,", "Used::Basic(_) => Presents::Nothing,"),
+            (
+                "RequestAuth::Basic(_) => PresentedCredentials::EachTime,",
+                "RequestAuth::Basic(_) => PresentedCredentials::Nothing,",
+            ),
             LOGIN,
         ),
         Mutant::new(
@@ -109,8 +113,8 @@ pub fn all() -> Vec<Mutant> {
             "gate-each-page-is-a-login",
             GATE,
             (
-                "state.doubted.is_none_or(|at| at.elapsed() >= DOUBTS)",
-                "state.doubted.is_none_or(|at| at.elapsed() >= SHORT_LIFE)",
+                "state.suspected_since.is_none_or(|at| at.elapsed() >= SUSPICION_WINDOW)",
+                "state.suspected_since.is_none_or(|at| at.elapsed() >= SHORT_LIFE)",
             ),
             LOGIN,
         ),

@@ -1,4 +1,5 @@
-//! Whose a route of NSX is, when it counts as realized, and what becomes of load balancers whose Services are gone.
+//! Mutants of NSX routes and of the load balancer clean-up: the owner of a route, its realization, and load balancers
+//! without a Service.
 
 use crate::{Mutant, Tests};
 
@@ -14,13 +15,11 @@ const CLEANUP: &str = "src/providers/vsphere/nsx/load_balancer/cleanup.rs";
 const READINGS: &str = "src/providers/vsphere/nsx/load_balancer/resource_cache/relists.rs";
 const RECORDS: &str = "src/controllers/service/records.rs";
 
-/// Routes on a stand-in of NSX.
 const NSX: Tests = &[&["--test", "nsx", "--", "routes::"]];
-/// The plan, without a server.
+/// Tests of the plan, without a server.
 const UNIT: Tests = &[&["--lib", "--", "controllers::route"]];
-/// The controller on an API server in memory.
+/// Tests of the controller, on an API server in memory.
 const CONTROLLER: Tests = &[&["--lib", "--", "controllers::route"], &["--test", "apiserver", "--", "route::"]];
-/// The clean-up of load balancers.
 const CLEANING: Tests =
     &[&["--lib", "--", "load_balancer::orphans"], &["--test", "nsx", "--", "load_balancers::orphans"]];
 
@@ -54,7 +53,7 @@ fn of_provider() -> Vec<Mutant> {
         Mutant::new(
             "routes-realization-unversioned",
             REALIZATION,
-            ("!last_write.is_rewrite || asked >= SETTLED", "true"),
+            ("!last_write.is_rewrite || asked >= REVISION_LAG", "true"),
             NSX,
         ),
         Mutant::new(
@@ -110,7 +109,7 @@ fn of_controller() -> Vec<Mutant> {
         Mutant::new(
             "route-plan-missing-node-without-live-read",
             PLAN,
-            ("self.ground != Ground::NoTarget", "self.ground == Ground::NotWanted"),
+            ("self.reason != DeletionReason::NoTarget", "self.reason == DeletionReason::NotWanted"),
             CONTROLLER,
         ),
         Mutant::new(
@@ -140,7 +139,7 @@ fn of_load_balancers() -> Vec<Mutant> {
         Mutant::new(
             "orphans-apart",
             ORPHANS,
-            ("at.saturating_duration_since(*since) >= APART", "*since <= at"),
+            ("at.saturating_duration_since(*since) >= CONFIRM_INTERVAL", "*since <= at"),
             CLEANING,
         ),
         Mutant::new(

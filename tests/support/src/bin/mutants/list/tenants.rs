@@ -1,4 +1,4 @@
-//! What authors of Services, owners of Nodes and a hostile NSX may not do.
+//! Mutants of the limits for authors of Services, owners of Nodes and a hostile NSX.
 
 use crate::{Mutant, Tests};
 
@@ -19,15 +19,13 @@ const CALL: &str = "src/clients/nsx/call.rs";
 const JSON: &str = "src/clients/nsx/json.rs";
 const LIST: &str = "src/clients/nsx/list.rs";
 
-/// The route controller, on an API server in memory and on a real one.
+/// Tests of the route controller, on an API server in memory and on a real one.
 const ROUTES: Tests = &[&["--lib", "--", "controllers::route"], &["--test", "apiserver", "--", "route::"]];
-/// Routes of NSX without a server.
+/// Tests of NSX routes, without a server.
 const RULES: Tests = &[&["--lib", "--", "nsx::routes"]];
-/// The service controller without a server.
+/// Tests of the service controller, without a server.
 const SERVICES: Tests = &[&["--lib", "--", "service", "stores"]];
-/// The service controller on a real API server.
 const ON_SERVER: Tests = &[&["--lib", "--", "controllers::service"], &["--test", "apiserver", "--", "service::"]];
-/// The client of NSX.
 const CLIENT: Tests = &[&["--lib", "--", "clients::nsx"], &["--test", "nsx", "--", "client::"]];
 
 pub fn all() -> Vec<Mutant> {
@@ -111,8 +109,13 @@ fn of_services() -> Vec<Mutant> {
             ("is_some_and(|(way, keeps)| way.is_empty() && !keeps(&key))", "is_some_and(|_| false)"),
             SERVICES,
         ),
-        Mutant::new("tenants-node-of-any-size", PACKED, ("if json.len() > MOST {", "if false {"), SERVICES),
-        Mutant::new("tenants-service-of-any-size", CACHED, ("    (size > MOST).then(", "    false.then("), SERVICES),
+        Mutant::new("tenants-node-of-any-size", PACKED, ("if json.len() > MAX_BYTES {", "if false {"), SERVICES),
+        Mutant::new(
+            "tenants-service-of-any-size",
+            CACHED,
+            ("    (size > MAX_BYTES).then(", "    false.then("),
+            SERVICES,
+        ),
         Mutant::new(
             "tenants-service-annotation-of-any-size",
             CACHED,
@@ -209,7 +212,7 @@ fn of_nsx() -> Vec<Mutant> {
         Mutant::new(
             "tenants-nsx-lists-of-any-size",
             LIST,
-            ("            if kept > MOST_KEPT {", "            if false {"),
+            ("            if kept > MAX_BYTES {", "            if false {"),
             CLIENT,
         ),
     ]

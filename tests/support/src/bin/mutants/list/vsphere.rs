@@ -1,4 +1,4 @@
-//! The proof of absence, what the contract answers, and which machine is a node's.
+//! Mutants of the proof of absence, of the answers of the contract, and of the machine of a node.
 
 use crate::{Mutant, Tests};
 
@@ -18,14 +18,13 @@ const VCENTER: &str = "src/providers/vsphere/vcenter/connection.rs";
 
 /// Tests without a server.
 const UNIT: Tests = &[&["--lib", "--", "providers::vsphere::"]];
-/// A match that is not reported, on the simulator.
+/// Test of a match that is not reported, on the simulator.
 const READING: Tests = &[&["--test", "vcenter", "--", "inventory::a_match_is_waited_for"]];
-/// Outcomes on the fake vCenter.
 const OUTCOMES: Tests = &[&["--test", "vcenter", "--", "outcomes::"]];
 
 pub fn all() -> Vec<Mutant> {
     vec![
-        // The proof.
+        // Proof of absence.
         Mutant::new(
             "absence-host-not-connected",
             ABSENCE,
@@ -77,7 +76,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "absence-first-place-is-enough",
             ABSENCE,
-            ("    for location in &case.last.places {", "    for location in case.last.places.iter().take(1) {"),
+            ("    for location in &case.last.locations {", "    for location in case.last.locations.iter().take(1) {"),
             UNIT,
         ),
         Mutant::new(
@@ -131,11 +130,11 @@ pub fn all() -> Vec<Mutant> {
             ),
             UNIT,
         ),
-        // The newest place.
+        // Latest place.
         Mutant::new(
             "last-place-watched",
             LAST_PLACE,
-            ("(true, false) => vec![seen],", "(true, false) => vec![recorded],"),
+            ("(true, false) => vec![observed],", "(true, false) => vec![recorded],"),
             UNIT,
         ),
         Mutant::new(
@@ -166,8 +165,8 @@ pub fn all() -> Vec<Mutant> {
             "tracked-keeps-last-observation",
             TRACKED,
             (
-                "Self { last_observation, addressed_since, ..Self::new(seen, facts) }",
-                "Self { addressed_since, ..Self::new(seen, facts) }",
+                "Self { last_observation, addressed_since, ..Self::new(observed, facts) }",
+                "Self { addressed_since, ..Self::new(observed, facts) }",
             ),
             OUTCOMES,
         ),
@@ -195,7 +194,7 @@ pub fn all() -> Vec<Mutant> {
             ),
             UNIT,
         ),
-        // Twins.
+        // Duplicate UUIDs.
         Mutant::new(
             "twins-suspended-is-not-off",
             TWINS,
@@ -212,11 +211,11 @@ pub fn all() -> Vec<Mutant> {
             OUTCOMES,
         ),
         Mutant::new("twins-search-fails", TWINS, ("BIOS UUID {uuid}\"))?;", "BIOS UUID {uuid}\")).ok();"), OUTCOMES),
-        // What the contract answers.
+        // Answers of the contract.
         Mutant::new(
             "instances-twins-are-asked",
             INSTANCES,
-            ("self.check_no_twin_runs(node, &vm.location).await?;", ""),
+            ("self.check_no_duplicate_runs(node, &vm.location).await?;", ""),
             OUTCOMES,
         ),
         Mutant::new(
@@ -258,7 +257,7 @@ pub fn all() -> Vec<Mutant> {
             (".filter(|view| *view.uid == *uid)", ".filter(|_| true || uid.is_empty())"),
             OUTCOMES,
         ),
-        // Which machine is a node's.
+        // Machine of a node.
         Mutant::new(
             "resolve-recorded-vcenter-is-silent",
             RESOLVE,
@@ -290,8 +289,8 @@ pub fn all() -> Vec<Mutant> {
             "evaluate-another-vcenter",
             EVALUATE,
             (
-                "(is_same_vcenter && is_same_uuid).then_some((vm, seen, record))",
-                "is_same_uuid.then_some((vm, seen, record))",
+                "(is_same_vcenter && is_same_uuid).then_some((vm, observed, record))",
+                "is_same_uuid.then_some((vm, observed, record))",
             ),
             OUTCOMES,
         ),
@@ -299,8 +298,8 @@ pub fn all() -> Vec<Mutant> {
             "evaluate-another-uuid",
             EVALUATE,
             (
-                "(is_same_vcenter && is_same_uuid).then_some((vm, seen, record))",
-                "is_same_vcenter.then_some((vm, seen, record))",
+                "(is_same_vcenter && is_same_uuid).then_some((vm, observed, record))",
+                "is_same_vcenter.then_some((vm, observed, record))",
             ),
             OUTCOMES,
         ),
@@ -319,13 +318,13 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "tracker-waiting-nodes-are-told",
             TRACKER,
-            ("        self.concerned.extend(waiting.into_iter().map(Arc::from));\n", ""),
+            ("        self.changed_nodes.extend(waiting.into_iter().map(Arc::from));\n", ""),
             OUTCOMES,
         ),
         Mutant::new(
             "slots-standby-is-no-loss",
             SLOTS,
-            ("tracked.lost = (!is_standby).then(lost)", "tracked.lost = Some(lost())"),
+            ("tracked.removed_vcenter = (!is_standby).then(lost)", "tracked.removed_vcenter = Some(lost())"),
             OUTCOMES,
         ),
         Mutant::new(
@@ -344,8 +343,8 @@ pub fn all() -> Vec<Mutant> {
             "unfound-first-connection",
             UNFOUND,
             (
-                "*asked.answer == SearchAnswer::Pending && will_tell(&asked.snapshot.freshness)",
-                "*asked.answer == SearchAnswer::Pending",
+                "*queried.answer == SearchAnswer::Pending && will_tell(&queried.snapshot.freshness)",
+                "*queried.answer == SearchAnswer::Pending",
             ),
             UNIT,
         ),
@@ -356,7 +355,7 @@ pub fn all() -> Vec<Mutant> {
             UNIT,
         ),
         Mutant::new("board-either-byte-order", BOARD, ("own.is_same(uuid)", "own == uuid"), OUTCOMES),
-        // What a new leader reads is not older than its lead.
+        // A new leader must not use data that is older than its leadership.
         Mutant::new(
             "fence-passed-by-an-earlier-request",
             FENCE,

@@ -66,7 +66,7 @@ fn a_virtual_address_gives_way_to_what_the_rules_allow_in_its_place() {
         ("on the node for one type", first(), none, "I:10.0.0.100", "", "I:10.0.0.100 E:10.0.0.1"),
     ] {
         let preferences = Preferences {
-            held: on_node(held),
+            current: on_node(held),
             demoted: vip.map(ip).into(),
             listed: listed.split_whitespace().map(ip).collect(),
             ..Preferences::default()
@@ -138,7 +138,7 @@ fn a_provided_node_ip_wins_where_the_guest_has_it() {
         ("link-local", both, none, "", "fe80::1", "I:10.0.0.1 E:10.0.0.1 I:fd00::1 E:fd00::1"),
     ] {
         let preferences = Preferences {
-            held: on_node(held),
+            current: on_node(held),
             // It wins although it may be virtual.
             demoted: [ip("10.0.0.2"), ip("fd00::2")].into(),
             provided: provided.split(',').map(ip).collect(),
@@ -147,7 +147,7 @@ fn a_provided_node_ip_wins_where_the_guest_has_it() {
         let chosen = prefer(&guest(), families, set, &preferences);
         assert_eq!(told(&chosen), want, "{case}");
         let refused: Vec<String> =
-            chosen.refused_provided.into_iter().map(|(ip, why)| format!("{ip}: {why}")).collect();
+            chosen.refused_provided.into_iter().map(|(ip, reason)| format!("{ip}: {reason}")).collect();
         let expected: &[&str] = match case {
             "excluded" => &["10.0.0.2: 10.0.0.2/32 is excluded for InternalIP"],
             "on an interface without virtual NIC" => {
@@ -173,11 +173,11 @@ fn what_the_node_has_stays_within_what_the_rules_name() {
         ("excluded now", Set { excl_int: "10.0.2.0/24", ..none }, "I:10.0.2.1 E:10.0.1.1", "I:10.0.1.1 E:10.0.1.1"),
         ("not reported any more", none, "I:10.0.9.1 E:10.0.1.1", "I:10.0.1.1 E:10.0.1.1"),
     ] {
-        let preferences = Preferences { held: on_node(held), ..Preferences::default() };
+        let preferences = Preferences { current: on_node(held), ..Preferences::default() };
         assert_eq!(told(&prefer(&apart, &[IpFamily::V4], set, &preferences)), want, "{case}");
     }
     let spellings = [nic("n1", &["fd00:0:0::1", "fd00::1"])];
-    let preferences = Preferences { held: on_node("I:fd00::1"), ..Preferences::default() };
+    let preferences = Preferences { current: on_node("I:fd00::1"), ..Preferences::default() };
     let chosen = prefer(&spellings, &[IpFamily::V6], Set { int_cidr: "fd00::/16", ..none }, &preferences);
     assert_eq!(told(&chosen), "I:fd00::1", "the spelling on the node stays");
 }
@@ -261,7 +261,7 @@ impl Case {
     }
 
     fn held(&self, type_: &str) -> Vec<IpAddr> {
-        let of_type = self.preferences.held.iter().filter(|address| address.type_ == type_);
+        let of_type = self.preferences.current.iter().filter(|address| address.type_ == type_);
         of_type.map(|address| ip(&address.address)).collect()
     }
 
@@ -328,7 +328,7 @@ fn a_case() -> impl Strategy<Value = Case> {
         let type_ = |is_internal| if is_internal { INTERNAL_IP } else { EXTERNAL_IP };
         let held = held.into_iter().map(|(is_internal, text)| node_address(type_(is_internal), &text)).collect();
         let preferences =
-            Preferences { held, demoted: demoted.into_iter().collect(), listed, ..Preferences::default() };
+            Preferences { current: held, demoted: demoted.into_iter().collect(), listed, ..Preferences::default() };
         Case { nics, shuffled, families, rules, preferences }
     })
 }

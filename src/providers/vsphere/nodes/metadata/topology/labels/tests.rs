@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::*;
-use crate::providers::vsphere::vcenter::snapshot::{Entity, Trouble};
+use crate::providers::vsphere::vcenter::snapshot::{Entity, VcenterFailure};
 
 fn object(kind: &str, id: &str) -> MoRef {
     MoRef::new(kind, id)
@@ -43,7 +43,7 @@ fn record() -> VmRecord {
 }
 
 fn asked(places: &[TopologyPlace]) -> TopologyLabels {
-    TopologyLabels { places: places.iter().copied().collect(), prefix: "x/".into() }
+    TopologyLabels { objects: places.iter().copied().collect(), prefix: "x/".into() }
 }
 
 /// What the label of `place` is to be: a value, `-` for none, nothing where it is left alone.
@@ -130,7 +130,7 @@ fn nothing_is_touched_unless_asked_and_what_is_not_asked_for_any_more_goes() {
     let some = labels(&asked(&[TopologyPlace::EsxiHost]), server, &snapshot(), &record());
     assert_eq!(some.len(), TopologyPlace::ALL.len());
     assert_eq!(some.values().flatten().collect::<Vec<_>>(), ["esx_1.example.com"]);
-    let trouble = Trouble::unavailable("down");
+    let trouble = VcenterFailure::unavailable("down");
     let stale = Snapshot { freshness: Freshness::Unreachable(trouble), ..snapshot() };
     let some = labels(&asked(&[TopologyPlace::EsxiHost]), server, &stale, &record());
     assert!(!some.contains_key("x/esxi-host"), "what was true is left alone");

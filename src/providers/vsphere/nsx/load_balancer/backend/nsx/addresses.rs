@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::capacity::{family_of, may_have_address, subnets_of};
-use super::{ADDRESS_POOLS, New, NsxBackend, ObjectTarget, PAGE, Record, Request, is_of_another, no_address};
+use super::{ADDRESS_POOLS, NewObject, NsxBackend, ObjectTarget, PAGE, Record, Request, is_of_another, no_address};
 use crate::clients::nsx::Object;
 use crate::clients::nsx::realization::Reservation;
 use crate::cloud::Error;
@@ -23,7 +23,7 @@ const ADDRESS_LIMIT: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const ADDRESS_PAUSE: Duration = Duration::from_secs(1);
 /// Reads without an address before checking that the allocation still exists. Addresses usually arrive sooner.
-const READS_IN_VAIN: u32 = 2;
+const MAX_EMPTY_READS: u32 = 2;
 
 impl NsxBackend {
     /// Reserves the address `wish`, or any address, of an IP pool. NSX may accept a PATCH of an id that is marked for
@@ -32,16 +32,16 @@ impl NsxBackend {
         &self,
         request: &Request<'_>,
         pool: &str,
-        wish: Option<IpAddr>,
+        requested: Option<IpAddr>,
         record: Record<'_>,
     ) -> Result<(), Error> {
         let Request { layout, owner, .. } = *request;
         let (kind, parent) = (ObjectKind::Allocation, format!("{ADDRESS_POOLS}/{pool}/ip-allocations"));
-        let (body, doing) = (layout.allocation(&owner, wish), format!("reserve an address of the pool {pool}"));
+        let (body, doing) = (layout.allocation(&owner, requested), format!("reserve an address of the pool {pool}"));
         let id = |attempt| layout.id(kind, owner.uid, None, attempt);
         let mut first = 0;
         loop {
-            let new = New { kind, parent: &parent, id: &id, body: body.clone(), doing: doing.clone(), first };
+            let new = NewObject { kind, parent: &parent, id: &id, body: body.clone(), operation: doing.clone(), first };
             let Some(object) = self.create(request, new, record).await? else { return Ok(()) };
             let Some(allocation) = Allocation::read(&object, layout) else { return Ok(()) };
             // Also read a requested address: NSX may refuse it.
@@ -62,7 +62,7 @@ impl NsxBackend {
         is_new: bool,
         record: Record<'_>,
     ) -> Result<bool, Error> {
-        let path = &*allocation.marks.path;
+        let path = &*allocation.tags.path;
         let doing = format!("reserve an address of the pool {}", allocation.address_pool);
         let until = Instant::now() + ADDRESS_LIMIT;
         let (mut pause, mut reads) = (FIRST_PAUSE, 0);
@@ -74,14 +74,14 @@ impl NsxBackend {
                 }
                 Reservation::Failed { is_exhausted, alarm } => {
                     if is_exhausted || is_new {
-                        self.delete(request, ObjectKind::Allocation, &allocation.marks, record).await?;
+                        self.delete(request, ObjectKind::Allocation, &allocation.tags, record).await?;
                     }
                     return Err(no_address(&doing, is_exhausted, &alarm));
                 }
                 Reservation::Pending => reads += 1,
             }
-            let target = ObjectTarget { kind: ObjectKind::Allocation, path, doing: &doing };
-            if reads == READS_IN_VAIN && self.get(target).await?.is_none_or(|object| object.is_marked_for_delete()) {
+            let target = ObjectTarget { kind: ObjectKind::Allocation, path, operation: &doing };
+            if reads == MAX_EMPTY_READS && self.get(target).await?.is_none_or(|object| object.is_marked_for_delete()) {
                 record(ObjectChange::Gone(path.to_owned()));
                 return Ok(false);
             }
@@ -109,19 +109,24 @@ impl NsxBackend {
     }
 
     /// Checks that an address is in the ranges of an IP pool, and that no allocation of another owner has the address.
-    pub(super) async fn check_is_free(&self, request: &Request<'_>, pool: &str, wish: IpAddr) -> Result<(), Error> {
-        let doing = format!("reserve the address {wish} of the pool {pool}");
-        let unavailable = |what: &str| address_unavailable(format!("{doing}: {what}"));
+    pub(super) async fn check_is_free(
+        &self,
+        request: &Request<'_>,
+        pool: &str,
+        requested: IpAddr,
+    ) -> Result<(), Error> {
+        let doing = format!("reserve the address {requested} of the pool {pool}");
+        let unavailable = |object: &str| address_unavailable(format!("{doing}: {object}"));
         let (mut is_inside, mut is_taken) = (false, false);
         self.list(&subnets_of(pool), "ip-subnets.list", PAGE, &mut |subnet| {
-            is_inside |= may_have_address(&subnet, wish);
+            is_inside |= may_have_address(&subnet, requested);
         })
         .await?;
         if !is_inside {
             return Err(unavailable("it is outside of the ranges of the pool"));
         }
         let allocations = format!("{ADDRESS_POOLS}/{pool}/ip-allocations");
-        let wanted = wish.to_string();
+        let wanted = requested.to_string();
         self.list(&allocations, "ip-allocations.list", PAGE, &mut |one| {
             let has_it = one.text("allocation_ip") == wanted || one.text("allocated_ip") == wanted;
             is_taken |= has_it && !is_own_allocation(request, &one);
@@ -133,8 +138,8 @@ impl NsxBackend {
 
 /// Whether the allocation is the Service's own, from a create whose response was lost.
 fn is_own_allocation(Request { layout, owner, .. }: &Request<'_>, object: &Object) -> bool {
-    let is_named = OwnerTags::read(object, layout).is_some_and(|marks| *marks.service == *owner.to_string());
+    let is_named = OwnerTags::read(object, layout).is_some_and(|tags| *tags.service == *owner.to_string());
     is_named
         && !is_of_another(layout, object)
-        && layout.has_id(layout.second, ObjectKind::Allocation, owner.uid, None, object.id())
+        && layout.has_id(layout.secondary, ObjectKind::Allocation, owner.uid, None, object.id())
 }

@@ -53,7 +53,7 @@ pub(super) fn unmarked(doing: &str, path: &str) -> Error {
 pub(super) fn obstructed(port: &WantedPort, server: &VirtualServer) -> Error {
     let message = format!(
         "port {} cannot be served: the virtual server {} listens on its address and port; delete it in NSX if nothing needs it",
-        port.port, server.marks.path
+        port.port, server.tags.path
     );
     Error::Failed { reason: reason::NSXRefused, message, after: Some(LATER) }
 }
@@ -67,9 +67,9 @@ pub(super) fn is_missing(error: &client::Error) -> bool {
 }
 
 pub(super) fn no_address(doing: &str, is_exhausted: bool, alarm: &str) -> Error {
-    let what = if is_exhausted { "the pool has no free address" } else { "NSX has refused it" };
+    let object = if is_exhausted { "the pool has no free address" } else { "NSX has refused it" };
     let alarm = if alarm.is_empty() { String::new() } else { format!(" ({alarm})") };
-    address_unavailable(format!("{doing}: {what}{alarm}"))
+    address_unavailable(format!("{doing}: {object}{alarm}"))
 }
 
 /// Error of a failed list: retried soon, because nothing can be decided without a list.

@@ -15,23 +15,23 @@ use crate::base::error_chain::chain;
 use crate::clients::nsx::Kind as Failure;
 
 /// Maximum number of pools and bytes per batch.
-const MOST_POOLS: usize = 50;
-const MOST_BYTES: usize = 512 << 10;
+const MAX_POOLS: usize = 50;
+const MAX_BYTES: usize = 512 << 10;
 /// Concurrent writes without batches.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT: usize = 8;
 
 const TOGETHER: &str = "lb-pools.patch-together";
 
 /// State of one update of many pools.
-struct Round<'a> {
+struct PoolWriteRound<'a> {
     nsx: &'a NsxBackend,
     permit: Arc<dyn Permit>,
     layout: &'a ClusterLayout,
     record: Record<'a>,
     /// Updates to make, by path.
-    open: BTreeMap<Box<str>, PoolUpdate>,
+    pending: BTreeMap<Box<str>, PoolUpdate>,
     /// For each pool that both loses and gets members, by path: number of its first members, which stay.
-    staying: BTreeMap<Box<str>, usize>,
+    unchanged: BTreeMap<Box<str>, usize>,
     failed: BTreeMap<Box<str>, Error>,
 }
 
@@ -44,7 +44,7 @@ struct Batch {
 
 impl Batch {
     fn is_full_with(&self, bytes: usize) -> bool {
-        !self.objects.is_empty() && (self.objects.len() >= MOST_POOLS || self.bytes + bytes > MOST_BYTES)
+        !self.objects.is_empty() && (self.objects.len() >= MAX_POOLS || self.bytes + bytes > MAX_BYTES)
     }
 
     fn add(&mut self, object: Object, bytes: usize) {
@@ -63,9 +63,10 @@ impl NsxBackend {
     ) -> BTreeMap<Box<str>, Error> {
         let (permit, failed) = (permit_of(permit), BTreeMap::new());
         let staying = BTreeMap::new();
-        let mut round = Round { nsx: self, permit, layout, record, open: updates, staying, failed };
+        let mut round =
+            PoolWriteRound { nsx: self, permit, layout, record, pending: updates, unchanged: staying, failed };
         for _ in 0..ATTEMPTS {
-            if round.open.is_empty() {
+            if round.pending.is_empty() {
                 break;
             }
             if let Err(error) = round.attempt().await {
@@ -89,12 +90,12 @@ struct WrittenPools {
     is_any_denied: bool,
 }
 
-impl Round<'_> {
+impl PoolWriteRound<'_> {
     /// Lists and writes the pools of the open updates. The update of a pool with a stale revision stays open.
     async fn attempt(&mut self) -> Result<(), Error> {
         let client = self.nsx.client.clone();
         let mut pages = client.pages(POOLS, "lb-pools.list", POOL_PAGE);
-        let mut unseen: BTreeSet<Box<str>> = self.open.keys().cloned().collect();
+        let mut unseen: BTreeSet<Box<str>> = self.pending.keys().cloned().collect();
         let mut batch = Batch::default();
         while let Some(objects) = pages.next().await.map_err(|error| not_listed(POOLS, &error))? {
             for object in objects {
@@ -111,14 +112,14 @@ impl Round<'_> {
         // Reads the pools that the list may have missed.
         for path in unseen {
             let doing = format!("change the pool {path}");
-            match self.nsx.get(ObjectTarget { kind: ObjectKind::Pool, path: &path, doing: &doing }).await {
+            match self.nsx.get(ObjectTarget { kind: ObjectKind::Pool, path: &path, operation: &doing }).await {
                 Ok(Some(object)) => {
                     if let Some(object) = self.planned(object) {
                         self.write_one_by_one(vec![object]).await;
                     }
                 }
                 Ok(None) => {
-                    self.open.remove(&path);
+                    self.pending.remove(&path);
                     (self.record)(ObjectChange::Gone(path.into()));
                 }
                 Err(error) => self.fail(&path, error),
@@ -129,20 +130,20 @@ impl Round<'_> {
 
     /// The pool with its new members; `None` if there is nothing to write.
     fn planned(&mut self, mut object: Object) -> Option<Object> {
-        let update = self.open.get(object.path())?;
-        let is_known = OwnerTags::read(&object, self.layout).as_ref() == Some(&update.marks);
+        let update = self.pending.get(object.path())?;
+        let is_known = OwnerTags::read(&object, self.layout).as_ref() == Some(&update.tags);
         match members::staying(&object, &update.members) {
-            Some(count) => drop(self.staying.insert(object.path().into(), count)),
-            None => drop(self.staying.remove(object.path())),
+            Some(count) => drop(self.unchanged.insert(object.path().into(), count)),
+            None => drop(self.unchanged.remove(object.path())),
         }
         if is_known && members::set(&mut object, &update.members, &self.layout.cluster) {
-            let (namespace, name) = update.marks.service.split_once('/').unwrap_or_default();
+            let (namespace, name) = update.tags.service.split_once('/').unwrap_or_default();
             let owner = Owner { namespace, name, uid: &update.service_uid };
-            plan::marks_at_write(&update.marks, ObjectKind::Pool, &owner, self.layout).write_into(&mut object);
-            self.layout.of(update.marks.second).tags(ObjectKind::Pool).write_into(&mut object);
+            plan::tags_at_write(&update.tags, ObjectKind::Pool, &owner, self.layout).write_into(&mut object);
+            self.layout.of(update.tags.secondary).tags(ObjectKind::Pool).write_into(&mut object);
             return Some(object);
         }
-        self.open.remove(object.path());
+        self.pending.remove(object.path());
         (self.record)(ObjectChange::Entered(ObjectKind::Pool, object));
         None
     }
@@ -199,7 +200,7 @@ impl Round<'_> {
                 (object, written)
             }
         };
-        let mut results = futures::stream::iter(objects).map(put).buffer_unordered(AT_ONCE);
+        let mut results = futures::stream::iter(objects).map(put).buffer_unordered(MAX_CONCURRENT);
         while let Some((object, written)) = results.next().await {
             match written {
                 Ok(stored) => {
@@ -221,7 +222,7 @@ impl Round<'_> {
 
     /// Removes only the surplus members of a pool that NSX refused, perhaps for its new members. Only logs errors.
     async fn remove_members(&mut self, mut object: Object) {
-        let Some(count) = self.staying.remove(object.path()) else { return };
+        let Some(count) = self.unchanged.remove(object.path()) else { return };
         if let Some(members) = object.0.get_mut("members").and_then(Value::as_array_mut) {
             members.truncate(count);
         }
@@ -233,18 +234,18 @@ impl Round<'_> {
     }
 
     fn written(&mut self, object: Object) {
-        self.open.remove(object.path());
+        self.pending.remove(object.path());
         (self.record)(ObjectChange::Entered(ObjectKind::Pool, object));
     }
 
     fn fail(&mut self, path: &str, error: Error) {
-        self.open.remove(path);
+        self.pending.remove(path);
         self.failed.insert(path.into(), error);
     }
 
     /// Fails all open updates with the same error.
     fn fail_all(&mut self, error: &Error) {
-        for path in std::mem::take(&mut self.open).into_keys() {
+        for path in std::mem::take(&mut self.pending).into_keys() {
             let message = format!("change the pool {path}: {}", chain(error));
             let same = match error {
                 Error::NotLeader => Error::NotLeader,
@@ -277,9 +278,9 @@ mod tests {
     #[test]
     fn one_request_has_so_many_pools_and_so_many_bytes() {
         let mut batch = Batch::default();
-        assert!(!batch.is_full_with(MOST_BYTES + 1), "a pool that is larger goes alone");
+        assert!(!batch.is_full_with(MAX_BYTES + 1), "a pool that is larger goes alone");
         let object = || Object(serde_json::Map::new());
-        batch.add(object(), MOST_BYTES - 100);
+        batch.add(object(), MAX_BYTES - 100);
         assert!(!batch.is_full_with(100) && batch.is_full_with(101));
         let mut batch = Batch::default();
         for _ in 0..50 {

@@ -14,7 +14,7 @@ use crate::providers::vsphere::nsx::load_balancer::plan::WantedPort;
 const HTTP: Port = Port { protocol: Protocol::Tcp, number: 80 };
 
 fn layout() -> ClusterLayout {
-    ClusterLayout { cluster: "c".to_owned(), cluster_uid: None, configured: Default::default(), second: None }
+    ClusterLayout { cluster: "c".to_owned(), cluster_uid: None, configured: Default::default(), secondary: None }
 }
 
 /// The object after the step, which keeps a member and a tag that this program does not know.
@@ -45,14 +45,14 @@ fn marks() -> OwnerTags {
         service_uid,
         cluster_uid,
         port: None,
-        second: None,
+        secondary: None,
     }
 }
 
 #[test]
 fn a_monitor_gets_its_port() {
     let monitor_type = MonitorType::Tcp;
-    let monitor = Monitor { marks: marks(), number: None, monitor_type, has_other_version: false };
+    let monitor = Monitor { tags: marks(), number: None, monitor_type, has_other_version: false };
     let step = |probe| Step::ChangeMonitor { monitor: &monitor, port: HTTP, probe };
     assert_eq!(edited(&step(Probe::Tcp(30080)), json!({"monitor_port": 1})), json!({"monitor_port": 30080}));
     let old = json!({"monitor_port": 1, "request_version": "HTTP_VERSION_1_1"});
@@ -64,7 +64,7 @@ fn a_monitor_gets_its_port() {
 #[test]
 fn a_pool_gets_its_members_and_its_monitor() {
     let (members, monitors, address_pool) = (Default::default(), Vec::new(), "".into());
-    let pool = Pool { marks: marks(), members, monitors, address_pool, is_snat_disabled: None, address: None };
+    let pool = Pool { tags: marks(), members, monitors, address_pool, is_snat_disabled: None, address: None };
     let member = json!([{"ip_address": "10.0.0.1", "display_name": "c:n", "admin_state": "ENABLED"}]);
     let step = |monitor| Step::ChangePool { pool: &pool, port: HTTP, monitor, is_snat_disabled: None };
     assert_eq!(edited(&step(Some("/m")), json!({})), json!({"members": member, "active_monitor_paths": ["/m"]}));
@@ -82,7 +82,7 @@ fn a_pool_gets_its_members_and_its_monitor() {
 #[test]
 fn a_virtual_server_gets_all_that_its_port_needs() {
     let server = VirtualServer {
-        marks: marks(),
+        tags: marks(),
         address: None,
         number: None,
         node_port: None,
@@ -114,7 +114,7 @@ fn a_virtual_server_gets_all_that_its_port_needs() {
 
 #[test]
 fn a_group_gets_its_networks_and_a_persistence_profile_its_time() {
-    let group = Group { marks: marks(), ranges: None };
+    let group = Group { tags: marks(), ranges: None };
     let ranges = ["10.0.0.0/8", "10.9.0.0/16"].map(|range| range.parse().unwrap()).into();
     let texts = json!(["10.0.0.0/8", "10.9.0.0/16"]);
     let or = json!({"resource_type": "ConjunctionOperator", "conjunction_operator": "OR"});
@@ -133,7 +133,7 @@ fn a_group_gets_its_networks_and_a_persistence_profile_its_time() {
         Step::ChangeGroup { group: &group, ranges: &ranges }.edit(&mut object, &layout(), &[]);
         assert_eq!(Value::Object(object.0), json!({"expression": expected, "other": 1}));
     }
-    let profile = PersistenceProfile { marks: marks(), timeout: None };
+    let profile = PersistenceProfile { tags: marks(), timeout: None };
     let mut object = Object::default();
     let timeout = Duration::from_secs(60);
     Step::ChangePersistenceProfile { profile: &profile, timeout }.edit(&mut object, &layout(), &[]);
@@ -143,7 +143,7 @@ fn a_group_gets_its_networks_and_a_persistence_profile_its_time() {
 #[test]
 fn the_tag_with_the_address_of_a_pool_goes_and_the_others_stay() {
     let pool = Pool {
-        marks: marks(),
+        tags: marks(),
         members: Default::default(),
         monitors: Vec::new(),
         address_pool: "".into(),

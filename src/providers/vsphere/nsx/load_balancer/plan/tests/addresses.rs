@@ -11,7 +11,7 @@ fn served() -> (World, DesiredLoadBalancer) {
 }
 
 fn next_of<'a>(wanted: &'a DesiredLoadBalancer, world: &'a World, held: &'a ServiceResources) -> Option<Step<'a>> {
-    next_for(wanted, CurrentState { held, ..known(&world.objects, world.lb_service.as_ref()) })
+    next_for(wanted, CurrentState { ambiguous: held, ..known(&world.objects, world.lb_service.as_ref()) })
 }
 
 #[test]
@@ -20,10 +20,14 @@ fn what_the_service_asks_for_goes_before_what_it_reports() {
     let reported = DesiredLoadBalancer { reported: Some(ip(7)), ..none.clone() };
     let both =
         DesiredLoadBalancer { features: Features { address: Some(ip(8)), ..Features::default() }, ..reported.clone() };
-    for (wanted, wish) in [(none, Wish::Any), (reported, Wish::Rather(ip(7))), (both, Wish::Only(ip(8)))] {
+    for (wanted, allocation_request) in [
+        (none, AllocationRequest::Any),
+        (reported, AllocationRequest::Rather(ip(7))),
+        (both, AllocationRequest::Only(ip(8))),
+    ] {
         let mut world = World::default();
         world.begin(&wanted, 2);
-        assert_eq!(next_of(&wanted, &world, &NOTHING), Some(Step::Allocate { wish }));
+        assert_eq!(next_of(&wanted, &world, &NOTHING), Some(Step::Allocate { allocation_request }));
     }
 }
 
@@ -46,7 +50,7 @@ fn an_edited_address_of_another_program_stays_and_is_said() {
     for adopts_fully in [false, true] {
         let (mut world, one) = served();
         let one = DesiredLoadBalancer { adopts_fully, ..one };
-        world.objects.servers[0].marks = world.marks(ObjectKind::VirtualServer, Some(tcp(80)));
+        world.objects.servers[0].tags = world.marks(ObjectKind::VirtualServer, Some(tcp(80)));
         world.objects.servers[0].address = Some(ip(9));
         let expected: &[&str] = if adopts_fully { &["set address"] } else { &[] };
         assert_eq!(world.ensure(&one), expected);
@@ -67,7 +71,7 @@ fn an_address_that_may_be_reserved_is_not_set_back() {
     assert_eq!(next_of(&unread, &world, &NOTHING), None);
     assert_eq!((address(&unread, &world.objects), shown_address(&world.objects, true)), (Some(ip(9)), Some(ip(9))));
     let mut second = world.objects.allocations[0].clone();
-    second.marks = world.marks(ObjectKind::Allocation, None);
+    second.tags = world.marks(ObjectKind::Allocation, None);
     second.address = None;
     world.objects.allocations.push(second);
     // The Service reports another address: which one is reserved is read first.
@@ -83,10 +87,10 @@ fn an_address_that_may_be_reserved_is_not_set_back() {
 fn an_edited_address_is_not_set_back_to_where_another_virtual_server_listens() {
     let (mut world, one) = served();
     let mut held = ServiceResources { servers: world.objects.servers.clone(), ..ServiceResources::default() };
-    held.servers[0].marks = world.marks(ObjectKind::VirtualServer, Some(tcp(80)));
+    held.servers[0].tags = world.marks(ObjectKind::VirtualServer, Some(tcp(80)));
     world.objects.servers[0].address = Some(ip(9));
     assert_eq!(next_of(&one, &world, &held), None);
-    assert_eq!(edited(&one, &CurrentState { held: &held, ..known(&world.objects, None) }).len(), 1);
+    assert_eq!(edited(&one, &CurrentState { ambiguous: &held, ..known(&world.objects, None) }).len(), 1);
     held.servers[0].number = Some(81);
     assert!(matches!(next_of(&one, &world, &held), Some(Step::SetAddress { .. })));
 }
@@ -98,12 +102,12 @@ fn an_address_that_nothing_reserves_is_reserved_once_in_a_sync() {
     let unread = DesiredLoadBalancer { has_unread: true, ..one.clone() };
     assert_eq!(next_of(&unread, &world, &NOTHING), None, "it may be reserved");
     for address in [None, Some(ip(1))] {
-        let mut held = ServiceResources { allocations: allocations.clone(), ..ServiceResources::default() };
-        held.allocations[0].address = address;
-        assert_eq!(next_of(&one, &world, &held), None, "it may be reserved");
+        let mut ambiguous = ServiceResources { allocations: allocations.clone(), ..ServiceResources::default() };
+        ambiguous.allocations[0].address = address;
+        assert_eq!(next_of(&one, &world, &ambiguous), None, "it may be reserved");
     }
-    let tried: BTreeSet<Box<str>> = [world.objects.servers[0].marks.path.clone()].into();
-    let again = CurrentState { read: &tried, ..known(&world.objects, world.lb_service.as_ref()) };
+    let tried: BTreeSet<Box<str>> = [world.objects.servers[0].tags.path.clone()].into();
+    let again = CurrentState { read_paths: &tried, ..known(&world.objects, world.lb_service.as_ref()) };
     assert_eq!(next_for(&one, again), None);
     let mut without_pool = world.clone();
     without_pool.objects.servers[0].address_pool = "".into();
@@ -119,11 +123,11 @@ fn an_address_that_nothing_reserves_is_reserved_once_in_a_sync() {
 fn an_address_beyond_the_first_is_released_unless_another_owner_uses_it() {
     let (mut world, one) = served();
     let marks = world.marks(ObjectKind::Allocation, None);
-    let second = Allocation { marks, address: Some(ip(9)), ..world.objects.allocations[0].clone() };
+    let second = Allocation { tags: marks, address: Some(ip(9)), ..world.objects.allocations[0].clone() };
     world.objects.allocations.push(second);
     assert_eq!(next_of(&one, &world, &NOTHING), Some(Step::ReleaseAddress(&world.objects.allocations[1])));
     let elsewhere = [ip(9)].into();
-    let used = CurrentState { elsewhere: &elsewhere, ..known(&world.objects, world.lb_service.as_ref()) };
+    let used = CurrentState { addresses_in_use: &elsewhere, ..known(&world.objects, world.lb_service.as_ref()) };
     assert_eq!(next_for(&one, used), None);
 }
 

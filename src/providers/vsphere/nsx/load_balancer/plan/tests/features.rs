@@ -32,9 +32,9 @@ fn world() -> World {
 fn adopted(wanted: &DesiredLoadBalancer) -> World {
     let mut world = world();
     world.ensure(&DesiredLoadBalancer { features: Features::default(), ..wanted.clone() });
-    world.objects.servers[0].marks = world.marks(ObjectKind::VirtualServer, Some(udp(53)));
-    world.objects.pools[0].marks = world.marks(ObjectKind::Pool, Some(udp(53)));
-    world.objects.servers[0].pool = world.objects.pools[0].marks.path.clone();
+    world.objects.servers[0].tags = world.marks(ObjectKind::VirtualServer, Some(udp(53)));
+    world.objects.pools[0].tags = world.marks(ObjectKind::Pool, Some(udp(53)));
+    world.objects.servers[0].pool = world.objects.pools[0].tags.path.clone();
     without_uids(&mut world.objects);
     world
 }
@@ -46,8 +46,8 @@ fn a_virtual_server_is_created_after_what_it_refers_to_and_deleted_before() {
     let created = world.ensure(&asked);
     assert_eq!(created, ["group", "profile", "monitor", "pool", "allocate", "read address", "server"]);
     let server = &world.objects.servers[0];
-    assert_eq!((&server.group, server.is_restricted), (&world.objects.groups[0].marks.path, true));
-    assert_eq!(server.persistence, world.objects.persistence_profiles[0].marks.path);
+    assert_eq!((&server.group, server.is_restricted), (&world.objects.groups[0].tags.path, true));
+    assert_eq!(server.persistence, world.objects.persistence_profiles[0].tags.path);
     let Monitor { number, monitor_type, .. } = world.objects.monitors[0];
     assert_eq!((number, monitor_type), (Some(32000), MonitorType::Http));
     assert_eq!(world.objects.pools[0].is_snat_disabled, Some(true));
@@ -115,7 +115,7 @@ fn an_adopted_load_balancer_stays_as_it_is_and_says_in_what() {
     // It follows its nodes, and a change that tags it with the UID of the cluster changes nothing else.
     let moved = DesiredLoadBalancer { members: wanted(&[], &[2]).members, ..asked.clone() };
     assert_eq!(world.ensure(&moved), ["change pool"]);
-    world.objects.servers[0].marks.cluster_uid = Some(CLUSTER.into());
+    world.objects.servers[0].tags.cluster_uid = Some(CLUSTER.into());
     assert_eq!(world.ensure(&moved), [""; 0]);
     // What an administrator has set stays, too.
     world.objects.servers[0].group = "/infra/domains/default/groups/admin".into();
@@ -138,7 +138,7 @@ fn a_new_port_of_an_adopted_load_balancer_gets_what_the_service_asks_for() {
     let steps = world.ensure(&more);
     assert_eq!(steps, ["group", "profile", "monitor", "pool", "server"]);
     assert_eq!(world.objects.servers[0].group.as_ref(), "", "the adopted one stays");
-    assert_eq!(world.objects.servers[1].group, world.objects.groups[0].marks.path);
+    assert_eq!(world.objects.servers[1].group, world.objects.groups[0].tags.path);
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn the_address_that_a_service_asks_for_is_reserved() {
     let mut world = world();
     assert_eq!(world.begin(&asked, 1), ["pool"]);
     let objects = world.view();
-    let expected = Some(Step::Allocate { wish: Wish::Only(address) });
+    let expected = Some(Step::Allocate { allocation_request: AllocationRequest::Only(address) });
     assert_eq!(step(&asked, &objects, world.lb_service.as_ref()), expected);
 }
 
@@ -192,7 +192,7 @@ fn another_type_of_health_check_is_another_monitor_and_the_pool_has_one_all_the_
         let expected_steps = ["monitor", "change pool", "delete monitor"];
         assert_eq!(steps, if is_same { &[][..] } else { &expected_steps }, "{expected:?}");
         assert_eq!(monitors(&world), [expected]);
-        assert_eq!(world.objects.pools[0].monitors, [world.objects.monitors[0].marks.path.clone()]);
+        assert_eq!(world.objects.pools[0].monitors, [world.objects.monitors[0].tags.path.clone()]);
         assert_eq!(world.ensure(&after), [""; 0], "{expected:?}");
     }
 }
@@ -228,7 +228,7 @@ fn an_adopted_port_keeps_the_health_check_of_the_go_program() {
         let asked = DesiredLoadBalancer { features, ..wanted(&[(port, 30080)], &[1]) };
         let mut world = world();
         world.ensure(&DesiredLoadBalancer { features: Features::default(), ..asked.clone() });
-        world.objects.servers[0].marks = world.marks(ObjectKind::VirtualServer, Some(port));
+        world.objects.servers[0].tags = world.marks(ObjectKind::VirtualServer, Some(port));
         let before = world.objects.monitors.clone();
         assert_eq!(world.ensure(&asked), [""; 0], "{field}");
         assert_eq!(world.objects.monitors, before);

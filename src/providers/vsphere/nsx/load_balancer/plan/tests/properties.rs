@@ -58,16 +58,16 @@ proptest! {
         }
         let before = address(&last, &world.objects);
         let kept: Vec<VirtualServer> = world.objects.servers.iter().filter(|server| {
-            last.ports.iter().any(|port| Some(port.port) == server.marks.port)
+            last.ports.iter().any(|port| Some(port.port) == server.tags.port)
         }).cloned().collect();
         world.ensure(&last);
         prop_assert_eq!(world.ensure(&last), Vec::<String>::new());
         world.assert_features(&last);
         prop_assert!(before.is_none() || before == address(&last, &world.objects));
         for server in kept {
-            prop_assert!(world.objects.servers.iter().any(|one| one.marks == server.marks && one.address == server.address));
+            prop_assert!(world.objects.servers.iter().any(|one| one.tags == server.tags && one.address == server.address));
         }
-        let served: BTreeSet<Port> = world.objects.servers.iter().filter_map(|server| server.marks.port).collect();
+        let served: BTreeSet<Port> = world.objects.servers.iter().filter_map(|server| server.tags.port).collect();
         prop_assert_eq!(served, last.ports.iter().map(|port| port.port).collect::<BTreeSet<_>>());
         prop_assert_eq!(world.objects.pools.len(), last.ports.len());
         let is_udp_checked = last.features.health_check.is_some() || last.features.has_icmp_check;
@@ -130,11 +130,11 @@ proptest! {
         prop_assert_eq!(world.served(&last, None), last.ports.iter().map(|port| port.port).collect::<BTreeSet<_>>());
         world.assert_features(&last);
         let used: BTreeSet<&str> = world.objects.servers.iter().map(|server| &*server.pool).collect();
-        for pool in world.objects.pools.iter().filter(|pool| used.contains(&*pool.marks.path)) {
+        for pool in world.objects.pools.iter().filter(|pool| used.contains(&*pool.tags.path)) {
             prop_assert!(members::are_equal(&pool.members, &last.members), "{:?}", pool);
         }
         for server in &world.objects.servers {
-            let port = last.ports.iter().find(|port| Some(port.port) == server.marks.port).unwrap();
+            let port = last.ports.iter().find(|port| Some(port.port) == server.tags.port).unwrap();
             prop_assert_eq!(server.node_port, Some(port.node_port));
         }
         // Nothing refers to what a restart or an administrator left: a reading of everything finds it.
@@ -189,20 +189,20 @@ impl Disturbance {
                 world.objects.servers.get_mut(at).into_iter().for_each(|server| server.number = Some(9000 + at as u16));
             }
             Self::OtherTag(at, port) => {
-                world.objects.servers.get_mut(at).into_iter().for_each(|server| server.marks.port = port);
+                world.objects.servers.get_mut(at).into_iter().for_each(|server| server.tags.port = port);
             }
             Self::OtherTagOfPool(at, port) => {
-                world.objects.pools.get_mut(at).into_iter().for_each(|pool| pool.marks.port = port);
+                world.objects.pools.get_mut(at).into_iter().for_each(|pool| pool.tags.port = port);
             }
             Self::SecondServer(at) => {
                 let Some(mut second) = world.objects.servers.get(at).cloned() else { return };
-                second.marks = world.marks(ObjectKind::VirtualServer, second.marks.port);
+                second.tags = world.marks(ObjectKind::VirtualServer, second.tags.port);
                 second.address = Some(ip(100 + world.made as u8));
                 world.objects.servers.push(second);
             }
             Self::SecondAddress(last) => {
                 let (marks, address) = (world.marks(ObjectKind::Allocation, None), last.map(ip));
-                world.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address });
+                world.objects.allocations.push(Allocation { tags: marks, address_pool: "p".into(), address });
             }
             Self::NoServer(at) if at < world.objects.servers.len() => drop(world.objects.servers.remove(at)),
             Self::NoServer(_) => {}
@@ -227,12 +227,12 @@ impl World {
             .flat_map(|kind| (0..9).map(move |at| (kind, at)))
         {
             let new = self.marks(kind, None);
-            let marks = match kind {
-                ObjectKind::VirtualServer => self.objects.servers.get_mut(at).map(|one| &mut one.marks),
-                ObjectKind::Pool => self.objects.pools.get_mut(at).map(|one| &mut one.marks),
-                _ => self.objects.monitors.get_mut(at).map(|one| &mut one.marks),
+            let tags = match kind {
+                ObjectKind::VirtualServer => self.objects.servers.get_mut(at).map(|one| &mut one.tags),
+                ObjectKind::Pool => self.objects.pools.get_mut(at).map(|one| &mut one.tags),
+                _ => self.objects.monitors.get_mut(at).map(|one| &mut one.tags),
             };
-            let Some(marks) = marks else { continue };
+            let Some(marks) = tags else { continue };
             renamed.insert(marks.path.clone(), new.path.clone());
             *marks = OwnerTags { port: marks.port, cluster_uid: None, ..new };
         }
@@ -251,13 +251,13 @@ impl World {
             assert!(ours.is_empty(), "{ours:?}");
             return;
         }
-        let served: BTreeSet<Port> = ours.servers.iter().filter_map(|server| server.marks.port).collect();
+        let served: BTreeSet<Port> = ours.servers.iter().filter_map(|server| server.tags.port).collect();
         assert_eq!(served, wanted.ports.iter().map(|port| port.port).collect());
         assert_eq!((ours.pools.len(), ours.allocations.len()), (wanted.ports.len(), 1));
         assert!(ours.pools.iter().all(|pool| members::are_equal(&pool.members, &wanted.members)));
         for server in &ours.servers {
             assert_eq!(server.address, ours.allocations[0].address);
-            assert!(ours.pools.iter().any(|pool| pool.marks.path == server.pool));
+            assert!(ours.pools.iter().any(|pool| pool.tags.path == server.pool));
         }
         World { objects: ours, ..self.clone() }.assert_features(wanted);
     }
@@ -265,16 +265,16 @@ impl World {
     /// Virtual servers of this program, and all with full adoption, follow what the Service asks for.
     fn assert_features(&self, wanted: &DesiredLoadBalancer) {
         let Features { source_ranges, affinity, is_snat_disabled, .. } = &wanted.features;
-        let is_ours = |server: &&VirtualServer| wanted.adopts_fully || has_own_form(&server.marks.id);
+        let is_ours = |server: &&VirtualServer| wanted.adopts_fully || has_own_form(&server.tags.id);
         for server in self.objects.servers.iter().filter(is_ours) {
-            let group = self.objects.groups.iter().find(|group| group.marks.path == server.group);
+            let group = self.objects.groups.iter().find(|group| group.tags.path == server.group);
             let networks = source_ranges.as_ref().map(|ranges| Some(ranges.networks().clone()));
             assert_eq!(group.map(|group| group.ranges.clone()), networks);
             assert_eq!(server.is_restricted, source_ranges.is_some());
             let mut profiles = self.objects.persistence_profiles.iter();
-            let profile = profiles.find(|profile| profile.marks.path == server.persistence);
+            let profile = profiles.find(|profile| profile.tags.path == server.persistence);
             assert_eq!(profile.map(|profile| profile.timeout), affinity.map(Some));
-            let pool = self.objects.pools.iter().find(|pool| pool.marks.path == server.pool).unwrap();
+            let pool = self.objects.pools.iter().find(|pool| pool.tags.path == server.pool).unwrap();
             assert_eq!(pool.is_snat_disabled, Some(*is_snat_disabled));
         }
     }

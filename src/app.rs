@@ -1,5 +1,5 @@
-//! The composition root: builds and starts all parts of the program, waits for the stop signal, and stops them in
-//! order. The only module that may use all others.
+//! Composition root: builds and starts all parts of the program, waits for the stop signal, and stops all parts in
+//! order. Only this module is allowed to use all other modules.
 
 mod access;
 mod admin;
@@ -38,16 +38,16 @@ use std::sync::Arc;
 use tokio::net::TcpSocket;
 use tokio_util::sync::CancellationToken;
 
-/// Threads of the async runtime: its tasks mostly wait and compute little.
+/// Number of worker threads of the async runtime. Tasks mostly wait and compute little.
 const THREADS: usize = 2;
 
-/// Reason for an abnormal end of the daemon.
+/// Error that ends the daemon.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The flags or the files they name are invalid.
+    /// The flags or the files that the flags name are invalid, or the secure port cannot be bound.
     #[error(transparent)]
     Settings(#[from] settings::SettingErrors),
-    /// The operating system refuses threads or timers.
+    /// The operating system provides no threads or timers.
     #[error("cannot start the threads of the process")]
     Threads(#[source] std::io::Error),
     /// The process cannot listen for signals.
@@ -59,7 +59,7 @@ pub enum Error {
     /// The durations of the leader election are inconsistent.
     #[error("cannot take part in the leader election")]
     Election(#[from] InvalidLease),
-    /// Another process started to listen on the port after this one had bound it.
+    /// Another process has started to listen on the port after this process bound it.
     #[error("cannot listen on {address}, the address of --bind-address and --secure-port")]
     Listen {
         /// The address.
@@ -79,13 +79,13 @@ pub enum Error {
          --configure-cloud-routes=false"
     )]
     NoClusterCidr,
-    /// Entries of `vsphere.conf` that cannot be used.
+    /// Entries of `vsphere.conf` cannot be used.
     #[error("cannot use the cloud config: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Vcenters(Vec<BuildError>),
-    /// The provider lacks what a controller needs.
+    /// The provider lacks a capability that a controller needs.
     #[error("cannot start a controller")]
     Controller(#[from] UnsupportedController),
-    /// Two series have the same name: a bug of this program.
+    /// Two metrics have the same name, which is a bug of this program.
     #[error("cannot register the metrics")]
     Metrics(#[from] prometheus::Error),
     /// A task ended unexpectedly.
@@ -96,27 +96,27 @@ pub enum Error {
     SecondSignal(#[from] SecondSignal),
 }
 
-/// Runs the daemon until a signal stops it.
+/// Runs the daemon until a signal stops it. An unreachable vCenter or API server does not stop the daemon.
 ///
 /// # Errors
-/// Invalid settings, or anything else that prevents it from running. An unreachable vCenter or API server does not.
+/// Invalid settings, or a failure that prevents the daemon from running.
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<(), Error> {
-    // Must run before anything secret is read.
+    // Must run before any secret is read.
     if let Err(error) = core_dumps::turn_off() {
         tracing::warn!("core dumps of this process cannot be turned off, and would have its passwords: {error}");
     }
     let (settings, socket) = check_settings(options)?;
     let mut threads = tokio::runtime::Builder::new_multi_thread();
     let threads = threads.worker_threads(THREADS).enable_all().build().map_err(Error::Threads)?;
-    // Fails only if a provider is already installed, and nothing installs another one than this.
+    // Fails only if a crypto provider is already installed. No other code of this program installs a provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let outcome = threads.block_on(run_until_signal(settings, socket, verbosity));
     threads.shutdown_background();
     outcome
 }
 
-/// Returns the settings and the socket of the secure port. Binds the port here, so that a port in use is reported
-/// together with all other errors, before anything is contacted.
+/// Returns the settings and the bound secure port; no port if the secure port is off. Binds the port here, so that an
+/// error of the port is reported with all other errors.
 fn check_settings(options: &Options) -> Result<(Settings, Option<TcpSocket>), SettingErrors> {
     let socket = settings::secure_port(options).map(admin::bind).transpose();
     let settings = settings::resolve(options, &SystemFiles, &Environment::new(std::env::vars_os()));
@@ -130,7 +130,7 @@ fn check_settings(options: &Options) -> Result<(Settings, Option<TcpSocket>), Se
     }
 }
 
-/// Waits for signals: the first one starts an orderly shutdown, the second one exits at once.
+/// Runs the daemon. The first signal starts an orderly shutdown; a second signal ends the process immediately.
 async fn run_until_signal(settings: Settings, socket: Option<TcpSocket>, verbosity: Verbosity) -> Result<(), Error> {
     let stop = CancellationToken::new();
     let second_signal = shutdown::watch_signals(stop.clone()).map_err(Error::Signals)?;
@@ -140,7 +140,6 @@ async fn run_until_signal(settings: Settings, socket: Option<TcpSocket>, verbosi
     }
 }
 
-/// Starts all parts, waits for the stop signal, and shuts down.
 async fn serve(
     settings: Settings,
     socket: Option<TcpSocket>,
@@ -152,7 +151,8 @@ async fn serve(
     tracing::debug!(?settings, "settings");
     let mut stages = Stages::default();
     if let Err(error) = start(&settings, socket, verbosity, &mut stages).await {
-        // This process may hold the Lease already: release it, so that the next leader need not wait for its expiry.
+        // Releases the Lease if this process leads already. The next leader then need not wait for the expiry of the
+        // Lease.
         stages.stop().await;
         return Err(error);
     }
@@ -180,14 +180,12 @@ async fn start(
     if let Some(serving) = settings.serving.as_ref().zip(socket) {
         admin::start(serving, settings, &parts, verbosity, stages).await?;
     }
-    // Competes for the Lease only after the server has started: a process that cannot serve, or cannot authenticate
-    // clients of the secure port, must not become the leader.
+    // Competes for the Lease after the secure port works: a process that cannot serve must not become the leader.
     parts.compete(stages);
     let provider = build_provider(settings, &parts, stages)?;
     controllers::start(settings, &parts, &provider, stages)
 }
 
-/// Builds the chosen cloud provider and starts its background work.
 fn build_provider(
     settings: &Settings,
     parts: &SharedServices,

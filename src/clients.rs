@@ -1,4 +1,4 @@
-//! Network clients. They take and return values of their own types and know nothing of Nodes, Services or the cluster.
+//! Network clients. The clients use only their own types, and do not depend on Nodes, Services or the cluster.
 
 pub mod http;
 pub mod nsx;

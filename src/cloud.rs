@@ -1,6 +1,5 @@
-//! The contract between controllers and clouds; mirrors `cloud.go` of `kubernetes/cloud-provider`.
-//!
-//! It uses the types of Kubernetes (`k8s-openapi`) and does no I/O: no API server, no HTTP, no vendor.
+//! The contract between controllers and clouds. Mirrors `cloud.go` of `kubernetes/cloud-provider`. Uses the types of
+//! `k8s-openapi`, and does no I/O.
 
 pub mod adapter;
 pub mod cluster;
@@ -33,68 +32,65 @@ pub use reason::Reason;
 pub use routes::{Route, Routes};
 pub use zones::{Zone, Zones};
 
-/// A cloud provider; `Interface` of `cloud.go`. Optional capabilities are `Option`s. Load balancers and routes may
-/// appear and disappear at run time, so callers request them for each use.
-///
-/// Differences from upstream: there is no `Initialize` (the provider returns its background work to `app` as named
-/// futures when it is built), and a provider decides which provider IDs are its own.
+/// A cloud provider; `Interface` of `cloud.go`. Optional capabilities are `Option`s. Load balancers and routes can
+/// appear and disappear at run time, so callers request them for each use. Unlike upstream, there is no `Initialize`:
+/// the constructor of a provider returns the background work to `app` as named futures.
 pub trait CloudProvider: Send + Sync {
-    /// The provider's name, also the scheme of provider IDs in the older contract.
+    /// Returns the provider's name. The name is also the scheme of provider IDs in the older instance contract
+    /// ([`Instances`]).
     fn provider_name(&self) -> &'static str;
 
-    /// Whether `provider_id` belongs to this provider. A Node with a foreign one is never touched.
+    /// Returns true if `provider_id` belongs to this provider. A Node with a foreign provider ID is never changed.
     fn owns_provider_id(&self, provider_id: &str) -> bool;
 
-    /// The current instance contract.
+    /// Returns the current instance contract, if the provider implements it.
     fn instances_v2(&self) -> Option<Arc<dyn InstancesV2>> {
         None
     }
 
-    /// Changes of instances; without them, controllers rely on their resync period.
+    /// Returns the source of instance changes. Without a source, controllers rely on their resync period.
     fn instance_events(&self) -> Option<Arc<dyn InstanceEvents>> {
         None
     }
 
-    /// The older instance contract.
+    /// Returns the older instance contract, if the provider implements it.
     fn instances(&self) -> Option<Arc<dyn Instances>> {
         None
     }
 
-    /// Zones of the older contract.
+    /// Returns the zones of the older instance contract.
     fn zones(&self) -> Option<Arc<dyn Zones>> {
         None
     }
 
-    /// Load balancers for Services. Returns the same object as long as its state is valid; if another object is
-    /// returned, controllers drop what they know.
+    /// Returns the load balancers for Services. Returns the same object as long as its state is valid, because
+    /// controllers drop their cached state when the object changes.
     fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
         None
     }
 
-    /// The same load balancers as a fleet, if the provider offers that.
+    /// Returns the load balancers as a [`LoadBalancerFleet`], if the provider implements this trait.
     fn load_balancer_fleet(&self) -> Option<Arc<dyn LoadBalancerFleet>> {
         None
     }
 
-    /// Routes of the pod network. Returns the same object as long as its state is valid, as
-    /// [`CloudProvider::load_balancer`] does.
+    /// Returns the routes of the pod network. Returns the same object as long as its state is valid.
     fn routes(&self) -> Option<Arc<dyn Routes>> {
         None
     }
 
-    /// Whether the active configuration has no routes. False while routes are configured but unavailable (not built
-    /// yet, invalid configuration, no answer), and while this is unknown.
+    /// Returns true if the active configuration has no routes. Returns false if routes are configured but unavailable
+    /// (not built yet, invalid configuration, no answer), or if the configuration is unknown.
     fn routes_are_off(&self) -> bool {
         false
     }
 
-    /// Announces from now on that [`CloudProvider::load_balancer`], [`CloudProvider::routes`] or
-    /// [`CloudProvider::routes_are_off`] may have changed.
+    /// Returns a stream that announces future changes of `load_balancer`, `routes` and `routes_are_off`.
     fn capability_changes(&self) -> BoxStream<'static, ()> {
         Box::pin(futures::stream::pending())
     }
 
-    /// The clusters of the cloud.
+    /// Returns the clusters of the cloud.
     fn clusters(&self) -> Option<Arc<dyn Clusters>> {
         None
     }
@@ -103,9 +99,9 @@ pub trait CloudProvider: Send + Sync {
 /// `Clusters` of `cloud.go`. No controller calls it.
 #[async_trait]
 pub trait Clusters: Send + Sync {
-    /// The names of the clusters.
+    /// Returns the names of the clusters.
     async fn list_clusters(&self) -> Result<Vec<String>, Error>;
 
-    /// The address of the control plane of the cluster of this name.
+    /// Returns the control plane address of the cluster with this name.
     async fn master(&self, cluster_name: &str) -> Result<String, Error>;
 }

@@ -1,8 +1,8 @@
-//! The controllers, and the parts that they share.
+//! The controllers and their shared parts.
 //!
-//! A controller maps the events of the [`driver`] to keys. `observe` gathers all inputs into one value, `plan` maps
-//! that value to a list of changes without any I/O, `apply` performs the changes. A reconcile gets only the object's
-//! key, not the event, so the next periodic resync makes up for a missed event.
+//! A controller maps the events of the [`driver`] to keys of objects. For each key, `observe` reads all inputs into one
+//! value, `plan` maps this value to a list of changes without any I/O, and `apply` performs the changes. A reconcile
+//! gets the key, not the event, so the next periodic resync makes up for a missed event.
 
 pub mod capability;
 pub mod driver;
@@ -26,30 +26,29 @@ use crate::kubernetes::call::{CALL_LIMIT, CallError, get_opt};
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::leadership::Leadership;
 
-/// Shared dependencies of every controller, in addition to its caches and settings. Cheap to clone.
+/// Dependencies that all controllers share. Cheap to clone.
 #[derive(Clone)]
 pub struct Context {
-    /// The client for writes. It refuses writes while this process does not lead.
+    /// Client for writes and live reads. It refuses writes while this process does not lead.
     pub write: kube::Client,
-    /// Records Events. Each controller sets its own component name.
+    /// Recorder of Events. Each controller sets its own component name.
     pub recorder: Recorder,
-    /// The cloud.
+    /// The cloud provider.
     pub provider: Arc<dyn CloudProvider>,
-    /// Whether this process may write.
+    /// Leadership of this process. Only the leader is permitted to write.
     pub leadership: Leadership,
 }
 
-/// The provider lacks a capability that the controller needs.
+/// Error: the provider lacks a capability that the controller needs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cloud provider {provider} does not support {capability}")]
 pub struct UnsupportedController {
-    /// The provider's name.
+    /// Name of the provider.
     pub provider: &'static str,
-    /// The missing capability, as named in `cloud.go`.
+    /// Name of the missing capability, as in `cloud.go`.
     pub capability: &'static str,
 }
 
-/// The field manager of all writes.
 const FIELD_MANAGER: &str = "vsphere-cloud-controller-manager";
 
 /// Reads the Node from the API server, not from the cache.
@@ -69,8 +68,8 @@ fn reason_of(error: &CallError) -> Reason {
     }
 }
 
-/// Records an Event about `object` and writes it to the log, in the form of `StartStructuredLogging` of client-go
-/// (`tools/record/event.go`), so that log rules made for the Go program keep matching.
+/// Records an Event about `object` and writes it to the log. The log line has the format of `StartStructuredLogging` in
+/// client-go (`tools/record/event.go`), so that log rules for the Go program keep working.
 fn record_event<K>(recorder: &Recorder, object: &K, event_type: EventType, reason: &'static str, message: &str)
 where
     K: Resource<DynamicType = ()>,
@@ -89,7 +88,7 @@ where
     );
 }
 
-/// The object's name in client-go's log format: `name`, or `namespace/name`.
+/// Returns the name of the object in the log format of client-go: `namespace/name`, or `name` without a namespace.
 fn shown(reference: &ObjectReference) -> String {
     let name = reference.name.as_deref().unwrap_or_default();
     reference.namespace.as_ref().map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))

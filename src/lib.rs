@@ -1,6 +1,6 @@
 //! `vsphere-cloud-controller-manager`: connects a Kubernetes cluster to vSphere.
 //!
-//! The eight modules and their dependencies (`tests/architecture.rs` checks them); all may use `base`, which uses none:
+//! The modules and their dependencies, checked by `tests/architecture.rs`. All modules may use `base`, which uses none:
 //!
 //! ```text
 //! main ─▶ app ─▶ controllers ─▶ cloud ◀─ providers ─▶ clients
@@ -19,6 +19,6 @@ pub mod kubernetes;
 pub mod providers;
 pub mod runtime;
 
-// Unit tests include files of `tests/doubles` as modules, which name this crate as integration tests do.
+// Unit tests include files of `tests/doubles` as modules. These files import this crate as `ccm`.
 #[cfg(test)]
 extern crate self as ccm;

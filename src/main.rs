@@ -1,4 +1,4 @@
-//! Reads flags, starts logging, calls `app::run`, and turns its outcome into an exit code.
+//! Entry point: parses the flags, starts logging, calls `app::run`, and returns the exit code.
 
 use ccm::app::options::{self, Invocation};
 use ccm::app::{self, settings, subcommands};
@@ -8,11 +8,11 @@ use std::error::Error;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Keeps fewer pages than the C library's allocator; see `Cargo.toml`.
+/// Keeps fewer pages than the allocator of the C library; see `Cargo.toml`.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Exit code 0 after an orderly stop, `--help` and `--version`, else 1, as in the Go program; subcommands differ.
+/// Returns 0 after an orderly stop, `--help` or `--version`, the exit code of a subcommand, or else 1, as in Go.
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     if let Some(outcome) = subcommands::run(&arguments) {
@@ -43,13 +43,13 @@ fn main() -> ExitCode {
     drop(written);
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        // For the user at the terminal, so on separate lines and not as a log record.
+        // Prints each error on its own line for the user at the terminal, instead of one log record.
         Err(error @ app::Error::Settings(_)) => failed(&error),
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-/// Writes the text. Ignores errors: the reader may have closed its end of the pipe.
+/// Writes the text. Ignores errors, since the reader may have closed the pipe.
 fn print(mut to: impl Write, text: &str) {
     let _ = to.write_all(text.as_bytes());
 }

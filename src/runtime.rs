@@ -1,4 +1,4 @@
-//! General parts of any daemon; could be moved into another project unchanged.
+//! General parts of a daemon. Another project could use this module unchanged.
 
 pub mod admin;
 pub mod core_dumps;

@@ -1,4 +1,4 @@
-//! The built binary: help, flags that are refused, settings that are wrong, exit codes. Starts no component.
+//! The daemon's binary: help, rejected flags, invalid settings, exit codes. The tests start no component.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ const SECRET: &str = "correct-horse-battery";
 
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vsphere-cloud-controller-manager"));
-    // As in a pod, where no kubeconfig is needed.
+    // As in a pod, which needs no kubeconfig.
     command.env_clear().env("KUBERNETES_SERVICE_HOST", "127.0.0.1").stdin(Stdio::null());
     command
 }
@@ -34,18 +34,18 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Runs with `config` as vsphere.conf; what it says on standard error, after checking that it fails and keeps secrets.
+/// Runs with `config` as vsphere.conf, and returns standard error. Checks that the process fails and prints no secret.
 fn refusal(config: &str, arguments: &[&str]) -> String {
     refusal_with(config, arguments, &[])
 }
 
-/// The same with these variables.
+/// As [`refusal`], with these environment variables.
 fn refusal_with(config: &str, arguments: &[&str], variables: &[(&str, &str)]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("vsphere.conf");
     std::fs::write(&path, config).unwrap();
     let file = format!("--cloud-config={}", path.display());
-    // The default port may be in use, by another test, too.
+    // Another test may use the default port.
     let output =
         program().arg(file).args(["-v=10", "--secure-port=0"]).args(arguments).envs(variables.iter().copied()).output();
     let output = output.unwrap();
@@ -55,7 +55,7 @@ fn refusal_with(config: &str, arguments: &[&str], variables: &[(&str, &str)]) ->
     told.replace(folder.path().to_str().unwrap(), "")
 }
 
-/// A text that others read, held against the file it is kept in.
+/// Compares a generated text with the file in the repository.
 fn assert_golden(path: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -166,7 +166,7 @@ fn the_command_line_goes_before_a_variable_and_an_empty_variable_counts_as_none(
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         text(&output.stderr)
     };
-    // Only the file is missing.
+    // The missing file is the only error.
     for (value, arguments) in [("", &[][..]), ("2m", &[]), ("often", &["--tag-poll-interval=2m"])] {
         let told = told(value, arguments);
         assert!(told.starts_with("error: invalid configuration: --cloud-config: required"), "{told}");
@@ -195,7 +195,7 @@ fn a_deprecated_flag_is_told_on_standard_error() {
     assert!(told.starts_with("Flag --node-sync-period has been deprecated, This flag is currently no-op"), "{told}");
 }
 
-/// The script is given to a real bash, which completes as if somebody pressed the tabulator.
+/// A real bash runs the script, as if a user pressed the Tab key.
 #[test]
 fn bash_completes_flags() {
     let script = text(&run(&["completion", "bash"]).stdout);
@@ -299,7 +299,7 @@ fn a_port_in_use_is_told_with_all_other_mistakes_before_anything_is_contacted() 
     }
 }
 
-/// Nothing listens on the port: the daemon keeps trying, and stops in order when told to.
+/// The port has no listener. The daemon retries, and shuts down cleanly on the signal.
 #[test]
 fn a_signal_stops_the_process_in_order_with_code_0() {
     let folder = tempfile::tempdir().unwrap();

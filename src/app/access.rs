@@ -22,11 +22,10 @@ use std::time::Duration;
 /// The authenticator and the authorizer of the secure port.
 pub type Access = (Arc<dyn Authenticator>, Arc<dyn Authorizer>);
 
-/// How long the start waits for the first read of the ConfigMap with the client CAs, which fails the start if access is
-/// forbidden. An API server that does not answer must not keep the process from starting.
+/// Time limit for the first read of the ConfigMap with the client CAs. Afterwards, the start continues without the CAs.
 const FIRST_READ_LIMIT: Duration = Duration::from_secs(3);
 
-/// The process may not read the client CAs that the API server trusts.
+/// The API server forbids this process to read the ConfigMap with the client CAs.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "client certificates at the secure port cannot be checked. Bind the user of this process to the Role \
@@ -49,14 +48,15 @@ pub async fn prepare(settings: &Settings, parts: &SharedServices, stages: &mut S
     Ok((Arc::new(DelegatedAuthenticator::new(trust, tokens, metrics)), Arc::new(permissions)))
 }
 
-/// Returns the client for a kubeconfig; without one, the client of the process's own API server.
+/// Returns the client for a kubeconfig; without a kubeconfig, the client that this process uses for its API server.
 async fn client_of(kubeconfig: Option<&PathBuf>, parts: &SharedServices) -> Result<Client, Error> {
     let Some(path) = kubeconfig else { return Ok(parts.clients.auxiliary.clone()) };
     let settings = client::Settings { kubeconfig: Some(path.clone()), ..client::Settings::default() };
     Ok(client::unguarded(&client::read_config(&settings).await?, client::purpose::PROCESS)?)
 }
 
-/// Reads the client CAs from the file of `--client-ca-file`; without the flag, from the API server.
+/// Reads and follows the client CAs: from the file of `--client-ca-file` if the flag is given; otherwise from the API
+/// server, unless `--authentication-skip-lookup` is set.
 async fn follow_client_cas(
     settings: &Authentication,
     trust: &ClientTrust,

@@ -11,11 +11,8 @@ use crate::runtime::logging::Verbosity;
 use std::sync::Arc;
 use tokio::net::TcpSocket;
 
-/// Binds the secure port, also on standbys. Only [`start`] accepts connections: with `--permit-port-sharing`, a process
-/// that cannot answer yet would take connections from another one.
-///
-/// # Errors
-/// The port is taken, or the address does not belong to this host.
+/// Binds the secure port. Only [`start`] accepts connections: with `--permit-port-sharing`, a process that cannot
+/// answer yet would take connections from another process. Fails if the port is in use or the address is not local.
 pub fn bind(port: SecurePort) -> Result<TcpSocket, SettingError> {
     let SecurePort { address, is_shared } = port;
     admin::bind(address, is_shared).map_err(|error| SettingError {
@@ -61,13 +58,13 @@ pub async fn start(
     Ok(())
 }
 
-/// Names for a self-made certificate: the address to listen on, unless it is unspecified.
+/// Returns the names in a self-made certificate: the address to listen on, or none if that address is unspecified.
 fn names(serving: &admin::Settings) -> Vec<String> {
     let address = serving.address.ip();
     if address.is_unspecified() { Vec::new() } else { vec![address.to_string()] }
 }
 
-/// Warns if no cipher suite of TLS 1.2 fits the kind of key: each suite is for one kind.
+/// Warns if no configured suite of TLS 1.2 is for the kind of the certificate's key, RSA or ECDSA.
 fn warn_of_suites(serving: &admin::Settings, kind: KeyKind) {
     let suites = &serving.tls.cipher_suites;
     let word = match kind {

@@ -1,12 +1,11 @@
-//! The names of the controllers and cloud providers. `app::controllers` and `app` build them, so that settings can be
-//! checked without the start-up.
+//! Names of the controllers and cloud providers, used to check flags before `app` builds any part.
 
 use super::selection;
 
-/// The cloud provider for vCenter.
+/// Name of the cloud provider for vCenter.
 pub const VSPHERE: &str = "vsphere";
 
-/// The Go program's cloud provider for a Supervisor. This program does not have it.
+/// Name of the Go program's cloud provider for a Supervisor. This program lacks that provider.
 pub const VSPHERE_PARAVIRTUAL: &str = "vsphere-paravirtual";
 
 /// The controllers of this program.
@@ -22,20 +21,20 @@ pub enum ControllerKind {
     Service,
 }
 
-/// A row of the table of controllers.
+/// An entry of [`CONTROLLERS`].
 #[derive(Debug)]
 pub struct Controller {
     /// The name in `--controllers`, in logs and in metrics.
     pub name: &'static str,
-    /// The older name, accepted in `--controllers` as well; the label in `running_managed_controllers`.
+    /// The older name, which `--controllers` accepts too. The label in `running_managed_controllers` is this name.
     pub alias: &'static str,
-    /// Whether `*` in `--controllers` includes it.
+    /// Whether `*` in `--controllers` includes the controller.
     pub is_on_by_default: bool,
-    /// The service account it has with `--use-service-account-credentials`, and its part of the user agent.
+    /// The name of the service account with `--use-service-account-credentials`, and a part of the user agent.
     pub client_name: &'static str,
-    /// The component in its Events.
+    /// The component of the controller's Events.
     pub event_component: &'static str,
-    /// The controller to build.
+    /// The kind of controller to build.
     pub kind: ControllerKind,
 }
 
@@ -51,7 +50,7 @@ pub const SERVICE: &str = "service-lb-controller";
 /// The route controller's name.
 pub const ROUTE: &str = "node-route-controller";
 
-/// All controllers that can be selected; names as in the Go program.
+/// All controllers that can be selected, with the names of the Go program.
 pub const CONTROLLERS: &[Controller] = &[
     Controller {
         name: NODE,
@@ -87,12 +86,13 @@ pub const CONTROLLERS: &[Controller] = &[
     },
 ];
 
-/// The controllers that the list of `--controllers` turns on, in the order of the table.
+/// Returns the controllers that `--controllers` turns on, in the order of [`CONTROLLERS`].
 ///
-/// The first mention of a name decides; a controller without mention runs if the list has `*` and it is on by default.
+/// The first mention of a name decides. A controller that the list omits runs if it is on by default and the list has
+/// `*`.
 ///
 /// # Errors
-/// The unknown names, as typed without `-`.
+/// The unknown names, without `-`.
 pub fn chosen_controllers(list: &[String]) -> Result<Vec<&'static Controller>, Vec<String>> {
     let aliases: Vec<_> = CONTROLLERS.iter().map(|controller| (controller.alias, controller.name)).collect();
     let known: Vec<_> = CONTROLLERS.iter().map(|controller| controller.name).collect();

@@ -1,4 +1,4 @@
-//! Health checks of a controller: whether its task runs, and whether its caches are filled.
+//! Health checks of a controller: its task makes progress, and its caches are filled.
 
 use crate::controllers::capability::Capability;
 use crate::controllers::driver::Cache;
@@ -7,14 +7,14 @@ use crate::runtime::pulse::Pulse;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A task without a beat for this long is stuck; beats are 5 s apart.
+/// Time without a beat after which a task counts as stuck. Beats are 5 s apart.
 const STUCK: Duration = Duration::from_secs(60);
 
-/// Adds the health checks of a controller under its name. The caller runs the controller's work with the pulse.
+/// Adds the health checks of a controller under its name. The caller runs the controller with the returned pulse.
 ///
-/// The check in `/healthz` fails when the task is stuck, where a restart helps; the one in `/readyz` also fails until
-/// all caches that it reads are filled. A controller that waits for its leadership or for work is healthy; so is one
-/// that idles because the provider lacks a capability, which `/readyz?verbose` shows.
+/// The check in `/healthz` fails while the task is stuck, since a restart helps then. The check in `/readyz` also fails
+/// while a cache of the controller is not filled, see [`of_caches`]. A controller that waits for leadership or for work
+/// is healthy. A controller that lacks a capability of the provider is healthy too; `/readyz?verbose` shows the reason.
 pub fn watch(
     checks: &Checks,
     name: &'static str,
@@ -39,8 +39,8 @@ fn readiness(caches: &[Arc<dyn Cache>], capability: Option<&Capability>) -> Heal
     }
 }
 
-/// Healthy once all caches have been listed. A cache that says why it stays empty (`idle`) is healthy too: a missing
-/// permission must not block a rollout.
+/// Returns a failure until all caches have been listed. A cache with a reason to stay empty (`idle`) does not fail the
+/// check: a missing permission must not block a rollout.
 pub fn of_caches(caches: &[Arc<dyn Cache>]) -> Health {
     let mut waiting = caches.iter().filter(|cache| !cache.is_synced());
     match waiting.clone().find(|cache| cache.idle().is_none()) {
@@ -51,7 +51,7 @@ pub fn of_caches(caches: &[Arc<dyn Cache>]) -> Health {
 
 fn of_task(silence: Option<Duration>) -> Health {
     match silence {
-        // Omits the exact duration: each change of the reason would be logged.
+        // Omits the exact duration from the text, since each change of the text is logged.
         Some(silence) if silence > STUCK => Health::Failed("the controller loop made no progress for 60 s".to_owned()),
         _ => Health::Ok,
     }
@@ -65,7 +65,7 @@ mod tests {
     use futures::stream::BoxStream;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// A cloud with routes, or without.
+    /// A cloud that supports routes if `has_routes` is true.
     struct Cloud {
         has_routes: AtomicBool,
     }
@@ -103,7 +103,7 @@ mod tests {
 
     struct Filled(bool);
 
-    /// A cache that is never filled and says why (`idle`), as if the API server refused to list the objects.
+    /// A cache that never fills, as if the API server refused the list. Its `idle` gives the reason.
     struct Refused;
 
     impl Cache for Refused {

@@ -21,10 +21,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// The work of a controller, until its stop signal.
 type ControllerFuture = BoxFuture<'static, Result<(), BoxError>>;
 
-/// A controller that is ready to run.
 struct ReadyController {
     caches: Vec<Arc<dyn Cache>>,
     capability: Option<Capability>,
@@ -39,7 +37,7 @@ impl ReadyController {
     }
 }
 
-/// Builds and starts the controllers. They write nothing before this process leads.
+/// Builds and starts the controllers. Controllers write nothing before this process leads.
 pub fn start(
     settings: &Settings,
     parts: &SharedServices,
@@ -77,7 +75,7 @@ pub fn start(
 
 fn build_node(settings: &Settings, parts: &SharedServices, context: Context) -> Result<ReadyController, Error> {
     let mut settings = settings.nodes.clone();
-    // Warns once; the Go program warns for every Node.
+    // Warns once at the start; the Go program warns for every Node.
     settings.policy.node_labels.retain(|key, _| {
         let is_reserved = node::is_reserved_label(key);
         if is_reserved {
@@ -100,7 +98,8 @@ fn build_node_lifecycle(
     ReadyController::new(node_lifecycle::controller(context, parts.nodes.clone(), settings)?, parts)
 }
 
-/// Builds the route controller. If the flag turns routes off, starts a task that withdraws its conditions instead.
+/// Builds the route controller, and starts the task that removes the controller's conditions from Nodes while routes
+/// are off. With `--configure-cloud-routes=false`, starts only that task.
 fn build_route(
     settings: &Settings,
     parts: &SharedServices,
@@ -123,13 +122,12 @@ fn build_route(
     ReadyController::new(route::controller(context, nodes, routes), parts).map(Some)
 }
 
-/// Refuses a provider with routes without `--cluster-cidr`, as in the Go program: routes outside of it are never
-/// deleted.
+/// Requires `--cluster-cidr` if the provider has routes: only routes within these networks are deleted.
 fn check_networks(settings: &route::RouteSettings, has_routes: bool) -> Result<(), Error> {
     if has_routes && settings.networks.is_empty() { Err(Error::NoClusterCidr) } else { Ok(()) }
 }
 
-/// Builds the service controller, and starts the task that reports load balancers as not configured.
+/// Builds the service controller, and starts the task that reports if the provider has no load balancers.
 fn build_service(
     settings: &Settings,
     parts: &SharedServices,
@@ -146,13 +144,13 @@ fn build_service(
     ReadyController::new(service::controller(context, services, parts.nodes.clone(), settings.services.clone()), parts)
 }
 
-/// Pause between the starts of two controllers: one to two intervals, as `chance` goes from 0 to 1.
+/// Returns the pause between the starts of two controllers: `interval` × (1 + `chance`), with `chance` from 0 to 1.
 fn pause(interval: Duration, chance: f64) -> Duration {
     interval.mul_f64(1.0 + chance)
 }
 
-/// Starts the work once this process has led for `delay`; without a delay at once, since the work itself waits for
-/// leadership. Only the first term has delays: in later ones, all controllers start at the same time.
+/// Starts the work once this process has led for `delay`. If `delay` is zero, starts immediately, since the work itself
+/// waits for leadership. Only the first term of leadership has delays; later, all controllers start at the same time.
 async fn delayed(
     work: ControllerFuture,
     delay: Duration,

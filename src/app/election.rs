@@ -18,7 +18,7 @@ pub struct Elections {
     migration: Option<(LeaderMigration, Leadership)>,
 }
 
-/// The candidates for the Leases. They compete from [`Candidates::start`] on.
+/// The candidates for the Leases, which compete from [`Candidates::start`] on.
 pub struct Candidates {
     main: LeaderElector,
     migration: Option<LeaderElector>,
@@ -27,12 +27,12 @@ pub struct Candidates {
 }
 
 impl Elections {
-    /// The leadership of the process: the one of the main Lease.
+    /// Returns the leadership of the process: that of the main Lease.
     pub fn main(&self) -> &Leadership {
         &self.main
     }
 
-    /// The leadership under which a controller works; `None` if another program runs the controller.
+    /// Returns the leadership under which a controller works; `None` if another program runs the controller.
     pub fn leadership_of(&self, controller: &str) -> Option<&Leadership> {
         let Some((migration, second)) = &self.migration else { return Some(&self.main) };
         match migration.placement(controller) {
@@ -60,7 +60,7 @@ pub fn prepare(
         renew_deadline: election.renew_deadline,
         retry_period: election.retry_period,
     };
-    // Candidates write their Leases before there is a leadership to check.
+    // Unguarded, since candidates write their Leases before they lead.
     let client = client::unguarded(config, purpose::LEADER_ELECTION)?;
     let (main, leadership) = LeaderElector::new(client.clone(), lease.clone())?;
     main.register(metrics.registry())?;
@@ -78,8 +78,7 @@ pub fn prepare(
 }
 
 impl Candidates {
-    /// Starts the tasks that compete for the Lease, or for both Leases in a leader migration. The tasks run until the
-    /// shutdown stage of the election, and then release the Leases that this process holds.
+    /// Starts the tasks that compete for the Leases, and that release the Leases in the shutdown stage of the election.
     pub fn start(self, recorder: &Recorder, checks: &Checks, stages: &mut Stages) {
         let renewals = self.checks;
         checks.add_health("leaderElection", move || {
@@ -94,8 +93,7 @@ impl Candidates {
     }
 }
 
-/// Logs under which Lease each controller runs, or that another program runs it, and warns about names that match no
-/// controller.
+/// Logs the Lease of each controller, or that another program runs the controller. Warns about older names.
 fn report(migration: &LeaderMigration, main: &str) {
     for controller in CONTROLLERS {
         let (lease, name) = (&migration.leader_name, controller.name);
@@ -112,19 +110,18 @@ fn report(migration: &LeaderMigration, main: &str) {
     }
 }
 
-/// The older name under which the leader migration lists a controller, if it does not list the controller's current
-/// name. Such an entry has no effect, as in the Go program.
+/// Returns the older name under which a controller is listed instead of the current name. Older names have no effect.
 fn misnamed<'a>(migration: &'a LeaderMigration, controller: &Controller) -> Option<&'a str> {
     let is_listed = |name: &str| migration.controller_leaders.iter().any(|leader| leader.name == name);
     let mut names = migration.controller_leaders.iter().map(|leader| leader.name.as_str());
     match is_listed(controller.name) {
         true => None,
-        // Includes `client_name`, since two of the older names are now only names of service accounts.
+        // Includes `client_name`, since two older names are names of service accounts only.
         false => names.find(|name| [controller.alias, controller.client_name].contains(name)),
     }
 }
 
-/// The name of this host or Pod, if it can be read.
+/// Returns the name of this host or Pod; `None` if it cannot be read.
 pub(super) fn hostname() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())

@@ -1,5 +1,4 @@
-//! Reads the files that flags and `vsphere.conf` name, up to a limit, into buffers that are wiped. Fingerprints of the
-//! contents detect changes without revealing the contents.
+//! Reads files with a size limit into buffers that are wiped, and detects changes by fingerprints.
 
 use crate::base::limited_read::{MAX_FILE, read_limited};
 use parking_lot::Mutex;
@@ -12,13 +11,13 @@ use zeroize::Zeroizing;
 
 /// Access to the file system for the settings; tests use a fake.
 pub trait FileSystem {
-    /// The content of a file. The buffer is wiped when it is dropped, since it may hold a password.
+    /// Returns the content of a file. The buffer is wiped when it is dropped, since the content may include a password.
     ///
     /// # Errors
     /// Errors of the file system, and a file larger than [`MAX_FILE`].
     fn read(&self, path: &Path) -> io::Result<Zeroizing<Vec<u8>>>;
 
-    /// Whether the path is a readable directory.
+    /// Returns true if the path is a directory.
     fn is_directory(&self, path: &Path) -> bool;
 }
 
@@ -38,21 +37,22 @@ impl FileSystem for SystemFiles {
     }
 }
 
-/// State of each path when it was read: for a file, the hash of its content or the kind of error.
+/// Fingerprints of paths at their last read: for a file, the hash of its content or the kind of error; for a directory
+/// check, its result.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct FileFingerprints {
     files: BTreeMap<PathBuf, Result<u64, io::ErrorKind>>,
     directories: BTreeMap<PathBuf, bool>,
 }
 
-/// Reads from another [`FileSystem`] and records fingerprints.
+/// A [`FileSystem`] that reads from another file system and records fingerprints.
 pub struct RecordingFiles<'a> {
     files: &'a dyn FileSystem,
     fingerprints: Mutex<FileFingerprints>,
 }
 
 impl FileFingerprints {
-    /// Whether any of the paths differs in `files`. Reads all of them, so do not call it where blocking is forbidden.
+    /// Returns true if any path in `files` differs from its fingerprint. Reads the paths again and can block.
     pub fn differs(&self, files: &dyn FileSystem) -> bool {
         self.directories.iter().any(|(path, known)| files.is_directory(path) != *known)
             || self.files.iter().any(|(path, known)| trace(&files.read(path)) != *known)

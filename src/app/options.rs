@@ -1,4 +1,4 @@
-//! Flags exactly as typed. Needs no file, no network and no other flag: `settings` interprets them together.
+//! Parses the command line and environment variables. The values stay texts, which `settings` validates.
 
 pub mod flag;
 mod table;
@@ -23,37 +23,38 @@ const USAGE: &str = "vsphere-cloud-controller-manager [flags]";
 
 const OURS: &str = "Flags the Go program does not have (each also an environment variable, which it ignores)";
 
-/// The flags with their values, by name. Values are not validated here, so that all errors can be reported together.
+/// The flags with their values, sorted by name. The values are validated later, so that all errors are reported
+/// together.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Every flag of the program, with its value.
+    /// Every flag of the program except `--help`, with its value.
     pub values: Vec<Value>,
-    /// A warning for each environment variable that looks like one of ours but is unknown.
+    /// A warning for each unknown environment variable whose name begins with `CCM_`.
     pub unknown_variables: Vec<String>,
 }
 
 /// The action that the command line requests.
 #[derive(Debug)]
 pub enum Invocation {
-    /// The daemon with these flags.
+    /// Run the daemon with these flags.
     Run(Box<Options>),
-    /// A text on standard output, then success.
+    /// Print the text to standard output and exit with success.
     Print(String),
 }
 
-/// Error of the command line; its message ends with how to get help.
+/// Error of the command line. The message ends with a hint to `--help`.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}\nfor all flags: {PROGRAM} --help")]
 pub struct UsageError(String);
 
-/// All flags, by name.
+/// Returns all flags, sorted by name.
 pub fn flags() -> Vec<Flag> {
     let mut flags: Vec<_> = table::flags().collect();
     flags.sort_by_key(|flag| flag.name);
     flags
 }
 
-/// The command line with its flags: groups in the order of the Go program, flags of a group by name.
+/// Returns the clap command. Groups have the order of the Go program; flags of a group are sorted by name.
 pub fn command() -> Command {
     let by_name = flags();
     let place = |flag: &Flag| by_name.iter().position(|other| other.name == flag.name).unwrap_or_default();
@@ -67,11 +68,11 @@ pub fn command() -> Command {
         .args(table::flags().map(|flag| flag.arg().display_order(place(&flag))))
 }
 
-/// Parses a command line, the program's name first, and the environment variables of our own flags; an empty variable
-/// counts as unset. [`Options::deprecations`] returns the warnings about deprecated flags.
+/// Parses the arguments, program name first, and the environment variables. An empty variable counts as unset.
 ///
 /// # Errors
-/// An unknown flag or argument. Values are validated later.
+/// An unknown flag or argument, a flag without its value, text that is not UTF-8, or an invalid `--version`.
+/// Other values are validated later.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation, UsageError> {
     let arguments = as_dashes(arguments);
     if let Some((place, argument)) = arguments.iter().enumerate().find(|(_, argument)| argument.to_str().is_none()) {
@@ -96,12 +97,13 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
     }
 }
 
-/// A warning for each environment variable of this process that looks like one of ours but is unknown.
+/// Returns a warning for each unknown environment variable of this process whose name begins with `CCM_`.
 pub fn unknown_variables() -> Vec<String> {
     variables::warnings(std::env::vars_os().map(|(name, _)| name))
 }
 
-/// Treats empty variables as unset: a manifest may name every variable and leave some empty.
+/// Treats empty variables as unset: a manifest can list every variable and leave some empty. Fails if a variable is not
+/// text in UTF-8.
 fn without_empty_variables(command: Command) -> Result<Command, UsageError> {
     let mut wrong = None;
     let command = command.mut_args(|flag| {
@@ -124,7 +126,7 @@ fn without_empty_variables(command: Command) -> Result<Command, UsageError> {
     }
 }
 
-/// The output of `--version`, if requested: this program's version, or the one that the flag says to report.
+/// Returns the version of this program, or a given version such as `v1.2.3`; `None` if `--version` is false.
 fn printed_version(asked: &str) -> Result<Option<&str>, UsageError> {
     match (parse_bool(asked), asked) {
         (Some(false), _) => Ok(None),
@@ -137,24 +139,25 @@ fn printed_version(asked: &str) -> Result<Option<&str>, UsageError> {
 }
 
 impl Options {
-    /// The value of the flag of this name. A name without a row in `table` is a programming error, which panics in tests.
+    /// Returns the flag of this name with its value. For an unknown name, debug builds panic and release builds return
+    /// `None`.
     pub fn value(&self, name: &str) -> Option<&Value> {
         let value = self.values.iter().find(|value| value.flag.name == name);
         debug_assert!(value.is_some(), "{name} is no flag");
         value
     }
 
-    /// The value of a flag, the last one if there are several; empty if there is none.
+    /// Returns the last value of a flag; empty if there is none.
     pub fn text(&self, name: &str) -> &str {
         self.value(name).and_then(|value| value.items.last()).map_or("", String::as_str)
     }
 
-    /// The items of a flag that takes a list; empty if there is none.
+    /// Returns the items of a list; empty if there are none.
     pub fn list(&self, name: &str) -> &[String] {
         self.value(name).map_or(&[], |value| &value.items)
     }
 
-    /// Warnings about deprecated flags for standard error, worded as by Go's flag package.
+    /// Returns a warning for each deprecated flag on the command line, in the words of Go's flag package.
     pub fn deprecations(&self) -> Vec<String> {
         let given = self.values.iter().filter(|value| value.origin == Origin::CommandLine);
         let reported = given.filter_map(|Value { flag, .. }| {
@@ -163,7 +166,7 @@ impl Options {
         reported.collect()
     }
 
-    /// The flags without effect that were set to something else than their default, each with the reason.
+    /// Returns the flags without effect whose values differ from the defaults, each with the reason.
     pub fn without_effect(&self) -> Vec<(String, &'static str)> {
         let changed = self.values.iter().filter(|value| value.is_changed());
         changed.filter_map(|value| Some((value.spelled(), value.flag.without_effect?))).collect()
@@ -194,7 +197,7 @@ fn first_line(error: &clap::Error) -> String {
     text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }
 
-/// Accepts `_` as separator in a flag's name: `--cloud_config=a_b` is `--cloud-config=a_b`.
+/// Replaces `_` by `-` in names of flags: `--cloud_config=a_b` becomes `--cloud-config=a_b`.
 fn as_dashes(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let dashed = |argument: OsString| match argument.to_str() {
         Some(text) if text.starts_with("--") => {
@@ -206,7 +209,7 @@ fn as_dashes(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     arguments.into_iter().map(dashed).collect()
 }
 
-/// The name with the smallest edit distance from the typed one, unless the two are too different.
+/// Returns the name with the smallest edit distance to `typed`; `None` if all names are too different.
 fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let typed = typed.trim_start_matches('-').split('=').next().unwrap_or_default().to_lowercase();
     let (edits, name) = names.map(|name| (strsim::levenshtein(&typed, name), name)).min()?;

@@ -7,7 +7,7 @@ use super::settings::Settings;
 use crate::runtime::admin::Page;
 use std::sync::Arc;
 
-/// Returns all pages that show settings and flags. Their content does not change while the process runs.
+/// Returns the pages `/configz` and `/flagz`, whose content does not change while the process runs.
 pub fn all(settings: &Settings) -> Vec<Page> {
     vec![
         page("/configz", "application/json", configz::text(settings)),
@@ -19,8 +19,7 @@ fn page(path: &'static str, content_type: &'static str, text: String) -> Page {
     Page { path, content_type, write: Arc::new(move || text.clone()) }
 }
 
-/// `/flagz`, in the text format of `k8s.io/component-base/zpages/flagz`. Upstream picks one of several separators at
-/// random, to discourage parsing; here it is always `=`.
+/// Returns `/flagz` in the format of `k8s.io/component-base/zpages/flagz`, but always with the separator `=`.
 fn flagz(values: &[Value]) -> String {
     let lines: String = values.iter().map(|value| format!("{}={}\n", value.flag.name, value.printed())).collect();
     format!(
@@ -36,7 +35,7 @@ mod tests {
 
     #[test]
     fn both_pages_are_there_and_hold_no_secret() {
-        // The password is in the file of --cloud-config.
+        // The file of `--cloud-config` contains this password.
         let pages = all(&settled(&[]).unwrap());
         assert_eq!(pages.iter().map(|page| page.path).collect::<Vec<_>>(), ["/configz", "/flagz"]);
         for page in pages {

@@ -1,7 +1,7 @@
-//! Pure: lists that turn named items on and off, as `--controllers` and `--webhooks` do. Mirrors `IsControllerEnabled`
-//! of `k8s.io/controller-manager` and `ResolveAllControllerNames` of `k8s.io/cloud-provider`.
+//! Pure: lists that turn named items on and off, such as `--controllers` and `--webhooks`. Mirrors
+//! `IsControllerEnabled` of `k8s.io/controller-manager` and `ResolveAllControllerNames` of `k8s.io/cloud-provider`.
 
-/// The item that stands for everything that is on by default.
+/// The item for all names that are on by default.
 const ALL: &str = "*";
 
 /// Replaces every alias in the list by its name, also after `-`. `aliases` has pairs of alias and name.
@@ -15,7 +15,8 @@ pub fn resolved(list: &[String], aliases: &[(&str, &str)]) -> Vec<String> {
     items(list).map(item).collect()
 }
 
-/// Whether `name` is on: its first mention decides; without one it is on if the list has `*` and it is on by default.
+/// Returns true if the first mention turns `name` on. A name that the list omits is on if the list has `*` and
+/// `is_on_by_default` is true.
 pub fn is_selected(name: &str, list: &[String], is_on_by_default: bool) -> bool {
     let first_mention = items(list).find_map(|item| match item.strip_prefix('-') {
         Some(off) => (off == name).then_some(false),
@@ -24,7 +25,7 @@ pub fn is_selected(name: &str, list: &[String], is_on_by_default: bool) -> bool 
     first_mention.unwrap_or_else(|| is_on_by_default && items(list).any(|item| item == ALL))
 }
 
-/// The unknown names, without `-`.
+/// Returns the unknown names, without `-`.
 pub fn unknown<'a>(list: &'a [String], known: &[&str]) -> Vec<&'a str> {
     let names = items(list).map(|item| item.strip_prefix('-').unwrap_or(item));
     names.filter(|name| *name != ALL && !known.contains(name)).collect()
@@ -85,7 +86,7 @@ mod tests {
         }
     }
 
-    /// Known are red, green and blue; which of them are on by default does not matter here.
+    /// The known names are red, green and blue. Their defaults do not matter here.
     // vectors: O-40–O-42
     #[test]
     fn unknown_names_are_told_without_their_sign() {

@@ -1,4 +1,4 @@
-//! Joins flags, sets defaults, and checks flags and the files they name. All errors are reported together.
+//! Converts flags into settings, and checks the flags and the files that they name. All errors are reported together.
 
 mod access;
 mod election;
@@ -37,29 +37,29 @@ pub use vsphere::{NsxSettings, Vsphere};
 /// All settings of the daemon, validated as far as possible without a network.
 #[derive(Debug)]
 pub struct Settings {
-    /// How to reach the API server.
+    /// The connection to the API server.
     pub kubernetes: client::Settings,
-    /// Label selector of the Nodes to manage; `None` is all.
+    /// Label selector of the Nodes to manage; `None` for all Nodes.
     pub node_selector: Option<String>,
-    /// Leader election; `None` if this is the only process.
+    /// The leader election; `None` if it is off.
     pub election: Option<Election>,
-    /// The Lease that Events about this process refer to, also without an election.
+    /// The Lease that Events about this process refer to. Set even if there is no election.
     pub lease: LeaseName,
     /// The cloud provider.
     pub provider: ProviderSettings,
     /// Controllers to run.
     pub controllers: Vec<&'static Controller>,
-    /// The node controller.
+    /// Settings of the node controller.
     pub nodes: node::NodeSettings,
-    /// The node-lifecycle controller.
+    /// Settings of the node-lifecycle controller.
     pub node_lifecycle: node_lifecycle::LifecycleSettings,
-    /// The route controller; `None` if routes are turned off.
+    /// Settings of the route controller; `None` if routes are turned off.
     pub routes: Option<route::RouteSettings>,
-    /// The service controller.
+    /// Settings of the service controller.
     pub services: service::ServiceSettings,
     /// The flags that belong to no single part.
     pub generic: Generic,
-    /// How to serve probes, metrics and the other pages; `None` if they are not served.
+    /// The server of probes, metrics and the other pages; `None` if the secure port is off.
     pub serving: Option<admin::Settings>,
     /// Authentication at the secure port.
     pub authentication: Authentication,
@@ -67,16 +67,16 @@ pub struct Settings {
     pub authorization: Authorization,
     /// The log.
     pub logging: logging::LogSettings,
-    /// The flags as typed, only to be shown; they decide nothing.
+    /// The flags as typed, for the log and for pages only.
     pub options: Options,
-    /// What this process keeps while it does not lead.
+    /// Handling of the vCenter connections while this process does not lead.
     pub standby: Standby,
 }
 
-/// Joins and checks the flags, and reads and checks the files they name.
+/// Converts the flags into settings, and reads and checks the files that the flags name.
 ///
 /// # Errors
-/// All errors, each with its place, the given value and what is expected.
+/// All errors, each with its place, the given value and the expected value.
 pub fn resolve(
     options: &Options,
     files: &dyn FileSystem,
@@ -90,8 +90,7 @@ pub fn resolve(
     }
 }
 
-/// The settings of the log alone, needed first because the other settings are logged. If their flags have errors, the
-/// defaults apply until [`settle`] reports the errors.
+/// Returns the settings of the log; the defaults if a flag of the log is invalid, since [`resolve`] reports the error.
 pub fn of_the_log(options: &Options) -> logging::LogSettings {
     let environment = Environment::default();
     let mut check = SettingsCheck {
@@ -105,7 +104,7 @@ pub fn of_the_log(options: &Options) -> logging::LogSettings {
     if check.errors.is_empty() { logging } else { logging::LogSettings::default() }
 }
 
-/// The secure port, if there is one and its flags are valid. [`settle`] reports their errors.
+/// Returns the secure port; `None` if it is off, or if its port or address is invalid. [`resolve`] reports the error.
 pub fn secure_port(options: &Options) -> Option<SecurePort> {
     let environment = Environment::default();
     let mut check = SettingsCheck {
@@ -122,7 +121,7 @@ pub fn secure_port(options: &Options) -> Option<SecurePort> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {reason}")]
 pub struct SettingError {
-    /// The flag with its value, or the file with section and key. Never holds a secret.
+    /// The flag with its value, or the file with section and key. Never contains a secret.
     pub place: String,
     /// The error, and the expected value.
     pub reason: String,
@@ -133,7 +132,7 @@ pub struct SettingError {
 pub struct SettingErrors {
     /// The errors, at least one.
     pub errors: Vec<SettingError>,
-    /// Warnings about the same file and the environment variables; they often name the cause.
+    /// Warnings about `vsphere.conf` and environment variables, which often name the cause of an error.
     pub warnings: Vec<String>,
 }
 
@@ -152,20 +151,18 @@ impl fmt::Display for SettingErrors {
     }
 }
 
-/// The flags, and the errors found so far.
+/// The flags and files to check, and the errors found so far.
 struct SettingsCheck<'a> {
     options: &'a Options,
     files: &'a dyn FileSystem,
     environment: &'a Environment,
     errors: Vec<SettingError>,
-    /// Warnings about unknown environment variables and about the file of `--cloud-config`. They are reported only
-    /// together with errors, because they often name the cause.
+    /// Warnings about environment variables and the file of `--cloud-config`, reported only together with errors.
     warnings: Vec<String>,
 }
 
 impl<'a> SettingsCheck<'a> {
-    /// Returns the settings; `None` without a valid provider. Invalid flags get arbitrary values: use the result only
-    /// if `mistakes` is empty.
+    /// Returns the settings, which are valid only if `errors` is empty; `None` without a valid provider.
     fn settings(&mut self) -> Option<Settings> {
         let provider = self.provider();
         let topology_labels = provider.as_ref().map(ProviderSettings::topology_labels).unwrap_or_default();
@@ -220,7 +217,8 @@ impl<'a> SettingsCheck<'a> {
         client::Settings { kubeconfig, master: master.map(str::to_owned), rate: self.rate() }
     }
 
-    /// The client-side rate limit, `None` unless a flag sets it: API Priority and Fairness protects the API server.
+    /// Returns the client-side rate limit; `None` unless a flag sets it. No limit is needed by default, since API
+    /// Priority and Fairness protects the API server.
     fn rate(&mut self) -> Option<client::Rate> {
         let given = |name| self.options.list(name).last();
         let (qps, burst) = (given("kube-api-qps"), given("kube-api-burst"));
@@ -245,12 +243,12 @@ impl<'a> SettingsCheck<'a> {
         Some(selector.to_owned())
     }
 
-    /// The text of a flag, unless it is empty.
+    /// Returns the text of a flag; `None` if it is empty.
     fn optional(&self, flag: &str) -> Option<&'a str> {
         Some(self.options.text(flag)).filter(|text| !text.is_empty())
     }
 
-    /// The path of a kubeconfig. Checks it and the files that it names.
+    /// Returns the path of a kubeconfig. Checks the kubeconfig and the files that it names.
     fn kubeconfig(&mut self, flag: &str) -> Option<PathBuf> {
         let path = self.optional(flag)?;
         let (files, file) = (self.files, Path::new(path));
@@ -279,7 +277,7 @@ impl<'a> SettingsCheck<'a> {
         go_duration::parse_duration(value).map_err(|refused| self.wrong(flag, value, refused.to_string())).ok()
     }
 
-    /// The interval of repeated work, at least 1 s.
+    /// Returns the interval of repeated work. Reports an interval below 1 s.
     fn pause(&mut self, flag: &str) -> Duration {
         let pause = self.duration(flag);
         if pause.is_some_and(|pause| pause < Duration::from_secs(1)) {
@@ -288,7 +286,7 @@ impl<'a> SettingsCheck<'a> {
         pause.unwrap_or_default()
     }
 
-    /// The value that the flag's word selects from `choices`; records an error for any other word.
+    /// Returns the value that the flag's word selects from `choices`. Reports any other word.
     fn choice<T: Clone>(&mut self, flag: &str, choices: &[(&str, T)], expected: &str) -> Option<T> {
         let value = self.options.text(flag);
         let choice = choices.iter().find(|(word, _)| *word == value).map(|(_, choice)| choice.clone());
@@ -303,7 +301,7 @@ impl<'a> SettingsCheck<'a> {
         value.parse().map_err(|_| self.wrong(flag, value, format!("expected {expected}"))).ok()
     }
 
-    /// Records an error. Names the environment variable if the value is from there.
+    /// Records an error. Names the environment variable if the value comes from it.
     fn wrong(&mut self, flag: &str, value: &str, why: impl Into<String>) {
         let given = self.options.value(flag);
         let variable = given.filter(|given| given.origin == Origin::Environment).and_then(|given| given.flag.variable);

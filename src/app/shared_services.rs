@@ -21,19 +21,19 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The component in Events about the Lease, as in the Go program.
+/// The component of Events about the Lease, as in the Go program.
 const ELECTION: &str = "cloud-controller-manager";
 
-/// Time limit for resolving the API server's name. The start waits for it.
+/// Time limit for resolving the API server's name. The start waits for the result.
 const RESOLUTION_LIMIT: Duration = Duration::from_secs(5);
 
-/// The shared parts. Their background work runs already, except for the election.
+/// The shared services with their running background tasks. Only the election starts later, by `compete`.
 pub struct SharedServices {
-    /// The API server, one client for each purpose.
+    /// The clients of the API server, one for each purpose.
     pub clients: Clients,
     /// The addresses of the API server; empty unless the provider needs them.
     pub api_server: Vec<IpAddr>,
-    /// Whether this process leads.
+    /// The leadership of this process.
     pub leadership: Leadership,
     /// The leadership of each controller.
     pub elections: Elections,
@@ -45,19 +45,18 @@ pub struct SharedServices {
     pub events: Recorder,
     /// The registry of metrics.
     pub metrics: Metrics,
-    /// The checks behind the probes.
+    /// The checks of the probes.
     pub checks: Checks,
-    /// The candidates of the election until they start to compete; `None` afterwards, or without an election.
+    /// The candidates of the election until `compete`; `None` afterwards or without an election.
     candidates: Option<Candidates>,
     config: kube::Config,
     rate: Option<Rate>,
-    /// By client name; empty if all controllers write as this process.
+    /// Service accounts by client name; empty if all controllers write with the identity of this process.
     accounts: BTreeMap<&'static str, Account>,
 }
 
 impl SharedServices {
-    /// Builds the parts and starts their background work. Waits at most for the API server's name to be resolved, not
-    /// for its answers.
+    /// Builds the services and starts their background tasks. Waits for a DNS lookup at most, never for the API server.
     pub async fn prepare(settings: &Settings, stages: &mut Stages) -> Result<Self, Error> {
         let config = client::read_config(&settings.kubernetes).await?;
         tracing::info!(server = %config.cluster_url, "API server");
@@ -84,7 +83,7 @@ impl SharedServices {
         events.register(metrics.registry())?;
         stages.spawn(ShutdownStage::Services, "event-writer", writer.run(stages.stop_signal(ShutdownStage::Services)));
         let checks = Checks::default();
-        // Readiness depends on these caches, and not on the state of the vCenters, which the provider adds.
+        // Readiness depends on these caches, and not on the vCenters, whose state `app::vsphere` adds to `/readyz`.
         let mut caches: Vec<Arc<dyn Cache>> = vec![Arc::new(nodes.clone())];
         caches.extend(services.clone().map(|services| Arc::new(services) as Arc<dyn Cache>));
         for cache in caches {
@@ -118,7 +117,7 @@ impl SharedServices {
         }
     }
 
-    /// The context of a controller: with a client that writes under the controller's Lease and with its identity.
+    /// Returns the context of a controller. The client writes under the Lease and the identity of the controller.
     pub fn context(
         &self,
         controller: &Controller,
@@ -134,7 +133,7 @@ impl SharedServices {
     }
 }
 
-/// Creates one account for each client name, and starts the tasks that renew the tokens.
+/// Prepares one service account for each client name, and starts the tasks that renew the tokens.
 fn start_accounts(
     controllers: &[&'static Controller],
     elections: &Elections,
@@ -156,9 +155,8 @@ fn start_accounts(
     Ok(accounts)
 }
 
-/// Returns the addresses of the API server, resolved once: the host if it is an IP address, otherwise all addresses of
-/// the name. If the name cannot be resolved, logs the error and returns none. The addresses may be virtual IPs, which a
-/// Node must not report as its own.
+/// Returns the addresses of the API server, which may be virtual IPs that a Node must not report as its own. If the
+/// name cannot be resolved, logs the error and returns no addresses.
 async fn addresses(url: &http::Uri) -> Vec<IpAddr> {
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
     if let Ok(address) = host.parse() {

@@ -7,23 +7,22 @@ use std::future::Future;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// When a task stops, first to last.
+/// The stages of the shutdown, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShutdownStage {
-    /// Controllers: take no more work, finish work in progress.
+    /// Controllers: take no new work and finish work in progress.
     Controllers,
-    /// The election: releases the Lease after the controllers, which write under it, have stopped.
+    /// The election: releases the Lease after the controllers, which write under that Lease, have stopped.
     Election,
-    /// The provider's background work: logs out of every vCenter. After the election, since a vCenter that hangs must
-    /// not delay the next leader.
+    /// The provider: logs out of vCenters after the election, so that a hanging vCenter does not delay the next leader.
     Provider,
-    /// Caches, events, the admin server.
+    /// Caches, the writer of Events, the server of the secure port.
     Services,
 }
 
-/// Each stage with its grace period. The Lease is released once the controllers have stopped, and the next leader
-/// should write within two seconds: a write in flight takes milliseconds, and the next leader repeats work that waits
-/// for a hanging vCenter. The sum is less than the 30 s that Kubernetes waits before it kills a Pod.
+/// Each stage with its grace period. Controllers get 1.5 s, so that the next leader can write within 2 s. A write in
+/// flight takes milliseconds, and the next leader repeats work that waits for a hanging vCenter. The sum is less than
+/// the 30 s after which Kubernetes kills a Pod.
 const GRACE: [(ShutdownStage, Duration); 4] = [
     (ShutdownStage::Controllers, Duration::from_millis(1_500)),
     (ShutdownStage::Election, Duration::from_secs(5)),
@@ -51,7 +50,7 @@ impl Default for Stages {
 }
 
 impl Stages {
-    /// The stop signal of a stage, for work that shuts itself down.
+    /// Returns the stop signal of a stage, for tasks that shut themselves down.
     pub fn stop_signal(&self, stage: ShutdownStage) -> CancellationToken {
         self.running
             .iter()
@@ -60,7 +59,7 @@ impl Stages {
             .unwrap_or_default()
     }
 
-    /// Starts a task that ends by itself on the stage's stop signal.
+    /// Starts a task that ends on the stop signal of its stage.
     pub fn spawn<F>(&mut self, stage: ShutdownStage, name: impl Into<String>, future: F)
     where
         F: Future<Output = Result<(), BoxError>> + Send + 'static,
@@ -70,7 +69,7 @@ impl Stages {
         }
     }
 
-    /// Starts a task that never ends by itself: it is dropped when its stage stops.
+    /// Starts a task that ignores the stop signal. The task is dropped when its stage stops.
     pub fn spawn_until_stop<F>(&mut self, stage: ShutdownStage, name: impl Into<String>, future: F)
     where
         F: Future<Output = Result<(), BoxError>> + Send + 'static,
@@ -85,7 +84,7 @@ impl Stages {
         futures::future::select_all(ends).await.0
     }
 
-    /// Stops one stage after the other. Tasks that exceed the grace period are logged and dropped.
+    /// Stops the stages in order. Logs and drops tasks that exceed the grace period.
     pub async fn stop(self) {
         for Running { stage, grace, tasks, stop } in self.running {
             tracing::debug!(?stage, "stopping");

@@ -1,14 +1,13 @@
-//! Logs the flags at the start: their values, those set without effect, unknown environment variables, and whether
-//! Nodes are deleted.
+//! Lines that are logged at the start: values of flags, flags without effect, and unknown environment variables.
 
 use super::options::Options;
 use super::settings::Settings;
 use crate::controllers::node_lifecycle::DeletionMode;
 
-/// From this verbosity on, every flag is logged with its value, as in the Go program.
+/// Lowest verbosity at which every flag is logged with its value, as in the Go program.
 const VALUES_FROM: u32 = 1;
 
-/// Logs all of the above; called once, at the start.
+/// Logs the values of flags, the flags without effect, and the unknown environment variables.
 pub fn log_settings(settings: &Settings) {
     let options = &settings.options;
     if settings.logging.verbosity >= VALUES_FROM {
@@ -36,7 +35,7 @@ fn values(options: &Options) -> Vec<String> {
     options.values.iter().map(|value| format!("FLAG: --{}={:?}", value.flag.name, value.printed())).collect()
 }
 
-/// Lines about flags that have no effect in this program and were set to something else than their default.
+/// Returns a line for each changed flag or feature gate that has no effect in this program.
 fn ineffective_flags(options: &Options, settings: &Settings) -> Vec<String> {
     let flags = options.without_effect();
     let flags = flags.into_iter().map(|(flag, reason)| format!("{flag} is accepted and has no effect: {reason}"));

@@ -1,5 +1,4 @@
-//! Subcommands, which run if the first argument is a word and not a flag. They use the same parts as the daemon and
-//! start none of its watches, elections or background work.
+//! Subcommands, selected by the first argument. Subcommands start no watches, elections or background tasks.
 
 mod completion;
 mod config_lint;
@@ -9,9 +8,9 @@ use std::ffi::OsString;
 /// The output and exit code of a subcommand.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct CommandOutput {
-    /// For standard output.
+    /// Text for standard output.
     pub output: String,
-    /// For standard error.
+    /// Text for standard error.
     pub messages: String,
     /// The exit code.
     pub exit_code: u8,
@@ -20,10 +19,10 @@ pub struct CommandOutput {
 /// A subcommand, called with the arguments after its name.
 type Subcommand = fn(&[OsString]) -> CommandOutput;
 
-/// All subcommands. `config-lint` is in no help text yet.
+/// All subcommands. No help text lists `config-lint` yet.
 const SUBCOMMANDS: &[(&str, Subcommand)] = &[("completion", completion::run), ("config-lint", config_lint::run)];
 
-/// Runs the subcommand that a command line names, the program's name first; `None` if it names none.
+/// Runs the subcommand in the arguments, program name first. Returns `None` if the first argument is no subcommand.
 pub fn run(arguments: &[OsString]) -> Option<CommandOutput> {
     let (name, rest) = arguments.get(1..)?.split_first()?;
     let (_, subcommand) = SUBCOMMANDS.iter().find(|(word, _)| name == word)?;

@@ -1,4 +1,4 @@
-//! What the whole process shows of itself, held against `docs/metrics.md`.
+//! Tests of the metrics of the whole process against `docs/metrics.md`.
 
 use super::files::SystemFiles;
 use super::options::{self, Invocation, PROGRAM};
@@ -10,10 +10,10 @@ use std::ffi::OsString;
 
 mod secret_files;
 
-/// What every series of ours begins with.
+/// Prefix of all series that only this program has.
 const OURS: &str = "vsphere_ccm_";
 
-/// What series of the Go program begin with.
+/// Prefixes of the series that the Go program has too.
 const OF_THE_GO_PROGRAM: &[&str] = &[
     "apiserver_delegated_",
     "authenticated_user_requests",
@@ -31,7 +31,7 @@ const OF_THE_GO_PROGRAM: &[&str] = &[
     "workqueue_",
 ];
 
-/// What a daemon with everything turned on has registered, before it has reached anybody.
+/// Returns the series that a daemon registers at start, before it has reached a server.
 async fn registered() -> Vec<Series> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let folder = tempfile::tempdir().unwrap();
@@ -40,7 +40,7 @@ async fn registered() -> Vec<Series> {
         std::fs::write(&path, text).unwrap();
         path.display().to_string()
     };
-    // Nobody listens at the first port of all.
+    // No process listens on port 1.
     let config = write("vsphere.conf", "[VirtualCenter \"127.0.0.1\"]\nuser = u\npassword = p\nport = 1\n");
     let kubeconfig = write(
         "kubeconfig",
@@ -72,7 +72,7 @@ async fn registered() -> Vec<Series> {
     series
 }
 
-/// The rows of these series.
+/// Returns one table row for each of these series.
 fn table(series: &[&Series]) -> String {
     let mut table = String::from("| series | type | labels | says |\n|---|---|---|---|\n");
     for Series { name, kind, labels, help } in series {
@@ -82,7 +82,7 @@ fn table(series: &[&Series]) -> String {
     table
 }
 
-/// The page with these rows between the marks of a table.
+/// Returns the page with these rows between the two markers of a table.
 fn filled(page: &str, mark: &str, rows: &str) -> String {
     let (begin, end) = (format!("<!-- {mark} -->\n"), format!("<!-- end of {mark} -->"));
     let (before, rest) = page.split_once(&begin).unwrap_or_else(|| panic!("the page has no {begin}"));

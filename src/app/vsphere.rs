@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Builds the provider and starts its tasks. Does not wait for connections, so a vCenter that is down delays nothing.
+/// Builds the provider and starts its tasks. Does not wait for connections, since a vCenter may be unreachable.
 pub fn build(
     vsphere: &Vsphere,
     settings: &Settings,
@@ -95,7 +95,7 @@ pub fn build(
     Ok(provider)
 }
 
-/// The Lease that Events refer to when they concern no single object.
+/// Returns the Lease to which Events refer if they concern no single object.
 fn lease(settings: &Settings, parts: &SharedServices) -> LeaseObject {
     LeaseObject {
         client: parts.clients.auxiliary.clone(),
@@ -104,7 +104,8 @@ fn lease(settings: &Settings, parts: &SharedServices) -> LeaseObject {
     }
 }
 
-/// The login throttle, stored in the namespace of the election's Lease: the permissions for that Lease suffice.
+/// Returns the login throttle. Its records are stored in the namespace of the election's Lease, so that no permission
+/// in another namespace is needed. Without an election, the namespace is `kube-system`.
 fn ledger(settings: &Settings, parts: &SharedServices) -> Ledger {
     let namespace = settings.election.as_ref().map_or("kube-system", |_| settings.lease.namespace.as_str());
     let ledger = Ledger::new(LeaseStore::new(parts.clients.auxiliary.clone(), namespace));
@@ -114,7 +115,7 @@ fn ledger(settings: &Settings, parts: &SharedServices) -> Ledger {
     }
 }
 
-/// Shows the state of each vCenter and of NSX in `/readyz`. It fails no probe: an outage must not block a rollout.
+/// Shows the state of vCenters and NSX in `/readyz`. Never fails the probe: an outage must not block a rollout.
 fn show_vcenters(provider: &Arc<Provider>, checks: &Checks, name_problem: Option<&'static str>) {
     let provider = Arc::clone(provider);
     checks.add_readiness_group(move || {
@@ -148,14 +149,13 @@ fn show_vcenters(provider: &Arc<Provider>, checks: &Checks, name_problem: Option
     });
 }
 
-/// The clients and credentials of the vCenter entries.
+/// The clients and credentials of vCenters and NSX.
 pub struct Connections {
     calls: Arc<dyn CallObserver>,
     certificates: Certificates,
     proxy: ProxySettings,
-    /// TLS settings of each vCenter, by the key of its entry.
+    /// TLS settings of the vCenters, by the key of the entry.
     tls: Mutex<BTreeMap<String, TlsSettings>>,
-    /// The clients that were handed out.
     clients: Mutex<BTreeMap<Server, Client>>,
     credentials: Credentials,
     nsx: Arc<NsxConnection>,
@@ -167,7 +167,7 @@ struct Client {
 }
 
 impl Connections {
-    /// Registers the series, and starts the task that follows the sources of credentials in the active configuration.
+    /// Registers the metrics, and starts the task that follows the sources of credentials in the active configuration.
     fn new(
         vsphere: &Vsphere,
         current: &watch::Sender<Arc<CloudConfig>>,
@@ -192,7 +192,7 @@ impl Connections {
         Ok(Self { calls, certificates, proxy, tls, clients, credentials, nsx: Arc::new(nsx) })
     }
 
-    /// Applies another configuration: the clients of entries that it still has verify certificates by its TLS settings.
+    /// Applies the TLS settings of a new configuration to the clients. Drops the clients of removed entries.
     fn take(&self, cloud_config: &CloudConfig) {
         self.nsx.take(cloud_config);
         self.tls.lock().clone_from(&cloud_config.tls);

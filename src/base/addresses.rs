@@ -1,21 +1,21 @@
-//! Pure: IP addresses and networks, parsed as in Go; an IPv4-mapped IPv6 address becomes IPv4.
+//! Pure: parses IP addresses and networks as Go does. An IPv4-mapped IPv6 address becomes an IPv4 address.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
 
-/// Parses an address as strictly as `net.ParseIP`: no leading zeros, no zone.
+/// Parses an address as strictly as `net.ParseIP`. Rejects leading zeros and zones.
 pub fn parse_ip(text: &str) -> Option<IpAddr> {
     text.parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
 }
 
-/// Formats `host:port` as in a URL: an IPv6 address gets brackets unless it has them already.
+/// Formats `host:port` as in a URL. An IPv6 address gets brackets unless `host` already has them.
 pub fn host_and_port(host: &str, port: u16) -> String {
     let is_bare = host.contains(':') && !host.starts_with('[');
     if is_bare { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// Parses an address as `ParseIPSloppy` of `k8s.io/utils/net`: octets of IPv4 may have leading zeros.
+/// Parses an address as `ParseIPSloppy` of `k8s.io/utils/net`: octets of an IPv4 address can have leading zeros.
 pub fn parse_ip_sloppy(text: &str) -> Option<IpAddr> {
     if text.contains(':') {
         return parse_ip(text);
@@ -33,8 +33,8 @@ fn parse_octet(text: &str) -> Option<u8> {
     })
 }
 
-/// Parses a network in CIDR notation as `ParseCIDRSloppy` of `k8s.io/utils/net`: octets of IPv4 may have leading zeros.
-/// Host bits are cleared.
+/// Parses a network in CIDR notation as `ParseCIDRSloppy` of `k8s.io/utils/net`: octets of an IPv4 address can have
+/// leading zeros. Clears the host bits.
 pub fn parse_network_sloppy(text: &str) -> Option<IpNet> {
     let (address, length) = text.split_once('/')?;
     let is_decimal = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,39 +1,39 @@
-//! Pure: delay before a failed call is retried.
+//! Pure: computes the delay before the retry of a failed call.
 
 use std::time::Duration;
 
-/// Retry policy: the pause grows with each consecutive failure, and jitter spreads calls that failed together.
+/// A retry policy. The pause grows with each consecutive failure. Jitter spreads calls that failed at the same time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
     first: Duration,
     longest: Duration,
     growth: f64,
-    /// The largest jitter, as a fraction of the pause; negative where jitter shortens the pause.
+    /// Largest jitter, as a fraction of the pause. A negative value shortens the pause.
     jitter: f64,
 }
 
 impl Backoff {
-    /// Pauses from `first`, doubled with each further failure, up to `longest`. Without jitter.
+    /// Returns a policy without jitter. Each further failure doubles the pause, from `first` up to `longest`.
     pub const fn doubling(first: Duration, longest: Duration) -> Self {
         Self { first, longest, growth: 2.0, jitter: 0.0 }
     }
 
-    /// This policy with another growth factor than two; it must not be below one.
+    /// Returns this policy with this growth factor, which must be at least 1.
     pub const fn growing_by(self, growth: f64) -> Self {
         Self { growth, ..self }
     }
 
-    /// This policy with jitter that shortens each pause by up to this fraction.
+    /// Returns this policy with jitter that shortens each pause by up to the fraction `part`.
     pub const fn shortened_by(self, part: f64) -> Self {
         Self { jitter: -part, ..self }
     }
 
-    /// This policy with jitter that lengthens each pause, also the longest, by up to this fraction.
+    /// Returns this policy with jitter that lengthens each pause, even the longest pause, by up to the fraction `part`.
     pub const fn lengthened_by(self, part: f64) -> Self {
         Self { jitter: part, ..self }
     }
 
-    /// The pause after `failures` (one or more) consecutive failures. `random` in `0.0..1.0` scales the jitter.
+    /// Returns the pause after `failures` (1 or more) consecutive failures. `random` (0.0 to 1.0) scales the jitter.
     pub fn pause(&self, failures: u32, random: f64) -> Duration {
         let factor = self.growth.powi(i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX));
         let full = Duration::try_from_secs_f64(self.first.as_secs_f64() * factor).unwrap_or(self.longest);
@@ -46,18 +46,18 @@ impl Backoff {
     }
 }
 
-/// Counts the consecutive failures of one call.
+/// Counter of the consecutive failures of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Failures(u32);
 
 impl Failures {
-    /// Counts one more failure and returns the pause after it. See [`Backoff::pause`].
+    /// Counts a failure and returns the pause before the next attempt. See [`Backoff::pause`].
     pub fn next_pause(&mut self, backoff: &Backoff, random: f64) -> Duration {
         self.0 = self.0.saturating_add(1);
         backoff.pause(self.0, random)
     }
 
-    /// Starts over after a success.
+    /// Resets the counter after a success.
     pub fn reset(&mut self) {
         self.0 = 0;
     }

@@ -1,12 +1,12 @@
 //! Pure: an error and its sources, as an iterator or as one line of text.
 
-/// The sources of an error, outermost first.
+/// Returns the sources of an error, outermost first.
 pub fn sources(error: &dyn std::error::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
     std::iter::successors(error.source(), |source| source.source())
 }
 
-/// The error and its sources, outermost first. Several libraries end a message with its source; such a source is
-/// printed once.
+/// Joins the error and its sources, outermost first. Skips a source if the joined text already ends with the text of
+/// that source.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     for source in sources(error) {

@@ -1,8 +1,8 @@
-//! Pure: shell patterns as Go's `path.Match` and `filepath.Match` read them.
+//! Pure: matches shell patterns as Go's `path.Match` and `filepath.Match` do.
 
-/// Whether the pattern matches all of `name`: `*` stands for any number of characters but `/`, `?` for one character
-/// but `/`, `[a-c]` and `[^a-c]` for one character in or outside a class (also `/`), `\` makes the next character
-/// literal. A malformed pattern matches nothing.
+/// Returns true if the pattern matches all of `name`. `*` matches any number of characters except `/`, and `?` matches
+/// one character except `/`. `[a-c]` and `[^a-c]` match one character in or outside a class, even `/`. `\` makes the
+/// next character literal. A malformed pattern matches nothing.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
@@ -27,7 +27,7 @@ pub fn is_well_formed(pattern: &str) -> bool {
     }
 }
 
-/// On a mismatch, only the last `*` takes one more character, so the time is at most the product of both lengths.
+/// Backtracks only to the last `*`, so the time is at most proportional to the product of both lengths.
 fn matches_from(pattern: &[char], name: &[char]) -> bool {
     let (mut rest, mut left) = (pattern, name);
     let mut last_star: Option<(&[char], &[char])> = None;
@@ -56,7 +56,7 @@ fn matches_from(pattern: &[char], name: &[char]) -> bool {
     }
 }
 
-/// The rest of the pattern after it has consumed this character; `None` if the character does not match.
+/// Returns the pattern after the element that matches this character. Returns `None` if the character does not match.
 fn one(pattern: &[char], char: char) -> Option<&[char]> {
     match pattern {
         ['?', rest @ ..] => (char != '/').then_some(rest),
@@ -68,7 +68,8 @@ fn one(pattern: &[char], char: char) -> Option<&[char]> {
     }
 }
 
-/// Whether the character is in the class that ends at `]`, and the rest of the pattern. `None` for a malformed class.
+/// Returns whether the character is in the class, and the pattern after the `]` of the class. `None` if the class is
+/// malformed.
 fn in_class(mut class: &[char], char: char) -> Option<(bool, &[char])> {
     let (mut is_in, mut is_first) = (false, true);
     loop {
@@ -98,7 +99,7 @@ fn bound(class: &[char]) -> Option<(char, &[char])> {
 mod tests {
     use super::*;
 
-    /// Test cases of Go's `path/match_test.go`. A bad pattern is an error there and matches nothing here.
+    /// Test cases of Go's `path/match_test.go`. A bad pattern is an error in Go; in this program it matches nothing.
     const OF_GO: &[(&str, &str, bool)] = &[
         ("abc", "abc", true),
         ("*", "abc", true),
@@ -168,7 +169,7 @@ mod tests {
         }
     }
 
-    /// The outcomes are those of Go's `filepath.Match`.
+    /// Further test cases, with the results of Go's `filepath.Match`.
     const OTHERS: &[(&str, &str, bool)] = &[
         ("node", "node", true),
         ("node", "nodes", false),
@@ -204,7 +205,7 @@ mod tests {
         }
     }
 
-    /// Trying every rest of the name for each star would multiply the time.
+    /// A search that tries every remaining part of the name for each star would multiply the time with each star.
     #[test]
     fn many_stars_take_no_longer_than_the_product_of_the_lengths() {
         let (pattern, text) = (format!("{}b", "a*".repeat(12)), "a".repeat(80));

@@ -1,17 +1,17 @@
-//! Pure: durations as the flags of Go programs spell them, `1h2m3s`, `1.5h`, `100ms`; mirrors `time.ParseDuration`.
+//! Pure: parses and formats durations as Go does, such as `1h2m3s` and `1.5h`. Mirrors `time.ParseDuration`.
 
 use std::time::Duration;
 
-/// Why a text is not a valid duration for a flag.
+/// Error in the text of a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDuration {
-    /// Not numbers with units, such as `10` or `5 minutes`.
+    /// The text does not consist of numbers with units. Examples: `10`, `5 minutes`.
     #[error("it is not a duration such as 1h2m3s, 1.5h or 100ms")]
     Form,
-    /// It is negative: Go accepts it, but no flag here has a use for it.
+    /// The duration is negative. Go accepts negative durations, but no flag of this program needs one.
     #[error("it is negative")]
     Negative,
-    /// More than Go's 2^63-1 nanoseconds, some 292 years.
+    /// The duration exceeds Go's maximum of 2^63-1 nanoseconds, about 292 years.
     #[error("it is longer than 2562047h")]
     TooLong,
 }
@@ -19,7 +19,7 @@ pub enum InvalidDuration {
 const UNITS: &[(&str, u128)] = &[
     ("ns", 1),
     ("us", 1_000),
-    // The micro sign and the Greek letter, as in Go.
+    // Go accepts the micro sign and the Greek letter mu.
     ("\u{b5}s", 1_000),
     ("\u{3bc}s", 1_000),
     ("ms", 1_000_000),
@@ -28,10 +28,7 @@ const UNITS: &[(&str, u128)] = &[
     ("h", 3_600_000_000_000),
 ];
 
-/// Parses a duration. A sign may precede it; `0` needs no unit.
-///
-/// # Errors
-/// See [`InvalidDuration`].
+/// Parses a duration. The text can begin with a sign. `0` needs no unit.
 pub fn parse_duration(text: &str) -> Result<Duration, InvalidDuration> {
     let (is_negative, unsigned) = match (text.strip_prefix('-'), text.strip_prefix('+')) {
         (Some(rest), _) => (true, rest),
@@ -66,8 +63,8 @@ fn split_at_first(text: &str, is_end: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(is_end).unwrap_or(text.len()))
 }
 
-/// Parses a decimal number such as `1`, `1.`, `.5` or `1.5`, and converts it to nanoseconds; its unit is `scale`
-/// nanoseconds long. Drops fractions of a nanosecond, as Go does.
+/// Parses a decimal number such as `1`, `1.`, `.5` or `1.5` and converts it to nanoseconds. `scale` is the length of
+/// the unit in nanoseconds. Drops fractions of a nanosecond, as Go does.
 fn parse_number(text: &str, scale: u128) -> Result<u128, InvalidDuration> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
@@ -89,7 +86,7 @@ fn parse_number(text: &str, scale: u128) -> Result<u128, InvalidDuration> {
     nanoseconds.checked_add(part * scale / place).ok_or(InvalidDuration::TooLong)
 }
 
-/// A duration as Go prints it: `5m0s`, `1h0m0s`, `1.5s`, `100ms`.
+/// Formats a duration as Go does: `5m0s`, `1h0m0s`, `1.5s`, `100ms`.
 pub fn spelled(duration: Duration) -> String {
     let nanoseconds = duration.as_nanos();
     if nanoseconds == 0 {
@@ -112,7 +109,7 @@ pub fn spelled(duration: Duration) -> String {
     }
 }
 
-/// Whole seconds, rounded up, as log lines show the time until the next attempt: `72s`.
+/// Formats a duration in whole seconds, rounded up, such as `72s`.
 pub fn whole_seconds(duration: Duration) -> String {
     format!("{}s", duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0)))
 }

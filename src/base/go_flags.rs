@@ -1,6 +1,6 @@
-//! Pure: booleans and lists as Go's flag packages read them.
+//! Pure: parses booleans and lists as Go's flag packages do.
 
-/// A boolean as `strconv.ParseBool` reads it.
+/// Parses a boolean as `strconv.ParseBool` does.
 pub fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -9,7 +9,7 @@ pub fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// The fields of one line of comma-separated values. In a double-quoted field, commas are text and `""` is a quote.
+/// Splits a line of comma-separated values. In a double-quoted field, a comma is text and `""` is a quote.
 pub fn fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut is_quoted = false;

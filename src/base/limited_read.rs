@@ -1,22 +1,21 @@
-//! Pure: reads a source up to a limit. The caller opens the file.
+//! Reads a source up to a limit. Opens no files: the caller passes the open source.
 
 use std::io::{self, Read};
 
 use zeroize::Zeroizing;
 
-/// The largest file that is read. A ConfigMap or a Secret cannot be larger either.
+/// Maximum size of a file in bytes. A ConfigMap or a Secret cannot be larger either.
 pub const MAX_FILE: usize = 1 << 20;
-/// The smallest buffer: files without a size, such as those of `/proc`, report that they are empty.
+/// Minimum for the expected size, in bytes. Files such as those in `/proc` report the size 0 although they have
+/// content.
 const SMALLEST_BUFFER: usize = 1_023;
 
-/// Reads all of `source`, whose announced size is `expected` bytes, into a buffer that is wiped on drop.
-///
-/// # Errors
-/// The errors of the source, and `FileTooLarge` for more than `limit` bytes.
+/// Reads all of `source` into a buffer that is wiped on drop. `expected` is the announced size in bytes. Fails with
+/// `FileTooLarge` if the source has more than `limit` bytes.
 pub fn read_limited(mut source: impl Read, expected: usize, limit: usize) -> io::Result<Zeroizing<Vec<u8>>> {
-    // The buffer has one byte more than expected, which stays free if the source ends there. It is no larger, because
-    // files are read every few seconds and unused bytes would be wiped each time. A longer source continues in a second
-    // buffer and the first one is wiped: a buffer that grows by itself leaves copies behind.
+    // The buffer is one byte larger than expected, so that a source of the expected size does not fill it. A larger
+    // buffer would cost time: files are read every few seconds, and each read wipes unused bytes. A longer source is
+    // copied to a larger buffer and the old one is wiped, because a vector that grows would leave copies.
     let mut buffer = Zeroizing::new(vec![0; expected.clamp(SMALLEST_BUFFER, limit.max(SMALLEST_BUFFER)) + 1]);
     let mut length = 0;
     while length <= limit {
@@ -42,7 +41,7 @@ pub fn read_limited(mut source: impl Read, expected: usize, limit: usize) -> io:
 mod tests {
     use super::*;
 
-    /// Returns one byte at a time, and is interrupted in between.
+    /// A reader that returns one byte at a time, with `Interrupted` errors between the bytes.
     struct Slow<'a>(&'a [u8], bool);
 
     impl Read for Slow<'_> {

@@ -1,16 +1,16 @@
-//! Pure: names that the API server accepts: label names, label values and DNS names.
+//! Pure: checks label names, label values and DNS names as the API server does.
 
-/// The longest value of a label, in characters; they are all ASCII.
+/// Maximum length of a label value, in characters. The characters are all ASCII.
 pub const MAX_LABEL_VALUE: usize = 63;
 
-/// Whether this is a label's name, a *qualified name*: at most 63 letters, digits, `-`, `_` and `.`, the first and last
-/// a letter or digit, optionally after a DNS name and a slash.
+/// Returns true for a valid label key, a *qualified name*. The name has at most 63 letters, digits, `-`, `_` and `.`,
+/// and begins and ends with a letter or digit. A DNS name and a slash can precede the name.
 pub fn is_label_key(key: &str) -> bool {
     let (prefix, name) = key.rsplit_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     !name.is_empty() && is_label_value(name) && prefix.is_none_or(is_dns_name)
 }
 
-/// Whether this is a label's value: a name without prefix, or empty.
+/// Returns true for a valid label value: empty, or a label key without prefix.
 pub fn is_label_value(value: &str) -> bool {
     let is_end = |char: Option<char>| char.is_none_or(|char| char.is_ascii_alphanumeric());
     value.len() <= MAX_LABEL_VALUE
@@ -19,7 +19,7 @@ pub fn is_label_value(value: &str) -> bool {
         && is_end(value.chars().last())
 }
 
-/// Whether this is a DNS name in lower case, at most 253 characters, like the names of Nodes and Leases.
+/// Returns true for a lower-case DNS name of at most 253 characters, like the names of Nodes and Leases.
 pub fn is_dns_name(text: &str) -> bool {
     let is_part = |part: &str| {
         let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';

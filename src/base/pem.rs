@@ -1,5 +1,5 @@
-//! PEM blocks, parsed as by Go's `encoding/pem`: text around the blocks and malformed blocks are skipped, blanks and
-//! tabs within lines and at their ends are ignored, and a block begins at the start of a line.
+//! Parses PEM blocks as Go's `encoding/pem` does. Text around the blocks and malformed blocks are skipped. Spaces and
+//! tabs within a line and at its end are ignored. A block begins at the start of a line.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -8,21 +8,21 @@ use zeroize::Zeroizing;
 
 const BEGIN: &[u8] = b"-----BEGIN ";
 
-/// Base64 that, like Go, accepts unused bits in the last character.
+/// Base64 decoder that accepts unused bits in the last character, as Go does.
 const BASE64: GeneralPurpose =
     GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
-/// One block. Its content may be a private key.
+/// A PEM block. The content may be a private key.
 pub struct Block {
-    /// For example `CERTIFICATE`.
+    /// The label, for example `CERTIFICATE`.
     pub label: String,
-    /// Whether its headers mark it as encrypted, as OpenSSL did before PKCS #8.
+    /// Whether the headers mark the block as encrypted, as OpenSSL did before PKCS #8.
     pub is_encrypted: bool,
     /// The decoded content, usually DER.
     pub content: Zeroizing<Vec<u8>>,
 }
 
-/// All blocks whose content can be decoded.
+/// Returns all blocks whose content can be decoded.
 pub fn blocks(text: &[u8]) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut open: Option<(&[u8], Vec<&[u8]>)> = None;
@@ -35,7 +35,7 @@ pub fn blocks(text: &[u8]) -> Vec<Block> {
         }
         match line.windows(BEGIN.len()).rposition(|part| part == BEGIN) {
             Some(0) => open = line.strip_prefix(BEGIN).map(|label| (label, Vec::new())),
-            // Go skips a block if the last `BEGIN` before its end is not at the start of a line.
+            // Go skips a block if the last `BEGIN` before the end of the block is not at the start of a line.
             Some(_) => open = None,
             None => open.iter_mut().for_each(|(_, lines)| lines.push(line)),
         }
@@ -43,7 +43,7 @@ pub fn blocks(text: &[u8]) -> Vec<Block> {
     blocks
 }
 
-/// The line without its end, as `getLine` of Go returns it.
+/// Removes the line end and trailing whitespace, as Go's `getLine` does.
 fn trimmed(line: &[u8]) -> &[u8] {
     let mut line = match line.strip_suffix(b"\n") {
         Some(line) => line.strip_suffix(b"\r").unwrap_or(line),
@@ -55,7 +55,7 @@ fn trimmed(line: &[u8]) -> &[u8] {
     line
 }
 
-/// `label` is the rest of the first line, after [`BEGIN`].
+/// Decodes one block. `label` is the rest of the first line, after [`BEGIN`].
 fn decode(label: &[u8], lines: &[&[u8]]) -> Option<Block> {
     let label = String::from_utf8(label.strip_suffix(b"-----")?.to_vec()).ok()?;
     let (headers, body) = lines.split_at(lines.iter().take_while(|line| line.contains(&b':')).count());
@@ -77,7 +77,7 @@ mod tests {
 
     const BLOCK: &str = "-----BEGIN CERTIFICATE-----\naGVs\nbG8=\n-----END CERTIFICATE-----\n";
 
-    /// As `pem.Decode` of Go.
+    /// The expected blocks are those of Go's `pem.Decode`.
     #[test]
     fn blocks_are_found_where_go_finds_them() {
         let key = BLOCK.replace("CERTIFICATE", "PRIVATE KEY");

@@ -1,9 +1,9 @@
-//! Quotes foreign text in messages: short, and in a form that a log or an Event does not escape again.
+//! Quotes foreign text for messages. The text becomes short, and a log or an Event does not escape it again.
 
-/// The longest excerpt, in characters.
 const SHOWN: usize = 200;
 
-/// The first 200 characters of the text, in quotes; each control character becomes a replacement character.
+/// Returns the first 200 characters of the text in quotes, followed by `…` if the text is longer. Control characters
+/// become replacement characters.
 pub fn quoted(text: &str) -> String {
     let printable = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
     let shown: String = text.chars().take(SHOWN).map(printable).collect();

@@ -1,9 +1,9 @@
-//! Reads certificates, also those that Go accepts but the TLS library does not parse, such as X.509 version 1.
+//! Reads certificates, including those that Go accepts but the TLS library does not parse, such as X.509 version 1.
 
 use x509_parser::prelude::{FromDer as _, X509Certificate, X509Version};
 use x509_parser::x509::SubjectPublicKeyInfo;
 
-/// Position of a point in time relative to a certificate's validity period.
+/// Position of a point in time relative to the validity period of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validity {
     /// Before the period.
@@ -14,15 +14,16 @@ pub enum Validity {
     Expired,
 }
 
-/// Whether this public key (a SubjectPublicKeyInfo) belongs to the certificate; `None` if one of them cannot be parsed.
+/// Returns whether this `SubjectPublicKeyInfo` belongs to the certificate. `None` if one of the two cannot be parsed.
 pub fn has_public_key(certificate: &[u8], public_key: &[u8]) -> Option<bool> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     let (_, key) = SubjectPublicKeyInfo::from_der(public_key).ok()?;
     Some(key.subject_public_key.data == parsed.public_key().subject_public_key.data)
 }
 
-/// Whether this certificate may issue others, as Go's `CheckSignatureFrom` decides: version 3 must say CA:TRUE, and
-/// the key usage, if present, must include certificate signing. The TLS library does not check trusted certificates.
+/// Returns true if this certificate is allowed to issue other certificates, as Go's `CheckSignatureFrom` decides.
+/// Version 3 requires CA:TRUE, and a key usage, if present, must include certificate signing. Needed because the TLS
+/// library does not check trusted certificates.
 pub fn may_issue(certificate: &[u8]) -> bool {
     let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return false };
     let is_authority = match parsed.basic_constraints() {
@@ -37,14 +38,15 @@ pub fn may_issue(certificate: &[u8]) -> bool {
     is_authority && may_sign
 }
 
-/// Whether this is a server certificate: it has no extended key usage, or one for servers. `None` if unparsable.
+/// Returns whether the certificate has no extended key usage, or one for servers or for any purpose. `None` if the
+/// certificate cannot be parsed.
 pub fn is_for_servers(certificate: &[u8]) -> Option<bool> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     let purposes = parsed.extended_key_usage().ok()?;
     Some(purposes.is_none_or(|purposes| purposes.value.any || purposes.value.server_auth))
 }
 
-/// The validity at the Unix time `at`, in seconds; `None` if the certificate cannot be parsed.
+/// Returns the validity at the Unix time `at`, in seconds. `None` if the certificate cannot be parsed.
 pub fn validity(certificate: &[u8], at: u64) -> Option<Validity> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     let at = i64::try_from(at).ok()?;

@@ -1,8 +1,8 @@
 //! Pure: parses YAML into a tree that keeps the line of each value, and whether the value was in quotes.
 //!
-//! Not serde: `yaml.v2`, which the Go program uses, distinguishes `"443"` from `443` and `yes` from `"yes"`, and a
-//! typed decode stops at the first error. Limits apply to the nesting, values and bytes of a document with its aliases
-//! expanded. Errors carry a line number and never any of the text, which may contain a password.
+//! Serde is not suitable: `yaml.v2` of the Go program distinguishes `"443"` from `443` and `yes` from `"yes"`, and a
+//! typed decode stops at the first error. Nesting, values and bytes are limited; each copy for an alias counts. Errors
+//! contain a line number and never any text, which may contain a password.
 
 use std::collections::HashMap;
 
@@ -11,37 +11,36 @@ use base64::engine::general_purpose::STANDARD;
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError};
 use zeroize::Zeroizing;
 
-/// The most values of one document, with aliases expanded. Also the limit for a `vsphere.conf` in INI form, and for the
-/// items of all its lists.
+/// Maximum number of values in one document with expanded aliases. Also limits the sections and variables of a
+/// `vsphere.conf` in INI form, and the items of all lists in a `vsphere.conf`.
 pub(crate) const MAX_VALUES: usize = 20_000;
 
-/// The most text of one document in bytes: its keys and scalars, and every copy for an anchor or an alias. A ConfigMap
-/// or a Secret holds no more.
+/// Maximum size of the text in one document, in bytes: keys, scalars, and each copy for an anchor or an alias. A
+/// ConfigMap or a Secret cannot be larger.
 pub(crate) const MAX_TEXT: usize = 1 << 20;
 
-/// The deepest nesting of one document.
+/// Maximum nesting depth of one document.
 pub(crate) const MAX_DEPTH: usize = 64;
 
-/// Prefix of YAML's own tags.
+/// Prefix of the tags that YAML defines.
 const NAMESPACE: &str = "tag:yaml.org,2002:";
 
-/// A value and where it begins. Deliberately without `Debug`: it may hold a password.
+/// A value and its position. Has no `Debug`, because the value may be a password.
 #[derive(Clone)]
 pub(crate) struct Node {
-    /// The line, from 1.
+    /// Line where the value begins, from 1.
     pub line: usize,
-    /// The value.
     pub value: Value,
 }
 
 impl Node {
-    /// The first entry of a mapping with this key: the line of the key, and its value.
+    /// Finds the first entry with this key in a mapping. Returns the line of the key, and the value.
     pub(crate) fn entry(&self, key: &str) -> Option<(usize, &Node)> {
         let entry = self.entries()?.iter().find(|entry| entry.key == key)?;
         Some((entry.line, &entry.node))
     }
 
-    /// The entries of a mapping, an empty slice for a null, `None` for any other value.
+    /// Returns the entries of a mapping, an empty slice for null, or `None` for any other value.
     pub(crate) fn entries(&self) -> Option<&[Entry]> {
         match &self.value {
             Value::Map(entries) => Some(entries),
@@ -54,44 +53,41 @@ impl Node {
 /// A YAML value.
 #[derive(Clone)]
 pub(crate) enum Value {
-    /// `null`, `~` or nothing.
+    /// `null`, `~` or an empty scalar, without quotes.
     Null,
     /// Any other scalar.
     Scalar {
-        /// The text as written, without quotes; wiped from memory when it is dropped.
+        /// The text without quotes, not converted to a number or boolean. Wiped from memory on drop.
         text: Zeroizing<String>,
-        /// Whether it was written without quotes.
+        /// Whether the text was written without quotes. A tag such as `!!str` or `!!int` overrides the quotes.
         plain: bool,
     },
     /// A sequence.
     List(Vec<Node>),
-    /// A mapping, in the order written; a key may occur more than once. `<<` is already merged.
+    /// A mapping in the order of the text. A key can occur more than once. `<<` is already merged.
     Map(Vec<Entry>),
 }
 
-/// A key of a mapping with its value.
 #[derive(Clone)]
 pub(crate) struct Entry {
-    /// The key as written.
     pub key: String,
-    /// The line of the key, from 1.
+    /// Line of the key, from 1.
     pub line: usize,
-    /// The value.
     pub node: Node,
-    /// Whether it was merged from another map by `<<`.
+    /// Whether `<<` merged the entry from another mapping.
     pub is_merged: bool,
 }
 
-/// Why a text cannot be parsed as YAML, with the line, from 1.
+/// Error in a YAML text. Contains the line, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum YamlError {
-    /// The text is not valid YAML.
+    /// The text is not valid YAML, or uses a tag, an alias or `<<` incorrectly.
     #[error("line {0}: not valid YAML")]
     Syntax(usize),
-    /// The document is nested too deeply, or it is too large with its aliases replaced.
+    /// The document is nested too deeply, or is too large with expanded aliases.
     #[error("line {0}: more than {MAX_VALUES} values, {MAX_TEXT} bytes of text or {MAX_DEPTH} levels, with aliases")]
     TooLarge(usize),
-    /// The document has an alias where none is allowed.
+    /// The document has an alias, and the caller does not allow aliases.
     #[error("line {0}: an alias, expected a document without aliases")]
     Alias(usize),
 }
@@ -99,14 +95,14 @@ pub enum YamlError {
 /// Handling of aliases in a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Aliases {
-    /// An alias is a copy of the anchored node.
+    /// An alias becomes a copy of the anchored node.
     Copied,
     /// An alias is an error.
     Refused,
 }
 
 impl YamlError {
-    /// The line, from 1.
+    /// Returns the line, from 1.
     pub fn line(self) -> usize {
         match self {
             Self::Syntax(line) | Self::TooLarge(line) | Self::Alias(line) => line,
@@ -114,7 +110,7 @@ impl YamlError {
     }
 }
 
-/// Reads the first document of `text`; a text without one is `Null`.
+/// Parses the first document of `text`. A text without a document is `Null`.
 pub(crate) fn parse_document(text: &str, aliases: Aliases) -> Result<Node, YamlError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut builder = Builder { aliases, open: Vec::new(), anchors: HashMap::new(), values: 0, text: 0 };
@@ -128,7 +124,7 @@ pub(crate) fn parse_document(text: &str, aliases: Aliases) -> Result<Node, YamlE
     Ok(Node { line: 1, value: Value::Null })
 }
 
-/// Whether all documents of `text` are YAML.
+/// Checks the YAML syntax of all documents in `text`, but not their size, tags, aliases and `<<`.
 pub(crate) fn check_syntax(text: &str) -> Result<(), YamlError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     Parser::new_from_str(text).try_for_each(|event| event.map(drop).map_err(|error| refusal(&error)))
@@ -142,7 +138,7 @@ fn refusal(error: &ScanError) -> YamlError {
     }
 }
 
-/// A list or map whose end has not been read yet.
+/// A list or map that is not complete yet.
 enum Open {
     List { line: usize, anchor: usize, items: Vec<Node>, size: Size },
     Map { line: usize, anchor: usize, entries: Vec<Entry>, size: Size, key: Key },
@@ -155,13 +151,12 @@ enum Key {
         key: String,
         line: usize,
     },
-    /// `<<` without quotes.
+    /// The key is `<<` without quotes.
     Merge,
-    /// A list or map as a key; its value is dropped.
+    /// The key is a list or map. Its value is dropped.
     Complex,
 }
 
-/// Size of a node with its content.
 #[derive(Clone, Copy)]
 struct Size {
     values: usize,
@@ -181,15 +176,15 @@ impl Size {
 struct Builder {
     aliases: Aliases,
     open: Vec<Open>,
-    /// The node of each anchor, and its size.
+    /// The complete node of each anchor, and its size.
     anchors: HashMap<usize, (Node, Size)>,
-    /// Numbers of values and bytes of text created so far, copies of anchored nodes included.
+    /// Number of values so far, including copies of anchored nodes.
     values: usize,
     text: usize,
 }
 
 impl Builder {
-    /// Processes one event; returns the root once it is complete.
+    /// Processes one event. Returns the root once the root is complete.
     fn accept(&mut self, event: Event<'_>, line: usize) -> Result<Option<Node>, YamlError> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
@@ -217,13 +212,13 @@ impl Builder {
             },
             Event::Alias(_) if self.aliases == Aliases::Refused => Err(YamlError::Alias(line)),
             Event::Alias(anchor) => {
-                // `anchors` lacks an anchor whose node is not complete: that node would contain itself.
+                // `anchors` has only complete nodes, so an alias inside its own anchored node is an error.
                 let size = self.anchors.get(&anchor).ok_or(YamlError::Syntax(line))?.1;
                 self.make_text(size, line)?;
                 let (node, size) = self.anchors.get(&anchor).cloned().ok_or(YamlError::Syntax(line))?;
                 self.close(Node { line, ..node }, 0, size)
             }
-            // An empty document.
+            // The document is empty.
             Event::DocumentEnd => Ok(Some(Node { line, value: Value::Null })),
             _ => Ok(None),
         }
@@ -238,7 +233,7 @@ impl Builder {
         Ok(None)
     }
 
-    /// Adds the text of this size to the total, before the text is read or copied. Fails above the limit.
+    /// Adds the bytes of a text to the total before the text is read or copied. Fails above the limit.
     fn make_text(&mut self, size: Size, line: usize) -> Result<(), YamlError> {
         self.text = self.text.saturating_add(size.text);
         if self.text > MAX_TEXT { Err(YamlError::TooLarge(line)) } else { Ok(()) }
@@ -246,7 +241,7 @@ impl Builder {
 
     /// Adds a complete node to its container, or returns it as the root.
     fn close(&mut self, node: Node, anchor: usize, size: Size) -> Result<Option<Node>, YamlError> {
-        // A value counts once for itself and once for each container around it; the limit need not be exact.
+        // Counts a value once for itself and once for each container around it. The limit need not be exact.
         self.values = self.values.saturating_add(size.values);
         if self.values > MAX_VALUES {
             return Err(YamlError::TooLarge(node.line));
@@ -275,7 +270,7 @@ impl Builder {
     }
 }
 
-/// Builds a scalar. `tag` is the suffix of its tag if that is one of YAML's own. `None` if tag and text contradict.
+/// Builds a scalar. `tag` is the suffix of a tag that YAML defines. Returns `None` if the text contradicts the tag.
 fn scalar(text: Zeroizing<String>, style: ScalarStyle, tag: Option<&str>) -> Option<Value> {
     let plain = match tag {
         Some("str") => false,
@@ -304,8 +299,8 @@ fn key_of(node: Node) -> Key {
     }
 }
 
-/// Merges `<<`: the entries of a map, or of each map of a list, where earlier maps take precedence. Later entries take
-/// precedence everywhere, so the maps are added in reverse.
+/// Adds the entries that `<<` merges from a map or a list of maps. Earlier maps of a list take precedence. The maps are
+/// added in reverse, because readers of the config let later entries override earlier entries.
 fn merge_into(entries: &mut Vec<Entry>, node: Node) -> Result<(), YamlError> {
     let no_map = YamlError::Syntax(node.line);
     let marked = |entry| Entry { is_merged: true, ..entry };
@@ -332,7 +327,7 @@ mod tests {
         parse_document(text, Aliases::Copied)
     }
 
-    /// The tree as text, to compare with.
+    /// Returns the tree as text, for comparison.
     fn show(node: &Node) -> String {
         match &node.value {
             Value::Null => "null".to_owned(),

@@ -1,8 +1,9 @@
-//! A vendor-neutral HTTP(S) client for one endpoint: TLS trust, proxy, time limits, size limits, one error type.
+//! A vendor-neutral HTTP(S) client for one endpoint, with TLS trust, a proxy, time limits, size limits, and one error
+//! type.
 //!
-//! A [`Request`] goes to the [`Client`], which enforces the limits, then to a [`Transport`], and comes back as a
-//! [`Response`]. HTTP/1.1 only, no cookie store, no redirects. Nothing is read from the environment. Bodies and
-//! credentials are never logged and never part of an error.
+//! The [`Client`] enforces the limits of a [`Request`] and passes the request to a [`Transport`], which returns a
+//! [`Response`]. The client uses HTTP/1.1 only, stores no cookies, follows no redirects, and takes proxies only from
+//! its settings. Bodies and credentials are never logged and never part of an error.
 
 mod authorization;
 mod body;
@@ -47,36 +48,36 @@ pub use transport::{Failure, Transport};
 use certificate::PeerCertificate;
 use transport::Network;
 
-/// Observes every call, for metrics. Must be fast: it runs on the caller's task.
+/// Observer of every call, for metrics. An observer must be fast, because it runs on the caller's task.
 pub trait CallObserver: Send + Sync {
-    /// A call ended. `endpoint` is `host:port`, `operation` is the vendor's name of the call, `outcome` is `ok` or the
-    /// error's `reason()`.
+    /// Records a finished call. `endpoint` is `host:port`, `operation` is the vendor's name of the call, and `outcome`
+    /// is `ok` or the `reason()` of the error.
     fn observed(&self, endpoint: &str, operation: &'static str, outcome: &'static str, duration: Duration);
 }
 
 /// Settings of a [`Client`].
 #[derive(Clone)]
 pub struct Settings {
-    /// Host name or IP literal, IPv6 without brackets.
+    /// Host name or IP literal. An IPv6 address has no brackets.
     pub host: String,
     /// The TCP port.
     pub port: u16,
-    /// How the server's certificate is verified.
+    /// Trust in the server, and the client certificate of this process.
     pub tls: TlsSettings,
-    /// The proxies of the environment; `None` to connect directly.
+    /// The proxies of the environment; `None` for direct connections.
     pub proxy: Option<ProxySettings>,
     /// The `User-Agent` header of every request.
     pub user_agent: String,
-    /// Limit for resolving, connecting and the TLS handshake together.
+    /// Time limit for name resolution, connecting and the TLS handshake together.
     pub connect_timeout: Duration,
     /// Observer of every call.
     pub observer: Option<Arc<dyn CallObserver>>,
-    /// Replaces the network: for tests, which then run under a paused clock.
+    /// A transport that replaces the network, so that tests can run under a paused clock; `None` in production.
     pub transport: Option<Arc<dyn Transport>>,
 }
 
 impl Settings {
-    /// The usual settings: no proxy, 10 s to connect, no observer.
+    /// Returns the default settings: no proxy, 10 s to connect, no observer.
     pub fn new(host: impl Into<String>, port: u16, tls: TlsSettings, user_agent: impl Into<String>) -> Self {
         Self {
             host: host.into(),
@@ -91,7 +92,7 @@ impl Settings {
     }
 }
 
-/// A client of one endpoint. Cheap to clone: clones share the connections and the trust.
+/// A client of one endpoint. Clones are cheap, and share the connections and the TLS settings.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -99,13 +100,13 @@ pub struct Client {
 
 struct Inner {
     endpoint: Endpoint,
-    /// The settings given at the start; `current` has the TLS settings in use.
+    /// Initial settings. `current` has the TLS settings in use.
     settings: Settings,
     peer_certificate: Arc<PeerCertificate>,
     current: Mutex<Current>,
 }
 
-/// State that [`Client::set_tls`] replaces. Never locked across an await.
+/// The state that [`Client::set_tls`] and [`Client::forget_connections`] replace. Never locked across an await.
 #[derive(Clone)]
 struct Current {
     tls: TlsSettings,
@@ -113,10 +114,10 @@ struct Current {
 }
 
 impl Client {
-    /// Builds the client; nothing is sent.
+    /// Builds the client without sending anything.
     ///
     /// # Errors
-    /// [`Error::Configuration`] when the trust settings or the proxy cannot be used.
+    /// [`Error::Configuration`] if the trust settings or the proxy cannot be used.
     pub fn new(settings: Settings) -> Result<Self, Error> {
         Self::to(Endpoint::https(&settings.host, settings.port), settings)
     }
@@ -127,13 +128,16 @@ impl Client {
         Ok(Self { inner: Arc::new(Inner { endpoint, settings, peer_certificate: seen, current: Mutex::new(current) }) })
     }
 
-    /// A client of another endpoint, `http://` or `https://`, with the current authorities and the same proxies,
-    /// observer, user agent and limits. It always verifies certificates, even if this client does not. Thumbprints and
-    /// the client certificate are used only for the same host. The URL's path and query are ignored. A later
-    /// [`Client::set_tls`] on one client does not affect the other.
+    /// Builds a client of another endpoint, `http://` or `https://`, with the current authorities and the same proxies,
+    /// observer, user agent and limits. The path and query of the URL are ignored.
+    ///
+    /// The new client always verifies certificates, even if this client does not. It inherits the thumbprints and the
+    /// client certificate only if its host is the same. A later [`Client::set_tls`] on this client does not affect the
+    /// new client.
     ///
     /// # Errors
-    /// [`Error::Configuration`] when the URL cannot be used; it is not part of the error.
+    /// [`Error::Configuration`] if the URL, the trust settings or the proxy cannot be used. The error does not contain
+    /// the URL.
     pub fn sibling(&self, url: &str) -> Result<Self, Error> {
         let refused =
             |message| Error::Configuration { endpoint: format!("a service beside {}", self.endpoint()), message };
@@ -147,13 +151,13 @@ impl Client {
         Self::to(endpoint, Settings { host, port, tls, ..self.inner.settings.clone() })
     }
 
-    /// Sends the request and reads the whole answer, of any status.
+    /// Sends the request and reads the whole answer of any status.
     ///
-    /// A repeatable request is sent once more if its connection broke before the response head was complete: servers
-    /// close idle pooled connections.
+    /// A repeatable request is sent a second time if its connection breaks before the response head is complete,
+    /// because servers close idle pooled connections.
     ///
     /// # Errors
-    /// Every variant of [`Error`] but `Status`: classifying the status is up to the caller.
+    /// Every variant of [`Error`] except `Status` and `TooManyValues`, because only callers examine the answer.
     pub async fn send(&self, request: Request) -> Result<Response, Error> {
         let (timeout, operation, permit) = (request.timeout, request.operation, request.permit.clone());
         let ended = async {
@@ -171,7 +175,7 @@ impl Client {
         }
     }
 
-    /// An [`Error::Status`] for a response that does not follow the protocol.
+    /// Returns an [`Error::Status`] for a response that does not follow the protocol.
     pub fn status_error(&self, operation: &'static str, response: &Response) -> Error {
         Error::Status(self.failed(operation), response.status, response.media_type())
     }
@@ -192,7 +196,6 @@ impl Client {
         }
     }
 
-    /// Makes one attempt, over the current transport: `set_tls` may have replaced it since the previous attempt.
     async fn send_once(&self, request: Request) -> Result<Response, Failure> {
         let (operation, limit) = (request.operation, request.max_bytes);
         if request.permit.as_ref().is_some_and(|permit| !permit.is_valid()) {
@@ -206,22 +209,22 @@ impl Client {
         Ok(response)
     }
 
-    /// Verifies the servers of new connections by these settings, also for clones of this client. Stops reusing idle
-    /// connections; calls in flight are not affected.
+    /// Applies these TLS settings to new connections of this client and its clones. Idle connections are not reused;
+    /// calls in flight are not affected.
     ///
     /// # Errors
-    /// [`Error::Configuration`] when the settings cannot be used; the previous ones stay in force.
+    /// [`Error::Configuration`] if the settings cannot be used. The previous settings then remain active.
     pub fn set_tls(&self, tls: TlsSettings) -> Result<(), Error> {
         let renewed = Current::new(&self.inner.settings, &self.inner.endpoint, tls, &self.inner.peer_certificate)?;
         *self.inner.current.lock() = renewed;
         Ok(())
     }
 
-    /// Stops reusing idle connections; calls in flight are not affected. For servers that authenticate the client per
-    /// connection, and may accept its certificate on a new one.
+    /// Stops reusing idle connections. Calls in flight are not affected. A server that authenticates the client once
+    /// per connection may accept a rejected client certificate on a new connection.
     ///
     /// # Errors
-    /// [`Error::Configuration`] when new connections cannot be prepared; the previous ones stay in use.
+    /// [`Error::Configuration`] if new connections cannot be prepared. The previous connections then remain in use.
     pub fn forget_connections(&self) -> Result<(), Error> {
         let Inner { endpoint, settings, peer_certificate: seen, current } = &*self.inner;
         let mut current = current.lock();
@@ -234,27 +237,27 @@ impl Client {
         !self.inner.current.lock().tls.insecure
     }
 
-    /// A weak reference to this client.
+    /// Returns a weak reference to this client.
     pub fn downgrade(&self) -> WeakClient {
         WeakClient(Arc::downgrade(&self.inner))
     }
 
-    /// A source of the server's certificate that does not keep the client alive.
+    /// Returns a source of the server's certificate. The source does not keep the client alive.
     pub fn certificate_source(&self) -> CertificateSource {
         CertificateSource(Arc::downgrade(&self.inner))
     }
 
-    /// `host:port`, for messages.
+    /// Returns `host:port`, for messages.
     pub fn endpoint(&self) -> &str {
         self.inner.endpoint.authority()
     }
 
-    /// Whether requests cannot be read on the network: they use TLS, or stay on the local host.
+    /// Whether requests are unreadable on the network, because they use TLS or stay on the local host.
     pub fn is_confidential(&self) -> bool {
         self.inner.endpoint.is_confidential()
     }
 
-    /// Runs a call and reports its outcome to the observer: `ok`, or the `reason` of its error.
+    /// Runs a call and passes its outcome to the observer. The outcome is `ok`, or the `reason` of the error.
     pub async fn observed<T, E>(
         &self,
         operation: &'static str,
@@ -280,13 +283,13 @@ impl Client {
 pub struct WeakClient(Weak<Inner>);
 
 impl WeakClient {
-    /// The client, while a strong reference to it exists.
+    /// Returns the client while a strong reference to it exists.
     pub fn upgrade(&self) -> Option<Client> {
         self.0.upgrade().map(|inner| Client { inner })
     }
 }
 
-/// Gives access to the certificate of a client's server, as long as the client exists.
+/// Access to the certificate of a client's server, as long as the client exists.
 #[derive(Clone)]
 pub struct CertificateSource(Weak<Inner>);
 
@@ -296,20 +299,20 @@ impl CertificateSource {
         self.0.strong_count() > 0
     }
 
-    /// The certificate of the last handshake in which the server proved that it holds the key. `None` before the first
-    /// such handshake, and once the client is dropped.
+    /// Returns the certificate of the last handshake in which the server proved that it has the private key. Returns
+    /// `None` if there is no such handshake, if the certificate cannot be parsed, or if the client is dropped.
     pub fn certificate(&self) -> Option<Certificate> {
         self.0.upgrade()?.peer_certificate.last()
     }
 
-    /// As [`Client::is_verified`]; `None` once the client is dropped.
+    /// Returns [`Client::is_verified`], or `None` after the client is dropped.
     pub fn is_verified(&self) -> Option<bool> {
         self.0.upgrade().map(|inner| Client { inner }.is_verified())
     }
 }
 
 impl Current {
-    /// If `settings` bring a transport, the trust settings are only stored: applying them is up to that transport.
+    /// Builds the transport. A transport given in `settings` is used unchanged.
     fn new(
         settings: &Settings,
         endpoint: &Endpoint,

@@ -1,8 +1,8 @@
-//! NSX over its Policy API: logins, calls, lists. The caller decides when to log in, and with what ([`LogIn`]).
+//! Client of the NSX Policy API: logins, calls and lists. The caller's [`LogIn`] decides when and how to log in.
 //!
-//! A call waits until the rate limiter (`Pace`) admits it, and is sent with the client's login. One table classifies
+//! A call waits until the rate limiter [`Pace`] admits it, and is sent with the client's login. One table classifies
 //! the answers (`nsx::answer`). An ended session is renewed once per call. Objects keep all fields as received, so that
-//! a write preserves fields that this program does not know.
+//! a write preserves fields that are unknown to this program.
 //!
 //! Mirrors the REST connector that `pkg/nsxt/connector_manager.go` uses, and adds limits.
 
@@ -34,23 +34,22 @@ pub use token::AccessToken;
 
 use super::http;
 
-/// Base path of the Policy API.
 const BASE: &str = "/policy/api/v1";
 
-/// Most requests with HTTP Basic in flight. Each is a login, so this limits the rejected logins after a password
-/// change.
+/// Maximum number of requests with HTTP Basic in flight. Each request is a login, so this limits the rejected logins
+/// after a password change.
 const BASIC_REQUESTS: usize = 2;
 
-/// Time limits of the calls, connecting included.
+/// Time limits of the calls, including connecting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Ordinary calls.
+    /// Limit of ordinary calls.
     pub call: Duration,
-    /// A login, which may involve a directory service.
+    /// Limit of a login, which may involve a directory service.
     pub login: Duration,
-    /// The logout, which must not hold up a shutdown.
+    /// Limit of the logout, which must not delay a shutdown.
     pub logout: Duration,
-    /// How long a call may wait for the rate limiter.
+    /// Limit of the wait for the rate limiter.
     pub turn: Duration,
 }
 
@@ -65,7 +64,7 @@ impl Default for Timeouts {
     }
 }
 
-/// A client of one NSX Manager, with at most one login. Clones share it.
+/// A client of one NSX Manager, with at most one login. Clones share the login.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -73,7 +72,7 @@ pub struct Client {
 
 struct Inner {
     http: http::Client,
-    /// Prefix of every path, for managers behind a proxy: empty, or `/prefix`.
+    /// Prefix of every path, for managers behind a proxy: empty, or in the form `/prefix`.
     prefix: String,
     pace: Arc<Pace>,
     timeouts: Timeouts,
@@ -84,8 +83,8 @@ struct Inner {
 }
 
 impl Client {
-    /// A client without a login; sends nothing. `prefix` is empty or begins with a slash. Clients of one manager must
-    /// share `pace`.
+    /// Builds a client without a login. Nothing is sent. `prefix` is empty or begins with a slash. All clients of one
+    /// manager must share `pace`.
     pub fn new(
         http: http::Client,
         prefix: impl Into<String>,
@@ -105,7 +104,7 @@ impl Client {
         Self { inner: Arc::new(inner) }
     }
 
-    /// `host:port`, for messages.
+    /// Returns `host:port`, for messages.
     pub fn endpoint(&self) -> &str {
         self.inner.http.endpoint()
     }

@@ -1,35 +1,36 @@
-//! Managed object references, which both of vCenter's protocols use.
+//! Managed object references, which the SOAP and REST protocols of vCenter use.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// A managed object reference: the concrete class, as the server spells it, and the id, unique per vCenter only.
+/// A managed object reference: the concrete class, as the server spells it, and the id, which is unique within one
+/// vCenter.
 ///
-/// Clones share one text, to save memory: each VM refers to its host, and references are kept in several places.
+/// Clones share one text to save memory, because references are stored in several places.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "RestObject", into = "RestObject")]
 pub struct MoRef {
-    /// `HostSystem:host-21`
+    /// Class and id, such as `HostSystem:host-21`.
     text: Arc<str>,
     /// Length of the class at the start of `text`, in bytes.
     kind_end: u32,
 }
 
 impl MoRef {
-    /// A reference of this class and id. A class of more than 4 GiB would be cut.
+    /// Builds a reference from a class and an id.
     pub fn new(kind: impl AsRef<str>, id: impl AsRef<str>) -> Self {
         let (kind, id) = (kind.as_ref(), id.as_ref());
         Self { text: format!("{kind}:{id}").into(), kind_end: u32::try_from(kind.len()).unwrap_or(u32::MAX) }
     }
 
-    /// The concrete class, for example `VirtualMachine` or `ClusterComputeResource`; maybe unknown to this program.
+    /// Returns the concrete class, for example `VirtualMachine`. The class may be unknown to this program.
     pub fn kind(&self) -> &str {
         self.text.get(..self.kind_end as usize).unwrap_or_default()
     }
 
-    /// The id without the class, for example `vm-42`.
+    /// Returns the id without the class, for example `vm-42`.
     pub fn id(&self) -> &str {
         self.text.get(self.kind_end as usize + 1..).unwrap_or_default()
     }

@@ -1,8 +1,8 @@
-//! A session manager: a service that keeps a vCenter session and issues tickets to clone it
-//! (`vclib/vc_session_manager.go` of the Go program).
+//! Client of a session manager, which is a service that keeps a vCenter session and issues tickets to clone it.
 //!
-//! `GET` with a bearer token; the answer is `{"token": "<clone ticket>"}`. Neither token is part of an error or a log.
-//! The token may be that of our service account, so the manager's certificate is always verified.
+//! Mirrors `vclib/vc_session_manager.go` of the Go program: a `GET` with a bearer token returns `{"token": "<clone
+//! ticket>"}`. Neither token is part of an error or a log. The bearer token may be that of our service account, so the
+//! manager's certificate is always verified.
 
 use std::time::Duration;
 
@@ -12,22 +12,21 @@ use zeroize::Zeroizing;
 
 use super::http::{self, Method, Request, Response};
 
-/// The name under which the request appears in errors and metrics.
 const FETCH: &str = "session-manager.get";
 
-/// Limit for the whole exchange, as in the Go program.
+/// Time limit for the whole exchange, as in the Go program.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The largest accepted answer, in bytes. A ticket has some hundred.
+/// The largest accepted answer, in bytes. A ticket has some hundred bytes.
 const MAX_BYTES: usize = 64 << 10;
 
-/// Why there is no ticket.
+/// Error of a request for a ticket.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The URL is empty.
     #[error("the URL of the session manager is empty")]
     NoUrl,
-    /// The token would be readable on the network.
+    /// The URL is not encrypted, so the token would be readable on the network.
     #[error("the URL of the session manager is not encrypted; expected https:// (http:// only for a loopback address)")]
     NotEncrypted,
     /// The token is empty or malformed.
@@ -36,19 +35,19 @@ pub enum Error {
     /// The HTTP request failed.
     #[error("the session manager cannot be asked: {0}")]
     Http(#[from] http::Error),
-    /// The manager, at `host:port`, refused with this HTTP status.
+    /// The manager at `host:port` refused with this HTTP status.
     #[error("the session manager at {0} answered with HTTP status {1}; expected 200")]
     Refused(String, u16),
     /// A malformed answer from `host:port`.
     #[error("the answer of the session manager at {0} cannot be decoded; expected {{\"token\": \"…\"}}")]
     Malformed(String),
-    /// An answer from `host:port` without a ticket.
+    /// The answer from `host:port` has no ticket.
     #[error("the session manager at {0} returned an empty token")]
     NoTicket(String),
 }
 
 impl Error {
-    /// A stable word for metrics and events.
+    /// Returns a stable word for metrics and Events.
     pub fn reason(&self) -> &'static str {
         match self {
             Error::NoUrl | Error::NotEncrypted => "Configuration",
@@ -66,11 +65,8 @@ impl Error {
     }
 }
 
-/// Fetches a ticket from the manager at this URL, within 5 s. `vcenter` provides the authorities and the proxy; the
+/// Fetches a ticket from the manager at this URL, within 5 s. `vcenter` provides the authorities and the proxy. The
 /// manager's certificate is verified even if vCenter's is not.
-///
-/// # Errors
-/// When the manager does not answer with a ticket, or no request can be sent.
 pub async fn fetch_ticket(vcenter: &http::Client, url: &str, token: &SecretString) -> Result<SecretString, Error> {
     fetch_within(vcenter, url, token, TIMEOUT).await
 }
@@ -102,19 +98,18 @@ async fn fetch_within(
 
 fn bearer(token: &str) -> SecretString {
     const SCHEME: &str = "Bearer ";
-    // The capacity is the length, so that the conversion to a secret copies nothing.
+    // The capacity equals the final length, so the conversion to a secret copies nothing.
     let mut value = String::with_capacity(SCHEME.len() + token.len());
     value.extend([SCHEME, token]);
     value.into()
 }
 
-/// Path and query of a URL; the client has checked before that the URL is valid.
+/// Returns path and query of a URL that was already validated.
 fn path_of(url: &str) -> String {
     use url::Position::{AfterQuery, BeforePath};
     url::Url::parse(url).map_or_else(|_| "/".to_owned(), |url| url[BeforePath..AfterQuery].to_owned())
 }
 
-/// The manager's answer; other fields are ignored.
 #[derive(Deserialize)]
 struct TicketAnswer {
     #[serde(default)]
@@ -127,7 +122,7 @@ fn read(endpoint: &str, response: Response) -> Result<SecretString, Error> {
     if response.status != 200 {
         return Err(Error::Refused(endpoint(), response.status));
     }
-    // The library's message may quote the content.
+    // Drops the library's message, which may quote the content.
     let answer: TicketAnswer = serde_json::from_slice(&body).map_err(|_| Error::Malformed(endpoint()))?;
     if answer.token.is_empty() {
         return Err(Error::NoTicket(endpoint()));

@@ -1,7 +1,7 @@
 //! vCenter's token service (STS, WS-Trust 1.3): issues a SAML holder-of-key token for a certificate and its key.
 //!
-//! The service is at `/sts/STSService` of the vCenter itself, in every vCenter since 7.0. Each login requests a new
-//! token, which is never renewed: the session outlives it.
+//! vCenter 7.0 and later has this service. Each login requests a new token, because a token expires long before the
+//! session that it opens.
 
 mod answer;
 mod error;
@@ -21,7 +21,6 @@ pub use error::Error;
 /// Path of the token service, on the vCenter's own host and port.
 pub const PATH: &str = "/sts/STSService";
 
-/// The name under which the request appears in errors and metrics.
 const ISSUE: &str = "sts.Issue";
 const ACTION: &str = "\"http://docs.oasis-open.org/ws-sx/ws-trust/200512/RST/Issue\"";
 const TRUST: &str = "http://docs.oasis-open.org/ws-sx/ws-trust/200512";
@@ -29,20 +28,20 @@ const TRUST: &str = "http://docs.oasis-open.org/ws-sx/ws-trust/200512";
 const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<soapenv:Envelope \
      xmlns:soapenv=\"http://schemas.xmlsoap.org/soap/envelope/\">";
 
-/// Lifetime of a token, as in the Go program; the login follows immediately.
+/// Lifetime of a token, as in the Go program. It may be short, because the login follows immediately.
 const TOKEN_LIFETIME: SignedDuration = SignedDuration::from_mins(5);
 
-/// The same as for a login, since issuing a token may involve a directory service.
+/// Time limit of the request, as for a login: issuing a token may involve a directory service.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The largest accepted answer, in bytes: a token names the groups of its user, which may be hundreds.
+/// The largest accepted answer, in bytes. A token names the groups of its user, which may be hundreds.
 const MAX_BYTES: usize = 1 << 20;
 
 /// Requests a delegatable token for this certificate (PEM) and its RSA key (PEM, PKCS#1 or PKCS#8).
 ///
 /// # Errors
-/// [`Error::Key`] for a certificate or key that cannot be used, before anything is sent; [`Error::is_invalid_login`]
-/// when the service rejects them, which must not be repeated quickly.
+/// [`Error::Key`] if the certificate or key cannot be used; nothing is sent then. [`Error::is_invalid_login`] if the
+/// service rejects the certificate or the signature. Such a request must not be repeated quickly.
 pub async fn issue(http: &http::Client, certificate: &str, key: &SecretString, now: Timestamp) -> Result<Token, Error> {
     let key = HolderKey::from_pem(certificate, key)?;
     let document = request(&key, now, &Ids::fresh())?;
@@ -56,7 +55,7 @@ pub async fn issue(http: &http::Client, certificate: &str, key: &SecretString, n
 
 fn request(key: &HolderKey, now: Timestamp, ids: &Ids) -> Result<http::Body, Error> {
     let expires = now.saturating_add(TOKEN_LIFETIME).unwrap_or(now);
-    // The body element declares `wsu`; in canonical form, no element inside declares it again.
+    // The body element declares `wsu`. In canonical form, no inner element declares it again.
     let content = format!(
         "<RequestSecurityToken xmlns=\"{TRUST}\"><TokenType>urn:oasis:names:tc:SAML:2.0:assertion</TokenType>\
          <RequestType>{TRUST}/Issue</RequestType><Lifetime><wsu:Created>{}</wsu:Created><wsu:Expires>{}\

@@ -1,7 +1,7 @@
-//! SAML holder-of-key tokens: the token service issues them, and both of vCenter's protocols sign with their key.
+//! SAML holder-of-key tokens from the token service. The SOAP and REST logins sign with the key of a token.
 //!
-//! Certificates, keys and assertions are secrets here: they are never printed, and our own copies are wiped on drop.
-//! The parsed key inside the signature library is not.
+//! Certificates, keys and assertions are never printed. Our own copies of keys and assertions are wiped on drop, except
+//! the parsed key inside the signature library.
 
 mod key;
 pub(super) mod signature;
@@ -13,7 +13,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 pub use key::{HolderKey, KeyError};
 
-/// A token that only the holder of a key may use. Cheap to clone.
+/// A token that only the holder of its key can use. Clones are cheap.
 #[derive(Clone)]
 pub struct Token {
     id: String,
@@ -22,13 +22,13 @@ pub struct Token {
 }
 
 impl Token {
-    /// Builds a token from its parts: the `saml2:Assertion` element byte for byte as issued (it is signed), its `ID`,
-    /// and the key it was issued for.
+    /// Builds a token from the `ID` of a `saml2:Assertion`, the assertion byte for byte as issued, and the key of the
+    /// token.
     pub fn new(id: impl Into<String>, assertion: SecretString, key: Arc<HolderKey>) -> Self {
         Self { id: id.into(), assertion: Arc::new(assertion), key }
     }
 
-    /// The assertion's `ID`.
+    /// Returns the assertion's `ID`.
     pub fn id(&self) -> &str {
         &self.id
     }

@@ -1,7 +1,7 @@
 //! vCenter over REST: sessions and tags.
 //!
-//! Two framings of the same calls exist: `/rest`, which every supported version has, and `/api`, for servers without
-//! `/rest`. The login detects which one the server speaks. Nothing here logs in by itself.
+//! The same calls exist in two framings: `/rest`, which every supported version has, and `/api`, for later versions
+//! that may lack `/rest`. The login detects the framing. The client never logs in by itself.
 
 mod error;
 mod exchange;
@@ -23,14 +23,14 @@ pub use tagging::{Category, ObjectTags, Tag, TagObjects};
 
 use super::http;
 
-/// Time limits of the calls, connecting included.
+/// Time limits of the calls, including connecting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Ordinary calls.
+    /// Limit of ordinary calls.
     pub call: Duration,
-    /// The login, which may involve a directory service.
+    /// Limit of the login, which may involve a directory service.
     pub login: Duration,
-    /// The logout, which must not hold up a shutdown.
+    /// Limit of the logout, which must not delay a shutdown.
     pub logout: Duration,
 }
 
@@ -43,13 +43,13 @@ impl Default for Timeouts {
 /// Framing of requests and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// `/rest/com/vmware/cis/…`, results inside `value`; 6.5 to at least 9.1.
+    /// `/rest/com/vmware/cis/…` with results inside `value`; exists from 6.5 to at least 9.1.
     Rest,
-    /// `/api/…`, bare results; complete from 7.0 Update 2 on.
+    /// `/api/…` with bare results; complete since 7.0 Update 2.
     Api,
 }
 
-/// A client of one vCenter's REST endpoint, with at most one session. Clones share it.
+/// A client of one vCenter's REST endpoint, with at most one session. Clones share the session.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -65,22 +65,22 @@ struct Inner {
 struct Session {
     id: SecretString,
     framing: Framing,
-    /// Whether the session is the one of the SOAP client, which this client must not end.
+    /// Whether the session belongs to the SOAP client, so that this client must not end it.
     is_borrowed: bool,
 }
 
 impl Client {
-    /// A client without a session; nothing is sent.
+    /// Builds a client without a session. Nothing is sent.
     pub fn new(http: http::Client) -> Self {
         Self::with_timeouts(http, Timeouts::default())
     }
 
-    /// As [`Client::new`], with other time limits.
+    /// Builds a client like [`Client::new`], with other time limits.
     pub fn with_timeouts(http: http::Client, timeouts: Timeouts) -> Self {
         Self { inner: Arc::new(Inner { http, timeouts, session: Mutex::new(None) }) }
     }
 
-    /// `host:port`, for messages.
+    /// Returns `host:port`, for messages.
     pub fn endpoint(&self) -> &str {
         self.inner.http.endpoint()
     }

@@ -1,7 +1,7 @@
-//! vCenter over SOAP (`vim25`): a small typed client, about twenty operations.
+//! vCenter over SOAP (`vim25`): a small typed client with about twenty operations.
 //!
-//! One [`Client`] holds at most one session of one vCenter. Nothing here logs in by itself, retries a fault or decides
-//! what a fault means for a Node: that is up to the caller.
+//! One [`Client`] has at most one session of one vCenter. The client never logs in by itself and never retries a fault.
+//! The caller decides what a fault means for a Node.
 
 mod call;
 mod decoder;
@@ -34,22 +34,22 @@ pub use value::{GuestNic, Value, decode_name};
 use super::http;
 pub use super::object::MoRef;
 
-/// The `User-Agent` for the HTTP client: vCenter shows it in its session list, where administrators look for the name
-/// that the Go program sends. `commit` is the commit of the build, if known.
+/// Returns the `User-Agent` for the HTTP client, which vCenter shows in its session list. The text begins with the name
+/// of the Go program, for which administrators search. `commit` is the commit of the build, if known.
 pub fn user_agent(commit: Option<&str>) -> String {
     let (name, version) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
     let commit = commit.and_then(|commit| commit.get(..7)).unwrap_or("unknown");
     format!("k8s-cloud-provider-vsphere ({name} {version} {commit})")
 }
 
-/// Time limits of the calls, connecting included.
+/// Time limits of the calls, including connecting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Ordinary calls.
+    /// Limit of ordinary calls.
     pub call: Duration,
-    /// `Login`, which may involve a directory service.
+    /// Limit of `Login`, which may involve a directory service.
     pub login: Duration,
-    /// `Logout`, which must not hold up a shutdown.
+    /// Limit of `Logout`, which must not delay a shutdown.
     pub logout: Duration,
     /// Time that `WaitForUpdatesEx` may take beyond its requested wait.
     pub wait_margin: Duration,
@@ -75,7 +75,7 @@ pub struct Client {
 struct Inner {
     http: http::Client,
     timeouts: Timeouts,
-    /// Prefix of every operation id, which tells processes apart in vCenter's logs.
+    /// Prefix of every operation id, which identifies this process in the logs of vCenter.
     prefix: String,
     calls: AtomicU64,
     state: Mutex<ConnectionState>,
@@ -91,12 +91,12 @@ struct ConnectionState {
 }
 
 impl Client {
-    /// A client without a session; nothing is sent.
+    /// Builds a client without a session. Nothing is sent.
     pub fn new(http: http::Client) -> Self {
         Self::with_timeouts(http, Timeouts::default())
     }
 
-    /// As [`Client::new`], with other time limits.
+    /// Builds a client like [`Client::new`], with other time limits.
     pub fn with_timeouts(http: http::Client, timeouts: Timeouts) -> Self {
         let state = ConnectionState {
             cookie: None,
@@ -109,7 +109,7 @@ impl Client {
         Self { inner: Arc::new(inner) }
     }
 
-    /// `host:port`, for messages.
+    /// Returns `host:port`, for messages.
     pub fn endpoint(&self) -> &str {
         self.inner.http.endpoint()
     }

@@ -1,4 +1,4 @@
-//! Adapts `Instances` and `Zones` to `InstancesV2`, so that controllers know only one contract.
+//! Adapts `Instances` and `Zones` to `InstancesV2`, so that controllers need only one contract.
 //!
 //! Mirrors the older path of `getInstanceMetadata` and `getProviderID` in `controllers/node/node_controller.go` and
 //! `ensureNodeExistsByProviderID` in `controllers/nodelifecycle/node_lifecycle_controller.go`.
@@ -18,7 +18,8 @@ use super::zones::{Zone, Zones};
 use super::{CloudProvider, node};
 use crate::base::error_chain::chain;
 
-/// The instance contract for controllers: the provider's own, else the adapted older one, else none.
+/// Returns the provider's `InstancesV2`. If the provider has only [`Instances`], returns an adapter. Returns `None` if
+/// the provider has neither.
 pub fn instances_v2_of(provider: &dyn CloudProvider) -> Option<Arc<dyn InstancesV2>> {
     provider.instances_v2().or_else(|| {
         let instances = provider.instances()?;
@@ -26,7 +27,7 @@ pub fn instances_v2_of(provider: &dyn CloudProvider) -> Option<Arc<dyn Instances
     })
 }
 
-/// A provider of the older contract, adapted to the current one.
+/// Adapter from the older contract ([`Instances`] and [`Zones`]) to the current contract ([`InstancesV2`]).
 pub struct FromInstances {
     provider_name: &'static str,
     instances: Arc<dyn Instances>,
@@ -34,12 +35,12 @@ pub struct FromInstances {
 }
 
 impl FromInstances {
-    /// Adapts `instances` and, if the cloud has them, `zones`. `provider_name` is the scheme of provider IDs.
+    /// Adapts `instances` and, if the cloud has zones, `zones`. `provider_name` is the scheme of provider IDs.
     pub fn new(provider_name: &'static str, instances: Arc<dyn Instances>, zones: Option<Arc<dyn Zones>>) -> Self {
         Self { provider_name, instances, zones }
     }
 
-    /// The Node's provider ID, else one built from the instance's id.
+    /// Returns the Node's provider ID. If the Node has none, builds one from the id of the instance.
     async fn provider_id(&self, node: &Node) -> Result<String, Error> {
         let present = node::provider_id(node);
         if !present.is_empty() {
@@ -47,7 +48,7 @@ impl FromInstances {
         }
         let id = self.instances.instance_id(node::name(node)).await?;
         if id.is_empty() {
-            // Upstream would return "name://", which identifies nothing and can never be corrected.
+            // Upstream would return `name://`, which identifies no instance and can never be corrected.
             return Err(Error::other(format!("the cloud gives an empty id for node {}", node::name(node))));
         }
         Ok(format!("{}://{id}", self.provider_name))
@@ -60,7 +61,7 @@ impl FromInstances {
 
     async fn metadata(&self, node: &Node) -> Result<InstanceMetadata, Error> {
         let provider_id = match self.provider_id(node).await {
-            // A cloud without ids; other data may be available by name.
+            // The cloud has no ids, but other data may be available by name.
             Err(Error::NotImplemented) => String::new(),
             other => other?,
         };
@@ -102,8 +103,8 @@ impl InstancesV2 for FromInstances {
         self.read_instance_power(node).await.map(|state| Power { state, lasting: Duration::ZERO })
     }
 
-    /// The older contract has one state for all VMs that do not run. A cloud that does not know the state proves
-    /// nothing; upstream assumes a running VM, with the same effect on the taint.
+    /// Reads the power state. The older contract has one state for all VMs that do not run. If the cloud cannot return
+    /// the state, the result is unknown. Upstream then assumes a running VM. Neither result changes the shutdown taint.
     async fn read_instance_power(&self, node: &Node) -> Presence<PowerState> {
         let is_shut_down = async {
             let provider_id = self.provider_id(node).await?;
@@ -118,12 +119,13 @@ impl InstancesV2 for FromInstances {
     }
 }
 
-/// An error of the older contract never proves absence.
+/// Converts an error to an unknown presence. An error of the older contract never proves absence.
 fn unknown<T>(error: Error) -> Presence<T> {
     Presence::Unknown(Unknown { retry_after: error.retry_after(), ..Unknown::new(error.reason(), chain(&error)) })
 }
 
-/// Reads by provider ID, and by name if that fails. If both fail, the error has the kind of the second and names both.
+/// Reads by provider ID and, if that read fails, by name. If both reads fail, returns the second error with both
+/// messages. Some kinds of errors become [`Error::Other`].
 async fn either<T>(
     what: &str,
     node_name: &str,

@@ -1,5 +1,4 @@
-//! A provider's access to the Kubernetes cluster: cached Nodes, live reads of the API server, and Events about the
-//! cluster.
+//! A provider's access to the Kubernetes cluster: cached Nodes, live reads, and Events about the cluster.
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -9,42 +8,37 @@ use std::sync::Arc;
 use super::presence::{Presence, Unknown};
 use super::reason::Reason;
 
-/// Cached reads of the cluster, implemented over the shared caches and passed to the provider by `app`.
-///
-/// Cached Nodes lack unread fields; [`node::cache_filter`](super::node::cache_filter) lists them.
+/// Cached reads of the cluster. Nodes lack the fields that [`node::cache_filter`](super::node::cache_filter) lists.
 pub trait ClusterReads: Send + Sync {
-    /// The cached Nodes that this process manages; empty until the cache has synced.
+    /// Returns the cached Nodes that this process manages. Empty until the cache has synced.
     fn nodes(&self) -> Box<dyn Iterator<Item = Arc<Node>> + Send + '_>;
 
-    /// The cached Node of this name.
+    /// Returns the cached Node with this name.
     fn node(&self, name: &str) -> Option<Arc<Node>>;
 
-    /// Whether the cache has a Service of this key, such as `default/web`, with the type `LoadBalancer` or the
-    /// finalizer.
+    /// Returns true if the cache has a Service with this key, such as `default/web`, that has the type `LoadBalancer`
+    /// or the finalizer of load balancers.
     fn has_service(&self, key: &str) -> bool;
 
-    /// Announces changes of [`ClusterReads::nodes`]. The first item is [`NodeChange::All`], once the cache has synced.
+    /// Returns the changes of [`ClusterReads::nodes`]. The first item, after the cache sync, is [`NodeChange::All`].
     fn node_changes(&self) -> BoxStream<'static, NodeChange>;
 }
 
-/// Live reads of the API server, for decisions that must not use stale data. Each returns within 10 s. An object is
-/// absent only if the API server answered that it does not exist.
+/// Live reads of the API server, for decisions that must not use stale data. Each read returns within 10 s. An object
+/// is absent only if the API server answered that the object does not exist.
 #[async_trait]
 pub trait LiveReads: Send + Sync {
-    /// The complete Node of this name.
+    /// Reads the complete Node with this name.
     async fn node(&self, name: &str) -> Presence<Node>;
 
-    /// The complete Service of this name.
+    /// Reads the complete Service with this name.
     async fn service(&self, namespace: &str, name: &str) -> Presence<Service>;
 
-    /// The identity of the cluster: the UID of its namespace `kube-system`.
-    ///
-    /// # Errors
-    /// Why the UID is not known, also if the namespace does not exist.
+    /// Reads the UID of the namespace `kube-system`, which identifies the cluster. A missing namespace is an error.
     async fn cluster_uid(&self) -> Result<String, Unknown>;
 }
 
-/// Events that concern the cluster and no single object.
+/// Events about the cluster as a whole.
 #[async_trait]
 pub trait ClusterEvents: Send + Sync {
     /// Records a warning Event. The Event may be lost, so the caller also logs the message.
@@ -56,6 +50,6 @@ pub trait ClusterEvents: Send + Sync {
 pub enum NodeChange {
     /// The Node of this name was added, changed or deleted.
     Node(String),
-    /// Every Node may have changed.
+    /// All Nodes may have changed.
     All,
 }

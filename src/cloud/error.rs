@@ -1,7 +1,5 @@
-//! Provider errors, as far as controllers act on them; vendor detail is in the source.
-//!
-//! Mirrors the sentinel errors of `cloud.go` and `api/retry_error.go`. Here they are enum variants, also for errors
-//! that a provider wrapped.
+//! Provider errors, with the distinctions that controllers need. Mirrors the sentinel errors of `cloud.go` and
+//! `api/retry_error.go` as enum variants.
 
 use std::time::Duration;
 
@@ -10,33 +8,33 @@ use super::reason::{self, Reason};
 /// An error of a provider.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The instance does not exist. Only meaningful from `Instances::instance_id`; never a proof of absence.
+    /// The instance does not exist. Meaningful only from `Instances::instance_id`, and never a proof of absence.
     #[error("instance not found")]
     InstanceNotFound,
     /// The provider does not implement this operation.
     #[error("unimplemented")]
     NotImplemented,
-    /// This process no longer leads, so it did not write.
+    /// This process lost the leadership, so the provider did not write.
     #[error("this process is not the leader")]
     NotLeader,
-    /// Another component implements this for the provider.
+    /// Another component implements this operation for the provider.
     #[error("implemented by alternate to cloud provider")]
     ImplementedElsewhere,
-    /// Retry after exactly this time, without exponential backoff.
+    /// The caller must retry after exactly this time, without exponential backoff.
     #[error("{message}")]
     RetryAfter {
         /// The operation and its object.
         message: String,
-        /// How long to wait.
+        /// Time to wait.
         after: Duration,
     },
-    /// Not a failure: a prerequisite, such as a first list, is still in progress. The provider announces the object
-    /// when it is ready; retry after this time at the latest.
+    /// A prerequisite, such as a first list, is still in progress. This is not a failure. The caller retries after
+    /// `after`, or earlier if the provider announces a change of the object.
     #[error("{message}")]
     Pending {
         /// The prerequisite.
         message: String,
-        /// Longest time to wait.
+        /// Maximum time to wait.
         after: Duration,
     },
     /// The object is invalid. A retry helps only after the object has changed.
@@ -44,39 +42,39 @@ pub enum Error {
     Invalid {
         /// The reason.
         reason: Reason,
-        /// The invalid part of the object, and what is expected.
+        /// The invalid part of the object, and the expected content.
         message: String,
     },
-    /// A resource of the cloud is exhausted, such as the addresses of a pool. Retry after exactly this time, or when
-    /// the provider announces the object.
+    /// A resource of the cloud is exhausted, such as the addresses of a pool. The caller retries after exactly `after`,
+    /// or when the provider announces a change of the object.
     #[error("{message}")]
     Exhausted {
         /// The reason.
         reason: Reason,
         /// The exhausted resource, and the object that needs it.
         message: String,
-        /// How long to wait.
+        /// Time to wait.
         after: Duration,
     },
-    /// The cloud rejected a write, and may reject it again. Retry after exactly this time, or as soon as the content
-    /// changes: with other Nodes, or because the object has changed.
+    /// The cloud rejected a write, and may reject a repetition of the write. The caller retries after exactly `after`,
+    /// or as soon as the content of the write changes because the Nodes or the object changed.
     #[error("{message}")]
     Refused {
         /// The reason.
         reason: Reason,
-        /// The rejected write, and why.
+        /// The rejected write, and the cause.
         message: String,
-        /// How long to wait.
+        /// Time to wait.
         after: Duration,
     },
-    /// The operation failed with a reason of the provider.
+    /// The operation failed for a provider-specific reason.
     #[error("{message}")]
     Failed {
         /// The reason.
         reason: Reason,
         /// The operation, its object, and the failure.
         message: String,
-        /// How long to wait exactly; if none, exponential backoff applies.
+        /// Exact time to wait. `None` means exponential backoff.
         after: Option<Duration>,
     },
     /// The provider's account lacks a permission.
@@ -94,7 +92,7 @@ pub enum Error {
         #[source]
         source: Option<BoxError>,
     },
-    /// Anything else.
+    /// Any other error.
     #[error("{message}")]
     Other {
         /// The operation and its object.
@@ -109,7 +107,7 @@ pub enum Error {
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
 impl Error {
-    /// The reason for metrics and Events.
+    /// Returns the reason for metrics and Events.
     pub fn reason(&self) -> Reason {
         match self {
             Error::InstanceNotFound => reason::InstanceNotFound,
@@ -126,7 +124,7 @@ impl Error {
         }
     }
 
-    /// How long to wait before the next try, if the provider says so.
+    /// Returns the time to wait before the retry, if the provider specifies a time.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Error::RetryAfter { after, .. }
@@ -138,12 +136,12 @@ impl Error {
         }
     }
 
-    /// Whether the content of the write was refused, so that a write with other content may succeed at once.
+    /// Returns true if the content of the write was rejected. A write with other content may succeed immediately.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Error::Invalid { .. } | Error::Refused { .. })
     }
 
-    /// An [`Error::Other`] without a source.
+    /// Creates an [`Error::Other`] without a source.
     pub fn other(message: impl Into<String>) -> Self {
         Error::Other { message: message.into(), source: None }
     }

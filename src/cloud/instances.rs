@@ -9,55 +9,52 @@ use std::time::Duration;
 use super::error::Error;
 use super::presence::{Presence, Unknown};
 
-/// A provider's data about the VM behind a Node; `InstanceMetadata` of `cloud.go`.
+/// A provider's data about the VM of a Node; `InstanceMetadata` of `cloud.go`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InstanceMetadata {
-    /// Value for an empty `spec.providerID`.
+    /// Provider ID to write if `spec.providerID` is empty.
     pub provider_id: String,
-    /// Value of both instance-type labels; if empty, they stay unchanged.
+    /// Value of both instance-type labels. An empty value leaves the labels unchanged.
     pub instance_type: String,
-    /// The addresses, in order of preference; if empty, the Node's stay unchanged.
+    /// The addresses, in order of preference. An empty list leaves the Node's addresses unchanged.
     pub node_addresses: Vec<NodeAddress>,
-    /// Value of both zone labels; if empty, they stay unchanged.
+    /// Value of both zone labels. An empty value leaves the labels unchanged.
     pub zone: String,
-    /// Value of both region labels; if empty, they stay unchanged.
+    /// Value of both region labels. An empty value leaves the labels unchanged.
     pub region: String,
-    /// Further labels, added at initialization if the key does not exist.
+    /// Further labels. A label is added at initialization if the Node lacks its key.
     pub additional_labels: BTreeMap<String, String>,
-    /// Location labels under their own prefix, kept in sync with the VM; `None` removes a label. Labels not listed here
-    /// stay unchanged.
+    /// Location labels, which are kept in sync with the location of the VM. `None` removes a label.
     pub topology_labels: BTreeMap<String, Option<String>>,
-    /// How the VM was found for this Node.
+    /// The criterion by which the VM was found.
     pub found_by: FoundBy,
-    /// The instance and its location, to be recorded on the Node; empty if the provider keeps no record.
+    /// Record of the instance and its location, to write to the Node. Empty if the provider keeps no record.
     pub record: String,
-    /// Whether the Node's record names this instance, even at another location.
+    /// Whether the record on the Node names this instance, even at another location.
     pub is_recorded: bool,
-    /// Whether the record must be updated at once, because its location may be removed soon.
+    /// Whether the record must be updated immediately, because the VM's location may be removed soon.
     pub is_record_urgent: bool,
-    /// The Node that this VM backs under an earlier name, if the requested Node is being initialized. The earlier Node
-    /// gets an Event.
+    /// Name of an earlier Node of this VM, if the requested Node is being initialized. The earlier Node gets an Event.
     pub earlier_name: Option<String>,
-    /// Why a Node must not be initialized yet although its instance is known, for example because a configured zone was
-    /// not found. Blocks nothing on an initialized Node.
+    /// Reason why the Node must not be initialized yet although its instance was found, for example a configured zone
+    /// that was not found. Has no effect on an initialized Node.
     pub pending: Option<Unknown>,
-    /// Notes for operators that block nothing, for example an address family that the VM lacks. Logged when they
-    /// change.
+    /// Notes for operators, such as a missing address family. Notes block nothing and are logged when they change.
     pub messages: Vec<String>,
-    /// Why this data may be stale, for example because the cloud does not answer. Blocks writes to the Node: the
-    /// previous leader may have had newer data.
+    /// Reason why this data may be stale, for example a cloud that does not answer. Blocks writes to the Node, because
+    /// the previous leader may have had newer data.
     pub stale: Option<Unknown>,
 }
 
-/// How a VM was matched to a Node.
+/// The criterion by which a VM was found for a Node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FoundBy {
     /// The Node's provider ID.
     #[default]
     ProviderId,
-    /// The UUID that the kubelet reads from the firmware, unique to this VM.
+    /// The UUID that the kubelet reads from the firmware. Only this VM has the UUID.
     SystemUuid,
-    /// The UUID that the kubelet reads from the firmware, shared with other VMs; a rule chose this VM.
+    /// The UUID that the kubelet reads from the firmware. Several VMs have the UUID, and a rule selected this VM.
     SystemUuidAmongSeveral,
     /// The Node's name alone.
     Name,
@@ -71,9 +68,9 @@ pub enum PowerState {
     On,
     /// The VM is powered off.
     Off,
-    /// The VM is halted with its memory kept; it may resume at any time.
+    /// The VM is suspended with its memory saved, and may resume at any time.
     Suspended,
-    /// The VM does not run; the cloud gives no details.
+    /// The VM does not run, and the cloud returns no details.
     NotRunning,
 }
 
@@ -82,44 +79,41 @@ pub enum PowerState {
 pub struct Power {
     /// The state.
     pub state: PowerState,
-    /// How long this process has known this state without interruption. Zero if the provider does not measure it.
+    /// Time for which this process has observed this state without interruption. Zero if this time is not measured.
     pub lasting: Duration,
 }
 
-/// `InstancesV2` of `cloud.go`: the contract that controllers use.
-///
-/// Every method answers from the provider's present state and returns quickly. Unknown data is [`Presence::Unknown`],
-/// and [`InstanceEvents`] announces when that changes.
+/// `InstancesV2` of `cloud.go`: the contract that controllers use. Methods answer from cached state. Only
+/// [`InstancesV2::instance_exists`], [`InstancesV2::read_instance_power`] and [`InstancesV2::refresh`] are allowed to
+/// query the cloud. [`InstanceEvents`] announces changed answers.
 #[async_trait]
 pub trait InstancesV2: Send + Sync {
-    /// Whether the VM behind `node` exists.
+    /// Returns whether the VM of `node` exists.
     async fn instance_exists(&self, node: &Node) -> Presence;
 
-    /// Whether the VM behind `node` is shut down; unknown if its power state is not proven.
+    /// Returns whether the VM of `node` is shut down. Unknown if the power state is not proven.
     async fn instance_shutdown(&self, node: &Node) -> Presence<bool> {
         self.instance_power(node).await.map(|power| power.state != PowerState::On)
     }
 
-    /// The proven power state of the VM behind `node`, and its duration. `cloud.go` has only whether the VM is shut
-    /// down.
+    /// Returns the proven power state of the VM of `node`, and the duration of that state.
     async fn instance_power(&self, node: &Node) -> Presence<Power>;
 
-    /// Like [`InstancesV2::instance_power`], but read live, for decisions that must not use stale data. The result is
-    /// off only if no other VM with the Node's identity may run; otherwise it is unknown.
+    /// Reads the power state live, for decisions that must not use stale data. The result is off only if certainly no
+    /// other VM with the Node's identity runs. If another VM with this identity may run, the result is unknown.
     async fn read_instance_power(&self, node: &Node) -> Presence<PowerState>;
 
-    /// Provider ID, addresses, type, zone, region and labels of the VM behind `node`.
+    /// Returns provider ID, addresses, type, zone, region and labels of the VM of `node`.
     async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata>;
 
-    /// Confirms the provider's data with the cloud, so that no stale data counts as live: unconfirmed data is marked
-    /// stale when this returns, within a few seconds. Called at the start of a term, because the previous leader may
-    /// have had newer data. Not in `cloud.go`.
+    /// Confirms the provider's data with the cloud within a few seconds, and marks unconfirmed data as stale. Called at
+    /// the start of a term, because the previous leader may have had newer data. Not in `cloud.go`.
     async fn refresh(&self) {}
 }
 
-/// Changes of instances, which make polling unnecessary. `cloud.go` has no counterpart.
+/// Source of announcements of instance changes. Makes polling unnecessary. `cloud.go` has no counterpart.
 pub trait InstanceEvents: Send + Sync {
-    /// A new subscription. A slow subscriber gets [`InstanceEvent::All`] instead of missed items.
+    /// Creates a subscription. A slow subscriber gets [`InstanceEvent::All`] instead of missed items.
     fn subscribe(&self) -> BoxStream<'static, InstanceEvent>;
 }
 
@@ -128,32 +122,35 @@ pub trait InstanceEvents: Send + Sync {
 pub enum InstanceEvent {
     /// The provider's answers for the Node of this name may have changed.
     Node(String),
-    /// All answers may have changed: process every Node.
+    /// The answers for all Nodes may have changed.
     All,
 }
 
-/// `Instances` of `cloud.go`, the older contract. Providers that implement it are used through `super::adapter`.
+/// `Instances` of `cloud.go`, the older contract. Controllers use implementations through `super::adapter`.
 #[async_trait]
 pub trait Instances: Send + Sync {
-    /// The addresses of the instance behind the Node of this name.
+    /// Returns the addresses of the instance of the Node with this name.
     async fn node_addresses(&self, node_name: &str) -> Result<Vec<NodeAddress>, Error>;
 
-    /// The addresses of the instance with this provider ID, which may be empty.
+    /// Returns the addresses of the instance with this provider ID. The provider ID may be empty.
     async fn node_addresses_by_provider_id(&self, provider_id: &str) -> Result<Vec<NodeAddress>, Error>;
 
-    /// The instance's id, without the provider's prefix. [`Error::InstanceNotFound`] if it does not exist (a stopped
-    /// one does), [`Error::NotImplemented`] if the cloud has no ids.
+    /// Returns the id of the instance of the Node with this name, without the provider's prefix. Fails with
+    /// [`Error::InstanceNotFound`] if the instance does not exist, and with [`Error::NotImplemented`] if the cloud has
+    /// no ids. A stopped instance exists.
     async fn instance_id(&self, node_name: &str) -> Result<String, Error>;
 
-    /// The instance type; may be empty.
+    /// Returns the type of the instance of the Node with this name. The type may be empty.
     async fn instance_type(&self, node_name: &str) -> Result<String, Error>;
 
-    /// The instance type by provider ID; may be empty.
+    /// Returns the type of the instance with this provider ID. The type may be empty.
     async fn instance_type_by_provider_id(&self, provider_id: &str) -> Result<String, Error>;
 
-    /// Whether the instance exists, running or stopped. `Ok(false)` is upstream's proof of absence.
+    /// Returns whether the instance with this provider ID exists, running or stopped. `Ok(false)` is upstream's proof
+    /// of absence.
     async fn instance_exists_by_provider_id(&self, provider_id: &str) -> Result<bool, Error>;
 
-    /// Whether the instance is shut down. [`Error::NotImplemented`] counts as no.
+    /// Returns whether the instance with this provider ID is shut down. [`Error::NotImplemented`] means that the state
+    /// is unknown.
     async fn instance_shutdown_by_provider_id(&self, provider_id: &str) -> Result<bool, Error>;
 }

@@ -10,18 +10,18 @@ use super::node::usable_addresses::UsableAddresses;
 use super::permit::LeaderToken;
 use super::reason::Reason;
 
-/// `LoadBalancer` of `cloud.go`. Services and Nodes are read-only for the provider. Writing methods get a permit, which
+/// `LoadBalancer` of `cloud.go`. The provider must not change Services or Nodes. Methods that write get a permit, which
 /// the provider checks before each write.
 #[async_trait]
 pub trait LoadBalancer: Send + Sync {
-    /// Status of the load balancer that this program created for `service`, if any.
+    /// Returns the status of the load balancer that this program created for `service`, if any.
     async fn get_load_balancer(
         &self,
         cluster_name: &str,
         service: &Service,
     ) -> Result<Option<LoadBalancerStatus>, Error>;
 
-    /// The name of the load balancer of `service`, for internal use by the provider.
+    /// Returns the name of the load balancer of `service`, for internal use by the provider.
     fn load_balancer_name(&self, cluster_name: &str, service: &Service) -> String;
 
     /// Creates or updates the load balancer. Idempotent.
@@ -42,7 +42,7 @@ pub trait LoadBalancer: Send + Sync {
         nodes: &[Arc<Node>],
     ) -> Result<(), Error>;
 
-    /// Deletes the load balancer. Succeeds if nothing is left.
+    /// Deletes the load balancer. Succeeds if no load balancer exists.
     async fn ensure_load_balancer_deleted(
         &self,
         permit: &LeaderToken,
@@ -51,20 +51,20 @@ pub trait LoadBalancer: Send + Sync {
     ) -> Result<(), Error>;
 }
 
-/// The message of the Go program for a load balancer without Nodes.
+/// The Go program's message for a load balancer without Nodes.
 pub const NO_NODES: &str = "There are no available nodes for the load balancer";
 
-/// All load balancers of a provider together. Not in `cloud.go`: upstream calls the provider for each Service alone.
-/// With the default methods, a plain [`LoadBalancer`] behaves as upstream.
+/// All load balancers of a provider. Not in `cloud.go`: upstream calls the provider for each Service separately. With
+/// the default methods, a plain [`LoadBalancer`] behaves as upstream.
 #[async_trait]
 pub trait LoadBalancerFleet: LoadBalancer {
-    /// Whether this provider implements the load balancer of `service`. Reads only the Service: no I/O.
+    /// Returns whether this provider implements the load balancer of `service`. Reads only the Service, without I/O.
     fn handles(&self, _service: &Service) -> Handling {
         Handling::Handled
     }
 
-    /// Sets the same `nodes` for all `services`; returns one result each, in their order. A single call per change of
-    /// the Nodes lets a provider write shared objects once.
+    /// Sets the same `nodes` for all `services`. Returns one result for each Service, in the same order. A provider can
+    /// write shared objects once for all Services.
     async fn update_nodes(
         &self,
         permit: &LeaderToken,
@@ -79,54 +79,55 @@ pub trait LoadBalancerFleet: LoadBalancer {
         results
     }
 
-    /// Prefixes of the annotations that a load balancer depends on; a change of any other annotation triggers no sync.
-    /// By default, all annotations that the cache keeps ([`ANNOTATIONS`](super::service::cache_filter::ANNOTATIONS)).
+    /// Returns the prefixes of the annotations that a load balancer depends on. Other annotations trigger no sync. By
+    /// default, all cached annotations trigger a sync ([`ANNOTATIONS`](super::service::cache_filter::ANNOTATIONS)).
     fn annotation_prefixes(&self) -> &[&str] {
         &[""]
     }
 
-    /// Reason and message of an Event for the owner of a Service whose load balancer was ensured or deleted. Each
-    /// remark is returned once; `None` when all were returned.
+    /// Returns the reason and the message of an Event for a Service whose load balancer was ensured or deleted. Returns
+    /// each remark once, and `None` after the last remark.
     fn remark(&self, _service: &Service) -> Option<(Reason, String)> {
         None
     }
 
-    /// The reason why the load balancer has no targets after it was ensured or updated with these Nodes: there are no
-    /// Nodes, or none has a usable address of one of its address families. `None` if no such reason is known. No I/O.
+    /// Returns the reason why the load balancer has no targets after it was ensured or updated with these Nodes: there
+    /// are no Nodes, or no Node has a usable address of an IP family of the load balancer. Otherwise returns `None`.
+    /// Does no I/O.
     fn without_nodes(&self, _service: &Service, nodes: &[Arc<Node>]) -> Option<String> {
         nodes.is_empty().then(|| NO_NODES.to_owned())
     }
 
-    /// Addresses of a Node that load balancers send traffic to. The provider announces a change of these addresses as a
-    /// change of the instance. No I/O.
+    /// Returns the addresses of a Node that load balancers are allowed to send traffic to. The provider announces a
+    /// change of these addresses as a change of the instance. Does no I/O.
     fn usable_addresses(&self, _node: &Node) -> UsableAddresses {
         UsableAddresses::All
     }
 
-    /// Whether the address of a load balancer must be written to a Service that lacks it before the load balancer is
-    /// deleted. The address identifies the owner of objects that an interrupted deletion leaves.
+    /// Returns true if a Service without an address must get the address of its load balancer before the load balancer
+    /// is deleted. The address identifies the owner of objects that an interrupted deletion leaves behind.
     fn needs_address_before_deletion(&self) -> bool {
         false
     }
 
-    /// Announces, from now on, Services that need a sync although they did not change.
+    /// Returns a stream of Services that need a sync although they did not change.
     fn subscribe(&self) -> BoxStream<'static, ServiceEvent> {
         Box::pin(futures::stream::pending())
     }
 }
 
-/// Whether a provider implements the load balancer of a Service.
+/// A provider's responsibility for the load balancer of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handling {
-    /// The provider implements it.
+    /// The provider implements the load balancer.
     Handled,
-    /// Another program may implement it. Nothing is created, and the Service gets no finalizer.
+    /// Another program may implement the load balancer. Nothing is created, and the Service gets no finalizer.
     Declined,
-    /// The provider would implement it, but the Service is invalid.
+    /// The provider would implement the load balancer, but the Service is invalid.
     Invalid {
         /// The reason.
         reason: Reason,
-        /// What is wrong, and what is expected.
+        /// The invalid part, and the expected content.
         message: String,
     },
 }
@@ -141,6 +142,6 @@ pub enum ServiceEvent {
         /// The Service's name.
         name: String,
     },
-    /// Possibly the load balancers of all Services: the subscriber lagged behind, or the provider knows no details.
+    /// Possibly the load balancers of all Services: the subscriber lagged behind, or the provider has no details.
     All,
 }

@@ -1,4 +1,4 @@
-//! Pure facts about Nodes that both sides of the contract need: taints, readiness, labels and annotations.
+//! Pure functions on Nodes that controllers and providers need: taints, readiness, labels and annotations.
 
 pub mod addresses;
 pub mod cache_filter;
@@ -19,22 +19,22 @@ pub const OWN_ANNOTATIONS: &str = "vsphere-ccm.dev/";
 /// The annotation that records the VM of the Node.
 pub const ANNOTATION_VM: &str = "vsphere-ccm.dev/vm";
 
-/// A label and its older name; both are always written together.
+/// A label and its older name. Both labels are always written together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LabelPair {
     /// The current name.
     pub current: &'static str,
-    /// The older name. If present, it is the source of truth, as in the Go program.
+    /// The older name. If the Node has this label, the value of this label takes precedence, as in the Go program.
     pub legacy: &'static str,
 }
 
-/// The failure domain of a Node.
+/// The labels with the failure domain of a Node.
 pub const ZONE: LabelPair =
     LabelPair { current: "topology.kubernetes.io/zone", legacy: "failure-domain.beta.kubernetes.io/zone" };
-/// The region of a Node.
+/// The labels with the region of a Node.
 pub const REGION: LabelPair =
     LabelPair { current: "topology.kubernetes.io/region", legacy: "failure-domain.beta.kubernetes.io/region" };
-/// The instance type of a Node.
+/// The labels with the instance type of a Node.
 pub const INSTANCE_TYPE: LabelPair =
     LabelPair { current: "node.kubernetes.io/instance-type", legacy: "beta.kubernetes.io/instance-type" };
 
@@ -46,23 +46,23 @@ const CONTROL_PLANE_LABELS: [&str; 2] = ["node-role.kubernetes.io/control-plane"
 pub enum Readiness {
     /// The kubelet reports ready.
     True,
-    /// The kubelet reports not ready. Also stands for any status that Kubernetes does not define.
+    /// The kubelet reports not ready, or the status is one that Kubernetes does not define.
     False,
     /// The kubelet stopped reporting, or never reported.
     Unknown,
 }
 
-/// The Node's name; empty only for an object that never was on an API server.
+/// Returns the Node's name. Empty only for an object that never was on an API server.
 pub fn name(node: &Node) -> &str {
     node.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// The provider ID; empty if there is none.
+/// Returns the provider ID. Empty if the Node has none.
 pub fn provider_id(node: &Node) -> &str {
     node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default()
 }
 
-/// The UUID that the kubelet read from the firmware; empty if it reported none.
+/// Returns the UUID that the kubelet read from the firmware. Empty if the kubelet reported none.
 pub fn system_uuid(node: &Node) -> &str {
     node.status
         .as_ref()
@@ -71,28 +71,28 @@ pub fn system_uuid(node: &Node) -> &str {
         .unwrap_or_default()
 }
 
-/// The taints, in the Node's order.
+/// Returns the taints, in the Node's order.
 pub fn taints(node: &Node) -> &[Taint] {
     node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
 }
 
-/// Whether the Node has a taint of this key, with any value and effect.
+/// Returns true if the Node has a taint with this key, any value and any effect.
 pub fn has_taint(node: &Node, key: &str) -> bool {
     taints(node).iter().any(|taint| taint.key == key)
 }
 
-/// The taints except those of this key and, if given, this effect; in the Node's order.
+/// Returns the taints except those with this key and, if given, this effect. Keeps the Node's order.
 pub fn taints_without(node: &Node, key: &str, effect: Option<&str>) -> Vec<Taint> {
     let goes = |taint: &Taint| taint.key == key && effect.is_none_or(|effect| taint.effect == effect);
     taints(node).iter().filter(|taint| !goes(taint)).cloned().collect()
 }
 
-/// Whether a cloud controller still has to initialize the Node.
+/// Returns true if a cloud controller still has to initialize the Node.
 pub fn is_uninitialized(node: &Node) -> bool {
     has_taint(node, TAINT_UNINITIALIZED)
 }
 
-/// Status of the Node's condition `Ready`.
+/// Returns the status of the Node's condition `Ready`.
 pub fn readiness(node: &Node) -> Readiness {
     match ready_condition(node).map(|condition| condition.status.as_str()) {
         Some("True") => Readiness::True,
@@ -101,7 +101,7 @@ pub fn readiness(node: &Node) -> Readiness {
     }
 }
 
-/// The last transition of `Ready`, by its writer's clock.
+/// Returns the time of the last transition of `Ready`, by the clock of the component that wrote the condition.
 pub fn ready_since(node: &Node) -> Option<Timestamp> {
     ready_condition(node)?.last_transition_time.as_ref().map(|time| time.0)
 }
@@ -111,23 +111,23 @@ fn ready_condition(node: &Node) -> Option<&NodeCondition> {
     conditions.iter().find(|condition| condition.type_ == "Ready")
 }
 
-/// Whether the Node belongs to the control plane.
+/// Returns true if the Node belongs to the control plane.
 pub fn is_control_plane(node: &Node) -> bool {
     CONTROL_PLANE_LABELS.iter().any(|key| label(node, key).is_some())
 }
 
-/// The value of a label.
+/// Returns the value of a label.
 pub fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
     node.metadata.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str)
 }
 
-/// The value of an annotation.
+/// Returns the value of an annotation.
 pub fn annotation<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
     node.metadata.annotations.as_ref().and_then(|annotations| annotations.get(key)).map(String::as_str)
 }
 
-/// Whether a provider may not set this label through `InstanceMetadata::additional_labels`: its prefix is
-/// `kubernetes.io` or `k8s.io`, or a subdomain of one of them. `(^|\.)(kubernetes|k8s)\.io/` upstream.
+/// Returns true if a provider must not set this label through `InstanceMetadata::additional_labels`. The prefix of such
+/// a label is `kubernetes.io`, `k8s.io` or a subdomain. Upstream matches `(^|\.)(kubernetes|k8s)\.io/`.
 pub fn is_reserved_label(key: &str) -> bool {
     ["kubernetes.io/", "k8s.io/"].iter().any(|domain| {
         key.match_indices(domain)

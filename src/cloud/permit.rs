@@ -8,9 +8,8 @@ use futures::future::BoxFuture;
 
 use super::error::Error;
 
-/// The permission to write to the cloud during one term of leadership. Cheap to clone.
-///
-/// A provider checks it before each write, also between the writes of one call: the next leader may already be writing.
+/// Permission to write to the cloud during one term of leadership. A provider checks the token before each write, even
+/// within one call, because the next leader may already be writing.
 #[derive(Clone)]
 pub struct LeaderToken {
     is_valid: Arc<dyn Fn() -> bool + Send + Sync>,
@@ -18,7 +17,7 @@ pub struct LeaderToken {
 }
 
 impl LeaderToken {
-    /// `is_valid` must stay false once it is false; the future of `ended` completes at that time.
+    /// Creates a token. Once `is_valid` is false, it must stay false, and the futures of `ended` must complete.
     pub fn new(
         is_valid: impl Fn() -> bool + Send + Sync + 'static,
         ended: impl Fn() -> BoxFuture<'static, ()> + Send + Sync + 'static,
@@ -26,13 +25,12 @@ impl LeaderToken {
         Self { is_valid: Arc::new(is_valid), ended: Arc::new(ended) }
     }
 
-    /// # Errors
-    /// [`Error::NotLeader`] after the end of the term.
+    /// Fails with [`Error::NotLeader`] after the end of the term.
     pub fn check(&self) -> Result<(), Error> {
         if (self.is_valid)() { Ok(()) } else { Err(Error::NotLeader) }
     }
 
-    /// Completes at the end of the term, when a write in progress must be aborted.
+    /// Returns a future that completes at the end of the term. A write in progress must then be aborted.
     pub fn ended(&self) -> BoxFuture<'static, ()> {
         (self.ended)()
     }

@@ -1,22 +1,21 @@
-//! Whether an instance or an object of the API server exists, is absent (with proof) or is unknown (with reason).
-//!
-//! Replaces the `(bool, error)` of `cloud.go`. No conversion leads from an error to [`Presence::Absent`]: an
-//! [`AbsenceProof`] has to be built explicitly.
+//! Presence of an instance or an API object: it exists, is absent (with proof) or is unknown (with reason). Replaces
+//! the `(bool, error)` of `cloud.go`. An error never becomes [`Presence::Absent`], because an [`AbsenceProof`] must be
+//! built explicitly.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::reason::Reason;
 
-/// Presence of one instance.
+/// Presence of an instance or an object.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Presence<T = ()> {
-    /// The instance exists; contains the requested data.
+    /// The instance exists. Contains the requested data.
     Exists(T),
-    /// The instance does not exist; contains the proof.
+    /// The instance does not exist. Contains the proof.
     Absent(AbsenceProof),
-    /// Nothing may be concluded. Never justifies a deletion.
+    /// It is unknown whether the instance exists. Never justifies a deletion.
     Unknown(Unknown),
 }
 
@@ -35,7 +34,7 @@ impl<T> Presence<T> {
         }
     }
 
-    /// The data, if the instance exists.
+    /// Returns the data, if the instance exists.
     pub fn found(self) -> Option<T> {
         match self {
             Presence::Exists(value) => Some(value),
@@ -50,9 +49,7 @@ impl<T> From<Result<T, Unknown>> for Presence<T> {
     }
 }
 
-/// Positive evidence that an instance does not exist.
-///
-/// The evidence is text for people (Events, logs). It is never empty, so that no proof exists by default.
+/// Positive evidence that an instance does not exist: texts for Events and logs, never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbsenceProof {
     evidence: Vec<String>,
@@ -66,7 +63,7 @@ impl AbsenceProof {
         Self { evidence }
     }
 
-    /// The evidence in the order of gathering; at least one piece.
+    /// Returns the evidence in the order of gathering. There is at least one piece.
     pub fn evidence(&self) -> &[String] {
         &self.evidence
     }
@@ -78,25 +75,25 @@ impl fmt::Display for AbsenceProof {
     }
 }
 
-/// Why nothing may be concluded about an instance.
+/// The reason why the presence of an instance is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unknown {
     /// The reason for metrics, Events and conditions.
     pub reason: Reason,
-    /// What was checked and what would help, for people.
+    /// The checks that were made, and a remedy, for operators.
     pub message: String,
-    /// When to retry, if the answer may change without an announcement.
+    /// Time until the retry, if the answer may change without an announcement.
     pub retry_after: Option<Duration>,
-    /// Whether the answer is in progress and will be announced, so that the reason is not reported yet.
+    /// Whether the answer is in progress and will be announced. If true, the reason is not reported yet.
     pub is_passing: bool,
-    /// Whether the VM belongs or may belong to another Node, which is reported even on an initialised Node.
+    /// Whether the VM belongs or may belong to another Node. Such a dispute is reported even on an initialized Node.
     pub is_disputed: bool,
-    /// The record with the location from which the instance disappeared. It replaces an older record on the Node.
+    /// Record of the location from which the instance disappeared. Replaces an older record on the Node.
     pub last_record: Option<String>,
 }
 
 impl Unknown {
-    /// An answer that waits for an announced change.
+    /// Creates an answer that stays valid until an announced change.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         Self {
             reason,
@@ -108,12 +105,12 @@ impl Unknown {
         }
     }
 
-    /// An answer that is in progress.
+    /// Creates an answer that is in progress.
     pub fn passing(reason: Reason, message: impl Into<String>) -> Self {
         Self { is_passing: true, ..Self::new(reason, message) }
     }
 
-    /// An answer about a VM that belongs or may belong to another Node.
+    /// Creates an answer about a VM that belongs or may belong to another Node.
     pub fn disputed(reason: Reason, message: impl Into<String>) -> Self {
         Self { is_disputed: true, ..Self::new(reason, message) }
     }

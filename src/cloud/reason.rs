@@ -1,8 +1,7 @@
-//! Reasons: why a Node is not in its desired state, why its instance is unknown, why it is not deleted.
+//! Reasons: stable words that explain, for example, why a Node is not deleted.
 //!
-//! The macro `reasons!` declares them in a module `reason`: here those of the contract, and in each provider and
-//! controller its own. Conditions, Events, metrics and the log use the same word. `docs/reasons.md` has one section per
-//! reason; a test compares it with the declarations.
+//! Conditions, Events, metrics and the log use the same words. The macro `reasons!` declares the words: here for the
+//! contract, and in a module `reason` of each provider and controller. A test checks `docs/reasons.md`.
 
 use std::fmt;
 
@@ -11,12 +10,12 @@ use std::fmt;
 pub struct Reason(&'static str);
 
 impl Reason {
-    /// Creates a reason. Only for the macro `reasons!`, so that every word is documented.
+    /// Creates a reason. Only the macro `reasons!` may call this function, so that every word is documented.
     pub(crate) const fn declare(word: &'static str) -> Self {
         Self(word)
     }
 
-    /// The word.
+    /// Returns the word.
     pub fn as_str(self) -> &'static str {
         self.0
     }
@@ -28,14 +27,14 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Compares with a word, for tests and messages.
+/// Compares a reason with a word, for tests and messages.
 impl PartialEq<&str> for Reason {
     fn eq(&self, word: &&str) -> bool {
         self.as_str() == *word
     }
 }
 
-/// Declares reasons: the name of the constant is the word.
+/// Declares reasons. The name of a constant is the word.
 macro_rules! reasons {
     ($($(#[$doc:meta])* $word:ident,)*) => {$(
         $(#[$doc])*
@@ -52,30 +51,30 @@ reasons! {
     VMNotFound,
     /// Several VMs have the Node's UUID, and no rule selects one.
     SeveralVMsMatch,
-    /// A VM has the Node's name, and nothing else confirms it.
+    /// A VM has the Node's name, and nothing else confirms the match.
     NameMatchRefused,
     /// The Node's VM already backs another Node.
     VMBacksAnotherNode,
-    /// The Node has no provider ID where one is needed.
+    /// The Node has no provider ID, but needs one.
     NoProviderID,
     /// The provider ID belongs to another cloud.
     ForeignProviderID,
-    /// The account, or this program at the API server, lacks a permission.
+    /// The cloud account lacks a permission, or this program lacks a permission at the API server.
     NoPermission,
-    /// The VM's power state is not known now.
+    /// The VM's power state is unknown.
     PowerStateUnknown,
-    /// The cloud finds no such instance, which is no proof that it does not exist.
+    /// The cloud does not find the instance. The instance may still exist.
     InstanceNotFound,
     /// The provider does not implement the operation.
     NotImplemented,
     /// The API server does not answer.
     APIServerUnavailable,
-    /// The cloud is unreachable, or throttles.
+    /// The cloud is unreachable, or limits the request rate.
     CloudUnavailable,
     /// The cloud failed without a more specific reason.
     CloudError,
-    /// Not deleted: the Node waits for initialization.
+    /// The Node is not deleted, because it waits for initialization.
     Uninitialized,
-    /// The cloud cannot provide what a Service requests.
+    /// The cloud cannot provide the load balancer that a Service requests.
     LoadBalancerNotPossible,
 }

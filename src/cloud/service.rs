@@ -1,5 +1,5 @@
-//! Pure facts about Services that both sides of the contract need: which need a load balancer, the finalizer, source
-//! ranges, health checks. Mirrors `service/helpers/helper.go` of `kubernetes/cloud-provider`.
+//! Pure functions on Services that controllers and providers need: the need for a load balancer, the finalizer, source
+//! ranges and health checks. Mirrors `service/helpers/helper.go` of `kubernetes/cloud-provider`.
 
 pub mod cache_filter;
 
@@ -16,48 +16,46 @@ use crate::base::quoting::quoted;
 
 /// The finalizer that keeps a deleted Service until its load balancer is deleted.
 pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
-/// The annotation with source ranges of a Service without `spec.loadBalancerSourceRanges`, comma separated.
+/// The annotation with comma-separated source ranges. Used only if `spec.loadBalancerSourceRanges` is empty.
 pub const ANNOTATION_SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
 const LOAD_BALANCER: &str = "LoadBalancer";
 const NODE_PORT: &str = "NodePort";
 
-/// The path at which a Node says whether it has endpoints of the Service.
+/// The health check path at which a Node reports whether it has endpoints of the Service.
 const HEALTH_CHECK_PATH: &str = "/healthz";
 
-/// Whether the Service needs a load balancer of the cloud: it has the type `LoadBalancer` and no class.
+/// Returns true if the Service needs a load balancer of the cloud: it has the type `LoadBalancer` and no class.
 pub fn wants_load_balancer(service: &Service) -> bool {
     let class = service.spec.as_ref().and_then(|spec| spec.load_balancer_class.as_ref());
     is_of_type(service, LOAD_BALANCER) && class.is_none()
 }
 
-/// Whether the Service has the type `LoadBalancer`, with or without a class.
+/// Returns true if the Service has the type `LoadBalancer`, with or without a class.
 pub fn is_load_balancer(service: &Service) -> bool {
     is_of_type(service, LOAD_BALANCER)
 }
 
-/// Whether the Service has [`FINALIZER`].
+/// Returns true if the Service has [`FINALIZER`].
 pub fn has_finalizer(service: &Service) -> bool {
     service.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)
 }
 
-/// Whether a load balancer may have to be deleted: the Service has the finalizer, and is being deleted or has another
-/// type. A class alone is no reason.
+/// Returns true if a load balancer may have to be deleted: the Service has the finalizer, and is being deleted or has a
+/// type other than `LoadBalancer`. A class alone requires no deletion.
 pub fn needs_cleanup(service: &Service) -> bool {
     let is_wanted = service.metadata.deletion_timestamp.is_none() && is_of_type(service, LOAD_BALANCER);
     has_finalizer(service) && !is_wanted
 }
 
-/// The load balancer addresses in the Service's status.
+/// Returns the load balancer addresses in the Service's status.
 pub fn ingress(service: &Service) -> &[LoadBalancerIngress] {
     let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     balancer.and_then(|balancer| balancer.ingress.as_deref()).unwrap_or_default()
 }
 
-/// The networks that may use the load balancer; `0.0.0.0/0` if the Service names none.
-///
-/// # Errors
-/// The entry that is not a network in CIDR notation.
+/// Returns the networks that are allowed to use the load balancer, or `0.0.0.0/0` if the Service lists none. Fails with
+/// the entry that is not a network in CIDR notation.
 pub fn source_ranges(service: &Service) -> Result<BTreeSet<IpNet>, InvalidSourceRange> {
     let listed = service.spec.as_ref().and_then(|spec| spec.load_balancer_source_ranges.as_deref()).unwrap_or_default();
     let network = |text: &str| parse_network_sloppy(text.trim()).ok_or_else(|| InvalidSourceRange(text.to_owned()));
@@ -76,7 +74,7 @@ pub fn source_ranges(service: &Service) -> Result<BTreeSet<IpNet>, InvalidSource
 #[error("source range {} is not a network; expected CIDR notation such as 192.0.2.0/24", quoted(.0))]
 pub struct InvalidSourceRange(pub String);
 
-/// Whether the ranges allow every IPv4 address. Upstream does not check IPv6.
+/// Returns true if the ranges allow every IPv4 address. Upstream does not check IPv6.
 pub fn allows_everything(ranges: &BTreeSet<IpNet>) -> bool {
     ranges.contains(&everything())
 }
@@ -85,7 +83,7 @@ fn everything() -> IpNet {
     IpNet::V4(Ipv4Net::default())
 }
 
-/// Whether each Node forwards external traffic of the Service only to endpoints on that Node.
+/// Returns true if each Node forwards external traffic of the Service only to endpoints on that Node.
 pub fn is_only_local(service: &Service) -> bool {
     let policy = service.spec.as_ref().and_then(|spec| spec.external_traffic_policy.as_deref());
     policy == Some("Local") && [LOAD_BALANCER, NODE_PORT].iter().any(|kind| is_of_type(service, kind))
@@ -100,7 +98,7 @@ pub struct HealthCheck {
     pub port: i32,
 }
 
-/// The health check of the load balancer; `None` unless Nodes forward only to their own endpoints.
+/// Returns the health check of the load balancer, if the Service has the type `LoadBalancer` and [`is_only_local`].
 pub fn health_check(service: &Service) -> Option<HealthCheck> {
     let port = service.spec.as_ref().and_then(|spec| spec.health_check_node_port).unwrap_or_default();
     let is_needed = is_only_local(service) && is_of_type(service, LOAD_BALANCER);

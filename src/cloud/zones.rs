@@ -13,13 +13,12 @@ pub struct Zone {
     pub region: String,
 }
 
-/// `Zones` of `cloud.go`, without upstream's `GetZone` (the zone of the VM that runs the program), which no controller
-/// calls.
+/// `Zones` of `cloud.go`, without `GetZone` (the zone of the VM that runs the program). No controller calls `GetZone`.
 #[async_trait]
 pub trait Zones: Send + Sync {
-    /// The zone of the instance with this provider ID.
+    /// Returns the zone of the instance with this provider ID.
     async fn zone_by_provider_id(&self, provider_id: &str) -> Result<Zone, Error>;
 
-    /// The zone of the instance behind the Node of this name.
+    /// Returns the zone of the instance of the Node with this name.
     async fn zone_by_node_name(&self, node_name: &str) -> Result<Zone, Error>;
 }

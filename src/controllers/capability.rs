@@ -1,5 +1,5 @@
-//! Optional capabilities of the cloud provider that a controller depends on: routes, load balancers. A reload of the
-//! provider's configuration may add or remove one.
+//! Optional capabilities of the cloud provider: routes and load balancers. A configuration reload may add or remove
+//! them.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use futures::stream::BoxStream;
 
 use crate::cloud::{CloudProvider, LoadBalancer, Routes};
 
-/// A capability of the provider. The controller idles while it is missing.
+/// A capability of the provider. A controller that needs the capability idles while the provider lacks it.
 #[derive(Clone)]
 pub struct Capability {
     provider: Arc<dyn CloudProvider>,
@@ -16,11 +16,11 @@ pub struct Capability {
     idle: &'static str,
 }
 
-/// The object that serves the capability, kept to detect its replacement by another one.
+/// The object that provides the capability, kept to detect its replacement by another object.
 enum Present {
     Routes(Arc<dyn Routes>),
     LoadBalancers(Arc<dyn LoadBalancer>),
-    /// Routes are disabled by the configuration.
+    /// The configuration disables routes.
     Off,
 }
 
@@ -35,30 +35,29 @@ impl Present {
 }
 
 impl Capability {
-    /// The provider's `routes()`.
+    /// Creates the capability for the provider's `routes()`.
     pub fn routes(provider: Arc<dyn CloudProvider>) -> Self {
         let present = |provider: &dyn CloudProvider| provider.routes().map(Present::Routes);
         Self { provider, present, idle: "idle: the cloud provider has no routes" }
     }
 
-    /// A pseudo-capability that the provider has while its configuration disables routes.
+    /// Creates a pseudo-capability, which the provider has while its configuration disables routes.
     pub(in crate::controllers) fn routes_off(provider: Arc<dyn CloudProvider>) -> Self {
         let present = |provider: &dyn CloudProvider| provider.routes_are_off().then_some(Present::Off);
         Self { provider, present, idle: "idle: routes are not off" }
     }
 
-    /// The provider's `load_balancer()`.
+    /// Creates the capability for the provider's `load_balancer()`.
     pub fn load_balancer(provider: Arc<dyn CloudProvider>) -> Self {
         let present = |provider: &dyn CloudProvider| provider.load_balancer().map(Present::LoadBalancers);
         Self { provider, present, idle: "idle: the cloud provider has no load balancers" }
     }
 
-    /// Why the controller idles; `None` while the provider has the capability.
+    /// Returns the reason why the controller idles, or `None` while the provider has the capability.
     pub fn idle(&self) -> Option<&'static str> {
         (self.present)(&*self.provider).is_none().then_some(self.idle)
     }
 
-    /// Completes once the idle state equals `is_idle`.
     pub(in crate::controllers) async fn wait_until(&self, is_idle: bool) {
         let mut changes = self.provider.capability_changes();
         while self.idle().is_some() != is_idle {
@@ -66,8 +65,8 @@ impl Capability {
         }
     }
 
-    /// Completes once the provider loses the capability, or another object serves it (another router, for example):
-    /// state learned from the former object does not hold for the latter.
+    /// Completes once the provider lacks the capability, or another object, such as a new router, provides it. State
+    /// from the previous object is not valid for the new object.
     pub(in crate::controllers) async fn wait_until_another(&self) {
         let mut changes = self.provider.capability_changes();
         let Some(before) = (self.present)(&*self.provider) else { return };
@@ -80,7 +79,7 @@ impl Capability {
     }
 }
 
-/// Waits for the next change; forever if the provider's stream of changes has ended.
+/// Waits for the next change. Never returns if the provider's stream of changes has ended.
 async fn next(changes: &mut BoxStream<'static, ()>) {
     if changes.next().await.is_none() {
         std::future::pending::<()>().await;

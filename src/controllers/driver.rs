@@ -1,14 +1,14 @@
-//! The driver: runs a controller while this process leads.
+//! The driver, which runs a controller while this process leads.
 //!
-//! A leadership term begins with a new [`Reconciler`] and an empty queue, and with a refresh of the cloud's instances
-//! before any key is worked on. Events of the declared caches and of the instances enqueue their keys at once; the keys
-//! of the periodic resync are spread evenly over its interval. Each worker takes one key at a time, contains its panic
-//! and requeues it as the reconciler decides. When leadership is lost, all of this is dropped; on the signal to stop,
-//! reconciles in progress are finished. A controller idles while the provider lacks the declared capability: a term
-//! also begins when the provider gets the capability, and ends when the provider loses it.
+//! A leadership term lasts while this process leads and the provider has the declared capability. The term begins with
+//! a new [`Reconciler`], an empty queue, and a refresh of the cloud's instances. Each event of the declared caches and
+//! instances immediately enqueues the keys that the reconciler returns for the event. The keys of the periodic resync
+//! are spread evenly over the period. Each worker takes one key at a time, contains panics, and requeues the key as the
+//! reconciler decides. At the end of the term, the driver drops all queued and running work. On the signal to stop, the
+//! driver finishes the reconciles in progress.
 //!
-//! A new controller declares its [`Spec`] and implements [`Reconciler`]: it maps events to keys, and reconciles a key
-//! with its `observe`, `plan` and `apply`. Readiness follows from the declared caches.
+//! A new controller declares its [`Spec`] and implements [`Reconciler`], which maps events to keys and reconciles a key
+//! with `observe`, `plan` and `apply`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,13 +32,13 @@ use crate::runtime::metrics::Registry;
 use crate::runtime::queue::{Priority, Queue, QueueMetrics};
 use crate::runtime::tasks::{BoxError, PanicError, contain};
 
-/// Backoff of a failed key: doubles up to a minute.
+/// Backoff of a failed key. The backoff doubles with each failure, up to 60 s.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), Duration::from_secs(60)).shortened_by(0.5);
 
-/// Lower limit of the period: a shorter one would starve all other work.
+/// Lower limit of [`Spec::period`]. A shorter period would starve all other work.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
 
-/// A controller: its declaration, and how it begins a leadership term.
+/// A controller: its declaration, and the function that begins a leadership term.
 pub struct Controller<R> {
     /// The declaration.
     pub spec: Spec,
@@ -61,84 +61,84 @@ impl Queues {
 
 /// The declaration of a controller.
 pub struct Spec {
-    /// The Go program's name for the controller, in `running_managed_controllers`.
+    /// Name of the controller in the Go program's metric `running_managed_controllers`.
     pub name: &'static str,
     /// Name of the queue in the work queue metrics.
     pub queue: &'static str,
-    /// Whether this process may write.
+    /// Leadership of this process.
     pub leadership: Leadership,
-    /// The required provider capability, if it may be missing.
+    /// Capability of the provider that the controller needs, if any.
     pub capability: Option<Capability>,
-    /// Number of keys reconciled concurrently.
+    /// Number of keys of the main queue that are reconciled concurrently.
     pub workers: usize,
-    /// Name of the side queue, which has its own worker, for keys that must not wait behind the others.
+    /// Name of the side queue, if the controller has one. One separate worker takes the keys of the side queue, so that
+    /// these keys do not wait behind other keys.
     pub side_queue: Option<&'static str>,
     /// Interval of [`Event::Period`]; at least 100 ms.
     pub period: Duration,
-    /// The caches that the controller reads. Their events enqueue keys, and the controller is ready once all of them
-    /// are filled. The first event of each cache is about all of its objects. Instances have no such first event:
-    /// without caches, the first keys are those of the first period.
+    /// The caches that the controller reads. Their events enqueue keys, and the controller is ready once all caches are
+    /// filled. The first event of each cache covers all of its objects.
     pub caches: Vec<Arc<dyn Cache>>,
-    /// The cloud's instances, if the controller uses their events. They are refreshed at the beginning of each term.
+    /// The cloud's instances, if the controller uses their events. Refreshed at the beginning of each term.
     pub instances: Option<BoundedInstances>,
     /// The controller's own metrics.
     pub series: Vec<Box<dyn Collector>>,
 }
 
-/// One leadership term of a controller, with all its state. A key is the name of an object.
+/// One leadership term of a controller, with all its state. A key identifies the work of one reconcile, usually one
+/// object.
 pub trait Reconciler: Send + Sync + 'static {
     /// The result of a reconcile.
     type Outcome: Send + 'static;
 
-    /// The keys to reconcile because of `event`. The driver spreads those of `Event::Period` evenly over the period.
+    /// Returns the keys to reconcile because of `event`. The keys of `Event::Period` are spread over the period.
     fn keys_of(&self, event: Event) -> Vec<String>;
 
-    /// The priority of a waiting key.
+    /// Returns the priority of a waiting key.
     fn priority(&self, _: &str) -> Priority {
         Priority::Normal
     }
 
-    /// Whether the key must not wait behind the others: it then goes to the side queue, which has its own worker, if
-    /// the controller has one.
+    /// Whether the key must not wait behind other keys. If the controller has a side queue, this queue takes the key.
     fn uses_side_queue(&self, _: &str) -> bool {
         false
     }
 
-    /// Waits for the next key that is due for another reason than an event, such as a timer. Must be cancel-safe.
+    /// Waits for the next key that is due for another reason than an event, for example a timer. Must be cancel-safe.
     fn next_key(&self) -> impl Future<Output = String> + Send {
         std::future::pending()
     }
 
-    /// Brings the object to its desired state. The key names the object, not the event. Runs as a task of its own,
-    /// which may outlive the term briefly.
+    /// Brings the object with this key to its desired state, in a separate task that may briefly outlive the term.
     fn reconcile(self: Arc<Self>, key: String) -> impl Future<Output = Self::Outcome> + Send + 'static;
 
-    /// Reports the outcome of a reconcile, or its panic, and decides when the key is reconciled again. Never runs after
-    /// the end of the term.
+    /// Reports the outcome or the panic of a reconcile. Returns the time of the next reconcile. Never runs after the
+    /// term.
     fn conclude(
         self: &Arc<Self>,
         key: &str,
         outcome: Result<Self::Outcome, PanicError>,
     ) -> impl Future<Output = Next> + Send;
 
-    /// Called when leadership is lost and all workers have stopped. A running reconcile may outlive them briefly.
+    /// Ends the term after all workers have stopped. Not called on the signal to stop.
     fn end(&self) {}
 }
 
 /// A cache that a controller reads.
 pub trait Cache: Send + Sync {
-    /// The plural of the object kind: `nodes`.
+    /// Plural of the object kind, for example `nodes`.
     fn name(&self) -> &'static str;
 
-    /// Whether the cache has been filled once.
+    /// Whether the cache has been filled at least once.
     fn is_synced(&self) -> bool;
 
-    /// Why the cache is not filled, if that is no failure.
+    /// Returns the reason why the cache is not filled, if the reason is not a failure.
     fn idle(&self) -> Option<&'static str> {
         None
     }
 
-    /// The changes from now on; the first is [`Change::All`], once the cache is filled.
+    /// Returns the changes from now on. The first change of a cache of Kubernetes objects is [`Change::All`], once the
+    /// cache is filled.
     fn changes(&self) -> BoxStream<'static, Change>;
 }
 
@@ -174,7 +174,7 @@ impl Cache for Nodes {
     }
 }
 
-/// Why keys are reconciled. A cache is identified by its name.
+/// The cause of a reconcile. A cache is identified by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The object with this key in this cache was added, changed or deleted.
@@ -189,26 +189,26 @@ pub enum Event {
     Period,
 }
 
-/// When a key is reconciled next, in addition to events.
+/// Time of the next reconcile of a key. An event may cause an earlier reconcile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Next {
-    /// Done: again with the period.
+    /// Done. The next reconcile comes with the period.
     #[default]
     Period,
-    /// Done: again after this time.
+    /// Done. The next reconcile comes after this time.
     After(Duration),
-    /// Failed: again after the backoff, which the period does not shorten.
+    /// Failed. The next reconcile comes after the backoff, which the period does not shorten.
     Backoff,
-    /// Failed: again after the backoff, or after this time if that is earlier.
+    /// Failed. The next reconcile comes after the backoff, or after this time if that is earlier.
     BackoffOrAfter(Duration),
-    /// Failed: again after this time; the controller counts the failures itself.
+    /// Failed. The next reconcile comes after this time. The controller, not the queue, counts the failures.
     Retry(Duration),
-    /// Neither done nor failed: the failure count stays. Again after this time, if given, otherwise with the period.
+    /// Pending. The failure count stays. The next reconcile comes after this time if given, otherwise with the period.
     Wait(Option<Duration>),
 }
 
 impl Next {
-    /// The same time, but no later than after `delay`.
+    /// Returns this value, but with the next reconcile after `delay` at the latest.
     pub fn or_after(self, delay: Duration) -> Self {
         match self {
             Next::Period => Next::After(delay),
@@ -229,12 +229,12 @@ impl<R: Reconciler> Controller<R> {
         Self { spec, begin_term: Box::new(begin_term), queue, side_queue, running }
     }
 
-    /// Creates the state of a new term. [`Controller::run`] does so whenever this process becomes the leader.
+    /// Creates the reconciler of a new leadership term.
     pub fn begin_term(&self) -> R {
         (self.begin_term)()
     }
 
-    /// Registers the metrics with `registry`, once. Fails if a collector in `registry` already has one of their names.
+    /// Registers the metrics with `registry`. Fails if `registry` already has a collector with the same name.
     pub fn register(&mut self, registry: &Registry) -> Result<(), prometheus::Error> {
         for queue in std::iter::once(&self.queue).chain(&self.side_queue) {
             registry.register(Box::new(queue.clone()))?;
@@ -243,7 +243,7 @@ impl<R: Reconciler> Controller<R> {
         self.spec.series.drain(..).try_for_each(|series| registry.register(series))
     }
 
-    /// Runs whenever this process leads, until `stop`.
+    /// Runs the controller whenever this process leads, until `stop` is cancelled.
     pub async fn run(self, stop: CancellationToken) -> Result<(), BoxError> {
         let Self { spec, begin_term, queue, side_queue, running } = self;
         let begin_term = Box::new(move || Arc::new(begin_term()) as Arc<dyn ErasedReconciler>);
@@ -251,13 +251,13 @@ impl<R: Reconciler> Controller<R> {
     }
 }
 
-/// A type-erased term, so that the driver is compiled once and not for each controller.
+/// A type-erased [`Reconciler`], so that the driver is compiled only once for all controllers.
 trait ErasedReconciler: Send + Sync {
     fn keys_of(&self, event: Event) -> Vec<String>;
     fn priority(&self, key: &str) -> Priority;
     fn uses_side_queue(&self, key: &str) -> bool;
     fn next_key(&self) -> BoxFuture<'_, String>;
-    /// Reconciles the object with this key. The result says when the key is reconciled again.
+    /// Reconciles the object with this key. Returns the time of the next reconcile.
     fn work(self: Arc<Self>, key: String) -> BoxFuture<'static, Next>;
     fn end(&self);
 }
@@ -309,7 +309,7 @@ impl Driver {
             }
             let term = (self.begin_term)();
             tokio::select! {
-                // Drops the future of `lead`, and with it all queued and running work.
+                // `select!` drops the future of `lead`, and with it all queued and running work.
                 () = self.wait_until_over() => term.end(),
                 () = self.lead(&term, &stop) => return Ok(()),
             }
@@ -337,7 +337,7 @@ impl Driver {
         }
     }
 
-    /// Completes when this process loses leadership, or the provider loses the capability, or another object serves it.
+    /// Completes when leadership is lost, the provider loses the capability, or another object provides it.
     async fn wait_until_over(&self) {
         let idle = async {
             match &self.spec.capability {
@@ -351,7 +351,7 @@ impl Driver {
         }
     }
 
-    /// Works until `stop`, then finishes the reconciles in progress.
+    /// Works until `stop` is cancelled, then finishes the reconciles in progress.
     async fn lead(&self, term: &Arc<dyn ErasedReconciler>, stop: &CancellationToken) {
         let _works = RunningGauge::begin(&self.running);
         let queue = |metrics| Queue::new(BACKOFF, metrics);
@@ -374,7 +374,7 @@ impl Driver {
         tokio::join!(feed, join_all(workers));
     }
 
-    /// Turns events and the period into keys. Never returns.
+    /// Enqueues the keys of events, of the period and of `next_key`. Never returns.
     async fn feed(&self, term: &dyn ErasedReconciler, queues: &Queues) {
         let add = |key: String| {
             let priority = term.priority(&key);
@@ -383,7 +383,7 @@ impl Driver {
         let mut events: SelectAll<_> = self.spec.caches.iter().map(|cache| events_of(&**cache)).collect();
         events.extend(self.spec.instances.as_ref().and_then(instance_events));
         let length = self.spec.period.max(SHORTEST_PERIOD);
-        // The first tick comes after one period: the first event of each cache already covers all its objects.
+        // The first tick comes after one period, because the first event of each cache already covers all its objects.
         let mut period = interval_at(Instant::now() + length, length);
         period.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -393,7 +393,7 @@ impl Driver {
                 _ = period.tick() => {
                     let mut keys = term.keys_of(Event::Period);
                     keys.retain(|key| !queues.of(term, key).is_backing_off(key));
-                    // Spread evenly, to avoid a burst of calls to the provider.
+                    // Spreads the keys evenly, to avoid a burst of calls to the provider.
                     let step = length.div_f64(keys.len().max(1) as f64);
                     (0..).zip(keys).for_each(|(number, key)| queues.of(term, &key).add_after(key, step * number));
                 }
@@ -419,7 +419,6 @@ fn instance_events(instances: &BoundedInstances) -> Option<BoxStream<'static, Ev
     Some(instances.provider.instance_events()?.subscribe().map(event).boxed())
 }
 
-/// Reconciles one key after the other until the queue is closed.
 async fn work(term: &Arc<dyn ErasedReconciler>, queue: &Queue<String>) {
     while let Some(key) = queue.next().await {
         let next = Arc::clone(term).work(key.clone()).await;

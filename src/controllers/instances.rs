@@ -1,5 +1,4 @@
-//! The cloud's instances as the controllers read them: which Nodes belong to the provider, and answers within a time
-//! limit.
+//! Access of the controllers to the cloud's instances: the ownership of Nodes, and answers within a time limit.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,10 +11,11 @@ use crate::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerSta
 use crate::controllers::reason;
 use crate::runtime::tasks::contain;
 
-/// Time limit of one provider call; a provider that needs longer hangs.
+/// Time limit of one provider call, except `refresh`. After this time, the answer is `Unknown` with the reason
+/// `ProviderTimeout`.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
-/// Time limit of `Instances::refresh`. A provider's own limit is shorter.
+/// Time limit of `InstancesV2::refresh`. A provider's own limit is shorter.
 pub(super) const CONFIRM_LIMIT: Duration = Duration::from_secs(6);
 
 /// The provider and its instances interface. Cheap to clone.
@@ -26,35 +26,35 @@ pub struct BoundedInstances {
 }
 
 impl BoundedInstances {
-    /// Returns the instances of the provider, or an error if it has none.
+    /// Returns the instances of the provider, or an error if the provider has none.
     pub fn of(provider: Arc<dyn CloudProvider>) -> Result<Self, UnsupportedController> {
         let v2 = adapter::instances_v2_of(&*provider)
             .ok_or_else(|| UnsupportedController { provider: provider.provider_name(), capability: "instances" })?;
         Ok(Self { provider, v2 })
     }
 
-    /// Whether the Node belongs to this provider, or to none yet.
+    /// Whether the Node belongs to this provider, or has no provider ID yet.
     pub fn owns(&self, node: &Node) -> bool {
         let provider_id = node::provider_id(node);
         provider_id.is_empty() || self.provider.owns_provider_id(provider_id)
     }
 
-    /// Whether the instance exists.
+    /// Returns whether the instance of the Node exists.
     pub async fn presence(&self, node: &Node) -> Presence {
         within_limit(self.v2.instance_exists(node)).await
     }
 
-    /// The metadata of the instance.
+    /// Returns the metadata of the instance.
     pub async fn metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
         within_limit(self.v2.instance_metadata(node)).await
     }
 
-    /// The power state, if proven.
+    /// Returns the power state, or `None` if the power state is not proven.
     pub async fn power(&self, node: &Node) -> Option<Power> {
         within_limit(self.v2.instance_power(node)).await.found()
     }
 
-    /// The power state, read from the cloud now, or why it is not proven.
+    /// Reads the power state from the cloud now. Returns the reason if the power state is not proven.
     pub async fn fresh_power(&self, node: &Node) -> Result<PowerState, Unknown> {
         match within_limit(self.v2.read_instance_power(node)).await {
             Presence::Exists(state) => Ok(state),
@@ -63,9 +63,9 @@ impl BoundedInstances {
         }
     }
 
-    /// Makes the provider check its view against the cloud. Runs at the beginning of a term, before any write: the view
-    /// may be older than the writes of the previous leader. Takes no longer than `CONFIRM_LIMIT`; data that is not
-    /// confirmed by then stays marked stale.
+    /// Makes the provider confirm its cached data with the cloud, within `CONFIRM_LIMIT`. Runs at the beginning of a
+    /// term, because the cached data may be older than the writes of the previous leader. The provider marks
+    /// unconfirmed data as stale.
     pub(super) async fn refresh(&self) {
         let v2 = Arc::clone(&self.v2);
         let confirmed = contain(async move { v2.refresh().await });

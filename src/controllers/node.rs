@@ -1,6 +1,6 @@
 //! The node controller (`cloud-node-controller`): initialises Nodes and keeps their addresses up to date.
 //!
-//! A standby keeps no state: a new leader reconciles every Node.
+//! A standby process keeps no state. A new leader reconciles every Node.
 
 pub mod apply;
 mod memory;
@@ -42,33 +42,34 @@ use turns::DeferredWrites;
 /// The settings of this controller, from the flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSettings {
-    /// `--concurrent-node-syncs`: Nodes reconciled concurrently.
+    /// `--concurrent-node-syncs`: number of Nodes reconciled concurrently.
     pub workers: NonZeroUsize,
     /// `--node-status-update-frequency`: longest interval between two reconciles of a Node; at least 100 ms.
     pub period: Duration,
-    /// The desired state of Nodes.
+    /// The rules for the desired state of Nodes.
     pub policy: Policy,
 }
 
-/// Default of `Policy::condition_after`.
 const CONDITION_AFTER: Duration = Duration::from_secs(30);
 
-/// The desired state of Nodes, as far as flags set it.
+/// The rules for the desired state of Nodes. All rules except `condition_after` come from flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// `--node-labels`: set at initialisation if the Node lacks the key.
+    /// `--node-labels`: labels that a Node gets at initialisation if it lacks the key.
     pub node_labels: BTreeMap<String, String>,
-    /// The label keys of `--topology-labels`, which `--node-labels` does not set.
+    /// The label keys of `--topology-labels`. The flag `--node-labels` does not set these keys.
     pub topology_labels: BTreeSet<String>,
-    /// `--node-labels-on`: which Nodes get missing labels of `--node-labels`.
+    /// `--node-labels-on`: the Nodes that get missing labels of `--node-labels`.
     pub node_labels_on: NodeLabelsOn,
-    /// `--zone-labels`: when zone and region labels follow the cloud.
+    /// `--zone-labels`: how zone and region labels follow the cloud.
     pub zone_labels: LabelMode,
-    /// `--instance-type`: when the labels of the instance type follow the cloud.
+    /// `--instance-type`: how the labels of the instance type follow the cloud.
     pub instance_type: LabelMode,
-    /// `--adopt-untainted-nodes`: also initialises Nodes without taint and provider ID.
+    /// `--adopt-untainted-nodes`: whether Nodes with neither the uninitialized taint nor a provider ID are also
+    /// initialised.
     pub adopts_untainted_nodes: bool,
-    /// How long a Node waits for initialisation before the condition is set that says why. No flag; 30 s.
+    /// Time for which a Node waits for initialisation before its condition reports the reason; 30 s. No flag sets this
+    /// time.
     pub condition_after: Duration,
 }
 
@@ -86,17 +87,17 @@ impl Default for Policy {
     }
 }
 
-/// Which Nodes get missing labels of `--node-labels`.
+/// The Nodes that get missing labels of `--node-labels`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NodeLabelsOn {
     /// Nodes that are being initialised.
     #[default]
     Join,
-    /// Also initialised Nodes.
+    /// All Nodes, including initialised Nodes.
     All,
 }
 
-/// When the cloud's value of a label is applied to a Node.
+/// The occasions on which a label of a Node gets the cloud's value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LabelMode {
     /// At initialisation only.
@@ -161,7 +162,7 @@ impl Reconciler for NodeReconciler {
                     self.log_missing_labels();
                 }
                 let mut names = self.store.keys();
-                // Includes deleted Nodes whose deletion event may have been missed: their reconcile clears their state.
+                // Adds deleted Nodes, so that a missed deletion event does not leave their state behind.
                 let known = self.reasons.keys().into_iter().chain(self.memory.nodes());
                 names.extend(known.filter(|name| !self.store.contains(name)));
                 names
@@ -169,13 +170,13 @@ impl Reconciler for NodeReconciler {
         }
     }
 
-    /// Control plane Nodes come first: the other Nodes need them to become Ready.
+    /// Puts control plane Nodes first, because other Nodes cannot become `Ready` without the control plane.
     fn priority(&self, name: &str) -> Priority {
         let is_first = self.store.get(name).is_some_and(|node| node::is_control_plane(&node));
         if is_first { Priority::First } else { Priority::Normal }
     }
 
-    /// The next Node with a turn for a deferrable write: its VM moved, or it lacks labels.
+    /// Waits for the next Node with a turn for a deferrable write: the VM of the Node moved, or the Node lacks labels.
     async fn next_key(&self) -> String {
         tokio::select! {
             node = self.record_moves.next() => node,
@@ -207,7 +208,7 @@ impl Reconciler for NodeReconciler {
     }
 }
 
-/// The only function that decides whether a Node is done, is retried or waits.
+/// Reports the outcome of a sync and decides when the Node is reconciled again. No other function decides this.
 fn next(sync: &NodeReconciler, name: &str, outcome: Result<NextStep, CallError>) -> Next {
     let blocked = match outcome {
         Ok(NextStep::Done) => {
@@ -215,7 +216,7 @@ fn next(sync: &NodeReconciler, name: &str, outcome: Result<NextStep, CallError>)
             sync.reasons.clear(name);
             return Next::Period;
         }
-        // Leadership is lost, so the driver stops this worker; or the cache's next event enqueues the Node.
+        // An error means lost leadership. The next event of the cache enqueues a superseded Node.
         Err(_) | Ok(NextStep::Superseded) => return Next::Wait(None),
         Ok(NextStep::Blocked(held)) => held,
     };

@@ -1,7 +1,8 @@
 //! The node-lifecycle controller (`cloud-node-lifecycle-controller`): deletes Nodes whose VM is confirmed deleted, and
 //! taints Nodes whose VM is shut down.
 //!
-//! A Ready Node without one of our taints costs no call: a reporting kubelet is the best proof that its VM exists.
+//! A `Ready` Node without a taint of this controller needs no provider call, because the condition `Ready` shows that
+//! the VM runs.
 
 pub mod apply;
 pub mod deletion_policy;
@@ -27,49 +28,51 @@ use crate::runtime::tasks::PanicError;
 use metrics::NodeLifecycleMetrics;
 use reconciler::{LifecycleContext, LifecycleOutcome, NodeLifecycleReconciler};
 
-/// Number of Nodes reconciled concurrently.
 const WORKERS: usize = 8;
 
 /// The settings of this controller, from the flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LifecycleSettings {
-    /// `--node-monitor-period`: interval of the periodic reconcile of Nodes that are not Ready, in addition to events.
+    /// `--node-monitor-period`: interval of the periodic reconciles of Nodes that are not `Ready` or have a taint of
+    /// this controller.
     pub period: Duration,
     /// `--node-deletion`: whether Nodes with absent VMs are deleted.
     pub deletion: DeletionMode,
-    /// `--node-deletion-grace`: how long a Node has to be Ready=Unknown and its VM absent before the Node is deleted.
+    /// `--node-deletion-grace`: time for which a Node must be `Ready=Unknown` with an absent VM before the Node is
+    /// deleted.
     pub grace: Duration,
-    /// `--node-deletion-limit`: how many Nodes may be deleted within a window.
+    /// `--node-deletion-limit`: maximum number of Nodes that may be deleted or get the out-of-service taint within a
+    /// window.
     pub limit: Limit,
-    /// `--node-deletion-mass-hold`: how long deletions pause when many VMs are absent at once.
+    /// `--node-deletion-mass-hold`: length of the pause of deletions when many VMs are absent at the same time.
     pub mass_hold: Duration,
-    /// `--out-of-service-after`: how long a Node has to be Ready=Unknown and its VM powered off before it gets the
-    /// out-of-service taint; `None` if the flag is not set.
+    /// `--out-of-service-after`: time after which a `Ready=Unknown` Node whose VM is powered off gets the
+    /// out-of-service taint; `None` for never.
     pub out_of_service_after: Option<Duration>,
 }
 
-/// Whether Nodes with absent VMs are deleted.
+/// The handling of Nodes with absent VMs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeletionMode {
-    /// Deleted.
+    /// The Nodes are deleted.
     Enforce,
-    /// Reported, but not deleted.
+    /// The deletions are only reported.
     DryRun,
-    /// Not deleted.
+    /// The Nodes are not deleted.
     Off {
         /// The flag or variable that turns deletion off.
         reason: &'static str,
     },
 }
 
-/// How many Nodes may be deleted within the window: the larger of `nodes` and `percent`.
+/// Limit of the deletions within a window: the larger of `nodes` and `percent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Number of Nodes.
     pub nodes: u32,
-    /// Percent of all Nodes, rounded down.
+    /// Percentage of the Nodes of this provider, rounded down.
     pub percent: u32,
-    /// Time in which the empty allowance refills.
+    /// Length of the window. Deletions before the window do not count.
     pub window: Duration,
 }
 
@@ -90,7 +93,7 @@ pub fn controller(
         side_queue: None,
         period: settings.period,
         caches: vec![Arc::new(nodes.clone())],
-        // Without a refresh, a taint would follow an outdated power state.
+        // Without a refresh, a taint could be based on an outdated power state.
         instances: Some(instances.clone()),
         series: metrics.series(),
     };
@@ -120,7 +123,7 @@ impl Reconciler for NodeLifecycleReconciler {
         let looks = &self.context;
         match event {
             Event::Object(_, name) => {
-                // Recorded now and not at the Node's reconcile: decisions about other Nodes depend on these facts.
+                // The facts are recorded before the reconcile, because decisions about other Nodes depend on them.
                 looks.observe(self, &name);
                 vec![name]
             }
@@ -145,7 +148,7 @@ impl Reconciler for NodeLifecycleReconciler {
         self.context.reconcile(&self, &name).await
     }
 
-    /// The only function that decides whether a Node is done, is retried or waits.
+    /// Reports the outcome of a reconcile and decides when the Node is reconciled again.
     async fn conclude(self: &Arc<Self>, name: &str, outcome: Result<Self::Outcome, PanicError>) -> Next {
         let looks = &self.context;
         looks.update_metrics(self);

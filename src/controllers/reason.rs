@@ -1,15 +1,15 @@
-//! Reasons shared by several controllers, in addition to those of `cloud`.
+//! Reasons shared by several controllers, in addition to the reasons of `cloud`.
 
 pub use crate::cloud::reason::*;
 
 use crate::cloud::reason::reasons;
 
 reasons! {
-    /// A Node waits for initialisation, but its VM is absent.
+    /// The VM of the Node is absent.
     InstanceAbsent,
     /// The provider gave no answer in time.
     ProviderTimeout,
-    /// The API server refused to write the object.
+    /// The API server refused to read or write the object.
     WriteRefused,
     /// Concurrent changes of the object made every write fail.
     WriteConflict,

@@ -1,4 +1,4 @@
-//! Which reason blocks which object, so that a reason is reported when it changes and not at every retry.
+//! The reason that blocks each object. A reason is reported when it changes, not at every retry.
 
 use std::collections::HashMap;
 
@@ -9,12 +9,12 @@ use crate::cloud::Reason;
 
 /// The reasons by object key. Objects that are up to date have no entry.
 pub(in crate::controllers) struct ReasonTracker {
-    /// Number of objects blocked by each reason: label `reason`, and one more if objects have kinds.
+    /// Number of objects that each reason blocks. The first label is the reason. Some metrics have a second label.
     gauge: IntGaugeVec,
     by_key: Mutex<HashMap<String, Entry>>,
 }
 
-/// The reason, and the kind of the object if objects have kinds.
+/// The reason, and the value of the second metric label if the metric has one.
 type Entry = (Reason, Option<&'static str>);
 
 impl ReasonTracker {
@@ -32,7 +32,8 @@ impl ReasonTracker {
         }
     }
 
-    /// Sets the reason that blocks an object of this kind. Returns whether the reason changed.
+    /// Sets the reason that blocks the object. `kind` is the value of the second metric label. Returns true if the
+    /// reason changed.
     #[must_use]
     pub(in crate::controllers) fn set(&self, key: &str, reason: Reason, kind: Option<&'static str>) -> bool {
         let new = (reason, kind);
@@ -47,7 +48,6 @@ impl ReasonTracker {
         self.by_key.lock().keys().cloned().collect()
     }
 
-    /// Updates the gauge after a change of one entry.
     fn changed(&self, old: Option<Entry>, new: Option<Entry>) {
         let gauge = |(reason, kind): Entry| {
             let labels: Vec<&str> = std::iter::once(reason.as_str()).chain(kind).collect();
@@ -61,7 +61,6 @@ impl ReasonTracker {
         }
     }
 
-    /// Clears everything at the end of the leadership term.
     pub(in crate::controllers) fn forget_all(&self) {
         for (_, entry) in self.by_key.lock().drain() {
             self.changed(Some(entry), None);

@@ -1,23 +1,23 @@
-//! Pure: when a failed call to the cloud is repeated. Shared by Services and routes.
+//! Pure: the rule for retries of failed calls to the cloud. Services and routes share this rule.
 
 use std::time::Duration;
 
 use crate::base::backoff::{Backoff, Failures};
 use crate::cloud::Error;
 
-/// When to repeat a failed call.
+/// Time of the retry after a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// When the object changes.
+    /// The retry waits for a change of the object.
     OnChange,
-    /// After exactly this time. It neither counts nor resets failures.
+    /// The retry comes after exactly this time. The number of failures stays the same.
     After(Duration),
-    /// After a backoff that grows with each consecutive failure.
+    /// The retry comes after a backoff that grows with each consecutive failure.
     Backoff,
 }
 
 impl Retry {
-    /// The retry after this error of a provider.
+    /// Returns the retry for this error of a provider.
     pub(in crate::controllers) fn of(error: &Error) -> Self {
         match error {
             Error::Invalid { .. } => Retry::OnChange,
@@ -25,7 +25,7 @@ impl Retry {
         }
     }
 
-    /// Counts the failure. Returns the pause before the retry, or `None` if time alone does not help.
+    /// Returns the pause before the retry, or `None` for `Retry::OnChange`. Only `Retry::Backoff` counts the failure.
     pub(in crate::controllers) fn pause(self, failures: &mut Failures, backoff: &Backoff) -> Option<Duration> {
         match self {
             Retry::OnChange => None,

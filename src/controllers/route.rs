@@ -1,8 +1,9 @@
 //! The route controller (`node-route-controller`): one cloud route for each pod network of each Node.
 //!
-//! A pass lists the cloud's routes and plans the changes for each destination from the current Nodes. Each destination
-//! is a separate queue key: it fails, backs off and is retried alone, without another listing. A third kind of key
-//! writes the condition `NetworkUnavailable` of one Node, once all of its routes were tried.
+//! A pass lists the routes of the cloud, and plans the changes of each destination from the current Nodes. Each
+//! destination is a separate queue key, so that a failed destination is retried alone, without another listing. A third
+//! kind of key, after passes and destinations, writes the condition `NetworkUnavailable` of one Node, after all routes
+//! of the Node were tried.
 
 mod apply;
 pub mod condition;
@@ -48,7 +49,7 @@ pub use withdrawal::{Off, withdraw_conditions};
 /// Number of concurrent cloud calls and condition writes. The Go program uses 200.
 const WORKERS: usize = 20;
 
-/// The driver's period yields no keys: the schedule has its own period.
+/// The driver's period yields no keys, because the schedule has its own period.
 const DRIVER_PERIOD: Duration = Duration::from_secs(300);
 
 /// The settings of this controller, from the flags.
@@ -56,18 +57,18 @@ const DRIVER_PERIOD: Duration = Duration::from_secs(300);
 pub struct RouteSettings {
     /// `--cluster-name`: passed to the cloud, which lists the routes of this cluster.
     pub cluster_name: String,
-    /// `--cluster-cidr`: routes to networks outside of these are never deleted.
+    /// `--cluster-cidr`: the networks of the cluster. Routes to other networks are never deleted.
     pub networks: Vec<IpNet>,
-    /// `--route-pod-networks`: which pod networks get routes.
+    /// `--route-pod-networks`: the pod networks that get routes.
     pub pod_networks: PodNetworks,
-    /// When a pass begins.
+    /// The trigger of a pass.
     pub trigger: Trigger,
-    /// `--route-network-condition`: whether this controller writes the condition `NetworkUnavailable`. If not, the CNI
-    /// does.
+    /// `--route-network-condition`: whether this controller writes the condition `NetworkUnavailable`. If false, the
+    /// CNI writes the condition.
     pub writes_condition: bool,
 }
 
-/// Creates the controller. It idles while the provider has no routes.
+/// Creates the controller. The controller is idle while the provider has no routes.
 pub fn controller(context: Context, nodes: Nodes, settings: RouteSettings) -> Controller<RouteReconciler> {
     let metrics = RouteMetrics::new();
     let spec = Spec {
@@ -107,7 +108,7 @@ pub fn controller(context: Context, nodes: Nodes, settings: RouteSettings) -> Co
 impl Reconciler for RouteReconciler {
     type Outcome = RouteOutcome;
 
-    /// Yields no keys: the schedule decides when changes of Nodes trigger a pass.
+    /// Records changes of Nodes. Returns no keys, because the schedule decides when these changes trigger a pass.
     fn keys_of(&self, event: Event) -> Vec<String> {
         match event {
             Event::Object(_, name) => self.observe(&name),
@@ -117,7 +118,7 @@ impl Reconciler for RouteReconciler {
         Vec::new()
     }
 
-    /// Routes go before conditions, of which there are many after the first pass over a large cluster.
+    /// Routes precede conditions, because the first pass over a large cluster enqueues many conditions.
     fn priority(&self, key: &str) -> Priority {
         match Key::parse(key) {
             Some(Key::Pass | Key::Destination(_)) => Priority::First,
@@ -143,7 +144,7 @@ impl Reconciler for RouteReconciler {
         }
     }
 
-    /// The only function that decides whether a key is done, is retried or waits.
+    /// Decides whether a key is done, is retried or waits. No other function decides this.
     async fn conclude(self: &Arc<Self>, key: &str, outcome: Result<RouteOutcome, PanicError>) -> Next {
         match outcome {
             Ok(RouteOutcome::Pass(Ok(pass))) => self.conclude_pass(pass),

@@ -1,15 +1,16 @@
-//! The gauge that says whether a controller runs, with the Go program's metric name.
+//! The gauge that shows whether a controller runs, with the metric name of the Go program.
 
 use prometheus::{IntGauge, Opts};
 
-/// The label value that the Go program uses, which is the framework's name.
+/// Value of the label `manager`, as in the Go program: the name of the framework.
 const MANAGER: &str = "cloud-controller-manager";
 
-/// Sets the gauge to 1 while it exists.
+/// A guard that keeps the gauge at 1 until the guard is dropped.
 #[must_use]
 pub(super) struct RunningGauge(IntGauge);
 
-/// The gauge of a controller that is not running. `name` is the controller's name in the Go program's metric.
+/// Creates the gauge of a controller, with the value 0 (not running). `name` is the controller's name in the Go
+/// program.
 pub(super) fn series(name: &'static str) -> IntGauge {
     let help = "1 while the controller works, which it does while this process leads.";
     let options = Opts::new("running_managed_controllers", help).const_label("name", name);

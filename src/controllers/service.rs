@@ -1,9 +1,9 @@
-//! The service controller (`service-lb-controller`): a load balancer, with the Nodes behind it, for each Service that
-//! wants one.
+//! The service controller (`service-lb-controller`): manages the load balancer of each Service that requests one, and
+//! the Nodes behind the load balancer.
 //!
-//! A sync of one Service ensures or deletes its load balancer. Changed Nodes are sent to the provider in rounds, one
-//! call for all Services. The records of a leadership term begin empty: the first sync of each Service calls the
-//! provider.
+//! A sync of one Service ensures or deletes its load balancer. Changed Nodes are sent to the provider in rounds, with
+//! one call for all Services. The records are empty at the beginning of each leadership term, so the first sync of each
+//! Service calls the provider.
 
 mod api;
 mod damping;
@@ -45,10 +45,10 @@ use provider_resyncs::{ANNOUNCEMENTS, ProviderResyncs};
 use reconciler::ServiceReconciler;
 use targets::{TargetChange, Targets};
 
-/// Resync period of all Services. A Service without changes causes no call.
+/// Resync period of all Services. A resync of an unchanged Service makes no cloud call.
 const PERIOD: Duration = Duration::from_secs(300);
 
-/// The names of the caches in events.
+/// Name of the cache of Services in [`Event::Object`] and [`Event::AllObjects`].
 const SERVICES: &str = "services";
 const NODES: &str = "nodes";
 
@@ -58,18 +58,18 @@ const ROUND: &str = "nodes";
 /// The settings of this controller, from the flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceSettings {
-    /// `--concurrent-service-syncs`: Services synced concurrently.
+    /// `--concurrent-service-syncs`: number of Services synced concurrently.
     pub workers: NonZeroUsize,
-    /// `--cluster-name`: tells the load balancers of clusters apart in the cloud.
+    /// `--cluster-name`: distinguishes the load balancers of different clusters in the cloud.
     pub cluster_name: String,
     /// `--service-selector`: label selector of the Services that this process manages.
     pub selector: Option<String>,
-    /// Whether `--node-selector` is set. Then an empty set of Nodes is never written: a mistyped selector must not
-    /// empty every load balancer.
+    /// Whether `--node-selector` is set. If so, an empty set of Nodes is never written, because a mistyped selector
+    /// would empty every load balancer.
     pub has_node_selector: bool,
 }
 
-/// Creates the controller. It idles while the provider has no load balancers.
+/// Creates the controller. The controller is idle while the provider has no load balancers.
 pub fn controller(
     context: Context,
     services: Services,
@@ -84,7 +84,7 @@ pub fn controller(
         leadership: leadership.clone(),
         capability: Some(Capability::load_balancer(Arc::clone(&provider))),
         workers: settings.workers.get(),
-        // Rounds of node updates have their own queue, because a burst of new Services must not delay them.
+        // Rounds of node updates have their own queue, because a burst of new Services must not delay the rounds.
         side_queue: Some("node"),
         period: PERIOD,
         caches: vec![
@@ -92,7 +92,7 @@ pub fn controller(
             Arc::new(nodes.clone()),
             Arc::new(ProviderResyncs::of(Arc::clone(&provider))),
         ],
-        // Without instances, the addresses in the status of the Nodes are used.
+        // If the provider has no instances, the addresses in the status of the Nodes are used.
         instances: BoundedInstances::of(Arc::clone(&provider)).ok(),
         series: metrics.series(),
     };
@@ -168,7 +168,7 @@ impl Reconciler for ServiceReconciler {
         }
     }
 
-    /// Services that wait for an address or for their deletion come first.
+    /// Gives priority to Services that wait for an address or for their deletion.
     fn priority(&self, key: &str) -> Priority {
         let waits = match self.services.get(key) {
             None => true,
@@ -181,7 +181,7 @@ impl Reconciler for ServiceReconciler {
         key == ROUND
     }
 
-    /// Rounds of node updates, and the syncs that follow them.
+    /// Returns the next round of node updates, or the next sync that a round requested.
     async fn next_key(&self) -> String {
         self.rounds.next().await.unwrap_or_else(|| ROUND.to_owned())
     }
@@ -217,10 +217,10 @@ impl Reconciler for ServiceReconciler {
         let pause = self.records.synced(key, blocked.as_ref());
         self.metrics.show_ensured(self.records.count_ensured());
         if self.records.is_due(key, &self.targets.current()) {
-            // The Nodes changed during the sync, or the sync kept the Service out of a round.
+            // The Nodes changed during the sync, or a round skipped the Service because the sync had locked it.
             self.rounds.nodes_changed();
         }
-        // Only a Service without a record has no reason in the records.
+        // After a failed sync, the records lack the reason only if the Service has no record.
         match (&blocked, self.records.blocked(key)) {
             (Some(held), None) => self.hold(key, self.services.get(key).as_deref(), held),
             _ => self.show(key, None),

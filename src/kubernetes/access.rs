@@ -1,5 +1,4 @@
-//! Delegated authentication and authorisation of the secure port: the API server decides who the client is, and what it
-//! may do.
+//! Delegated authentication and authorisation of the secure port by the API server.
 
 mod authenticator;
 #[cfg(test)]
@@ -25,30 +24,30 @@ pub use open_paths::{BadPattern, OpenPaths};
 pub use permissions::Permissions;
 pub use token_reviews::TokenReviews;
 
-/// Authentication settings: the flags of the Go program's `DelegatingAuthenticationOptions`.
+/// Authentication settings, from the flags of the Go program's `DelegatingAuthenticationOptions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authentication {
-    /// The kubeconfig of the API server to ask; by default, the process's own API server.
+    /// Kubeconfig of the API server that authenticates. Default: the API server of this process.
     pub kubeconfig: Option<PathBuf>,
     /// Whether to ignore the ConfigMap `kube-system/extension-apiserver-authentication`.
     pub skips_lookup: bool,
-    /// Whether to start although that ConfigMap cannot be read.
+    /// Whether to start although the ConfigMap `kube-system/extension-apiserver-authentication` cannot be read.
     pub tolerates_lookup_failure: bool,
-    /// How long the result of a TokenReview is cached.
+    /// Time for which the result of a TokenReview is cached.
     pub cache: Duration,
-    /// CAs of client certificates, instead of those in the ConfigMap.
+    /// A file with the CAs of client certificates. It replaces the ConfigMap.
     pub client_ca: Option<PathBuf>,
 }
 
-/// Authorisation settings: the flags of the Go program's `DelegatingAuthorizationOptions`.
+/// Authorisation settings, from the flags of the Go program's `DelegatingAuthorizationOptions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authorization {
-    /// The kubeconfig of the API server to ask; by default, the process's own API server.
+    /// Kubeconfig of the API server that authorises. Default: the API server of this process.
     pub kubeconfig: Option<PathBuf>,
     /// Paths that need no permission.
     pub always_allow: OpenPaths,
-    /// How long a granted permission is cached.
+    /// Time for which a granted permission is cached.
     pub allowed_cache: Duration,
-    /// How long a denied permission is cached.
+    /// Time for which a denied permission is cached.
     pub refused_cache: Duration,
 }

@@ -1,4 +1,4 @@
-//! One call to the API server: its time limit and its errors.
+//! Time limit and errors of one call to the API server.
 
 use std::fmt::{self, Debug, Display};
 use std::future::Future;
@@ -15,8 +15,7 @@ use super::leadership::NotLeader;
 /// Time limit of an ordinary call.
 pub const CALL_LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs one call to the API server with a time limit. `what` names the action and the object (`patch node a`): it
-/// begins the error's text.
+/// Runs one call to the API server with a time limit. `what` names action and object (`patch node a`) in errors.
 pub async fn limited<T>(
     what: &str,
     limit: Duration,
@@ -31,23 +30,22 @@ pub async fn limited<T>(
 }
 
 tokio::task_local! {
-    /// The server that this task's call has contacted, for the error after the time limit: a cancelled call leaves no
-    /// error of its client that names the server.
+    /// The API server that the call of this task has contacted. The timeout error names it.
     static CONTACTED: Arc<OnceLock<Arc<str>>>;
 }
 
-/// Records the server of a request, which is sent when the future is first polled.
+/// Records the server of a request, then awaits `answer`, which sends the request.
 pub(super) async fn recording_server<T>(server: Arc<str>, answer: impl Future<Output = T>) -> T {
-    // Fails outside of `limited`, the only reader.
+    // Fails outside of `limited`, which is the only reader of `CONTACTED`.
     let _ = CONTACTED.try_with(|asked| asked.set(server));
     answer.await
 }
 
-/// The time limit that passed without an answer, and the server that was called.
+/// Details of a timeout: the time limit and the contacted API server.
 #[derive(Debug)]
 pub struct Timeout {
     limit: Duration,
-    /// `None` if the request was not sent yet.
+    /// `None` if the request was not sent.
     server: Option<Arc<str>>,
 }
 
@@ -67,8 +65,8 @@ impl Display for Timeout {
     }
 }
 
-/// Reads one object; `None` if the API server answers that no object has this name. `what` is as in [`limited`].
-/// Replaces [`Api::get_opt`], which accepts any 404 for that answer, even one of a proxy.
+/// Reads one object. Returns `None` if the API server answers that the object does not exist. `what` is as in
+/// [`limited`]. Unlike with [`Api::get_opt`], a 404 from a proxy is an error.
 pub async fn get_opt<K>(what: &str, limit: Duration, api: &Api<K>, name: &str) -> Result<Option<K>, CallError>
 where
     K: Clone + DeserializeOwned + Debug,
@@ -80,28 +78,29 @@ where
     }
 }
 
-/// A call to the API server failed. Each variant begins with the action and its object.
+/// The error of a failed call to the API server. Each text starts with the action and the object.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// No answer within the time limit. A write may have happened nevertheless.
+    /// The API server did not answer within the time limit. A write may have happened nevertheless.
     #[error("{0}: {1}")]
     TimedOut(String, Timeout),
-    /// This process does not lead (any more), so the write was not sent, or was cancelled.
+    /// This process does not lead. The write was not sent, or was cancelled.
     #[error("{0}: not written")]
     NotLeader(String, #[source] NotLeader),
-    /// The controller's own identity has no token, so nothing was sent.
+    /// The service account of the controller has no token, so the request was not sent.
     #[error("{0}: not written")]
     NoToken(String, #[source] NoToken),
-    /// The API server refused or failed. Shows its message once; the library's text repeats it three times.
+    /// The API server returned an error. The text contains the message of that error once; the library's text contains
+    /// the message three times.
     #[error("{0}: {message} ({code})", message = .1.message, code = .1.code)]
     Refused(String, Box<Status>),
-    /// The API server could not be reached, or its answer could not be read.
+    /// The API server was unreachable, or its answer was unreadable.
     #[error("{0}")]
     Failed(String, #[source] BoxError),
 }
 
 impl CallError {
-    /// A stable word for metrics and Events.
+    /// Returns a stable word for metrics and Events.
     pub fn reason(&self) -> &'static str {
         match self {
             CallError::TimedOut { .. } => "TimedOut",
@@ -115,13 +114,12 @@ impl CallError {
         }
     }
 
-    /// Whether the API server answered that the object does not exist. A 404 of a proxy has another reason, or none,
-    /// and is no proof.
+    /// Whether the API server answered that the object does not exist. A 404 from a proxy does not count.
     pub fn is_not_found(&self) -> bool {
         matches!(self, CallError::Refused(_, status) if status.code == 404 && status.reason == "NotFound")
     }
 
-    /// Whether the object has changed, or exists already (409).
+    /// Whether the object has changed or already exists (409).
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409)
     }
@@ -131,18 +129,17 @@ impl CallError {
         self.code() == Some(403)
     }
 
-    /// Whether the API server refused and nothing was done (4xx). After a failure (5xx), the action may have been done
-    /// nevertheless.
+    /// Whether the API server rejected the call without any effect (4xx). A failed call (5xx) may have had an effect.
     pub fn is_refusal(&self) -> bool {
         self.code().is_some_and(|code| code < 500)
     }
 
-    /// Whether the write was refused because this process does not lead.
+    /// Whether the write failed because this process does not lead.
     pub fn is_not_leader(&self) -> bool {
         matches!(self, CallError::NotLeader { .. })
     }
 
-    /// The HTTP status of the server's error.
+    /// Returns the HTTP status of the API server's error, or `None` for any other error.
     pub fn code(&self) -> Option<u16> {
         match self {
             CallError::Refused(_, status) => Some(status.code),
@@ -164,15 +161,16 @@ impl CallError {
     }
 }
 
-/// No token is available for the account.
+/// The error for a service account without a token.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("there is no token for the service account {account}: {reason}")]
 pub struct NoToken {
-    /// The account's namespace and name.
+    /// Namespace and name of the service account.
     pub account: String,
-    /// Why no token is available.
+    /// Reason for the missing token.
     pub reason: String,
-    /// Whether the API server denies this process the token: an administrator has to grant the permission.
+    /// Whether the API server rejected (4xx) a request for the account or its token. An administrator may then have to
+    /// grant a permission.
     pub is_refused: bool,
 }
 

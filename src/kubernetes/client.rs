@@ -1,4 +1,4 @@
-//! The clients of the API server, one per purpose.
+//! Clients of the API server, one per purpose.
 
 mod account;
 mod credentials;
@@ -40,22 +40,20 @@ pub use pod::PodError;
 use rotating::Rotating;
 use transport::Transport;
 
-/// Time limit of establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Concurrent writes; further ones wait. The API server has its own priority and fairness.
+/// Maximum number of concurrent writes. Further writes wait.
 const WRITES_IN_FLIGHT: usize = 32;
 
-/// The program's name in user agents. The server derives the field manager from the text before the slash, unless a
-/// write names one.
+/// Program name in user agents. The API server uses it as field manager, unless a write specifies another.
 const PROGRAM: &str = "vsphere-cloud-controller-manager";
 
-/// The commit of this build, if known.
+/// Commit of this build, if known.
 pub const COMMIT: Option<&str> = option_env!("CCM_COMMIT");
 
-/// Purposes of clients: the end of their user agent, as in the Go program.
+/// Purposes of clients. A user agent ends with the purpose, as in the Go program.
 pub mod purpose {
-    /// Events, reviews, and other process-wide calls.
+    /// Events, reviews and other process-wide calls.
     pub const PROCESS: &str = "cloud-controller-manager";
     /// Lists and watches.
     pub const INFORMERS: &str = "shared-informers";
@@ -63,10 +61,10 @@ pub mod purpose {
     pub const LEADER_ELECTION: &str = "leader-election";
 }
 
-/// The identity of a controller's writes.
+/// Identity that a controller uses for its writes.
 #[derive(Debug, Clone, Copy)]
 pub enum Identity<'a> {
-    /// This process; the name ends the user agent.
+    /// Identity of this process. The user agent ends with this string.
     Process(&'a str),
     /// A separate service account.
     Account(&'a Account),
@@ -75,30 +73,30 @@ pub enum Identity<'a> {
 /// Settings of the connection to the API server.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// `--kubeconfig`; by default, the pod's own credentials.
+    /// Value of `--kubeconfig`. Without this value and without `--master`, the pod's service account is used.
     pub kubeconfig: Option<PathBuf>,
-    /// `--master`: overrides the address of the API server.
+    /// Value of `--master`, the address of the API server. Overrides the address in the kubeconfig.
     pub master: Option<String>,
-    /// `--kube-api-qps` and `--kube-api-burst`, if set: rate limit of writes.
+    /// Rate limit of writes, from `--kube-api-qps` and `--kube-api-burst`.
     pub rate: Option<Rate>,
 }
 
-/// The clients that the whole process shares. Each has its own queue, so that none delays another.
+/// Clients that the whole process shares. Each client has its own queue, so that no client delays another.
 #[derive(Clone)]
 pub struct Clients {
     /// For lists and watches.
     pub watch: Client,
-    /// For Events and token reviews, which standbys send, too. Never retries by itself.
+    /// For Events, reviews, login records and live reads, which standbys also need. This client does not retry.
     pub auxiliary: Client,
 }
 
-/// The clients cannot be built.
+/// The error for settings from which no client can be built.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// This kubeconfig cannot be used; the reasons contain none of its text.
+    /// The kubeconfig cannot be used. The listed problems contain none of its text.
     #[error("cannot use the kubeconfig {}: {}", .0.display(), .1.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Kubeconfig(PathBuf, Vec<KubeconfigProblem>),
-    /// Neither a kubeconfig nor a pod's environment is available.
+    /// Neither `--kubeconfig` nor `--master` is set, and the in-cluster configuration is missing or invalid.
     #[error("no --kubeconfig is given and this is not a pod with a service account")]
     InCluster(#[source] PodError),
     /// The value of `--master` is not a URL.
@@ -110,7 +108,7 @@ pub enum SettingsError {
 }
 
 impl Clients {
-    /// Builds the clients. Must run inside the async runtime. Does not open connections.
+    /// Builds the clients. Opens no connections. Must be called inside the async runtime.
     pub fn new(config: &Config) -> Result<Self, SettingsError> {
         Ok(Self {
             watch: builder(prepared(config, purpose::INFORMERS))?.build(),
@@ -119,7 +117,7 @@ impl Clients {
     }
 }
 
-/// A client for a controller. Its writes pass only under this leadership, are cancelled when it ends, and are not
+/// Returns a client for a controller. Its writes need leadership, are cancelled when leadership ends, and are never
 /// retried.
 pub fn writer(
     config: &Config,
@@ -127,7 +125,7 @@ pub fn writer(
     leadership: Leadership,
     identity: Identity<'_>,
 ) -> Result<Client, SettingsError> {
-    // The last layer is the outermost: a write waits for its turn, then for a token, and leadership is checked last.
+    // The last layer is the outermost: a write waits for the limits first, and leadership is checked last.
     let limits = limits::layer(WRITES_IN_FLIGHT, rate, host(config));
     let guard = guard::layer(leadership);
     Ok(match identity {
@@ -141,8 +139,7 @@ pub fn writer(
     })
 }
 
-/// A service account for the client of this name, and the task that keeps its token. A missing account is created only
-/// under this leadership.
+/// Returns the service account `name` and the task that renews its token. Only the leader creates a missing account.
 pub fn account(
     config: &Config,
     name: &'static str,
@@ -165,7 +162,7 @@ where
         .build()
 }
 
-/// A client that neither retries nor checks leadership: for calls that need none. `purpose` ends its user agent.
+/// Returns a client without retries and without leadership check. Its user agent ends with `purpose`.
 pub fn unguarded(config: &Config, purpose: &str) -> Result<Client, SettingsError> {
     Ok(single(config, purpose)?.build())
 }
@@ -190,7 +187,6 @@ fn builder(config: Config) -> Result<ClientBuilder<MetricsService<Transport>>, S
     Ok(builder.with_layer(&named).with_layer(&measure))
 }
 
-/// The API server's name in metrics.
 fn host(config: &Config) -> &str {
     config.cluster_url.authority().map_or("", |authority| authority.as_str())
 }
@@ -202,7 +198,7 @@ fn prepared(config: &Config, purpose: &str) -> Config {
     config
 }
 
-/// `<binary>/<version> (<os>/<arch>) kubernetes/<commit>/<purpose>`, as client-go.
+/// Returns `<binary>/<version> (<os>/<arch>) kubernetes/<commit>/<purpose>`, as client-go.
 fn user_agent(commit: Option<&str>, purpose: &str) -> HeaderValue {
     let (version, platform) = (env!("CARGO_PKG_VERSION"), platform());
     let commit = commit.and_then(|commit| commit.get(..7)).unwrap_or("unknown");
@@ -210,14 +206,14 @@ fn user_agent(commit: Option<&str>, purpose: &str) -> HeaderValue {
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(PROGRAM))
 }
 
-/// Reads the configuration that the settings name: the kubeconfig, or the pod's own. Tries no other source, unlike
-/// `Config::infer`.
+/// Reads the configuration from the kubeconfig and `--master`, or from the pod if neither is set. Unlike
+/// `Config::infer`, reads no other source.
 pub async fn read_config(settings: &Settings) -> Result<Config, SettingsError> {
     let master = settings.master.as_deref().filter(|text| !text.is_empty()).map(parse_master).transpose()?;
     let mut config = match &settings.kubeconfig {
         Some(path) => kubeconfig::read(path).map_err(|problems| SettingsError::Kubeconfig(path.clone(), problems))?,
-        // As in the Go program: an address without a kubeconfig is a server without credentials. The pod's credentials
-        // are for its own server only.
+        // As in the Go program, `--master` without a kubeconfig means an API server without credentials. The pod's
+        // credentials are only for the pod's own API server.
         None => match &master {
             Some(master) => Config::new(master.clone()),
             None => pod::config(|name| std::env::var(name).ok(), Path::new(pod::FOLDER))
@@ -226,7 +222,7 @@ pub async fn read_config(settings: &Settings) -> Result<Config, SettingsError> {
     };
     if let Some(master) = master {
         if let Some(cluster) = config.auth_info.exec.as_mut().and_then(|exec| exec.cluster.as_mut()) {
-            // Kept as given: a URL without a path would be shown with a slash.
+            // The `exec` program gets the text of `--master`, because a parsed URL without a path would get a slash.
             cluster.server = settings.master.clone();
         }
         config.cluster_url = master;

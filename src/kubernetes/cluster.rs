@@ -1,4 +1,4 @@
-//! The cluster as a provider sees it: cached Nodes, and single objects read live.
+//! Read access to the cluster for a provider: cached Nodes and Services, and live reads of single objects.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::stores::{Change, Nodes, Services};
 use crate::base::error_chain::chain;
 use crate::cloud::{AbsenceProof, ClusterReads, LiveReads, NodeChange, Presence, Unknown, reason, service};
 
-/// The namespace whose UID identifies the cluster.
+/// Namespace whose UID identifies the cluster.
 const KUBE_SYSTEM: &str = "kube-system";
 
-/// [`ClusterReads`] over the caches.
+/// Implementation of [`ClusterReads`] that reads the caches.
 #[derive(Clone)]
 pub struct Cluster {
     nodes: Nodes,
@@ -27,7 +27,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Reads from these cached Nodes, and Services if this process manages any.
+    /// Creates a reader of these caches. `services` is `None` if this process manages no Services.
     pub fn new(nodes: Nodes, services: Option<Services>) -> Self {
         Self { nodes, services }
     }
@@ -56,14 +56,14 @@ impl ClusterReads for Cluster {
     }
 }
 
-/// [`LiveReads`] with the permissions of a client.
+/// Implementation of [`LiveReads`] with the permissions of a client.
 #[derive(Clone)]
 pub struct LiveApi {
     client: Client,
 }
 
 impl LiveApi {
-    /// Reads with `client`.
+    /// Creates a reader that uses `client`.
     pub fn new(client: Client) -> Self {
         Self { client }
     }
@@ -80,7 +80,7 @@ impl LiveApi {
         }
     }
 
-    /// Reads the Service live; also returns whether it matches the label selector; `None` matches all.
+    /// Reads the Service live, and checks whether it matches the label selector. `None` matches every Service.
     pub async fn selected_service(
         &self,
         namespace: &str,
@@ -90,15 +90,15 @@ impl LiveApi {
         let mut is_selected = true;
         let mut found = self.list_one(namespace, name, selector).await;
         if selector.is_some() && matches!(found, Presence::Absent(_)) {
-            // The Service was deleted, or it does not match the selector: a list without selector tells.
+            // The Service was deleted, or it does not match the selector. A list without selector shows which.
             is_selected = false;
             found = self.list_one(namespace, name, None).await;
         }
         found.map(|service| (service, is_selected))
     }
 
-    /// Reads by LIST: the Go program's role has no `get` for Services. Without a resourceVersion the list is as current
-    /// as a GET.
+    /// Reads by LIST, because the Go program's role has no `get` for Services. Without a resourceVersion, a LIST is as
+    /// current as a GET.
     async fn list_one(&self, namespace: &str, name: &str, selector: Option<&str>) -> Presence<Service> {
         let shown = format!("service {namespace}/{name}");
         let services = Api::<Service>::namespaced(self.client.clone(), namespace);
@@ -106,7 +106,7 @@ impl LiveApi {
         parameters.label_selector = selector.map(str::to_owned);
         match limited(&format!("list {shown}"), CALL_LIMIT, services.list(&parameters)).await {
             Err(error) => Presence::Unknown(unknown(&error)),
-            // A list without a resourceVersion is not from the API server.
+            // Rejects a list without a resourceVersion, because it does not come from the API server.
             Ok(list) if list.metadata.resource_version.as_deref().unwrap_or_default().is_empty() => {
                 Presence::Unknown(not_answered(&format!("list {shown}: the answer is not a list of the API server")))
             }
@@ -167,7 +167,8 @@ mod tests {
     const NOT_FOUND: &str =
         r#"{"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "none"}"#;
 
-    /// An API server with this answer to each request, or none; and the requests that it got.
+    /// Returns a client, and the received requests. The server gives this answer to each request. Without an answer it
+    /// never responds.
     fn live(answer: Option<(u16, &'static str)>) -> (LiveApi, Arc<Mutex<Vec<String>>>) {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let requests = Arc::clone(&asked);
@@ -184,7 +185,7 @@ mod tests {
         (LiveApi::new(Client::new(service, "default")), asked)
     }
 
-    /// The reason of an answer, or the UID of the object.
+    /// Returns the UID of the object, or the reason why there is none.
     fn told<T>(presence: Presence<T>, uid: impl Fn(&T) -> Option<String>) -> String {
         match presence {
             Presence::Exists(object) => uid(&object).unwrap_or_default(),

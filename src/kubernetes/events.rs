@@ -1,6 +1,6 @@
-//! Events for users: core/v1, as client-go's recorder writes them (`tools/record`), because existing RBAC roles permit
-//! no other API. Recording never waits; a background task writes several Events concurrently, those about one object in
-//! order.
+//! Writes Events for users with the core/v1 API, as client-go's recorder (`tools/record`), because existing RBAC roles
+//! permit no other API. A background task writes Events about different objects concurrently, and those about one
+//! object in order.
 
 mod correlator;
 
@@ -25,27 +25,26 @@ use crate::runtime::metrics::Registry;
 use crate::runtime::tasks::BoxError;
 use correlator::{Correlator, EventWrite, RecordedEvent};
 
-/// Queue length of Events to write; further ones are dropped. When 5,000 Nodes join at once, all their Events are
-/// queued for a moment: about 2 MB, or 15 MB with messages of maximum length.
+/// Maximum number of queued Events. Further Events are dropped. When 5,000 Nodes join at the same time, all their
+/// Events are queued: about 2 MB, or 15 MB with messages of maximum length.
 const QUEUE: usize = 10_000;
 
-/// Concurrent writes. All Events of an object use the same lane, so that they stay in order.
+/// Number of concurrent writes. All Events about an object use the same lane and stay in order.
 const LANES: usize = 8;
 
-/// Queue length of a lane.
 const LANE_QUEUE: usize = 16;
 
-/// Time limit of one write attempt.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
 
-/// Attempts while the API server is unreachable, and the pause in between; the first pause is a random part of it.
+/// Maximum number of attempts of a write while the API server is unreachable.
 const ATTEMPTS: u32 = 12;
+/// Pause between two attempts. The first pause is a random part of `PAUSE`.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Time limit for queued Events when the process stops.
+/// Time limit for writing the queued Events when the process stops.
 const FINAL_FLUSH: Duration = Duration::from_secs(2);
 
-/// Maximum length of a message in bytes, enforced by the API server.
+/// Maximum length of a message, in bytes. The API server enforces it.
 const LONGEST_MESSAGE: usize = 1024;
 
 /// The type of an Event.
@@ -58,7 +57,7 @@ pub enum EventType {
 }
 
 impl EventType {
-    /// The value of the Event's field `type`.
+    /// Returns the value of the Event's field `type`.
     pub fn as_str(self) -> &'static str {
         match self {
             EventType::Normal => "Normal",
@@ -67,7 +66,7 @@ impl EventType {
     }
 }
 
-/// Records Events of one component. Cheap to clone.
+/// Recorder for the Events of one component. Cheap to clone.
 #[derive(Clone)]
 pub struct Recorder {
     component: Arc<str>,
@@ -75,7 +74,7 @@ pub struct Recorder {
     dropped: IntCounterVec,
 }
 
-/// Writes the Events of [`Recorder`]s.
+/// Writer of the Events of [`Recorder`]s.
 pub struct EventWriter {
     client: Client,
     queue: mpsc::Receiver<RecordedEvent>,
@@ -84,8 +83,8 @@ pub struct EventWriter {
     began: Instant,
 }
 
-/// Returns a recorder for `component` and its writer, which must be run. `client` is not guarded by leadership:
-/// standbys record Events, too.
+/// Returns a recorder for `component`, and its writer, which the caller must run. `client` must not check leadership,
+/// because standbys also record Events.
 pub fn recorder(client: Client, component: &str) -> (Recorder, EventWriter) {
     let (sender, receiver) = mpsc::channel(QUEUE);
     let dropped = IntCounterVec::new(
@@ -99,7 +98,7 @@ pub fn recorder(client: Client, component: &str) -> (Recorder, EventWriter) {
 }
 
 impl Recorder {
-    /// A recorder with the same queue for another component.
+    /// Returns a recorder with the same queue for another component.
     pub fn for_component(&self, component: &str) -> Self {
         Self { component: component.into(), ..self.clone() }
     }
@@ -109,8 +108,8 @@ impl Recorder {
         registry.register(Box::new(self.dropped.clone()))
     }
 
-    /// Records an Event about `object`; a repetition of an earlier one raises its count. Never waits: if the queue is
-    /// full, the Event is dropped and counted.
+    /// Records an Event about `object`. A repeated Event raises the count of the earlier Event. Never waits: if the
+    /// queue is full, the Event is dropped and counted.
     pub fn event(&self, object: &ObjectReference, event_type: EventType, reason: &'static str, message: &str) {
         let fact = RecordedEvent {
             component: self.component.clone(),
@@ -127,7 +126,7 @@ impl Recorder {
 }
 
 impl EventWriter {
-    /// Writes until `stop`, then writes the queued Events, for two seconds at most.
+    /// Writes Events until `stop`, then writes the queued Events for at most two seconds.
     pub async fn run(self, stop: CancellationToken) -> Result<(), BoxError> {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..LANES).map(|_| mpsc::channel(LANE_QUEUE)).unzip();
         let lane = Lane { client: self.client.clone(), dropped: self.dropped.clone(), stop: stop.clone() };
@@ -144,7 +143,7 @@ impl EventWriter {
         Ok(())
     }
 
-    /// Correlates the Events in the order of their recording, and passes each to its lane.
+    /// Correlates the Events in the order of recording, and passes each Event to its lane.
     async fn feed(mut self, lanes: Vec<mpsc::Sender<(RecordedEvent, EventWrite)>>, stop: &CancellationToken) {
         loop {
             let fact = tokio::select! {
@@ -153,13 +152,13 @@ impl EventWriter {
                 fact = self.queue.recv() => fact,
                 () = stop.cancelled() => return,
             };
-            // All recorders were dropped, so no Event can come.
+            // All recorders were dropped, so no Event can arrive.
             let Some(fact) = fact else { return stop.cancelled().await };
             let Some(write) = self.correlator.take(&fact, self.began.elapsed()) else {
                 self.dropped.with_label_values(&["Spam"]).inc();
                 continue;
             };
-            // Every index has a lane, and lanes outlive this loop.
+            // `lane_of` returns a valid index, and the lanes outlive this loop.
             if let Some(lane) = lanes.get(lane_of(&fact.object)) {
                 let _ = lane.send((fact, write)).await;
             }
@@ -217,7 +216,7 @@ impl Lane {
             });
             let (parameters, patch) = (PatchParams::default(), Patch::Strategic(&patch));
             match limited(&what, WRITE_LIMIT, events.patch(&write.name, &parameters, &patch)).await {
-                // The earlier Event has expired on the server: a new one is created.
+                // The earlier Event has expired in the API server, so a new Event is created.
                 Err(error) if error.is_not_found() => {}
                 answer => return answer.map(drop),
             }
@@ -252,7 +251,7 @@ fn new_event(fact: &RecordedEvent, write: &EventWrite, namespace: &str) -> Event
     }
 }
 
-/// The message, cut at a character boundary so that it fits together with the prefix of combined Events.
+/// Returns the message, cut at a character boundary. Leaves room for the prefix of combined Events.
 fn truncated(message: &str) -> &str {
     let limit = LONGEST_MESSAGE - correlator::COMBINED.len();
     message.get(..message.floor_char_boundary(limit)).unwrap_or(message)

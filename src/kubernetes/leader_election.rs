@@ -1,7 +1,7 @@
-//! Leader election: the Lease, with client-go's algorithm, and the leadership of its holder.
+//! Leader election with client-go's algorithm: acquires, renews and releases the Lease, and provides the leadership.
 //!
-//! Differences from client-go: leadership ends at the renew deadline, counted from before the last successful renewal
-//! was sent; a process that loses it becomes a standby again; and a stopping process releases the Lease.
+//! Differences from client-go: leadership ends at the renew deadline, which counts from before the last successful
+//! renewal was sent. A process that loses leadership becomes a standby again. A stopping process releases the Lease.
 
 mod config;
 mod health;
@@ -33,33 +33,32 @@ pub use health::RenewalCheck;
 use record::{LeaseDecision, Observation};
 use standby::{LeaseObservation, ReleaseWatch};
 
-/// Time limit of releasing the Lease.
 const RELEASE_LIMIT: Duration = Duration::from_secs(3);
 
-/// Of consecutive failed attempts, one in this many is logged.
+/// Number of consecutive failed attempts per log line.
 const LOG_EVERY: u32 = 30;
 
-/// A candidate. [`LeaderElector::run`] competes for the Lease until it is stopped.
+/// Candidate for the Lease. [`LeaderElector::run`] competes until it is stopped.
 pub struct LeaderElector {
     api: Api<Lease>,
     config: LeaseConfig,
     holder: Holder,
     observed: Option<Observation>,
-    /// The Lease as last read or written, for its resourceVersion.
+    /// The Lease as it was last read or written. The next write uses its resourceVersion.
     last: Option<Lease>,
-    /// A write was sent that may have acquired the Lease.
+    /// Whether a write was sent that may have acquired the Lease.
     may_have_acquired: bool,
     failures: u32,
-    /// When the candidate began to compete; times of observations are relative to this.
+    /// Creation time of the candidate. Times of observations count from this time.
     began: Instant,
     recorder: Option<Recorder>,
     metrics: ElectionMetrics,
 }
 
 enum Attempt {
-    /// This process holds the Lease, by a write sent at this time.
+    /// This process holds the Lease, by a write that was sent at this time.
     Ours(SendTime),
-    /// Another process holds the Lease, at least until this time.
+    /// Another process holds the Lease, at least until `until`.
     HeldBy { holder: String, until: Instant },
 }
 
@@ -70,8 +69,7 @@ enum End {
 }
 
 impl LeaderElector {
-    /// Creates a candidate for the Lease of `config`, which must be valid, and the token that says whether it leads.
-    /// `client` must not retry by itself.
+    /// Creates a candidate and its leadership. Fails if `config` is invalid. `client` must not retry.
     pub fn new(client: Client, config: LeaseConfig) -> Result<(Self, Leadership), InvalidLease> {
         Self::by_clock(client, config, WallClock::default())
     }
@@ -107,7 +105,7 @@ impl LeaderElector {
         self
     }
 
-    /// Shares the metrics of the candidate for another Lease, which registers them.
+    /// Shares the metrics of `other`, which registers them.
     #[must_use]
     pub fn counted_with(mut self, other: &Self) -> Self {
         self.metrics = other.metrics.for_lease(&self.config.name);
@@ -119,15 +117,15 @@ impl LeaderElector {
         self.metrics.register(registry)
     }
 
-    /// Competes, leads, and competes again; on `stop`, ends the term and releases the Lease. The caller must first stop
-    /// all work under the leadership. Returns only after `stop`.
+    /// Competes, leads, and competes again. On `stop`, ends the term and releases the Lease. The caller must end all
+    /// work under the leadership before `stop`. Returns only after `stop`.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), BoxError> {
         self.compete(&stop).await;
         Ok(())
     }
 
-    /// As [`LeaderElector::run`], but competes only while this process also holds `main`. If `main` is lost, this term
-    /// ends as well and its Lease is released, so that the next leader gets both Leases.
+    /// As [`LeaderElector::run`], but competes only while this process also has the leadership `main`. If `main` is
+    /// lost, this term ends as well and its Lease is released, so that the next leader gets both Leases.
     pub async fn run_under(mut self, main: Leadership, stop: CancellationToken) -> Result<(), BoxError> {
         loop {
             tokio::select! {
@@ -145,7 +143,6 @@ impl LeaderElector {
         }
     }
 
-    /// Returns only after `stop`.
     async fn compete(&mut self, stop: &CancellationToken) {
         let mut release = ReleaseWatch::new(&self.api, &self.config.name);
         while let Some(sent) = self.acquire(&mut release, stop).await {
@@ -172,14 +169,14 @@ impl LeaderElector {
             }
             self.record_event("stopped leading");
         }
-        // A write without an answer may have acquired the Lease nevertheless.
+        // A write without an answer may have acquired the Lease.
         if self.may_have_acquired {
             self.release().await;
         }
     }
 
-    /// Tries until this process holds the Lease; `None` on `stop`. Never cancels an attempt in flight, which may
-    /// succeed.
+    /// Tries until this process holds the Lease. Returns `None` on `stop`. Never cancels an attempt, because the
+    /// attempt may acquire the Lease.
     async fn acquire(&mut self, release: &mut ReleaseWatch, stop: &CancellationToken) -> Option<SendTime> {
         loop {
             if stop.is_cancelled() {
@@ -187,7 +184,7 @@ impl LeaderElector {
             }
             let mut next = Instant::now() + self.config.retry_period.mul_f64(1.0 + ACQUIRE_JITTER * fastrand::f64());
             match self.attempt(self.config.renew_deadline).await {
-                // This process may hold the Lease now: the caller releases it.
+                // The caller releases the Lease.
                 Ok(Attempt::Ours(_)) if stop.is_cancelled() => return None,
                 Ok(Attempt::Ours(sent)) if sent.elapsed() < self.config.renew_deadline => return Some(sent),
                 Ok(Attempt::Ours(_)) => continue,
@@ -206,7 +203,7 @@ impl LeaderElector {
         }
     }
 
-    /// Waits for the next attempt to acquire: until `next`, or until the Lease is released. Returns false on `stop`.
+    /// Waits until `next`, or until the Lease is released. Returns false on `stop`.
     async fn pause(&mut self, next: Instant, release: &mut ReleaseWatch, stop: &CancellationToken) -> bool {
         loop {
             let version = self.last.as_ref().and_then(|lease| lease.metadata.resource_version.clone());
@@ -214,7 +211,8 @@ impl LeaderElector {
                 () = stop.cancelled() => return false,
                 () = tokio::time::sleep_until(next) => return true,
                 heard = release.next(version) => match heard {
-                    // The lease duration counts from now on. The next attempt would notice the write only later.
+                    // The lease duration counts from this observation. Without it, the duration would count from the
+                    // next attempt.
                     LeaseObservation::Written(lease) => self.observe(*lease),
                     LeaseObservation::GivenUp => {
                         tracing::debug!("the lease was given up");
@@ -230,7 +228,7 @@ impl LeaderElector {
         self.last = Some(lease);
     }
 
-    /// Updates the observation with the Lease's spec, empty if there is no Lease, and returns it.
+    /// Updates and returns the observation. `spec` is the Lease's spec; it is empty if there is no Lease.
     fn see(&mut self, spec: &LeaseSpec) -> Observation {
         let observed = record::observe(self.observed.take(), spec, self.began.elapsed(), self.config.lease_duration);
         self.observed = Some(observed.clone());
@@ -246,7 +244,6 @@ impl LeaderElector {
         record::decide(candidate, observed, self.began.elapsed(), Timestamp::now())
     }
 
-    /// Renews until the term ends.
     async fn lead(&mut self, stop: &CancellationToken) -> End {
         let mut next = Instant::now() + self.config.retry_period;
         loop {
@@ -259,8 +256,8 @@ impl LeaderElector {
             let Some(ends) = self.holder.ends() else { return End::Deadline };
             next = Instant::now() + self.config.retry_period;
             let limit = ends.saturating_duration_since(Instant::now());
-            // A renewal in flight may be cancelled: it has the same resourceVersion as the release, so only one can
-            // succeed.
+            // Cancelling a renewal in flight is safe: it has the same resourceVersion as the release, so only one of
+            // the two can succeed.
             let outcome = tokio::select! {
                 biased;
                 () = stop.cancelled() => return End::Stopped,
@@ -275,7 +272,7 @@ impl LeaderElector {
         }
     }
 
-    /// One round of `tryAcquireOrRenew`, limited to `limit`.
+    /// Runs one round of `tryAcquireOrRenew` within `limit`.
     async fn attempt(&mut self, limit: Duration) -> Result<Attempt, CallError> {
         let deadline = Instant::now() + limit;
         if let Some(sent) = self.renew_from_memory(deadline).await {
@@ -284,7 +281,7 @@ impl LeaderElector {
         let what = format!("get lease {}", self.config.name);
         let lease = match limited(&what, self.remaining(deadline), self.api.get(&self.config.name)).await {
             Err(error) if error.is_not_found() => {
-                // The Lease was deleted: its last holder may lead for the remaining lease duration.
+                // The Lease was deleted. Its last holder may still lead for the remaining lease duration.
                 let deleted = self.observed.is_some().then(|| self.see(&LeaseSpec::default()));
                 return match deleted.map(|observed| self.decide(&observed)) {
                     Some(LeaseDecision::HeldBy { holder, until }) => {
@@ -309,8 +306,8 @@ impl LeaderElector {
         }
     }
 
-    /// Renews with a write alone, without reading the Lease first: while leading, the record last seen or written
-    /// suffices. `None` if this process has nothing to renew or the write failed; the Lease must be read then.
+    /// Renews with a single write, based on the record of the last read or write. Returns `None` if this process does
+    /// not lead, the record is not to be renewed, or the write failed. The Lease must then be read.
     async fn renew_from_memory(&mut self, deadline: Instant) -> Option<SendTime> {
         if !self.holder.is_held() {
             return None;
@@ -363,14 +360,14 @@ impl LeaderElector {
     fn written(&mut self, answer: Result<Lease, CallError>) -> Result<(), CallError> {
         match answer {
             Ok(lease) => {
-                // Written just now, so it counts as seen now.
+                // The record was written just now, so its observation starts now.
                 self.observed = None;
                 self.observe(lease);
                 Ok(())
             }
             Err(error) => {
-                // A refused write was certainly not made. A conflict does not prove that: the other write may be an
-                // earlier one of this process, whose answer was lost.
+                // A rejected write did not acquire the Lease. After a conflict, this process may still have acquired
+                // the Lease by an earlier write, whose answer was lost.
                 if error.is_refusal() && !error.is_conflict() && !self.holder.is_held() {
                     self.may_have_acquired = false;
                 }
@@ -387,7 +384,8 @@ impl LeaderElector {
         Attempt::Ours(sent)
     }
 
-    /// Clears the Lease's holder, so that other candidates need not wait. If that fails, they wait for its duration.
+    /// Clears the Lease's holder if this process is the holder. If the write fails, other candidates wait for the lease
+    /// duration.
     async fn release(&mut self) {
         let deadline = Instant::now() + RELEASE_LIMIT;
         let outcome = async {
@@ -446,7 +444,7 @@ impl LeaderElector {
     }
 }
 
-/// The metrics of a candidate, with the Go program's names.
+/// Metrics of a candidate, with the Go program's names.
 struct ElectionMetrics {
     lease: String,
     status: IntGaugeVec,
@@ -471,7 +469,7 @@ impl ElectionMetrics {
         Self { lease: String::new(), status, slow_path }.for_lease(lease)
     }
 
-    /// The same metrics with the label of another Lease.
+    /// Returns the same metrics with the label of another Lease.
     fn for_lease(&self, lease: &str) -> Self {
         let metrics = Self { lease: lease.to_owned(), status: self.status.clone(), slow_path: self.slow_path.clone() };
         metrics.show(false);
@@ -492,22 +490,22 @@ impl ElectionMetrics {
     }
 }
 
-/// Time limit for reading the UID of the Lease.
 const UID_LIMIT: Duration = Duration::from_secs(5);
 
-/// The Lease of the election as the object of Events. It need not exist.
+/// The Lease of the election as the object of Events. The Lease need not exist.
 #[derive(Clone)]
 pub struct LeaseObject {
-    /// Reads the Lease.
+    /// Client that reads the Lease.
     pub client: Client,
-    /// The Lease's namespace.
+    /// Namespace of the Lease.
     pub namespace: String,
-    /// The Lease's name.
+    /// Name of the Lease.
     pub name: String,
 }
 
 impl LeaseObject {
-    /// The object reference for Events, with the UID if it can be read: `kubectl describe` shows no Events without it.
+    /// Returns the object reference for Events. Without the Lease's UID, which is missing if the Lease cannot be read,
+    /// `kubectl describe` does not show the Events.
     pub async fn reference(&self) -> ObjectReference {
         let leases = Api::<Lease>::namespaced(self.client.clone(), &self.namespace);
         let what = format!("get lease {}/{}", self.namespace, self.name);
@@ -516,11 +514,11 @@ impl LeaseObject {
     }
 }
 
-/// Records Events about the cluster on the Lease of the election, which is the object closest to this process.
+/// Recorder of Events about the cluster. Their object is the Lease of the election.
 pub struct LeaseEvents {
-    /// The object of the Events.
+    /// Object of the Events.
     pub lease: LeaseObject,
-    /// Records the Events.
+    /// Recorder of the Events.
     pub recorder: Recorder,
 }
 

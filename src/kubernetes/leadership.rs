@@ -9,18 +9,18 @@ use tokio::time::Instant;
 
 use crate::cloud::LeaderToken;
 
-/// Interval at which waiting tasks check the wall clock: the monotonic clock stops while the host is suspended.
+/// Interval at which waiting tasks check the wall clock, because the monotonic clock stops while the host is suspended.
 const WALL_CLOCK_PERIOD: Duration = Duration::from_secs(1);
 
-/// The deadline of a leadership that never ends, counted from now.
+/// Remaining time of a leadership that never ends.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// This process does not lead, so it may not write.
+/// The error for a write without leadership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this process is not the leader")]
 pub struct NotLeader;
 
-/// Whether this process leads, and until when. Cheap to clone; clones share the state.
+/// Leadership of this process, with its end. Cheap to clone; clones share the state.
 #[derive(Debug, Clone)]
 pub struct Leadership {
     term: Option<watch::Receiver<Option<Term>>>,
@@ -32,7 +32,7 @@ pub struct Leadership {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Term {
     number: u64,
-    /// Time before the last successful renewal was sent.
+    /// Time just before the last successful renewal was sent.
     renewed: Instant,
     ends: Instant,
     ends_by_wall_clock: SystemTime,
@@ -53,25 +53,26 @@ impl Term {
         Self { number, renewed: sent.monotonic, ends, ends_by_wall_clock }
     }
 
-    /// Whether either clock has ended the term: the monotonic clock stops while the host is suspended.
+    /// Whether the term has ended by either clock. The monotonic clock stops while the host is suspended.
     fn is_over(&self, now: Instant, wall_clock: SystemTime) -> bool {
         now >= self.ends || wall_clock >= self.ends_by_wall_clock
     }
 }
 
 impl Leadership {
-    /// The leadership of a process without leader election (`--leader-elect=false`).
+    /// Returns the leadership of a process without leader election (`--leader-elect=false`).
     pub fn always() -> Self {
         let (_, flag) = watch::channel(true);
         Self { term: None, flag, wall_clock: WallClock::default() }
     }
 
-    /// A leadership that never begins.
+    /// Returns a leadership that never begins.
     pub fn never() -> Self {
         Holder::new().1
     }
 
-    /// The end of the term unless it is renewed, or an error if this process does not lead.
+    /// Returns the time at which the current term ends if it is not renewed. Without leader election, this time is a
+    /// year away. Fails if this process does not lead.
     pub fn check(&self) -> Result<Instant, NotLeader> {
         match &self.term {
             None => Ok(Instant::now() + FOREVER),
@@ -84,7 +85,8 @@ impl Leadership {
         self.check().is_ok()
     }
 
-    /// Permission to write to the cloud during the current term, including its renewals.
+    /// Returns a permission to write to the cloud. The permission ends with the current term; renewals extend the term.
+    /// Without a current term, the permission is invalid; without leader election, it never ends.
     pub fn permit(&self) -> LeaderToken {
         let (leadership, term) = (self.clone(), self.current().map(|term| term.number));
         let is_valid = {
@@ -104,31 +106,32 @@ impl Leadership {
                 return;
             }
             if receiver.changed().await.is_err() {
-                // The elector was dropped, so leadership can never begin.
+                // The elector was dropped, so leadership never begins.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Changes between standby (false) and leader (true), to display or follow. It may lag behind
-    /// [`Leadership::check`], which is authoritative.
+    /// Returns a channel that shows whether this process leads. The channel may lag behind [`Leadership::check`].
     pub fn watch(&self) -> watch::Receiver<bool> {
         self.flag.clone()
     }
 
-    /// Time since the last renewal, if this process believes it holds the Lease. Unlike in [`Leadership::check`], an
-    /// expired term counts until the elector ends it.
+    /// Returns the time since the last renewal, if the elector has a term. Unlike in [`Leadership::check`], an expired
+    /// term counts until the elector ends it.
     pub(in crate::kubernetes) fn unrenewed_for(&self) -> Option<Duration> {
         let term = *self.term.as_ref()?.borrow();
         term.map(|term| term.renewed.elapsed())
     }
 
-    /// Completes at the end of the current term, including its renewals; at once without one.
+    /// Completes at the end of the current term; renewals extend the term. Completes immediately if this process does
+    /// not lead, and never if it runs without leader election.
     pub fn wait_until_lost(&self) -> impl Future<Output = ()> + Send + 'static {
         self.wait_until_over(self.current().map(|term| term.number))
     }
 
-    /// Completes at the end of the term with this number, including its renewals; at once without one.
+    /// Completes at the end of the term with this number. Completes immediately if that term is not the current one,
+    /// and never without leader election.
     fn wait_until_over(&self, started: Option<u64>) -> impl Future<Output = ()> + Send + 'static {
         let leadership = self.clone();
         async move {
@@ -138,7 +141,7 @@ impl Leadership {
                 receiver.mark_unchanged();
                 let Some(term) = leadership.current().filter(|term| Some(term.number) == started) else { return };
                 let look = term.ends.min(Instant::now() + WALL_CLOCK_PERIOD);
-                // The next iteration decides, whatever woke it. A dropped elector has ended its term.
+                // The next iteration checks the term again. A dropped elector has ended its term.
                 let _ = tokio::time::timeout_at(look, receiver.changed()).await;
             }
         }
@@ -151,12 +154,11 @@ impl Leadership {
 }
 
 impl Holder {
-    /// Creates a leadership that is not held yet.
+    /// Creates a leadership without a term.
     pub(in crate::kubernetes) fn new() -> (Self, Leadership) {
         Self::with_clock(WallClock::default())
     }
 
-    /// Creates a leadership that is not held yet, with this wall clock.
     pub(in crate::kubernetes) fn with_clock(wall_clock: WallClock) -> (Self, Leadership) {
         let (term, term_receiver) = watch::channel(None);
         let (flag, flag_receiver) = watch::channel(false);
@@ -164,7 +166,7 @@ impl Holder {
         (Self { term, flag, terms: 0, wall_clock }, leadership)
     }
 
-    /// The time before a request is sent, on both clocks of the term.
+    /// Returns the current time by both clocks. The caller must send the request afterwards.
     pub(in crate::kubernetes) fn sends_now(&self) -> SendTime {
         SendTime { monotonic: Instant::now(), wall_clock: self.wall_clock.now() }
     }
@@ -175,8 +177,7 @@ impl Holder {
         self.flag.send_replace(true);
     }
 
-    /// Extends the term by a successful renewal, sent at `sent`. Returns false if the term had ended before the answer:
-    /// it stays ended.
+    /// Extends the term by a successful renewal, which was sent at `sent`. Returns false if the term has already ended.
     #[must_use]
     pub(in crate::kubernetes) fn extend(&mut self, sent: SendTime, lasts: Duration) -> bool {
         if !self.is_held() {
@@ -195,7 +196,7 @@ impl Holder {
         self.ends().is_some()
     }
 
-    /// When the running term ends unless it is renewed.
+    /// Returns the end of the current term without further renewals.
     pub(in crate::kubernetes) fn ends(&self) -> Option<Instant> {
         let term = *self.term.borrow();
         term.filter(|term| !term.is_over(Instant::now(), self.wall_clock.now())).map(|term| term.ends)
@@ -208,7 +209,7 @@ impl Drop for Holder {
     }
 }
 
-/// The time before a request was sent, on both clocks.
+/// Time just before a request was sent, on both clocks.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::kubernetes) struct SendTime {
     monotonic: Instant,
@@ -227,7 +228,7 @@ impl SendTime {
     }
 }
 
-/// The host's wall clock, which ends terms in addition to the monotonic one. In tests it can jump, for all clones.
+/// Wall clock of the host. It ends terms in addition to the monotonic clock. Tests can move it forward.
 #[derive(Debug, Clone, Default)]
 pub(in crate::kubernetes) struct WallClock {
     #[cfg(test)]

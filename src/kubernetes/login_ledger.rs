@@ -1,10 +1,10 @@
-//! Counts logins across replicas and restarts: one Lease per server and account, written by compare-and-swap with the
-//! permissions of the leader election (get, create, update).
+//! Counts logins across replicas and restarts. Each pair of server and account has a Lease, which is written by
+//! compare-and-swap with the permissions of the leader election (get, create, update).
 //!
-//! Entries in the store are dated by the API server's clock; clocks of replicas are not trusted. While the store is out
-//! of reach, a process dates its own entries by its own clock until it writes them to the store. A date is trusted
-//! except for [`MARGIN`], and an entry that appears between two reads was made after the first of them. So an entry
-//! counts for its full time, or a little longer.
+//! The API server's clock dates the entries in the store, because the clocks of replicas are not trusted. While the
+//! store is out of reach, a process dates its own entries by its own clock until it writes them to the store. A date is
+//! trusted up to an error of [`MARGIN`], and an entry that appears between two reads was made after the first read. So
+//! an entry counts for its full time, or a little longer.
 
 mod lease;
 mod local;
@@ -26,31 +26,29 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// Tolerance for dates of the store: API servers of one cluster differ by less, and an answer takes a few seconds.
+/// Tolerance for dates of the store. The clocks of the API servers of one cluster differ by less, and an answer takes a
+/// few seconds.
 pub const MARGIN: Duration = Duration::from_secs(30);
-/// Tolerance for dates of a store without a clock, where replicas use their own clocks.
+/// Tolerance for dates of a store without a clock. Replicas then use their own clocks.
 pub const SKEW: Duration = Duration::from_secs(10 * 60);
-/// Prefix of record names.
 const PREFIX: &str = "vsphere-ccm-logins-";
-/// Time limit of one store call.
 const CALL_LIMIT: Duration = Duration::from_secs(5);
-/// Time limit of the store for a login that is made in any case.
+/// Shorter time limit of the store, for a login with credentials that were accepted before, or to withdraw a claim.
 const KNOWN_LIMIT: Duration = Duration::from_secs(1);
-/// How often a conflicting write is retried before the login has to wait.
+/// Maximum number of tries of a conflicting write. The login then has to wait.
 const TRIES: u32 = 8;
-/// The pause of a login after `TRIES` conflicts.
+/// Minimum pause of a login after `TRIES` conflicts.
 const CONTENTION: Duration = Duration::from_secs(1);
-/// Pauses between two tries.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(25), Duration::from_millis(800)).shortened_by(0.5);
-/// Maximum number of unwritten outcomes, which are written with the next claim.
+/// Maximum number of unwritten outcomes. The next claim writes them.
 const MAX_PENDING: usize = 16;
-/// How long a record that was read for the review of paused logins is reused: the logins of one account at all vCenters
-/// depend on the same records. A login is reviewed again after 30 to 37.5 s, so a deletion is noticed within a minute.
+/// Time for which reviews of paused logins reuse a record, because the logins of one account at all vCenters depend on
+/// the same records. A login is reviewed again after 30 to 37.5 s, so a deletion is noticed within a minute.
 const SERVES_FOR: Duration = Duration::from_secs(15);
 /// Maximum number of remembered servers of one product.
 const MAX_SERVERS: usize = 256;
 
-/// Returns the wall clock time in seconds since 1970. Replaced in tests.
+/// Function that returns the wall clock time in seconds since 1970. Tests replace it.
 pub type UnixClock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 /// The login ledger of one process.
@@ -59,16 +57,15 @@ pub struct Ledger {
     wall_clock: UnixClock,
     process: Option<Process>,
     local: Mutex<LocalState>,
-    /// Held by the review that reads records; the others reuse them.
+    /// Permit of the review that reads records. Other reviews wait for it and reuse the records.
     review_turn: Semaphore,
 }
 
-/// The clock that dates the entries of a record.
+/// Clock that dates the entries of a record.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
-    /// The current time, in seconds since 1970.
+    /// Current time, in seconds since 1970.
     now: i64,
-    /// Tolerance for dates.
     margin: Duration,
 }
 
@@ -78,10 +75,10 @@ impl Clock {
     }
 }
 
-/// The record names of one account, as seen from one server.
+/// Record names of one account, as seen from one server.
 struct AccountRecords {
     endpoint: String,
-    /// The records at all servers of all products, by name, with the relation of each server.
+    /// Location of each record of the account, by record name. Contains all registered servers of all products.
     endpoints: BTreeMap<String, Endpoint>,
 }
 
@@ -103,13 +100,12 @@ struct FetchedRecord {
 }
 
 impl FetchedRecord {
-    /// Whether another replica has logged in with the attempt's credentials.
+    /// Whether a replica has recently logged in with the attempt's credentials.
     fn is_accepted(&self, attempt: &PlannedLogin) -> bool {
         self.record.is_accepted(attempt.version.as_ref(), self.clock.now, self.clock.margin)
     }
 }
 
-/// A record that was read for a review.
 struct SharedReading {
     started: Instant,
     fetched: FetchedRecord,
@@ -121,8 +117,8 @@ impl SharedReading {
     }
 }
 
-/// The record name of an account at a server, for the scope of a policy. A hash, so that server and user name do not
-/// leave the process.
+/// Returns the record name of an account at a server. `scope` is that of the login policy. The name is a hash, so that
+/// server and user name do not leave the process.
 pub fn record_name(scope: &str, server: &str, user: &str) -> String {
     let mut hash = Sha256::new();
     if !scope.is_empty() {
@@ -141,14 +137,14 @@ impl Ledger {
         Self::with_clock(store, Arc::new(|| Timestamp::now().as_second()))
     }
 
-    /// Creates a ledger with another clock.
+    /// Creates a ledger that uses `wall_clock` as clock of this process.
     pub fn with_clock(store: impl LedgerStore + 'static, wall_clock: UnixClock) -> Self {
         let store = Box::new(store);
         Self { store, wall_clock, process: None, local: Mutex::default(), review_turn: Semaphore::new(1) }
     }
 
-    /// Adds this pod's name to claims from now on. A process that replaces a killed one in the same pod then knows that
-    /// the claims of the killed one are no longer in flight.
+    /// Adds this pod's name to future claims. If a process replaces a killed process in the same pod, it recognises
+    /// that the claims of the killed process are no longer in flight.
     #[must_use]
     pub fn in_pod(mut self, host_name: &str) -> Self {
         let start = uuid::Uuid::new_v4().simple().to_string();
@@ -168,12 +164,12 @@ impl Ledger {
         }
     }
 
-    /// Claims a login, based on this process's own attempts only.
+    /// Claims a login, based only on the attempts of this process.
     fn claim_alone(&self, attempt: &PlannedLogin, id: &str) -> Result<(), LoginRefusal> {
         let account = self.records(attempt.policy, &attempt.server, &attempt.user);
         let here = &account.endpoint;
         let clock = self.own_clock();
-        // Recorded first: of two concurrent claims, one sees the other.
+        // The entry is recorded first, so that of two concurrent claims at least one sees the other claim.
         self.local.lock().note(here, self.entry(id, clock.now, attempt));
         let records: Vec<(String, FetchedRecord)> = {
             let local = self.local.lock();
@@ -193,7 +189,7 @@ impl Ledger {
         judged
     }
 
-    /// Claims in the store: whether the login is allowed, or why the store cannot tell.
+    /// Claims a login in the store. Returns whether the login is allowed, or the error of the store.
     async fn claim_shared(&self, attempt: &PlannedLogin, id: &str) -> Result<Result<(), LoginRefusal>, StoreError> {
         let account = self.records(attempt.policy, &attempt.server, &attempt.user);
         let here = &account.endpoint;
@@ -213,7 +209,7 @@ impl Ledger {
                 other => other?,
             }
             self.local.lock().note(here, entry);
-            // Only after the own claim is written: of two concurrent claims at two servers, one sees the other.
+            // The own claim is already written: of two concurrent claims at two servers, at least one sees the other.
             for name in account.others() {
                 records.push((name.clone(), self.fetch(name).await?));
             }
@@ -241,7 +237,7 @@ impl Ledger {
         AccountRecords { endpoint: here, endpoints }
     }
 
-    /// Reads a record, and adds the outcomes that could not be written earlier.
+    /// Reads a record, and adds the attempts and outcomes of this process that the store lacks.
     async fn fetch(&self, name: &str) -> Result<FetchedRecord, StoreError> {
         let Reading { stored, server_time } = within(CALL_LIMIT, self.store.read(name)).await?;
         let clock = server_time.map_or_else(|| self.own_clock(), |now| Clock { now, margin: MARGIN });
@@ -261,10 +257,11 @@ impl Ledger {
         Ok(FetchedRecord { record, version, clock })
     }
 
-    /// These records, at most [`SERVES_FOR`] old and read after the last write of this process.
+    /// Returns these records. Each record was read at most [`SERVES_FOR`] ago, and after this process last wrote the
+    /// record.
     async fn read_for_review(&self, names: BTreeSet<String>) -> Result<Vec<(String, FetchedRecord)>, StoreError> {
         let all = async {
-            // One review reads at a time; the others reuse its records. The semaphore is never closed.
+            // One review reads at a time, and other reviews reuse its records. The semaphore is never closed.
             let _turn = self.review_turn.acquire().await;
             let mut records = Vec::new();
             for name in names {
@@ -286,7 +283,7 @@ impl Ledger {
         let fetched = self.fetch(name).await?;
         let mut local = self.local.lock();
         local.last_reads.retain(|_, reading| reading.serves());
-        // A read that overlapped a write of this process may lack it, and the attempt would seem to be deleted.
+        // A read that overlaps a write of this process may lack the attempt, which would then seem deleted.
         if local.writes == writes {
             local.last_reads.insert(name.to_owned(), SharedReading { started: began, fetched: fetched.clone() });
         }
@@ -313,7 +310,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Decides by the records, ignoring the entry `except`.
+    /// Decides about `attempt` by the records, without the entry `except`, which is the claim of the attempt itself.
     fn decide(
         &self,
         records: &[(String, FetchedRecord)],
@@ -371,14 +368,14 @@ impl Ledger {
         }
     }
 
-    /// Applies the outcome of an own attempt to a record; returns whether the record changes.
+    /// Applies the outcome of an attempt of this process to a record. Returns whether the record changes.
     fn merge_outcome(&self, name: &str, fetched: &mut FetchedRecord, settlement: AttemptOutcome<'_>) -> bool {
         let AttemptOutcome { id, outcome, version } = settlement;
         let FetchedRecord { record, clock, .. } = fetched;
         let mut local = self.local.lock();
         let was_claimed = record.apply(id, outcome, clock.now);
-        // Another process had removed this claim as lost, or it was never written. Even without a claim, an accepted
-        // login clears earlier unanswered ones.
+        // The claim was never written, or another process removed it as lost. The own entry then replaces the claim,
+        // except for an accepted login, which only clears earlier unanswered logins.
         if !was_claimed && outcome != Outcome::Accepted {
             let Some(entry) = local.own_entry(name, id, *clock).filter(|_| LoginState::after(outcome).is_some()) else {
                 return false;
@@ -439,7 +436,7 @@ impl LoginThrottle for Ledger {
         if self.local.lock().out_of_reach.contains(policy.scope) {
             return None;
         }
-        // Rejections count at every server of the account, so all of its records have to be deleted.
+        // Rejections count at every server of the account, so all records of the account must be deleted.
         self.store.delete_command(&self.records(policy, server, user).names())
     }
 
@@ -478,9 +475,9 @@ impl LoginThrottle for Ledger {
     }
 
     async fn record_outcome(&self, claim: LoginClaim, outcome: Outcome) {
-        // If the credentials were accepted before and the outcome is not counted, the write gets only `KNOWN_LIMIT`, so
-        // that the login hardly waits for the API server. In all other cases the write gets the full limit: without a
-        // recorded outcome, the attempt still counts and may block further logins.
+        // The login hardly waits for the API server if its credentials were accepted before and its outcome does not
+        // count. Otherwise the write gets the full limit: without a recorded outcome, the attempt still counts and may
+        // block further logins.
         let is_quick = claim.attempt.was_accepted && LoginState::after(outcome).is_none();
         let limit = if is_quick { KNOWN_LIMIT } else { CALL_LIMIT };
         let settlement = AttemptOutcome { id: &claim.id, outcome, version: claim.attempt.version.as_ref() };
@@ -488,47 +485,49 @@ impl LoginThrottle for Ledger {
     }
 }
 
-/// The content of a store under a name.
+/// A stored record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredText {
-    /// The text of a [`Record`].
+    /// Text of a [`Record`].
     pub text: String,
-    /// The version that the next write has to pass.
+    /// Version that the next write must pass to the store.
     pub version: String,
 }
 
-/// The result of a read.
+/// Result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// The record of this name; `None` before the first write.
+    /// The stored record; `None` before the first write.
     pub stored: Option<StoredText>,
-    /// The store's own time in seconds since 1970, if known.
+    /// Time by the store's clock, in seconds since 1970, if the store has a clock.
     pub server_time: Option<i64>,
 }
 
-/// Why a store call failed.
+/// Reason for a failed store call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// Another replica has written in between.
+    /// The record was written or deleted since the read.
     #[error("another replica has written in between")]
     Conflict,
-    /// The store does not answer, or access is denied.
+    /// The call failed for another reason than a conflict: the store does not answer, denies access or returns an
+    /// error.
     #[error("{0}")]
     OutOfReach(String),
 }
 
-/// Stores texts under names, shared by all replicas.
+/// Store of texts by name, which all replicas share.
 #[async_trait]
 pub trait LedgerStore: Send + Sync {
-    /// Reads the record and the server's time.
+    /// Reads the record and the store's time.
     async fn read(&self, name: &str) -> Result<Reading, StoreError>;
 
-    /// The command by which an administrator deletes the records of these names; `None` if there is none.
+    /// Returns the command with which an administrator deletes these records, or `None` if there is none.
     fn delete_command(&self, _names: &BTreeSet<String>) -> Option<String> {
         None
     }
 
-    /// Writes if the record still has this `version`; `None` if it must not exist yet.
+    /// Writes the record if its version is still `version`. With `None`, the record must not exist. Otherwise fails
+    /// with [`StoreError::Conflict`].
     async fn write(&self, name: &str, version: Option<&str>, text: &str) -> Result<(), StoreError>;
 }
 

@@ -1,5 +1,5 @@
-//! Watches single Secrets by name. Loads no other Secret, and needs only a Role for the named one, with `get` and
-//! `watch` or one of the two.
+//! Watches single Secrets by name. Reads no other Secret, and needs only a Role for the named Secret with `get`,
+//! `watch` or both.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -24,14 +24,14 @@ const POLICY: ObjectPolicy = ObjectPolicy {
     worked: Duration::from_secs(10),
 };
 
-/// The state of one Secret.
+/// Result of watching one Secret.
 #[derive(Clone, Debug)]
 pub enum SecretState {
-    /// Not read yet.
+    /// The first read has not completed.
     Pending,
-    /// All reads failed so far; with the reason.
+    /// All reads so far have failed. Contains the reason of the last failure.
     Failing(String),
-    /// The Secret does not exist, or this process is not permitted to read it; with the reason.
+    /// The Secret does not exist, or this process is not permitted to read it. Contains the reason.
     Absent(String),
     /// The Secret was read. The state stays while the API server does not answer.
     Read(Arc<SecretVersion>),
@@ -40,15 +40,15 @@ pub enum SecretState {
 /// One version of a Secret. `Debug` omits the data.
 #[derive(Debug)]
 pub struct SecretVersion {
-    /// The Secret's UID, which changes when the Secret is deleted and recreated.
+    /// UID of the Secret. It changes when the Secret is deleted and recreated.
     pub uid: String,
-    /// The Secret's resourceVersion.
+    /// resourceVersion of the Secret.
     pub resource_version: String,
     data: BTreeMap<String, SecretSlice<u8>>,
 }
 
 impl SecretVersion {
-    /// Takes the data. Wipes the original buffers.
+    /// Copies the data of the Secret, and wipes the original buffers.
     fn new(secret: Secret) -> Self {
         let entries = secret.data.unwrap_or_default().into_iter();
         let data = entries.map(|(key, mut value)| (key, wiped_into_box(&mut value.0)));
@@ -59,7 +59,7 @@ impl SecretVersion {
         }
     }
 
-    /// Keys and values.
+    /// Returns the keys and values of the data.
     pub fn entries(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.data.iter().map(|(key, value)| (key.as_str(), value.expose_secret()))
     }
@@ -75,16 +75,16 @@ impl SecretVersion {
     }
 }
 
-/// A copy of exactly the required size, which is wiped on drop; the original is wiped at once. Converting it into a box
-/// would leave another copy behind if it has spare capacity.
+/// Returns a copy of exactly the required size, which is wiped on drop. Wipes the original immediately. A conversion of
+/// the vector into a box would leave another copy in memory if the vector has spare capacity.
 fn wiped_into_box(value: &mut Vec<u8>) -> SecretSlice<u8> {
     let copy = SecretSlice::from(Box::<[u8]>::from(value.as_slice()));
     secrecy::zeroize::Zeroize::zeroize(value);
     copy
 }
 
-/// Watches the Secret `namespace/name`: returns its state, and the future that keeps the state up to date forever.
-/// Dropping the future ends the watch.
+/// Watches the Secret `namespace/name`. Returns a channel with the state, and a future that updates the state until the
+/// future is dropped.
 pub fn watch_secret(
     client: Client,
     namespace: &str,
@@ -102,7 +102,8 @@ struct Observer {
 }
 
 impl Observer {
-    /// Ignores older versions from a watch. A `get` is always trusted: after a restore, versions are lower.
+    /// Ignores older versions from a watch that follows a `get`. Accepts every version from a `get`, because versions
+    /// are lower after a restore of etcd.
     fn handle_update(&self, update: ObjectUpdate<Secret>) {
         let may_be_late = matches!(update, ObjectUpdate::Watched(_));
         let next = match update {
@@ -175,7 +176,7 @@ mod tests {
         }
     }
 
-    /// Checks by type that every copy in this file is wiped on drop.
+    /// The type bound checks that every copy in this file is wiped on drop.
     #[test]
     fn the_data_of_a_secret_is_wiped_on_drop_and_does_not_print() {
         fn is_wiped_on_drop<T: secrecy::zeroize::ZeroizeOnDrop>(_: &T) {}

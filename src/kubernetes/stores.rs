@@ -1,4 +1,4 @@
-//! The shared caches of API server objects: one watch per kind, for all readers.
+//! Shared caches of API server objects. All readers of a kind share one watch.
 
 mod access_review;
 mod list_watch;
@@ -21,20 +21,20 @@ use list_watch::{ListWatch, SUCCESS_AFTER};
 pub use packed_object::CachedObject;
 use packed_object::PackedObject;
 
-/// How many changes a subscriber may lag behind before it gets [`Change::All`].
+/// Number of changes that a subscriber may lag behind before it gets [`Change::All`].
 const CHANGE_BUFFER: usize = 1024;
 
-/// How many objects stay unpacked: as many as change within a second or two in a cluster of 5,000 Nodes.
+/// Number of objects that stay unpacked. About as many change within two seconds in a cluster of 5,000 Nodes.
 const RECENT: usize = 32;
 
-/// The cluster's Nodes (or those of `--node-selector`), pruned to the fields in use.
+/// Nodes of the cluster, or those of `--node-selector`, pruned to the fields in use.
 pub type Nodes = Store<Node>;
 
-/// The cluster's Services (or those of a selector) that have, or may have, a load balancer.
+/// Services of the cluster, or those of a selector, that may need or have a load balancer.
 pub type Services = Store<Service>;
 
-/// A cache of one kind of objects, kept up to date by a background task. Cheap to clone. Keys are names, or
-/// `namespace/name` for namespaced objects. Objects are kept packed, and unpacked for each reader.
+/// Cache of one kind of objects. A background task keeps the cache up to date. Cheap to clone. Keys are names, or
+/// `namespace/name` for namespaced objects. Objects are stored packed, and unpacked for each reader.
 #[derive(Clone)]
 pub struct Store<K> {
     shared: Arc<StoreState<K>>,
@@ -45,23 +45,24 @@ pub struct Store<K> {
 pub enum Change {
     /// This object was added or changed.
     Applied(String),
-    /// This object left the cache: deleted, no longer selected, or no longer needed by any reader.
+    /// This object left the cache: it was deleted, is no longer selected, or no reader needs it.
     Deleted(String),
-    /// Any object may have changed: the cache was filled, or the subscriber fell behind.
+    /// Any object may have changed, because the cache was filled or the subscriber fell behind.
     All,
 }
 
 struct StoreState<K> {
     objects: RwLock<BTreeMap<String, PackedObject<K>>>,
-    /// The objects unpacked last. The readers of an event need the same object within milliseconds, and share it.
+    /// Objects that were unpacked last. The readers of an event need the same object within milliseconds, and share it.
     recent: Mutex<VecDeque<(PackedObject<K>, Arc<K>)>>,
     changes: broadcast::Sender<Change>,
     is_ready: watch::Sender<bool>,
     is_refused: AtomicBool,
 }
 
-/// Watches the Nodes that `selector` matches (a label selector; `None` matches all). The future is the background task:
-/// it never completes and survives every outage; dropping it freezes the cache. `client` should be the one for watches.
+/// Watches the Nodes that match the label selector; `None` matches all Nodes. The returned future is the background
+/// task. It never completes and survives every outage; dropping it freezes the cache. `client` should be
+/// `Clients::watch`.
 pub fn watch_nodes(
     client: Client,
     selector: Option<String>,
@@ -69,8 +70,9 @@ pub fn watch_nodes(
     watch(client, selector)
 }
 
-/// Watches the Services that `selector` matches, as [`watch_nodes`] does. This program may lack the permission: it is
-/// checked first by SelfSubjectAccessReview, and again every 5 minutes while missing.
+/// Watches the Services that match `selector`, as [`watch_nodes`] does. This program may lack the permission to list
+/// and watch Services. If `selector` is `None`, a SelfSubjectAccessReview checks the permission first. While the
+/// permission is missing, it is checked again after pauses of up to 5 minutes.
 pub fn watch_services(
     client: Client,
     selector: Option<String>,
@@ -99,15 +101,15 @@ impl<K: CachedObject> Store<K> {
         Self { shared: Arc::new(shared) }
     }
 
-    /// The object as last seen.
+    /// Returns the cached object.
     pub fn get(&self, key: &str) -> Option<Arc<K>> {
         let packed = self.packed(key)?;
         let recent = || self.shared.recent.lock();
         if let Some((_, object)) = recent().iter().find(|(known, _)| Arc::ptr_eq(&known.json, &packed.json)) {
             return Some(Arc::clone(object));
         }
-        // Unpacked without the lock, so that readers of other objects need not wait. Two concurrent readers may both
-        // unpack it.
+        // Unpacks without the lock, so that readers of other objects need not wait. Two readers may both unpack the
+        // same object.
         let object = packed.unpacked();
         let mut recent = recent();
         if recent.len() == RECENT {
@@ -126,20 +128,21 @@ impl<K: CachedObject> Store<K> {
         self.shared.objects.read().contains_key(key)
     }
 
-    /// All current objects, sorted by key. The iterator unpacks one object at a time.
+    /// Returns all cached objects, sorted by key. The iterator unpacks one object at a time.
     pub fn list(&self) -> impl ExactSizeIterator<Item = Arc<K>> + Send + use<K> {
         let objects = self.shared.objects.read();
         let packed: Vec<_> = objects.values().cloned().collect();
         packed.into_iter().map(|packed| packed.unpacked())
     }
 
-    /// Number of objects, and number of those that their kind marks: Nodes that wait for initialisation.
+    /// Returns the number of objects, and the number of marked objects. A Node is marked while it waits for
+    /// initialisation.
     pub fn count_marked(&self) -> (usize, usize) {
         let objects = self.shared.objects.read();
         (objects.len(), objects.values().filter(|packed| packed.is_marked).count())
     }
 
-    /// The keys of all objects, sorted.
+    /// Returns the keys of all objects, sorted.
     pub fn keys(&self) -> Vec<String> {
         self.shared.objects.read().keys().cloned().collect()
     }
@@ -149,23 +152,23 @@ impl<K: CachedObject> Store<K> {
         *self.shared.is_ready.borrow()
     }
 
-    /// Whether the API server refused the last attempt to list or watch.
+    /// Whether the API server denied the last list or watch. Always false for Nodes, because this program requires
+    /// them.
     pub fn is_refused(&self) -> bool {
         self.shared.is_refused.load(Ordering::Relaxed)
     }
 
-    /// Sets the flag and returns its previous value.
     fn set_refused(&self, is_refused: bool) -> bool {
         self.shared.is_refused.swap(is_refused, Ordering::Relaxed)
     }
 
     /// Completes once the cache has been filled.
     pub async fn wait_until_ready(&self) {
-        // Fails only if the sender is dropped, but `self` holds it.
+        // Fails only if the sender is dropped, but `self` owns the sender.
         let _ = self.shared.is_ready.subscribe().wait_for(|is_ready| *is_ready).await;
     }
 
-    /// The changes from now on. The first item is [`Change::All`], once the cache is filled; never ends.
+    /// Returns the changes from now on. The first item is [`Change::All`], once the cache is filled. Never ends.
     pub fn subscribe(&self) -> BoxStream<'static, Change> {
         let receiver = self.shared.changes.subscribe();
         let store = self.clone();
@@ -175,7 +178,7 @@ impl<K: CachedObject> Store<K> {
         });
         let keep_open = self.clone();
         let rest = futures::stream::unfold((receiver, keep_open), |(mut receiver, keep_open)| async move {
-            // Fails only for a subscriber that fell behind: the sender is kept.
+            // Fails only for a subscriber that fell behind, because the sender stays alive.
             let change = receiver.recv().await.unwrap_or(Change::All);
             Some((change, (receiver, keep_open)))
         });
@@ -198,7 +201,7 @@ impl<K: CachedObject> Store<K> {
         }
     }
 
-    /// Replaces the content by a complete list. Announces objects that vanished as deleted.
+    /// Replaces the content by `fresh`. Announces objects that `fresh` lacks as deleted.
     fn replace_all(&self, fresh: BTreeMap<String, PackedObject<K>>) {
         let mut objects = self.shared.objects.write();
         let vanished: Vec<_> = objects.keys().filter(|key| !fresh.contains_key(*key)).cloned().collect();
@@ -212,7 +215,7 @@ impl<K: CachedObject> Store<K> {
     }
 
     fn notify(&self, change: Change) {
-        // Without subscribers, sending fails, which is fine.
+        // Sending fails without subscribers, which is fine.
         let _ = self.shared.changes.send(change);
     }
 }

@@ -1,16 +1,17 @@
-//! The shared watch implementation: opens a watch, reads its events, detects its end, and repeats the rounds around it.
+//! Shared watch implementation: opens a watch, reads its events, detects its end, and repeats the rounds around it.
 //!
-//! `stores` lists and watches all objects of a kind, [`object`] reads and watches one object by name (Secrets and a
-//! ConfigMap), and a standby watches its Lease from the version that it read last.
+//! `stores` lists and watches all objects of a kind. [`object`] reads and watches one object by name (Secrets and a
+//! ConfigMap). A standby watches its Lease from the version of the last read.
 //!
 //! `watcher` of kube-runtime 5.0 with `DeserializeGuard` does not fit:
-//! - It begins with a list, for which a Role needs `list`, or with a streaming list, which it repeats forever if the
-//!   server rejects that (422, the default of Kubernetes 1.33). It cannot start from a known version, nor poll.
-//! - After an undecodable event of a streaming list it reports the list as complete: an existing Node would be taken
-//!   for deleted. `DeserializeGuard` helps only if the metadata can be decoded, and it holds the whole object twice
-//!   before pruning; of a Node of 15 KB, 1 KB is kept.
-//! - A watch that ends at once is reopened without a pause, no time limit applies to a page of a list or to the opening
-//!   of a watch, and every watch has the same timeout, so that replicas reconnect in step.
+//! - It begins with a list, for which a Role needs `list`, or with a streaming list. It repeats the streaming list
+//!   forever if the API server rejects streaming (422, the default of Kubernetes 1.33). It cannot start from a known
+//!   version, and cannot poll.
+//! - After an undecodable event of a streaming list, it reports the list as complete. An existing Node would be taken
+//!   for deleted. `DeserializeGuard` helps only if the metadata can be decoded, and stores the whole object twice
+//!   before pruning.
+//! - If a watch ends immediately, it reopens the watch without a pause. It has no time limit for a page of a list or
+//!   for the opening of a watch. Every watch has the same timeout, so that replicas reconnect in step.
 
 pub mod object;
 
@@ -30,10 +31,10 @@ use tokio::time::{Instant, timeout_at};
 use super::call::{CallError, limited};
 use crate::base::backoff::{Backoff, Failures};
 
-/// How long after its announced end a silent watch is given up.
+/// A silent watch counts as dead this long after its announced end.
 const IDLE_MARGIN: Duration = Duration::from_secs(5);
 
-/// Shortest interval between the starts of two rounds; some proxies close watches at once.
+/// Minimum interval between the starts of two rounds, because some proxies close watches immediately.
 const FLOOR: Duration = Duration::from_secs(1);
 
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(800), Duration::from_secs(30)).lengthened_by(1.0);
@@ -41,26 +42,26 @@ const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(800), Duration:
 /// Pause after a forbidden watch.
 pub const PAUSE_FORBIDDEN: Duration = Duration::from_secs(300);
 
-/// The time limits of a watch.
+/// Time limits of a watch.
 #[derive(Debug)]
 pub struct WatchPolicy {
-    /// The server ends each watch after a random number of seconds in this range, so that replicas do not reconnect in
+    /// Range of the watch timeout, in seconds. Each watch uses a random timeout, so that replicas do not reconnect in
     /// step. The range is short, because HTTP/1.1 has no pings: a dead peer is noticed only when the watch should end.
     pub seconds: Range<u32>,
     /// Time limit of opening the watch, including the client's own retries.
     pub call_limit: Duration,
-    /// Whether a watch may continue after its announced end while events arrive.
+    /// Whether events extend a watch beyond its announced end.
     pub is_extended_by_events: bool,
 }
 
-/// The objects to watch, and the client.
+/// Client, objects and settings of a watch.
 pub struct WatchTarget {
     pub client: Client,
-    /// The path of the collection.
+    /// Path of the collection.
     pub url: String,
-    /// The object or kind, for messages.
+    /// Name of the object or kind in messages.
     pub shown: String,
-    /// Selectors and parameters.
+    /// Selectors and other parameters.
     pub parameters: WatchParams,
     pub policy: &'static WatchPolicy,
 }
@@ -71,7 +72,7 @@ pub enum Event<K> {
     Applied(K),
     /// The object was deleted, or is no longer selected.
     Deleted(K),
-    /// A newer version to continue from.
+    /// A newer version from which a watch can continue.
     Bookmark(Bookmark),
 }
 
@@ -79,12 +80,12 @@ pub enum Event<K> {
 pub struct EventStream<K> {
     events: BoxStream<'static, kube::Result<WatchEvent<K>>>,
     idle: Duration,
-    /// When the watch is given up.
+    /// Time at which the watch counts as dead.
     ends: Instant,
     is_extended_by_events: bool,
 }
 
-/// Why a round failed.
+/// Reason for a failed round.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     #[error(transparent)]
@@ -103,26 +104,26 @@ pub enum Failure {
     Unreadable(#[source] Box<kube::Error>),
 }
 
-/// How a round without failure ended.
+/// End of a round without failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundEnd {
-    /// Success: earlier failures are reset.
+    /// The round succeeded, so earlier failures are reset.
     Done,
-    /// The version to continue from is too old. The next round lists again; earlier failures stay counted.
+    /// The version to continue from is too old. The next round lists again, and earlier failures still count.
     Outdated,
 }
 
-/// The rounds that [`repeat`] repeats.
+/// Rounds for [`repeat`].
 pub trait Rounds {
     /// Reads the current state, then watches it until the server ends the watch.
     fn round(&mut self) -> impl Future<Output = Result<RoundEnd, Failure>> + Send;
 
-    /// Handles a failed round; the next one follows after `retry_in`.
+    /// Handles a failed round. The next round follows after `retry_in`.
     fn failed(&mut self, failure: Failure, retry_in: Duration);
 }
 
-/// Repeats the rounds forever: at most one per second, with backoff after failures. A round that failed after `worked`
-/// resets the backoff.
+/// Repeats the rounds forever: at most one per second, with backoff after failures. A failed round that lasted at least
+/// `worked` resets the backoff.
 pub async fn repeat(mut rounds: impl Rounds, worked: Duration) -> Infallible {
     let mut failures = Failures::default();
     loop {
@@ -144,7 +145,7 @@ pub async fn repeat(mut rounds: impl Rounds, worked: Duration) -> Infallible {
 }
 
 impl WatchTarget {
-    /// Opens a watch from `version`; an empty version begins with the current state, as a streaming list if `is_list`.
+    /// Opens a watch from `version`. An empty version begins with the current state, as a streaming list if `is_list`.
     pub async fn open<K>(&self, version: &str, is_list: bool) -> Result<EventStream<K>, CallError>
     where
         K: Clone + DeserializeOwned + Send + 'static,
@@ -153,7 +154,7 @@ impl WatchTarget {
         let parameters = WatchParams { send_initial_events: is_list, ..self.parameters.clone() }.timeout(seconds);
         let call = async {
             let mut request = Request::new(&self.url).watch(&parameters, version).map_err(kube::Error::BuildRequest)?;
-            // The verb that the request log shows, as for kube's own types.
+            // Verb for the request log, as kube sets it for its own types.
             request.extensions_mut().insert("watch");
             self.client.request_events(request).await
         };
@@ -174,7 +175,7 @@ impl<K> EventStream<K> {
         Self { events: events.boxed(), idle, ends: Instant::now() + idle, is_extended_by_events }
     }
 
-    /// The next event; `None` at the end of the watch. Cancel-safe.
+    /// Returns the next event, or `None` at the end of the watch. Cancel-safe.
     pub async fn next(&mut self) -> Result<Option<Event<K>>, Failure> {
         let event = timeout_at(self.ends, self.events.next()).await.map_err(|_| Failure::Silent(self.idle))?;
         if self.is_extended_by_events {

@@ -11,21 +11,20 @@ const PREFIX: &str = "vsphere://";
 /// Lengths of the five groups of a UUID, in hex digits.
 const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
 
-/// A well-formed BIOS UUID: lower case, dashed 8-4-4-4-12.
+/// A BIOS UUID. Its text form is lower case, dashed 8-4-4-4-12.
 ///
-/// A VM's UUID exists in two byte orders: vCenter's, which is in the provider ID, and the one in which many guests
-/// report their `systemUUID`. The type does not say which one it holds; see [`BiosUuid::byte_swapped`].
+/// A VM's UUID exists in two byte orders. The provider ID has vCenter's byte order. Many guests report their
+/// `systemUUID` in the other byte order. This type does not record its byte order; see [`BiosUuid::byte_swapped`].
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BiosUuid([u8; 16]);
 
-/// The text is no UUID. The error does not repeat the text: the caller names the object it belongs to.
+/// Error for a text that is not a UUID. The message does not repeat the text, because the caller names the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a UUID of the form xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx in hex digits")]
 pub struct InvalidUuid;
 
 impl BiosUuid {
-    /// The same UUID in the other byte order: the bytes of the first three groups reversed, as in
-    /// `ConvertK8sUUIDtoNormal`. Swapping twice gives the original.
+    /// Reverses the bytes of each of the first three groups, as `ConvertK8sUUIDtoNormal` does.
     #[must_use]
     pub fn byte_swapped(&self) -> Self {
         let [a, b, c, d, e, f, g, h, rest @ ..] = self.0;
@@ -33,12 +32,12 @@ impl BiosUuid {
         Self([d, c, b, a, f, e, h, g, i, j, k, l, m, n, o, p])
     }
 
-    /// Whether both UUIDs are the same in either byte order.
+    /// Returns true if the UUIDs are equal in the same byte order or in swapped byte order.
     pub fn is_same(&self, other: &Self) -> bool {
         self == other || self.byte_swapped() == *other
     }
 
-    /// The provider ID of the VM with this UUID, which must be in vCenter's byte order.
+    /// Returns the provider ID of the VM with this UUID. The UUID must be in vCenter's byte order.
     pub fn provider_id(&self) -> String {
         format!("{PREFIX}{self}")
     }
@@ -82,14 +81,14 @@ impl fmt::Debug for BiosUuid {
 /// Parses the UUID of a provider ID, or a bare UUID, as `GetUUIDFromProviderID` does.
 ///
 /// # Errors
-/// An ID without a UUID. The Go program searches vCenter for any text; here a malformed ID is rejected, so that it can
-/// never look like a deleted VM.
+/// Fails if the ID contains no valid UUID. The Go program searches vCenter for any text. This program rejects a
+/// malformed ID, so that the ID never makes a VM look deleted.
 pub fn parse_provider_id(provider_id: &str) -> Result<BiosUuid, InvalidUuid> {
     provider_id.strip_prefix(PREFIX).unwrap_or(provider_id).parse()
 }
 
-/// Parses a machine id (`/etc/machine-id`): a UUID without dashes. A kubelet that cannot read the firmware's UUID
-/// reports it as `systemUUID` (cadvisor, `utils/sysfs/sysfs.go:GetSystemUUID`).
+/// Parses a machine id (`/etc/machine-id`), which is a UUID without dashes. A kubelet that cannot read the UUID of the
+/// firmware reports the machine id as `systemUUID` (cadvisor, `utils/sysfs/sysfs.go:GetSystemUUID`).
 pub fn parse_machine_id(text: &str) -> Option<BiosUuid> {
     let digits = text.trim();
     let is_whole = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -97,8 +96,8 @@ pub fn parse_machine_id(text: &str) -> Option<BiosUuid> {
     Some(BiosUuid(number.to_be_bytes()))
 }
 
-/// Whether a provider ID belongs to this provider: it has our scheme, or is a bare UUID. A Node with any other provider
-/// ID is foreign and never touched.
+/// Returns true if a provider ID belongs to this provider: it has the scheme `vsphere://` or is a bare UUID. This
+/// program never touches a Node with any other provider ID.
 pub fn is_own(provider_id: &str) -> bool {
     provider_id.starts_with(PREFIX) || provider_id.parse::<BiosUuid>().is_ok()
 }
@@ -112,11 +111,11 @@ mod tests {
     // vectors: U1–U4
     #[test]
     fn vectors_of_the_go_program_hold() {
-        // id, provider ID or UUID, byte-swapped form; None where nothing can be read.
+        // Id of the vector, provider ID or UUID, and the byte-swapped form. `None` if the text cannot be parsed.
         let vectors = [
             ("U1", "56492e42-22ad-3911-6d72-59cc8f26bc90", Some("422e4956-ad22-1139-6d72-59cc8f26bc90")),
             ("U2", "422E4956-AD22-1139-6D72-59CC8F26BC90", Some("56492e42-22ad-3911-6d72-59cc8f26bc90")),
-            // differs: Go gives back an empty text for an empty text; here there is no UUID without digits.
+            // differs: Go returns an empty text for an empty text; here a UUID must have digits.
             ("U4", "", None),
         ];
         for (id, text, swapped) in vectors {

@@ -1,7 +1,8 @@
 //! The vSphere provider: builds its parts from the configuration and implements [`CloudProvider`].
 //!
-//! Each configured vCenter has a `vcenter` actor, which owns the session and publishes snapshots: the VMs that back
-//! Nodes, their ancestors and tags. One `nodes` tracker binds Nodes to VMs. `nsx` serves load balancers and routes.
+//! Each configured vCenter has a `vcenter` actor, which owns the session and publishes snapshots. A snapshot contains
+//! the VMs that back Nodes, and their ancestors and tags. One `nodes` tracker binds Nodes to VMs. `nsx` serves load
+//! balancers and routes.
 //!
 //! ```text
 //!   Nodes ──▶ nodes::lookup ──searches──▶ vcenter (one actor per vCenter) ──▶ clients::{vim, vapi}
@@ -10,8 +11,9 @@
 //!           instance cache ──▶ nodes::instances (the contract) ──▶ controllers
 //! ```
 //!
-//! Snapshots are read without waiting, so a vCenter that is down delays no Node of another one. The provider has no
-//! Kubernetes client and spawns no task: `app` passes in traits and runs its [`Task`]s. A reload keeps unchanged parts.
+//! Snapshots are read without waiting, so a vCenter that is down delays no Node of another vCenter. The provider has no
+//! Kubernetes client and spawns no task: `app` passes in traits and runs the [`Task`]s of the provider. A reload keeps
+//! unchanged parts.
 
 pub mod config;
 pub mod login;
@@ -54,40 +56,40 @@ use crate::providers::{BuildError, Task, provider_id};
 pub struct Options {
     /// The path of `vsphere.conf`, for messages.
     pub file: String,
-    /// How often tags are polled.
+    /// Interval at which tags are polled.
     pub tag_poll: Duration,
     /// Whether a VM that matches only by name is accepted, as in the Go program.
     pub allow_name_match: bool,
-    /// Whether absence may be proved although the VM's last location is not known.
+    /// Whether a VM can be proved absent if its last location is unknown.
     pub trusts_unseen: bool,
     /// The location labels of Nodes.
     pub topology: TopologyLabels,
-    /// Whether other addresses of a VM take precedence over an address that several running VMs behind Nodes report or
-    /// that is the API server's.
+    /// Whether a VM's other addresses take precedence over an address of the API server, and over an address that
+    /// several running VMs behind Nodes report.
     pub demotes_virtual_ips: bool,
     /// Whether an address that the kubelet uses is accepted from a guest interface without a virtual NIC.
     pub trusts_guest_interfaces: bool,
     /// The addresses of the API server.
     pub api_server: Vec<IpAddr>,
-    /// How long a joining Node waits, from the guest's first address on, for each address family but its first.
+    /// Maximum wait of a joining Node for each further address family, counted from the guest's first address.
     pub family_wait: Duration,
     /// Timeouts of calls to vCenter.
     pub timeouts: Timeouts,
 }
 
-/// HTTP clients and credentials for the vCenter entries. Implemented by `app`, which knows the files.
+/// HTTP clients and credentials for the vCenter entries. Implemented by `app`, which has access to the files.
 pub trait Connect: Send + Sync {
-    /// The client for the entry's server. Sends nothing.
+    /// Creates the client for the server of the entry. Sends nothing.
     ///
     /// # Errors
-    /// Why the entry cannot be used.
+    /// Returns the reason why the entry cannot be used.
     fn http(&self, entry: &config::VcenterConfig) -> Result<http::Client, String>;
 
-    /// The entry's credentials, with later changes.
+    /// Returns the credentials of the entry. The returned value also delivers later changes.
     fn offers(&self, entry: &config::VcenterConfig) -> Offers;
 }
 
-/// The vSphere provider. It spawns nothing: its background work is returned as [`Task`]s.
+/// The vSphere provider. It spawns no task, but returns its background work as [`Task`]s.
 pub struct Provider {
     instances: Arc<VsphereInstances>,
     options: Options,
@@ -110,16 +112,16 @@ struct Entry {
     stop: CancellationToken,
 }
 
-/// State of one vCenter.
+/// Report on one vCenter, its snapshot and its session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VcenterReport {
     /// Host and port.
     pub server: String,
-    /// Age of the snapshot: zero while changes arrive as they happen, none if nothing was ever read.
+    /// Age of the snapshot. Zero while vCenter reports changes continuously; `None` if there is no snapshot.
     pub lag: Option<Duration>,
-    /// Why the credentials on offer are not in use, if vCenter rejected them.
+    /// Reason why the offered credentials are not in use, if vCenter rejected them.
     pub refused_offer: Option<String>,
-    /// Number of VMs that back Nodes or may do so.
+    /// Number of VMs that back Nodes or may back Nodes.
     pub virtual_machines: usize,
     /// Number of hosts, clusters, pools, folders and datacenters above these VMs.
     pub ancestors: usize,
@@ -128,7 +130,8 @@ pub struct VcenterReport {
 }
 
 impl Provider {
-    /// A provider without any vCenter, and the task that tracks the Nodes. Everything ends with `stop`.
+    /// Creates a provider without vCenters, and the task that tracks the Nodes. Cancelling `stop` ends all work of the
+    /// provider.
     pub fn new(
         options: Options,
         connect: Arc<dyn Connect>,
@@ -146,7 +149,7 @@ impl Provider {
         (Self { instances, options, connect, ledger, probes, setup, configured, nsx: None, stop: stop.clone() }, task)
     }
 
-    /// Adds load balancers and routes on NSX, where the configuration has them.
+    /// Adds the load balancers and routes on NSX, if they are configured.
     pub fn with_nsx(self, setup: services::NsxServicesContext) -> Self {
         let instances = Arc::clone(&self.instances);
         let usable_addresses: UsableAddressesOf = Arc::new(move |node| instances.usable_addresses(node));
@@ -154,23 +157,25 @@ impl Provider {
         Self { nsx, ..self }
     }
 
-    /// A report of each configured vCenter, in the order of the configuration.
+    /// Reports the state of each configured vCenter, in the order in which the vCenters were added.
     pub fn reports(&self) -> Vec<VcenterReport> {
         let setup = Arc::clone(&self.setup.borrow());
         setup.sources.values().map(|source| report(&source.vcenter)).collect()
     }
 
-    /// State of the connection to NSX, if one is configured.
+    /// Reports the state of the connection to NSX; `None` without a connection.
     pub fn nsx_report(&self) -> Option<services::NsxReport> {
         self.nsx.as_ref()?.report()
     }
 
-    /// Switches to this configuration and returns the tasks of new vCenters. Unchanged entries keep session,
-    /// subscription and snapshot. The task of a removed vCenter logs out and ends, and the Nodes whose VM it has become
-    /// *unknown*. No connection is made before the tasks run, so a vCenter that is down delays nothing.
+    /// Applies this configuration and returns the tasks of new vCenters and of NSX. An entry with the same name, server
+    /// and port keeps its session, subscription and snapshot. The task of a removed vCenter logs out and ends, and the
+    /// Nodes with VMs on this vCenter become *unknown*. The tasks make the connections, so a vCenter that is down does
+    /// not delay this call.
     ///
     /// # Errors
-    /// One for every vCenter entry that cannot be used. Nothing is changed then.
+    /// Returns one error for each vCenter entry that cannot be used or, without such an entry, the error of NSX. In
+    /// this case nothing is changed.
     pub fn apply(&self, config: &Config) -> Result<Vec<Task>, Vec<BuildError>> {
         let mut configured = self.configured.lock();
         let mut entries = BTreeMap::new();
@@ -190,7 +195,7 @@ impl Provider {
                 Err(problem) => errors.push(BuildError { key: format!("vCenter {:?}", entry.key), problem }),
             }
         }
-        // NSX comes last of the steps that can fail, because its `apply` takes effect at once.
+        // `nsx.apply` takes effect immediately, so it is the last step that can fail.
         if errors.is_empty()
             && let Some(nsx) = &self.nsx
         {
@@ -209,8 +214,7 @@ impl Provider {
         for entry in entries.values() {
             entry.vcenter.reconfigure(self.settings(config));
             entry.vcenter.session().respell(entry.config.spelling.clone());
-            // Publishes the credentials in the file itself again; if they changed, the session switches to them on its
-            // own.
+            // Publishes the inline credentials again. If they changed, the session switches to the new credentials.
             drop(self.connect.offers(&entry.config));
         }
         *configured = entries;
@@ -252,7 +256,7 @@ impl Provider {
         TagSettings { categories: config.labels.clone(), tag_poll: self.options.tag_poll }
     }
 
-    /// The vCenters, for read-only use.
+    /// Returns the vCenters, for read-only use.
     pub fn inventories(&self) -> Vec<Arc<Vcenter>> {
         let setup = Arc::clone(&self.setup.borrow());
         setup.sources.values().map(|source| Arc::clone(&source.vcenter)).collect()
@@ -260,7 +264,7 @@ impl Provider {
 }
 
 impl Entry {
-    /// Whether the vCenter and session of this entry also serve `entry`.
+    /// Returns true if this entry's vCenter and session also serve `entry`.
     fn serves(&self, entry: &config::VcenterConfig) -> bool {
         let own = &self.config;
         own.key == entry.key && own.server == entry.server && own.port == entry.port

@@ -1,8 +1,6 @@
-//! The HTTPS server for probes, metrics and other pages. This process alone answers open paths; for all others it asks
-//! the authenticator and the authorizer.
-//!
-//! Clients need not be authenticated to connect, so connections, requests, headers, bodies and times are bounded. If
-//! there are too many connections, one of the client with the most is closed.
+//! The HTTPS server for probes, metrics and other pages. Except on open paths, requests pass the authenticator and the
+//! authorizer. Clients connect without authentication, so connections, requests, headers, bodies and times are limited.
+//! If there are too many connections, the server closes a connection of the client with the most connections.
 
 pub mod access;
 mod activity;
@@ -44,45 +42,45 @@ pub use health::{Checks, Health};
 pub use settings::{CertificateSource, NamedPair, PairFiles, Settings, TlsRules};
 pub use tls::server_config;
 
-/// Most connections at once; for each further one, another connection is closed.
+/// Maximum number of connections. For each further connection, the server closes another connection.
 const MAX_CONNECTIONS: usize = 256;
 
-/// Most connections that are being closed but have not ended; at this number the server stops accepting until one ends.
+/// Maximum number of connections that are being closed. At this limit the server accepts no further connections.
 const MAX_ENDING: usize = 64;
 
-/// Pause after a failed accept: its cause, such as no free file descriptors, takes time to go away.
+/// Pause after a failed accept. Causes such as a lack of file descriptors do not disappear immediately.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// Most connections that the kernel has accepted and that wait until this process accepts them.
+/// Maximum number of connections that wait in the kernel until this process accepts them.
 const BACKLOG: u32 = 1024;
 
-/// The file that holds `0` if a socket for IPv6 also accepts IPv4 by default.
+/// File that contains `0` if an IPv6 socket also accepts IPv4 connections by default.
 const ONLY_V6: &str = "/proc/sys/net/ipv6/bindv6only";
 
-/// The content of the server, and its access control.
+/// The content and the access control of the server.
 pub struct Admin {
-    /// The checks behind the probes.
+    /// The checks of the probes.
     pub checks: Checks,
-    /// `/metrics`.
+    /// The content of `/metrics`.
     pub metrics: Metrics,
     /// Further pages.
     pub pages: Vec<Page>,
-    /// Enables `/debug/flags/v`; without it no path below `/debug` is served.
+    /// Enables `/debug/flags/v`. If `None`, no path below `/debug` is served.
     pub verbosity: Option<Verbosity>,
-    /// Authenticates requests.
+    /// The authenticator of requests.
     pub authenticator: Arc<dyn Authenticator>,
-    /// Authorizes requests.
+    /// The authorizer of requests.
     pub authorizer: Arc<dyn Authorizer>,
 }
 
-/// A page with a fixed path; its content is written at each request.
+/// A page with a fixed path. Each request generates the content.
 #[derive(Clone)]
 pub struct Page {
-    /// Its path, such as `/configz`.
+    /// The path, such as `/configz`.
     pub path: &'static str,
-    /// Its media type.
+    /// The media type.
     pub content_type: &'static str,
-    /// Returns the content, which must hold no secret. Must not block.
+    /// Returns the content, which must not contain a secret. Must not block.
     pub write: Arc<dyn Fn() -> String + Send + Sync>,
 }
 
@@ -95,28 +93,24 @@ struct Server {
     stop: CancellationToken,
 }
 
-/// The properties of a connection that the handling of its requests needs.
 struct Peer {
     address: SocketAddr,
     /// The client's certificate chain, leaf first.
     certificates: Vec<CertificateDer<'static>>,
-    /// Closes the connection once the requests in progress are answered, or after a grace period.
+    /// Cancelled to close the connection after the requests in progress are answered, or after a grace period.
     is_full: CancellationToken,
     activity: Activity,
 }
 
-/// Binds the address, without accepting connections yet. `0.0.0.0` and `::` both mean all addresses of both families,
-/// as in Go, if the host has both. `SO_REUSEADDR` is always set, as by Go and by tokio: a restart must not wait for
-/// closed connections in TIME_WAIT. `shares_port` is `SO_REUSEPORT`.
-///
-/// # Errors
-/// The operating system's: the port is taken, or the address does not belong to this host.
+/// Binds the address without accepting connections yet. If the host has IPv4 and IPv6, `0.0.0.0` and `::` both mean all
+/// addresses of both families, as in Go. `SO_REUSEADDR` is always set, as in Go and tokio, so that a restart does not
+/// wait for closed connections in TIME_WAIT. `shares_port` sets `SO_REUSEPORT`.
 pub fn bind(address: SocketAddr, shares_port: bool) -> io::Result<TcpSocket> {
     let takes_both = || std::fs::read_to_string(ONLY_V6).is_ok_and(|text| text.trim() == "0");
     if address.ip().is_unspecified() && address.is_ipv4() && takes_both() {
         let all = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port());
         match bound(all, shares_port) {
-            // The host has no IPv6. 97 is EAFNOSUPPORT, which has no stable `ErrorKind`.
+            // The host has no IPv6. 97 is `EAFNOSUPPORT`, which has no stable `ErrorKind`.
             Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(97) => {}
             outcome => return outcome,
         }
@@ -134,16 +128,13 @@ fn bound(address: SocketAddr, shares_port: bool) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Starts to accept connections.
-///
-/// # Errors
-/// The operating system's: another process started to listen there first.
+/// Starts to accept connections. Fails if another process has started to listen on the address.
 pub fn listen(socket: TcpSocket) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves on `listener` until `stop`, then lets requests in progress finish for two seconds. `streams` is the maximum
-/// of concurrent requests of one HTTP/2 connection.
+/// Serves on `listener` until `stop`. Requests in progress get up to 2 s more. `streams` is the maximum number of
+/// concurrent requests of one HTTP/2 connection.
 pub async fn serve(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
@@ -159,7 +150,7 @@ pub async fn serve(
     let mut connections = FuturesUnordered::new();
     let (mut is_failing, mut accepts_from) = (false, Instant::now());
     loop {
-        // Includes the pause after a failed accept, so that it delays neither the shutdown nor existing connections.
+        // Includes the pause after a failed accept, which must delay neither the shutdown nor existing connections.
         let accept = async {
             tokio::time::sleep_until(accepts_from).await;
             listener.accept().await
@@ -191,7 +182,8 @@ pub async fn serve(
             told(ended);
         }
     };
-    // Each connection ends by itself after `GRACE`, so this time limit should never be reached.
+    // Connections end by themselves within `GRACE`, except connections that were already being closed because of their
+    // age.
     if tokio::time::timeout(connection::GRACE * 2, rest).await.is_err() {
         tracing::debug!("some connections were cut off");
     }

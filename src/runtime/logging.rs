@@ -23,44 +23,44 @@ use output::LineQueue;
 /// The settings of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LogSettings {
-    /// klog's verbosity, `-v`: 0 to 3 are info, 4 and 5 add decisions, from 6 on everything of this program.
+    /// klog's verbosity, `-v`. 0 to 3 log info, 4 and 5 also decisions, 6 and more all messages of this program.
     pub verbosity: u32,
     /// `--vmodule`: a higher verbosity for files whose names match a pattern.
     pub modules: Vec<Module>,
     /// `--logging-format`.
     pub format: Format,
-    /// Whether errors alone go to standard error, and the rest to standard output.
+    /// Whether errors go to standard error and all other lines to standard output.
     pub split: bool,
 }
 
-/// The form of a line.
+/// The format of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
-    /// klog's header, message, key-values.
+    /// klog's header, message, and key-value pairs.
     #[default]
     Text,
-    /// One JSON object, with klog's keys.
+    /// One JSON object with klog's keys.
     Json,
 }
 
-/// Handle to the verbosity of the log. Cheap to clone; all clones are one.
+/// Handle to the verbosity of the log. Clones share the verbosity.
 #[derive(Clone)]
 pub struct Verbosity {
     levels: reload::Handle<Levels, Registry>,
 }
 
 impl Verbosity {
-    /// Changes the verbosity; `--vmodule` stays.
+    /// Changes the verbosity. `--vmodule` stays in effect.
     pub fn set(&self, verbosity: u32) {
-        // Fails only after the log has been dropped, when the verbosity no longer matters.
+        // An error means that the log has been dropped, so the verbosity has no effect.
         let _ = self.levels.modify(|levels| levels.set(verbosity));
     }
 }
 
-/// Error of the start of the log.
+/// Error at the start of the log.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The operating system refuses a thread.
+    /// The operating system cannot create the thread that writes the log.
     #[error("cannot start the thread of the log")]
     Thread(#[from] std::io::Error),
     /// The process already has a log.
@@ -68,7 +68,7 @@ pub enum StartError {
     Twice(#[from] TryInitError),
 }
 
-/// Starts the log, which includes panics. Dropping [`FlushGuard`] writes the last lines.
+/// Starts the log, which also records panics. Dropping the [`FlushGuard`] writes the last lines.
 pub fn start(settings: &LogSettings) -> Result<(Verbosity, FlushGuard), StartError> {
     let (levels, handle) = reload::Layer::new(Levels::new(settings.verbosity, settings.modules.clone()));
     let form = Form { format: settings.format, split: settings.split };

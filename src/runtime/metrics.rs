@@ -1,7 +1,6 @@
-//! The registry of this process's metrics, and its text form.
-//!
-//! The owner of a metric holds its handle and registers it here; names are those of the Go program where it has them.
-//! The registry is the library's; that of unit tests also lists the series without a value, for `docs/metrics.md`.
+//! The registry of the metrics of this process, and the text format. The owner of a metric keeps the handle and
+//! registers the metric here. A metric that exists in the Go program has the same name here. The registry of unit tests
+//! also lists the series without a value, for `docs/metrics.md`.
 
 #[cfg(test)]
 mod series;
@@ -17,14 +16,14 @@ pub use series::{Registry, Series};
 /// The content type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The metrics of this process. Cheap to clone; all clones are one.
+/// The metrics of this process. Clones share the registry.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Registry,
 }
 
 impl Metrics {
-    /// A registry with only the metrics of every process (`process_*`, `kubernetes_build_info`).
+    /// Creates a registry with the metrics that each process has (`process_*`, `kubernetes_build_info`).
     pub fn new() -> Result<Self, prometheus::Error> {
         let registry = Registry::default();
         registry.register(Box::new(ProcessCollector::for_self()))?;
@@ -32,23 +31,22 @@ impl Metrics {
         Ok(Self { registry })
     }
 
-    /// The registry. Registering two metrics of one name is an error.
+    /// Returns the registry.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// All metrics, in the text format.
+    /// Formats all metrics as text.
     pub fn encode(&self) -> Result<String, prometheus::Error> {
         Self::encode_of(&self.registry)
     }
 
-    /// The metrics of another registry, in the same format.
     pub(super) fn encode_of(registry: &prometheus::Registry) -> Result<String, prometheus::Error> {
         text::encode(&registry.gather())
     }
 }
 
-/// The build info. Always 1; the labels are those of the Go program. Labels without meaning here are empty.
+/// Creates the build info, which is always 1. Labels of the Go program that have no meaning here are empty.
 fn build_info() -> Result<IntGauge, prometheus::Error> {
     let help = "Always 1; the labels say which version this is and what it was built for.";
     let options = Opts::new("kubernetes_build_info", help)
@@ -66,7 +64,7 @@ fn build_info() -> Result<IntGauge, prometheus::Error> {
     Ok(info)
 }
 
-/// Operating system and architecture, as images and Go name them.
+/// Returns operating system and architecture with the names that images and Go use.
 pub fn platform() -> String {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",

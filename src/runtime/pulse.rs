@@ -1,4 +1,4 @@
-//! Detects a task that is no longer polled: one that never yields, or that blocks its thread, has no pulse.
+//! Detects a task that is not polled. A task that never yields, or that blocks its thread, has no pulse.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,17 +7,17 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-/// Pause between two beats.
+/// Interval between two beats.
 const BEAT: Duration = Duration::from_secs(5);
 
-/// The pulse of one task. Cheap to clone; all clones are one.
+/// The pulse of one task. Clones share the pulse.
 #[derive(Clone, Default)]
 pub struct Pulse {
     last: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Pulse {
-    /// Runs the work with a beat every 5 s in the same task: a task that is not polled does not beat.
+    /// Runs `work` and beats every 5 s in the same task. A task that is not polled does not beat.
     pub async fn beating<T>(&self, work: impl Future<Output = T>) -> T {
         tokio::pin!(work);
         let mut beats = interval(BEAT);
@@ -30,7 +30,7 @@ impl Pulse {
         }
     }
 
-    /// Time since the last beat; `None` before the first one.
+    /// Returns the time since the last beat, or `None` before the first beat.
     pub fn since_last_beat(&self) -> Option<Duration> {
         self.last.lock().map(|last| last.elapsed())
     }
@@ -48,7 +48,7 @@ mod tests {
         tokio::pin!(work);
         assert!(tokio::time::timeout(BEAT * 20, work.as_mut()).await.is_err());
         assert!(pulse.since_last_beat().unwrap() <= BEAT, "{:?}", pulse.since_last_beat());
-        // The task is not polled now.
+        // The task is not polled while the clock advances.
         tokio::time::advance(BEAT * 20).await;
         assert!(pulse.since_last_beat().unwrap() >= BEAT * 20);
         assert_eq!(pulse.beating(async { 7 }).await, 7);

@@ -1,7 +1,6 @@
-//! A work queue of keys: one worker per key at a time, de-duplicated, delayed, with backoff per key.
-//!
-//! The queue holds keys, never objects: a key that is added while it waits is not queued twice, and a key that is added
-//! while it is processed is handed out again afterwards. So the queue has at most as many entries as there are keys.
+//! A work queue of keys with delays, and with backoff for each key. At most one worker at a time processes a key. A key
+//! that is added while it waits is not queued twice. A key that is added while it is processed is handed out again
+//! afterwards. So the queue never has more entries than there are keys.
 
 mod metrics;
 
@@ -23,20 +22,20 @@ use crate::base::backoff::Backoff;
 use metrics::Content;
 pub use metrics::QueueMetrics;
 
-/// Capacity that an empty queue keeps, in keys.
+/// Capacity, in keys, above which an empty queue frees its memory.
 const KEPT_CAPACITY: usize = 64;
 
-/// The order of waiting keys.
+/// Priority of a waiting key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
-    /// Before all others, in the order of arrival.
+    /// Before all normal keys, in the order of arrival.
     First,
     /// In the order of arrival.
     #[default]
     Normal,
 }
 
-/// The queue. Clones share their content.
+/// The work queue. Clones share the content.
 pub struct Queue<K> {
     shared: Arc<QueueInner<K>>,
 }
@@ -50,7 +49,7 @@ impl<K> Clone for Queue<K> {
 struct QueueInner<K> {
     backoff: Backoff,
     metrics: QueueMetrics,
-    /// No code of the queue's users runs under this lock.
+    /// Never locked while code of a caller runs.
     state: Mutex<State<K>>,
     changed: Notify,
 }
@@ -59,10 +58,9 @@ struct State<K> {
     entries: HashMap<K, Entry>,
     ready: BTreeMap<(Priority, u64), K>,
     delayed: BTreeMap<(Instant, u64), K>,
-    /// Orders keys of the same priority or the same due time.
     sequence: u64,
     closed: bool,
-    /// Counts keys that become ready.
+    /// Number of keys that became ready.
     adds: IntCounter,
 }
 
@@ -71,13 +69,13 @@ struct Entry {
     priority: Priority,
     ready: Option<(Priority, u64)>,
     due: Option<(Instant, u64)>,
-    /// Since when the key is ready.
+    /// Time at which the key became ready.
     waits_since: Option<Instant>,
-    /// Since when a worker processes the key.
+    /// Time at which a worker took the key.
     runs_since: Option<Instant>,
-    /// Whether the key was added while it was processed, so that it must be handed out again.
+    /// Whether the key was added while it was processed. Such a key is handed out again.
     runs_again: bool,
-    /// When a delay of the key ended while the key was processed, so that it must be handed out again, unless it fails.
+    /// Time at which a delay of the key ended while it was processed. The key is handed out again unless it fails.
     overdue: Option<Instant>,
     /// Whether the key failed and waits for its backoff.
     backs_off: bool,
@@ -91,7 +89,7 @@ impl Entry {
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
-    /// An empty queue. `metrics` shows its state from now on, instead of that of an earlier queue.
+    /// Creates an empty queue. From now on, `metrics` shows this queue instead of an earlier queue.
     pub fn new(backoff: Backoff, metrics: &QueueMetrics) -> Self
     where
         K: Send + 'static,
@@ -107,7 +105,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         let (metrics, state) = (metrics.clone(), Mutex::new(state));
         let shared = Arc::new(QueueInner { backoff, metrics, state, changed: Notify::new() });
         let shown = Arc::downgrade(&shared);
-        shared.metrics.show(move |now| Some(shown.upgrade()?.state.lock().content(now)));
+        shared.metrics.set_content(move |now| Some(shown.upgrade()?.state.lock().content(now)));
         Self { shared }
     }
 
@@ -117,19 +115,21 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.change(|state| state.make_ready(key, None, now));
     }
 
-    /// Queues `key`; a key that already waits moves forward, never back.
+    /// Queues `key`. A key that already waits moves forward, but never back.
     pub fn add_with_priority(&self, key: K, priority: Priority) {
         let now = Instant::now();
         self.change(|state| state.make_ready(key, Some(priority), now));
     }
 
-    /// Queues `key` once `delay` has passed. Of several delays of one key the earliest counts.
+    /// Queues `key` after `delay`. If a key has several delays, the delay that ends first applies. Has no effect on a
+    /// key that already waits without a delay, or that was added while it is processed.
     pub fn add_after(&self, key: K, delay: Duration) {
         let due = Instant::now() + delay;
         self.change(|state| state.delay_until(key, due));
     }
 
-    /// Counts a failure of `key`, queues the key after its backoff, and returns the backoff. Replaces earlier delays.
+    /// Counts a failure of `key`, queues the key after its backoff, and returns the backoff. Replaces earlier delays. A
+    /// key that was added while it was processed does not wait for the backoff.
     pub fn retry(&self, key: K) -> Duration {
         let mut delay = Duration::ZERO;
         self.change(|state| {
@@ -146,8 +146,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         delay
     }
 
-    /// Counts a retry of `key` in the series and queues the key after `delay`, which the caller chooses. The failures
-    /// of `key` stay counted.
+    /// Queues `key` after `delay` and counts a retry in the series. The failures of `key` stay counted.
     pub fn retry_after(&self, key: K, delay: Duration) {
         self.add_after(key, delay);
         self.shared.metrics.retries.inc();
@@ -178,7 +177,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         });
     }
 
-    /// Ends all workers: every present and future [`Queue::next`] returns `None`. Drops waiting keys.
+    /// Closes the queue: each current and future [`Queue::next`] returns `None`. Drops waiting keys.
     pub fn close(&self) {
         self.clear();
         self.shared.state.lock().closed = true;
@@ -186,15 +185,15 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.shared.changed.notify_one();
     }
 
-    /// Whether no key could be handed out now.
+    /// Returns true if no key is ready.
     pub fn is_empty(&self) -> bool {
         let mut state = self.shared.state.lock();
         state.promote_due(Instant::now());
         state.ready.is_empty()
     }
 
-    /// Waits for the next key; `None` once the queue is closed. The key belongs to the caller until the returned guard
-    /// is dropped. Dropping this future loses nothing.
+    /// Waits for the next key. Returns `None` once the queue is closed. The key belongs to the caller until the
+    /// returned guard is dropped. Cancel-safe.
     pub async fn next(&self) -> Option<WorkItem<K>> {
         loop {
             let changed = self.shared.changed.notified();
@@ -217,7 +216,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         let now = Instant::now();
         let mut state = self.shared.state.lock();
         if state.closed {
-            // Wakes the next worker, which must see the end too.
+            // Wakes the next worker, which must also see that the queue is closed.
             self.shared.changed.notify_one();
             return TakeResult::Closed;
         }
@@ -232,7 +231,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             since = entry.waits_since.take();
         }
         if !state.ready.is_empty() || !state.delayed.is_empty() {
-            // This worker may be the one that waited for the earliest due time: wakes another one to take over.
+            // This worker may be the one that waited for the next due time, so another worker must wait for that time.
             self.shared.changed.notify_one();
         }
         drop(state);
@@ -278,7 +277,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.sequence
     }
 
-    /// Queues `key`, which waits since `since`. Ends a delay of the key.
+    /// Queues `key` with `since` as the start of its wait. Removes a delay of the key.
     fn make_ready(&mut self, key: K, priority: Option<Priority>, since: Instant) {
         let sequence = self.next_sequence();
         let entry = self.entries.entry(key.clone()).or_default();
@@ -307,7 +306,8 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.ready.insert(place, key);
     }
 
-    /// Queues `key`, which is no longer processed, if it was added meanwhile.
+    /// Queues `key` after its processing if it was added, or if its delay ended, in the meantime. Returns true in these
+    /// two cases.
     fn hand_out_again(&mut self, key: &K) -> bool {
         let Some(entry) = self.entries.get_mut(key) else { return false };
         let overdue = entry.overdue.take();
@@ -371,7 +371,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 }
 
-/// A key that is being processed. Dropping it, also while panicking, returns the key.
+/// A key that is being processed. Dropping the item ends the processing, even during a panic.
 pub struct WorkItem<K: Clone + Eq + Hash> {
     key: K,
     queue: Queue<K>,

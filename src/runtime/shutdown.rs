@@ -1,4 +1,4 @@
-//! Signals: the first one starts an orderly shutdown, the second one demands an immediate exit.
+//! Signals: the first signal starts an orderly shutdown, the second signal requests an immediate exit.
 
 use std::future::Future;
 use std::io;
@@ -7,13 +7,13 @@ use futures::{Stream, StreamExt};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// A second signal came while the process was stopping.
+/// A second signal arrived while the process was stopping.
 #[derive(Debug, thiserror::Error)]
 #[error("second signal ({0}) while stopping")]
 pub struct SecondSignal(pub &'static str);
 
-/// Starts listening for SIGTERM and SIGINT. The future cancels `stop` at the first signal and completes at the second;
-/// it must be polled all the time.
+/// Starts to listen for SIGTERM and SIGINT. The future cancels `stop` at the first signal and completes at the second
+/// signal. The caller must poll the future until the process ends.
 pub fn watch_signals(stop: CancellationToken) -> io::Result<impl Future<Output = SecondSignal>> {
     let terminate = named("SIGTERM", signal(SignalKind::terminate())?);
     let interrupt = named("SIGINT", signal(SignalKind::interrupt())?);
@@ -34,7 +34,7 @@ async fn second_signal(stop: CancellationToken, mut signals: impl Stream<Item = 
     }
     match signals.next().await {
         Some(name) => SecondSignal(name),
-        // The runtime delivers no more signals, so no second one can come.
+        // The runtime delivers no more signals, so a second signal cannot arrive.
         None => std::future::pending().await,
     }
 }

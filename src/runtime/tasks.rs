@@ -1,4 +1,4 @@
-//! Named tasks: the only module that spawns tasks and threads. Each task has an owner, which notices its end.
+//! Named tasks: the only module that spawns tasks and threads. Each task has an owner, which observes its end.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -13,10 +13,10 @@ use tracing::Instrument;
 
 use crate::base::error_chain::chain;
 
-/// Any error a task may end with.
+/// An error of any type, which a task returns.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
-/// The tasks of the process, by name. Dropping it aborts them all.
+/// The tasks of the process, by name. Dropping this set aborts all tasks.
 #[derive(Default)]
 pub struct Tasks {
     running: JoinSet<Result<(), BoxError>>,
@@ -27,35 +27,35 @@ pub struct Tasks {
 #[derive(Debug, thiserror::Error)]
 #[error("task {name} {}", .cause.verb())]
 pub struct TaskEnded {
-    /// The name it was spawned with.
+    /// The name of the task.
     pub name: String,
-    /// How it ended.
+    /// The cause of the end.
     #[source]
     pub cause: EndCause,
 }
 
-/// How a task ended.
+/// Cause of the end of a task.
 #[derive(Debug, thiserror::Error)]
 pub enum EndCause {
-    /// It returned without an error.
+    /// The task returned without an error.
     #[error("nothing was left to do")]
     Finished,
-    /// It returned an error.
+    /// The task returned an error.
     #[error(transparent)]
     Failed(BoxError),
-    /// It panicked; the text is the panic's message.
+    /// The task panicked. Contains the message of the panic.
     #[error("{0}")]
     Panicked(String),
-    /// It was aborted.
+    /// The task was aborted.
     #[error("it was stopped from outside")]
     Aborted,
 }
 
-/// The tasks that had not ended within the grace period. They have been aborted.
+/// The tasks that did not end within the grace period and were aborted.
 #[derive(Debug, thiserror::Error)]
 #[error("tasks still at work after {} s: {}", .grace.as_secs_f32(), .names.join(", "))]
 pub struct StillRunning {
-    /// Their names, sorted.
+    /// The names of the tasks, sorted.
     pub names: Vec<String>,
     /// The grace period.
     pub grace: Duration,
@@ -84,21 +84,20 @@ impl EndCause {
 }
 
 impl Tasks {
-    /// Starts `future` as the task `name`, inside a span of that name.
-    ///
-    /// Every end before [`Tasks::shut_down`] is unexpected, since a task runs until its stop signal.
+    /// Starts `future` as the task `name`, inside a span of that name. A task runs until its stop signal, so each end
+    /// before [`Tasks::shut_down`] is unexpected.
     pub fn spawn<F>(&mut self, name: impl Into<String>, future: F)
     where
         F: Future<Output = Result<(), BoxError>> + Send + 'static,
     {
         let name = name.into();
         let span = tracing::info_span!("task", %name);
-        // Boxed, so that the code around a task is compiled once and not for each type of future.
+        // Boxing avoids a compiled copy of the code around a task for each type of future.
         let handle = self.running.spawn(future.boxed().instrument(span));
         self.names.insert(handle.id(), name);
     }
 
-    /// Completes when any task ends, with its name and the cause. Never completes while no task runs. Cancel-safe.
+    /// Waits until a task ends, and returns its name and the cause. Never completes while no task runs. Cancel-safe.
     pub async fn first_unexpected_end(&mut self) -> TaskEnded {
         match self.next_end().await {
             Some(ended) => ended,
@@ -106,9 +105,8 @@ impl Tasks {
         }
     }
 
-    /// Waits up to `grace` for all tasks to end, and aborts the rest. The caller must have sent the stop signal.
-    ///
-    /// Logs errors and panics of the ending tasks. Fails with the names of the tasks that did not end.
+    /// Waits up to `grace` for all tasks to end, and aborts the remaining tasks. The caller must have sent the stop
+    /// signal. Logs errors and panics of the ending tasks. Fails with the names of the aborted tasks.
     pub async fn shut_down(mut self, grace: Duration) -> Result<(), StillRunning> {
         let deadline = Instant::now() + grace;
         loop {
@@ -135,13 +133,13 @@ impl Tasks {
     }
 }
 
-/// A future panicked inside [`contain`].
+/// A panic, or a stop of the runtime, in [`contain`], [`detach`] or [`off_thread`].
 #[derive(Debug, thiserror::Error)]
 #[error("panic: {0}")]
 pub struct PanicError(pub String);
 
-/// Runs `future` as its own task within the current span and returns its output, or its panic as an error.
-/// Dropping the returned future aborts the task.
+/// Runs `future` as its own task within the current span. Returns the output, or the panic as an error. Dropping the
+/// returned future aborts the task.
 pub async fn contain<F>(future: F) -> Result<F::Output, PanicError>
 where
     F: Future + Send + 'static,
@@ -152,7 +150,7 @@ where
 }
 
 /// Starts `future`, which ends by itself, as its own task within the current span. The returned future waits for the
-/// output, or for the panic as an error; dropping it does not stop the task.
+/// output, or for the panic as an error. Dropping the returned future does not stop the task.
 pub fn detach<F>(future: F) -> impl Future<Output = Result<F::Output, PanicError>>
 where
     F: Future + Send + 'static,
@@ -162,7 +160,8 @@ where
     async { task.await.map_err(|error| panicked(error, "the task was stopped with its runtime")) }
 }
 
-/// Runs `work`, which may block, on its own thread. Dropping the returned future does not stop it.
+/// Runs `work`, which is allowed to block, on a thread for blocking work. Dropping the returned future does not stop
+/// `work`.
 pub async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, PanicError> {
     let outcome = tokio::task::spawn_blocking(work).await;
     outcome.map_err(|error| panicked(error, "the thread was stopped with its runtime"))
@@ -175,7 +174,7 @@ fn panicked(error: JoinError, otherwise: &str) -> PanicError {
     }
 }
 
-/// Starts a thread outside the runtime, for work that must go on when all of the runtime's threads are busy, such as
+/// Starts a thread outside the runtime, for work that must continue while all threads of the runtime are busy, such as
 /// writing the log. The thread ends when `work` returns.
 pub fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)

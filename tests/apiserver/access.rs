@@ -1,4 +1,4 @@
-//! Who asks and what they may, as a real API server says it.
+//! Authentication and authorization of requests by a real API server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use support::{ApiServer, eventually, unique};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Asks this API server, and remembers nothing.
+/// Returns an authenticator and an authorizer that ask this API server and cache nothing.
 fn access(client: &Client, trust: &ClientTrust) -> (DelegatedAuthenticator, Permissions) {
     let metrics = Metrics::default();
     let tokens = TokenReviews::new(client.clone(), Duration::ZERO, &metrics);
@@ -45,12 +45,12 @@ async fn who(
     delegated.authenticate(RequestCredentials { headers: &headers, certificates }).await
 }
 
-/// Who sends this token.
+/// Returns the user with this token.
 async fn whose(delegated: &DelegatedAuthenticator, token: &str) -> Result<Option<User>, NotAuthenticated> {
     who(delegated, &[], &[("authorization", &format!("Bearer {token}"))]).await
 }
 
-/// A new service account's name and token.
+/// Returns name and token of a new service account.
 async fn service_account(server: &ApiServer) -> (String, String) {
     let name = unique("prometheus");
     let account = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
@@ -83,7 +83,7 @@ async fn tokens_are_known_with_their_groups_and_may_what_rbac_says() {
     for (user, verb, path, expected) in [
         (&user, "get", "/metrics", false),
         (&nobody, "get", "/metrics", false),
-        // ClusterRole system:public-info-viewer is for everybody.
+        // The ClusterRole system:public-info-viewer is for all users.
         (&nobody, "get", "/version", true),
         (&nobody, "post", "/version", false),
         (&admin, "get", "/metrics", false),
@@ -93,7 +93,7 @@ async fn tokens_are_known_with_their_groups_and_may_what_rbac_says() {
     admin.groups.push("system:masters".to_owned());
     assert!(permissions.may(&admin, "delete", "/metrics").await.unwrap());
 
-    // By the group, which only counts when it is passed on.
+    // The user gets the right through a group, which works only if the group is passed on.
     let rules = json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
     let role = serde_json::from_value(json!({"metadata": {"name": name}, "rules": rules})).unwrap();
     Api::<ClusterRole>::all(client.clone()).create(&PostParams::default(), &role).await.unwrap();
@@ -158,7 +158,7 @@ impl Other {
     }
 }
 
-/// The client certificate in a kubeconfig.
+/// Reads the client certificate in a kubeconfig.
 fn certificate_in(path: &std::path::Path) -> Vec<CertificateDer<'static>> {
     let kubeconfig = Kubeconfig::read_from(path).unwrap();
     let data = kubeconfig.auth_infos[0].auth_info.as_ref().unwrap().client_certificate_data.clone().unwrap();
@@ -166,7 +166,7 @@ fn certificate_in(path: &std::path::Path) -> Vec<CertificateDer<'static>> {
     CertificateDer::pem_slice_iter(&pem).collect::<Result<_, _>>().unwrap()
 }
 
-/// Waits until the holder of this certificate is who is expected.
+/// Waits until the owner of this certificate is the expected user.
 async fn until(
     what: &str,
     delegated: &DelegatedAuthenticator,
@@ -181,7 +181,7 @@ async fn until(
     .await;
 }
 
-/// On an API server of its own: all that asks it believes what the ConfigMap says.
+/// Has a separate API server, because the ConfigMap applies to all clients of an API server.
 #[tokio::test]
 async fn certificates_are_believed_as_the_config_map_says_while_it_changes_and_proxies_never_are() {
     let server = ApiServer::start().await;
@@ -198,7 +198,7 @@ async fn certificates_are_believed_as_the_config_map_says_while_it_changes_and_p
     let bindings = Api::<RoleBinding>::namespaced(admin.clone(), "kube-system");
     bindings.create(&PostParams::default(), &binding).await.unwrap();
 
-    // The Role that comes with Kubernetes is enough for the look and for the watch.
+    // The Role of Kubernetes itself is sufficient for the read and for the watch.
     let trust = ClientTrust::default();
     let (delegated, _) = access(&admin, &trust);
     let (_looks, following) = follow_published(server.client_of(&name).await, trust);
@@ -222,8 +222,8 @@ async fn certificates_are_believed_as_the_config_map_says_while_it_changes_and_p
     until("john's authority is believed", &delegated, &john, "john in system:authenticated").await;
     until("jane is still known", &delegated, &jane, "jane in system:authenticated").await;
 
-    // The proxies that the ConfigMap names, and whom they name, are nobody: the look-up has seen them once john is a
-    // stranger again.
+    // The proxies in the ConfigMap, and the users in their requests, are never accepted. Once john is unknown again,
+    // the authenticator has read the ConfigMap with the proxies.
     let proxies = Other::new();
     let list = |item: &str| json!([item]).to_string();
     patch(&BTreeMap::from([
@@ -244,7 +244,7 @@ async fn certificates_are_believed_as_the_config_map_says_while_it_changes_and_p
     assert_eq!((user.name.as_str(), user.groups.as_slice()), ("jane", &["system:authenticated".to_owned()][..]));
     assert!(!user.extra.contains_key("scopes"), "{user:?}");
 
-    // A list that is none is nobody's concern here.
+    // An invalid list in the ConfigMap has no effect here.
     patch(&BTreeMap::from([
         ("client-ca-file", format!("{cluster_ca}{}", other.pem)),
         ("requestheader-allowed-names", "front-proxy-client".to_owned()),

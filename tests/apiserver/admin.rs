@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Knows one token, one that it cannot judge, one that makes it panic, and every holder of a certificate.
+/// Accepts one token and every owner of a certificate. One token causes an error, and one causes a panic.
 struct OneUser;
 
 #[async_trait]
@@ -91,7 +91,7 @@ fn client(server: &Served) -> reqwest::Client {
     reqwest::Client::builder().tls_certs_only([root]).timeout(LONG).build().unwrap()
 }
 
-/// TLS on this stream, with this protocol.
+/// Opens TLS on this stream, with this protocol.
 async fn over_tls(
     server: &Served,
     tcp: TcpStream,
@@ -127,7 +127,7 @@ async fn probes_are_open_and_everything_else_needs_a_valid_token() {
         ("GET", "/metrics", Some("Bearer panic"), 500, "This request caused a panic."),
         ("PATCH", "/other", Some("Bearer good"), 404, "404 page not found"),
         ("GET", "/other", Some("Bearer good"), 404, "404 page not found"),
-        // Only names of checks may have escapes.
+        // Only names of checks may be percent-encoded.
         ("GET", "/%68ealthz", None, 403, "forbidden: User \"system:anonymous\" cannot get path \"/%68ealthz\""),
         ("GET", "/metric%73", None, 403, "forbidden: User \"system:anonymous\" cannot get path \"/metric%73\""),
         ("GET", "/metric%73", Some("Bearer good"), 404, "404 page not found"),

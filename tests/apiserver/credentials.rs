@@ -1,4 +1,4 @@
-//! Credentials of a kubeconfig, as a real API server takes them.
+//! Credentials of a kubeconfig with a real API server.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +14,7 @@ macro_rules! golden {
     };
 }
 
-/// Clusters have such certificates: `openssl x509 -req` makes them where it gets no extensions.
+/// Such certificates exist in clusters: `openssl x509 -req` creates them if it gets no extensions.
 #[tokio::test]
 async fn a_client_certificate_of_version_1_names_its_user() {
     let server = ApiServer::with_client_authorities(golden!("ca.crt")).await;

@@ -1,5 +1,5 @@
-//! What a new controller costs, and what the driver does for it: a third controller on the memory provider and an API
-//! server in memory. The clock of these tests is paused.
+//! The code of a new controller, and the work of the driver for it: a third controller on the memory provider and an
+//! API server in memory. The clock of these tests is paused.
 
 use http::Method;
 use k8s_openapi::api::core::v1::Node;
@@ -53,7 +53,7 @@ impl Reconciler for PowerLabels {
     }
 }
 
-/// Routes the pod network of each Node to it, while the cloud has routes.
+/// Creates routes to the pod network of each Node, while the cloud has routes.
 struct PodRoutes {
     nodes: Nodes,
     cloud: Arc<dyn CloudProvider>,
@@ -91,7 +91,7 @@ fn plan(node: &Node, power: PowerState) -> Option<Value> {
     (node.labels().get(LABEL) != Some(&label)).then(|| json!({"metadata": {"labels": {LABEL: label}}}))
 }
 
-/// The controller at work.
+/// The running controller.
 struct World {
     server: Server,
     cloud: Memory,
@@ -149,7 +149,7 @@ impl World {
         self.tasks.spawn("pod-routes", Controller::new(spec, begin).run(self.stop.clone()));
     }
 
-    /// Adds a Node with this pod network, and says after some periods to which Nodes the routes lead.
+    /// Adds a Node with this pod network, and returns the target Nodes of the routes after some periods.
     async fn routed_with(&self, name: &str, cidr: &str) -> Vec<String> {
         let mut node = node(name, "True");
         node["spec"]["podCIDR"] = json!(cidr);

@@ -1,4 +1,4 @@
-//! Events as they arrive on a real API server, with the rights the existing manifests give.
+//! Events on a real API server, with the rights of the existing manifests.
 
 use std::time::Duration;
 

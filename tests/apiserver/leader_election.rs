@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 const NAMESPACE: &str = "kube-system";
 const LONG: Duration = Duration::from_secs(60);
 
-/// A candidate, and a client that may write while it leads.
+/// A candidate, with a client that may write only while the candidate leads.
 struct Candidate {
     identity: String,
     leadership: Leadership,
@@ -39,12 +39,13 @@ struct Times {
     retry_ms: u64,
 }
 
-/// Renews often. A candidate that misses the release checks the Lease again only once it has expired, long after a
-/// hand-over.
+/// Renews often. A candidate that does not observe the release checks the Lease again only after its expiry, long after
+/// the change of the leader.
 const LONG_TIMES: Times = Times { lease: 60, renew: 40, retry_ms: 1000 };
-/// Looks at the Lease of another when that has run out, and not before: what it knows sooner its watch told.
+/// Checks another holder's Lease only after its expiry. All earlier information comes from the watch.
 const PATIENT_TIMES: Times = Times { lease: 60, renew: 40, retry_ms: 30_000 };
-/// The lease is twice the deadline: there is time to see that a leader stopped at the one before the other is over.
+/// The lease duration is twice the renew deadline. The test can thus observe that a leader stops after the deadline and
+/// before the expiry.
 const QUICK_TIMES: Times = Times { lease: 6, renew: 3, retry_ms: 500 };
 
 async fn config_from(path: &std::path::Path) -> Config {
@@ -85,7 +86,7 @@ impl Candidate {
         self.metrics.gather()[0].get_metric()[0].get_gauge().get_value()
     }
 
-    /// Writes something under the leadership.
+    /// Makes a write that needs leadership.
     async fn write(&self) -> Result<(), ccm::kubernetes::call::CallError> {
         let api: Api<ConfigMap> = Api::namespaced(self.write.clone(), NAMESPACE);
         let mut map = ConfigMap::default();
@@ -125,7 +126,8 @@ async fn of_two_candidates_one_works_and_a_clean_stop_hands_over_at_once() {
     let start = Instant::now();
     first.stop.cancel();
     second.leads().await;
-    // Unless it is told of the release, it looks again when the Lease has run out that it saw at its start.
+    // Without the event of the release, the next check would come only at the expiry of the Lease that the candidate
+    // saw at its start.
     let (took, next_look) = (start.elapsed(), Duration::from_secs(LONG_TIMES.lease));
     assert!(looked.elapsed() < next_look, "handed over in {took:?}, {:?} after it looked", looked.elapsed());
     timeout(LONG, &mut first.task).await.unwrap().unwrap().unwrap();
@@ -151,7 +153,7 @@ async fn of_two_candidates_one_works_and_a_clean_stop_hands_over_at_once() {
     assert_eq!((released.holder_identity.as_deref(), released.lease_duration_seconds), (Some(""), Some(1)));
 }
 
-/// A user with the rights the Go program's manifests give on Leases, less watching them.
+/// Grants a user the rights on Leases from the Go program's manifests, except the watch.
 async fn grant(admin: &Client, user: &str) {
     let role: Role = serde_json::from_value(json!({
         "metadata": {"name": user},
@@ -186,7 +188,8 @@ async fn a_leader_that_cannot_renew_stops_writing_and_stands_by() {
 
     let bindings = Api::<RoleBinding>::namespaced(admin.clone(), NAMESPACE);
     bindings.delete(&user, &DeleteParams::default()).await.unwrap();
-    // It renews on until the API server has heard of that. What counts is that it stops before others may start.
+    // Renewals succeed until the API server applies the removed right. The candidate must stop before other candidates
+    // may start.
     timeout(LONG, first.leadership.wait_until_lost()).await.expect("its leadership ends");
     let lost = Timestamp::now();
     let renewed = lease(&admin, &name).await.spec.unwrap().renew_time.unwrap().0;
@@ -201,7 +204,7 @@ async fn a_leader_that_cannot_renew_stops_writing_and_stands_by() {
     second.write().await.unwrap();
     assert!(first.write().await.unwrap_err().is_not_leader());
     second.stop.cancel();
-    // Without the right to watch it polls.
+    // Without the right to watch, the candidate polls.
     first.leads().await;
     first.write().await.unwrap();
     first.stop.cancel();

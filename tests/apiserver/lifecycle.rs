@@ -1,4 +1,4 @@
-//! The node-lifecycle controller with the memory provider against a real API server. Ids are those of the upstream
+//! The node-lifecycle controller with the memory provider and a real API server. The ids are those of the upstream
 //! vectors.
 
 mod changes;

@@ -1,4 +1,4 @@
-//! The login ledger in real Leases, with the rights of the leader election alone.
+//! The login ledger in real Leases, with only the rights for the leader election.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use support::{ApiServer, unique};
 
 const NAMESPACE: &str = "kube-system";
 
-/// An account of nobody else, so that tests do not meet.
+/// Returns an attempt with an account that only this test uses.
 fn attempt(user: &str) -> PlannedLogin {
     let (server, user) = ("vc.example.com:443".to_owned(), format!("{user}@vsphere.local"));
     PlannedLogin { policy: LOGIN_POLICY, server, user, version: None, was_accepted: false, is_new: true }
 }
 
-/// May get, create and update Leases, and nothing else. The API server takes a moment to notice a role.
+/// Grants the rights to get, create and update Leases only. The API server applies a role after a short time.
 async fn grant(server: &ApiServer, admin: &Client, user: &str) {
     let role: Role = serde_json::from_value(json!({
         "metadata": {"name": user},
@@ -65,7 +65,7 @@ async fn text_of(admin: &Client, attempt: &PlannedLogin) -> Option<String> {
     lease.metadata.annotations.unwrap_or_default().remove("vsphere-ccm.dev/logins")
 }
 
-/// Claims as a session does: again after a short pause.
+/// Claims a login as a session does: with retries after a short pause.
 async fn claim(ledger: &Ledger, attempt: &PlannedLogin) -> LoginClaim {
     support::eventually("the claim is granted", Duration::from_secs(30), async || {
         ledger.claim(attempt).await.map_err(|refused| refused.to_string())
@@ -92,7 +92,7 @@ async fn replicas_share_one_budget_through_leases_that_the_elections_rights_suff
     assert!(labelled.iter().any(|lease| lease.metadata.name.as_deref() == Some(&name)), "{labelled:?}");
     let command = format!("kubectl -n {NAMESPACE} delete lease {name}");
     assert_eq!(one.reset_command(LOGIN_POLICY, &attempt.server, &attempt.user), Some(command));
-    // The fourth of anybody has to wait, also of a process that has just started.
+    // The fourth login has to wait in every process, including a process that has just started.
     for replica in [&one, &other, &ledger_of(server, &user).await] {
         let refused = replica.claim(&attempt).await.unwrap_err();
         assert!((100..=250).contains(&refused.pause.as_secs()), "{refused}");
@@ -100,7 +100,7 @@ async fn replicas_share_one_budget_through_leases_that_the_elections_rights_suff
     let text = text_of(&admin, &attempt).await.unwrap();
     assert!(!text.contains(&user), "the user is not stored: {text}");
     assert_eq!((text.matches("rejected").count(), text.matches("unanswered").count()), (2, 1), "{text}");
-    // What was accepted before does not wait, and leaves nothing behind.
+    // A pair that was accepted before does not wait, and leaves no entry.
     let known = PlannedLogin { was_accepted: true, is_new: false, ..attempt.clone() };
     let claimed = other.claim(&known).await.unwrap();
     other.record_outcome(claimed, Outcome::Harmless).await;
@@ -115,7 +115,7 @@ async fn claims_that_meet_are_all_written_and_never_too_many() {
     grant(server, &admin, &user).await;
     let attempt = PlannedLogin { was_accepted: true, is_new: false, ..attempt(&user) };
     let ledgers = join_all((0..5).map(|_| async { Arc::new(ledger_of(server, &user).await) })).await;
-    // Pairs that were accepted before get their turns at once, or as soon as others have had theirs, whatever writes meet.
+    // Pairs that were accepted before get their turns immediately or right after others, also with conflicting writes.
     let claims = join_all(ledgers.iter().map(|ledger| ledger.claim(&attempt))).await;
     let (granted, refused): (Vec<_>, Vec<_>) = claims.into_iter().zip(&ledgers).partition(|(claim, _)| claim.is_ok());
     assert!(granted.len() >= 4, "{} are granted at once", granted.len());
@@ -125,7 +125,7 @@ async fn claims_that_meet_are_all_written_and_never_too_many() {
         assert!(pause < Duration::from_secs(5), "{pause:?}");
         ledger.record_outcome(ledger.claim(&attempt).await.unwrap(), Outcome::Harmless).await;
     }
-    // New ones take their turns; three are rejected, and nobody gets a fourth.
+    // New pairs take turns. Three are rejected, and no process gets a fourth login.
     let attempt = PlannedLogin { was_accepted: false, is_new: true, ..attempt };
     let granted = join_all(ledgers.iter().map(|ledger| async {
         for _ in 0..40 {

@@ -1,4 +1,4 @@
-//! Controllers, clients and elections against a real API server, and servers over real connections.
+//! Controllers, clients and leader election with a real API server, and servers with real connections.
 
 #![allow(
     clippy::unwrap_used,

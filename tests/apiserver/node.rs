@@ -1,4 +1,4 @@
-//! The node controller with the memory provider against a real API server. Ids are those of the upstream vectors.
+//! The node controller with the memory provider and a real API server. The ids are those of the upstream vectors.
 
 mod adoption;
 mod condition;
@@ -45,7 +45,7 @@ fn zoned(metadata: InstanceMetadata) -> InstanceMetadata {
     InstanceMetadata { zone: "us-west-1a".into(), region: "us-west".into(), ..metadata }
 }
 
-/// Registers the node, waits until it is initialised, and compares.
+/// Registers the node, waits until it is initialised, and compares it with the expected node.
 async fn expect_initialised(run: &Run, id: &str, before: &Form, expected: &Form) {
     let created = run.register(before).await;
     let name = created.metadata.name.unwrap();
@@ -87,7 +87,7 @@ fn vectors(provider: &str, contract: Contract) -> Vec<Vector> {
         provider_id: id(vector),
         ..Form::default()
     };
-    // The nodes that come with a provider ID and the kubelet's --node-ip.
+    // The nodes with a provider ID and the kubelet's --node-ip.
     let named =
         |vector: &str, form: Form| Form { provider_id: id(vector), provided_node_ip: "10.0.0.1".into(), ..form };
     match (provider, contract) {

@@ -1,5 +1,5 @@
-//! The route controller with the memory provider: against a real API server, and against one in memory on a paused clock. Ids
-//! are those of the upstream vectors.
+//! The route controller with the memory provider, with a real API server and with one in memory on a paused clock. The
+//! ids are those of the upstream vectors.
 
 mod cloud;
 mod condition;

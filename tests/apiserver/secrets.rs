@@ -1,4 +1,4 @@
-//! Single Secrets, watched by identities that may do next to nothing else.
+//! Watches of single Secrets by users with almost no other rights.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::sync::watch::Receiver;
 const NAMESPACE: &str = "kube-system";
 const LONG: Duration = Duration::from_secs(60);
 
-/// One Secret of a test's own.
+/// One Secret that only this test uses.
 struct Subject {
     admin: Client,
     name: String,
@@ -45,7 +45,7 @@ impl Subject {
         self.api().delete(&self.name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// A client of a user who may do this much with the one Secret, and nothing else anywhere.
+    /// Returns a client of a user with only these rights for the one Secret.
     async fn reader(&self, server: &ApiServer, verbs: &[&str]) -> Client {
         let user = unique("reader");
         if !verbs.is_empty() {
@@ -122,7 +122,7 @@ async fn a_role_for_one_name_is_enough_to_follow_a_secret_through_its_life() {
     subject.create("third").await;
     assert_ne!(until_password(&mut state, "third").await.uid, first.uid);
 
-    // The identity is as narrow as it is meant to be.
+    // Checks that the user has no other rights.
     let secrets = Api::<Secret>::namespaced(client, NAMESPACE);
     for refused in [
         secrets.list(&ListParams::default()).await.map(drop),

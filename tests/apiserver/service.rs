@@ -1,4 +1,4 @@
-//! The service controller against a real API server, with the memory provider.
+//! The service controller with the memory provider and a real API server.
 
 mod crashes;
 mod harness;
@@ -49,7 +49,7 @@ async fn services_are_synced_as_upstream() {
     run.wait_for_metric("five", "vsphere_ccm_load_balancers", 5.0).await;
 }
 
-// One write in place of two: finalizer and address go together.
+// One write in place of two removes finalizer and address together.
 // vectors: S-06, S-07
 #[tokio::test(flavor = "multi_thread")]
 async fn a_load_balancer_is_deleted_before_the_service_goes() {
@@ -84,7 +84,7 @@ async fn the_finalizer_stays_until_nothing_is_left() {
         assert!(has_finalizer(&run.api().get(name).await.unwrap()), "{name}");
     }
     assert_eq!(run.cloud.load_balancer_objects(), 2, "half of each");
-    // The look-up fails, too: it is not asked.
+    // The look-up would also fail, but the controller does not use it.
     run.cloud.fail(Call::GetLoadBalancer, || Error::other("not found"));
     run.cloud.set_deletes_by_half(false);
     run.wait_until_gone("a").await;
@@ -109,7 +109,7 @@ async fn errors_of_the_cloud_are_retried_as_they_say() {
     run.wait("it is tried again by itself", "s-111", |service| !ingress(service).is_empty()).await;
     run.wait_for_metric("it is not held any more", is_held, 0.0).await;
 
-    // Neither waits longer, nor counts as a failure, nor is hurried by the Service's own events.
+    // The Service neither waits longer, nor counts as a failure, nor is reconciled earlier for its own events.
     let (retries, calls) =
         (run.metric("workqueue_retries_total{name=\"service\"}"), run.cloud.count(Call::EnsureLoadBalancer));
     let after = Duration::from_secs(2);
@@ -138,7 +138,7 @@ async fn what_is_wrong_or_used_up_is_tried_when_something_changed() {
     assert_eq!(run.cloud.count(Call::EnsureLoadBalancer), 2);
     run.patch("a", json!({"spec": {"loadBalancerSourceRanges": ["192.0.2.0/24"]}})).await;
     run.wait("it is ensured", "a", |service| !ingress(service).is_empty()).await;
-    // What is wrong later keeps neither Nodes nor the end from the load balancer.
+    // A later mistake blocks neither updates of Nodes nor the deletion of the load balancer.
     run.cloud.fail(Call::EnsureLoadBalancer, || Error::Invalid { reason: reason::CloudError, message: "odd".into() });
     run.patch("a", json!({"spec": {"loadBalancerSourceRanges": ["198.51.100.0/24"]}})).await;
     run.wait_for_calls(Call::EnsureLoadBalancer, 4).await;
@@ -148,7 +148,7 @@ async fn what_is_wrong_or_used_up_is_tried_when_something_changed() {
     run.wait_until_gone("a").await;
     assert_eq!(run.cloud.load_balancers().len(), 1);
 
-    // The provider may say when a Service is to be synced again.
+    // The provider may set the time of the next sync.
     run.cloud.fail(Call::EnsureLoadBalancer, || Error::Exhausted {
         reason: reason::CloudError,
         message: "no address is free".into(),
@@ -161,7 +161,7 @@ async fn what_is_wrong_or_used_up_is_tried_when_something_changed() {
     run.wait("it is ensured", "c", |service| !ingress(service).is_empty()).await;
 }
 
-// Upstream fails and waits; here the Service is read again at once, and the cloud is not called again.
+// Upstream fails and waits. Here the Service is read again immediately, without another call to the cloud.
 // vectors: S-113, S-138
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conflict_is_planned_again_and_overwrites_nothing() {
@@ -200,7 +200,7 @@ async fn a_change_reaches_the_cloud_and_one_of_others_does_not() {
     assert_eq!(run.cloud.count(Call::EnsureLoadBalancer), 2, "S-119");
 }
 
-/// By the audit log: who starts or takes over writes nothing, a new Service takes two writes, a deletion one.
+/// By the audit log: a start or a change of the leader writes nothing, a new Service takes two writes, a deletion one.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_real_changes_are_written() {
     let server = ApiServer::audited().await;
@@ -214,7 +214,7 @@ async fn only_real_changes_are_written() {
         let events = server.audit();
         events.iter().filter(|event| event.is_write() && event.is_accepted() && harness::is_ours(event)).count()
     };
-    // The log is behind by a moment.
+    // The log is slightly delayed.
     let until_logged = async |count: usize| {
         eventually(&format!("{count} writes are in the log"), harness::LIMIT, async || {
             let found = writes();
@@ -223,7 +223,7 @@ async fn only_real_changes_are_written() {
         .await;
         assert_eq!(writes(), count);
     };
-    // The finalizer and the address.
+    // Each Service has a write of the finalizer and a write of the address.
     until_logged(400).await;
     let before = cloud.count(Call::UpdateNodes);
     first.node("n2").await;
@@ -239,7 +239,7 @@ async fn only_real_changes_are_written() {
     second.wait_for_calls(Call::EnsureLoadBalancer, ensured + 200).await;
     second.delete("s-0").await;
     second.wait_until_gone("s-0").await;
-    // A take-over writes nothing, and one write lets a Service go.
+    // A change of the leader writes nothing, and one write removes the finalizer.
     until_logged(401).await;
     assert_eq!(second.events("s-1").await, told, "and no Event");
 }

@@ -1,4 +1,4 @@
-//! The cache of Nodes over a real watch.
+//! The cache of Nodes with a real watch.
 
 use std::time::Duration;
 
@@ -93,7 +93,7 @@ async fn the_cache_outlives_an_api_server_that_restarts() {
     assert!(nodes.get("before").is_some());
 }
 
-/// As behind a load balancer that has forgotten them: they stay open, and nothing passes, from either side.
+/// The connections stay open and transfer nothing in either direction, as behind a load balancer that dropped them.
 #[tokio::test]
 async fn a_watch_that_hears_nothing_is_opened_again_within_45_seconds() {
     let server = ApiServer::shared().await;

@@ -1,15 +1,15 @@
-//! Circles of imports between the files of `src`, compared with those that `docs/ARCHITECTURE.md` allows.
+//! Circular imports between the files of `src`, compared with those that `docs/ARCHITECTURE.md` allows.
 //!
-//! A file depends on the files of the modules that it names, in a `use` or a path. What tests name does not count. A
-//! module depends on what is in its folder, but a file in a folder does not depend on the modules it is inside of: `a/b.rs`
-//! may use a type of `a.rs`, and is in a circle if something outside of `a/` that it uses needs `a.rs`.
+//! A file depends on the files of the modules in its paths and its `use` declarations. Test code does not count. A
+//! module depends on the files in its folder, but a file in a folder does not depend on the modules around it: `a/b.rs`
+//! may use a type of `a.rs`. It is in a circle if it uses a file outside of `a/` that needs `a.rs`.
 
 use crate::source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 
 type Edges<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
-/// For each file those it depends on.
+/// Returns the dependencies of each file.
 fn edges(sources: &[Source]) -> Edges<'_> {
     let files: BTreeMap<_, _> = sources.iter().map(|source| (source.module(), source.path.as_str())).collect();
     let of = |source: &Source| {
@@ -26,7 +26,7 @@ fn edges(sources: &[Source]) -> Edges<'_> {
     sources.iter().map(|source| (source.path.as_str(), of(source))).collect()
 }
 
-/// The circles: in each, every file depends on every other one, directly or by way of others.
+/// Returns the circles. In a circle every file depends on every other file, directly or indirectly.
 pub fn circles(sources: &[Source]) -> BTreeSet<BTreeSet<&str>> {
     let edges = edges(sources);
     let reach: Edges<'_> = edges.keys().map(|file| (*file, reachable(&edges, file))).collect();
@@ -42,7 +42,8 @@ fn reachable<'a>(edges: &Edges<'a>, from: &'a str) -> BTreeSet<&'a str> {
     found
 }
 
-/// What differs between the circles and the table below `## Import circles`: files in backticks, then the reason.
+/// Returns the differences between the circles and the table below `## Import circles`. The table has files in
+/// backticks, then the reason.
 fn differences(page: &str, sources: &[Source]) -> Vec<String> {
     let section =
         page.split("\n## Import circles\n").nth(1).unwrap_or_default().split("\n## ").next().unwrap_or_default();
@@ -83,7 +84,7 @@ fn a_circle_that_is_new_or_gone_is_noticed() {
         [r#"no reason: {"src/a.rs", "src/b.rs"}"#]
     );
     for (edges, expected) in [
-        // A module and its folder are no circle; one through its folder is.
+        // A module and its folder are no circle. A path through another module makes a circle.
         (&[("a", "mod x; use x::X;"), ("a/x", "use super::A;")][..], 0),
         (&[("a", "mod x; use x::X;"), ("a/x", "use crate::b;"), ("b", "use crate::a::A;")], 3),
         (&[("a", "use crate::b;"), ("b", "#[cfg(test)]\nmod tests { use crate::a; }")], 0),

@@ -11,7 +11,7 @@ One line for each file of `src/`: the first sentence of its header. Unit tests s
 ```text
 ";
 
-/// The first sentence of a header, without its full stop and without the brackets of links.
+/// Returns the first sentence of a header, without its full stop and without the brackets of links.
 fn first_sentence(header: &str) -> String {
     let lines = header.lines().map(|line| line.trim_start_matches("//!").trim());
     let paragraph = lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
@@ -21,7 +21,7 @@ fn first_sentence(header: &str) -> String {
     first.trim_end_matches(['.', ':']).replace("[`", "`").replace("`]", "`")
 }
 
-/// The whole page: the files of `src/` itself, then those of each module.
+/// Returns the page: the files of `src/` itself, then those of each module.
 pub fn page(sources: &[Source]) -> String {
     let folder = |source: &Source| {
         let parts: Vec<_> = source.path.split('/').collect();

@@ -1,13 +1,14 @@
-//! The names that operators see, as one list: who changes the list changes dashboards, alerts, scripts and manifests.
+//! The list of all names that operators use. A change of the list affects dashboards, alerts, scripts and manifests.
 //!
-//! Each part is derived: flags and their variables from the definitions of the command line, reasons from their declarations,
-//! series and labels from the page that `tests/daemon/metrics.rs` holds against the running program, and everything else
-//! from the texts of the product code that have the form of such a name.
+//! Each part is derived: flags and their variables from the definitions of the command line, and reasons from their
+//! declarations. Series and labels come from the page that `tests/daemon/metrics.rs` compares with the running program.
+//! All other names are texts of the product code with the form of such a name.
 
 use crate::source::Source;
 use std::collections::BTreeSet;
 
-/// Each form, the folders where it is something else (words of vCenter's protocols, gates without effect), and what has it.
+/// A form of names, the folders in which that form has another meaning (words of vCenter's protocols, gates without
+/// effect), and its check.
 type Form = (&'static str, &'static [&'static str], fn(&str) -> bool);
 
 const FORMS: [Form; 5] = [
@@ -22,35 +23,35 @@ const FORMS: [Form; 5] = [
     ("names in metrics, and values of labels", &["src/clients/", "src/providers/"], is_snake),
 ];
 
-/// `VSPHERE_USER`, `VCENTER_`
+/// Whether the text has the form of `VSPHERE_USER` or `VCENTER_`.
 fn is_variable(text: &str) -> bool {
     text.contains('_')
         && text.contains(char::is_alphabetic)
         && text.chars().all(|char| char.is_ascii_uppercase() || char.is_ascii_digit() || char == '_')
 }
 
-/// `node.kubernetes.io/out-of-service`
+/// Whether the text has the form of `node.kubernetes.io/out-of-service`.
 fn is_key(text: &str) -> bool {
     let is_name = |char: char| char.is_ascii_alphanumeric() || "-._/".contains(char);
     text.chars().all(is_name)
         && text.split_once('/').is_some_and(|(domain, _)| domain.split('.').filter(|part| !part.is_empty()).count() > 1)
 }
 
-/// `DeletingNode`
+/// Whether the text has the form of `DeletingNode`.
 fn is_camel(text: &str) -> bool {
     text.starts_with(|char: char| char.is_ascii_uppercase())
         && text.chars().all(|char| char.is_ascii_alphabetic())
         && text.contains(|char: char| char.is_ascii_lowercase())
 }
 
-/// `cloud-node-controller`, `vsphere-ccm-logins-`
+/// Whether the text has the form of `cloud-node-controller` or `vsphere-ccm-logins-`.
 fn is_kebab(text: &str) -> bool {
     text.contains('-')
         && text.starts_with(|char: char| char.is_ascii_lowercase())
         && text.chars().all(|char| char.is_ascii_lowercase() || char.is_ascii_digit() || char == '-')
 }
 
-/// `accepted_soap`
+/// Whether the text has the form of `accepted_soap`.
 fn is_snake(text: &str) -> bool {
     text.contains('_')
         && text.chars().all(|char| char.is_ascii_lowercase() || char.is_ascii_digit() || char == '_')
@@ -63,7 +64,7 @@ fn of_form(sources: &[Source], (_, elsewhere, has_form): Form) -> BTreeSet<Strin
     literals.filter(|literal| !literal.is_test && has_form(&literal.text)).map(|literal| literal.text).collect()
 }
 
-/// `--name, -n VARIABLE = default`, also of flags that the help leaves out.
+/// Returns lines `--name, -n VARIABLE = default`, including flags that the help omits.
 fn flags() -> BTreeSet<String> {
     let command = ccm::app::options::command();
     let line = |flag: &clap::Arg| {
@@ -75,7 +76,7 @@ fn flags() -> BTreeSet<String> {
     command.get_arguments().map(line).map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// `name{labels} type`, from the rows of the page that have these three.
+/// Returns lines `name{labels} type`, from the rows of the page with these three cells.
 fn series(page: &str) -> BTreeSet<String> {
     let rows = page.lines().filter_map(|line| {
         let cells: Vec<_> = line.strip_prefix("| `")?.split(" | ").collect();

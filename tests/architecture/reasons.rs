@@ -1,16 +1,16 @@
-//! The reasons that the product declares, their page and the code: each is declared and explained once and really given,
-//! and its word is spelt nowhere else.
+//! The reasons of the product, their page and the code. Each reason is declared once, explained once and used, and its
+//! text occurs in its declaration only.
 
 use crate::source::{Source, is_word};
 
-/// The only file that makes a reason of a text.
+/// The only file that creates a reason from a text.
 const MACRO: &str = "src/cloud/reason.rs";
 
-/// What a section says, in this order.
+/// Parts of a section, in this order.
 const PARTS: [&str; 3] = ["Means", "Check", "Mend"];
 
-/// What is wrong with the page: a word without its section, a section without its word, a part that is missing or says
-/// nothing, a check without a command.
+/// Returns the problems of the page: a reason without section, a section without reason, a missing or empty part, a
+/// check without a command.
 pub fn page_problems(page: &str, words: &[String]) -> Vec<String> {
     let mut problems = Vec::new();
     let sections = sections(page);
@@ -29,7 +29,7 @@ pub fn page_problems(page: &str, words: &[String]) -> Vec<String> {
     problems
 }
 
-/// Heading and text of each section.
+/// Returns heading and text of each section.
 fn sections(page: &str) -> Vec<(&str, &str)> {
     let all = page.split("\n## ").skip(1);
     all.map(|section| section.split_once('\n').unwrap_or((section, "")))
@@ -58,7 +58,7 @@ fn part_problems(text: &str) -> Vec<String> {
     problems
 }
 
-/// The words that product code declares with `reasons!`.
+/// Returns the reasons that product code declares with `reasons!`.
 pub fn declared(source: &Source) -> Vec<String> {
     let tokens: Vec<_> = source.tokens().iter().filter(|token| !token.is_test).map(|token| &*token.text).collect();
     let lists = tokens.split(|token| *token == "reasons").skip(1).filter_map(|rest| rest.strip_prefix(&["!", "{"]));
@@ -66,14 +66,14 @@ pub fn declared(source: &Source) -> Vec<String> {
     words.map(|word| (*word).to_owned()).collect()
 }
 
-/// The words that all sources declare, sorted.
+/// Returns the reasons of all sources, sorted.
 pub fn words(sources: &[Source]) -> Vec<String> {
     let mut words: Vec<_> = sources.iter().flat_map(declared).collect();
     words.sort();
     words
 }
 
-/// Words that users cannot tell apart, and those that are not like the reasons of conditions in Kubernetes.
+/// Returns duplicate reasons, and reasons in another form than those of Kubernetes conditions.
 pub fn word_problems(words: &[String]) -> Vec<String> {
     let twice = words.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| format!("{} is declared twice", pair[0]));
     let is_reason = |word: &str| {
@@ -85,7 +85,7 @@ pub fn word_problems(words: &[String]) -> Vec<String> {
     twice.chain(odd).collect()
 }
 
-/// Reasons that are made without `reasons!`.
+/// Returns reasons that are created without `reasons!`.
 pub fn made(source: &Source) -> Vec<String> {
     let texts = source.tokens().windows(3).filter(|tokens| {
         ["Reason", "::", "declare"].iter().zip(*tokens).all(|(text, token)| token.text == *text) && source.path != MACRO
@@ -93,7 +93,7 @@ pub fn made(source: &Source) -> Vec<String> {
     texts.map(|tokens| format!("{}:{}: declare it with reasons!", source.path, tokens[0].line)).collect()
 }
 
-/// The words that product code gives as a reason. Comparing with a word, or matching it, is not giving it.
+/// Returns the reasons that product code uses. A comparison or a match does not count.
 pub fn told(source: &Source) -> Vec<String> {
     let tokens = source.tokens();
     let text = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
@@ -108,8 +108,8 @@ pub fn told(source: &Source) -> Vec<String> {
     names.filter(|&at| !tokens[at].is_test && !is_pattern(at)).map(|at| text(at).to_owned()).collect()
 }
 
-/// Words that product code spells as text instead of naming them. Wire clients do not know them; faults of vCenter have
-/// names of their own.
+/// Returns reasons that product code writes as text in place of the constant. Wire clients are excluded, because they
+/// do not use reasons. Faults of vCenter have separate names.
 pub fn spelt(source: &Source, words: &[String]) -> Vec<String> {
     if source.path.starts_with("src/clients/") {
         return Vec::new();

@@ -1,29 +1,29 @@
-//! Reads Rust text as far as the rules need it: code without comments and strings, and the paths it names.
+//! Parses Rust text as far as the rules need it: code without comments and strings, and its paths.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// One Rust file: where it lies and what is in it.
+/// One Rust file with its path and text.
 #[derive(Clone)]
 pub struct Source {
-    /// Relative to the package, with forward slashes: `src/app/options.rs`.
+    /// Path relative to the package, with forward slashes: `src/app/options.rs`.
     pub path: String,
     pub text: String,
     tokens: Arc<[Token]>,
 }
 
-/// A word or a mark of the code, with what the rules ask about its place.
+/// A word or a mark of the code, with its place.
 #[derive(Clone)]
 pub struct Token {
     pub text: String,
     pub line: usize,
-    /// The inline modules around it, outermost first.
+    /// Inline modules around the token, outermost first.
     pub modules: Vec<String>,
-    /// In a file of tests, or below `#[cfg(test)]`.
+    /// Whether the token is in a test file or below `#[cfg(test)]`.
     pub is_test: bool,
 }
 
-/// A path as the code names it, made absolute where it starts at this crate.
+/// A path in the code. It is absolute if it starts in this crate.
 pub struct Named {
     pub segments: Vec<String>,
     pub line: usize,
@@ -37,7 +37,7 @@ impl Source {
         source
     }
 
-    /// Whether its place says that nothing but tests is in it.
+    /// Whether the path shows that the file contains tests only.
     pub fn is_all_tests(&self) -> bool {
         self.path.ends_with("/tests.rs") || self.path.contains("/tests/") || self.path.starts_with("tests/")
     }
@@ -46,7 +46,7 @@ impl Source {
         &self.tokens
     }
 
-    /// The texts in the code, as they are written between the quotes; those of tests are marked.
+    /// Returns the string literals of the code, without their quotes. Literals of tests are marked.
     pub fn literals(&self) -> Vec<Token> {
         let chars: Vec<char> = self.text.chars().collect();
         let (mut found, mut at, mut line) = (Vec::new(), 0, 1);
@@ -56,7 +56,7 @@ impl Source {
             let quoted = piece.trim_start_matches(['b', 'c', 'r']).trim_matches('#');
             if quoted.starts_with('"') && quoted.len() > 1 {
                 let text = quoted.trim_matches('"').to_owned();
-                // A text is test code where the line before it is.
+                // A literal is test code if the line before it is test code.
                 let before = self.tokens.partition_point(|token| token.line < line).checked_sub(1);
                 let is_test = before.is_some_and(|before| self.tokens[before].is_test);
                 found.push(Token { text, line, modules: Vec::new(), is_test });
@@ -67,28 +67,28 @@ impl Source {
         found
     }
 
-    /// The module this file is: `["app", "options"]` for `src/app/options.rs`, nothing for `src/lib.rs`.
+    /// Returns the module of this file: `["app", "options"]` for `src/app/options.rs`, empty for `src/lib.rs`.
     pub fn module(&self) -> Vec<String> {
         let inner = self.path.strip_prefix("src/").unwrap_or(&self.path);
         let inner = inner.strip_suffix(".rs").unwrap_or(inner);
         if inner == "lib" { Vec::new() } else { inner.split('/').map(str::to_owned).collect() }
     }
 
-    /// The modules that only tests have, as the files of this one declare them below `#[cfg(test)]`.
+    /// Returns the files of the modules that this file declares below `#[cfg(test)]`.
     pub fn test_modules(&self) -> Vec<String> {
         let folder = self.path.trim_end_matches(".rs");
         let declared = self.tokens.windows(3).filter(|next| next[0].text == "mod" && next[2].text == ";");
         declared.filter(|next| next[0].is_test).map(|next| format!("{folder}/{}.rs", next[1].text)).collect()
     }
 
-    /// The `//!` lines at the top.
+    /// Returns the `//!` lines at the top.
     pub fn header(&self) -> String {
         let lines: Vec<_> = self.text.lines().take_while(|line| line.starts_with("//!")).collect();
         lines.join("\n")
     }
 
-    /// Every path of two or more segments, and every `use`, with `crate`, `self` and `super` resolved: those start
-    /// with `crate`.
+    /// Returns every path with two or more segments, and every `use`. Paths with `crate`, `self` and `super` are
+    /// resolved to absolute ones that start with `crate`.
     pub fn paths(&self) -> Vec<Named> {
         let mut found = Vec::new();
         let mut at = 0;
@@ -108,7 +108,8 @@ impl Source {
         self.tokens.get(at).map_or("", |token| &token.text)
     }
 
-    /// `<T as x::Y>::z` is not a path that starts at `z`; `::kube::Client` is one that starts at `kube`.
+    /// Whether the token continues a path. `<T as x::Y>::z` is no path that starts at `z`; `::kube::Client` starts at
+    /// `kube`.
     fn follows_colons(&self, at: usize) -> bool {
         at >= 2 && self.text_at(at - 1) == "::" && (is_word(self.text_at(at - 2)) || self.text_at(at - 2) == ">")
     }
@@ -124,7 +125,7 @@ impl Source {
         at + 1
     }
 
-    /// Reads one tree of a `use`, adds its leaves, and returns where it ends.
+    /// Reads one tree of a `use`, adds its leaves, and returns the position after it.
     fn use_tree(&self, mut at: usize, prefix: &[String], found: &mut Vec<Named>) -> usize {
         let mut segments = prefix.to_vec();
         let start = at;
@@ -166,11 +167,11 @@ impl Source {
     }
 }
 
-/// Makes a path absolute that starts with `crate`, `self` or `super`; `here` is the module it stands in.
+/// Makes a path absolute that starts with `crate`, `self` or `super`. `here` is the module of the path.
 fn absolute(segments: Vec<String>, mut here: Vec<String>) -> Vec<String> {
     let mut rest = segments.iter().peekable();
     match rest.peek().map(|first| first.as_str()) {
-        // The binary's own name for the library.
+        // In the binary the library has the name `ccm`.
         Some("crate" | "ccm") => here.clear(),
         Some("self" | "super") => {}
         _ => return segments,
@@ -187,7 +188,7 @@ pub fn is_word(text: &str) -> bool {
     text.starts_with(|first: char| first.is_alphabetic() || first == '_')
 }
 
-/// Words, `::` and single marks of `text`, without comments, strings and characters; each with its line.
+/// Returns words, `::` and single marks of `text`, without comments, strings and characters. Each has its line.
 fn words(text: &str) -> Vec<(String, usize)> {
     let chars: Vec<char> = text.chars().collect();
     let (mut found, mut at, mut line) = (Vec::new(), 0, 1);
@@ -203,7 +204,7 @@ fn words(text: &str) -> Vec<(String, usize)> {
     found
 }
 
-/// Where the comment, string, character, word or mark that begins at `at` ends.
+/// Returns the end of the comment, string, character, word or mark at `at`.
 fn end_of(chars: &[char], at: usize) -> usize {
     let starts = |text: &str| text.chars().enumerate().all(|(offset, char)| chars.get(at + offset) == Some(&char));
     let until = |from: usize, text: &[char]| {
@@ -250,13 +251,13 @@ fn end_of_quoted(chars: &[char], mut at: usize, quote: char) -> usize {
     chars.len()
 }
 
-/// Adds to each word the inline modules around it and whether it is test code.
+/// Adds the inline modules around each word, and whether it is test code.
 fn placed(words: Vec<(String, usize)>, all_tests: bool) -> Vec<Token> {
     let mut tokens: Vec<Token> = Vec::with_capacity(words.len());
-    // Open inline modules: name, depth of braces outside, whether it is test code.
+    // Open inline modules: name, outer depth of braces, and whether the module is test code.
     let mut open: Vec<(String, usize, bool)> = Vec::new();
     let (mut depth, mut brackets) = (0_usize, 0_usize);
-    // Of the item or field below `#[cfg(test)]`: the braces and brackets around it, and whether a comma ends it.
+    // State of the item or field below `#[cfg(test)]`: the outer braces and brackets, and whether a comma ends it.
     let mut below: Option<(usize, usize, bool)> = None;
     for (text, line) in words {
         let before = |back: usize| tokens.len().checked_sub(back).map_or("", |at| tokens[at].text.as_str());
@@ -281,7 +282,7 @@ fn placed(words: Vec<(String, usize)>, all_tests: bool) -> Vec<Token> {
             ")" | "]" => brackets = brackets.saturating_sub(1),
             ";" => below = below.filter(|outside| (depth, brackets) != (outside.0, outside.1)),
             "," => below = below.filter(|outside| !outside.2 || (depth, brackets) != (outside.0, outside.1)),
-            // Commas in the generics of an item do not end it.
+            // Commas in the generics of an item do not end the item.
             "fn" | "impl" | "struct" | "enum" | "trait" | "type" => {
                 below = below.map(|outside| (outside.0, outside.1, false))
             }
@@ -293,7 +294,8 @@ fn placed(words: Vec<(String, usize)>, all_tests: bool) -> Vec<Token> {
     tokens
 }
 
-/// Every file below `folder` of the package, as paths relative to it, in order. Build output and history are left out.
+/// Returns every file below `folder` of the package, as sorted paths relative to the package. Build output and the git
+/// history are excluded.
 pub fn files_below(root: &Path, folder: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::from(folder)];

@@ -1,14 +1,14 @@
-//! Which test shows what: the table of the Go program's vectors in `docs/testing.md`, written from marks above the tests,
-//! and that of its weaknesses in `docs/compatibility.md`, which is held against the tests that it names.
+//! The tests of each vector: the table of the Go program's vectors in `docs/testing.md`, generated from marks above the
+//! tests, and the tables of weaknesses in `docs/compatibility.md`, whose tests must exist.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-/// How many vectors of each kind there are: `C1` to `C32`, and so on.
+/// Number of vectors of each kind: `C1` to `C32`, and so on.
 const VECTORS: [(&str, usize); 8] =
     [("C", 32), ("S", 24), ("U", 5), ("A", 53), ("B", 41), ("H", 3), ("T", 3), ("Z", 15)];
 
-/// The vectors of the controllers: `N-01` to `N-22`, and so on. `H1` and `H-01` are two things.
+/// The vectors of the controllers: `N-01` to `N-22`, and so on. `H1` and `H-01` are different ids.
 const CONTROLLER_VECTORS: [(&str, RangeInclusive<usize>); 13] = [
     ("N-", 1..=22),
     ("N-", 30..=32),
@@ -61,7 +61,7 @@ const PROCESS_VECTORS: [(&str, RangeInclusive<usize>); 12] = [
     ("E-", 20..=22),
 ];
 
-/// The vectors of the sections about NSX, of routes there, and of its requests.
+/// The vectors of the sections about NSX, of its routes, and of its requests.
 const NSX_VECTORS: [(&str, RangeInclusive<usize>); 7] = [
     ("NX-C-", 1..=17),
     ("LB-C-", 1..=14),
@@ -75,27 +75,27 @@ const NSX_VECTORS: [(&str, RangeInclusive<usize>); 7] = [
 /// Kinds of ids, each with its numbers.
 type Ids = &'static [(&'static str, RangeInclusive<usize>)];
 
-/// The tables of weaknesses: their headings and ids. Each source has its own, because the same letter means other things in
-/// another one.
+/// The tables of weaknesses: their headings and ids. Each source has a separate table, because the same letter has
+/// different meanings in different sources.
 const WEAKNESSES: [(&str, Ids); 3] = [
     ("## Weaknesses of the Go program", &[("W", 1..=60)]),
     ("## Weaknesses of the framework", &[("W-", 40..=48), ("W-", 60..=74)]),
     ("## Weaknesses of the NSX part", &[("L-", 1..=34), ("R-", 1..=13)]),
 ];
 
-/// Every id of a vector, as it is written in tests and tables.
+/// Returns every id of a vector, in the form of tests and tables.
 pub fn vector_ids() -> Vec<String> {
     let provider = VECTORS.into_iter().map(|(kind, count)| (kind, 1..=count));
     let all = provider.chain(CONTROLLER_VECTORS).chain(NETWORK_VECTORS).chain(PROCESS_VECTORS).chain(NSX_VECTORS);
     all.flat_map(|(kind, numbers)| numbers.map(move |number| id(kind, number))).collect()
 }
 
-/// The vectors A, those of the controllers and those of the process have two digits.
+/// Formats an id. The vectors A, those of the controllers and those of the process have two digits.
 fn id(kind: &str, number: usize) -> String {
     if kind == "A" || kind.ends_with('-') { format!("{kind}{number:02}") } else { format!("{kind}{number}") }
 }
 
-/// Which tests a cell names: `` `path`: `function`, `function`; `path`: … ``.
+/// The tests in a cell: `` `path`: `function`, `function`; `path`: … ``.
 struct Shown {
     files: Vec<String>,
     /// File and function.
@@ -114,7 +114,7 @@ fn shown(cell: &str) -> Shown {
     Shown { files, functions }
 }
 
-/// The rows of the table below a heading, without its first two lines.
+/// Returns the rows of the table below a heading, without its first two lines.
 fn rows(page: &str, heading: &str) -> Vec<Vec<String>> {
     let below = page.lines().skip_while(|line| line.trim() != heading).skip(1);
     let section = below.take_while(|line| !line.starts_with("## "));
@@ -122,7 +122,7 @@ fn rows(page: &str, heading: &str) -> Vec<Vec<String>> {
     table.map(|line| line.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect()).collect()
 }
 
-/// `B1–B10, B16` as single ids.
+/// Expands `B1–B10, B16` to single ids.
 fn expand(cell: &str) -> Vec<String> {
     let range = |part: &str| {
         let Some((from, to)) = part.split_once('–') else { return vec![part.to_owned()] };
@@ -136,8 +136,8 @@ fn expand(cell: &str) -> Vec<String> {
     cell.split(", ").flat_map(|part| range(part.trim())).collect()
 }
 
-/// Whether the id stands in the text as a word, in any case, outside of comments of whole lines. One with dashes stands
-/// in the name of a test as `n_01` or `n01`, `nx_c_01` or `nxc01`.
+/// Whether the text contains the id as a word, in any case, outside of comment lines. Names of tests contain an id with
+/// dashes as `n_01` or `n01`, `nx_c_01` or `nxc01`.
 fn mentions(text: &str, id: &str) -> bool {
     let (joined, parts) = (id.replace('-', ""), id.split('-').count());
     let mut code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
@@ -152,7 +152,7 @@ fn is_test(line: &str) -> bool {
     line.starts_with("#[test]") || line.starts_with("#[tokio::test")
 }
 
-/// Whether the text has a test of that name.
+/// Whether the text has a test with that name.
 fn has_test(text: &str, function: &str) -> bool {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let named = |line: &str| line.contains(&format!("fn {function}("));
@@ -178,10 +178,10 @@ fn unshown(what: &str, shown: &Shown, read: &dyn Fn(&str) -> Option<String>) -> 
     problems
 }
 
-/// A mark above a test: the vectors that the test shows.
+/// Prefix of a mark above a test, which lists the vectors of the test.
 const MARK: &str = "// vectors: ";
 
-/// The marks of a file: the ids, and the test whose attribute is in the next line.
+/// Returns the marks of a file: the ids, and the test whose attribute is in the next line.
 fn marks(text: &str) -> Vec<(&str, Option<&str>)> {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let test = |at: usize| {
@@ -193,8 +193,8 @@ fn marks(text: &str) -> Vec<(&str, Option<&str>)> {
     marked.map(|(at, ids)| (ids, test(at + 1))).collect()
 }
 
-/// The table of vectors, from the marks of all files, and what is wrong with them. The code of a file, or a golden file
-/// that it includes, names each id that is marked there.
+/// Returns the table of vectors from the marks of all files, and the problems of the marks. The code of a file, or a
+/// golden file that it includes, must contain each marked id.
 fn vector_table(files: &[(String, String)], golden: &[(String, String)], ids: &[String]) -> (String, Vec<String>) {
     let (mut rows, mut problems) = (Vec::new(), Vec::new());
     for (path, text) in files {
@@ -219,7 +219,7 @@ fn vector_table(files: &[(String, String)], golden: &[(String, String)], ids: &[
     }
     let is_marked = |at: &usize| rows.iter().any(|row| row.0 == *at);
     problems.extend((0..ids.len()).filter(|at| !is_marked(at)).map(|at| format!("no test is marked with {}", ids[at])));
-    // A test stands where its first vector does.
+    // The position of a test is that of its first vector.
     rows.sort();
     let mut seen = BTreeSet::new();
     rows.retain(|(_, path, test, _)| seen.insert((*path, *test)));
@@ -227,7 +227,7 @@ fn vector_table(files: &[(String, String)], golden: &[(String, String)], ids: &[
     (rows.iter().map(row).collect(), problems)
 }
 
-/// What is wrong with the table of weaknesses below `heading`: id, outcome, how, shown by.
+/// Returns the problems of the table of weaknesses below `heading`: id, outcome, how, shown by.
 pub fn weakness_problems(
     page: &str,
     heading: &str,
@@ -246,7 +246,7 @@ pub fn weakness_problems(
         }
         match outcome.as_str() {
             "solved" => problems.extend(unshown(id, &shown(tests), read)),
-            // What is partly built may name tests as well.
+            // A partial solution may have tests as well.
             "kept" | "later" | "nothing to do" if tests.is_empty() => {}
             "kept" | "later" => problems.extend(unshown(id, &shown(tests), read)),
             other => problems.push(format!("{id}: {other:?} is no outcome")),

@@ -1,9 +1,9 @@
-//! `make bench`: what is promised of the daemon as it is shipped, measured, and held to the promises.
+//! `make bench`: measures the promises about the released daemon, and compares the results with their limits.
 //!
-//! Usage: `bench DAEMON [CHAPTER…]`, the daemon's binary and what to measure; everything unless chapters are named. With
-//! `PEER` and `PEER_FLAGS` another binary of the same command line does the same work. The tables go to standard output,
-//! and with JSON and plots into the folder of the file that `BENCH_JSON` names. It fails when something of ours misses its
-//! limit. A chapter is a module with a function that takes a [`Bench`]; its line in `CHAPTERS` is all it needs.
+//! Usage: `bench DAEMON [CHAPTER…]`, with the daemon's binary and the chapters to measure. The default is all chapters.
+//! With `PEER` and `PEER_FLAGS` another binary with the same command line does the same work. The tables go to standard
+//! output. With JSON and plots they also go to the folder of the file in `BENCH_JSON`. The benchmark fails if this
+//! daemon misses a limit. A chapter is a module with a function that takes a [`Bench`], and a line in `CHAPTERS`.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -44,7 +44,7 @@ use support::report::table::tables;
 use support::report::{Curve, Facts, Measure, Row, Run};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Each chapter and what measures it.
+/// The chapters with their functions.
 const CHAPTERS: [(&str, Chapter); 14] = [
     ("size", |bench| async move { size::measure(bench) }.boxed_local()),
     ("micro", |bench| async move { micro::measure(bench) }.boxed_local()),
@@ -62,33 +62,34 @@ const CHAPTERS: [(&str, Chapter); 14] = [
     ("load-balancers-handed-over", |bench| load_balancers::handed_over::measure(bench).boxed_local()),
 ];
 
-/// Variables that chapters and subjects read.
+/// Environment variables that chapters and subjects read.
 const SETTINGS: [&str; 5] = ["PEER_FLAGS", "STEADY_SECONDS", "LATENCY_CHANGES", "MOST_NODES", "LOAD_BALANCERS"];
 
 type Chapter = for<'a> fn(&'a mut Bench) -> LocalBoxFuture<'a, ()>;
 
-/// What a chapter is given.
+/// State of a benchmark, for the chapters.
 pub struct Bench {
-    /// The daemon as it is shipped.
+    /// The released daemon.
     pub ours: Subject,
-    /// What it is compared with, if anything.
+    /// The program for the comparison, if any.
     pub peer: Option<Subject>,
     run: Run,
 }
 
 impl Bench {
-    /// Ours first. A chapter measures each in turn, on a cluster of its own.
+    /// Returns this daemon and then the peer. A chapter measures each in turn, on a separate cluster.
     pub fn subjects(&self) -> Vec<Subject> {
         std::iter::once(&self.ours).chain(&self.peer).cloned().collect()
     }
 
-    /// The vCenter for work that both do: the one that answers a peer, too, or else the one that is most like a real one.
+    /// Returns the vCenter for work of both subjects: the simulator if there is a peer, otherwise the fake, which is
+    /// more like a real vCenter.
     pub fn vcenter(&self) -> Kind {
         if self.peer.is_some() { Kind::Simulator } else { Kind::Fake }
     }
 
-    /// With how many nodes the chapters `steady`, `latency`, `hand-over` and `routes` are measured: these, and with `MOST_NODES` no
-    /// more than that, for trying.
+    /// Returns the numbers of nodes for the chapters `steady`, `latency`, `hand-over` and `routes`. For trials
+    /// `MOST_NODES` limits these numbers.
     pub fn sizes(&self, sizes: &[usize]) -> Vec<usize> {
         let most = std::env::var("MOST_NODES").ok().filter(|text| !text.is_empty()).map(|text| match text.parse() {
             Ok(most @ 1..) => most,
@@ -99,15 +100,15 @@ impl Bench {
         sizes
     }
 
-    /// Takes down what was measured, at least one sample, and what is promised of every sample.
+    /// Records a measure with at least one sample, and its limit for every sample.
     pub fn report(&mut self, measure: Measure) {
         let Measure { chapter, subject, name, samples, unit, .. } = &measure;
         println!("{chapter}, {subject}, {name}: {samples:.2?} {unit}");
         self.run.rows.push(measure.into());
     }
 
-    /// Takes down that this could not be measured, and why: a row that says so. Of ours it counts as a limit missed. Its
-    /// samples are left out.
+    /// Records that a measure failed, with the reason, and without its samples. For this daemon it counts as a missed
+    /// limit.
     pub fn unmeasured(&mut self, measure: Measure, why: &str) {
         let Measure { chapter, subject, name, .. } = &measure;
         println!("{chapter}, {subject}, {name}: not measured: {why}");
@@ -115,17 +116,17 @@ impl Bench {
         self.run.rows.push(Row { samples: Vec::new(), note: Some(note), ..measure.into() });
     }
 
-    /// Takes down a curve. Those of the same chapter and `name` are drawn into one plot, a line for each subject (`ours`,
-    /// `peer`, `floor`), so that the name says what both did: `bench.curve("join-storm", "floor", "1,000 nodes, 10 ms a
-    /// call", ["time since the start (s)", "nodes initialised (%)"], points)`. The axes are what goes to the right and
-    /// what goes up, with units. All points may be given; it keeps as many as a plot can show.
+    /// Records a curve. Curves with the same chapter and `name` are drawn into one plot, with a line for each subject
+    /// (`ours`, `peer`, `floor`). The name therefore describes the work: `bench.curve("join-storm", "floor", "1,000
+    /// nodes, 10 ms a call", ["time since the start (s)", "nodes initialised (%)"], points)`. `axes` are the labels of
+    /// the horizontal and the vertical axis, with units. The number of points is unlimited; surplus points are dropped.
     pub fn curve(&mut self, chapter: &str, subject: &str, name: &str, axes: [&str; 2], points: Vec<[f64; 2]>) {
         let ([chapter, subject, name], axes) = ([chapter, subject, name].map(str::to_owned), axes.map(str::to_owned));
         self.run.curves.push(Curve { chapter, subject, name, axes, points }.thinned());
     }
 
-    /// Measures one subject. When that fails, such as by a wait that takes too long, a row says so, and the benchmark goes
-    /// on. What was reported until then stays.
+    /// Measures one subject. If that fails, for example in a wait that takes too long, a row records the failure, and
+    /// the benchmark continues. Earlier reports stay.
     pub async fn attempt(&mut self, chapter: &'static str, subject: &Subject, work: impl AsyncFnOnce(&mut Self)) {
         if let Err(panic) = AssertUnwindSafe(work(self)).catch_unwind().await {
             let (subject, name) = (subject.name, "the rest of this chapter".to_owned());
@@ -135,13 +136,13 @@ impl Bench {
     }
 }
 
-/// The first line of what a panic says.
+/// Returns the first line of a panic's message.
 fn cause(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
     text.and_then(|text| text.lines().next()).unwrap_or("it failed").to_owned()
 }
 
-/// What repeats this run, and what it was told.
+/// Returns the parameters that repeat this run.
 fn facts(ours: &Subject, peer: Option<&Subject>, chapters: &[String]) -> Facts {
     let mut settings = BTreeMap::new();
     if let Some(peer) = peer {
@@ -163,7 +164,7 @@ fn facts(ours: &Subject, peer: Option<&Subject>, chapters: &[String]) -> Facts {
     Facts::gather(command, &programs, settings)
 }
 
-/// The run as JSON, and its tables and plots beside it. Whoever ends this half-way leaves the run as it was before.
+/// Writes the run as JSON, with its tables and plots beside it. An interrupted write leaves the former file.
 fn write(run: &Run, path: &Path) {
     let folder = path.parent().unwrap();
     std::fs::create_dir_all(folder).unwrap();
@@ -178,7 +179,7 @@ fn write(run: &Run, path: &Path) {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // Cargo adds a flag of its own.
+    // Cargo adds the flag `--bench`.
     let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
     let daemon = arguments.next().map(PathBuf::from);
     let asked: Vec<String> = arguments.collect();
@@ -199,7 +200,7 @@ async fn main() -> ExitCode {
     let facts = facts(&ours, peer.as_ref(), &asked);
     let mut bench = Bench { ours, peer, run: Run { facts, ..Run::default() } };
     let path = std::env::var_os("BENCH_JSON").filter(|path| !path.is_empty()).map(PathBuf::from);
-    // An earlier run is not to be taken for this one.
+    // Otherwise an earlier run could be mistaken for this one.
     path.iter().for_each(|path| drop(std::fs::remove_file(path)));
     let mut ctrl_c = signal(SignalKind::interrupt()).unwrap();
     let mut terminate = signal(SignalKind::terminate()).unwrap();
@@ -208,7 +209,7 @@ async fn main() -> ExitCode {
         if asked.is_empty() || asked.iter().any(|asked| asked == name) {
             println!("measuring: {name}");
             let begun = Instant::now();
-            // Dropping a chapter ends what it has started.
+            // A dropped chapter ends its processes.
             let end = tokio::select! {
                 biased;
                 _ = ctrl_c.recv() => None,
@@ -226,7 +227,7 @@ async fn main() -> ExitCode {
             let seconds = begun.elapsed().as_secs_f64();
             println!("measured: {name}, in {seconds:.0} s");
             bench.run.seconds.insert(name.to_owned(), (seconds * 10.0).round() / 10.0);
-            // What is measured is not lost when a later chapter ends the process.
+            // Written after each chapter, so that a later crash does not lose the results.
             path.iter().for_each(|path| write(&bench.run, path));
         }
     }

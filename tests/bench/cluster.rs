@@ -1,4 +1,4 @@
-//! An API server, a vCenter with machines `n-1`, `n-2` and so on, and daemons with all defaults.
+//! An API server, a vCenter with machines `n-1`, `n-2` and so on, and daemons with all default values.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,10 +15,10 @@ use tokio::time::timeout;
 use crate::machines::{self, Kind};
 use crate::subject::{Running, Subject};
 
-/// How long a step may take that is not what is measured.
+/// Limit of a step that is not measured.
 pub const LIMIT: Duration = Duration::from_secs(300);
 
-/// See the file's header.
+/// An API server and a vCenter.
 pub struct Cluster {
     pub server: ApiServer,
     pub client: Client,
@@ -27,7 +27,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// With so many machines, and no nodes.
+    /// Starts a cluster with this many machines, and no nodes.
     pub async fn new(server: ApiServer, kind: Kind, machines: usize) -> Self {
         let vcenter = machines::start(kind, machines).await;
         let config = server.folder().join("vsphere.conf");
@@ -36,19 +36,19 @@ impl Cluster {
         Self { client: server.client().await, server, vcenter, config }
     }
 
-    /// Starts it with all defaults, as this user of the API server, and waits until it serves.
+    /// Starts a subject with all default values, as this user of the API server, and waits until it is healthy.
     pub async fn start(&self, subject: &Subject, kubeconfig: &Path) -> Running {
         let mut running = subject.start(&self.config, kubeconfig);
         running.until_healthy().await;
         running
     }
 
-    /// Nodes of real size for the machines `n-1` to `n-<count>`.
+    /// Registers nodes of real size for the machines `n-1` to `n-<count>`.
     pub async fn register(&self, count: usize) {
         kubelet::register(&self.client, count).await.unwrap();
     }
 
-    /// Deletes all nodes, and the Lease, which a program may not have given up at its end.
+    /// Deletes all nodes, and the Lease, which a program may not have released at its end.
     pub async fn clear(&self) {
         kubelet::remove_all(&self.client).await.unwrap();
         self.clear_lease().await;
@@ -63,8 +63,8 @@ impl Cluster {
         }
     }
 
-    /// Waits until so many nodes are initialised, all that were registered. It follows one watch, so that the API server
-    /// is not loaded by this.
+    /// Waits until exactly this many nodes are initialised, which must be all nodes. It uses a single watch, to keep
+    /// the load on the API server low.
     pub async fn until_initialised(&self, count: usize) {
         let mut initialised = Initialised::from_the_start(&self.client);
         match timeout(LIMIT, initialised.follow(count)).await {
@@ -73,8 +73,9 @@ impl Cluster {
         }
     }
 
-    /// Registers so many nodes and waits until they are initialised. Those of a peer are by a process of ours, which has
-    /// ended then: what follows is not about that, and a peer may take ten minutes for it.
+    /// Registers this many nodes and waits until they are initialised. For a peer a separate process of this daemon
+    /// initialises them and ends, because a peer may take ten minutes for that, and the initialisation is not measured
+    /// here.
     pub async fn register_initialised(&self, count: usize, ours: &Subject, subject: &Subject) {
         self.register(count).await;
         if subject.name != OURS {

@@ -1,8 +1,8 @@
-//! The floor of a join storm: how fast the same API server takes the same writes from a plain client.
+//! The floor of a join storm: the time of a plain client for the same writes to the same API server.
 //!
-//! Nodes of the same size, as many of them and of Events at once as the daemon has, seen by the same watch. Nodes that
-//! are registered while a daemon runs are compared with a client that writes to each as soon as it is registered, by the
-//! same registration: the time of registering all of them is part of both.
+//! The client writes Nodes of the same size, with the daemon's concurrency for Nodes and Events, and the same watch
+//! observes them. For nodes that are registered while a daemon runs, the client writes to each node as soon as it is
+//! registered. Both times include the registration of all nodes.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::Bench;
 use crate::cluster::{Cluster, LIMIT};
 use crate::storm::{AXES, DELAYS, Way, case_name, marks, patience};
 
-/// Reports it, and gives the time to the last node. The cluster has no nodes before and none afterwards.
+/// Reports the floor, and returns the time to the last node. The cluster has no nodes before and after.
 pub async fn measure(bench: &mut Bench, cluster: &Cluster, chapter: &'static str, way: Way, nodes: usize) -> Duration {
     let (tell, told) = unbounded_channel();
     let client = cluster.client.clone();
@@ -53,7 +53,7 @@ pub async fn measure(bench: &mut Bench, cluster: &Cluster, chapter: &'static str
     for ((program, after), (_, before)) in after.iter().zip(before) {
         report(&format!("CPU of {program}"), (after.cpu - before.cpu).as_secs_f64());
     }
-    // One for each delay that it is compared with.
+    // One curve for each delay of the comparison.
     for delay in DELAYS {
         let share = |index: usize| (index + 1) as f64 * 100.0 / nodes as f64;
         let points = times.iter().enumerate().map(|(index, time)| [time.as_secs_f64(), share(index)]).collect();

@@ -1,5 +1,6 @@
-//! How long nobody writes when a leader ends: from the signal to the first write to a Node by the next leader, with all
-//! defaults, 1,000 nodes and two warm standbys. The API server's audit log has the times, and tells who holds the Lease.
+//! The time without writes when a leader ends: from the signal to the first write of the next leader to a Node, with
+//! all default values, 1,000 nodes and two warm standbys. The times and the holders of the Lease come from the API
+//! server's audit log.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,13 +21,13 @@ const NODES: usize = 1_000;
 const REPLICAS: usize = 3;
 /// The default of `--leader-elect-lease-duration`.
 const LEASE_DURATION: f64 = 15.0;
-/// Each signal, how often, and the limit in seconds.
+/// Each signal, with its number of repetitions and the limit in seconds.
 const HITS: [(&str, usize, f64); 2] = [("TERM", 5, 2.0), ("KILL", 5, LEASE_DURATION + 2.0)];
-/// The time between two changes of machines while nobody leads, so that there is something to write at any moment.
+/// Interval between two changes of machines while there is no leader, so that a write is always pending.
 const PACE: Duration = Duration::from_millis(200);
-/// A standby is warm when vCenter was asked nothing for this long, all waits being pending.
+/// A standby is warm after this time without a call to vCenter, with all waits pending.
 const QUIET: Duration = Duration::from_secs(2);
-/// How long that is waited for: a leader that polls may never be quiet.
+/// Limit of the wait for warm standbys. A leader that polls may never be quiet.
 const WARM_LIMIT: Duration = Duration::from_secs(30);
 const CHAPTER: &str = "hand-over";
 const LEASE: &str = "cloud-controller-manager";
@@ -42,17 +43,17 @@ struct World {
     cluster: Cluster,
     replicas: Vec<Replica>,
     nodes: usize,
-    /// Machines that have got another address.
+    /// Number of machines whose address was changed.
     changed: usize,
-    /// Whether a standby is logged in at vCenter, too.
+    /// Whether standbys are logged in at vCenter.
     is_warm: bool,
-    /// How far the API server's audit log was read.
+    /// Read position in the API server's audit log.
     place: u64,
-    /// Which replica calls itself so, of those that have held the Lease.
+    /// Replica of each identity that has held the Lease.
     holders: BTreeMap<String, usize>,
 }
 
-/// See the file's header.
+/// Measures the change of the leader for each subject.
 pub async fn measure(bench: &mut Bench) {
     for subject in bench.subjects() {
         bench.attempt(CHAPTER, &subject, async |bench| measure_one(bench, &subject).await).await;
@@ -84,7 +85,7 @@ async fn measure_one(bench: &mut Bench, subject: &Subject) {
 }
 
 impl World {
-    /// With all nodes initialised.
+    /// Creates a world in which all nodes are initialised.
     async fn new(bench: &Bench, subject: Subject, nodes: usize) -> Self {
         let cluster = Cluster::new(ApiServer::audited().await, bench.vcenter(), nodes).await;
         cluster.register_initialised(nodes, &bench.ours, &subject).await;
@@ -105,8 +106,8 @@ impl World {
         world
     }
 
-    /// Sends the signal to the leader, and gives the seconds from then to the answer to another one's first write, if
-    /// there was one in time. Who was hit is started again.
+    /// Sends the signal to the leader. Returns the seconds until the answer to the first write of another replica, or
+    /// `None` after the limit. Starts the ended replica again.
     async fn hit(&mut self, signal: &str) -> Option<f64> {
         let leader = self.leader().await;
         let told = Timestamp::now();
@@ -132,17 +133,18 @@ impl World {
         Some(took)
     }
 
-    /// While machines change, until another replica than this one has written to a Node.
+    /// Changes machines until another replica than this one has written to a Node.
     async fn first_write_of_another(&mut self, hit: usize, told: Timestamp) -> Option<Timestamp> {
         let mut last: Option<Instant> = None;
         let mut written: BTreeMap<usize, Timestamp> = BTreeMap::new();
-        // The log has the times, so that looking seldom loses nothing, and leaves the API server to the daemons.
+        // The times come from the log, so rare checks lose nothing, and leave the API server's capacity to the daemons.
         let first = eventually("another one writes to a Node", 2 * LIMIT, async || {
             if last.is_none_or(|last| last.elapsed() >= PACE) {
                 self.change().await;
                 last = Some(Instant::now());
             }
-            // Reading the log takes time that the daemons could use: not before somebody else holds the Lease.
+            // The log is read only after another replica holds the Lease, because reading takes CPU time that the
+            // daemons could use.
             if self.holder().await.is_none_or(|holder| self.holders.get(&holder) == Some(&hit)) {
                 return Err("nobody else holds the Lease");
             }
@@ -162,9 +164,10 @@ impl World {
         timeout(LIMIT, first).await.ok()
     }
 
-    /// What was asked about the Lease from some seconds before this moment on: why a hand-over took so long.
+    /// Prints the requests for the Lease from some seconds before this moment on, to explain a slow change of the
+    /// leader.
     fn tell_lease(&self, told: Timestamp) {
-        // There are Leases for other things beside it.
+        // There are also Leases for other purposes.
         let is_lease = |event: &&AuditEvent| event.object_ref.resource == "leases" && event.object_ref.name == LEASE;
         for event in self.cluster.server.audit().iter().filter(is_lease) {
             let [received, answered] = [event.received, event.answered].map(|at| at.duration_since(told).as_secs_f64());
@@ -175,13 +178,13 @@ impl World {
         }
     }
 
-    /// The next machine gets another address.
+    /// Changes the address of the next machine.
     async fn change(&mut self) {
         self.changed += 1;
         self.cluster.vcenter.set_ip(&name(self.changed % self.nodes + 1), &address(99, self.changed)).await;
     }
 
-    /// The replica that holds the Lease.
+    /// Waits until a replica holds the Lease, and returns it.
     async fn leader(&mut self) -> usize {
         eventually("a replica holds the Lease", LIMIT, async || {
             let holder = self.holder().await.ok_or("nobody holds it".to_owned())?;
@@ -191,14 +194,14 @@ impl World {
         .await
     }
 
-    /// Who the Lease names.
+    /// Returns the holder of the Lease.
     async fn holder(&self) -> Option<String> {
         let leases = Api::<Lease>::namespaced(self.cluster.client.clone(), "kube-system");
         let lease = leases.get_opt(LEASE).await.unwrap()?;
         lease.spec?.holder_identity.filter(|holder| !holder.is_empty())
     }
 
-    /// What is new in the audit log. Who writes the Lease in its own name is known from then on.
+    /// Returns the new events of the audit log. Records the identity of each replica that writes the Lease.
     fn read_log(&mut self) -> Vec<AuditEvent> {
         let (events, place) = self.cluster.server.audit_from(self.place);
         self.place = place;

@@ -1,4 +1,4 @@
-//! How much memory a daemon takes that leads, serves, and has nothing to do.
+//! The memory of a daemon that leads, serves, and has no work.
 
 use std::time::{Duration, Instant};
 
@@ -11,16 +11,17 @@ use crate::Bench;
 use crate::cluster::{Cluster, LIMIT};
 use crate::subject::{Running, Subject};
 
-/// In MiB.
+/// Limit in MiB.
 const MEMORY: f64 = 16.0;
-/// The same with routes on NSX.
+/// Limit in MiB with routes on NSX.
 const MEMORY_WITH_NSX: f64 = 16.0;
 const NODES: usize = 100;
-/// How long it is looked at: several renewals of the Lease and looks at vCenter fall into it.
+/// Duration of the measurement. It includes several renewals of the Lease and requests to vCenter.
 const WHILE: Duration = Duration::from_secs(20);
 
-/// With one vCenter: without nodes, after some have joined at once, and started again where they are. What joining took
-/// is kept for the next time, so that it has no limit. The most memory that was resident while it was looked at.
+/// Measures with one vCenter: without nodes, after the join of some nodes, and after a restart with these nodes. The
+/// allocator keeps the memory of the join, so that measurement has no limit. The result is the maximum resident memory
+/// during the measurement.
 pub async fn measure(bench: &mut Bench) {
     for subject in bench.subjects() {
         bench.attempt("idle", &subject, async |bench| measure_one(bench, &subject).await).await;
@@ -43,7 +44,7 @@ async fn measure_one(bench: &mut Bench, subject: &Subject) {
     }
 }
 
-/// Once more, with routes on NSX. The nodes have no pod networks.
+/// Measures again with routes on NSX. The nodes have no pod networks.
 async fn with_nsx(bench: &mut Bench, subject: &Subject, cluster: &Cluster) {
     let nsx = FakeNsx::start(Model::small()).await;
     let (before, section) =
@@ -61,7 +62,7 @@ async fn with_nsx(bench: &mut Bench, subject: &Subject, cluster: &Cluster) {
     report(bench, subject, "started with 100 nodes and NSX", Some(MEMORY_WITH_NSX), &running).await;
 }
 
-/// One that leads.
+/// Starts a subject, and waits until it leads.
 async fn start(subject: &Subject, cluster: &Cluster) -> Running {
     let mut running = cluster.start(subject, &cluster.server.kubeconfig()).await;
     running.until_leading(&cluster.client).await;
@@ -79,7 +80,7 @@ async fn report(bench: &mut Bench, subject: &Subject, when: &str, limit: Option<
     }
 }
 
-/// Probes it as a kubelet does, only more often.
+/// Returns the maximum use, while the daemon is probed as by a kubelet, but more often.
 async fn most(running: &Running) -> Usage {
     let probe = reqwest::Client::builder().tls_danger_accept_invalid_certs(true).no_proxy().build().unwrap();
     let (began, mut most) = (Instant::now(), Usage::default());

@@ -1,9 +1,9 @@
-//! How long a change in vCenter takes until the Node shows it: an address, the host, the power of a machine whose node
-//! is not ready. On the simulator, with 100 and with 1,000 nodes.
+//! The time from a change in vCenter until the Node shows it: an address, the host, the power of a machine whose node
+//! is not ready. Measured on the simulator, with 100 and with 1,000 nodes.
 //!
-//! The simulator collects all machines of a filter anew at each change, which takes longer the more there are. What that
-//! is, is measured with each change: a bare client of the same vCenter waits on the same filter and does nothing else.
-//! `LATENCY_CHANGES` makes fewer changes than 200 of each kind, for trying.
+//! At each change the simulator collects all machines of a filter again, which takes longer with more machines. That
+//! time is measured with each change: a bare client of the same vCenter waits on the same filter and does no other
+//! work. The default is 200 changes of each kind. `LATENCY_CHANGES` reduces that for trials.
 
 mod bare;
 mod nodes;
@@ -25,24 +25,23 @@ use nodes::Nodes;
 
 const SIZES: [usize; 2] = [100, 1_000];
 const CHANGES: usize = 200;
-/// In seconds; of 99 of 100 changes.
+/// Limit in seconds for 99 of 100 changes.
 const P99: f64 = 1.0;
-/// So many nodes are looked at as vCenter has them; with more, what vCenter itself needs is taken off.
+/// With this many nodes the total time counts. With more nodes the time of vCenter itself is subtracted.
 const SMALL: usize = 100;
-/// What follows the initialisation is over when vCenter was asked nothing for so long, longer than one page takes the
-/// simulator; and how long that is waited for.
+/// After this time without a call to vCenter the work after the initialisation is complete. It is longer than the
+/// simulator takes for a page. The second value limits the wait for that.
 const QUIET: Duration = Duration::from_secs(10);
 const QUIET_LIMIT: Duration = Duration::from_secs(180);
-/// Between two changes: what followed the one before is over.
+/// Pause between two changes, for the work after the first one.
 const PAUSE: Duration = Duration::from_millis(300);
-/// The next change is not held up longer by a Node that does not show the one before: a subject may look every few
-/// minutes only.
+/// Maximum wait for a Node before the next change. A subject may check only every few minutes.
 const PACE: Duration = Duration::from_secs(1);
-/// How long changes of one kind are made.
+/// Maximum duration of the changes of one kind.
 const BUDGET: Duration = Duration::from_secs(420);
-/// How long is waited for the Nodes then: longer than the Go program's period, which is five minutes.
+/// Limit of the final wait for the Nodes. It is longer than the Go program's period of five minutes.
 const LAST: Duration = Duration::from_secs(330);
-/// The label that tells the host.
+/// Label with the host.
 const HOST_LABEL: &str = "topology.vsphere-ccm.dev/esxi-host";
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,25 +64,25 @@ impl Change {
 /// A change that was made.
 struct Made {
     at: Instant,
-    /// What the Node has to show.
+    /// Text that the Node has to show.
     wanted: String,
-    /// When the bare client was told.
+    /// Time at which the bare client received the change.
     told: Option<Instant>,
-    /// When the Node showed it.
+    /// Time at which the Node showed the change.
     shown: Option<Instant>,
 }
 
 struct World {
     subject: Subject,
     size: usize,
-    // Before the servers: who follows them must not see their end.
+    // Dropped before the servers, so that the watchers do not see the end of the servers.
     bare: Bare,
     nodes: Nodes,
     _running: Running,
     cluster: Cluster,
 }
 
-/// See the file's header.
+/// Measures the latencies for each subject.
 pub async fn measure(bench: &mut Bench) {
     let changes = changes();
     for subject in bench.subjects() {
@@ -96,7 +95,7 @@ pub async fn measure(bench: &mut Bench) {
 async fn measure_one(bench: &mut Bench, subject: &Subject, size: usize, changes: usize) {
     let mut world = World::new(&bench.ours, subject.clone(), size).await;
     for kind in [Change::Ip, Change::Host, Change::Power] {
-        // Only ours has labels that say where a machine is.
+        // Only this daemon has labels for the place of a machine.
         if kind == Change::Host && !world.is_ours() {
             let nothing = world.row(kind, "to the Node", "s", Vec::new(), None);
             bench.unmeasured(nothing, "it is given no label that tells the host");
@@ -116,7 +115,7 @@ fn changes() -> usize {
 }
 
 impl World {
-    /// With all nodes initialised, and everything followed.
+    /// Creates a world in which all nodes are initialised and watched.
     async fn new(ours: &Subject, subject: Subject, size: usize) -> Self {
         let cluster = Cluster::new(ApiServer::start().await, Kind::Simulator, size).await;
         cluster.register_initialised(size, ours, &subject).await;
@@ -124,7 +123,7 @@ impl World {
         let mut running = subject.start_with(&cluster.config, &cluster.server.kubeconfig(), flags);
         running.until_leading(&cluster.client).await;
         cluster.until_initialised(size).await;
-        // The simulator tells everything anew after each change of a view, in pages.
+        // After each change of a view the simulator sends all objects again, in pages.
         until_quiet(&*cluster.vcenter, QUIET, QUIET_LIMIT).await;
         let nodes = Nodes::follow(&cluster.client).await;
         let bare = Bare::follow(cluster.vcenter.simulator().unwrap()).await;
@@ -135,11 +134,11 @@ impl World {
         self.subject.name == "ours"
     }
 
-    /// Makes changes one by one, each of the next machine, and follows them.
+    /// Makes changes one by one, each of the next machine, and records when they are observed.
     async fn run(&mut self, kind: Change, count: usize) -> Vec<Made> {
         let begun = Instant::now();
         let mut all: Vec<Made> = Vec::new();
-        // The last change of each machine.
+        // Index of the last change of each machine.
         let mut last: BTreeMap<usize, usize> = BTreeMap::new();
         for index in 0..count {
             if begun.elapsed() > BUDGET {
@@ -147,14 +146,14 @@ impl World {
             }
             let number = index % self.size + 1;
             if let Some(before) = last.get(&number).copied() {
-                // Overtaken, it would never be shown.
+                // An overwritten change would never be shown.
                 self.watch(&mut all, &last, Instant::now() + LAST, |all| all[before].shown.is_some()).await;
                 if all[before].shown.is_none() {
                     break;
                 }
             }
             self.prepare(kind, number).await;
-            // A little more each time, so that no timer of the subject runs in step with this.
+            // The pause varies, so that no timer of the subject runs in step with it.
             let pause = PAUSE + Duration::from_millis(index as u64 * 37 % 100);
             self.watch(&mut all, &last, Instant::now() + pause, |_| false).await;
             let wanted = self.wanted(kind, index);
@@ -173,7 +172,7 @@ impl World {
         all
     }
 
-    /// Takes in what is seen until the moment, or until it is enough.
+    /// Records observations until the given time, or until they are sufficient.
     async fn watch(
         &mut self,
         all: &mut [Made],
@@ -181,7 +180,7 @@ impl World {
         until: Instant,
         is_enough: impl Fn(&[Made]) -> bool,
     ) {
-        // A look at the clock now and then: enough may be a matter of time.
+        // The wait is limited, because `is_enough` may depend on the time.
         while !is_enough(all) && Instant::now() < until {
             let look = until.min(Instant::now() + PAUSE);
             let seen = timeout_at(look, async {
@@ -205,7 +204,7 @@ impl World {
     fn wanted(&self, kind: Change, index: usize) -> String {
         match kind {
             Change::Ip => address(97, index + 1),
-            // Another one than it is on, also the second time.
+            // A different host than the current one, also in the second round.
             Change::Host => HOSTS[(index % self.size + 1 + 1 + index / self.size) % HOSTS.len()].to_owned(),
             Change::Power => nodes::SHUT_DOWN.to_owned(),
         }
@@ -220,7 +219,8 @@ impl World {
         }
     }
 
-    /// A node whose machine is to be switched off is not ready any more; the second time, it was on and ready before.
+    /// Makes the node of a machine that will be switched off not ready. In a second round the machine is switched on
+    /// and the node becomes ready before that.
     async fn prepare(&mut self, kind: Change, number: usize) {
         if kind != Change::Power {
             return;
@@ -284,7 +284,7 @@ impl World {
     }
 }
 
-/// The smallest sample that so large a share is not above; nothing of none.
+/// Returns the smallest sample that is not exceeded by this share of the samples, or `None` without samples.
 fn percentile(samples: &[f64], share: f64) -> Option<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,8 +1,8 @@
-//! Load balancers on NSX: how fast and with how many calls Services get them, follow the nodes and lose them, and what that
-//! costs when nothing changes. NSX is the stand-in with its limits of rate on, and each call takes 10 ms.
+//! Load balancers on NSX: the time and the calls until Services get them, follow the nodes and lose them, and the cost
+//! while nothing changes. The fake NSX has its rate limits enabled, and each call takes 10 ms.
 //!
-//! The nodes are initialised before. A window in which nothing changes is five minutes; `STEADY_SECONDS` makes it shorter,
-//! and `LOAD_BALANCERS="20x5 90x100"` measures other sizes, Services and nodes, for trying.
+//! The nodes are initialised before. A window without changes is five minutes; `STEADY_SECONDS` makes it shorter. For
+//! trials `LOAD_BALANCERS="20x5 90x100"` sets other numbers of Services and nodes.
 
 pub mod handed_over;
 mod services;
@@ -16,19 +16,20 @@ use crate::subject::Subject;
 use world::World;
 
 const CHAPTER: &str = "load-balancers";
-/// Services, each with one port, and nodes. The last is more than any load balancer service takes.
+/// Numbers of Services, each with one port, and of nodes. The last size exceeds the capacity of any load balancer
+/// service.
 const SIZES: [Size; 3] =
     [Size { services: 1_000, nodes: 9 }, Size { services: 90, nodes: 100 }, Size { services: 500, nodes: 100 }];
-/// What a load balancer service of the size `XLARGE` takes.
+/// Capacity of a load balancer service with the size `XLARGE`.
 const MOST_SERVERS: usize = 2_000;
 const MOST_MEMBERS: usize = 10_000;
-/// Objects on a page of a list, and pools, as this program reads them.
+/// Numbers of objects and of pools on a page of a list, as this program requests them.
 const PAGE: usize = 1_000;
 const POOL_PAGE: usize = 100;
 /// The default of `--nsx-requests-per-second`.
 const RATE: f64 = 80.0;
 
-/// How many Services there are, and how many nodes behind each.
+/// Number of Services, and number of nodes of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     services: usize,
@@ -36,12 +37,13 @@ pub struct Size {
 }
 
 impl Size {
-    /// Whether one load balancer service takes all. Where it does not, the stand-in has no limits of size.
+    /// Whether one load balancer service has sufficient capacity. Otherwise the fake has no capacity limits.
     fn fits(self) -> bool {
         self.services <= MOST_SERVERS && self.services * self.nodes <= MOST_MEMBERS
     }
 
-    /// The pages of one inventory: load balancer services, virtual servers, pools, monitors, allocations.
+    /// Returns the number of pages in one inventory: load balancer services, virtual servers, pools, monitors,
+    /// allocations.
     fn pages(self) -> usize {
         1 + 3 * self.services.div_ceil(PAGE) + self.pool_pages()
     }
@@ -50,12 +52,12 @@ impl Size {
         self.services.div_ceil(POOL_PAGE)
     }
 
-    /// The pages of the inventories of so many seconds: one begins every ten.
+    /// Returns the pages of all inventories in this many seconds. One begins every ten seconds.
     fn pages_within(self, seconds: f64) -> f64 {
         ((seconds / 10.0).floor() + 1.0) * self.pages() as f64
     }
 
-    /// `LOAD_BALANCERS`, or those of the promises.
+    /// Returns the sizes in `LOAD_BALANCERS`, or the sizes of the promises.
     fn all() -> Vec<Self> {
         let Some(text) = std::env::var("LOAD_BALANCERS").ok().filter(|text| !text.is_empty()) else {
             return SIZES.to_vec();
@@ -73,18 +75,18 @@ impl Size {
         format!("{} Services, {} nodes", self.services, self.nodes)
     }
 
-    /// What the Services may cost, in MiB: resident, and at the peak.
+    /// Returns the limits for the additional memory in MiB: resident, and at the peak.
     fn memory(self) -> (f64, f64) {
         (if self.fits() { 8.0 } else { 12.0 }, 24.0)
     }
 }
 
-/// Seconds that so many calls may take at the rate of this program.
+/// Returns the limit in seconds for this many calls at this program's rate limit.
 fn seconds_of(calls: f64, more: f64) -> f64 {
     1.3 * calls / RATE + more
 }
 
-/// See the file's header.
+/// Measures the load balancers for each subject and size.
 pub async fn measure(bench: &mut Bench) {
     for subject in bench.subjects() {
         for size in Size::all() {

@@ -1,7 +1,7 @@
-//! The vCenter of a benchmark with machines `n-1`, `n-2` and so on, which are on tagged hosts: the simulator, or the fake.
+//! The vCenter of a benchmark with machines `n-1`, `n-2` and so on, on tagged hosts: the simulator or the fake.
 //!
-//! The simulator answers any client of vCenter; it needs long for many machines. The fake answers ours only, as real
-//! servers do, and has 5,000 in no time.
+//! The simulator supports any client of vCenter, and is slow with many machines. The fake supports this program's
+//! client only. It has the speed of real servers and creates 5,000 machines quickly.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use support::measure::model;
 use support::measure::steady_state::settled;
 use support::{FakeVcenter, Model, Object, Scenario, Vcenter, VcenterServer, Vm};
 
-/// Hosts that machines are on, in turn in the simulator, and may move to.
+/// Hosts of machines. The simulator distributes machines over them in turn, and machines may move to them.
 pub const HOSTS: [&str; 3] = ["host-1", "host-2", "host-3"];
 
-/// Which one.
+/// Kind of the vCenter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Simulator,
     Fake,
 }
 
-/// With so many machines.
+/// Starts a vCenter with this many machines.
 pub async fn start(kind: Kind, count: usize) -> Box<dyn VcenterServer> {
     match kind {
         Kind::Fake => Box::new(FakeVcenter::start(model(count)).await),
@@ -37,18 +37,18 @@ pub async fn start(kind: Kind, count: usize) -> Box<dyn VcenterServer> {
     }
 }
 
-/// Waits until it was asked nothing for so long, all waits being pending, or for `at_most`: a subject that polls may
-/// never be quiet.
+/// Waits until vCenter got no call for this time, with all waits pending, or at most for `at_most`. A subject that
+/// polls may never be quiet.
 pub async fn until_quiet(vcenter: &dyn VcenterServer, quiet: Duration, at_most: Duration) {
     settled(quiet, at_most, async || u64::from(vcenter.counts().await.total)).await;
 }
 
-/// The name of the machine with this number.
+/// Returns the name of the machine with this number.
 pub fn name(number: usize) -> String {
     format!("n-{number}")
 }
 
-/// An address for a machine, below `10.<network>`.
+/// Returns an address for a machine, below `10.<network>`.
 pub fn address(network: u8, number: usize) -> String {
     format!("10.{network}.{}.{}", number / 250, number % 250 + 1)
 }

@@ -1,6 +1,6 @@
-//! How much memory a daemon takes that starts where many nodes are initialised, and what a node costs in it.
+//! The memory of a daemon that starts with many initialised nodes, and the memory for each node.
 //!
-//! What a storm of joining nodes leaves is measured by `storm-5000`.
+//! The chapter `storm-5000` measures the memory after a join of many nodes.
 
 use std::time::Duration;
 
@@ -21,19 +21,19 @@ use crate::machines::Kind;
 use crate::subject::Subject;
 
 const NODES: [usize; 2] = [1_000, 5_000];
-/// In MiB, with the most nodes: resident, and the most ever.
+/// Limits in MiB with the largest number of nodes: resident memory, and its peak.
 const RESIDENT: f64 = 50.0;
 const PEAK: f64 = 70.0;
-/// What Services may cost, in MiB: those that need no load balancer, and those that want one.
+/// Limits for the additional memory of Services, in MiB: Services without a load balancer, and Services that need one.
 const SERVICES: [(&str, usize, f64); 2] = [("ClusterIP", 5_000, 1.0), ("LoadBalancer", 1_000, 3.0)];
-/// Starts of which the median counts.
+/// Number of starts whose median is used.
 const STARTS: usize = 3;
-/// Services created at the same time.
+/// Number of Services that are created concurrently.
 const CREATED_AT_ONCE: usize = 32;
-/// All is known when its memory has not changed by a MiB for this long.
+/// All objects are read when the memory has not changed by a MiB for this time.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Ours alone: a peer's machines are the simulator's, which does not take so many.
+/// Measures this daemon only. The machines of a peer are in the simulator, which does not support that many.
 pub async fn measure(bench: &mut Bench) {
     let subject = bench.ours.clone();
     bench.attempt("memory", &subject, async |bench| measure_ours(bench, &subject).await).await;
@@ -67,7 +67,7 @@ async fn measure_ours(bench: &mut Bench, subject: &Subject) {
     report(bench, name, "KiB", (residents[1] - residents[0]) / more, None);
 }
 
-/// What it has taken once it knows so many initialised nodes and their machines.
+/// Returns the use of a subject once it has read this many initialised nodes and their machines.
 async fn started_with(subject: &Subject, nodes: usize) -> Usage {
     let cluster = Cluster::new(ApiServer::start().await, Kind::Fake, nodes).await;
     let mut initialised = Initialised::from_now(&cluster.client).await.unwrap();
@@ -85,7 +85,8 @@ async fn started_with(subject: &Subject, nodes: usize) -> Usage {
     usage
 }
 
-/// The median of what several starts take, in KiB of heap and stacks: pages of the binary vary with the machine.
+/// Returns the median use of several starts, in KiB of heap and stacks. Pages of the binary are excluded, because they
+/// depend on the machine.
 async fn median_of_starts(subject: &Subject, cluster: &Cluster) -> f64 {
     let mut taken = Vec::new();
     for _ in 0..STARTS {
@@ -99,7 +100,7 @@ async fn median_of_starts(subject: &Subject, cluster: &Cluster) -> f64 {
     taken[STARTS / 2] as f64
 }
 
-/// As they are in a cluster: with labels, a selector, and the copy that `kubectl apply` leaves.
+/// Creates Services as in a cluster: with labels, a selector, and the annotation of `kubectl apply`.
 async fn create_services(client: &Client, kind: &str, count: usize) {
     let services = Api::<Service>::namespaced(client.clone(), "default");
     let create = |number: usize| {
@@ -115,7 +116,7 @@ async fn create_services(client: &Client, kind: &str, count: usize) {
                 "ports": [{"name": "http", "port": 80, "targetPort": 8080}, {"name": "https", "port": 443, "targetPort": 8443}],
             },
         });
-        // As many addresses as there are Services of this type are in no range of a test.
+        // A test's IP range has fewer addresses than there are Services of this type.
         if kind == "ClusterIP" {
             service["spec"]["clusterIP"] = json!("None");
         }

@@ -1,5 +1,5 @@
-//! How long single functions of the daemon take. `micro/` is a program of its own, built with the settings of the daemon
-//! as it is shipped and named by `MICRO`; its samples and their statistics are Criterion's.
+//! The duration of single functions of the daemon. `MICRO` names the separate program in `micro/`, which is built with
+//! the settings of the released daemon. Criterion computes its samples and statistics.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,21 +11,21 @@ use crate::Bench;
 
 const CHAPTER: &str = "micro";
 
-/// In MB of 1,000,000 bytes a second.
+/// Limit in MB of 1,000,000 bytes a second.
 const DECODING: f64 = 150.0;
-/// How many times longer the controller may take for five times as many Nodes.
+/// Maximum factor in the controller's time for five times as many Nodes.
 const GROWTH: f64 = 6.0;
-/// How many times longer a change of one VM may take among a hundred times as many.
+/// Maximum factor in the time for a change of one VM among a hundred times as many.
 const CHANGE_GROWTH: f64 = 2.0;
 
-/// What Criterion says of one function.
+/// Criterion's result for one function.
 #[derive(Deserialize)]
 struct Benchmark {
     full_id: String,
     throughput: Option<Throughput>,
 }
 
-/// What one call of it works on.
+/// Amount of work of one call.
 #[derive(Clone, Copy, Deserialize)]
 enum Throughput {
     Bytes(f64),
@@ -37,7 +37,7 @@ struct Estimates {
     median: Estimate,
 }
 
-/// In nanoseconds a call.
+/// Time of a call in nanoseconds.
 #[derive(Deserialize)]
 struct Estimate {
     point_estimate: f64,
@@ -50,7 +50,7 @@ struct Interval {
     upper_bound: f64,
 }
 
-/// Three samples of each: the median call, and both ends of its confidence interval.
+/// Reports three samples for each function: the median call, and both ends of its confidence interval.
 pub fn measure(bench: &mut Bench) {
     let micro = std::env::var_os("MICRO").map(PathBuf::from).filter(|path| path.is_file());
     let micro = micro.expect("MICRO is to name the program of the micro-benchmarks: start this with `make bench`");
@@ -71,8 +71,8 @@ pub fn measure(bench: &mut Bench) {
     measures.into_iter().chain([pass, change]).for_each(|measure| bench.report(measure));
 }
 
-/// How many times longer a call takes at the larger of two sizes: the median calls, and the ends of both confidence
-/// intervals that are furthest from each other.
+/// Returns the growth of a call's time from the smaller to the larger size: of the median calls, and of the most
+/// distant ends of both confidence intervals.
 fn growth(measures: &[Measure], name: &str, function: &str, sizes: [f64; 2], limit: f64) -> Measure {
     let [[low, small, high], [least, large, most]] = sizes.map(|size| {
         let name = format!("{function}-{size}");
@@ -86,7 +86,7 @@ fn growth(measures: &[Measure], name: &str, function: &str, sizes: [f64; 2], lim
     Measure { chapter: CHAPTER, subject: "ours", name, unit: "times", samples, limit }
 }
 
-/// The folders with the latest run of each function.
+/// Finds the folders with the latest run of each function.
 fn find(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -105,7 +105,7 @@ fn read(folder: &Path) -> Measure {
     let Interval { lower_bound, upper_bound } = median.confidence_interval;
     let times = [lower_bound, median.point_estimate, upper_bound];
     let (unit, samples, limit) = match benchmark.throughput {
-        // Bytes a nanosecond are thousands of MB a second.
+        // A byte in a nanosecond is a thousand MB a second.
         Some(Throughput::Bytes(bytes)) => ("MB/s", times.map(|time| bytes / time * 1e3), Some(Limit::Above(DECODING))),
         Some(Throughput::Elements(elements)) => ("ns each", times.map(|time| time / elements), None),
         None => ("ns", times, None),

@@ -1,8 +1,8 @@
-//! Routes of the pod network on NSX: how fast and with how many calls they are written, and how few there are then. NSX is
-//! the stand-in with its limits on, and each call takes 10 ms.
+//! Routes of the pod network on NSX: the time and the calls to write them, and the calls afterwards. The fake NSX has
+//! its rate limits enabled, and each call takes 10 ms.
 //!
-//! The nodes are initialised before, so that the time is that of routes. A window in which nothing changes is five minutes;
-//! `STEADY_SECONDS` makes it shorter, for trying.
+//! The nodes are initialised before, so that only the routes are measured. A window without changes is five minutes;
+//! for trials `STEADY_SECONDS` makes it shorter.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,21 +27,21 @@ use crate::subject::{Running, Subject};
 
 const CHAPTER: &str = "routes";
 const NODES: usize = 500;
-/// What a call takes beside the work.
+/// Additional latency of a call.
 const CALL: Duration = Duration::from_millis(10);
 /// The default of `--nsx-requests-per-second`.
 const RATE: f64 = 80.0;
 const ROUTER: &str = "/infra/tier-1s/t1";
 const LIST: &str = "LIST static-routes";
-/// Writes of nodes at a time.
+/// Number of concurrent writes of nodes.
 const AT_ONCE: usize = 32;
-/// After so long without a call, nothing is left to be done.
+/// After this time without a call all work is complete.
 const QUIET: Duration = Duration::from_secs(5);
-/// The time without a call before an address changes.
+/// Time without a call before an address changes.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Nodes that change their address, one after the other.
+/// Number of nodes that change their address, one after the other.
 const CHANGES: usize = 5;
-/// For flags.
+/// Additional flags of the daemon.
 const FLAGS: [&str; 2] = ["--cluster-name=bench", "--cluster-cidr=10.128.0.0/12"];
 
 struct World {
@@ -52,7 +52,7 @@ struct World {
     nodes: usize,
 }
 
-/// See the file's header. A peer is not measured: it has no limits of calls.
+/// Measures routes for this daemon only. A peer has no limit for its calls.
 pub async fn measure(bench: &mut Bench) {
     let subject = bench.ours.clone();
     bench.attempt(CHAPTER, &subject, async |bench| measure_one(bench, &subject).await).await;
@@ -69,18 +69,18 @@ async fn measure_one(bench: &mut Bench, subject: &Subject) {
     drop(running);
 }
 
-/// The network for the pods of the node with this number.
+/// Returns the pod network of the node with this number.
 fn network(number: usize) -> String {
     format!("10.{}.{}.0/24", 128 + number / 250, number % 250)
 }
 
-/// One that is at most this: a limit is kept by what is below it.
+/// Returns a limit that permits at most this count. A limit is always an exclusive bound.
 fn at_most(count: f64) -> Option<Limit> {
     Some(Limit::Below(count + 0.01))
 }
 
 impl World {
-    /// All nodes are initialised, and have networks for their pods; NSX has no route.
+    /// Creates a world in which all nodes are initialised and have pod networks. NSX has no route.
     async fn new(bench: &Bench, subject: Subject, nodes: usize) -> Self {
         let cluster = Cluster::new(ApiServer::start().await, bench.vcenter(), nodes).await;
         let mut before = cluster.start(&subject, &cluster.server.kubeconfig()).await;
@@ -121,7 +121,7 @@ impl World {
         bench.report(Measure { chapter: CHAPTER, subject, name, unit, samples, limit });
     }
 
-    /// The routes in NSX by network, with their next hops.
+    /// Returns the routes in NSX by network, with their next hops.
     fn routes(&self) -> BTreeMap<String, String> {
         let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
         let objects = self.nsx.objects_below(&format!("{ROUTER}/static-routes"));
@@ -133,7 +133,8 @@ impl World {
         assert!(is_quiet, "NSX was not without calls for {quiet:?} within {LIMIT:?}: {:?}", self.nsx.counts());
     }
 
-    /// From the start of a process to the last call for the routes, which shows that the last one is in effect.
+    /// Measures the time from the start of a process to the last call about a route, which shows that the last route is
+    /// realized.
     async fn measure_creation(&self, bench: &mut Bench) -> Running {
         let began = Instant::now();
         let running = self.start();
@@ -171,7 +172,7 @@ impl World {
         self.report(bench, "pages a listing", "calls", vec![pages.len() as f64 / listings as f64], limit);
     }
 
-    /// The leader ends, and another one that waits takes over.
+    /// Measures the end of the leader with a waiting standby.
     async fn measure_take_over(&self, bench: &mut Bench, mut first: Running) -> Running {
         let mut second = self.start();
         second.until_healthy().await;
@@ -182,7 +183,7 @@ impl World {
         second
     }
 
-    /// The only process ends, and is started again.
+    /// Measures a restart of the only process.
     async fn measure_restart(&self, bench: &mut Bench, mut before: Running) -> Running {
         before.daemon.stop(LIMIT).await;
         let written = self.nsx.history().len();
@@ -203,7 +204,7 @@ impl World {
         self.report(bench, what, "writes", vec![writes as f64], Some(Limit::Below(0.5)));
     }
 
-    /// A machine gets another address while nothing else happens.
+    /// Measures a change of a machine's address without other changes.
     async fn measure_changes(&self, bench: &mut Bench) {
         let (mut seconds, mut calls) = (Vec::new(), Vec::new());
         for number in 1..=CHANGES {
@@ -227,7 +228,7 @@ impl World {
         self.report(bench, "calls for a changed address", "calls", calls, at_most(4.0));
     }
 
-    /// Nothing changes.
+    /// Measures a window without changes.
     async fn measure_quiet(&self, bench: &mut Bench) {
         let window = window();
         self.until_quiet(PAUSE).await;
@@ -242,7 +243,7 @@ impl World {
     }
 }
 
-/// Neither a listing nor a login.
+/// Whether the request is neither a list nor a login.
 fn is_of_a_route(request: &Recorded) -> bool {
     request.operation != LIST && !request.operation.starts_with("session ")
 }

@@ -1,13 +1,13 @@
-//! How large the binary is.
+//! The size of the binary.
 
 use support::report::{Limit, Measure};
 
 use crate::Bench;
 
-/// In MB of 1,000,000 bytes.
+/// Limit in MB of 1,000,000 bytes.
 const SIZE: f64 = 16.0;
 
-/// Of the file as it is.
+/// Measures the size of the unchanged file.
 pub fn measure(bench: &mut Bench) {
     for subject in bench.subjects() {
         let bytes = std::fs::metadata(subject.binary()).unwrap().len();

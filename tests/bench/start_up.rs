@@ -1,4 +1,4 @@
-//! How long a process takes from its start to ready, without nodes and with many that are initialised.
+//! The time from the start of a process until it is ready, without nodes and with many initialised nodes.
 
 use std::time::Instant;
 
@@ -12,11 +12,12 @@ use crate::machines::Kind;
 use crate::subject::Subject;
 
 const SAMPLES: usize = 5;
-/// The most nodes that a peer is given.
+/// Maximum number of nodes for a peer, and the larger number for this daemon.
 const SOME: usize = 1_000;
 const MANY: usize = 5_000;
 
-/// `/healthz` is what both have; ours says by `/readyz` that its caches are filled, too.
+/// Measures the time until `/healthz`, which both programs have. For this daemon also `/readyz`, which includes filled
+/// caches.
 pub async fn measure(bench: &mut Bench) {
     let sizes: &[(usize, Kind)] = match bench.peer {
         Some(_) => &[(0, Kind::Simulator), (SOME, Kind::Simulator), (MANY, Kind::Fake)],
@@ -55,9 +56,9 @@ pub async fn measure(bench: &mut Bench) {
     }
 }
 
-/// Seconds until this path is answered with success.
+/// Returns the seconds until the answer for this path is a success.
 async fn start(cluster: &Cluster, subject: &Subject, path: &str) -> f64 {
-    // Whoever had it may not have given it up.
+    // A former holder may not have released the Lease.
     cluster.clear_lease().await;
     let begun = Instant::now();
     let mut running = subject.start(&cluster.config, &cluster.server.kubeconfig());

@@ -1,8 +1,8 @@
-//! What a daemon costs while nothing changes, and while 1 % of the machines get another address a minute: with 100 and
-//! with 1,000 initialised Nodes of real size.
+//! The cost of a daemon while nothing changes, and while 1 % of the machines get another address each minute, with 100
+//! and with 1,000 initialised Nodes of real size.
 //!
-//! There are no kubelets, so that nothing is written to the Nodes but by the subject. A window is five minutes;
-//! `STEADY_SECONDS` makes it shorter, for trying.
+//! There are no kubelets, so that only the subject writes to the Nodes. A window is five minutes; for trials
+//! `STEADY_SECONDS` makes it shorter.
 
 use std::time::Duration;
 
@@ -21,20 +21,20 @@ use crate::subject::{Running, Subject};
 
 const SIZES: [usize; 2] = [100, 1_000];
 const WINDOW: Duration = Duration::from_secs(300);
-/// From the last node to the first window: what follows an initialisation is over by then.
+/// Pause from the last node to the first window, for the work after an initialisation.
 const SETTLE: Duration = Duration::from_secs(30);
-/// Before that, vCenter was asked nothing for so long; and how long that is waited for.
+/// Time without a call to vCenter before that pause, and the limit of the wait for it.
 const QUIET: Duration = Duration::from_secs(2);
 const QUIET_LIMIT: Duration = Duration::from_secs(120);
-/// One of so many machines changes a minute.
+/// One of this many machines changes each minute.
 const CHANGING: usize = 100;
-/// Calls of vCenter a minute.
+/// Limit for calls to vCenter in a minute.
 const CALLS: f64 = 20.0;
-/// Percent of one core.
+/// Limit in percent of one core.
 const CPU: f64 = 0.3;
 const LEASE: &str = "cloud-controller-manager";
 
-/// What goes on in a window.
+/// Kind of a window.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     Nothing,
@@ -58,16 +58,16 @@ struct World {
     running: Running,
 }
 
-/// All that is counted, up to a moment; vCenter counts from the begin of the window.
+/// All counts up to a moment. The counts of vCenter start at the start of the window.
 struct Totals {
     at: Instant,
     asked: Counts,
     usage: Usage,
-    /// The place in the API server's audit log.
+    /// Position in the API server's audit log.
     place: u64,
 }
 
-/// The sizes side by side: what is measured are sums of one process each, which the others do not change.
+/// Measures the sizes concurrently. The results are sums for one process each, so they do not influence each other.
 pub async fn measure(bench: &mut Bench) {
     let window = window();
     for subject in bench.subjects() {
@@ -88,7 +88,7 @@ async fn measure_one(bench: &mut Bench, subject: &Subject, window: Duration) {
     }
 }
 
-/// How long nothing changes, or some things.
+/// Returns the duration of a window.
 pub fn window() -> Duration {
     let Some(text) = std::env::var("STEADY_SECONDS").ok().filter(|text| !text.is_empty()) else { return WINDOW };
     match text.parse() {
@@ -98,7 +98,8 @@ pub fn window() -> Duration {
 }
 
 impl World {
-    /// With all nodes initialised: by the one process that is measured, when that is ours.
+    /// Creates a world in which all nodes are initialised. If the subject is this daemon, the measured process has
+    /// initialised them.
     async fn new(ours: &Subject, subject: Subject, kind: Kind, nodes: usize) -> Self {
         let cluster = Cluster::new(ApiServer::audited().await, kind, nodes).await;
         cluster.register_initialised(nodes, ours, &subject).await;
@@ -106,7 +107,7 @@ impl World {
         let mut running = cluster.start(&subject, &cluster.server.kubeconfig_of_administrator(&user)).await;
         running.until_leading(&cluster.client).await;
         cluster.until_initialised(nodes).await;
-        // A peer that has begun anew goes through all machines first.
+        // A peer reads all machines after its start.
         until_quiet(&*cluster.vcenter, QUIET, QUIET_LIMIT).await;
         Self { subject, nodes, cluster, user, running }
     }
@@ -118,11 +119,11 @@ impl World {
         let end = before.at + window;
         let changes = match part {
             Part::Nothing => 0,
-            // At least one, also in a short window.
+            // At least one change, also in a short window.
             Part::Changes => ((self.nodes as f64 / CHANGING as f64 * window.as_secs_f64() / 60.0) as u32).max(1),
         };
         for change in 0..changes {
-            // Each in the middle of its share of the window.
+            // Each change is in the middle of its share of the window.
             sleep_until(before.at + window * (2 * change + 1) / (2 * changes)).await;
             let number = change as usize + 1;
             self.cluster.vcenter.set_ip(&name(number), &address(98, number)).await;
@@ -130,7 +131,7 @@ impl World {
         sleep_until(end).await;
         let (log, place) = self.cluster.server.audit_from(before.place);
         let after = self.totals(place).await;
-        // Afterwards, so that it is no part of the window.
+        // Read after the window, so that the window does not include the reads.
         let unseen = self.unseen(changes).await;
         println!(
             "  {}, {} nodes, {}: {changes} changes in {window:?}; vCenter was asked {:?}",
@@ -148,7 +149,7 @@ impl World {
         measures
     }
 
-    /// How many of the changed machines have another address on their Nodes: whoever looks seldom writes nothing, too.
+    /// Counts the changed machines whose Nodes have not changed. A subject with rare checks also writes nothing.
     async fn unseen(&self, changes: u32) -> usize {
         let nodes = Api::<Node>::all(self.cluster.client.clone());
         let mut unseen = 0;
@@ -180,7 +181,7 @@ impl World {
         let renewals = writes.iter().filter(is_lease).count();
         let others = writes.len() - renewals;
         let reads = own().count() - writes.len();
-        // One beyond them is missed: a limit is kept by what is below it.
+        // One more call misses the limit. A limit is always an exclusive bound.
         let most_calls = promised(is_quiet, CALLS + 0.01);
         let mut rows = vec![
             ("vCenter calls".to_owned(), "a minute", a_minute(f64::from(after.asked.total)), most_calls),

@@ -1,8 +1,9 @@
-//! The join storm: many nodes that want to be initialised at once, seen by a watch on the API server.
+//! The join storm: many uninitialised nodes at once, observed by a watch on the API server.
 //!
-//! Each number of nodes has one API server and one vCenter, for all subjects and the floor. Two ways: the nodes are
-//! registered before the subject starts, and time counts from the start of its process; or they are registered while it
-//! leads, and time counts from the first registration. Between two cases all nodes and the Lease are deleted.
+//! Each number of nodes has one API server and one vCenter, for all subjects and the floor. There are two ways. Either
+//! the nodes are registered before the subject starts, and the time begins at the start of its process. Or they are
+//! registered while it leads, and the time begins at the first registration. Between two cases all nodes and the Lease
+//! are deleted.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -24,29 +25,32 @@ use crate::floor;
 use crate::machines::Kind;
 use crate::subject::{Running, Subject};
 
-/// What each call of vCenter takes longer. The first follows right after the floor, since the promise is about it.
+/// Additional latencies of calls to vCenter, in milliseconds. The promise is about the first one, so it is measured
+/// right after the floor.
 pub const DELAYS: [u64; 3] = [10, 0, 30];
-/// The promise about the time: so many nodes, with this delay, at most this multiple of the floor and some seconds.
+/// Promise about the time: with this many nodes and this delay, at most this multiple of the floor and some seconds.
 const PROMISED: (usize, u64) = (1_000, 10);
 const FLOORS: f64 = 2.0;
 const SECONDS: f64 = 3.0;
-/// The promise about calls of vCenter: for each node, and beside them.
+/// Promise about calls to vCenter: for each node, and in addition.
 const CALLS_PER_NODE: usize = 2;
 const CALLS: usize = 40;
-/// The promise about memory in MiB, for so many nodes: resident afterwards, and the most ever.
+/// Promise about memory in MiB for this many nodes: resident memory at the end, and its peak.
 const MEMORY: (usize, f64, f64) = (5_000, 50.0, 70.0);
-/// How long initialising may take before the case is over with the nodes that are: this, and so much for each node.
+/// Limit of the initialisation: this time, and an additional time for each node. After that the case ends with the
+/// initialised nodes.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PATIENCE_PER_NODE: Duration = Duration::from_millis(60);
-/// A peer is given so many times as long: a ratio says more than that it did not end.
+/// Factor of the limit for a peer, because a ratio is a better result than a timeout.
 const PEER_TIMES: u32 = 5;
-/// It is over when no vCenter was called and no Event written for this long, and how long that may take.
+/// The storm is over after this time without a call to vCenter and without an Event. The second value limits the wait
+/// for that.
 const QUIET: Duration = Duration::from_millis(2_500);
 const QUIET_LIMIT: Duration = Duration::from_secs(60);
-/// Operations with fewer calls are told together.
+/// Operations with fewer calls are reported together.
 const FEW: u32 = 10;
 
-/// What comes first.
+/// Order of the registration and the start of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Nodes,
@@ -54,7 +58,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// In the names of measures.
+    /// Returns the text for the names of measures.
     pub fn text(self) -> &'static str {
         match self {
             Self::Nodes => "nodes registered before the start",
@@ -63,9 +67,9 @@ impl Way {
     }
 }
 
-/// What a storm was.
+/// Results of a storm.
 struct Storm {
-    /// Sorted.
+    /// Times of the initialisations, sorted.
     times: Vec<Duration>,
     at_once: Usage,
     afterwards: Usage,
@@ -75,7 +79,7 @@ struct Storm {
     writes: BTreeMap<String, u64>,
 }
 
-/// With so many nodes; a peer only where the vCenter answers it.
+/// Measures with this many nodes. A peer is measured only with the simulator.
 pub async fn measure(bench: &mut Bench, chapter: &'static str, nodes: usize, kind: Kind) {
     let cluster = Cluster::new(ApiServer::start().await, kind, nodes).await;
     let subjects: Vec<_> =
@@ -94,7 +98,7 @@ pub async fn measure(bench: &mut Bench, chapter: &'static str, nodes: usize, kin
     }
 }
 
-/// Waits until vCenter is not called any more, apart from waits that take long, and no Event is written.
+/// Waits until there are no calls to vCenter except long waits, and no new Events.
 async fn until_quiet(cluster: &Cluster) {
     let events = Api::<Event>::all(cluster.client.clone());
     let is_quiet = settled(QUIET, QUIET_LIMIT, async || {
@@ -107,7 +111,7 @@ async fn until_quiet(cluster: &Cluster) {
     }
 }
 
-/// CPU seconds so far by program, in the same order each time; of a daemon that has yet to start, none.
+/// Returns the CPU seconds so far by program, always in the same order. A daemon that has not started has zero.
 fn cpu(cluster: &Cluster, running: Option<&Running>) -> Vec<(&'static str, f64)> {
     let daemon = running.map(Running::usage_or_nothing).unwrap_or_default();
     let programs = cluster.server.usage().into_iter().map(|(name, usage)| (name, usage.cpu));
@@ -124,7 +128,7 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// From the registration, or the start of the process, to the end of the process.
+    /// Measures from the registration, or the start of the process, to the end of the process.
     async fn run(&self, cluster: &Cluster) -> Storm {
         let Self { subject, way, nodes, .. } = *self;
         let running = match way {
@@ -162,7 +166,7 @@ impl Case<'_> {
         };
         let times = initialised.times(begun);
         if let Some(registering) = registering {
-            // No node of this case may come after its end.
+            // Otherwise a node of this case could be registered after its end.
             registering.abort();
             let _ = registering.await;
         }
@@ -175,7 +179,7 @@ impl Case<'_> {
             );
         }
         let at_once = running.usage_or_nothing();
-        // One that has not come to the end is not about to be quiet.
+        // A subject that has not initialised all nodes will not be quiet soon.
         if times.len() == nodes {
             until_quiet(cluster).await;
         }
@@ -234,7 +238,8 @@ impl Case<'_> {
 
     fn report_calls(&self, bench: &mut Bench, asked: &Counts) {
         let limit = Limit::Below((CALLS_PER_NODE * self.nodes + CALLS + 1) as f64);
-        // The simulator sends all objects again whenever a ListView changes, in pages, which no real server does.
+        // The simulator sends all objects again, in pages, after every change of a ListView. Real servers do not do
+        // that.
         self.tell(bench, "vCenter calls", "calls", f64::from(asked.total - asked.truncated), Some(limit));
         if asked.truncated > 0 {
             self.tell(bench, "vCenter calls for further pages", "calls", f64::from(asked.truncated), None);
@@ -253,7 +258,7 @@ impl Case<'_> {
         bench.report(self.row(what, unit, vec![sample], limit));
     }
 
-    /// The limits are ours alone.
+    /// Returns a measure. Limits apply to this daemon only.
     fn row(&self, what: &str, unit: &'static str, samples: Vec<f64>, limit: Option<Limit>) -> Measure {
         let (subject, limit) = (self.subject.name, limit.filter(|_| self.subject.name == OURS));
         Measure { chapter: self.chapter, subject, name: format!("{}: {what}", self.name()), unit, samples, limit }
@@ -269,22 +274,22 @@ impl Case<'_> {
     }
 }
 
-/// Begins the names of a case's measures, and is that of its curve.
+/// Returns the prefix of the names of a case's measures, which is also the name of its curve.
 pub fn case_name(way: Way, delay: u64) -> String {
     format!("{}, {delay} ms a call", way.text())
 }
 
-/// How long initialising so many nodes may take.
+/// Returns the time limit for the initialisation of this many nodes.
 pub fn patience(nodes: usize) -> Duration {
     PATIENCE + PATIENCE_PER_NODE * u32::try_from(nodes).unwrap()
 }
 
-/// Of the curves.
+/// Axes of the curves.
 pub const AXES: [&str; 2] = ["time (s)", "nodes initialised (%)"];
 
 const LAST: &str = "last initialised";
 
-/// What is told of the times of so many nodes, with the index into them.
+/// Returns the reported times for this many nodes, with the index into the sorted times.
 pub fn marks(nodes: usize) -> [(&'static str, usize); 4] {
     let at = |percent: usize| (nodes * percent).div_ceil(100).max(1) - 1;
     [("first initialised", 0), ("median initialised", at(50)), ("99 % initialised", at(99)), (LAST, at(100))]

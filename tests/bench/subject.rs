@@ -1,7 +1,7 @@
-//! Whose work is measured: the daemon as it is shipped, and the one it is compared with.
+//! The measured programs: the released daemon, and its peer.
 //!
-//! Both have the command line of the Go program, so that they are started alike. Nothing else is known of a peer: it is
-//! looked at from outside, by its secure port, its Lease, the API server's audit log and what vCenter counts.
+//! Both have the command line of the Go program, so that they are started in the same way. The benchmark observes a
+//! peer only from outside: by its secure port, its Lease, the API server's audit log and the counts of vCenter.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,37 +14,36 @@ use support::{Daemon, eventually};
 
 use crate::cluster::LIMIT;
 
-/// How long one probe may take.
+/// Limit of one probe.
 const PROBE: Duration = Duration::from_secs(5);
 
-/// A program to be measured.
+/// A program to measure.
 #[derive(Clone, Debug)]
 pub struct Subject {
-    /// As in [`support::report::Measure::subject`].
+    /// Name as in [`support::report::Measure::subject`].
     pub name: &'static str,
     binary: PathBuf,
-    /// Flags of its own.
+    /// Additional flags of this program.
     flags: Vec<String>,
 }
 
-/// One process of a [`Subject`]. Dropping it ends it.
+/// One process of a [`Subject`]. It ends when this is dropped.
 pub struct Running {
     pub daemon: Daemon,
-    /// Of its secure port on loopback.
+    /// Secure port on loopback.
     pub port: u16,
 }
 
 impl Subject {
-    /// This program.
+    /// Returns this program as a subject.
     pub fn ours(binary: PathBuf) -> Self {
         Self { name: "ours", binary, flags: Vec::new() }
     }
 
-    /// `PEER` is the path of another binary, `PEER_FLAGS` are flags for it, separated by spaces.
+    /// Returns the peer: `PEER` is the path of another binary, `PEER_FLAGS` are its flags, separated by spaces.
     ///
-    /// # Errors
     ///
-    /// A sentence, when there is no such file.
+    /// Returns a message if there is no such file.
     pub fn peer() -> Result<Option<Self>, String> {
         let Some(binary) = std::env::var_os("PEER").filter(|path| !path.is_empty()).map(PathBuf::from) else {
             return Ok(None);
@@ -57,17 +56,17 @@ impl Subject {
         Ok(Some(Self { name: "peer", binary, flags }))
     }
 
-    /// The file that is measured.
+    /// Returns the path of the measured file.
     pub fn binary(&self) -> &Path {
         &self.binary
     }
 
-    /// Starts it with all defaults, and gives it back at once.
+    /// Starts the program with all default values, without a wait.
     pub fn start(&self, config: &Path, kubeconfig: &Path) -> Running {
         self.start_with(config, kubeconfig, &[])
     }
 
-    /// As [`Subject::start`], with flags that both know.
+    /// As [`Subject::start`], with flags that both programs support.
     pub fn start_with(&self, config: &Path, kubeconfig: &Path, more: &[&str]) -> Running {
         let port = free_port();
         let mut flags = vec![
@@ -84,12 +83,12 @@ impl Subject {
 }
 
 impl Running {
-    /// Waits until its secure port says that it is well.
+    /// Waits until the secure port reports a healthy process.
     pub async fn until_healthy(&mut self) {
         self.until_ok("healthz").await;
     }
 
-    /// Waits until this path of its secure port is answered with success.
+    /// Waits until the answer for this path of the secure port is a success.
     pub async fn until_ok(&mut self, path: &str) {
         let builder = reqwest::Client::builder().tls_danger_accept_invalid_certs(true).no_proxy().timeout(PROBE);
         let (client, url) = (builder.build().unwrap(), format!("https://127.0.0.1:{}/{path}", self.port));
@@ -106,7 +105,7 @@ impl Running {
         .await;
     }
 
-    /// Waits until it is well, and somebody holds the Lease: whoever runs alone, leads then.
+    /// Waits until the process is healthy and the Lease has a holder. A single process is the leader then.
     pub async fn until_leading(&mut self, client: &Client) {
         self.until_healthy().await;
         let leases = Api::<Lease>::namespaced(client.clone(), "kube-system");
@@ -118,12 +117,12 @@ impl Running {
         .await;
     }
 
-    /// What it has cost so far.
+    /// Returns the resources that the process has used so far.
     pub fn usage(&self) -> Usage {
         self.daemon.pid().and_then(Usage::of).expect("it has ended while it was measured")
     }
 
-    /// As [`Running::usage`]; of one that has ended, nothing.
+    /// As [`Running::usage`], or zero for a process that has ended.
     pub fn usage_or_nothing(&self) -> Usage {
         self.daemon.pid().and_then(Usage::of).unwrap_or_default()
     }

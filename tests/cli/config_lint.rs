@@ -1,4 +1,4 @@
-//! `config-lint FILE`: exit codes, the daemon's own messages, and no secrets.
+//! `config-lint FILE`: exit codes, the same messages as the daemon, and no secrets.
 
 use super::{SECRET, THREE_MISTAKES, program, run, text};
 use ccm::base::limited_read::MAX_FILE;
@@ -8,7 +8,7 @@ use std::process::Output;
 
 const FILE: &str = "vsphere.conf";
 
-/// Without the secret, in whatever form it is printed.
+/// Runs `config-lint`. Checks that the output does not contain the secret in any form.
 fn lint(folder: &Path, arguments: &[&OsStr], variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
     let mut command = program();
     command.current_dir(folder).arg("config-lint").args(arguments).envs(variables.iter().copied());
@@ -18,7 +18,7 @@ fn lint(folder: &Path, arguments: &[&OsStr], variables: &[(&str, &str)]) -> (Opt
     (status.code(), stdout, stderr)
 }
 
-/// What the daemon says of the same file when it refuses to start.
+/// Returns the error of the daemon for the same file.
 fn refusal_of_the_daemon(folder: &Path) -> String {
     let mut command = program();
     let output =
@@ -27,7 +27,7 @@ fn refusal_of_the_daemon(folder: &Path) -> String {
     text(&output.stderr)
 }
 
-/// A file without errors: exit code 0, and these warnings.
+/// A file without errors has exit code 0 and these warnings.
 #[test]
 fn a_file_without_errors_passes_with_its_warnings() {
     let ini = "[Global]\nuser = u\npassword = correct-horse-battery\n";
@@ -62,7 +62,7 @@ fn a_file_without_errors_passes_with_its_warnings() {
     }
 }
 
-/// A file with errors: exit code 1, and all of them, in the words of the daemon.
+/// A file with errors has exit code 1. All errors are printed, with the texts of the daemon.
 #[test]
 fn a_file_with_errors_fails_in_the_words_of_the_daemon() {
     let vcenter = "[Global]\nuser = u\npassword = correct-horse-battery\n[VirtualCenter \"vc.example\"]\n";
@@ -109,7 +109,7 @@ fn a_file_with_errors_fails_in_the_words_of_the_daemon() {
     }
 }
 
-/// The daemon starts without such a part, and a reload refuses the file.
+/// The daemon starts without such a part, and a reload rejects the file.
 #[test]
 fn an_error_in_a_part_fails_although_the_daemon_starts_without_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -152,7 +152,7 @@ fn odd_variables_are_warned_of_as_by_the_daemon() {
          vsphere-vcenter: set enableServiceLinks: false in the pod",
     ];
     assert_eq!((code, stderr.lines().collect::<Vec<_>>().as_slice()), (Some(0), &expected[..]));
-    // Also beside an error, which the daemon turns a part off for.
+    // Also with an error that makes the daemon turn a part off.
     let wrong = [("VSPHERE_VCENTER_2", "vc"), ("VCENTER_2_PORT", "many"), ("CCM_NODE_DELETIONS", "dry-run")];
     let (code, _, stderr) = lint(folder.path(), &[FILE.as_ref()], &wrong);
     assert_eq!(code, Some(1));
@@ -162,7 +162,7 @@ fn odd_variables_are_warned_of_as_by_the_daemon() {
     );
 }
 
-/// Wrong usage, or a file that cannot be read: exit code 2.
+/// Wrong usage and an unreadable file have exit code 2.
 #[test]
 fn what_is_not_checked_is_no_pass() {
     let folder = tempfile::tempdir().unwrap();

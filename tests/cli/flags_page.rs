@@ -1,4 +1,4 @@
-//! `docs/flags.md`, written from the definitions of the flags and from what only a page needs.
+//! `docs/flags.md`, generated from the definitions of the flags and from additional texts for the page.
 
 use ccm::app::options::{self, Flag};
 use clap::Arg;
@@ -49,7 +49,7 @@ Not in `--help`. Whoever gives one is told on standard error.
 |---|---|
 ";
 
-/// What is longer on the page than in `--help`.
+/// Texts that are longer on the page than in `--help`.
 const MORE: &[(&str, &str)] = &[
     ("cloud-config", "path of [vsphere.conf](configuration.md), INI or YAML; needed"),
     ("cloud-provider", "`vsphere` is the only one that is built; `vsphere-paravirtual` is known"),
@@ -172,7 +172,7 @@ const MORE: &[(&str, &str)] = &[
     ),
 ];
 
-/// The whole page.
+/// Returns the page.
 pub fn page() -> String {
     let command = options::command();
     let mut flags: Vec<_> = command.get_arguments().filter(|flag| !flag.is_hide_set()).collect();

@@ -1,4 +1,4 @@
-//! What every provider with load balancers owes the service controller.
+//! Contract of every provider with load balancers, as the service controller uses it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use tokio::sync::watch;
 
 use super::suite::{MOST_WRITES, World, good_for, node, over, permit};
 
-/// The cluster that the provider serves.
+/// Name of the cluster that the provider serves.
 const CLUSTER: &str = "c";
 
-/// How long an announcement may take. Generous: a provider is waited for no longer than it takes.
+/// Limit for an announcement. It is much longer than required.
 const ANNOUNCED: Duration = Duration::from_secs(30);
 
-/// No call waits more often.
+/// Maximum number of waits of a call.
 const MOST_WAITS: usize = 20;
 
-/// A Service of type LoadBalancer, as the API server gives it to the controller.
+/// Returns a Service of type LoadBalancer, as the API server returns it.
 pub fn service(uid: &str) -> Service {
     let metadata = ObjectMeta {
         name: Some(format!("service-{uid}")),
@@ -44,7 +44,8 @@ pub fn service(uid: &str) -> Service {
     Service { metadata, spec: Some(spec), ..Service::default() }
 }
 
-/// Nodes of these names, each with an address. They are another provider's, so that no provider has to find their machines.
+/// Returns nodes with these names, each with an address. They belong to another provider, so that no provider has to
+/// find their machines.
 fn nodes(names: &[&str]) -> Vec<Arc<Node>> {
     let with_address = |name: &&str| {
         let mut node = node(name, &format!("other://{name}"), "");
@@ -56,7 +57,7 @@ fn nodes(names: &[&str]) -> Vec<Arc<Node>> {
     names.iter().map(with_address).collect()
 }
 
-/// A permit, and what ends it.
+/// Returns a permit, and the sender that ends it.
 fn term() -> (LeaderToken, watch::Sender<bool>) {
     let lasts = watch::Sender::new(true);
     let (checked, watched) = (lasts.subscribe(), lasts.subscribe());
@@ -84,7 +85,7 @@ impl<'a> Balancers<'a> {
         Some(Self { world, each: provider.load_balancer()?, fleet: fleet_of(&*provider)? })
     }
 
-    /// A call that is not ready is repeated when the provider announces the Service, or after the time that it names.
+    /// Repeats a call that is not ready, after the provider announces the Service, or after the time in the error.
     async fn ready<T>(&self, service: &Service, call: impl AsyncFn() -> Result<T, Error>) -> Result<T, Error> {
         for _ in 0..MOST_WAITS {
             let mut events = self.fleet.subscribe();
@@ -132,7 +133,7 @@ impl<'a> Balancers<'a> {
         self.ready(service, async || self.each.ensure_load_balancer_deleted(permit, CLUSTER, service).await).await
     }
 
-    /// The nodes behind a load balancer are these, where the world can see them.
+    /// Checks the nodes of a load balancer, if the world can read them.
     async fn assert_nodes(&self, service: &Service, expected: &[&str]) {
         if let Some(nodes) = self.world.nodes_behind(service).await {
             assert_eq!(nodes, expected);
@@ -140,7 +141,7 @@ impl<'a> Balancers<'a> {
     }
 }
 
-/// Runs everything about load balancers.
+/// Runs all tests of load balancers.
 pub async fn all(world: &dyn World) {
     let Some(balancers) = Balancers::of(world) else { return };
     nothing_is_written_after_the_end_of_the_lead(&balancers).await;
@@ -155,7 +156,7 @@ pub async fn all(world: &dyn World) {
     assert_eq!(world.load_balancer_objects().await, 0, "nothing is left");
 }
 
-/// What exists when the lead ends stays as it is, and reads are still answered.
+/// Objects from before the end of the leadership stay unchanged, and reads are still answered.
 async fn nothing_is_written_after_the_end_of_the_lead(balancers: &Balancers<'_>) {
     let (valid, over, service) = (permit(), over(), service("12345"));
     assert!(is_refused(balancers.ensure(&over, &service, &nodes(&["a"])).await));
@@ -171,12 +172,12 @@ async fn nothing_is_written_after_the_end_of_the_lead(balancers: &Balancers<'_>)
     balancers.delete(&valid, &service).await.unwrap();
 }
 
-/// A permit passes a given number of checks. Earlier writes stay, later ones are refused, and with a new permit the same
-/// calls end in the same state as without a break.
+/// A permit ends after a given number of checks. Earlier writes stay, and later ones are rejected. With a new permit
+/// the same calls reach the same state as without an interruption.
 async fn the_next_leader_completes_a_call_whose_lead_ended_between_two_writes(balancers: &Balancers<'_>) {
     let (one, two, nodes) = (service("1"), service("2"), nodes(&["a", "b"]));
     let mut checks = 0;
-    // The lead ends before each of the writes of one call.
+    // The leadership ends before each write of one call in turn.
     while let Err(error) = balancers.ensure(&good_for(checks), &one, &nodes).await {
         assert!(matches!(error, Error::NotLeader) && checks < MOST_WRITES, "{error}");
         checks += 1;
@@ -189,7 +190,7 @@ async fn the_next_leader_completes_a_call_whose_lead_ended_between_two_writes(ba
     assert_eq!(balancers.world.load_balancer_objects().await, objects);
     balancers.assert_nodes(&one, &["a", "b"]).await;
 
-    // The lead ends between two calls.
+    // The leadership ends between two calls.
     let (permit_of_term, lasts) = term();
     balancers.ensure(&permit_of_term, &two, &nodes).await.unwrap();
     lasts.send_replace(false);
@@ -235,14 +236,15 @@ async fn they_are_ensured_updated_and_deleted(balancers: &Balancers<'_>) {
     assert_eq!(balancers.world.load_balancer_objects().await, 0, "nothing is left");
 }
 
-/// A provider may serve several clusters or refuse all but its own: it never shows or deletes what another one has.
+/// A provider may serve several clusters, or reject all but its own. It never returns or deletes objects of another
+/// cluster.
 async fn clusters_are_separate(balancers: &Balancers<'_>) {
     let mine = service("lb-3");
     let status = balancers.ensure(&permit(), &mine, &nodes(&["a"])).await.unwrap();
     for elsewhere in ["c-d", "d", ""] {
         let shown = balancers.get_of(elsewhere, &mine).await;
         assert!(!matches!(shown, Ok(Some(_))), "{elsewhere:?}: {shown:?}");
-        // It may succeed, since there is none, or be refused.
+        // The call may succeed, because there is no load balancer, or be rejected.
         drop(balancers.each.ensure_load_balancer_deleted(&permit(), elsewhere, &mine).await);
         drop(balancers.each.update_load_balancer(&permit(), elsewhere, &mine, &nodes(&["b"])).await);
     }
@@ -258,7 +260,7 @@ fn names_are_stable_and_differ(balancers: &Balancers<'_>) {
     assert!(!name("1").is_empty());
 }
 
-/// Also when `get_load_balancer` already says that there is none.
+/// This holds even if `get_load_balancer` already returns no load balancer.
 async fn what_was_made_or_deleted_by_half_is_deleted_by_the_next_call(balancers: &Balancers<'_>) {
     for is_deleted in [false, true] {
         let mut checks = 0;
@@ -293,7 +295,7 @@ async fn all_get_their_nodes_in_one_call(balancers: &Balancers<'_>) {
         balancers.ensure(&permit(), service, &nodes(&["a", "b"])).await.unwrap();
     }
     let valid = permit();
-    // Whatever the provider needs first is there once one Service got its nodes.
+    // The provider's preparations are complete once one Service got its nodes.
     balancers.update(&valid, &services[0], &nodes(&["a", "b"])).await.unwrap();
     for names in [&["c"][..], &["c", "d"], &[]] {
         let results = fleet.update_nodes(&valid, CLUSTER, &services, &nodes(names)).await;
@@ -315,7 +317,7 @@ async fn all_get_their_nodes_in_one_call(balancers: &Balancers<'_>) {
 fn a_service_of_another_program_is_declined(balancers: &Balancers<'_>) {
     let Balancers { world, fleet, .. } = balancers;
     assert_eq!(fleet.handles(&service("lb-6")), Handling::Handled);
-    // The cache keeps what the provider reads.
+    // The cache keeps the annotations that the provider reads.
     let prefixes = fleet.annotation_prefixes();
     assert!(prefixes.iter().all(|prefix| cache_filter::keeps_annotation(prefix)), "{prefixes:?}");
     if let Some(declined) = world.declined_service() {
@@ -325,7 +327,7 @@ fn a_service_of_another_program_is_declined(balancers: &Balancers<'_>) {
     }
 }
 
-/// A provider that answers from what it knows may go on doing so; none takes an error for an absence.
+/// A provider may continue to answer from its cache. No provider treats an error as absence.
 async fn an_error_never_says_that_there_is_nothing(balancers: &Balancers<'_>) {
     let Balancers { world, .. } = balancers;
     let mine = service("lb-7");
@@ -333,7 +335,7 @@ async fn an_error_never_says_that_there_is_nothing(balancers: &Balancers<'_>) {
     if world.set_network_fails(true).await {
         let shown = balancers.get(&mine).await;
         assert!(!matches!(shown, Ok(None)), "{shown:?}");
-        // With a new permit, too: what an earlier term knew is no proof.
+        // The same with a new permit: the cache of an earlier term is no proof.
         for _ in 0..2 {
             assert!(balancers.delete(&permit(), &mine).await.is_err());
         }

@@ -1,4 +1,4 @@
-//! One suite, every provider. A provider joins with a `World`, by which the suite prepares its machines, and one test
+//! One test suite for all providers. Each provider has a `World`, with which the suite prepares machines, and one test
 //! function that runs [`suite::all`].
 
 #![allow(

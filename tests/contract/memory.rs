@@ -1,4 +1,4 @@
-//! The suite over the memory provider, with both instance contracts, and what only this provider has to offer.
+//! The suite for the memory provider, with both instance contracts, and tests of features that only this provider has.
 
 use async_trait::async_trait;
 use ccm::cloud::node::addresses::INTERNAL_IP;

@@ -1,4 +1,4 @@
-//! The suite over the vSphere provider with load balancers on the fake NSX Manager.
+//! The suite for the vSphere provider with load balancers on the fake NSX Manager.
 
 use async_trait::async_trait;
 use ccm::clients::http::{self, TlsSettings, TlsTrust};
@@ -27,11 +27,11 @@ use super::suite::{self, World};
 use super::vsphere::VsphereWorld;
 use super::world::{Files, Running};
 
-/// What identifies the cluster.
+/// UID of the cluster.
 const UID: &str = "0b7f1d4c-8f5e-4c65-9f5a-2c7f3ad4b001";
-/// The time between two readings of everything.
+/// Interval between two complete passes.
 const BETWEEN: Duration = Duration::from_secs(10);
-/// The collections of what load balancers consist of.
+/// Collections with the objects of load balancers.
 const COLLECTIONS: [&str; 7] = [
     "lb-services",
     "lb-virtual-servers",
@@ -44,18 +44,18 @@ const COLLECTIONS: [&str; 7] = [
 /// All operations that load balancers need.
 const OPERATIONS: [&str; 5] = ["LIST", "GET", "PUT", "PATCH", "DELETE"];
 
-/// The sections of `vsphere.conf` beside that of the manager.
+/// The sections of `vsphere.conf`, except the section of the manager.
 const SECTIONS: &str = "[LoadBalancer]\nip-pool-id = p1\nsize = SMALL\ntier1-gateway-path = /infra/tier-1s/t1\n\
     tcp-app-profile-path = /infra/lb-app-profiles/default-tcp-lb-app-profile\n\
     udp-app-profile-path = /infra/lb-app-profiles/default-udp-lb-app-profile\n";
 
-/// Machines on the fake vCenter, load balancers on the fake NSX.
+/// Machines on the fake vCenter, and load balancers on the fake NSX.
 struct NsxWorld {
     vsphere: VsphereWorld,
     nsx: Arc<FakeNsx>,
 }
 
-/// User and password of the configuration, and trust in the CA of the fake.
+/// User and password of the configuration, and trust in the fake's CA.
 struct ToFake {
     ca_pem: String,
     offers: watch::Sender<Arc<CredentialState>>,
@@ -84,7 +84,7 @@ impl ConnectNsx for ToFake {
     }
 }
 
-/// A cluster of which only the UID is known.
+/// A cluster of which only the UID can be read.
 struct Live;
 
 #[async_trait]
@@ -124,7 +124,7 @@ impl NsxWorld {
                 leads: AnyLeader::new(vec![watch::Sender::new(true).subscribe()]),
                 calls_per_second: 80,
                 adoption: Adoption::AsIs,
-                // No Service of the suite is in a cluster.
+                // The suite's Services do not exist in a cluster.
                 orphans: Policy::Off,
                 requested_addresses: RequestedAddresses::Honored,
                 cluster: "c".to_owned(),

@@ -1,4 +1,4 @@
-//! What every provider owes the controllers, as plain functions over `dyn CloudProvider`.
+//! Contract of every provider, as functions over `dyn CloudProvider`.
 
 use async_trait::async_trait;
 use ccm::cloud::{
@@ -15,28 +15,28 @@ use std::time::{Duration, Instant};
 
 use super::load_balancers;
 
-/// An answer that takes longer than this was not ready: providers answer from what they know.
+/// Limit for an answer. Providers answer from their caches.
 const QUICK: Duration = Duration::from_secs(2);
 
-/// How long a change may take to be announced and visible. Generous: a failing provider fails late, a good one is
-/// waited for no longer than it takes.
+/// Limit until a change is announced and visible. It is much longer than required, so only a failing provider waits
+/// that long.
 const SOON: Duration = Duration::from_secs(30);
 
-/// No call checks its permit more often than this.
+/// Maximum number of permit checks in a call.
 pub const MOST_WRITES: usize = 100;
 
-/// How long nothing is announced before a question is repeated.
+/// Time without an event after which a request is repeated.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// How the suite prepares a provider's machines. Names are node names; every call returns once the change is made,
-/// not necessarily once the provider has seen it.
+/// Preparation of a provider's machines for the suite. Names are node names. Every call returns once the change is
+/// made. The provider may observe the change later.
 #[async_trait]
 pub trait World: Send + Sync {
     /// The provider under test.
     fn provider(&self) -> Arc<dyn CloudProvider>;
 
-    /// Adds a running machine with this address for the node of this name, and makes the node known to the provider
-    /// where it needs that. Gives the machine's system UUID.
+    /// Adds a running machine with this address for the node with this name. Also adds the node to the provider if that
+    /// is required. Returns the machine's system UUID.
     async fn add(&self, name: &str, address: &str) -> String;
 
     /// Changes the machine's address.
@@ -45,46 +45,48 @@ pub trait World: Send + Sync {
     /// Switches the machine off or on.
     async fn set_power(&self, name: &str, on: bool);
 
-    /// Destroys the machine, in the way the provider takes for proof. False where the provider cannot prove absence.
+    /// Destroys the machine in a way that is a proof for the provider. Returns false if the provider cannot prove
+    /// absence.
     async fn destroy(&self, name: &str) -> bool;
 
-    /// Makes it impossible to know anything about the machine, or possible again.
+    /// Makes the state of the machine unknown, or known again.
     async fn set_unreachable(&self, name: &str, unreachable: bool);
 
-    /// Causes more changes than the provider keeps for a subscriber that does not listen. False where that cannot be
-    /// caused from here.
+    /// Causes more changes than the provider buffers for a slow subscriber. Returns false if the test cannot cause
+    /// them.
     async fn flood(&self, name: &str) -> bool;
 
-    /// Makes every call about load balancers and routes fail, or succeed again. False where that cannot be caused.
+    /// Makes every call about load balancers and routes fail, or succeed again. Returns false if the test cannot cause
+    /// that.
     async fn set_network_fails(&self, _fails: bool) -> bool {
         false
     }
 
-    /// How many objects of load balancers the cloud has, also of those that were made or deleted by half.
+    /// Returns the number of load balancer objects in the cloud, including those of incomplete creations and deletions.
     async fn load_balancer_objects(&self) -> usize {
         0
     }
 
-    /// The names of the nodes behind the load balancer of a Service, sorted, where they can be seen.
+    /// Returns the names of the nodes of a Service's load balancer, sorted, if they can be read.
     async fn nodes_behind(&self, _service: &Service) -> Option<Vec<String>> {
         None
     }
 
-    /// Lets as much time pass as the provider may want between two looks at its cloud, where its clock can be set.
+    /// Advances the clock by the provider's longest pause between two reads of its cloud, if the clock can be set.
     async fn pass(&self) {}
 
-    /// A Service whose load balancer another program makes, where the provider can tell.
+    /// Returns a Service whose load balancer another program makes, if the provider can distinguish it.
     fn declined_service(&self) -> Option<Service> {
         None
     }
 
-    /// A provider ID of another provider, and one that no provider could have made.
+    /// Returns a provider ID of another provider, and IDs that no provider could have created.
     fn strange_provider_ids(&self) -> Vec<String> {
         vec!["elsewhere://12345".into(), "://".into(), "\u{0}".into()]
     }
 }
 
-/// A node as a kubelet registers it.
+/// Returns a node as a kubelet registers it.
 pub fn node(name: &str, provider_id: &str, uuid: &str) -> Node {
     let info = NodeSystemInfo { system_uuid: uuid.into(), ..NodeSystemInfo::default() };
     Node {
@@ -97,17 +99,17 @@ pub fn node(name: &str, provider_id: &str, uuid: &str) -> Node {
     }
 }
 
-/// A permit that never ends.
+/// Returns a permit that never ends.
 pub fn permit() -> LeaderToken {
     LeaderToken::new(|| true, || std::future::pending().boxed())
 }
 
-/// A permit that has ended.
+/// Returns a permit that has ended.
 pub fn over() -> LeaderToken {
     LeaderToken::new(|| false, || std::future::ready(()).boxed())
 }
 
-/// A permit that ends after so many checks.
+/// Returns a permit that ends after this many checks.
 pub fn good_for(checks: usize) -> LeaderToken {
     let left = AtomicUsize::new(checks);
     let check = move |left: usize| left.checked_sub(1);
@@ -115,7 +117,7 @@ pub fn good_for(checks: usize) -> LeaderToken {
     LeaderToken::new(is_valid, || std::future::pending().boxed())
 }
 
-/// Runs everything.
+/// Runs all tests.
 pub async fn all(world: &dyn World) {
     metadata_is_found_by_uuid_and_by_provider_id_and_is_stable(world).await;
     a_change_of_address_is_announced_and_visible(world).await;
@@ -132,7 +134,7 @@ pub async fn all(world: &dyn World) {
     an_error_never_says_that_there_are_no_routes(world).await;
 }
 
-/// What exists when the lead ends stays as it is, and reads are still answered.
+/// Routes from before the end of the leadership stay unchanged, and reads are still answered.
 async fn no_route_is_written_after_the_end_of_the_lead(world: &dyn World) {
     let Some(routes) = world.provider().routes() else { return };
     let (valid, over) = (permit(), over());
@@ -146,8 +148,8 @@ async fn no_route_is_written_after_the_end_of_the_lead(world: &dyn World) {
     routes.delete_route(&valid, "c", &listed[0]).await.unwrap();
 }
 
-/// A permit passes a given number of checks. Earlier writes stay, later ones are refused, and with a new permit the same
-/// calls end in the same state as without a break.
+/// A permit ends after a given number of checks. Earlier writes stay, and later ones are rejected. With a new permit
+/// the same calls reach the same state as without an interruption.
 async fn the_next_leader_completes_the_routes_of_a_lead_that_ended(world: &dyn World) {
     let Some(routes) = world.provider().routes() else { return };
     let route = |number: usize| Route {
@@ -210,8 +212,8 @@ async fn quickly<T>(answer: impl Future<Output = T>) -> T {
     tokio::time::timeout(QUICK, answer).await.expect("the provider answers from what it knows")
 }
 
-/// Waits until `ask` gives what `accept` takes; tries again at every event, and at times without one, since not
-/// everything that is asked for is announced.
+/// Waits until the result of `ask` meets `accept`. Repeats `ask` at every event, and also periodically, because not
+/// every change is announced.
 async fn eventually<T: std::fmt::Debug, F: Future<Output = T>>(
     world: &dyn World,
     what: &str,
@@ -238,7 +240,7 @@ async fn known(world: &dyn World, node: &Node) -> InstanceMetadata {
         .unwrap()
 }
 
-/// The next event that `is_wanted`.
+/// Waits for the next event that meets `is_wanted`.
 async fn next_event(
     events: &mut BoxStream<'static, InstanceEvent>,
     is_wanted: impl Fn(&InstanceEvent) -> bool,
@@ -254,7 +256,7 @@ async fn next_event(
     tokio::time::timeout(SOON, wanted).await.expect("the change is announced")
 }
 
-/// The next event that concerns `name`.
+/// Waits for the next event about `name`.
 async fn next_about(events: &mut BoxStream<'static, InstanceEvent>, name: &str) {
     next_event(events, |event| *event == InstanceEvent::Node(name.to_owned()) || *event == InstanceEvent::All).await;
 }
@@ -272,7 +274,7 @@ async fn metadata_is_found_by_uuid_and_by_provider_id_and_is_stable(world: &dyn 
 
     let by_id = node("found", &first.provider_id, &uuid);
     for ask in [by_id.clone(), by_id, node("found", "", &uuid)] {
-        // A provider may say what spoke for it at the time, or what speaks for it now.
+        // A provider may return the evidence from the time of the search, or the current evidence.
         let again = InstanceMetadata { found_by: first.found_by, ..known(world, &ask).await };
         assert_eq!(again, first, "the same question has the same answer");
     }
@@ -300,7 +302,7 @@ async fn a_change_of_address_is_announced_and_visible(world: &dyn World) {
             break;
         }
     }
-    // What was changed before the question is known after it, or is said to be old.
+    // After a refresh an earlier change is visible, or the answer is marked as stale.
     world.set_address("moving", "10.12.0.3").await;
     tokio::time::timeout(SOON, instances(world).refresh()).await.expect("the question has a limit");
     let now = quickly(instances(world).instance_metadata(&ask)).await.found().unwrap();
@@ -355,7 +357,7 @@ async fn exists_unknown_and_absent_are_different(world: &dyn World) {
     world.set_unreachable("vanishing", true).await;
     let is_unknown =
         |answer: &Presence<()>| matches!(answer, Presence::Unknown(unknown) if !unknown.message.is_empty());
-    // What was learnt before may still be answered, but nothing is ever absent because it cannot be asked for.
+    // The provider may still answer from its cache. A machine is never absent because it is unreachable.
     let unreachable = quickly(instances.instance_exists(&ask)).await;
     assert!(!matches!(unreachable, Presence::Absent(_)), "{unreachable:?}");
     world.set_unreachable("vanishing", false).await;

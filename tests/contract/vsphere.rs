@@ -1,4 +1,4 @@
-//! The suite over the vSphere provider, on the simulator and on the fake vCenter.
+//! The suite for the vSphere provider, on the simulator and on the fake vCenter.
 
 use async_trait::async_trait;
 use ccm::cloud::{CloudProvider, ClusterReads as _, InstanceEvent};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::suite::{self, World};
 use super::world::{Running, SOON, node};
 
-/// More events than are kept for a subscriber.
+/// More events than a subscriber's buffer has.
 const FLOOD: usize = 5_000;
 
 pub struct VsphereWorld {
@@ -59,7 +59,7 @@ impl World for VsphereWorld {
     }
 }
 
-/// Nodes come whose machine nobody can look for, each with an event of its own. Waits until all were announced.
+/// Adds nodes whose machines cannot be searched for, each with an event. Waits until all events were announced.
 async fn flood(running: &Running) -> bool {
     let mut events = running.provider.instance_events().unwrap().subscribe();
     let before: Vec<Node> = running.cluster.nodes().map(|node| Node::clone(&node)).collect();

@@ -1,4 +1,5 @@
-//! The rights that the secure port needs: what the daemon says and does without them. And how it reaches the API server.
+//! The rights that the secure port needs, the daemon's behaviour and log without them, and its connection to the API
+//! server.
 
 use serde_json::json;
 use support::{ApiServer, Clock, Vcenter};
@@ -45,7 +46,7 @@ async fn missing_rights_are_told_once_with_what_to_grant() {
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
 }
 
-/// The certificate is one of the authority that the API server publishes.
+/// The API server publishes the authority that issued this certificate.
 #[tokio::test]
 async fn where_a_file_names_the_authorities_of_clients_those_of_the_api_server_are_not_believed() {
     let cluster = Cluster::new().await;
@@ -67,7 +68,7 @@ async fn where_a_file_names_the_authorities_of_clients_those_of_the_api_server_a
     }
 }
 
-/// An API server that is away is no reason to end, whatever it would say.
+/// The daemon waits for an unreachable API server at the start, and does not end.
 #[tokio::test]
 async fn an_api_server_that_is_away_at_the_start_is_waited_for() {
     let cluster = Cluster::new().await;
@@ -87,7 +88,8 @@ async fn an_api_server_that_is_away_at_the_start_is_waited_for() {
     assert!(daemon.ended().is_none());
 }
 
-/// U8: as client-go, about once a minute. L5: a connection without verification is a warning.
+/// U8: the token file is read again about once a minute, as client-go does. L5: a connection without verification is
+/// logged as a warning.
 #[tokio::test]
 async fn a_token_in_a_file_is_read_again_and_a_server_that_is_not_verified_is_a_warning() {
     let (cluster, server) = (Cluster::new().await, ApiServer::shared().await);

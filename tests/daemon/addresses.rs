@@ -1,4 +1,4 @@
-//! Changes in vCenter reach the Node by event.
+//! Changes in vCenter reach the Node through `WaitForUpdatesEx`, without a poll.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,9 @@ use support::{Nic, Vcenter, Vm, eventually};
 
 use crate::cluster::{Cluster, LIMIT, ip, uuid};
 
-/// A change takes less than a tenth of a second. One that is seen only when a wait for changes ends by itself takes up to
-/// 20 s, by a poll a minute or more: half of the changes do not come sooner than this by chance.
+/// A change reaches the Node in less than 100 ms. Without the event the daemon would see the change only when
+/// `WaitForUpdatesEx` times out after up to 20 s, or at the next poll after a minute or more. Less than half of such
+/// changes would arrive within this second by chance.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 #[tokio::test]
@@ -25,7 +26,7 @@ async fn an_address_that_changes_in_vcenter_is_on_the_node_at_once_without_a_pol
     let nodes = Api::<Node>::all(cluster.client.clone());
     let name = cluster.name(1);
     let mut times = Vec::new();
-    // A read that is under way would count as one of those that a change leads to.
+    // A read in flight would count as one of the reads that a change causes.
     let mut before = None;
     eventually("the daemon only waits for changes", LIMIT, async || {
         let counts = vcenter.counts().await;
@@ -43,13 +44,13 @@ async fn an_address_that_changes_in_vcenter_is_on_the_node_at_once_without_a_pol
     let median = times[CHANGES / 2];
     println!("{CHANGES} changes reached the Node after {times:?}, median {median:?}, with {:?}", counts.operations);
     assert!(median < AT_ONCE, "the median of {times:?}");
-    // Each change ends one wait or, if the simulator announces it in two parts, two.
+    // Each change ends one `WaitForUpdatesEx` call, or two if the simulator announces the change in two parts.
     let waits = counts.of("WaitForUpdatesEx");
     assert!(waits as usize <= 2 * CHANGES + 1, "{counts:?}");
     let others: Vec<_> = counts.operations.keys().filter(|name| *name != "WaitForUpdatesEx").collect();
     assert!(others.is_empty(), "nothing else is asked: {counts:?}");
 
-    // A machine that gets its addresses one after the other, faster than they are taken in.
+    // The machine gets its addresses one after the other, faster than the daemon processes them.
     times.clear();
     for row in 1..=ROWS {
         for change in 0..5 {
@@ -85,7 +86,7 @@ async fn a_node_that_joins_waits_for_the_family_that_its_guest_reports_later() {
     let of_family = |ip: &str| [format!("InternalIP={ip}"), format!("ExternalIP={ip}")];
     let expected = [vec![format!("Hostname={name}")], of_family(&ip(0)).into(), of_family("fd00::1").into()].concat();
     assert_eq!(view().await.addresses, expected);
-    // As the Go program logs its Events.
+    // Same format as the Events in the log of the Go program.
     let line = daemon.wait_for_line("Event occurred", LIMIT).await;
     let fields = format!(
         "object=\"{name}\" fieldPath=\"\" kind=\"Node\" apiVersion=\"v1\" type=\"Normal\" reason=\"Synced\" \
@@ -94,7 +95,7 @@ async fn a_node_that_joins_waits_for_the_family_that_its_guest_reports_later() {
     assert!(line.contains(&fields), "{line}");
 }
 
-/// How long it takes from the change in vCenter to the Node.
+/// Changes the address in vCenter, and returns the time until the Node has the new address.
 async fn change_address(vcenter: &Vcenter, nodes: &Api<Node>, name: &str, address: &str) -> Duration {
     vcenter.set_ip(name, address).await;
     let changed = Instant::now();

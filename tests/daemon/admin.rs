@@ -1,4 +1,4 @@
-//! The daemon's secure port, from outside.
+//! The daemon's secure port, seen by a client.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,43 +11,43 @@ use support::{ApiServer, Daemon, unique};
 
 use crate::cluster::Cluster;
 
-/// Asks a daemon that was started with [`Admin::flag`].
+/// Client of the secure port of a daemon that was started with [`Admin::flag`].
 pub struct Admin {
     port: u16,
     http: reqwest::Client,
-    /// Whether the daemon was seen to listen: its line may be dropped later.
+    /// Whether the port was open once. A later call does not wait again.
     is_served: AtomicBool,
 }
 
 impl Admin {
-    /// A port that is free now.
+    /// Picks a port that is free now.
     pub fn new() -> Self {
         Self::with(|builder| builder)
     }
 
-    /// The same, where `prepare` makes the client.
+    /// As [`Admin::new`], with an HTTP client that `prepare` configures.
     pub fn with(prepare: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder) -> Self {
         support::api_server::install_crypto();
         let builder = prepare(reqwest::Client::builder().no_proxy().timeout(super::cluster::LIMIT));
-        // The certificate is made by the daemon at its start.
+        // The daemon makes a self-signed certificate at its start.
         let http = builder.tls_danger_accept_invalid_certs(true).build().unwrap();
         Self { port: support::api_server::free_port(), http, is_served: AtomicBool::new(false) }
     }
 
-    /// Puts the daemon on this port.
+    /// Returns the flag that makes the daemon listen on this port.
     pub fn flag(&self) -> String {
         format!("--secure-port={}", self.port)
     }
 
-    /// That port.
+    /// Returns the number of the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Status and body, once the daemon listens.
+    /// Returns status and body. Waits first until the daemon listens.
     pub async fn get(&self, path: &str, token: Option<&str>, daemon: &mut Daemon) -> (u16, String) {
         if !self.is_served.load(Ordering::Relaxed) {
-            // Not by its log: a loud one forgets its first lines.
+            // The log is no proof, because the test drops the first lines of a long log.
             support::eventually("the secure port is open", super::cluster::LIMIT, async || {
                 tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.map_err(|_| daemon.output().tail(40))
             })
@@ -62,7 +62,7 @@ impl Admin {
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
 
-    /// The sum over all labels of this metric.
+    /// Returns the sum over all labels of this metric.
     pub async fn sum(&self, metric: &str, token: &str, daemon: &mut Daemon) -> f64 {
         let (status, text) = self.get("/metrics", Some(token), daemon).await;
         assert_eq!(status, 200, "{text}");
@@ -71,12 +71,12 @@ impl Admin {
     }
 }
 
-/// The token of a new service account that may read metrics and nothing else.
+/// Returns the token of a new service account with the right to read metrics only.
 pub async fn token(_: &Cluster) -> String {
     token_of(ApiServer::shared().await).await
 }
 
-/// The same on an API server of the test's own.
+/// As [`Admin::token`], on an API server that belongs to this test alone.
 pub async fn token_of(server: &ApiServer) -> String {
     let (client, name, parameters) = (server.client().await, unique("account"), PostParams::default());
     let account = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();

@@ -1,5 +1,5 @@
-//! Adoption: a Node that the Go program initialised gets one annotation, in one write, and another annotation where its
-//! labels differ, and stays as it is otherwise; a Node that nobody initialised is taken on only where the flag asks for it.
+//! Adoption of Nodes that the Go program initialised: one write adds one annotation, and a second annotation if the
+//! labels differ. Nothing else changes. A Node that was never initialised is adopted only if the flag asks for it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,10 +18,10 @@ use crate::upgrade::{Fixture, fixtures};
 const RECORD: &str = "vsphere-ccm.dev/vm";
 const REPORTED: &str = "vsphere-ccm.dev/reported";
 
-/// The machine is there and says nothing of its addresses.
+/// The machine exists but reports no addresses.
 const SILENT: &str = "VMware Tools does not report, and addresses are known";
 
-/// Some passes over all nodes.
+/// Time of several passes over all nodes.
 const QUIET: Duration = Duration::from_secs(6);
 
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn a_dual_stack_node_of_the_go_program_gets_one_annotation_and_nothing_els
 
 const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
 
-/// What the other tests of nodes of the Go program do not have.
+/// Adds cases that the other tests of Nodes of the Go program do not have.
 fn with_more(
     cluster: &Cluster,
     mut fixtures: Vec<Fixture>,
@@ -78,7 +78,7 @@ fn with_more(
     fixtures
 }
 
-/// Starts the daemon on these nodes, waits until it has recorded all machines, and compares whole objects.
+/// Starts the daemon on these Nodes, waits until all machines are recorded, and compares whole objects.
 async fn adopt(cluster: &Cluster, fixtures: &[Fixture], config: impl Fn(String) -> String) {
     let vcenter = Vcenter::start(&cluster.scenario(0..fixtures.len())).await;
     let nodes = Api::<Node>::all(cluster.client.clone());
@@ -92,12 +92,13 @@ async fn adopt(cluster: &Cluster, fixtures: &[Fixture], config: impl Fn(String) 
         nodes.create(&PostParams::default(), &node).await.unwrap();
     }
     let version = nodes.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
-    // From now on: others use the API server, too, and it does not keep versions for long.
+    // The watch starts here. Other tests use the same API server, and the API server keeps old versions only for a
+    // short time.
     let only = WatchParams::default().labels(&cluster.labels());
     let mut events = nodes.watch(&only, &version).await.unwrap().boxed();
     let before = cluster.nodes().await;
     let flags = ["--node-status-update-frequency=1s", "--node-monitor-period=1s", "--tag-poll-interval=1s"];
-    // What a machine is recorded with follows from what it says of itself.
+    // The daemon records a machine only if VMware Tools reports addresses.
     let is_recorded = |fixture: &Fixture| fixture.vm.is_some() && fixture.case != SILENT;
     let daemon = cluster.start(&config(vcenter.ini_section("vc-1", "dc-1")), &flags);
     eventually("every machine that is there is recorded", LIMIT, async || {
@@ -118,7 +119,7 @@ async fn adopt(cluster: &Cluster, fixtures: &[Fixture], config: impl Fn(String) 
         let name = cluster.name(fixture.number);
         let case = format!("{}: {name}\n{}", fixture.case, daemon.output().tail(30));
         let writes = writes.get(&name).copied().unwrap_or_default();
-        // What differs may be found out bit by bit: tags are read after the machine.
+        // The daemon can report differences in two steps, because it reads tags after the machine.
         let most = 1 + usize::from(after[&name].annotations().contains_key(REPORTED));
         assert!((1..=most).contains(&writes) || writes == 0 && !is_recorded(fixture), "{writes} writes: {case}");
         assert_eq!(after[&name].annotations().contains_key(RECORD), writes > 0, "{case}");
@@ -127,8 +128,8 @@ async fn adopt(cluster: &Cluster, fixtures: &[Fixture], config: impl Fn(String) 
     println!("{} nodes, {} writes", fixtures.len(), writes.values().sum::<usize>());
 }
 
-/// The whole object, apart from the daemon's annotations, of which the second stands where labels differ, and from what
-/// the API server changes with every write.
+/// Returns the object without the daemon's annotations and without the fields that the API server changes with every
+/// write.
 fn without_record(node: &Node) -> Node {
     let mut node = node.clone();
     node.annotations_mut().remove(RECORD);
@@ -138,7 +139,8 @@ fn without_record(node: &Node) -> Node {
     node
 }
 
-/// The whole object, apart from the condition that says why it waits, and from what the API server changes with every write.
+/// Returns the object without the condition `VSphereInitialized` and without the fields that the API server changes
+/// with every write.
 fn without_condition(node: &Node) -> Node {
     let mut node = without_record(node);
     if let Some(conditions) = node.status.as_mut().and_then(|status| status.conditions.as_mut()) {
@@ -147,7 +149,7 @@ fn without_condition(node: &Node) -> Node {
     node
 }
 
-/// How often each node was written since this version, up to what it is now.
+/// Counts the writes to each node from this version up to the version in `now`.
 async fn writes_since(
     version: &str,
     events: &mut BoxStream<'_, kube::Result<WatchEvent<Node>>>,
@@ -173,7 +175,7 @@ async fn writes_since(
     }
 }
 
-/// Nodes that registered without the taint, and what else must hold for one to be adopted.
+/// Nodes that registered without the taint, one for each condition of adoption.
 struct Untainted {
     cluster: Cluster,
     vcenter: Vcenter,
@@ -185,7 +187,7 @@ impl Untainted {
     const NAMED: usize = 2;
     const FOREIGN: usize = 3;
     const FOREIGN_TAINTED: usize = 4;
-    /// Joins as usual, after the others: when it is initialised, they have been looked at.
+    /// A node with the taint that joins after the others. Once it is initialised, the daemon has processed the others.
     const LAST: usize = 5;
 
     async fn new() -> Self {
@@ -211,7 +213,7 @@ impl Untainted {
         for node in [
             node(Self::ALONE, &swapped(&uuid(Self::ALONE)), "", false),
             node(Self::TWIN, &swapped(&uuid(Self::TWIN)), "", false),
-            // No machine has this UUID; one has the node's name.
+            // No machine has this UUID, but one machine has the node's name.
             node(Self::NAMED, &uuid(999), "", false),
             node(Self::FOREIGN, &swapped(&uuid(Self::FOREIGN)), "k3s://foreign", false),
             node(Self::FOREIGN_TAINTED, &swapped(&uuid(Self::FOREIGN_TAINTED)), "k3s://tainted", true),
@@ -220,7 +222,8 @@ impl Untainted {
         }
     }
 
-    /// It has nothing that only initialisation gives. Addresses and zone follow its machine as on any node without taint.
+    /// Checks that the node has none of the fields that only initialisation sets. Addresses and zone follow the machine
+    /// as on any node without taint.
     fn check_not_initialised(&self, node: &Node) {
         let view = NodeView::of(node);
         assert_eq!(view.provider_id, None, "{view:?}");
@@ -228,7 +231,7 @@ impl Untainted {
         assert_eq!(view.label("node.kubernetes.io/instance-type"), "", "{view:?}");
     }
 
-    /// Nodes of another provider are not written at all; while one has the taint, it says why it waits.
+    /// Checks that Nodes of another provider are not written, except for the condition on a Node with the taint.
     fn check_foreign(&self, before: &BTreeMap<String, Node>, after: &BTreeMap<String, Node>) {
         let name = self.cluster.name(Self::FOREIGN);
         assert_eq!(after[&name], before[&name], "{name}");
@@ -236,7 +239,7 @@ impl Untainted {
         assert_eq!(without_condition(&after[&name]), without_condition(&before[&name]), "{name}");
     }
 
-    /// Waits until all were looked at, several times.
+    /// Waits until the daemon has processed all nodes several times.
     async fn settle(&self, daemon: &Daemon) {
         self.cluster.register(Self::LAST..Self::LAST + 1).await;
         self.cluster.wait_until_initialised(Self::LAST..Self::LAST + 1, daemon).await;

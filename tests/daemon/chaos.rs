@@ -1,7 +1,8 @@
-//! Everything is broken at random, and what must hold does: three replicas, 200 nodes, two vCenters and NSX, faults of
-//! all of them by a seed. Afterwards all becomes what a fresh daemon would write. `docs/chaos.md` tells it all.
+//! Injects random faults into three replicas, two vCenters and NSX with 200 nodes, and checks the invariants. The seed
+//! determines the faults. Afterwards all objects must become equal to the objects that a fresh daemon writes.
+//! `docs/chaos.md` describes the campaign.
 //!
-//! `CHAOS_SECONDS` is for how long, `CHAOS_SEED` is a number or `random`.
+//! `CHAOS_SECONDS` is the duration. `CHAOS_SEED` is a number or `random`.
 
 mod fault;
 mod invariants;
@@ -29,40 +30,41 @@ use script::{Action, Script, Step};
 use services::is_lasting;
 use world::World;
 
-/// Machines, and as many nodes.
+/// Number of machines and of nodes.
 const MACHINES: usize = 200;
-/// How long faults are drawn for, unless another time is given.
+/// Duration of the faults if `CHAOS_SECONDS` is not set.
 const SECONDS: u64 = 40;
-/// The seed of every day: its script has every fault within that time, and labels follow their machines.
+/// The default seed. Its script has every fault within [`SECONDS`], and labels follow the machines.
 const SEED: u64 = 1_795_042;
 /// Services of type LoadBalancer. The first of them never change.
 const SERVICES: usize = 40;
 const LASTING_SERVICES: usize = 10;
-/// The class of all of them.
+/// Load balancer class of all Services.
 const CLASS: &str = "default";
-/// Nodes that lose their machines in the end.
+/// Number of nodes that lose their machines at the end.
 const LOST: usize = 10;
-/// The least routes that replicas write, of 60: some nodes are lost before they are initialised.
+/// Minimum number of the 60 routes that replicas must write. Some nodes are deleted before they are initialised.
 const ROUTES: usize = 30;
-/// Between two looks at what has come.
+/// Interval between two checks of the invariants.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long a node that is not ready waits for its deletion.
+/// Grace period for the deletion of a node that is not ready.
 const GRACE: Duration = Duration::from_secs(2);
-/// The longest pause between two looks of the daemon at a node.
+/// Longest pause between two reconciliations of a node.
 const PERIOD: Duration = Duration::from_secs(5);
-/// After this long without a write, nothing is left to be written.
+/// After this time without a write the world counts as stable.
 const QUIET: Duration = Duration::from_secs(8);
-/// After the last fault all is written within this time.
+/// Limit for all writes after the last fault.
 const RECOVERY: Duration = Duration::from_secs(60);
-/// How long a fresh daemon may take to look at every node twice: it has to log in, beside what the campaign cost.
+/// Limit for a fresh daemon to reconcile every node twice. The daemon has to log in first, and logins are delayed after
+/// a campaign.
 const FRESH: Duration = Duration::from_secs(500);
-/// Short terms, and a limit that lets every deletion through which is proved.
+/// Short periods, and a deletion limit that permits every proved deletion.
 const FLAGS: [&str; 6] = [
     "--leader-elect-lease-duration=5s",
     "--leader-elect-renew-deadline=3s",
     "--node-deletion-limit=200,100%,1s",
     "--cluster-cidr=10.244.0.0/16",
-    // Somebody who deletes a route by hand is not announced.
+    // No event announces a route that was deleted by hand.
     "--route-reconciliation-period=10s",
     "-v=2",
 ];
@@ -73,18 +75,18 @@ async fn through_all_faults_what_must_hold_holds_and_all_ends_as_a_fresh_daemon_
     let seconds = environment::number("CHAOS_SECONDS").unwrap_or(SECONDS);
     let seed = environment::seed("CHAOS_SEED").unwrap_or(SEED);
     println!("CHAOS_SEED={seed} CHAOS_SECONDS={seconds}");
-    // Whether labels follow their machines is up to the seed, too.
+    // The seed decides if labels follow the machines.
     let follows = seed.is_multiple_of(2);
     let script = Script::new(seed, seconds, MACHINES);
 
     let mut world = World::start(follows).await;
     run(&mut world, &script, follows).await;
-    // From here on it mostly waits, up to minutes for logins that were lost.
+    // From here the test mostly waits, up to minutes for failed logins to expire.
     drop(alone);
     world.start_those_due(follows);
     world.make_clear().await;
     let over = Instant::now();
-    // What is lost of logins is counted for minutes, so that no account is locked.
+    // Failed logins count for minutes, so that no account is locked.
     let excused = invariants::excused(&world.records().await, &world.logins());
     let longer = world.let_nsx_go(follows).await;
     let recovered = until_nodes_are_as_machines(&mut world, RECOVERY + excused).await - over;
@@ -97,7 +99,8 @@ async fn through_all_faults_what_must_hold_holds_and_all_ends_as_a_fresh_daemon_
     assert!(settled <= limit, "{settled:?} instead of {limit:?}");
     let changed = world.judged.last_change.saturating_duration_since(over);
     assert!(changed <= RECOVERY + excused, "Nodes of machines that exist were written {changed:?} later");
-    // Routes of Nodes that were deleted last are deleted after them; others may not be missing for so long.
+    // Routes of the Nodes that were deleted last are deleted after their Nodes. Other routes may not be missing that
+    // long.
     let routed = world.until_routes_are_as_nodes(RECOVERY + longer).await;
     println!("{routed:.1?} later all routes were as their Nodes; excused for lost logins at NSX: {longer:.1?}");
     let balanced = world.until_load_balancers_are_as_services(RECOVERY + longer).await;
@@ -111,7 +114,7 @@ async fn through_all_faults_what_must_hold_holds_and_all_ends_as_a_fresh_daemon_
     as_a_fresh_daemon(&mut world, follows).await;
 }
 
-/// The steps at their times. What takes long, as an API server that starts, makes all later steps later.
+/// Executes the steps at their times. A long step, such as a start of the API server, delays all later steps.
 async fn run(world: &mut World, script: &Script, follows: bool) {
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -137,7 +140,7 @@ async fn run(world: &mut World, script: &Script, follows: bool) {
     }
 }
 
-/// Waits until every Node is as its machine says, if there is one; when that was seen.
+/// Waits until every Node agrees with its machine, if it has one. Returns the time of that observation.
 async fn until_nodes_are_as_machines(world: &mut World, limit: Duration) -> Instant {
     eventually("all nodes are as their machines", limit, async || {
         world.check();
@@ -149,7 +152,7 @@ async fn until_nodes_are_as_machines(world: &mut World, limit: Duration) -> Inst
     .await
 }
 
-/// Waits until every Node is as its machine says and nothing is written any more. When the last of it was written.
+/// Waits until every Node agrees with its machine and writes have stopped. Returns the time of the last write.
 async fn settle(world: &mut World, limit: Duration) -> Instant {
     eventually("all that happened is on the Nodes", limit, async || {
         world.check();
@@ -163,8 +166,8 @@ async fn settle(world: &mut World, limit: Duration) -> Instant {
     .await
 }
 
-/// Nodes that record where their machines are now lose them, and are deleted. Of those that a campaign leaves few do: their
-/// vCenters came back with other ids.
+/// Destroys the machines of nodes that record the current hosts, and waits until these Nodes are deleted. After a
+/// campaign most Nodes record old ids, because their vCenters came back with other ids.
 async fn lose_some(world: &mut World) {
     let numbers = world.join_anew(LOST).await;
     until_nodes_are_as_machines(world, RECOVERY).await;
@@ -182,8 +185,8 @@ async fn lose_some(world: &mut World) {
     .await;
 }
 
-/// What there is at least of each thing, whatever the seed: deletions as said of [`LOST`]; every node joins once, however
-/// short the campaign is; of the rest less than half of what was seen with any of three seeds in 90 seconds.
+/// Returns the minimum counts for any seed. For deletions it is [`LOST`]. Every node joins once in a campaign of any
+/// length. The other counts are less than half of the counts that three seeds gave in 90 seconds.
 fn least(seconds: u64) -> Seen {
     let scaled = |count: u64| usize::try_from(count * seconds.min(90) / 90).unwrap_or_default();
     Seen {
@@ -224,10 +227,10 @@ fn told(world: &World, script: &Script) {
     );
 }
 
-/// A daemon that knows nothing of what was finds nothing to write on these Nodes; and on new Nodes of the same machines
-/// it writes the same.
+/// Checks that a fresh daemon writes nothing to these Nodes, and that it writes the same to new Nodes of the same
+/// machines.
 async fn as_a_fresh_daemon(world: &mut World, follows: bool) {
-    // This is about Nodes, and not about when somebody logs in.
+    // This check covers Nodes and not the login delays.
     world.let_accounts_go().await;
     let left = world.cluster.nodes().await;
     let services = world.service_versions().await;
@@ -248,7 +251,7 @@ async fn as_a_fresh_daemon(world: &mut World, follows: bool) {
     world.until_load_balancers_are_as_services(RECOVERY).await;
 }
 
-/// A fresh daemon, alone, once it has looked at every node and written what it wants.
+/// Starts a single fresh daemon, and waits until it has reconciled every node.
 async fn look_afresh(world: &mut World, follows: bool) -> Daemon {
     let admin = Admin::new();
     let mut flags = world.flags(follows);

@@ -1,4 +1,4 @@
-//! Nodes that claim the machine of another Node, as a kubelet that means harm registers them, on a real API server.
+//! Nodes of a malicious kubelet that claim the machine of another Node, on a real API server.
 
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::Api;
@@ -8,7 +8,7 @@ use support::{KubeletNode, Vcenter, eventually};
 
 use crate::cluster::{Cluster, LIMIT, swapped, uuid};
 
-/// A Node that is born initialised, with the provider ID of the machine with this number.
+/// Returns a Node that registers as initialised, with the provider ID of the machine with this number.
 fn born(cluster: &Cluster, name: &str, number: usize, system_uuid: &str) -> Node {
     let mut node = cluster.marked(KubeletNode::new(name, system_uuid)).build();
     let spec = node.spec.get_or_insert_default();
@@ -27,7 +27,7 @@ async fn a_node_that_is_born_with_the_machine_of_another_gets_nothing_and_locks_
     cluster.wait_until_initialised(0..1, &daemon).await;
     let before = cluster.nodes().await.remove(&cluster.name(0)).unwrap();
 
-    // One has a systemUUID that fits, the other one wants a machine that is no node.
+    // One Node has a matching systemUUID. The other claims a machine that has no Node.
     let (mallory, other) = (format!("{}-mallory", cluster.pool()), format!("{}-other", cluster.pool()));
     for node in [born(&cluster, &mallory, 0, &swapped(&uuid(0))), born(&cluster, &other, 1, &uuid(77))] {
         nodes.create(&PostParams::default(), &node).await.unwrap();
@@ -53,7 +53,7 @@ async fn a_node_that_is_born_with_the_machine_of_another_gets_nothing_and_locks_
     check().await;
     assert_eq!(cluster.nodes().await[&cluster.name(0)].metadata.resource_version, before.metadata.resource_version);
 
-    // The machine that is no node joins after all, and the other one joins again, under another process.
+    // The machine without Node joins after all. The other Node joins again, under another daemon process.
     daemon.stop(LIMIT).await;
     nodes.delete(&cluster.name(0), &DeleteParams::default()).await.unwrap();
     cluster.register(0..2).await;

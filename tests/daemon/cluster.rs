@@ -1,4 +1,4 @@
-//! A test's own part of the shared API server: nodes with a label of its own, and the daemon that looks after them.
+//! A test's own part of the shared API server: nodes with the test's label, and the daemon that manages them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,12 +17,12 @@ use support::{ApiServer, Daemon, KubeletNode, Machine, Model, Object, Scenario, 
 
 use crate::manifests::kustomize::form;
 
-/// Far more than anything here takes, on a machine that also compiles.
+/// Much longer than any step takes, even on a machine that also compiles.
 pub const LIMIT: Duration = Duration::from_secs(60);
-/// The line of a vCenter whose inventory is known.
+/// Log line for a vCenter whose inventory was read.
 pub const ANSWERS: &str = "vCenter answers, its inventory is known";
 
-/// The daemon.
+/// Path of the daemon's binary.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_vsphere-cloud-controller-manager");
 const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
 
@@ -31,7 +31,7 @@ pub fn uuid(number: usize) -> String {
     format!("4211a1b2-c3d4-4e5f-8a9b-{number:012}")
 }
 
-/// The same UUID as most guests report it: the first three groups in the other byte order.
+/// Returns the UUID as most guests report it: the first three groups in the other byte order.
 pub fn swapped(uuid: &str) -> String {
     let reversed = |group: &str| {
         let bytes: Vec<char> = group.chars().collect();
@@ -49,9 +49,9 @@ pub fn ip(number: usize) -> String {
     format!("10.1.{}.{}", number / 200, number % 200 + 1)
 }
 
-/// See the file's header.
+/// A test's own nodes on an API server.
 pub struct Cluster {
-    /// An administrator.
+    /// Client with administrator rights.
     pub client: Client,
     kubeconfig: PathBuf,
     folder: PathBuf,
@@ -59,12 +59,12 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// On the API server of all tests. Nobody else sees its nodes.
+    /// Uses the API server that all tests share. Only this test sees its nodes.
     pub async fn new() -> Self {
         Self::on(ApiServer::shared().await).await
     }
 
-    /// On an API server of the test's own.
+    /// Uses an API server that belongs to this test alone.
     pub async fn on(server: &ApiServer) -> Self {
         Self {
             client: server.client().await,
@@ -74,7 +74,7 @@ impl Cluster {
         }
     }
 
-    /// A folder that lives as long as the API server.
+    /// Returns a folder that exists as long as the API server.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -84,17 +84,17 @@ impl Cluster {
         format!("{}-{number}", self.pool)
     }
 
-    /// A unique name for a Lease or an account.
+    /// Returns a unique name for a Lease or an account.
     pub fn pool(&self) -> &str {
         &self.pool
     }
 
-    /// The machine of the node with this number: its guest's host name is the node's name.
+    /// Returns the machine of the node with this number. The guest's host name is the node's name.
     pub fn vm(&self, number: usize) -> Vm {
         Vm::new(&self.name(number), &uuid(number)).ip(&ip(number)).host(&format!("host-{}", number % 3 + 1))
     }
 
-    /// A vCenter with these machines, on three hosts of which each is a zone of one region.
+    /// Returns a vCenter with these machines, on three hosts. Each host is a zone of one region.
     pub fn scenario(&self, numbers: Range<usize>) -> Scenario {
         let zoned = ZONES.iter().enumerate().fold(Scenario::small(), |scenario, (index, zone)| {
             scenario.tag("k8s-zone", zone, [Object::host(&format!("host-{}", index + 1))])
@@ -103,7 +103,8 @@ impl Cluster {
         numbers.fold(tagged, |scenario, number| scenario.vm(self.vm(number)))
     }
 
-    /// The same as a fake vCenter's model. That places its machines on hosts in turn, from `host-2` on.
+    /// Same as [`Cluster::scenario`], in the form of a fake vCenter's model. The fake places its machines on the hosts
+    /// in turn, from `host-2` on.
     pub fn model(&self, numbers: Range<usize>) -> Model {
         let zoned = ZONES.iter().enumerate().fold(Model::small(), |model, (index, zone)| {
             model.tag("k8s-zone", zone, &[("HostSystem", &format!("host-{}", (index + 1) % 3 + 1))])
@@ -113,17 +114,17 @@ impl Cluster {
         numbers.fold(tagged, |model, number| model.vm(machine(number)))
     }
 
-    /// A joining node that only this test's daemon looks after. Its systemUUID is in the guests' byte order.
+    /// Returns a joining node that only this test's daemon manages. Its systemUUID is in the guests' byte order.
     pub fn kubelet(&self, number: usize) -> KubeletNode {
         self.marked(KubeletNode::new(&self.name(number), &swapped(&uuid(number))))
     }
 
-    /// Any node, with the label of this test's daemon.
+    /// Adds the label of this test's daemon to a node.
     pub fn marked(&self, node: KubeletNode) -> KubeletNode {
         node.label("test.example/pool", &self.pool)
     }
 
-    /// These nodes join at once.
+    /// Registers these nodes concurrently.
     pub async fn register(&self, numbers: Range<usize>) {
         join_all(numbers.map(|number| self.kubelet(number).register(&self.client))).await;
     }
@@ -139,18 +140,18 @@ impl Cluster {
         .await;
     }
 
-    /// This test's nodes by name.
+    /// Returns this test's nodes by name.
     pub async fn nodes(&self) -> BTreeMap<String, Node> {
         let nodes = Api::<Node>::all(self.client.clone()).list(&self.selected()).await.unwrap();
         nodes.items.into_iter().map(|node| (node.metadata.name.clone().unwrap_or_default(), node)).collect()
     }
 
-    /// What each of this test's nodes shows.
+    /// Returns the view of each of this test's nodes.
     pub async fn views(&self) -> BTreeMap<String, NodeView> {
         self.nodes().await.iter().map(|(name, node)| (name.clone(), NodeView::of(node))).collect()
     }
 
-    /// The label selector of this test's nodes.
+    /// Returns the label selector of this test's nodes.
     pub fn labels(&self) -> String {
         format!("test.example/pool={}", self.pool)
     }
@@ -159,21 +160,21 @@ impl Cluster {
         ListParams::default().labels(&self.labels())
     }
 
-    /// Who holds this Lease; empty if nobody does.
+    /// Returns the holder of this Lease, or an empty text if there is none.
     pub async fn holder(&self, lease: &str) -> String {
         let leases = Api::<Lease>::namespaced(self.client.clone(), "kube-system");
         let lease = leases.get_opt(lease).await.unwrap();
         lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default()
     }
 
-    /// The roles of `manifests/rbac` to each of these users, with the Lease of this cluster.
+    /// Grants the roles of `manifests/rbac` to each of these users, with the Lease of this cluster.
     pub async fn grant(&self, users: &[String]) {
         let roles: Vec<&Value> =
             form("rbac").await.objects.iter().filter(|object| object["kind"] != "ServiceAccount").collect();
         self.grant_roles(users, &roles).await;
     }
 
-    /// The roles of `manifests/components/nsx`, which come with [`Cluster::grant`].
+    /// Grants the roles of `manifests/components/nsx`, in addition to [`Cluster::grant`].
     pub async fn grant_nsx(&self, users: &[String]) {
         let known = &form("rbac").await.objects;
         let is_role = |object: &&Value| object["kind"].as_str().is_some_and(|kind| kind.contains("Role"));
@@ -190,7 +191,7 @@ impl Cluster {
         let own: Vec<&Value> = roles.iter().map(|role| &role["metadata"]["name"]).collect();
         for role in roles {
             let mut role = (*role).clone();
-            // Beside those of other tests on the same API server.
+            // The names differ from those of other tests on the same API server.
             let rename = |name: &mut Value| *name = json!(format!("{}:{}", self.pool, name.as_str().unwrap()));
             if own.contains(&&role["roleRef"]["name"]) {
                 rename(&mut role["roleRef"]["name"]);
@@ -199,7 +200,7 @@ impl Cluster {
             if role["subjects"].is_array() {
                 role["subjects"] = json!(subjects);
             }
-            // The Lease of this cluster in place of the usual one.
+            // The rule names the Lease of this cluster in place of the usual Lease.
             for names in role["rules"].as_array_mut().into_iter().flatten().map(|rule| &mut rule["resourceNames"]) {
                 let is_lease = names.as_array().is_some_and(|names| names.contains(&json!("cloud-controller-manager")));
                 if is_lease {
@@ -235,12 +236,13 @@ impl Cluster {
         }
     }
 
-    /// A `vsphere.conf` with these sections, and zones.
+    /// Returns a `vsphere.conf` with these sections, and zones.
     pub fn zoned(sections: &[String]) -> String {
         format!("{}\n[Labels]\nregion = k8s-region\nzone = k8s-zone\n", sections.join("\n"))
     }
 
-    /// Starts the daemon on this `vsphere.conf`, alone (no election) and without a secure port unless `more` says so.
+    /// Starts the daemon with this `vsphere.conf`, without leader election and without a secure port unless `more` has
+    /// these flags.
     pub fn start(&self, config: &str, more: &[&str]) -> Daemon {
         self.start_file(&[], &self.write(config), more)
     }
@@ -250,7 +252,7 @@ impl Cluster {
         self.start_file(variables, &self.write(config), more)
     }
 
-    /// As [`Cluster::start`], on the file at this path.
+    /// As [`Cluster::start`], with the configuration file at this path.
     pub fn start_on(&self, config: &Path, more: &[&str]) -> Daemon {
         self.start_file(&[], config, more)
     }
@@ -275,14 +277,14 @@ impl Cluster {
         path
     }
 
-    /// Starts the daemon for one vCenter with zones, and waits until it knows that.
+    /// Starts the daemon for one vCenter with zones, and waits until it has read the inventory.
     pub async fn start_for(&self, vcenter: &Vcenter, more: &[&str]) -> Daemon {
         let mut daemon = self.start(&Self::zoned(&[vcenter.ini_section("vc-1", "dc-1")]), more);
         daemon.wait_for_line(ANSWERS, LIMIT).await;
         daemon
     }
 
-    /// Waits until these nodes have all that initialisation gives, and nothing wrong.
+    /// Waits until these nodes have all fields that initialisation sets, with correct values.
     pub async fn wait_until_initialised(&self, numbers: Range<usize>, daemon: &Daemon) {
         let what = format!("nodes {numbers:?} are initialised");
         eventually(&what, LIMIT, async || {
@@ -312,7 +314,7 @@ impl Cluster {
     }
 }
 
-/// The labels of a node in this zone, in both forms.
+/// Returns the labels of a node in this zone, in both forms.
 pub fn labels(zone: &'static str) -> [(&'static str, &'static str); 6] {
     const INSTANCE_TYPE: &str = "vsphere-vm.cpu-2.mem-4gb.os-ubuntu";
     [
@@ -325,7 +327,7 @@ pub fn labels(zone: &'static str) -> [(&'static str, &'static str); 6] {
     ]
 }
 
-/// Waits until the daemon says that it knows the inventory of the vCenter at this address.
+/// Waits until the daemon logs that it has read the inventory of the vCenter at this address.
 pub async fn until_it_answers(daemon: &Daemon, address: &str) {
     let vcenter = format!(" vcenter=\"{address}\"");
     eventually(&format!("{address} answers"), LIMIT, async || {
@@ -336,7 +338,7 @@ pub async fn until_it_answers(daemon: &Daemon, address: &str) {
     .await;
 }
 
-/// Waits until this much time has passed since `start`: for what must not happen in a while.
+/// Waits until this much time has passed since `start`, for tests of events that must not happen.
 pub async fn until_passed(start: std::time::Instant, time: Duration) {
     eventually(&format!("{time:?} have passed"), time + LIMIT, async || match start.elapsed() {
         elapsed if elapsed >= time => Ok(()),

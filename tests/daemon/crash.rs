@@ -1,4 +1,4 @@
-//! The daemon, or the API server, dies in the middle of an initialisation, and others write to the Node meanwhile.
+//! The daemon or the API server crashes in the middle of an initialisation, while other clients write to the Node.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -17,21 +17,21 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::cluster::{Cluster, LIMIT};
 
-/// The moments at which the daemon is killed: before and after each of the two writes.
+/// Points at which the daemon is killed: before and after each of the two writes.
 const MOMENTS: [(Write, Side); 4] = [
     (Write::Status, Side::Request),
     (Write::Status, Side::Answer),
     (Write::Node, Side::Request),
     (Write::Node, Side::Answer),
 ];
-/// Nodes at each moment; fewer than are worked on at the same time.
+/// Number of nodes at each point. It is less than the number of workers.
 const NODES: usize = 6;
-/// Between two taints that are added to a node while it joins.
+/// Interval between two taints that are added to a node while it joins.
 const BEAT: Duration = Duration::from_secs(2);
 /// An address that no machine has at first.
 const NEW_IP: &str = "10.9.9.9";
 
-/// Before the shared API server, and the flag that leads a daemon there.
+/// Starts a proxy before the shared API server. Returns it with the flag that makes a daemon use it.
 async fn proxy() -> (ApiProxy, String) {
     let server = ApiServer::shared().await;
     let proxy = ApiProxy::start(server);
@@ -39,7 +39,7 @@ async fn proxy() -> (ApiProxy, String) {
     (proxy, format!("--kubeconfig={}", kubeconfig.display()))
 }
 
-/// What the dead daemon had sent arrives after the next one has finished the work: it is refused.
+/// Requests of the dead daemon arrive after the next daemon has finished the work. The API server rejects them.
 #[tokio::test]
 async fn a_daemon_killed_before_or_after_either_write_leaves_nodes_that_the_next_one_finishes() {
     join_all(MOMENTS.map(|(write, side)| killed_there(write, side))).await;
@@ -65,7 +65,7 @@ async fn killed_there(write: Write, side: Side) {
         assert_eq!(!view.uninitialized, is_initialised, "{write:?}, {side:?}: {view:?}");
     }
 
-    // What was written to the first of them, or was about to be, is true no longer.
+    // The address in the write to the first of these nodes is stale now.
     let moved = numbers.start;
     vcenter.set_ip(&cluster.name(moved), NEW_IP).await;
     let next = cluster.start_for(&vcenter, &[]).await;
@@ -84,7 +84,8 @@ async fn killed_there(write: Write, side: Side) {
     assert_eq!(cluster.nodes().await, before, "{write:?}, {side:?}: a late write changed something");
 }
 
-/// The list of taints is written whole: a write that was planned before another taint was there would drop that.
+/// The daemon writes the whole list of taints. A write that was planned before another taint was added would drop that
+/// taint.
 #[tokio::test]
 async fn taints_that_others_add_between_the_plan_and_either_write_survive() {
     let cluster = Cluster::new().await;
@@ -110,7 +111,7 @@ async fn taints_that_others_add_between_the_plan_and_either_write_survive() {
     }
 }
 
-/// The taints are added while the nodes join; those that were added stay, whoever is restarted.
+/// The taints are added while the nodes join. The added taints survive a restart of the daemon or the API server.
 #[tokio::test]
 async fn an_api_server_restarted_in_the_middle_of_a_join_of_200_delays_it_and_loses_no_taint() {
     const NODES: usize = 200;
@@ -124,10 +125,10 @@ async fn an_api_server_restarted_in_the_middle_of_a_join_of_200_delays_it_and_lo
     let meddle = |number| meddle(&cluster, cluster.name(number), &turns, &first, is_up.subscribe());
     let meddlers = join_all((0..NODES).map(meddle));
     let join = async {
-        // Each meddler adds one before the join.
+        // Each `meddle` adds one taint before the join.
         let mut count = first.subscribe();
         tokio::time::timeout(LIMIT, count.wait_for(|count| *count == NODES)).await.unwrap().unwrap();
-        // Slow enough that the join is under way when the API server goes.
+        // A low rate limit, so that the join is still in progress when the API server is killed.
         let mut daemon =
             cluster.start_for(&vcenter, &["--leader-elect=true", "--kube-api-qps=40", "--kube-api-burst=1"]).await;
         eventually("the join is under way", LIMIT, async || match initialised(&cluster).await {
@@ -137,7 +138,8 @@ async fn an_api_server_restarted_in_the_middle_of_a_join_of_200_delays_it_and_lo
         .await;
         is_up.send_replace(false);
         server.kill().await;
-        // Not asked of the API server when it is back: until it says so, the daemon may have gone on for long.
+        // Counted from the log and not from the API server, because the daemon may have initialised more nodes before
+        // the restarted API server answers this test.
         let done = daemon.output().lines().iter().filter(|line| line.contains("node initialised")).count();
         println!("{done} of {NODES} nodes were initialised when the API server went");
         assert!((BEFORE / 2..NODES - BEFORE / 2).contains(&done), "{done}: the join was not under way");
@@ -162,21 +164,21 @@ async fn initialised(cluster: &Cluster) -> usize {
     cluster.views().await.values().filter(|view| !view.uninitialized).count()
 }
 
-/// What a meddler did to a node.
+/// The taints that one `meddle` added to a node.
 struct Meddled {
     node: String,
     taints: Vec<String>,
 }
 
-/// How many meddlers write at once. Each write of the daemon would meet one of theirs otherwise, where the API server takes
-/// longer for a write than a beat lasts.
+/// Maximum number of concurrent `meddle` writes. With more of them, every write of a daemon would conflict if the API
+/// server takes longer than a beat for a write.
 const AT_ONCE: usize = 4;
 
-/// Adds a taint to a node at each beat until it is initialised, and one more. Without a pause 200 such writers would
-/// take the API server from the daemon, also after a time without API server: beats that were missed are left out. While it
-/// restarts nothing is tried: what it answers in that time would be all that it does.
+/// Adds a taint to a node at each beat until the node is initialised, and one more afterwards. Without a pause 200 such
+/// writers would overload the API server. Therefore missed beats are skipped, also after a restart. No write is tried
+/// while the API server restarts.
 ///
-/// `first` counts the meddlers that have added one.
+/// `first` counts the calls that have added one taint.
 async fn meddle(
     cluster: &Cluster,
     node: String,
@@ -209,7 +211,7 @@ async fn meddle(
     }
 }
 
-/// Completes when this is sent.
+/// Completes once `state` is sent.
 async fn is_sent(mut states: watch::Receiver<bool>, state: bool) {
     states.wait_for(|now| *now == state).await.unwrap();
 }
@@ -219,7 +221,7 @@ async fn add_taints(cluster: &Cluster, numbers: Range<usize>, key: &str) {
     join_all(numbers.map(async |number| add_taint(&nodes, &cluster.name(number), key).await.unwrap())).await;
 }
 
-/// Adds a taint at the end if it is not there, whatever else was changed meanwhile.
+/// Appends a taint if it is missing, and keeps concurrent changes.
 async fn add_taint(nodes: &Api<Node>, name: &str, key: &str) -> Result<Node, kube::Error> {
     let node = nodes.get(name).await?;
     let taint = json!({ "key": key, "effect": "NoSchedule" });

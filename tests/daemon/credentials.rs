@@ -1,4 +1,4 @@
-//! User and password that do not stand in the file: from a Secret, and from a directory, that come later.
+//! User and password from a Secret or from a directory that appears after the start of the daemon.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ fn config(vcenter: &Vcenter, source: &str) -> String {
     Cluster::zoned(&[section])
 }
 
-/// The right to read the one Secret, and no other, for an account of this cluster's name.
+/// Grants the right to read one Secret to an account with this cluster's name.
 async fn permit(cluster: &Cluster) {
     let name = cluster.pool();
     let rule = json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": [name], "verbs": ["get", "watch"]});
@@ -58,7 +58,7 @@ async fn assert_no_login(vcenter: &Vcenter, daemon: &Daemon) {
     assert_eq!((logins, counts.soap_logins), (0, 0), "{counts:?}\n{}", daemon.output().tail(20));
 }
 
-/// One login, over each interface at most; and the password is nowhere in the log.
+/// Checks that there was at most one login at each interface, and that the log does not have the password.
 async fn assert_one_login_and_no_word_of_it(vcenter: &Vcenter, daemon: &Daemon) {
     let counts = vcenter.counts().await;
     assert_eq!((counts.of("Login"), counts.soap_logins), (1, 1), "{counts:?}");
@@ -143,7 +143,7 @@ async fn to_which_host_the_service_accounts_token_is_sent_is_told_once_and_can_b
     }
 }
 
-/// The count of failed logins that all replicas share.
+/// Adds failed logins to the count that all replicas share.
 async fn reject_three_logins(cluster: &Cluster, vcenter: &Vcenter) {
     let ledger = Ledger::new(LeaseStore::new(cluster.client.clone(), NAMESPACE));
     let server = format!("{}:{}", vcenter.host(), vcenter.port());

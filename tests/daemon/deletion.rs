@@ -1,10 +1,10 @@
-//! No Node is deleted whose machine may exist, and those whose machine is destroyed are.
+//! The daemon deletes the Nodes of destroyed machines, and no Node whose machine may exist.
 //!
-//! Each row takes a cluster of its own through one trouble: one node whose machine is there and goes wrong, one whose
-//! machine is truly destroyed, one that is well, and one that is ready though its machine is destroyed. "Not deleted" is
-//! not looked at too early: a node that must stay is told with the expected reason where one is due, and was looked at
-//! again and again after its grace period. When the trouble is mended, the node of the destroyed machine is deleted, and
-//! the others stay.
+//! Each row exposes a cluster to one fault. The cluster has four nodes: the machine of the first exists and has the
+//! fault, the machine of the second is destroyed, the third is healthy, and the fourth is ready although its machine is
+//! destroyed. The test does not check too early that a node stays. Such a node must have the expected reason, if there
+//! is one, and must be checked several times after its grace period. After the end of the fault the node of the
+//! destroyed machine is deleted, and the others stay.
 
 mod back;
 mod evidence;
@@ -27,11 +27,11 @@ use world::{NOT_READY, PROMPT, Role, World};
 
 use crate::cluster::LIMIT;
 
-/// Rows that run side by side: most of their time is waiting.
+/// Number of concurrent rows. Rows mostly wait.
 const AT_ONCE: usize = 10;
 
-/// The time limit of a call. Where a fault hangs the next search, it is chance whether that belongs to the proof for the
-/// destroyed machine, whose deletion then waits for it.
+/// Time limit of a call. If a fault hangs the next search, that search may belong to the proof for the destroyed
+/// machine. Then the deletion waits for it.
 const HUNG: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -46,7 +46,7 @@ mod nightly {
     }
 }
 
-/// Proves all rows at these of their moments.
+/// Runs all rows with these moments.
 async fn prove_all(moments: fn(&Row) -> &'static [Moment]) {
     support::api_server::install_crypto();
     let only = std::env::var("CCM_DELETION").unwrap_or_default();
@@ -87,7 +87,7 @@ async fn prove(row: &Row, moment: Moment) {
     let mut since = Instant::now();
     world.turn_not_ready().await;
     if moment == Moment::AfterRestart && row.fates.contains(&Fate::Deleted) {
-        // The process has to start and to log in before it is told anything. That waits for no call that hangs either.
+        // The process must start and log in before it can receive an answer. Neither waits for a call that hangs.
         world.daemon().wait_for_line(" starts", LIMIT).await;
         let starts = Instant::now();
         world.until_told(Role::Doomed.number(), "").await;
@@ -102,11 +102,12 @@ async fn prove(row: &Row, moment: Moment) {
     }
 }
 
-/// Waits until each node has met its fate, and those that stay have been looked at often enough. `soon` is from when on
-/// the daemon could be told of a machine that is gone, and what each of the two proofs may take.
+/// Waits until each node has the expected fate, and until the nodes that stay were checked often enough. `soon` is the
+/// earliest time at which the daemon could observe that a machine is absent, with the time limit of each of the two
+/// proofs.
 async fn meet(world: &mut World, fates: [Fate; 3], soon: Option<(Instant, Duration)>) {
     let fates = NOT_READY.map(Role::number).into_iter().zip(fates);
-    // First, because their time is taken.
+    // Deletions come first, because their time is measured.
     for (number, _) in fates.clone().filter(|(_, fate)| *fate == Fate::Deleted) {
         match soon {
             Some((since, limit)) => world.until_deleted_soon(number, since, limit).await,

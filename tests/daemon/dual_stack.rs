@@ -1,4 +1,4 @@
-//! A Service with two families: the built daemon between a real API server and a fake NSX.
+//! A Service with two address families: the daemon's binary between a real API server and a fake NSX.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ const ACCOUNT: (&str, &str) = ("replica", "Correct-Horse-1");
 const NAME: &str = "dual";
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
 
-/// A cluster with one Node that has addresses of both families, and an NSX with a pool of each.
+/// A cluster with one Node with addresses of both families, and an NSX with a pool of each family.
 struct Site {
     services: Api<Service>,
     nodes: Api<Node>,
@@ -55,7 +55,7 @@ impl Site {
         Self { services, nodes, events, nsx, daemon, cluster, _vcenter: vcenter, _server: server }
     }
 
-    /// Waits until the Service reports addresses of these families, in their order.
+    /// Waits until the Service reports addresses of these families, in this order.
     async fn wait_for_families(&self, expected: &[&str]) -> Vec<IpAddr> {
         let what = format!("the Service has addresses of {expected:?}");
         let mut last = Vec::new();
@@ -68,7 +68,7 @@ impl Site {
         last
     }
 
-    /// How many virtual servers and allocations there are, of all families and of the second one.
+    /// Returns the numbers of virtual servers and of allocations, each in total and for the second family.
     fn counted(&self) -> [(usize, usize); 2] {
         ["/lb-virtual-servers/", "/ip-allocations/"].map(|part| {
             let objects = self.nsx.objects();
@@ -96,7 +96,7 @@ impl Site {
     }
 }
 
-/// A Node with these internal addresses.
+/// Returns a Node with these internal addresses.
 fn node(cluster: &Cluster, addresses: &[&str]) -> Node {
     let mut node = cluster.kubelet(0).ready().build();
     let internal = |address: &&str| NodeAddress { type_: "InternalIP".to_owned(), address: (*address).to_owned() };

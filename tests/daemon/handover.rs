@@ -1,7 +1,8 @@
-//! Three replicas, and the leader is told to stop, killed and frozen while nodes join, or while load balancers are made: every
-//! node is initialised, every Service gets what it asks for, and by the audit log nobody writes beside another leader.
+//! Three replicas whose leader is stopped, killed and frozen while nodes join or while load balancers are created.
+//! Every node is initialised, and every Service gets its load balancer. The audit log shows no write of a replica while
+//! another one leads.
 //!
-//! `SOAK_HITS` is how often the leader is hit: three times, each in another way, unless given.
+//! `SOAK_HITS` is the number of hits on the leader. The default is three, each of another kind.
 
 mod load_balancers;
 mod world;
@@ -15,9 +16,9 @@ use crate::invariants::audit::{Term, breaches, leaders_writes, terms};
 use load_balancers::Balanced;
 use world::{Hit, World};
 
-/// In turn.
+/// The hits, in turn.
 const HITS: [Hit; 3] = [Hit::Terminate, Hit::Kill, Hit::Freeze];
-/// Nodes in all, and at least so many for each hit.
+/// Total number of nodes, and minimum for each hit.
 const NODES: usize = 100;
 const NODES_PER_HIT: usize = 33;
 /// Services of type LoadBalancer.
@@ -32,7 +33,7 @@ async fn however_leaders_end_all_nodes_are_initialised_and_nobody_writes_beside_
     let mut world = World::start(&server, nodes).await;
     let began = Instant::now();
     for (index, hit) in HITS.into_iter().cycle().take(hits).enumerate() {
-        // The last wave has what is left.
+        // The last wave has the remaining nodes.
         let until = if index + 1 == hits { nodes } else { (index + 1) * nodes / hits };
         world.hit(hit, until).await;
     }
@@ -48,7 +49,7 @@ async fn however_leaders_end_all_nodes_are_initialised_and_nobody_writes_beside_
     assert!(terms.len() > hits, "{terms:?}");
     assert!(writes.len() >= 2 * nodes, "each node takes two: {}", writes.len());
     assert_eq!(breaches(&log, lease, users), []);
-    // Whoever is hit has written, and so has the one after it.
+    // Each leader that was hit has written, and so has its successor.
     let working = terms.iter().filter(|term| writes.iter().any(|write| is_in(write, term, &terms))).count();
     assert!(working > hits, "{working} of {} terms had a write: {terms:?}", terms.len());
     let late = late_writes(writes[0], &terms);
@@ -71,13 +72,13 @@ async fn whoever_leads_next_completes_load_balancers_and_writes_nothing_where_al
     assert!(terms > 2 * HITS.len() && writes > 4 * SERVICES, "{terms} terms, {writes} writes");
 }
 
-/// Whether a write came in this term.
+/// Whether a write arrived in this term.
 fn is_in(write: &AuditEvent, term: &Term, terms: &[Term]) -> bool {
     let next = terms.iter().map(|term| term.began).find(|began| *began > term.began);
     write.received > term.began && next.is_none_or(|next| write.received <= next)
 }
 
-/// What must not be: writes by who led before, each a microsecond after the next one became the leader.
+/// Returns forbidden writes: by each former leader, a microsecond after the next leader's term begins.
 fn late_writes(model: &AuditEvent, terms: &[Term]) -> Vec<AuditEvent> {
     let pairs = terms.iter().zip(terms.iter().skip(1)).filter(|(before, after)| before.user != after.user);
     let late = |(before, after): (&Term, &Term)| {

@@ -1,8 +1,7 @@
-//! The image: what its archive holds, and the binary as it is shipped in a root directory with exactly that.
+//! The contents of the image's archive, and the daemon's binary in a root directory with exactly these contents.
 //!
-//! There need be no container engine for this: the binary runs in the directory as the image's user, who may write nowhere
-//! and has no capability. That is less than a container has, which also gets `/proc`, all of `/dev` and the host's name
-//! servers.
+//! The test needs no container engine. The binary runs in the directory as the image's user, who may write nowhere and
+//! has no capability. A real container has more: also `/proc`, all of `/dev` and the host's name servers.
 
 mod oci;
 
@@ -23,7 +22,7 @@ use crate::cluster::{ANSWERS, Cluster, LIMIT};
 use crate::manifests::kustomize::parsed;
 use oci::{Contents, Entry};
 
-/// Where the binary is in the image.
+/// Path of the binary in the image.
 const PROGRAM: &str = "/bin/vsphere-cloud-controller-manager";
 const NAME: &str = "registry.example.com/vsphere-cloud-controller-manager:v0.1.0";
 
@@ -36,7 +35,7 @@ fn stage() -> Stage {
     Stage::parse(&dockerfile(), &[]).unwrap()
 }
 
-/// The archive, with this binary and this bundle of authorities.
+/// Builds the archive with this binary and this CA bundle.
 fn archive(stage: &Stage, binary: &[u8], authorities: &str, architecture: &str) -> Archive {
     let contents = |from: &str| match from {
         AUTHORITIES => authorities.as_bytes().to_vec(),
@@ -47,14 +46,14 @@ fn archive(stage: &Stage, binary: &[u8], authorities: &str, architecture: &str) 
     Archive::new(stage, &files, architecture, &Reference::parse(NAME, "").unwrap()).unwrap()
 }
 
-/// The image in a directory.
+/// The image, unpacked into a directory.
 struct Image {
     user: String,
     entrypoint: Vec<String>,
 }
 
 impl Image {
-    /// Unpacks the archive, with these files of the pod beside what the image holds.
+    /// Unpacks the archive, and adds these files of the pod.
     fn unpack(archive: &Archive, root: &Path, mounts: &[(&str, String)]) -> Self {
         let contents = Contents::read(&archive.bytes);
         fs::create_dir(root).unwrap();
@@ -69,7 +68,8 @@ impl Image {
         for (path, text) in mounts {
             place_file(root, path, text.as_bytes());
         }
-        // Each container has these devices. Files stand for them, since only root may make devices: no test reads so far.
+        // Each container has these devices. Regular files replace them here, because only root may create devices. No
+        // test has read that much so far.
         let mut random = vec![0; 1 << 20];
         fs::File::open("/dev/urandom").and_then(|mut device| device.read_exact(&mut random)).unwrap();
         for device in ["/dev/random", "/dev/urandom"] {
@@ -81,13 +81,13 @@ impl Image {
         Self { user: config["User"].as_str().unwrap().to_owned(), entrypoint: entrypoint.collect() }
     }
 
-    /// The command that runs the image's entry point in this directory.
+    /// Returns the command that runs the image's entry point in this directory.
     fn command(&self, root: &Path) -> (PathBuf, Vec<String>) {
         let root = root.display().to_string();
         let (user, group) = self.user.split_once(':').unwrap();
         let as_root = ["/usr/sbin/chroot", "/usr/bin/chroot"]
             .map(|chroot| (chroot, vec![format!("--userspec={}", self.user), "--groups=".to_owned(), root.clone()]));
-        // Whoever is not root maps itself to the image's user, in a name space of its own.
+        // A user other than root is mapped to the image's user in a new user namespace.
         let as_anybody = ["/usr/bin/unshare", "/bin/unshare"].map(|unshare| {
             let flags =
                 ["--user", &format!("--map-user={user}"), &format!("--map-group={group}"), &format!("--root={root}")];
@@ -106,7 +106,7 @@ impl Image {
     }
 }
 
-/// A file that the kubelet or the runtime puts there, in a folder that may be missing; the image's user can read it.
+/// Writes a file that the kubelet or the runtime provides, and creates its folder. The image's user can read the file.
 fn place_file(root: &Path, path: &str, contents: &[u8]) {
     let place = root.join(path.strip_prefix('/').unwrap());
     let folder = place.parent().unwrap();
@@ -117,7 +117,7 @@ fn place_file(root: &Path, path: &str, contents: &[u8]) {
     }
 }
 
-/// Takes the write permissions away, as from a read-only root file system. The others stay as they are in the image.
+/// Removes the write permissions, as on a read-only root file system. The other permissions stay as in the image.
 fn lock(place: &Path) {
     if place.is_dir() {
         fs::read_dir(place).unwrap().for_each(|entry| lock(&entry.unwrap().path()));
@@ -126,7 +126,7 @@ fn lock(place: &Path) {
     fs::set_permissions(place, fs::Permissions::from_mode(mode & 0o555)).unwrap();
 }
 
-/// All paths below, so that what was written shows.
+/// Returns all paths below `root`, so that the test detects new files.
 fn paths(root: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     let mut open = vec![root.to_owned()];
@@ -238,10 +238,10 @@ async fn an_archive_has_the_name_by_which_the_kubelet_looks_for_it() {
     }
 }
 
-/// What the commands of the Makefile's target would be.
+/// Returns the commands that the Makefile's target would run.
 fn commands(target: &str, commit: Option<&str>) -> String {
     let mut make = Command::new("make");
-    // Below another make, it would print its folder, too.
+    // Below another make, `make` would also print its folder.
     make.args(["--dry-run", "--no-print-directory", target]).current_dir(env!("CARGO_MANIFEST_DIR"));
     match commit {
         Some(commit) => make.env("CCM_COMMIT", commit),
@@ -280,7 +280,7 @@ async fn the_shipped_binary_needs_nothing_but_what_its_image_holds() {
     let vcenter = Vcenter::start(&cluster.scenario(0..1)).await;
     cluster.register(0..1).await;
 
-    // The authority of this vCenter is known from the image's bundle alone, beside the public ones.
+    // Only the image's bundle has the authority of this vCenter, in addition to the public ones.
     let public = fs::read_to_string(AUTHORITIES)
         .unwrap_or_else(|error| panic!("this machine has no {AUTHORITIES} (package ca-certificates): {error}"));
     let authorities = format!("{public}\n{}", vcenter.ca_pem());
@@ -302,7 +302,7 @@ async fn the_shipped_binary_needs_nothing_but_what_its_image_holds() {
         architecture,
     );
     let folder = tempfile::tempdir().unwrap();
-    // The image's user must be able to come as far as this.
+    // The image's user must be able to enter this folder.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let root = folder.path().join("root");
     let image = Image::unpack(&archive, &root, &mounts);
@@ -355,7 +355,7 @@ async fn the_shipped_binary_needs_nothing_but_what_its_image_holds() {
     unlock(&root);
 }
 
-/// So that the folder can be removed by whoever made it.
+/// Restores the permissions, so that the owner can remove the folder.
 fn unlock(place: &Path) {
     if place.is_dir() {
         fs::set_permissions(place, fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,5 +1,5 @@
-//! What daemons did, held to what they may do: of every version of every Node, of the audit log, and in the end of what
-//! a fresh daemon would write.
+//! Rules for the actions of daemons: for every version of every Node, for the audit log, and for the final state, which
+//! must be equal to the result of a fresh daemon.
 
 pub mod audit;
 pub mod daemons;

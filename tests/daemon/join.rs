@@ -1,4 +1,4 @@
-//! Many nodes join at once, and what they cost vCenter then and later.
+//! Many nodes join at once. Counts the calls to vCenter during the join and afterwards.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use support::{KubeletNode, Vcenter, eventually};
 use crate::admin::{Admin, token};
 use crate::cluster::{Cluster, LIMIT, until_passed, uuid};
 
-/// The time in which nothing changes and next to nothing may be asked.
+/// Time without changes, in which the daemon may make almost no calls.
 const QUIET: Duration = Duration::from_secs(30);
 
 #[tokio::test]
@@ -18,7 +18,7 @@ async fn a_hundred_nodes_join_at_once_with_two_calls_each_and_cost_nothing_after
     let cluster = Cluster::new().await;
     let vcenter = Vcenter::start(&cluster.scenario(0..NODES)).await;
     vcenter.delay_calls(Duration::from_millis(10)).await;
-    // Six passes over all nodes fall into the quiet time.
+    // Six passes over all nodes happen within [`QUIET`].
     let daemon = cluster.start_for(&vcenter, &["--node-status-update-frequency=5s"]).await;
     let joined = Instant::now();
     cluster.register(0..NODES).await;
@@ -46,7 +46,7 @@ async fn a_hundred_nodes_join_at_once_with_two_calls_each_and_cost_nothing_after
     assert_eq!(versions(&cluster).await, before, "no Node was written");
 }
 
-/// Guests disagree about the byte order of their UUID: the one that is asked first is then wrong for many.
+/// Guests report their UUID in different byte orders, so the first search is wrong for many nodes.
 #[tokio::test]
 async fn a_hundred_nodes_in_both_byte_orders_join_a_daemon_that_starts_and_starts_again() {
     const NODES: usize = 100;
@@ -77,7 +77,7 @@ async fn a_hundred_nodes_in_both_byte_orders_join_a_daemon_that_starts_and_start
     .await;
     let counts = vcenter.counts().await;
     println!("a restart cost {} calls: {:?}", counts.total, counts.operations);
-    // None is searched for twice, though none of them is ready.
+    // No machine is searched for twice, although no node is ready.
     assert!(counts.total as usize <= 3 * NODES / 2 + 40, "{counts:?}");
     assert_eq!(versions(&cluster).await, before, "no Node was written");
 }

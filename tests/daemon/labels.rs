@@ -1,4 +1,4 @@
-//! Labels that stay true: after a migration or a resize they follow where a flag says so, and are told of where not.
+//! After a migration or a resize labels follow the machine if a flag is set. Otherwise an Event reports the difference.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use support::{Vcenter, Vm, eventually};
 
 use crate::cluster::{Cluster, LIMIT, labels, until_passed, uuid};
 
-/// A change is there within a second; this leaves room for a machine that also compiles.
+/// A change arrives within a second. The rest is tolerance for a machine that also compiles.
 const SOON: Duration = Duration::from_secs(10);
 
 const GROWN: &str = "vsphere-vm.cpu-8.mem-16gb.os-ubuntu";
@@ -23,7 +23,7 @@ fn is_instance_type(key: &str) -> bool {
 async fn zone_and_instance_type_follow_by_event_where_they_are_to() {
     let cluster = Cluster::new().await;
     let vcenter = Vcenter::start(&cluster.scenario(0..2)).await;
-    // The periods are far longer than the test.
+    // The default periods are far longer than the test.
     let daemon = cluster.start_for(&vcenter, &["--zone-labels=follow", "--instance-type=follow"]).await;
     cluster.register(0..2).await;
     cluster.wait_until_initialised(0..2, &daemon).await;
@@ -91,7 +91,7 @@ async fn labels_that_do_not_follow_stay_and_it_is_told_once() {
         assert!(matches!(told.as_slice(), [(1, _)]), "{reason}: {told:?}");
     }
 
-    // 3a.4: another process tells what is new, and nothing that is known.
+    // 3a.4: another process reports new differences only.
     drop(daemon);
     let daemon = cluster.start_for(&vcenter, &["--node-status-update-frequency=1s"]).await;
     vcenter.change_vm(&uuid(0), &Vm::change().host("host-3")).await;

@@ -1,7 +1,7 @@
-//! Everything changes at random: Services, Nodes, objects in NSX, NSX itself and the replicas. Every version of every object
-//! in NSX obeys the rules, and in the end nothing is left over and nothing is missing.
+//! Random changes of Services, Nodes, objects in NSX, NSX itself and the replicas. Every version of every object in NSX
+//! meets the rules. At the end NSX has exactly the required objects.
 //!
-//! `SOAK_SECONDS` is the duration, `SOAK_SEED` is a number, which repeats the actions of a run, or `random`.
+//! `SOAK_SECONDS` is the duration. `SOAK_SEED` is `random` or a number that repeats the actions of a run.
 
 mod action;
 mod calm;
@@ -18,26 +18,26 @@ use crate::invariants::nsx::load_balancers::Seen;
 use action::{Action, Script};
 use world::World;
 
-/// How long actions are taken, unless another time is given.
+/// Duration of the actions if `SOAK_SECONDS` is not set.
 const SECONDS: u64 = 20;
-/// The seed of every day: within that time its actions have faults of all kinds.
+/// The default seed. Its actions include all kinds of faults within [`SECONDS`].
 const SEED: u64 = 1_586;
-/// Between two actions.
+/// Interval between two actions.
 const PACE: Duration = Duration::from_millis(50);
-/// Times with faults, and as many without, in the shortest run on the slowest machine.
+/// Minimum number of periods with faults, and of periods without, even on the slowest machine.
 const LEAST_ROUNDS: usize = 2;
-/// Services. The first of them never change, and of those after them the type and the ports do not.
+/// Number of Services. The first Services never change. The next ones keep their type and ports.
 const SERVICES: usize = 14;
 const UNCHANGED_SERVICES: usize = 3;
 const LASTING_SERVICES: usize = 6;
-/// The Nodes that come and leave. Those below never leave.
+/// Numbers of the Nodes that come and leave. Nodes with lower numbers never leave.
 const NODES: Range<usize> = 2..7;
-/// Those of them that actions change. The other one changes only in times without faults: a Node that changes more than five
-/// times in a minute leaves or joins load balancers up to a minute later.
+/// Numbers of the Nodes that actions change. The Node of [`NODES`] that is not in this range changes only in periods
+/// without faults. A Node with more than five changes in a minute leaves or joins load balancers up to a minute late.
 const ACTION_NODES: Range<usize> = 3..7;
-/// After this long without a write to NSX nothing is under way.
+/// After this time without a write to NSX the world counts as stable.
 const QUIET: Duration = Duration::from_secs(2);
-/// How long the replicas have to complete everything, with as many lists as that takes.
+/// Limit for the replicas to complete all work, with all lists that this requires.
 const RECOVERY: Duration = Duration::from_secs(120);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -88,7 +88,7 @@ async fn whatever_happens_load_balancers_keep_what_services_need_and_nothing_is_
     println!("{:.1?}: nothing is left over", began.elapsed());
 }
 
-/// What replicas do at least in a run of so many seconds, with any seed.
+/// Returns the minimum counts for a run of this many seconds, with any seed.
 fn least(seconds: u64) -> Seen {
     let in_a_minute = |count: u64| usize::try_from(count * seconds.min(60) / 60).unwrap_or_default();
     Seen { created: in_a_minute(20), deleted: in_a_minute(8), members: in_a_minute(20), released: in_a_minute(4) }

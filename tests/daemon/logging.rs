@@ -1,4 +1,4 @@
-//! The log as those read it who know klog's; and that nothing is in it while nothing happens.
+//! The log in the format of klog, and the absence of log lines while nothing changes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use support::{Daemon, Vcenter, eventually};
 
 use crate::cluster::{ANSWERS, Cluster, LIMIT};
 
-/// Waits until the Lease has been renewed so often.
+/// Waits until the Lease has been renewed this many times.
 async fn renewed(leases: &Api<Lease>, name: &str, times: usize, daemon: &Daemon) {
     let renewal = async || leases.get_opt(name).await.unwrap().and_then(|lease| lease.spec?.renew_time);
     for _ in 0..times {
@@ -28,7 +28,7 @@ async fn a_quiet_cluster_logs_nothing() {
     let vcenter = Vcenter::start(&cluster.scenario(0..3)).await;
     cluster.register(0..3).await;
     let lease = format!("--leader-elect-resource-name={}", cluster.pool());
-    // Everything that is done again and again is done every second.
+    // All periodic work happens every second.
     let often = [
         "-v=0",
         "--leader-elect=true",
@@ -49,7 +49,8 @@ async fn a_quiet_cluster_logs_nothing() {
     assert_eq!(after[before.len()..], [] as [String; 0], "it logs although nothing happens");
 }
 
-/// What klog's regular expression `^([IWEF])(\d{4}) (\d\d:\d\d:\d\d\.\d{6}) +(\d+) ([^:\]]+:\d+)\] (.*)$` takes.
+/// Whether the line matches klog's regular expression `^([IWEF])(\d{4}) (\d\d:\d\d:\d\d\.\d{6}) +(\d+) ([^:\]]+:\d+)\]
+/// (.*)$`.
 fn is_text(line: &str) -> bool {
     let shape =
         |text: &str| text.chars().map(|char| if char.is_ascii_digit() { '0' } else { char }).collect::<String>();

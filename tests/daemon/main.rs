@@ -1,4 +1,5 @@
-//! The built binary between a real API server and a vCenter simulator: joins, changes, mistakes, restarts, hand-overs.
+//! The daemon's binary between a real API server and a vCenter simulator: joins, changes, mistakes, restarts, leader
+//! changes.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

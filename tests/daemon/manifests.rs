@@ -1,4 +1,4 @@
-//! What `manifests/` gives: every form of it is applied to a real API server, and its pods are as confined as they say.
+//! The forms of `manifests/`: each is applied to a real API server, and the pods have the documented restrictions.
 
 pub mod chart;
 pub mod kustomize;
@@ -15,11 +15,11 @@ use support::{ApiServer, eventually};
 use crate::cluster::LIMIT;
 use kustomize::{Tree, form, forms, kubectl, objects, parsed, piped};
 
-/// Kinds that others bring with them.
+/// Kinds that other software defines.
 const FOREIGN: [(&str, &str); 3] =
     [("PrometheusRule", "prometheusrules"), ("ServiceMonitor", "servicemonitors"), ("PodMonitor", "podmonitors")];
 
-/// Files that no kustomization names: hints for those who set up the nodes, which no API server knows.
+/// Files that no kustomization names. They are examples for the setup of nodes, and no API server has their kinds.
 const HINTS: [&str; 6] = [
     "overlays/k3s/config.yaml",
     "overlays/kubeadm/init.yaml",
@@ -29,13 +29,13 @@ const HINTS: [&str; 6] = [
     "overlays/talos/machine-config.yaml",
 ];
 
-/// What `image` says before it is edited.
+/// Value in `image` before it is edited.
 const UNSET_IMAGE: &str = "image-not-set/EDIT/manifests/image/kustomization.yaml";
 
-/// What `components/api-server-address` says before it is edited.
+/// Value in `components/api-server-address` before it is edited.
 const UNSET_ADDRESS: &str = "edit-manifests-components-api-server-address";
 
-/// A definition that takes anything, for kinds that are not ours.
+/// Creates definitions without a schema for the kinds of other software.
 async fn define_foreign_kinds(client: &Client) {
     let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     let definitions = Api::<DynamicObject>::all_with(client.clone(), &ApiResource::from_gvk(&kind));
@@ -63,7 +63,7 @@ async fn define_foreign_kinds(client: &Client) {
     }
 }
 
-/// Applies it for nothing, then in earnest. Fields that the API server does not know are refused.
+/// Applies a manifest with `--dry-run` first, and then really. The API server rejects unknown fields.
 pub async fn apply(server: &ApiServer, name: &str, manifest: &str) {
     for mode in [&["--dry-run=server"][..], &[]] {
         let flags = [&["apply", "--validate=strict", "-f", "-"][..], mode].concat();
@@ -87,7 +87,7 @@ async fn every_form_is_applied_to_a_real_api_server() {
     }
 }
 
-/// So that there is no file that the API server has never seen.
+/// Otherwise a file could exist that was never applied to an API server.
 #[test]
 fn every_file_is_part_of_a_form_or_known_to_be_none() {
     let tree = Tree::copy();
@@ -111,7 +111,7 @@ async fn hints_for_nodes_are_well_formed() {
     }
 }
 
-/// The command that their heads name would accept them.
+/// The validation command in the files' headers accepts them.
 #[tokio::test]
 async fn kubeadm_accepts_its_configuration_files() {
     let folder = tempfile::tempdir().unwrap();
@@ -123,7 +123,7 @@ async fn kubeadm_accepts_its_configuration_files() {
     };
     let tree = Tree::copy();
     for hint in HINTS.iter().filter(|hint| hint.starts_with("overlays/kubeadm/")) {
-        // Without a version kubeadm fetches the latest one from the internet.
+        // Without a version kubeadm would fetch the latest one from the internet.
         let version = format!("kind: ClusterConfiguration\nkubernetesVersion: v{}\n", kubernetes_release());
         let text = tree.read(hint).replace("kind: ClusterConfiguration\n", &version);
         validate(&text).await.unwrap_or_else(|error| panic!("{hint}: {error}"));
@@ -150,7 +150,7 @@ async fn there_is_one_image_and_its_version_is_the_programs() {
     }
 }
 
-/// No registry is asked for it: the kubelet refuses the reference, and the pod shows it.
+/// The kubelet rejects the reference without a request to a registry, and the pod's status shows the file.
 #[tokio::test]
 async fn an_image_that_is_not_set_is_invalid_and_names_the_file_to_edit() {
     let refused = parsed(&format!("{UNSET_IMAGE}:v{}", env!("CARGO_PKG_VERSION"))).await.unwrap_err();
@@ -158,12 +158,12 @@ async fn an_image_that_is_not_set_is_invalid_and_names_the_file_to_edit() {
     assert!(refused.contains(&expected), "{refused}");
     let file = UNSET_IMAGE.split_once("/EDIT/manifests/").unwrap().1;
     assert!(Tree::copy().read(file).contains(&format!("newName: {UNSET_IMAGE}\n")), "{file}");
-    // So that the check can fail.
+    // Proves that the check can succeed.
     let valid = "registry.example.com/vsphere-cloud-controller-manager:v1";
     assert_eq!(parsed(valid).await.as_deref(), Ok(valid));
 }
 
-/// As the heads of `image` and of the components say. Their files stay as they are.
+/// Follows the headers of `image` and of the components. Their files stay unchanged.
 #[tokio::test]
 async fn an_overlay_of_ones_own_sets_image_and_addresses() {
     let digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -193,7 +193,7 @@ async fn an_overlay_of_ones_own_sets_image_and_addresses() {
     }
 }
 
-/// An unedited one cannot be looked up, and the error names it.
+/// The name in an unedited component cannot be resolved, and the error shows the component.
 #[tokio::test]
 async fn the_component_for_the_api_servers_address_works_with_every_workload() {
     for name in ["base-with-api-server-address", "deployment-with-api-server-address"] {
@@ -202,10 +202,11 @@ async fn the_component_for_the_api_servers_address_works_with_every_workload() {
     }
 }
 
-/// Where routes are not there yet, where a node is short of memory, and on the nodes of each distribution.
+/// The pods tolerate nodes without routes, nodes with little memory, and the nodes of each distribution.
 #[tokio::test]
 async fn as_a_deployment_the_pods_of_each_overlay_run_where_those_of_the_daemon_set_do() {
-    // As the DaemonSet controller adds them to pods on the node's network, but for those of nodes that are drained or gone.
+    // The DaemonSet controller adds these tolerations to pods with `hostNetwork`. Tolerations of drained or lost nodes
+    // are excluded.
     let added = ["network-unavailable", "disk-pressure", "memory-pressure", "pid-pressure"]
         .map(|key| json!({"key": format!("node.kubernetes.io/{key}"), "operator": "Exists", "effect": "NoSchedule"}));
     for overlay in ["base", "kubeadm", "k3s", "rke2", "talos"] {
@@ -228,7 +229,7 @@ async fn as_a_deployment_the_pods_of_each_overlay_run_where_those_of_the_daemon_
     }
 }
 
-/// An apply of an overlay must not put a sample over what an operator wrote.
+/// An apply of an overlay must not overwrite an operator's configuration with a sample.
 #[tokio::test]
 async fn no_form_but_the_sample_has_configuration_or_secrets() {
     for form in forms().await.iter().filter(|form| !form.name.starts_with("monitoring")) {

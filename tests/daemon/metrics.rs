@@ -1,4 +1,4 @@
-//! What the daemon exposes, and what is asked of it, read by Prometheus's own parsers.
+//! The daemon's metrics, and the expressions in alerts and dashboards, read by Prometheus's own parsers.
 
 mod alerts;
 
@@ -13,13 +13,13 @@ use crate::admin::{Admin, token};
 use crate::cluster::{Cluster, LIMIT};
 use crate::manifests::kustomize::piped;
 
-/// Labels that Prometheus adds to what it reads; `cluster` where several report to one.
+/// Labels that Prometheus adds to scraped series. `cluster` is for several clusters with one Prometheus.
 const OF_THE_TARGET: &[&str] = &["cluster", "job", "instance", "namespace", "pod"];
 
-/// What promlint finds in names that are not ours to choose.
+/// Findings of promlint in names that Kubernetes defines.
 const AS_IN_GO: &[&str] = &["authenticated_user_requests: ", "authentication_attempts: "];
 
-/// What the tool for Prometheus's readers makes of this.
+/// Returns the output of the tool with Prometheus's parsers for this input.
 async fn read(what: &str, input: &str) -> Value {
     read_with(&[what], input).await
 }
@@ -41,7 +41,7 @@ struct Series {
     labels: BTreeSet<String>,
 }
 
-/// What `docs/metrics.md` says there is; another test compares it with what is registered.
+/// Returns the series in `docs/metrics.md`. Another test compares that page with the registered series.
 fn documented() -> BTreeMap<String, Series> {
     let page = page("docs/metrics.md");
     let rows = page.lines().filter_map(|line| {
@@ -55,12 +55,12 @@ fn documented() -> BTreeMap<String, Series> {
 }
 
 fn texts(value: &Value) -> BTreeSet<String> {
-    // Go writes a list without items as `null`.
+    // Go encodes an empty list as `null`.
     let items = value.as_array().into_iter().flatten();
     items.map(|text| text.as_str().unwrap().to_owned()).collect()
 }
 
-/// Lines that are there when three nodes are initialised.
+/// Returns lines that exist when three nodes are initialised.
 fn counted(cluster: &Cluster) -> Vec<String> {
     let lines = [
         "running_managed_controllers{manager=\"cloud-controller-manager\",name=\"cloud-node\"} 1",
@@ -85,7 +85,7 @@ async fn everything_exposed_is_well_formed_documented_and_as_in_the_go_program()
     cluster.register(0..3).await;
     cluster.wait_until_initialised(0..3, &daemon).await;
     let token = token(&cluster).await;
-    // What has just happened is counted a moment later.
+    // A metric may change shortly after the event.
     let text = eventually("everything is counted", LIMIT, async || {
         let (status, text) = admin.get("/metrics", Some(&token), &mut daemon).await;
         assert_eq!(status, 200, "{text}");
@@ -125,7 +125,7 @@ async fn everything_exposed_is_well_formed_documented_and_as_in_the_go_program()
         ("node_controller_cloud_provider_taint_removal_delay_seconds", &[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0]),
     ] {
         let found = bounds(name);
-        // The reader of JSON is off by a last digit; how the bounds are spelt is seen below.
+        // The JSON reader differs in the last digit. A check below covers the spelling of the bounds.
         let is_same = |(found, expected): (&f64, &f64)| (found - expected).abs() <= 1e-12 * expected;
         let are_same = found.len() == expected.len() && found.iter().zip(expected).all(is_same);
         assert!(are_same, "{name}: {found:?}, expected {expected:?}");
@@ -142,7 +142,7 @@ async fn everything_exposed_is_well_formed_documented_and_as_in_the_go_program()
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
 }
 
-/// A series of this name, or of the histogram that it belongs to.
+/// Returns the series with this name, or the histogram that it belongs to.
 fn find<'a>(documented: &'a BTreeMap<String, Series>, name: &str) -> Option<(&'a Series, bool)> {
     if let Some(series) = documented.get(name) {
         return (series.kind != "histogram").then_some((series, false));
@@ -153,7 +153,7 @@ fn find<'a>(documented: &'a BTreeMap<String, Series>, name: &str) -> Option<(&'a
     Some((series, suffix == "_bucket"))
 }
 
-/// What expressions ask for and nobody shows.
+/// Returns the series and labels in expressions that do not exist.
 async fn unknown(expressions: &[&str]) -> Vec<String> {
     let documented = documented();
     assert!(documented.len() > 40, "{documented:?}");
@@ -179,7 +179,7 @@ async fn unknown(expressions: &[&str]) -> Vec<String> {
     wrong
 }
 
-/// Aggregations and joins that merge clusters which report to one Prometheus.
+/// Returns the aggregations and joins that merge several clusters of one Prometheus.
 async fn merging_clusters(expressions: &[&str]) -> Vec<String> {
     let mut wrong = Vec::new();
     for expression in read("expressions", &json!(expressions).to_string()).await.as_array().unwrap() {
@@ -213,7 +213,7 @@ async fn the_dashboard_asks_for_series_that_exist_and_keeps_clusters_apart() {
     assert_eq!(merging_clusters(&expressions).await, Vec::<String>::new());
 }
 
-/// The check itself.
+/// Tests the check itself.
 #[tokio::test]
 async fn what_does_not_exist_is_noticed() {
     let wrong = unknown(&[

@@ -1,4 +1,5 @@
-//! A leader migration with the built daemon: two Leases, each controller under its own; and service accounts of their own.
+//! A leader migration with the daemon's binary: two Leases, with a Lease for each controller, and a service account for
+//! each controller.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, ServiceAccount};
@@ -18,12 +19,12 @@ async fn wait_for_holder(cluster: &Cluster, lease: &str, is_right: impl Fn(&str)
     .await
 }
 
-/// Another program takes the Lease, and does not renew it again.
+/// Makes another program take the Lease without further renewals.
 async fn take(cluster: &Cluster, name: &str) {
     write(cluster, name, "another-program", 3600).await;
 }
 
-/// The other program gives the Lease up in order.
+/// Makes the other program release the Lease.
 async fn give_up(cluster: &Cluster, name: &str) {
     write(cluster, name, "", 1).await;
 }
@@ -63,13 +64,13 @@ async fn each_controller_works_under_its_own_lease_and_a_second_process_follows_
     cluster.register(0..1).await;
     cluster.wait_until_initialised(0..1, &first).await;
 
-    // Without the second Lease the node controller rests, although this process leads.
+    // Without the second Lease the node controller pauses, although this process leads.
     take(&cluster, &second).await;
     first.wait_for_line("another took the lease; this process stands by", LIMIT).await;
     cluster.register(1..2).await;
     first.wait_for_line("standing by", LIMIT).await;
     assert_eq!(cluster.holder(&main).await, identity, "the main one is kept");
-    // Several looks at the node fall into this time.
+    // The daemon would reconcile the node several times in this time.
     let began = std::time::Instant::now();
     support::eventually("the node is left alone for some seconds", LIMIT, async || {
         let view = &cluster.views().await[&cluster.name(1)];
@@ -78,7 +79,7 @@ async fn each_controller_works_under_its_own_lease_and_a_second_process_follows_
     })
     .await;
 
-    // It is given back, and a second process has neither.
+    // The other program releases the Lease. A second process gets neither Lease.
     give_up(&cluster, &second).await;
     wait_for_holder(&cluster, &second, |holder| holder == identity, &first).await;
     cluster.wait_until_initialised(0..2, &first).await;
@@ -111,10 +112,11 @@ async fn grant(cluster: &Cluster, role: &str, account: &str, rules: &[Value]) {
     bindings.create(&parameters, &serde_json::from_value(binding).unwrap()).await.unwrap();
 }
 
-/// This process may not write Nodes; the account of the node controllers may, as soon as there may be a token for it.
+/// This process may not write Nodes. The account of the node controllers may, once the process may request a token for
+/// that account.
 #[tokio::test]
 async fn controllers_write_as_their_own_service_account_and_never_as_the_process() {
-    // The name of the controller's account is the same for everybody: no other test has it made.
+    // The name of the controller's account is the same in all tests. No other test creates it.
     let server = ApiServer::shared().await;
     let cluster = Cluster::on(server).await;
     let vcenter = Vcenter::start(&cluster.scenario(0..2)).await;

@@ -1,4 +1,4 @@
-//! Mistakes of an operator: what is said about each, how often, and what the process does.
+//! Mistakes of an operator: the log lines for each, their number, and the reaction of the process.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use support::{Daemon, Vcenter, eventually};
 use crate::cluster::{ANSWERS, Cluster, LIMIT, until_it_answers, until_passed};
 
 const WRONG_PASSWORD: &str = "not-the-password-31";
-/// What a wrong password may cost is counted over this time.
+/// Period over which the calls after a wrong password are counted.
 const WATCHED: Duration = Duration::from_secs(30);
 
-/// All three are in one `vsphere.conf`, beside a vCenter that is right and works.
+/// One `vsphere.conf` has all three mistakes, and a correct vCenter that works.
 #[tokio::test]
 async fn a_wrong_password_a_wrong_thumbprint_and_a_refused_connection_are_each_told_once_and_clearly() {
     let cluster = Cluster::new().await;
@@ -68,7 +68,7 @@ async fn a_wrong_password_a_wrong_thumbprint_and_a_refused_connection_are_each_t
     until_it_answers(&daemon, &format!("127.0.0.1:{}", refused.port())).await;
 }
 
-/// The usual first start: nothing names the private authority yet, and the Nodes of a cluster wait.
+/// The usual first start: the configuration lacks the private authority, and the Nodes of a cluster wait.
 #[tokio::test]
 async fn a_certificate_of_a_private_authority_and_100_nodes_that_wait_make_few_lines() {
     const NODES: usize = 100;
@@ -79,7 +79,7 @@ async fn a_certificate_of_a_private_authority_and_100_nodes_that_wait_make_few_l
     assert!(section.contains(&trust), "{section}");
     cluster.register(0..NODES).await;
     let daemon = cluster.start(&Cluster::zoned(&[section.replace(&trust, "")]), &["-v=0"]);
-    // Each Node says it in its condition, which comes after the log line.
+    // Each Node has the reason in its condition, which is written after the log line.
     eventually("every node says why it waits", LIMIT * 2, async || {
         let nodes = cluster.nodes().await;
         let is_told = |node: &&Node| {
@@ -118,7 +118,7 @@ async fn a_certificate_of_a_private_authority_and_100_nodes_that_wait_make_few_l
     assert_eq!(vcenter.counts().await.total, 0, "nothing is sent to a server that is not trusted");
 }
 
-/// The one line above information that is about the vCenter on this port.
+/// Returns the only warning or error about the vCenter on this port.
 fn only_line(daemon: &Daemon, port: u16) -> String {
     let place = format!("127.0.0.1:{port}");
     let lines = daemon.output().lines();

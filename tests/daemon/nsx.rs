@@ -1,4 +1,4 @@
-//! Routes of the pod network on NSX: the built daemon between a fake vCenter and a fake NSX.
+//! Routes of the pod network on NSX: the daemon's binary between a fake vCenter and a fake NSX.
 
 mod machines;
 
@@ -22,13 +22,13 @@ const ROUTE_SECTION: &str = "[Route]\nrouter-path = /infra/tier-1s/t1\n";
 const BALANCER_SECTION: &str = "[LoadBalancer]\nip-pool-id = p1\nsize = SMALL\ntier1-gateway-path = /infra/tier-1s/t1\n\
     tcp-app-profile-path = /infra/lb-app-profiles/default-tcp-lb-app-profile\n\
     udp-app-profile-path = /infra/lb-app-profiles/default-udp-lb-app-profile\n";
-/// The users of two replicas, so that their requests can be told apart.
+/// Users of two replicas. They distinguish the replicas' requests.
 const USERS: [(&str, &str); 2] = [("replica-1", "Correct-Horse-1"), ("replica-2", "Correct-Horse-2")];
-/// The user of the client certificate.
+/// User of the client certificate.
 const PRINCIPAL: &str = "ccm-principal";
-/// The log line of a condition taken back.
+/// Log line for a removed condition.
 const CONDITION_REMOVED: &str = "condition NetworkUnavailable removed";
-/// The log line of a file in force.
+/// Log line for a file that is used now.
 const IN_FORCE: &str = "was read again and is in force";
 
 /// A cluster with one vCenter and one NSX Manager.
@@ -40,7 +40,7 @@ struct Site {
 }
 
 impl Site {
-    /// With the VMs of these numbers.
+    /// Creates a site with the VMs of these numbers.
     async fn new(numbers: std::ops::Range<usize>) -> Self {
         let cluster = Cluster::new().await;
         let vcenter = FakeVcenter::start(cluster.model(numbers)).await;
@@ -54,12 +54,12 @@ impl Site {
         Self { cluster, vcenter, nsx, folder }
     }
 
-    /// The configuration without NSX.
+    /// Returns the configuration without NSX.
     fn vcenter_only(&self) -> String {
         Cluster::zoned(&[self.vcenter.ini_section("vc-1", "dc-1", self.folder.path())])
     }
 
-    /// The configuration with NSX in the name of one of [`USERS`], without routes.
+    /// Returns the configuration with NSX for one of [`USERS`], without routes.
     fn with_nsx(&self, (user, password): (&str, &str)) -> String {
         self.with_login(&format!("user = {user}\npassword = {password}\n"))
     }
@@ -69,7 +69,6 @@ impl Site {
         format!("{}\n[NSXT]\nhost = {host}\nca-file = {}\n{login}", self.vcenter_only(), ca.display())
     }
 
-    /// Writes the Secret of this test.
     async fn write_secret(&self, (user, password): (&str, &str)) {
         let secrets = Api::<Secret>::namespaced(self.cluster.client.clone(), "kube-system");
         let secret = json!({
@@ -82,7 +81,7 @@ impl Site {
         secrets.patch(self.cluster.pool(), &apply, &Patch::Apply(secret)).await.unwrap();
     }
 
-    /// Waits until this user has logged in so often. The session of before is ended later, when no call uses it any more.
+    /// Waits until this user has logged in this many times. The former session ends later, after its last call.
     async fn wait_for_login(&self, user: &str, logins: u32, daemon: &Daemon) {
         eventually(&format!("{user} has logged in"), LIMIT, async || {
             let counts = self.nsx.counts();
@@ -100,28 +99,28 @@ impl Site {
         path
     }
 
-    /// A replica that takes part in the election.
+    /// Starts a replica with leader election.
     fn start(&self, config: &std::path::Path, more: &[&str]) -> Daemon {
         let lease = format!("--leader-elect-resource-name={}", self.cluster.pool());
         let name = format!("--cluster-name={}", self.cluster.pool());
         self.cluster.start_on(config, &[&["--leader-elect=true", &lease, &name], more].concat())
     }
 
-    /// A node joins, with the network of [`network`] and further ones.
+    /// Registers a node with the network of [`network`] and further ones.
     async fn join(&self, number: usize, more: &[&str]) {
         let own = network(number);
         let networks = [&[own.as_str()], more].concat();
         self.cluster.kubelet(number).pod_cidrs(&networks).register(&self.cluster.client).await;
     }
 
-    /// The next hops of all routes of the router, by network.
+    /// Returns the next hops of all routes of the router, by network.
     fn routes(&self) -> BTreeMap<String, String> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let routes = self.nsx.objects_below(&format!("{ROUTER}/static-routes"));
         routes.iter().map(|route| (text(&route["network"]), text(&route["next_hops"][0]["ip_address"]))).collect()
     }
 
-    /// Waits for the router to have these routes and no others.
+    /// Waits until the router has exactly these routes.
     async fn wait_for_routes(&self, expected: &[(String, String)], daemon: &Daemon) {
         let expected: BTreeMap<_, _> = expected.iter().cloned().collect();
         eventually("the router has the routes of the nodes", LIMIT, async || match self.routes() {
@@ -131,7 +130,7 @@ impl Site {
         .await;
     }
 
-    /// Status and reason of the condition `NetworkUnavailable` of a node.
+    /// Returns status and reason of a node's condition `NetworkUnavailable`.
     async fn condition(&self, number: usize) -> Option<(String, String)> {
         let nodes = self.cluster.nodes().await;
         let status = nodes.get(&self.cluster.name(number))?.status.clone()?;
@@ -151,13 +150,13 @@ impl Site {
         .await;
     }
 
-    /// The route controller of an earlier term could not make a route for this node.
+    /// Writes the condition of a failed route, as an earlier leader left it.
     async fn leave_condition(&self, number: usize) {
         let condition = json!({"type": "NetworkUnavailable", "status": "True", "reason": "NoRouteCreated"});
         self.put_condition(number, condition).await;
     }
 
-    /// Route and condition of this node as the Go program leaves them.
+    /// Creates route and condition of this node as the Go program leaves them.
     async fn leave_route_of_go(&self, number: usize) {
         let (name, network) = (self.cluster.name(number), network(number));
         let uid = self.cluster.nodes().await[&name].metadata.uid.clone().unwrap();
@@ -192,7 +191,7 @@ impl Site {
         nodes.patch_status(&self.cluster.name(number), &manager, &patch).await.unwrap();
     }
 
-    /// A route of another cluster, and one by hand.
+    /// Creates a route of another cluster, and a manual one.
     fn put_foreign_routes(&self) -> Vec<Value> {
         let tags = json!([{"scope": "vsphere.k8s.io/cluster-name", "tag": "another"},
             {"scope": "vsphere.k8s.io/node-name", "tag": self.cluster.name(0)}]);
@@ -219,23 +218,23 @@ impl Site {
     }
 }
 
-/// What tells versions of these nodes apart.
+/// Returns the resource versions of these nodes.
 async fn node_versions(site: &Site, numbers: std::ops::Range<usize>) -> Vec<Option<String>> {
     let nodes = site.cluster.nodes().await;
     numbers.map(|number| nodes[&site.cluster.name(number)].metadata.resource_version.clone()).collect()
 }
 
-/// The network for the pods of the node with this number.
+/// Returns the pod network of the node with this number.
 fn network(number: usize) -> String {
     format!("10.244.{number}.0/24")
 }
 
-/// The route of the node with this number.
+/// Returns the route of the node with this number.
 fn route(number: usize) -> (String, String) {
     (network(number), ip(number))
 }
 
-/// The routes of [`Site::put_foreign_routes`].
+/// Returns the routes of [`Site::put_foreign_routes`].
 fn foreign() -> [(String, String); 2] {
     ["10.250.0.0/24", "10.251.0.0/24"].map(|network| (network.to_owned(), "192.0.2.9".to_owned()))
 }
@@ -265,7 +264,7 @@ async fn routes_follow_the_nodes_and_only_the_leader_has_a_session() {
     second.wait_for_line("standing by", LIMIT).await;
     second.wait_for_line(" started", LIMIT).await;
 
-    // A changed address is rewritten in place.
+    // A changed address is updated in the existing route.
     let versions = site.nsx.history().len();
     site.vcenter.change_vm(&site.cluster.name(1), |vm| vm.ip("10.1.9.9"));
     site.wait_for_routes(&expected(&[route(0), (network(1), "10.1.9.9".to_owned()), route(2)]), &first).await;
@@ -273,13 +272,13 @@ async fn routes_follow_the_nodes_and_only_the_leader_has_a_session() {
     assert!(changed.iter().all(|version| version.user == USERS[0].0 && version.object.is_some()), "{changed:?}");
     site.wait_for_condition(1, CREATED, &first).await;
 
-    // The route of a Node that is deleted is deleted.
+    // The route of a deleted Node is deleted.
     let nodes = Api::<Node>::all(site.cluster.client.clone());
     nodes.delete(&site.cluster.name(2), &DeleteParams::default()).await.unwrap();
     let last = expected(&[route(0), (network(1), "10.1.9.9".to_owned())]);
     site.wait_for_routes(&last, &first).await;
 
-    // The standby has sent nothing so far. It takes over without a write.
+    // The standby has sent nothing so far. It becomes the leader without a write to NSX.
     let requests = site.nsx.requests();
     assert!(requests.iter().all(|request| request.user == USERS[0].0), "{requests:#?}");
     let versions = site.nsx.history().len();
@@ -305,7 +304,7 @@ async fn routes_follow_the_nodes_and_only_the_leader_has_a_session() {
 #[tokio::test]
 async fn a_start_on_routes_of_the_go_program_writes_nothing_to_nsx_and_to_nodes() {
     let site = Site::new(0..3).await;
-    // Without NSX the nodes get all that the node controller writes.
+    // Without NSX the nodes get all fields that the node controller writes.
     let mut without_nsx = site.start(&site.file("before.conf", &site.vcenter_only()), &[CLUSTER_CIDR]);
     for number in 0..2 {
         site.join(number, &[]).await;
@@ -320,7 +319,7 @@ async fn a_start_on_routes_of_the_go_program_writes_nothing_to_nsx_and_to_nodes(
     let path = site.file("vsphere.conf", &format!("{}{ROUTE_SECTION}", site.with_nsx(USERS[0])));
     let mut daemon = site.start(&path, &[CLUSTER_CIDR]);
     daemon.wait_for_line("became leader", LIMIT).await;
-    // Once a node that joins now has a route and the condition, those of before have been looked at.
+    // Once a node that joins now has a route and the condition, the daemon has processed the earlier nodes.
     site.join(2, &[]).await;
     site.wait_for_routes(&[route(0), route(1), route(2)], &daemon).await;
     site.wait_for_condition(2, CREATED, &daemon).await;
@@ -328,7 +327,7 @@ async fn a_start_on_routes_of_the_go_program_writes_nothing_to_nsx_and_to_nodes(
     let written = site.nsx.written_from(versions);
     assert!(written.iter().all(|version| version.path.ends_with("_10.244.2.0_24")), "{written:#?}");
 
-    // They are this cluster's: with another address the route of before is rewritten in place.
+    // The routes belong to this cluster: with another address the daemon updates the existing route.
     site.vcenter.change_vm(&site.cluster.name(0), |vm| vm.ip("10.1.9.9"));
     let moved = (network(0), "10.1.9.9".to_owned());
     site.wait_for_routes(&[moved, route(1), route(2)], &daemon).await;
@@ -366,7 +365,7 @@ async fn an_error_in_the_section_of_routes_at_the_start_changes_no_condition_and
     let site = Site::new(0..2).await;
     site.put_foreign_routes();
     let nsx = site.with_nsx(USERS[0]);
-    // The route of a Node that is there, as an earlier term left it; and the condition of the other one.
+    // An earlier leader left the route of an existing Node, and the condition of the other Node.
     let (admin, token) = (Admin::new(), token(&site.cluster).await);
     let path = site.file("vsphere.conf", &format!("{nsx}{}", ROUTE_SECTION.replace("tier-1s", "tier-2s")));
     site.join(0, &[]).await;
@@ -386,7 +385,7 @@ async fn an_error_in_the_section_of_routes_at_the_start_changes_no_condition_and
     let lines = daemon.output().lines();
     assert!(!lines.iter().any(|line| line.contains(CONDITION_REMOVED)), "{lines:#?}");
 
-    // A reload that has no routes takes the condition back.
+    // After a reload of a file without routes the daemon removes the condition.
     replace_file(&path, &nsx);
     daemon.wait_for_line(IN_FORCE, LIMIT).await;
     site.wait_for_condition(0, None, &daemon).await;
@@ -419,7 +418,7 @@ async fn routes_come_and_go_with_the_sections_of_the_file() {
     let (admin, token) = (Admin::new(), token(&site.cluster).await);
     let mut daemon = site.start(&path, &[CLUSTER_CIDR, &admin.flag()]);
     site.join(0, &[]).await;
-    // There is no address of the second family.
+    // No Node has an address of the second family.
     site.join(1, &["fd00:244::/64"]).await;
     site.cluster.wait_until_initialised(0..2, &daemon).await;
     let (nsx, routes) = (site.with_nsx(USERS[0]), [route(0), route(1)]);
@@ -431,13 +430,13 @@ async fn routes_come_and_go_with_the_sections_of_the_file() {
     site.wait_for_condition(0, CREATED, &daemon).await;
     site.wait_for_condition(1, NOT_CREATED, &daemon).await;
 
-    // Without routes the condition that blocks pods is removed, and the routes stay.
+    // Without routes the daemon removes the condition that blocks pods. The routes stay.
     replace_file(&path, &nsx);
     site.wait_for_condition(1, None, &daemon).await;
     assert_eq!(site.condition(0).await, CREATED.map(|(status, reason)| (status.to_owned(), reason.to_owned())));
     site.wait_for_routes(&routes, &daemon).await;
 
-    // Without NSX there is no session, and nothing is shown of its certificate.
+    // Without NSX there is no session, and no metric about its certificate.
     let verified = "vsphere_ccm_nsx_tls_verified{";
     let (_, text) = admin.get("/metrics", Some(&token), &mut daemon).await;
     assert!(text.contains(verified), "{text}");
@@ -447,7 +446,7 @@ async fn routes_come_and_go_with_the_sections_of_the_file() {
     let (_, text) = admin.get("/metrics", Some(&token), &mut daemon).await;
     assert!(!text.contains(verified), "{text}");
 
-    // Routes again: what is there is kept.
+    // With routes again, the daemon keeps the existing routes.
     let versions = site.nsx.history().len();
     replace_file(&path, &format!("{nsx}{ROUTE_SECTION}"));
     site.wait_for_condition(1, NOT_CREATED, &daemon).await;
@@ -464,7 +463,7 @@ async fn load_balancers_come_and_go_with_the_section_of_the_file() {
     let (admin, token) = (Admin::new(), token(&site.cluster).await);
     let mut daemon = site.start(&path, &[&admin.flag()]);
     daemon.wait_for_line("became leader", LIMIT).await;
-    // The same section twice: it is served again although nothing differs.
+    // The same section twice: load balancers are served again although the section has not changed.
     let with = format!("{nsx}{BALANCER_SECTION}");
     for (config, expected) in [(&with, 1), (&nsx, 0), (&with, 1), (&nsx, 0)] {
         replace_file(&path, config);
@@ -494,11 +493,11 @@ async fn changed_credentials_are_used_beside_the_session_and_rejected_ones_are_n
     site.wait_for_routes(&[route(0)], &daemon).await;
     site.wait_for_login(USERS[0].0, 1, &daemon).await;
 
-    // Another account in the Secret: its session takes the place of the one in use.
+    // Another account in the Secret: its session replaces the current session.
     site.write_secret(USERS[1]).await;
     site.wait_for_login(USERS[1].0, 1, &daemon).await;
 
-    // A wrong password: the session stays, and does its work.
+    // A wrong password: the current session stays and works.
     site.write_secret((USERS[0].0, "Wrong-Horse-3")).await;
     daemon.wait_for_line("new credentials are not used, and the login stays", LIMIT).await;
     site.join(1, &[]).await;
@@ -509,7 +508,7 @@ async fn changed_credentials_are_used_beside_the_session_and_rejected_ones_are_n
     let last = versions.iter().rfind(|version| version.path.ends_with("_10.244.1.0_24")).unwrap();
     assert_eq!(last.user, USERS[1].0, "{versions:#?}");
 
-    // The file has a login of its own, which needs no restart either.
+    // The file has its own login. The change needs no restart either.
     let before = counts.of_user(USERS[0].0, "session create");
     replace_file(&path, &format!("{}{ROUTE_SECTION}", site.with_nsx(USERS[0])));
     daemon.wait_for_line("is in force", LIMIT).await;

@@ -1,7 +1,8 @@
-//! The commands of `README.md` and `docs/install.md`, run as they are on the page but for names and passwords.
+//! Runs the commands of `README.md` and `docs/install.md` as they are on the page, except names and passwords.
 //!
-//! A journey is what one reader does: it runs blocks of commands in order, against an API server of its own and the vCenter
-//! simulator. Nothing here starts containers, so a pod is the built binary, started as the manifests on the API server say.
+//! A journey is the work of one reader. It runs blocks of commands in order, with its own API server and the vCenter
+//! simulator. The test starts no containers. A pod is the daemon's binary, started as the manifests on the API server
+//! define.
 
 mod pod;
 mod reused_values;
@@ -19,15 +20,15 @@ use crate::manifests::kustomize::{kubectl, objects};
 use crate::rights::GO_RELEASE;
 use pod::Pod;
 
-/// A page, a heading, and who runs the blocks of commands below it.
+/// A page, a heading, and the journeys that run each command block below it.
 type Row = (&'static str, &'static str, &'static [By]);
 
-/// Who runs a block.
+/// The journeys that run a block.
 #[derive(Debug)]
 enum By {
-    /// These journeys.
+    /// These journeys run the block.
     Journeys(&'static [&'static str]),
-    /// Nobody, for this reason.
+    /// No journey runs the block, for this reason.
     Nobody(&'static str),
 }
 
@@ -76,7 +77,7 @@ const BLOCKS: &[Row] = &[
     (INSTALL, "Verify", &[ON_A_NODE, BY_NEW_CLUSTER, ON_A_NODE]),
 ];
 
-/// The blocks that a journey has to run.
+/// Returns the blocks that a journey has to run.
 fn blocks_of(journey: &str) -> Vec<(&'static str, usize)> {
     let mut found = Vec::new();
     for (_, heading, all) in BLOCKS {
@@ -113,7 +114,7 @@ fn every_block_of_commands_is_run_or_says_why_it_is_not() {
 
 const ADMINISTRATOR: &str = "administrator@vsphere.local";
 const ADMINISTRATOR_PASSWORD: &str = "Adm1n-4711";
-/// The account of the page, with the password that the page has.
+/// Account and password of the page.
 const ACCOUNT: &str = "k8s-ccm@vsphere.local";
 const PASSWORD: &str = "S3cret-4711";
 
@@ -127,7 +128,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// `scenario` makes the vCenter.
+    /// Creates a reader. `scenario` defines the vCenter.
     async fn new(journey: &'static str, scenario: impl Fn(&Cluster) -> Scenario) -> Self {
         let server = ApiServer::start().await;
         let cluster = Cluster::on(&server).await;
@@ -146,7 +147,7 @@ impl Reader {
         self.shell.run(heading, number, input).await
     }
 
-    /// The pod of the DaemonSet of this name, once its vCenter answers.
+    /// Starts the pod of the DaemonSet with this name, and waits until its vCenter answers.
     async fn start_pod(&self, set: &str) -> Daemon {
         let pod = Pod::of(&self.server, set, &self.vcenter).await;
         let mut daemon = pod.start();
@@ -188,7 +189,7 @@ impl Reader {
         .await;
     }
 
-    /// All that the journey had to run was run.
+    /// Checks that the journey ran all its blocks.
     fn end(self) {
         let mut ran = self.shell.ran;
         ran.sort_unstable();
@@ -199,13 +200,13 @@ impl Reader {
     }
 }
 
-/// A vCenter without tags, whose administrator has a password of its own.
+/// Returns a vCenter without tags, whose administrator has another password.
 fn untouched(cluster: &Cluster) -> Scenario {
     let empty = Scenario::small().login(ADMINISTRATOR, ADMINISTRATOR_PASSWORD);
     (0..2).fold(empty, |scenario, number| scenario.vm(cluster.vm(number)))
 }
 
-/// A vCenter that is prepared, but for tags.
+/// Returns a vCenter that is prepared, except for tags.
 fn prepared(cluster: &Cluster) -> Scenario {
     untouched(cluster).login(ACCOUNT, PASSWORD)
 }
@@ -225,7 +226,7 @@ async fn a_reader_prepares_vsphere_and_installs_the_manifests_in_a_new_cluster()
     }
 
     reader.run("A new cluster", 1, &format!("{PASSWORD}\n")).await;
-    // What a reader edits: the thumbprint, the tags, the address.
+    // Edits by the reader: the thumbprint, the tags, the address.
     let edits = [
         ("# thumbprint: .*".to_owned(), format!("thumbprint: \"{thumbprint}\"")),
         ("vcenter.example.com".to_owned(), reader.vcenter.host().to_owned()),
@@ -258,7 +259,7 @@ async fn a_reader_prepares_vsphere_and_installs_the_manifests_in_a_new_cluster()
 #[tokio::test]
 async fn a_reader_installs_the_chart_with_the_command_of_the_page() {
     let mut reader = Reader::new(HELM, prepared).await;
-    // As `docker login` writes it.
+    // Same format as `docker login` writes.
     let logins = r#"{"auths": {"registry.example.com": {"auth": "dXNlcjpwYXNzd29yZA=="}}}"#;
     reader.shell.write("registry/config.json", logins);
     reader.run("Image", 3, "").await;
@@ -274,7 +275,7 @@ async fn a_reader_installs_the_chart_with_the_command_of_the_page() {
     reader.until_initialised(&daemon).await;
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
 
-    // Revision 1 stands for a release of upstream's chart, which cannot be had here.
+    // Revision 1 replaces a release of upstream's chart, which is not available here.
     reader.run("Replacing upstream with Helm", 0, "").await;
     assert_eq!(image_and_variables(&reader, CHART_SET).await.1, [DRY_RUN]);
     reader.run("Replacing upstream with Helm", 1, "").await;
@@ -284,7 +285,7 @@ async fn a_reader_installs_the_chart_with_the_command_of_the_page() {
     reader.end();
 }
 
-/// Upstream's release manifest with the configuration of this vCenter.
+/// Returns upstream's release manifest with the configuration of this vCenter.
 async fn upstream(reader: &Reader) -> String {
     let mut release = objects(GO_RELEASE).await;
     for object in &mut release {
@@ -314,7 +315,7 @@ const CHART_SET: &str = "vsphere-cpi";
 const DRY_RUN: &str = "CCM_NODE_DELETION=dry-run";
 const SKIPS: &str = "SKIP_NODE_DELETION=true";
 
-/// The container of the DaemonSet: its image, and its variables as `NAME=value`.
+/// Returns the image of the DaemonSet's container, and its variables as `NAME=value`.
 async fn image_and_variables(reader: &Reader, set: &str) -> (String, Vec<String>) {
     let set = reader.get(&["daemonset", set, "--namespace=kube-system"]).await;
     let container = &set["spec"]["template"]["spec"]["containers"][0];
@@ -324,8 +325,8 @@ async fn image_and_variables(reader: &Reader, set: &str) -> (String, Vec<String>
     (text(&container["image"]), shown.collect())
 }
 
-/// The image differs and the variables are upstream's: the program in the pods is ours throughout, because upstream's
-/// cannot be had here. What is shown is that the commands do what the page says, to objects, permissions and Nodes.
+/// The image reference changes and the variables are upstream's. The pods always run this program, because upstream's
+/// is not available here. The test covers the effect of the commands on objects, permissions and Nodes.
 #[tokio::test]
 async fn a_reader_replaces_upstream_and_goes_back() {
     let mut reader = Reader::new(REPLACE, prepared).await;
@@ -346,7 +347,7 @@ async fn a_reader_replaces_upstream_and_goes_back() {
     let mut daemon = reader.start_pod(SET).await;
     assert!(reader.run("Replacing upstream", 4, "").await.contains("no Node has changed"));
 
-    // The VM of a Node that is not Ready is destroyed: the dry run says so and deletes nothing.
+    // The VM of a Node that is not Ready is destroyed. The dry run logs that and deletes nothing.
     let gone = reader.cluster.name(1);
     reader.set_ready(0, "True").await;
     reader.set_ready(1, "Unknown").await;
@@ -374,7 +375,7 @@ async fn go_back(reader: &mut Reader, gone: &str) {
     assert!(held.contains(gone) && held.contains("DeletionDryRun"), "{held}");
     reader.run("Going back", 2, "").await;
     assert_eq!(image_and_variables(reader, SET).await.1, [SKIPS]);
-    // With the permissions of the overlay and the variable, nothing is deleted.
+    // With the permissions and the variable of the overlay, nothing is deleted.
     let mut daemon = reader.start_pod(SET).await;
     daemon.wait_for_line("DeletionOff", LIMIT).await;
     assert!(reader.nodes().get_opt(gone).await.unwrap().is_some());
@@ -390,7 +391,7 @@ async fn go_back(reader: &mut Reader, gone: &str) {
     reader.run("Going back", 5, "").await;
     assert_eq!(image_and_variables(reader, SET).await.1, Vec::<String>::new());
 
-    // All that can stay behind.
+    // All objects that can stay.
     let condition = json!({"type": "VSphereInitialized", "status": "True", "reason": "Initialized", "message": ""});
     let ours = json!({
         "metadata": {"annotations": {"vsphere-ccm.dev/out-of-service": "2026-11-22T03:14:20Z"}},
@@ -411,7 +412,7 @@ async fn go_back(reader: &mut Reader, gone: &str) {
     assert_eq!(leases.list(&logins).await.unwrap().items.len(), 0);
 }
 
-/// The annotations, conditions and taints of ours on a Node.
+/// Returns this program's annotations, conditions and taints on a Node.
 fn left_on(node: &Node) -> Vec<String> {
     let annotations = node.metadata.annotations.iter().flat_map(|all| all.keys());
     let annotations = annotations.filter(|key| key.starts_with("vsphere-ccm.dev/")).cloned();
@@ -439,7 +440,7 @@ async fn a_reader_runs_the_program_on_a_workstation() {
         "vsphere.conf" => config.display().to_string(),
         other => other.to_owned(),
     });
-    // The nodes and the Lease of this test alone, and no port.
+    // Only the nodes and the Lease of this test, and no port.
     let own = [
         format!("--node-selector={}", cluster.labels()),
         format!("--leader-elect-resource-name={}", cluster.pool()),

@@ -1,4 +1,4 @@
-//! The daemon behind a proxy that its environment names.
+//! The daemon behind a proxy from its environment variables.
 
 use support::connect_proxy::ConnectProxy;
 use support::{Vcenter, unique};
@@ -6,8 +6,8 @@ use support::{Vcenter, unique};
 use crate::admin::{Admin, token};
 use crate::cluster::{Cluster, LIMIT, until_it_answers};
 
-/// The name can be resolved by the proxy alone; the certificate is for another one and accepted by its thumbprint,
-/// which the Go program does not look at behind a proxy.
+/// Only the proxy can resolve the name. The certificate is for another name and is accepted by its thumbprint. The Go
+/// program ignores the thumbprint behind a proxy.
 #[tokio::test]
 async fn vcenter_is_reached_through_the_proxy_of_the_environment_and_the_api_server_directly() {
     let cluster = Cluster::new().await;

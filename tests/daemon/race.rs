@@ -1,7 +1,7 @@
-//! Everything changes at random: machines, Nodes, vCenter, the daemon itself. Each version of each Node is held to
-//! what must never happen, and at the end the Nodes are what a fresh daemon would write.
+//! Random changes of machines, Nodes, vCenter and the daemon itself. Each version of each Node must meet the rules. At
+//! the end the Nodes must be equal to those that a fresh daemon writes.
 //!
-//! `SOAK_SECONDS` is for how long, `SOAK_SEED` is a number, which repeats the actions of a run, or `random`.
+//! `SOAK_SECONDS` is the duration. `SOAK_SEED` is `random` or a number that repeats the actions of a run.
 
 mod action;
 mod limits;
@@ -27,25 +27,26 @@ use crate::invariants::versions::Versions;
 use action::{Action, Script};
 use world::World;
 
-/// Machines, and as many nodes.
+/// Number of machines and of nodes.
 const NODES: usize = 24;
-/// How long actions are taken, unless another time is given.
+/// Duration of the actions if `SOAK_SECONDS` is not set.
 const SECONDS: u64 = 20;
-/// The seed of every day: within that time its actions have every trouble, and labels follow their machines.
+/// The default seed. Its actions have every kind of failure within [`SECONDS`], and labels follow the machines.
 const SEED: u64 = 916_216;
-/// Between two actions.
+/// Interval between two actions.
 const PACE: Duration = Duration::from_millis(40);
-/// How long a node that is not ready waits for its deletion.
+/// Grace period for the deletion of a node that is not ready.
 const GRACE: Duration = Duration::from_secs(2);
-/// The longest pause between two looks of the daemon at a node.
+/// Longest pause between two reconciliations of a node.
 const PERIOD: Duration = Duration::from_secs(2);
-/// After this long without a write, nothing is left to be written: some looks at every node.
+/// After this time without a write the world counts as stable. It includes several reconciliations of every node.
 const QUIET: Duration = Duration::from_secs(6);
-/// Machines that are lost in the end, when all nodes are initialised: so many Nodes are deleted at least.
+/// Number of machines that are destroyed at the end, when all nodes are initialised. It is the minimum number of
+/// deleted Nodes.
 const LOST: usize = 4;
-/// How long the daemon may take to get over all that was done to it. A login that was lost is awaited for 200 s.
+/// Limit for the daemon's recovery. After a login without an answer the daemon waits up to 200 s.
 const RECOVERY: Duration = Duration::from_secs(300);
-/// Short terms and a wide limit, so that much happens in a minute.
+/// Short periods and a high limit, so that many events happen in a minute.
 const FLAGS: [&str; 3] =
     ["--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--node-deletion-limit=100,100%,1s"];
 
@@ -55,12 +56,12 @@ async fn whatever_happens_no_node_loses_what_it_has_and_all_end_as_a_fresh_daemo
     let seconds = environment::number("SOAK_SECONDS").unwrap_or(SECONDS);
     let seed = environment::seed("SOAK_SEED").unwrap_or(SEED);
     println!("SOAK_SEED={seed} SOAK_SECONDS={seconds}");
-    // Side by side: both wait most of the time.
+    // Concurrent, because both mostly wait.
     tokio::join!(all_that_happens(seed, seconds), limits::what_limits_allow(seed, seconds));
 }
 
 async fn all_that_happens(seed: u64, seconds: u64) {
-    // Whether labels follow their machines is up to the seed, too.
+    // The seed decides if labels follow the machines.
     let follows = seed.is_multiple_of(2);
 
     let cluster = Cluster::new().await;
@@ -104,13 +105,13 @@ async fn all_that_happens(seed: u64, seconds: u64) {
     );
     assert_eq!(world.judged.rules.seen.lacks(&least(seconds)), [""; 0], "too little happened");
 
-    // A fresh daemon finds nothing to write on these Nodes.
+    // A fresh daemon writes nothing to these Nodes.
     let left = cluster.nodes().await;
     let daemon = look_afresh(&mut world, &flags, "fresh-1").await;
     assert_untouched(&cluster.nodes().await, &left, daemon.output());
     drop(daemon);
 
-    // On new Nodes of the same machines it writes the same.
+    // The fresh daemon writes the same to new Nodes of the same machines.
     for (number, ready) in world.readiness().await {
         assert!(world.delete_node(number).await);
         assert!(world.judged.register(kubelet(&cluster, number, &ready)).await);
@@ -120,8 +121,8 @@ async fn all_that_happens(seed: u64, seconds: u64) {
     assert_alike(&cluster.nodes().await, &left, follows, daemon.output());
 }
 
-/// What there is at least of each thing in a run of so many seconds, whatever the seed: deletions as said of [`LOST`], of
-/// the rest less than half of what was seen with any of eight seeds in a minute.
+/// Returns the minimum counts for a run of this many seconds, with any seed. For deletions it is [`LOST`]. The other
+/// counts are less than half of the counts that eight seeds gave in a minute.
 fn least(seconds: u64) -> Seen {
     let in_a_minute = |count: u64| usize::try_from(count * seconds.min(60) / 60).unwrap_or_default();
     Seen {
@@ -135,7 +136,7 @@ fn least(seconds: u64) -> Seen {
     }
 }
 
-/// Takes an action at each step of this length, until then.
+/// Executes an action at each interval of `pace`, until `until`.
 async fn run(world: &mut World<'_>, pace: Duration, until: Instant, mut next: impl FnMut() -> Action) {
     let mut pace = interval(pace);
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -150,7 +151,7 @@ fn start(cluster: &Cluster, config: &str, flags: &[String], more: &[&str]) -> Da
     cluster.start(config, &flags.collect::<Vec<_>>())
 }
 
-/// Waits until every node whose machine is there is initialised, every other one is deleted, and nothing is written.
+/// Waits until every node with a machine is initialised, every other node is deleted, and writes have stopped.
 async fn settle(world: &mut World<'_>) {
     eventually("all that happened is on the Nodes", RECOVERY, async || {
         world.judged.check();
@@ -174,8 +175,7 @@ fn name(node: &Node) -> &str {
     node.metadata.name.as_deref().unwrap()
 }
 
-/// A daemon that knows nothing of what was, with an account of its own, once it has looked at every node and written
-/// what it wants.
+/// Starts a fresh daemon with its own account, and waits until it has reconciled every node.
 async fn look_afresh(world: &mut World<'_>, flags: &[String], account: &str) -> Daemon {
     let vcenter = &world.vcenter;
     vcenter.set_login(account, vcenter.password()).await;
@@ -190,7 +190,7 @@ async fn look_afresh(world: &mut World<'_>, flags: &[String], account: &str) -> 
     daemon
 }
 
-/// A new node of this machine, as ready as the one before.
+/// Returns a new node of this machine, with the readiness of the former node.
 fn kubelet(cluster: &Cluster, number: usize, ready: &str) -> KubeletNode {
     let kubelet = cluster.kubelet(number);
     match ready {

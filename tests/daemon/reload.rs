@@ -1,4 +1,4 @@
-//! `vsphere.conf` and the CA file are changed while the daemon works for the nodes of a vCenter that stays.
+//! Changes of `vsphere.conf` and of the CA file while the daemon manages the nodes of a vCenter that stays.
 
 use std::time::Instant;
 
@@ -13,10 +13,10 @@ use crate::cluster::{Cluster, LIMIT, ip};
 
 /// Nodes of the vCenter that stays.
 const FIRST: std::ops::Range<usize> = 0..2;
-/// Nodes of the vCenter that comes and goes.
+/// Nodes of the vCenter that is added and removed.
 const SECOND: std::ops::Range<usize> = 2..4;
 
-/// What the daemon says when a changed file is in force.
+/// Log text of the daemon when it uses a changed file.
 const IN_FORCE: &str = "was read again and is in force";
 
 async fn wait_for(what: &str, cluster: &Cluster, daemon: &Daemon, number: usize, is_so: impl Fn(&NodeView) -> bool) {
@@ -28,7 +28,7 @@ async fn wait_for(what: &str, cluster: &Cluster, daemon: &Daemon, number: usize,
     .await;
 }
 
-/// The address of a machine of the vCenter that stays is changed, and shows on its node.
+/// Changes the address of a machine of the vCenter that stays, and waits until its node has that address.
 async fn follows(cluster: &Cluster, first: &Vcenter, daemon: &Daemon, address: &str) {
     first.set_ip(&cluster.name(0), address).await;
     let wanted = format!("InternalIP={address}");
@@ -36,7 +36,7 @@ async fn follows(cluster: &Cluster, first: &Vcenter, daemon: &Daemon, address: &
         .await;
 }
 
-/// The one session that the vCenter which stays was given at the start.
+/// Checks that the vCenter that stays still has its first session only.
 async fn one_login(first: &Vcenter, when: &str) {
     let counts = first.counts().await;
     assert_eq!((counts.soap_sessions, counts.soap_logins, counts.rest_logins), (1, 1, 1), "{when}: {counts:?}");
@@ -75,7 +75,7 @@ async fn a_changed_configuration_is_in_force_without_dropping_what_is_known() {
     follows(&cluster, &first, &daemon, "10.1.0.101").await;
     one_login(&first, "a vCenter was added").await;
 
-    // It is removed: the daemon leaves it, and its nodes are unknown, with the reason.
+    // The vCenter is removed. The daemon stops using it, and its nodes become unknown, with the reason.
     let changed = Instant::now();
     replace_file(&path, &alone);
     eventually("the daemon logs out", LIMIT, async || match second.counts().await {
@@ -95,7 +95,7 @@ async fn a_changed_configuration_is_in_force_without_dropping_what_is_known() {
         assert!(view.addresses.contains(&format!("InternalIP={}", ip(number))), "{view:?}");
     }
 
-    // It comes back.
+    // The vCenter is added again.
     replace_file(&path, &both);
     eventually("there is a session again", LIMIT, async || match second.counts().await {
         counts if counts.pending_waits == 1 => Ok(()),
@@ -116,7 +116,7 @@ async fn a_changed_configuration_is_in_force_without_dropping_what_is_known() {
     .await;
     one_login(&first, "the rules were changed").await;
 
-    // The file is broken: what was in force stays so.
+    // The file is invalid, so the daemon keeps the current configuration.
     replace_file(&path, &format!("{both}\n[Nodes]\ninternal-network-subnet-cidr = hunter2-secret\n"));
     let told = daemon.wait_for_line("is refused and the old one stays in force", LIMIT).await;
     assert!(told.contains("internal-network-subnet-cidr") && !told.contains("hunter2"), "{told}");
@@ -132,17 +132,17 @@ async fn a_changed_configuration_is_in_force_without_dropping_what_is_known() {
         assert!(text.contains(line), "{line} is missing in {text}");
     }
 
-    // It is mended.
+    // The file is valid again.
     replace_file(&path, &both);
     wait_for("the old rules are in force", &cluster, &daemon, 0, |view| {
         view.addresses.contains(&"ExternalIP=10.1.0.103".to_owned())
     })
     .await;
 
-    // Another authority is trusted, and then the right one again: the session lives on.
+    // The CA file gets another authority, and then the right one again. The session stays valid.
     replace_file(&ca, second.ca_pem());
     daemon.wait_for_line("changed: trust", LIMIT).await;
-    // The wait under way ends as it began; a change ends it.
+    // The pending wait keeps its connection and its trust until a change in vCenter ends it.
     first.set_ip(&cluster.name(1), "10.1.0.105").await;
     daemon.wait_for_line("the certificate of vCenter is not accepted; what is known is kept", LIMIT).await;
     replace_file(&ca, first.ca_pem());
@@ -156,7 +156,7 @@ async fn a_changed_configuration_is_in_force_without_dropping_what_is_known() {
     .await;
 }
 
-/// The message of the one Event on the Lease that tells of the refused file.
+/// Returns the message of the only Event on the Lease about the rejected file.
 async fn refused(cluster: &Cluster) -> String {
     let events = Api::<Event>::namespaced(cluster.client.clone(), "kube-system");
     let about = format!("involvedObject.name={},reason=InvalidCloudConfig", cluster.pool());
@@ -181,7 +181,7 @@ async fn a_vcenter_that_is_not_verified_is_told_at_the_start_and_at_each_reload(
     let cluster = Cluster::new().await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("vsphere.conf");
-    // Nobody listens there.
+    // No process listens on this port.
     let text = |port: u16| {
         format!(
             "[Global]\nuser = u\npassword = p\ninsecure-flag = true\n[VirtualCenter \"127.0.0.1\"]\nport = {port}\n"
@@ -206,7 +206,7 @@ async fn an_error_in_a_part_turns_off_that_part_at_the_start_and_refuses_a_reloa
     let wrong = format!("{valid}\n{nsx}[Route]\nrouter-path = hunter2-router\n");
     replace_file(&path, &wrong);
     let lease = format!("--leader-elect-resource-name={}", cluster.pool());
-    // Without it a file with routes is refused.
+    // Without this flag a file with routes is rejected.
     let flags = ["--leader-elect=true", &lease, &admin.flag(), "--cluster-cidr=10.244.0.0/16"];
     let mut daemon = cluster.start_on(&path, &flags);
     cluster.register(FIRST).await;
@@ -221,7 +221,7 @@ async fn an_error_in_a_part_turns_off_that_part_at_the_start_and_refuses_a_reloa
         assert!(text.contains(&gauge(part, value)), "{part}: {text}");
     }
 
-    // The same error in a changed file: what is in force stays so.
+    // The changed file has the same error, so the daemon keeps the current configuration.
     replace_file(&path, &format!("{wrong}[Nodes]\nexclude-external-network-subnet-cidr = 10.1.0.0/16\n"));
     let told = daemon.wait_for_line("is refused and the old one stays in force", LIMIT).await;
     assert!(told.contains("router-path") && !told.contains("hunter2"), "{told}");

@@ -1,4 +1,4 @@
-//! Two replicas of which one works, the hand-over, and an end that leaves nothing behind.
+//! Two replicas with one leader, the change of the leader, and an end without open sessions.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use support::{Daemon, Rule, Vcenter, eventually};
 
 use crate::cluster::{ANSWERS, Cluster, LIMIT};
 
-/// What a daemon was not told of a machine or a Node it looks at again after this at the earliest.
+/// Minimum time until the daemon reconciles a machine or a Node without an event.
 const NEXT_LOOK: Duration = Duration::from_secs(10);
-/// For what waits until a Lease runs out. Long enough that an API server on a busy machine answers in time: terms are
-/// counted.
+/// Lease times for tests that wait for an expired Lease. They are long enough that an API server on a busy machine
+/// answers in time, because the test counts terms.
 const SHORT_TIMES: [&str; 3] =
     ["--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=6s", "--leader-elect-retry-period=500ms"];
 /// Kubernetes kills a pod after 30 s.
@@ -42,7 +42,7 @@ async fn one_of_two_replicas_works_and_hands_over_when_it_is_told_to_stop() {
 
     cluster.register(0..3).await;
     cluster.wait_until_initialised(0..3, &first).await;
-    // The log line follows the write.
+    // The log line comes after the write.
     eventually("the first one says so", LIMIT, async || match count(&first, "node initialised") {
         3 => Ok(()),
         other => Err(format!("{other} lines")),
@@ -50,14 +50,14 @@ async fn one_of_two_replicas_works_and_hands_over_when_it_is_told_to_stop() {
     .await;
     assert_eq!(count(&second, "node initialised"), 0);
     assert_eq!(cluster.holder(cluster.pool()).await, identity);
-    // That of the standby over REST is made beside all else.
+    // The standby creates its REST session concurrently with other work.
     eventually("there is one session of each kind per replica", LIMIT, async || match vcenter.counts().await {
         counts if (counts.soap_sessions, counts.rest_sessions) == (2, 2) => Ok(()),
         counts => Err(format!("{counts:?}")),
     })
     .await;
 
-    // A join is under way while the first one is told to stop: whoever gets to a node, it ends as it should.
+    // The first replica is stopped during a join. Each node must become initialised by either replica.
     cluster.register(3..6).await;
     let told = Instant::now();
     let status = first.stop(GRACE).await;
@@ -74,7 +74,7 @@ async fn one_of_two_replicas_works_and_hands_over_when_it_is_told_to_stop() {
     let taken_over = ended.elapsed();
     println!("the first ended {stopped:?} after SIGTERM, the second wrote its first Node {taken_over:?} later");
     cluster.wait_until_initialised(0..9, &second).await;
-    // Sooner than the Lease runs out, too, which was renewed not much more than a period of 2 s before.
+    // This is also sooner than the Lease would expire, because it was renewed only little more than 2 s before.
     assert!(taken_over < NEXT_LOOK, "the second one missed an announcement: {taken_over:?}");
     assert!(first.output().find("the lease is given up").is_some(), "{}", first.output().tail(40));
     eventually("each node was initialised once", LIMIT, async || {
@@ -102,7 +102,7 @@ async fn one_of_two_replicas_works_and_hands_over_when_it_is_told_to_stop() {
     .await;
 }
 
-/// The messages of the Events about the Lease, in their order.
+/// Returns the messages of the Events about the Lease, in their order.
 async fn election_events(cluster: &Cluster) -> Vec<String> {
     let events = Api::<Event>::namespaced(cluster.client.clone(), "kube-system");
     let about = format!("involvedObject.name={},reason=LeaderElection", cluster.pool());
@@ -128,7 +128,7 @@ async fn a_cold_standby_has_no_session_until_it_leads() {
     let counts = vcenter.counts().await;
     assert_eq!((counts.soap_sessions, counts.rest_sessions, counts.soap_logins), (1, 1, 1), "{counts:?}");
 
-    // The leader does not hear of its end in time, as a virtual machine that is suspended.
+    // The leader does not observe the end of its term in time, as on a suspended virtual machine.
     first.signal("STOP").await;
     let lost = Instant::now();
     cluster.register(1..2).await;
@@ -143,14 +143,14 @@ async fn a_cold_standby_has_no_session_until_it_leads() {
     .await;
     assert!(first.ended().is_none(), "it stands by and goes on");
 
-    // And takes over again.
+    // The first replica leads again.
     assert_eq!(second.stop(GRACE).await.code(), Some(0));
     cluster.register(2..3).await;
     cluster.wait_until_initialised(2..3, &first).await;
     let counts = vcenter.counts().await;
     assert_eq!((counts.soap_sessions, counts.soap_logins), (1, 3), "one login a term: {counts:?}");
     assert_eq!(first.stop(GRACE).await.code(), Some(0));
-    // A logout waits 3 s for its answer; where all is slow, the session ends after the process.
+    // A logout waits 3 s for its answer. On a slow machine the session ends after the process.
     eventually("no session is left", LIMIT, async || match vcenter.counts().await {
         counts if (counts.soap_sessions, counts.rest_sessions) == (0, 0) => Ok(()),
         counts => Err(format!("{counts:?}\n{}", first.output().tail(20))),
@@ -178,7 +178,7 @@ async fn a_standby_takes_over_from_a_leader_that_was_killed() {
     assert_eq!(count(&second, "became leader"), 1);
 }
 
-/// As when a virtual machine is suspended, or its host is out of memory.
+/// As on a suspended virtual machine, or on a host without free memory.
 #[tokio::test]
 async fn a_leader_that_was_frozen_writes_nothing_once_another_leads() {
     let cluster = Cluster::new().await;
@@ -193,7 +193,7 @@ async fn a_leader_that_was_frozen_writes_nothing_once_another_leads() {
     second.wait_for_line("standing by", LIMIT).await;
     first.signal("STOP").await;
     second.wait_for_line("became leader", LIMIT).await;
-    // It hears of this when it wakes up, and at that moment believes that it still leads.
+    // The frozen leader receives these changes when it resumes. It still acts as the leader then.
     cluster.register(1..2).await;
     vcenter.set_ip(&cluster.name(0), "10.9.9.9").await;
     cluster.wait_until_initialised(1..2, &second).await;

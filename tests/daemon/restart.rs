@@ -1,4 +1,5 @@
-//! Killed at any moment of a join and started again, the daemon ends in the same Nodes; and it outlives the API server.
+//! A daemon that is killed at any moment of a join and started again leaves the same Nodes. The daemon also survives a
+//! restart of the API server.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +11,19 @@ use support::{ApiServer, Rule, Vcenter, eventually, unique};
 use crate::cluster::{Cluster, LIMIT};
 
 const NODES: usize = 8;
-/// How often a moment is tried whose kill came when all writes were made: the last one is half a second before that.
+/// Attempts for a moment if the kill came after all writes. The last moment is half a second before the end.
 const TRIES: usize = 5;
-/// How many moments one cluster tries one after the other; the clusters run side by side.
+/// Number of moments that one cluster tests in sequence. The clusters run concurrently.
 const AT_A_STRETCH: usize = 4;
 
-/// When the daemon is killed.
+/// Moment of the kill.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
-    /// Before it has done anything.
+    /// Before any call.
     Started,
-    /// While it waits for the answer of this call.
+    /// During this call, before its answer.
     During(&'static str),
-    /// After so many writes; each node takes two.
+    /// After this many writes. Each node takes two.
     Writes(usize),
 }
 
@@ -36,7 +37,7 @@ async fn a_daemon_killed_at_any_moment_of_a_join_ends_in_the_same_nodes() {
     join_all(moments.chunks(AT_A_STRETCH).map(all_end_in_the_same_nodes)).await;
 }
 
-/// With nodes and a vCenter of its own, one moment after the other.
+/// Tests these moments in sequence, with a new cluster and a new vCenter.
 async fn all_end_in_the_same_nodes(moments: &[Moment]) {
     let cluster = Cluster::new().await;
     let vcenter = Vcenter::start(&cluster.scenario(0..NODES)).await;
@@ -86,18 +87,18 @@ async fn an_api_server_that_goes_away_is_waited_for_and_does_not_end_the_process
     assert_eq!((counts.soap_logins, counts.rest_logins), (1, 1), "vCenter noticed nothing: {counts:?}");
 }
 
-/// A configuration with another account, which is the one that vCenter accepts from now on.
+/// Returns a configuration with another account, the only account that vCenter accepts from now on.
 ///
-/// A login that is lost with its process counts against its account: the next one waits, and after three of them for
-/// minutes. That it goes on then is shown once, by the kill during a login.
+/// A login without an answer, because its process was killed, counts against its account. The next login waits, and
+/// after three of them for minutes. One kill during a login tests that wait.
 async fn account(vcenter: &Vcenter) -> String {
     let user = unique("account");
     vcenter.set_login(&user, vcenter.password()).await;
     Cluster::zoned(&[vcenter.ini_section("vc-1", "dc-1").replace(vcenter.user(), &user)])
 }
 
-/// Fresh nodes join a daemon that is killed at this moment; its configuration, and the number of writes it had made,
-/// which is not all.
+/// Kills a daemon at this moment while new nodes join. Returns its configuration and the number of its writes, which is
+/// less than the total.
 async fn killed_at(moment: Moment, cluster: &Cluster, vcenter: &Vcenter) -> (String, usize) {
     for _ in 0..TRIES {
         cluster.delete_nodes().await;
@@ -111,13 +112,14 @@ async fn killed_at(moment: Moment, cluster: &Cluster, vcenter: &Vcenter) -> (Str
     panic!("killed too late to be a test, {TRIES} times: {moment:?}");
 }
 
-/// Starts the daemon and kills it at this moment; the number of writes it had made.
+/// Starts the daemon and kills it at this moment. Returns the number of its writes.
 async fn kill_at(moment: Moment, cluster: &Cluster, vcenter: &Vcenter, config: &str) -> usize {
     if let Moment::During(operation) = moment {
         vcenter.reset_counts().await;
         vcenter.add_rule(&Rule::hang(operation)).await;
     }
-    // Slow enough that the moment between two writes can be hit, and that the last moment is half a second before the end.
+    // The rate limit is low, so that the test can hit the moment between two writes, and the last moment is half a
+    // second before the end.
     let mut daemon = cluster.start(config, &["--kube-api-qps=10", "--kube-api-burst=1"]);
     match moment {
         Moment::Started => drop(daemon.wait_for_line(" starts", LIMIT).await),
@@ -146,7 +148,7 @@ async fn writes(cluster: &Cluster) -> usize {
     views.values().map(|view| usize::from(!view.addresses.is_empty()) + usize::from(!view.uninitialized)).sum()
 }
 
-/// All of a Node that the daemon writes.
+/// All parts of a Node that the daemon writes.
 type Result = (NodeView, Vec<Taint>, Option<BTreeMap<String, String>>);
 
 async fn results(cluster: &Cluster) -> BTreeMap<String, Result> {

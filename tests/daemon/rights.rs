@@ -1,4 +1,5 @@
-//! The rights that the Go program's manifests give are enough, and those of ours are exactly the ones that are used.
+//! The rights in the Go program's manifests are sufficient, and the rights in this program's manifests are exactly the
+//! used ones.
 
 pub mod site;
 
@@ -16,17 +17,17 @@ use crate::manifests::kustomize::{form, objects};
 use crate::manifests::rules::{Right, rules};
 use site::Site;
 
-/// What the Go program's release manifest sets up.
+/// The Go program's release manifest.
 pub const GO_RELEASE: &str = include_str!("../golden/go-program/release.yaml");
 
-/// The rules of its ClusterRole.
+/// Returns the rules of the manifest's ClusterRole.
 async fn go_rules() -> Value {
     let objects = objects(GO_RELEASE).await;
     objects.iter().find(|object| object["kind"] == "ClusterRole").unwrap()["rules"].clone()
 }
 
-/// A service account with the rights of the Go program's release manifest, but for those to Secrets; the flag with its
-/// kubeconfig.
+/// Creates a service account with the rights of the Go program's release manifest, except those for Secrets. Returns
+/// the flag with its kubeconfig.
 pub async fn account_without_secrets(cluster: &Cluster) -> String {
     let Value::Array(mut rules) = go_rules().await else { panic!("rules are a list") };
     rules.retain(|rule| rule["resources"] != json!(["secrets"]));
@@ -49,7 +50,7 @@ pub async fn account_without_secrets(cluster: &Cluster) -> String {
     format!("--kubeconfig={}", kubeconfig.display())
 }
 
-/// What the daemon's account asked for.
+/// Returns the requests of the daemon's account.
 fn asked(server: &ApiServer) -> Vec<AuditEvent> {
     let events = server.audit();
     let own = |event: &AuditEvent| event.user.username == "system:serviceaccount:kube-system:cloud-controller-manager";
@@ -58,13 +59,13 @@ fn asked(server: &ApiServer) -> Vec<AuditEvent> {
     asked
 }
 
-/// What of it was refused for want of a right, by resource.
+/// Returns the resources of the requests that were rejected for a missing right.
 fn refused(asked: &[AuditEvent]) -> BTreeSet<String> {
     let refused = asked.iter().filter(|event| event.response_status.code == 403);
     refused.map(|event| Right::used_by(event).map_or_else(|| event.uri.clone(), |right| right.resource)).collect()
 }
 
-/// Its arguments and its variables are unchanged; where its files are, and which ports are free, differs in a test.
+/// Arguments and variables are unchanged. Only file paths and ports differ in a test.
 #[tokio::test]
 async fn a_cluster_set_up_for_the_go_program_needs_no_change() {
     let site = Site::of_the_go_program().await;
@@ -73,20 +74,22 @@ async fn a_cluster_set_up_for_the_go_program_needs_no_change() {
     let allowed = BTreeSet::from(["tokenreviews".to_owned(), "subjectaccessreviews".to_owned()]);
     assert!(refused.is_subset(&allowed), "{refused:?}");
     assert_eq!(refused, allowed);
-    // Nobody can be let in, with a token or without: as with the Go program, who cannot be judged is no one's fault.
+    // The daemon cannot authorize any client, with or without a token. As in the Go program, a missing right of the
+    // daemon is not reported as the client's error.
     assert!(statuses.iter().all(|status| *status != 200 && *status != 403), "{statuses:?}");
-    // Asked several times, told once for each of the two.
+    // After several requests, each of the two missing rights is logged once.
     let told: Vec<&String> = lines.iter().filter(|line| line.to_lowercase().contains("forbidden")).collect();
     assert!((1..=2).contains(&told.len()), "{told:#?}");
 }
 
-/// Nothing is granted that is of no use, nothing is used that is not granted.
+/// The manifests grant no unused right, and the daemon uses no right that is not granted.
 #[tokio::test]
 async fn the_rights_of_our_manifests_are_exactly_the_ones_that_are_used() {
     let site = Site::ours("base").await;
     let (statuses, lines) = site.live().await;
     assert_eq!(statuses, [403, 200, 200, 200], "without a token, and with one: {lines:#?}");
-    // Without load balancers Services are not needed: each replica says once that it may not list them, and does not try.
+    // Without load balancers the daemon needs no Services. Each replica logs once that it may not list them, and does
+    // not retry.
     let told = lines.iter().filter(|line| line.contains("no permission to list and watch services"));
     assert!((1..=2).contains(&told.count()), "{lines:#?}");
     assert!(!lines.iter().any(|line| line.to_lowercase().contains("forbidden")), "{lines:#?}");
@@ -94,7 +97,7 @@ async fn the_rights_of_our_manifests_are_exactly_the_ones_that_are_used() {
     assert_eq!(refused(&asked), BTreeSet::new());
     let used: BTreeSet<Right> = asked.iter().filter_map(Right::used_by).collect();
 
-    // Those that come with Kubernetes are as they are.
+    // The roles of Kubernetes itself stay as they are.
     let mut granted = form("rbac").await.objects.clone();
     let ours = rules(&granted).len();
     for path in
@@ -115,14 +118,14 @@ async fn the_rights_of_our_manifests_are_exactly_the_ones_that_are_used() {
     let missing: Vec<&Right> = used.iter().filter(|used| !is_granted(used)).collect();
     assert!(missing.is_empty(), "used and not granted: {missing:#?}");
     let is_used = |right: &&Right| used.iter().any(|used| right.covers(used));
-    // The Role of the ConfigMap with the CAs of clients comes with Kubernetes, and its verbs are as they are.
+    // The Role for the ConfigMap with the client CAs belongs to Kubernetes, so its verbs are fixed.
     let own: Vec<&Right> = granted.iter().filter(|right| right.resource != "configmaps").collect();
-    // From 1.34 on a watch begins with what is there; an API server without that is asked for a list.
+    // From 1.34 on a watch begins with the existing objects. Older API servers need a list.
     let is_for_older_servers = |right: &Right| (right.resource.as_str(), right.verb.as_str()) == ("nodes", "list");
     let idle: Vec<&&Right> = own.iter().filter(|right| !is_used(right) && !is_for_older_servers(right)).collect();
     assert!(idle.is_empty(), "granted and not used: {idle:#?}\nused: {used:#?}");
 
-    // What holds for every name is used for several; names of Events are never the same.
+    // A right for every name must be used for several names. Event names always differ.
     let is_wide = |right: &Right| right.namespace.is_some() && right.name.is_none() && right.verb != "create";
     for right in own.iter().filter(|right| is_wide(right) && right.resource != "events") {
         let names: BTreeSet<_> = used.iter().filter(|used| right.covers(used)).map(|used| &used.name).collect();
@@ -130,7 +133,7 @@ async fn the_rights_of_our_manifests_are_exactly_the_ones_that_are_used() {
     }
 }
 
-/// The component adds what the Services need, and nothing else.
+/// The component adds exactly the rights that Services need.
 #[tokio::test]
 async fn the_rights_of_the_component_for_services_are_used() {
     let site = Site::ours("base-with-services").await;
@@ -146,7 +149,7 @@ async fn the_rights_of_the_component_for_services_are_used() {
     let verbs: Vec<_> = added.iter().map(|right| (right.resource.as_str(), right.verb.as_str())).collect();
     assert_eq!(verbs, [("events", "create"), ("events", "patch"), ("services", "list"), ("services", "watch")]);
     assert!(added.iter().all(|right| right.namespace.is_none() && right.name.is_none()), "{added:#?}");
-    // A list is for API servers before 1.34, and the same Event a second time patches the first one.
+    // The list right is for API servers before 1.34. The patch right is for a repeated Event.
     for (resource, verb) in [("events", "create"), ("services", "watch")] {
         let right = added.iter().find(|right| (right.resource.as_str(), right.verb.as_str()) == (resource, verb));
         let is_needed = |used: &&Right| right.unwrap().covers(used) && !without.iter().any(|have| have.covers(used));
@@ -154,7 +157,7 @@ async fn the_rights_of_the_component_for_services_are_used() {
     }
 }
 
-/// The component adds what load balancers and routes on NSX need, and nothing else.
+/// The component adds exactly the rights that load balancers and routes on NSX need.
 #[tokio::test]
 async fn the_rights_of_the_component_for_nsx_are_used() {
     let site = Site::ours("base-with-nsx").await.with_nsx().await;
@@ -182,13 +185,13 @@ async fn the_rights_of_the_component_for_nsx_are_used() {
         "kube-system secrets vsphere-nsx-secret watch",
     ];
     assert_eq!(added.iter().map(shown).collect::<Vec<_>>(), expected);
-    // The same Event a second time patches the first one.
+    // The patch right is for a repeated Event.
     let is_idle = |right: &&&Right| !used.iter().any(|used| right.covers(used)) && shown(right) != " events  patch";
     let idle: Vec<&&Right> = added.iter().filter(is_idle).collect();
     assert!(idle.is_empty(), "granted and not used: {idle:#?}\nused: {used:#?}");
 }
 
-/// The Go program reads no Namespace. Its role is enough for routes without the tag that identifies the cluster.
+/// The Go program reads no Namespace. Its role is sufficient for routes without the tag for the cluster's UID.
 #[tokio::test]
 async fn with_nsx_a_cluster_set_up_for_the_go_program_lacks_the_namespace_only() {
     let site = Site::of_the_go_program().await.with_nsx().await;
@@ -200,7 +203,7 @@ async fn with_nsx_a_cluster_set_up_for_the_go_program_lacks_the_namespace_only()
     assert_eq!(told.len(), 1, "{told:#?}");
 }
 
-/// Whoever goes back by the image alone has all that the Go program's role gives.
+/// An operator who goes back by a change of the image only keeps all rights of the Go program's role.
 #[tokio::test]
 async fn the_way_back_keeps_the_rights_of_the_go_program() {
     let form = form("base-with-way-back").await;
@@ -223,7 +226,7 @@ async fn the_way_back_keeps_the_rights_of_the_go_program() {
     let container = |set: &Value| set["spec"]["template"]["spec"]["containers"][0].clone();
     let (ours, theirs) = (container(set), container(go));
     assert_eq!((&ours["name"], &ours["args"]), (&theirs["name"], &theirs["args"]));
-    // The only probe that it answers.
+    // The Go program answers no other probe.
     for probe in ["livenessProbe", "readinessProbe"] {
         assert_eq!(ours[probe]["httpGet"]["path"], "/healthz");
     }

@@ -1,4 +1,4 @@
-//! No secret is in the log, at any level.
+//! The log contains no secret at any level.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -9,7 +9,7 @@ use support::{ApiServer, Rule, Vcenter, eventually, unique};
 
 use crate::cluster::{ANSWERS, Cluster, LIMIT};
 
-/// XML, URLs and INI each write some of these characters in another way.
+/// XML, URLs and INI escape some of these characters differently.
 const PASSWORD: &str = "Hors3<&>Battery/+%7";
 const USER: &str = "ccm@vsphere.local";
 const OTHER_USER: &str = "other@vsphere.local";
@@ -18,14 +18,14 @@ const WRONG_PASSWORD: &str = "Stapl3<&>Wrong/+%8";
 #[tokio::test]
 async fn no_secret_is_in_the_log_at_the_highest_level() {
     let cluster = Cluster::new().await;
-    // Rejections of one user name are summed over all vCenters, so the other one has its own.
+    // The daemon counts rejections of one user name over all vCenters, so the other vCenter has another user.
     let right = cluster.scenario(0..3).login(USER, PASSWORD);
     let wrong = cluster.scenario(0..0).login(OTHER_USER, PASSWORD);
     let (right, wrong) = tokio::join!(Vcenter::start(&right), Vcenter::start(&wrong));
     let sections =
         [right.ini_section("right", "dc-1"), wrong.ini_section("wrong", "dc-1").replace(PASSWORD, WRONG_PASSWORD)];
     let (kubeconfig, token) = administrator(&cluster).await;
-    // Answers that are quoted in errors must not carry a secret with them either.
+    // Errors that quote answers must not contain a secret either.
     right.add_rule(&Rule::cut("Login").times(1)).await;
     right.add_rule(&Rule::status("REST:session-login", 503, "<html>no healthy upstream</html>").times(1)).await;
     let flags =
@@ -36,7 +36,7 @@ async fn no_secret_is_in_the_log_at_the_highest_level() {
     cluster.register(0..3).await;
     cluster.wait_until_initialised(0..3, &daemon).await;
 
-    // A session that ends is renewed; a REST login that is refused is told.
+    // The daemon renews a session that ended, and logs a rejected REST login.
     right.reset_counts().await;
     right.kill_soap_sessions().await;
     eventually("it logs in again", LIMIT, async || match right.counts().await {
@@ -91,7 +91,8 @@ fn a_password_is_recognised_in_whatever_form_it_is_sent() {
     }
 }
 
-/// How a password may look on the way: plain, in XML, JSON, a URL, as basic authentication, or inside longer base64.
+/// Returns the possible encodings of a password: plain, in XML, JSON, a URL, as basic authentication, or inside longer
+/// base64.
 fn forms(user: &str, password: &str) -> Vec<String> {
     let xml = password.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let url = password.replace('%', "%25").replace('<', "%3C").replace('&', "%26").replace('>', "%3E");
@@ -99,7 +100,8 @@ fn forms(user: &str, password: &str) -> Vec<String> {
     let pair = format!("{user}:{password}");
     let whole = [password.as_bytes(), pair.as_bytes()]
         .map(|text| [STANDARD.encode(text), STANDARD_NO_PAD.encode(text), URL_SAFE_NO_PAD.encode(text)]);
-    // Within longer base64 the text starts at any of three places of a group; what it shares a group with varies.
+    // In longer base64 the text can start at any of three offsets in a group. The neighbours in the first and last
+    // group vary.
     let inside: Vec<_> = [0, 2, 3]
         .into_iter()
         .enumerate()
@@ -116,7 +118,7 @@ fn forms(user: &str, password: &str) -> Vec<String> {
         .collect()
 }
 
-/// The flag for a service account that may do everything, and its token.
+/// Creates a service account with all rights. Returns the flag with its kubeconfig, and its token.
 pub async fn administrator(cluster: &Cluster) -> (String, String) {
     let name = unique("administrator");
     let account = json!({"metadata": {"name": name}});

@@ -1,4 +1,4 @@
-//! The secure port of the built daemon: given certificates, and a flood of connections.
+//! The secure port of the daemon's binary: certificates from files, and a flood of connections.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use tokio_rustls::TlsConnector;
 use crate::admin::Admin;
 use crate::cluster::{Cluster, LIMIT};
 
-/// How much more memory a flood may cost, in kB: 256 connections with 32 KiB of header, what TLS holds of them, and what
-/// the allocator keeps.
+/// Maximum additional memory for a flood, in kB: 256 connections with 32 KiB of header, the TLS buffers, and the
+/// allocator's reserve.
 const MOST_MEMORY: u64 = 64 * 1024;
 
-/// A new certificate and its key in these files, each exchanged as a whole.
+/// Writes a new certificate and its key to these files. Each file is replaced atomically.
 fn exchange(certificate: &Path, key: &Path) -> CertificateDer<'static> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
     for (path, content) in [(certificate, made.cert.pem()), (key, made.signing_key.serialize_pem())] {
@@ -35,7 +35,7 @@ fn connector(trusted: &CertificateDer<'static>) -> TlsConnector {
     TlsConnector::from(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
 }
 
-/// A probe as the kubelet makes it: a connection of its own.
+/// Makes a probe as the kubelet does, on a new connection.
 async fn probe(admin: &Admin, trusted: &CertificateDer<'static>) -> reqwest::Result<u16> {
     let root = reqwest::Certificate::from_der(trusted).unwrap();
     let client = reqwest::Client::builder().no_proxy().tls_certs_only([root]).timeout(LIMIT).build().unwrap();
@@ -77,7 +77,7 @@ async fn a_given_certificate_is_exchanged_and_a_flood_of_connections_keeps_no_pr
         match number % 3 {
             0 => held.push(tcp),
             _ => {
-                // It may have to make room at any moment.
+                // The daemon may close this connection at any time to make room.
                 let Ok(mut tls) = connector.connect("localhost".try_into().unwrap(), tcp).await else { continue };
                 let _ = tls.write_all(half.as_bytes()).await;
                 held.push(tls.into_inner().0);

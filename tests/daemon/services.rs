@@ -1,4 +1,4 @@
-//! Services of type LoadBalancer as users create, change and delete them, and the rules that their load balancers obey.
+//! Services of type LoadBalancer with changes by users, and the rules for their load balancers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -21,53 +21,54 @@ use crate::invariants::nsx::load_balancers::{self, Kind, Rules, SERVICE};
 use crate::invariants::nsx::routes::tag;
 use crate::invariants::rules::addresses as node_addresses;
 
-/// The ports of a Service: one bit for each of [`PORTS`].
+/// Ports of a Service: one bit for each of [`PORTS`].
 pub type Ports = usize;
 
-/// Protocol and number.
+/// Protocols and port numbers.
 pub const PORTS: [(&str, u16); 4] = [("TCP", 80), ("TCP", 443), ("UDP", 53), ("UDP", 80)];
 
-/// The policies of a Service: one bit for each of source ranges, session affinity, `externalTrafficPolicy: Local` and SNAT.
+/// Policies of a Service: one bit for each of source ranges, session affinity, `externalTrafficPolicy: Local` and SNAT.
 pub type Policies = usize;
 
-/// How many policies there are.
+/// Number of policies.
 pub const POLICIES: usize = 4;
 
-/// Versions of objects that a failed run prints.
+/// Number of object versions that a failed run prints.
 const SHOWN_VERSIONS: usize = 25;
 
-/// What happens to a Service.
+/// A change of a Service.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ServiceChange {
-    /// It has these ports.
+    /// The Service gets these ports.
     Ports(Ports),
-    /// Its first port is on this port of the nodes.
+    /// The first port gets this node port.
     NodePort(u16),
-    /// It has these policies.
+    /// The Service gets these policies.
     Policies(Policies),
-    /// It asks for this class.
+    /// The Service asks for this class.
     Class(&'static str),
-    /// It is of type LoadBalancer, or of type ClusterIP.
+    /// The Service becomes of type LoadBalancer, or of type ClusterIP.
     Type(bool),
-    /// It is deleted.
+    /// The Service is deleted.
     Delete,
 }
 
 /// The Services of one namespace, which has the name of the cluster.
 pub struct Services {
-    /// As an administrator.
+    /// Services, with the rights of an administrator.
     pub api: Api<Service>,
-    /// What is judged.
+    /// Identity of the checked cluster.
     pub cluster: load_balancers::Cluster,
-    /// The rules over every version of every object.
+    /// The rules for every version of every object.
     pub rules: Rules,
     reported: Reported,
-    /// UIDs of Services that were of another type for a while. They may get another address.
+    /// UIDs of Services that temporarily had another type. They may get another address.
     retyped: BTreeSet<String>,
 }
 
 impl Services {
-    /// Creates the namespace. `accounts` are those of replicas at NSX, and `lasting` the addresses of Nodes that never leave.
+    /// Creates the namespace. `accounts` are the replicas' accounts at NSX, and `lasting` are the addresses of Nodes
+    /// that never leave.
     pub async fn new(cluster: &Cluster, accounts: Vec<String>, lasting: BTreeSet<String>) -> Self {
         let namespaces = Api::<Namespace>::all(cluster.client.clone());
         let namespace = serde_json::from_value(json!({"metadata": {"name": cluster.pool()}})).unwrap();
@@ -83,12 +84,12 @@ impl Services {
         }
     }
 
-    /// The name of the Service with this number.
+    /// Returns the name of the Service with this number.
     pub fn name(number: usize) -> String {
         format!("s-{number}")
     }
 
-    /// All of them.
+    /// Returns all Services.
     pub async fn list(&self) -> Vec<Service> {
         self.api.list(&ListParams::default()).await.unwrap().items
     }
@@ -98,7 +99,7 @@ impl Services {
         self.rules.intend(Instant::now(), &service, intent);
     }
 
-    /// A Service is created. Says whether there was none.
+    /// Creates a Service. Returns false if it existed.
     pub async fn create(&mut self, number: usize, ports: Ports, policies: Policies, class: &str) -> bool {
         let mut service = policies_of(policies);
         service["metadata"]["name"] = json!(Self::name(number));
@@ -114,7 +115,8 @@ impl Services {
         true
     }
 
-    /// Changes or deletes a Service that is there. What it asks for next is noted before a replica can know it.
+    /// Changes or deletes an existing Service. The next request of the Service is recorded before a replica can observe
+    /// it.
     pub async fn change(&mut self, number: usize, change: ServiceChange) -> bool {
         let name = Self::name(number);
         let Some(before) = self.api.get_opt(&name).await.unwrap() else { return false };
@@ -154,11 +156,10 @@ impl Services {
         true
     }
 
-    /// Judges new versions of objects.
+    /// Checks new versions of objects.
     ///
-    /// # Panics
     ///
-    /// When one breaks a rule.
+    /// If a version breaks a rule.
     pub fn judge(&mut self, nsx: &FakeNsx, versions: &[ObjectVersion]) {
         for path in self.rules.unknown_allocations() {
             if let Some(address) = nsx.allocated_address(&path) {
@@ -172,11 +173,10 @@ impl Services {
         }
     }
 
-    /// Judges the addresses that Services report now.
+    /// Checks the addresses that Services report now.
     ///
-    /// # Panics
     ///
-    /// When one has got another one, or two have the same.
+    /// If a Service has got another address, or two Services have the same.
     pub async fn judge_addresses(&mut self) {
         let services = self.list().await;
         let wanting = services.iter().filter(|service| intent(service).is_some());
@@ -192,7 +192,7 @@ impl Services {
         }
     }
 
-    /// Does what the Events say: a Service gets back the class that its load balancer has, or one that there is.
+    /// Follows the advice of the Events: gives a Service the class of its load balancer, or an existing class.
     pub async fn set_classes_back(&self, nsx: &FakeNsx, classes: &[&str]) {
         let objects = nsx.objects();
         let own = objects.iter().filter(|object| self.cluster.owns(object));
@@ -211,7 +211,7 @@ impl Services {
         }
     }
 
-    /// Groups and persistence profiles that no virtual server refers to.
+    /// Returns the groups and persistence profiles without a virtual server.
     pub fn unused(&self, nsx: &FakeNsx) -> Vec<String> {
         let (objects, nodes, allocated) = (nsx.objects(), BTreeSet::new(), BTreeMap::new());
         let cluster = &self.cluster;
@@ -219,7 +219,8 @@ impl Services {
         results.unused().into_iter().map(str::to_owned).collect()
     }
 
-    /// In what the objects of NSX differ from what Services ask for, with these Nodes behind every load balancer.
+    /// Returns the differences between the objects of NSX and the requests of Services, with these Nodes behind every
+    /// load balancer.
     pub async fn differences<'a>(&self, nsx: &FakeNsx, nodes: impl Iterator<Item = &'a Node>) -> Vec<String> {
         let internal = |node: &Node| {
             let address = node_addresses(node).iter().find(|address| address.type_ == "InternalIP");
@@ -237,14 +238,14 @@ impl Services {
     }
 }
 
-/// The last versions of the objects of the Service that the object of this path belongs to.
+/// Returns the last versions of all objects of one Service, given the path of one of them.
 pub fn story_of(nsx: &FakeNsx, path: &str) -> String {
     let history = nsx.history();
     let last = history.iter().rev().find(|version| version.path == path);
     last.map(|version| story(nsx, version)).unwrap_or_default()
 }
 
-/// The last versions of the objects of the same Service.
+/// Returns the last versions of all objects of the Service of `broken`.
 fn story(nsx: &FakeNsx, broken: &ObjectVersion) -> String {
     let history = nsx.history();
     let service_of = |version: &ObjectVersion| version.object.as_ref().and_then(|object| tag(object, SERVICE));
@@ -282,7 +283,7 @@ fn line(version: &ObjectVersion) -> String {
     format!("{ago:.2} s ago {user} wrote {path} {}", brief.join(" "))
 }
 
-/// The versions that requests of these accounts wrote, each with the time of its request.
+/// Returns the versions that requests of these accounts wrote, each with the time of its request.
 pub fn writes_of(nsx: &FakeNsx, versions: &[ObjectVersion], accounts: &[String]) -> Vec<(Instant, NsxWrite)> {
     let first = versions.iter().filter_map(|version| version.request).min();
     let requests = first.map(|first| nsx.requests_from(first)).unwrap_or_default();
@@ -295,7 +296,7 @@ pub fn writes_of(nsx: &FakeNsx, versions: &[ObjectVersion], accounts: &[String])
     versions.iter().filter_map(write).collect()
 }
 
-/// A pool of so many addresses, with this id and network, whose released addresses are soon used again.
+/// Adds a pool with this id, network and number of addresses. Released addresses are soon available again.
 pub fn with_addresses(model: Model, id: &str, network: &str, count: usize) -> Model {
     let ranges = json!([{"start": format!("{network}.1"), "end": format!("{network}.{count}")}]);
     let subnet = json!({
@@ -306,7 +307,7 @@ pub fn with_addresses(model: Model, id: &str, network: &str, count: usize) -> Mo
     model.object(&path, pool).object(&format!("{path}/ip-subnets/s1"), subnet)
 }
 
-/// Another program takes all addresses that are left of the pool with this id, which has so many, or gives them back.
+/// Makes another program take all free addresses of a pool, or release them.
 pub fn exhaust(nsx: &FakeNsx, user: &str, (id, count): (&str, usize), is_on: bool) {
     for number in 0..count {
         let path = format!("/infra/ip-pools/{id}/ip-allocations/taken-{number}");
@@ -318,7 +319,7 @@ pub fn exhaust(nsx: &FakeNsx, user: &str, (id, count): (&str, usize), is_on: boo
     }
 }
 
-/// The section of `vsphere.conf` for load balancers on the gateway `t1` with addresses of the pool with this id.
+/// Returns the section of `vsphere.conf` for load balancers on the gateway `t1` with addresses of this pool.
 pub fn section(ip_pool: &str, size: &str) -> String {
     format!(
         "[LoadBalancer]\nsize = {size}\ntier1-gateway-path = /infra/tier-1s/t1\nip-pool-id = {ip_pool}\n\
@@ -327,11 +328,10 @@ pub fn section(ip_pool: &str, size: &str) -> String {
     )
 }
 
-/// Whether a request was carried out. It may come too late for what it is about.
+/// Whether a request was executed. It returns false if the object has changed too much for the request.
 ///
-/// # Panics
 ///
-/// When there is no answer.
+/// If there is no answer.
 pub fn done<T>(answer: kube::Result<T>) -> bool {
     match answer {
         Ok(_) => true,
@@ -340,7 +340,7 @@ pub fn done<T>(answer: kube::Result<T>) -> bool {
     }
 }
 
-/// A change of a Service: with these policies, and without the others.
+/// Returns the change that sets these policies and removes the others.
 fn policies_of(policies: Policies) -> Value {
     let when = |bit: usize, value: Value, otherwise: Value| if policies & (1 << bit) != 0 { value } else { otherwise };
     json!({
@@ -354,7 +354,7 @@ fn policies_of(policies: Policies) -> Value {
     })
 }
 
-/// A new object has no members to remove.
+/// Removes null members, because a new object has no members to remove.
 fn without_nulls(value: &mut Value) {
     if let Value::Object(members) = value {
         members.retain(|_, member| !member.is_null());
@@ -366,7 +366,7 @@ fn numbers(ports: Ports) -> impl Iterator<Item = (&'static str, u16)> {
     PORTS.into_iter().enumerate().filter(move |(index, _)| ports & (1 << index) != 0).map(|(_, port)| port)
 }
 
-/// The ports for a spec. Those that a Service has already keep their ports of the nodes.
+/// Returns the ports for a spec. Existing ports keep their node ports.
 fn ports_of(ports: Ports, before: Option<&Service>) -> Vec<Value> {
     let known = before.and_then(|service| service.spec.as_ref()?.ports.clone()).unwrap_or_default();
     let port = |(protocol, number): (&str, u16)| {

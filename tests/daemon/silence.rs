@@ -1,5 +1,5 @@
-//! Connections to the API server that stay open and pass nothing, as behind a load balancer that has forgotten them: what
-//! becomes of the Lease, and of Nodes that join.
+//! Connections to the API server that stay open and transfer nothing, as behind a load balancer that dropped them. The
+//! tests check the Lease, and Nodes that join.
 
 use std::path::PathBuf;
 
@@ -11,8 +11,8 @@ use support::{ApiServer, Daemon, Vcenter, eventually, unique};
 
 use crate::cluster::{ANSWERS, Cluster, LIMIT};
 
-/// An attempt to renew takes at most half of the deadline, so that one over a dead connection leaves time for the next one,
-/// on a busy machine, too.
+/// One attempt to renew takes at most half of the deadline. After an attempt over a dead connection there is time for
+/// another one, even on a busy machine.
 const TIMES: [&str; 3] =
     ["--leader-elect-lease-duration=30s", "--leader-elect-renew-deadline=20s", "--leader-elect-retry-period=1s"];
 
@@ -24,7 +24,8 @@ struct World {
 }
 
 impl World {
-    /// A daemon that leads, has initialised node 0, and reaches the API server through the proxy alone.
+    /// Starts a daemon, which reaches the API server only through the proxy, and waits until it leads and has
+    /// initialised node 0.
     async fn start() -> Self {
         let server = ApiServer::shared().await;
         let cluster = Cluster::new().await;
@@ -40,7 +41,6 @@ impl World {
         Self { cluster, proxy, daemon, _vcenter: vcenter }
     }
 
-    /// How often it began to lead.
     fn terms(&self) -> usize {
         self.daemon.output().lines().iter().filter(|line| line.contains("became leader")).count()
     }
@@ -52,7 +52,7 @@ impl World {
     }
 }
 
-/// The kubeconfig of this API server, with this proxy.
+/// Returns the kubeconfig of this API server, with this proxy.
 fn through(proxy: &ConnectProxy, server: &ApiServer) -> PathBuf {
     let existing = server.kubeconfig();
     let mut kubeconfig: serde_json::Value = serde_json::from_slice(&std::fs::read(&existing).unwrap()).unwrap();

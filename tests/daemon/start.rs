@@ -1,4 +1,4 @@
-//! A vCenter that is down at the start, and who may read what on the secure port.
+//! A vCenter that is down at the start, and the access rights at the secure port.
 
 use support::{Vcenter, eventually};
 
@@ -54,13 +54,13 @@ async fn metrics_need_a_token_that_the_api_server_knows() {
         assert_eq!(text.contains("vsphere_ccm_"), expected == 200, "{who}: {text}");
     }
     let initialised = "node_controller_initial_node_sync_delay_seconds_count";
-    // What has just happened is counted a moment later.
+    // A metric may change shortly after the event.
     eventually("the node is counted", LIMIT, async || match admin.sum(initialised, &token, &mut daemon).await {
         1.0 => Ok(()),
         other => Err(other),
     })
     .await;
-    // What an administrator of vCenter asks first.
+    // The metrics that an administrator of vCenter needs first.
     let vcenter = format!("vcenter=\"127.0.0.1:{}\"", vcenter.port());
     for (series, expected) in [
         (format!("vsphere_ccm_vcenter_up{{{vcenter}}}"), 1.0),

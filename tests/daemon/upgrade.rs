@@ -1,4 +1,4 @@
-//! Nodes as the Go program leaves them: starting on them changes no address, label or taint.
+//! Nodes of the Go program. The start of the daemon changes no address, label or taint of them.
 
 use std::collections::BTreeMap;
 
@@ -11,32 +11,33 @@ use support::{Daemon, KubeletNode, Nic, Vcenter, Vm, VmChange, eventually};
 use crate::admin::{Admin, token};
 use crate::cluster::{Cluster, LIMIT, ip, labels, swapped, uuid};
 
-/// A node of the Go program. What differs between the cases is given; the rest is its usual outcome.
+/// A node of the Go program. Cases set the fields that differ from its usual result.
 pub struct Fixture {
-    /// What is special about it.
+    /// Description of the case.
     pub case: &'static str,
-    /// Its number, and its machine's.
+    /// Number of the node and of its machine.
     pub number: usize,
     /// `spec.providerID`.
     pub provider_id: String,
-    /// As the kubelet reports it.
+    /// `systemUUID` as the kubelet reports it.
     pub system_uuid: String,
-    /// In the order on the Node.
+    /// Addresses in the order on the Node.
     pub addresses: Vec<(&'static str, String)>,
-    /// Besides those of the kubelet.
+    /// Labels in addition to those of the kubelet.
     pub labels: BTreeMap<String, String>,
-    /// All of them.
+    /// All taints.
     pub taints: Vec<Taint>,
     /// The kubelet's `--node-ip`.
     pub provided_ip: Option<String>,
-    /// How the machine differs from what it was when the node was initialised; none: it is gone.
+    /// Change of the machine since the initialisation; `None` if the machine was destroyed.
     pub vm: Option<VmChange>,
-    /// What the kubelet says of itself.
+    /// Whether the kubelet reports that the node is ready.
     pub is_ready: bool,
 }
 
 impl Fixture {
-    /// A usual one. `NodeManager.DiscoverNode`: the host name first, then the address as both types.
+    /// Returns a usual node. As in `NodeManager.DiscoverNode`, the host name comes first, then the address as both
+    /// types.
     pub fn new(case: &'static str, number: usize, cluster: &Cluster) -> Self {
         Self {
             case,
@@ -52,13 +53,13 @@ impl Fixture {
         }
     }
 
-    /// With these labels, too.
+    /// Adds these labels.
     pub fn labelled(mut self, labels: impl IntoIterator<Item = (&'static str, &'static str)>) -> Self {
         self.labels.extend(labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())));
         self
     }
 
-    /// The object.
+    /// Returns the Node object.
     pub fn build(&self, cluster: &Cluster) -> Node {
         let kubelet = cluster.marked(KubeletNode::new(&cluster.name(self.number), &self.system_uuid));
         let kubelet = if self.is_ready { kubelet.ready() } else { kubelet };
@@ -82,7 +83,7 @@ fn taint(key: &str, effect: &str) -> Taint {
     Taint { key: key.to_owned(), effect: effect.to_owned(), ..Taint::default() }
 }
 
-/// The zone of the machine with this number by its tags.
+/// Returns the zone labels of the machine with this number, from its tags.
 fn zone_labels(number: usize) -> [(&'static str, &'static str); 6] {
     labels(["zone-a", "zone-b", "zone-c"][number % 3])
 }
@@ -91,7 +92,7 @@ fn instance_type_labels() -> impl Iterator<Item = (&'static str, &'static str)> 
     labels("").into_iter().filter(|(key, _)| key.ends_with("instance-type"))
 }
 
-/// Nodes of every kind, initialised with zones or without.
+/// Returns nodes of every kind, initialised with or without zones.
 pub fn fixtures(cluster: &Cluster, zones: bool) -> Vec<Fixture> {
     let usual = |case, number| {
         let fixture = Fixture::new(case, number, cluster);
@@ -115,7 +116,7 @@ pub fn fixtures(cluster: &Cluster, zones: bool) -> Vec<Fixture> {
         },
         Fixture {
             provided_ip: Some("10.8.0.2".to_owned()),
-            // The filter by annotation puts the address that was provided first.
+            // The filter by annotation puts the address from `--node-ip` first.
             addresses: vec![
                 ("InternalIP", "10.8.0.2".to_owned()),
                 ("ExternalIP", "10.8.0.2".to_owned()),
@@ -199,7 +200,8 @@ async fn stay_as_they_are(zones: bool) {
     println!("{} of them were written", written.count());
 }
 
-/// Every node was looked at with its machine known, and then once more within a period. How often in all.
+/// Waits until the daemon has reconciled every node with its machine found, and then once more within a period. Returns
+/// the number of reconciliations.
 async fn wait_for_a_full_pass(cluster: &Cluster, admin: &Admin, daemon: &mut Daemon, nodes: usize) -> f64 {
     let token = token(cluster).await;
     let mut base = None;
@@ -216,7 +218,7 @@ async fn wait_for_a_full_pass(cluster: &Cluster, admin: &Admin, daemon: &mut Dae
     .await
 }
 
-/// What must stay.
+/// The fields that must not change.
 #[derive(Debug, PartialEq)]
 struct Kept {
     provider_id: Option<String>,

@@ -1,4 +1,4 @@
-//! Two vCenters, of which one gives no answer.
+//! Two vCenters, one of which does not answer.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,14 @@ use crate::cluster::{Cluster, LIMIT, swapped, until_it_answers, uuid};
 
 /// Nodes of the vCenter that answers.
 const FIRST: std::ops::Range<usize> = 0..20;
-/// Nodes of the other.
+/// Nodes of the vCenter that does not answer.
 const SECOND: std::ops::Range<usize> = 20..23;
-/// Who waits for the answer of a vCenter that hangs to a search or a read waits this long.
+/// Time limit of a search or a read at a vCenter that hangs.
 const CALL_LIMIT: Duration = Duration::from_secs(10);
-/// A node whose machine is nowhere.
+/// A node without a machine in any vCenter.
 const NOWHERE: usize = 99;
 
-/// How a vCenter gives no answer.
+/// Ways in which a vCenter does not answer.
 #[derive(Clone, Copy, Debug)]
 enum Silence {
     /// Connections are refused.
@@ -83,7 +83,8 @@ async fn one_silent(silence: Silence) {
         "{} nodes took {alone:?} with one vCenter, {with_the_other:?} beside one that is {silence:?}",
         FIRST.len()
     );
-    // The machine may be busier now than it was a moment ago. To wait for the other one takes a call's limit more.
+    // The machine may be busier now than during the first measurement. A wait for the other vCenter would add the time
+    // limit of a call.
     let limit = alone + CALL_LIMIT - Duration::from_secs(1);
     assert!(with_the_other <= limit, "{with_the_other:?} instead of {alone:?}");
 
@@ -110,7 +111,7 @@ async fn one_silent(silence: Silence) {
     assert!(NodeView::of(&cluster.nodes().await[&cluster.name(NOWHERE)]).uninitialized);
 }
 
-/// The nodes of the first vCenter join a daemon that is about to start; how long it takes them.
+/// Registers the nodes of the first vCenter and starts a daemon. Returns the time until they are initialised.
 async fn join(cluster: &Cluster, config: &str) -> (Daemon, Duration) {
     cluster.register(FIRST).await;
     let started = Instant::now();
@@ -119,7 +120,8 @@ async fn join(cluster: &Cluster, config: &str) -> (Daemon, Duration) {
     (daemon, started.elapsed())
 }
 
-/// The line that says why this node is left alone, once the silent vCenter is known to be silent.
+/// Returns the line with the reason why this node is not processed, after the daemon has observed that the vCenter does
+/// not answer.
 async fn reason(daemon: &mut Daemon, name: &str) -> String {
     let output = daemon.output().clone();
     eventually(&format!("the daemon says why {name} is left alone"), LIMIT, async || {

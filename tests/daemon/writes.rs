@@ -1,5 +1,5 @@
-//! How often the API server is written to, counted by itself: twice for a node that joins, and while nothing changes
-//! only the Lease.
+//! The number of writes to the API server, from its own metrics: two for a node that joins, and only writes of the
+//! Lease while nothing changes.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::cluster::{Cluster, LIMIT, until_passed};
 
 const NODES: usize = 10;
 
-/// Many looks at everything fall into this time.
+/// Time of many passes over all objects.
 const QUIET: Duration = Duration::from_secs(8);
 
 #[tokio::test]
@@ -65,14 +65,14 @@ async fn versions(cluster: &Cluster) -> BTreeMap<String, Option<String>> {
     nodes.into_iter().map(|(name, node)| (name, node.metadata.resource_version)).collect()
 }
 
-/// Waits for the Event that the daemon leads, which it writes beside all else, until that is counted with all others.
+/// Waits until the Event about the leader is counted. The daemon writes it concurrently with other work.
 async fn until_leadership_is_told(client: &Client) {
     let events = Api::<Event>::all(client.clone());
     eventually("an Event says who leads", LIMIT, async || {
         let told = events.list(&ListParams::default()).await.unwrap().items;
         let written = writes(client).await;
         let leads = told.iter().any(|event| event.reason.as_deref() == Some("LeaderElection"));
-        // The API server's own Events, which it writes when it starts slowly, are of another group and counted there.
+        // The API server writes its own Events at a slow start. They are of another group and counted there.
         let is_of_core = |event: &&Event| event.source.as_ref().is_some_and(|source| source.component.is_some());
         let of_core = told.iter().filter(is_of_core).count();
         let is_counted = leads && of_events(&written) >= of_core as u64;
@@ -85,8 +85,8 @@ fn of_events(writes: &BTreeMap<String, u64>) -> u64 {
     writes.iter().filter(|(what, _)| what.contains("events")).map(|(_, count)| count).sum()
 }
 
-/// Writes so far of objects of the core group, as `VERB resource/subresource`; behind those that were refused stands the
-/// status code. Leases are in another group, and the daemon has rights in no third one.
+/// Returns the numbers of writes so far to objects of the core group, as `VERB resource/subresource`. Rejected writes
+/// also have the status code. Leases are in another group, and the daemon has no rights in a third one.
 async fn writes(client: &Client) -> BTreeMap<String, u64> {
     const VERBS: [&str; 6] = ["POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"];
     let request = http::Request::get("/metrics").body(Vec::new()).unwrap();

@@ -1,4 +1,4 @@
-//! Names and addresses: what the kubelet writes and keeps, and what the product makes of it.
+//! Names and addresses: the writes of the kubelet and of the product.
 
 use std::fs;
 
@@ -14,14 +14,14 @@ use crate::two_nodes::{ADDRESS, GUEST, TwoNodes, UUID, VM, give_address};
 /// The worker's addresses on a second network.
 const SECOND: &str = "198.51.100.11";
 const SECOND_V6: &str = "2001:db8::11";
-/// An address that the worker has, and that VMware Tools do not report at first.
+/// An address of the worker that VMware Tools do not report at first.
 const UNREPORTED: &str = "198.51.100.99";
 /// An address that the worker does not have.
 const ELSEWHERE: &str = "203.0.113.9";
 
 const WORKER: &str = "worker-1";
 
-/// The condition that says whether the product has initialised the Node.
+/// Type of the condition for the product's initialisation of the Node.
 const INITIALISED: &str = "VSphereInitialized";
 
 #[test]
@@ -39,10 +39,10 @@ fn a_node_has_the_addresses_of_its_vm_and_of_its_kubelets_node_ip() {
     });
 }
 
-/// Neither the VM nor its guest has the name of the Node, which is the host's in lower case, and the kubelet reports the UUID
-/// without dashes.
+/// Neither the VM nor its guest has the name of the Node. The Node has the host's name in lower case, and the kubelet
+/// reports the UUID without dashes.
 async fn a_vm_is_found_by_its_uuid_and_the_kubelet_keeps_what_is_written(nodes: &mut TwoNodes) {
-    // The last flag takes precedence, and without a name the kubelet takes that of its host.
+    // The last flag takes precedence. Without a name the kubelet uses the host's name.
     fs::write("/proc/sys/kernel/hostname", "Worker-1").unwrap();
     nodes.start_kubelet(WORKER, &["--hostname-override="]);
     let node = nodes.until_addresses_are(WORKER, &of(ADDRESS, ADDRESS)).await;
@@ -51,16 +51,16 @@ async fn a_vm_is_found_by_its_uuid_and_the_kubelet_keeps_what_is_written(nodes: 
     assert!(provided_node_ip(&node).is_null(), "{node}");
     assert_eq!(node["metadata"]["labels"]["kubernetes.io/hostname"], WORKER);
     the_addresses_stay(nodes, WORKER).await;
-    // A kubelet that starts leaves addresses that are there as they are.
+    // A kubelet does not change existing addresses at its start.
     nodes.start_kubelet(WORKER, &[]);
     the_addresses_stay(nodes, WORKER).await;
-    // A VM that gets more addresses keeps those that the Node has.
+    // A Node keeps its addresses when its VM gets more of them.
     set_nics(nodes, &[SECOND, SECOND_V6]).await;
     the_addresses_stay(nodes, WORKER).await;
     println!("found by its UUID: {:?}", addresses(&node));
 }
 
-/// The product follows it on a Node that is initialised, too.
+/// The product also applies `--node-ip` to an initialised Node.
 async fn the_node_ip_of_the_kubelet_is_followed(nodes: &mut TwoNodes) {
     let both = format!("{ADDRESS},{SECOND_V6}");
     for (node_ip, expected) in [
@@ -79,7 +79,7 @@ async fn the_node_ip_of_the_kubelet_is_followed(nodes: &mut TwoNodes) {
     }
 }
 
-/// A new Node: the kubelet writes the address itself, and the product waits for VMware Tools.
+/// On a new Node the kubelet writes the address itself, and the product waits for VMware Tools.
 async fn a_node_ip_that_the_vm_lacks_is_waited_for(nodes: &mut TwoNodes) {
     delete(nodes, WORKER).await;
     nodes.start_kubelet(WORKER, &[&format!("--node-ip={UNREPORTED}")]);
@@ -99,7 +99,7 @@ async fn a_node_ip_that_the_vm_lacks_is_waited_for(nodes: &mut TwoNodes) {
     println!("reported: {:?}", addresses(&node));
 }
 
-/// The kubelet refuses it, and writes neither annotation nor address.
+/// The kubelet rejects the address, and writes neither annotation nor address.
 async fn a_node_ip_that_the_host_lacks_is_not_passed_on(nodes: &mut TwoNodes) {
     delete(nodes, WORKER).await;
     nodes.start_kubelet(WORKER, &[&format!("--node-ip={ELSEWHERE}")]);
@@ -110,7 +110,7 @@ async fn a_node_ip_that_the_host_lacks_is_not_passed_on(nodes: &mut TwoNodes) {
     nodes.until_ready_is(WORKER, "True").await;
 }
 
-/// The worker joins under another name, which its guest has then, too: the VM is the new Node's at once.
+/// The worker and its guest get another name. The VM belongs to the new Node immediately.
 async fn a_node_that_joins_under_another_name_takes_over(nodes: &mut TwoNodes) {
     nodes.start_kubelet(WORKER, &[]);
     nodes.until_ready_is(WORKER, "True").await;
@@ -120,7 +120,7 @@ async fn a_node_that_joins_under_another_name_takes_over(nodes: &mut TwoNodes) {
     nodes.until_addresses_are("worker-2", &expected).await;
 }
 
-/// The Node is written by its kubelet several times, and has the same addresses all the time.
+/// Checks that the kubelet writes the Node several times, and that the addresses do not change.
 async fn the_addresses_stay(nodes: &TwoNodes, name: &str) {
     let expected = addresses(&nodes.get(name).await);
     let mut beats: Vec<_> = Vec::new();
@@ -136,7 +136,7 @@ async fn the_addresses_stay(nodes: &TwoNodes, name: &str) {
     .await;
 }
 
-/// The VM has its first card, and a second one with these addresses.
+/// Gives the VM its first network adapter, and a second one with these addresses.
 async fn set_nics(nodes: &TwoNodes, second: &[&str]) {
     let change = Vm::change().ip(ADDRESS).nic(Nic::new("Storage", second));
     nodes.cluster.vcenter.change_vm(VM, &change).await;
@@ -148,12 +148,12 @@ async fn delete(nodes: &mut TwoNodes, name: &str) {
     nodes.nodes.delete(name, &DeleteParams::default()).await.unwrap();
 }
 
-/// The addresses of the worker in vCenter's words.
+/// Returns the worker's addresses in the format of the product.
 fn of(internal: &str, external: &str) -> Vec<String> {
     vec![format!("InternalIP={internal}"), format!("ExternalIP={external}"), format!("Hostname={GUEST}")]
 }
 
-/// The annotation in which the kubelet passes its `--node-ip` on.
+/// Returns the annotation with the kubelet's `--node-ip`.
 fn provided_node_ip(node: &Value) -> &Value {
     &node["metadata"]["annotations"][PROVIDED_NODE_IP]
 }

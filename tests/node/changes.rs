@@ -1,4 +1,4 @@
-//! What changes below a running pod: its ConfigMap, its Secret, and the token of its service account, as the kubelet brings
+//! Changes for a running pod: its ConfigMap, its Secret, and the token of its service account, as the kubelet delivers
 //! them.
 
 use std::fs;
@@ -14,19 +14,19 @@ use support::{AuditEvent, sandbox};
 use crate::cluster::{Cluster, LIMIT, TEST_LIMIT, eventually};
 use crate::pod::{CONTAINER, Pod, ProbeCounts, install_patched};
 
-/// A kubelet with its default settings syncs a pod again after this time (`syncFrequency`), and with it brings a change.
+/// Default `syncFrequency` of the kubelet. It syncs a pod again after this time, and delivers changes then.
 const SYNC_PERIOD: Duration = Duration::from_secs(60);
 
-/// The longest time between two syncs: the kubelet adds up to a half at random.
+/// Maximum time between two syncs. The kubelet adds up to a half at random.
 const KUBELET_LIMIT: Duration = Duration::from_secs(90);
 
 /// The delay that a busy machine may add.
 const SLACK: Duration = Duration::from_secs(60);
 
-/// The product uses a token for this time, and then reads its file again.
+/// The product uses a token for this time before it reads the file again.
 const READ_AGAIN: Duration = Duration::from_secs(60);
 
-/// The folder of the pod in which the Secret is mounted.
+/// Folder of the mounted Secret in the pod.
 const SECRETS: &str = "/etc/vsphere-credentials";
 
 #[test]
@@ -45,7 +45,7 @@ fn configuration_credentials_and_token_are_used_without_a_restart_when_the_kubel
         pod.wait_for_line("became leader").await;
         let start = cluster.server.audit().len();
 
-        // A kubelet that starts requests a new token for each pod.
+        // A kubelet requests a new token for each pod at its start.
         let token = pod.volume("projected", "kube-api-access").join("token");
         let first = token_id(&token);
         cluster.kubelet = None;
@@ -59,7 +59,7 @@ fn configuration_credentials_and_token_are_used_without_a_restart_when_the_kubel
 
         let elapsed = change_password(&cluster, "second").await;
         println!("a Secret that is read over the API: a login with the new password after {elapsed:?}");
-        // What makes a new kubelet sync its pods soon is over by then.
+        // By then a new kubelet makes no early syncs any more.
         eventually("the new kubelet has probed the pod twice", LIMIT, async || match pod.liveness_probes(&cluster) {
             probes @ ProbeCounts { successful: 0..2, .. } => Err(format!("{probes:?}")),
             _ => Ok(()),
@@ -86,8 +86,8 @@ fn configuration_credentials_and_token_are_used_without_a_restart_when_the_kubel
     });
 }
 
-/// Credentials from the mounted directory instead of the Secret: without a hint, the kubelet brings it with the next sync;
-/// gives the time of that.
+/// Replaces the Secret by credentials from the mounted directory. Without an early sync the kubelet delivers the change
+/// with the next periodic sync. Returns the time of that sync.
 async fn the_config_map_arrives(cluster: &Cluster, pod: &Pod) -> Instant {
     let file = pod.volume("configmap", "vsphere-config-volume").join("vsphere.conf");
     let secret = "secretName: vsphere-cloud-secret\n  secretNamespace: kube-system";
@@ -105,11 +105,11 @@ async fn the_config_map_arrives(cluster: &Cluster, pod: &Pod) -> Instant {
     synced
 }
 
-/// An annotation makes the kubelet sync a pod at once, and so bring the Secret with this password: sooner than the sync that
-/// follows the one at `synced`.
+/// An annotation makes the kubelet sync the pod immediately, and deliver the Secret with this password. The delivery
+/// comes before the next periodic sync after `synced`.
 async fn the_secret_arrives(cluster: &Cluster, pod: &Pod, password: &str, synced: Instant) {
     let file = pod.volume("secret", "credentials").join("vcenter.example.com.password");
-    // The kubelet has to have the new Secret first: it watches it.
+    // The kubelet must receive the new Secret first, through its watch.
     eventually("the kubelet brings the Secret", LIMIT, async || {
         synchronize(cluster, pod);
         let text = fs::read_to_string(&file).unwrap();
@@ -125,7 +125,7 @@ fn synchronize(cluster: &Cluster, pod: &Pod) {
     cluster.kubectl(&["-n", "kube-system", "annotate", "--overwrite", "pod", &pod.name, &annotation]);
 }
 
-/// Gives the account another password, also in the Secret, and waits for a login with it.
+/// Changes the password of the account and in the Secret. Returns the time until a login with the new password.
 async fn change_password(cluster: &Cluster, password: &str) -> Duration {
     let before = cluster.vcenter.counts().await.soap_logins;
     cluster.vcenter.set_login(cluster.vcenter.user(), password).await;
@@ -153,7 +153,7 @@ fn patch_object(cluster: &Cluster, kind: &str, name: &str, patch: &Value) {
     cluster.kubectl(&["-n", "kube-system", "patch", kind, name, "--type=merge", "--patch", &patch.to_string()]);
 }
 
-/// The id of a token, as the audit log names it.
+/// Returns the id of a token in the form of the audit log.
 fn token_id(file: &Path) -> String {
     let claims = claims(&fs::read_to_string(file).unwrap());
     format!("JTI={}", claims["jti"].as_str().unwrap())
@@ -164,8 +164,8 @@ fn claims(token: &str) -> Value {
     serde_json::from_slice(&payload).unwrap()
 }
 
-/// The requests of the product behind the first ones. The API server does not know who makes one that it does not
-/// authenticate, but which program.
+/// Returns the product's requests after the first `start` ones, by their user agent. The API server does not know the
+/// user of a request that it does not authenticate.
 fn requests(cluster: &Cluster, start: usize) -> Vec<AuditEvent> {
     let all = cluster.server.audit().into_iter().skip(start);
     all.filter(|event| event.user_agent.starts_with(CONTAINER)).collect()
@@ -178,14 +178,14 @@ fn no_call_failed(cluster: &Cluster, start: usize) {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
-/// Tests that take as long as the lifetime of a token.
+/// Tests that take the lifetime of a token.
 mod nightly {
     use super::*;
 
-    /// The shortest lifetime of a token that the API server gives.
+    /// Minimum lifetime of a token from the API server.
     const TOKEN_LIFETIME: Duration = Duration::from_secs(600);
 
-    /// The API server accepts a token for this time after its expiry: the leeway of its library (go-jose).
+    /// Time after the expiry for which the API server still accepts a token: the leeway of its library (go-jose).
     const LEEWAY: Duration = Duration::from_secs(60);
 
     #[test]
@@ -234,7 +234,7 @@ mod nightly {
         });
     }
 
-    /// The volume that the API server adds to pods, with the shortest lifetime that there is.
+    /// Returns the token volume that the API server adds to pods, with the minimum lifetime.
     fn short_lived_token() -> Value {
         json!({
             "containers": [{
@@ -256,7 +256,7 @@ mod nightly {
         })
     }
 
-    /// What the API server answers to this token.
+    /// Returns the status of the API server's answer for this token.
     fn status_of(token: &str) -> u16 {
         let header = format!("Authorization: Bearer {token}");
         let arguments = ["-sk", "-o", "/dev/null", "-w", "%{http_code}", "-H", &header, "https://127.0.0.1:6443/api"];

@@ -20,30 +20,30 @@ use tokio::task::JoinHandle;
 use crate::images;
 use crate::nodes::readiness;
 
-/// The limit of a step: a busy machine takes many times as long as a quiet one.
+/// Limit of a step. A busy machine takes many times as long as an idle one.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
-/// Between two looks: kubectl takes a tenth of a second of processor time, and all tests share few processors.
+/// Interval between two checks. kubectl takes a tenth of a second of CPU time, and all tests share few CPUs.
 const PERIOD: Duration = Duration::from_millis(250);
 
 /// The limit of a whole test.
 pub const TEST_LIMIT: Duration = Duration::from_secs(600);
 
-/// The node, and its VM in vCenter.
+/// Name of the node and of its VM in vCenter.
 pub const NODE: &str = "node-a";
 
-/// The name that the configuration gives vCenter.
+/// Name of vCenter in the configuration.
 const VCENTER: &str = "vcenter.example.com";
 
 /// The address of vCenter in the sandbox.
 const VCENTER_ADDRESS: &str = "192.0.2.20";
 
-/// The version of the product, and the tag of its image.
+/// Version of the product, which is the tag of its image.
 pub const TAG: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 
-/// All that runs. Fields end in this order.
+/// All parts of the cluster. They end in the order of the fields.
 pub struct Cluster {
-    /// The kubelet of [`NODE`]; nothing while a test has stopped it.
+    /// The kubelet of [`NODE`]; `None` while a test has stopped it.
     pub kubelet: Option<Kubelet>,
     /// The container runtime.
     pub containerd: Containerd,
@@ -52,7 +52,7 @@ pub struct Cluster {
     kube_proxy: JoinHandle<()>,
     /// vCenter, with the VM of [`NODE`].
     pub vcenter: Vcenter,
-    /// The API server, at the ports and addresses where pods look for it.
+    /// The API server, on the ports and addresses that pods use.
     pub server: ApiServer,
     /// The namespaces and the folder.
     pub sandbox: Sandbox,
@@ -60,17 +60,17 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts all but the kubelet.
+    /// Starts all parts except the kubelet.
     pub async fn without_kubelet(sandbox: Sandbox) -> Self {
         Self::without_kubelet_on(sandbox, Scenario::small()).await
     }
 
-    /// As [`Cluster::without_kubelet`], with a vCenter of this scenario, which gets the VM of [`NODE`].
+    /// As [`Cluster::without_kubelet`], with a vCenter with this scenario and the VM of [`NODE`].
     pub async fn without_kubelet_on(sandbox: Sandbox, scenario: Scenario) -> Self {
         Self::set_up(sandbox, scenario, Duration::from_secs(40)).await
     }
 
-    /// As [`Cluster::without_kubelet`]; a Node whose kubelet does not renew its Lease for `grace` becomes `Unknown`.
+    /// As [`Cluster::without_kubelet`]. A Node becomes `Unknown` if its kubelet does not renew its Lease for `grace`.
     pub async fn with_grace(sandbox: Sandbox, grace: Duration) -> Self {
         Self::set_up(sandbox, Scenario::small(), grace).await
     }
@@ -82,7 +82,7 @@ impl Cluster {
             tokio::join!(ApiServer::of_a_node(), Vcenter::start(&scenario), Containerd::start(&sandbox));
         containerd.import(&images::pause(sandbox.folder()));
         containerd.import(&images::product(sandbox.folder(), TAG));
-        // What kube-proxy does, and a name server.
+        // Replacements for kube-proxy and for a name server.
         let kube_proxy = forward(&format!("{SERVICE_ADDRESS}:443"), 6443).await;
         name_vcenter();
         drop(forward(&format!("{VCENTER_ADDRESS}:443"), vcenter.port()).await);
@@ -100,7 +100,8 @@ impl Cluster {
         }
     }
 
-    /// Starts all with a pod network, and waits until the Node has registered and has the labels of a control-plane node.
+    /// Starts all parts with a pod network, and waits until the Node is registered with the labels of a control-plane
+    /// node.
     pub async fn start(sandbox: Sandbox) -> Self {
         let mut cluster = Self::without_kubelet(sandbox).await;
         add_pod_network();
@@ -108,7 +109,7 @@ impl Cluster {
         cluster
     }
 
-    /// Starts the kubelet, and marks its Node as `kubeadm init` does.
+    /// Starts the kubelet, and labels its Node as `kubeadm init` does.
     pub async fn start_kubelet(&mut self, settings: &KubeletSettings) {
         self.kubelet = Some(Kubelet::start(&self.sandbox, &self.server, NODE, settings));
         eventually("the kubelet registers its Node", LIMIT, async || {
@@ -117,17 +118,16 @@ impl Cluster {
         .await;
     }
 
-    /// Takes away the way to the API server by the address of the Service `kubernetes`.
+    /// Makes the address of the Service `kubernetes` unreachable.
     pub async fn stop_kube_proxy(&mut self) {
         self.kube_proxy.abort();
         let _ = (&mut self.kube_proxy).await;
     }
 
-    /// Runs kubectl as an administrator, in the root of the repository, and gives what it printed.
+    /// Runs kubectl as an administrator in the root of the repository, and returns its output.
     ///
-    /// # Errors
     ///
-    /// When it fails: its standard error.
+    /// Returns the standard error if kubectl fails.
     pub fn try_kubectl(&self, arguments: &[&str]) -> Result<String, String> {
         let mut command = Command::new(Component::Kubectl.path());
         command.args(arguments).env("KUBECONFIG", &self.kubeconfig).current_dir(env!("CARGO_MANIFEST_DIR"));
@@ -138,13 +138,13 @@ impl Cluster {
         }
     }
 
-    /// As [`Cluster::try_kubectl`]; a failure fails the test.
+    /// As [`Cluster::try_kubectl`]. Panics if kubectl fails.
     #[track_caller]
     pub fn kubectl(&self, arguments: &[&str]) -> String {
         self.try_kubectl(arguments).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Objects as `kubectl get` with these arguments gives them.
+    /// Returns the output of `kubectl get` with these arguments.
     #[track_caller]
     pub fn get(&self, arguments: &[&str]) -> Value {
         let text = self.kubectl(&[&["get", "--output=json"], arguments].concat());
@@ -159,13 +159,13 @@ impl Cluster {
         self.kubectl(&["apply", "--filename", file.to_str().unwrap()]);
     }
 
-    /// The sample of the configuration and the Secret, with what this vCenter wants.
+    /// Applies the sample of the configuration and the Secret, with the values of this vCenter.
     pub fn configure(&self) {
         self.apply("config", &self.config());
         self.create_secret();
     }
 
-    /// The sample of the configuration, with the certificate of this vCenter.
+    /// Returns the sample of the configuration, with the certificate of this vCenter.
     pub fn config(&self) -> String {
         let sample = include_str!("../../manifests/config/vsphere-cloud-config.yaml");
         let thumbprint = format!("thumbprint: \"{}\"", self.vcenter.sha256_thumbprint());
@@ -174,14 +174,14 @@ impl Cluster {
         config
     }
 
-    /// The Secret with the account of this vCenter.
+    /// Creates the Secret with the account of this vCenter.
     pub fn create_secret(&self) {
         let user = format!("--from-literal={VCENTER}.username={}", self.vcenter.user());
         let password = format!("--from-literal={VCENTER}.password={}", self.vcenter.password());
         self.kubectl(&["-n", "kube-system", "create", "secret", "generic", "vsphere-cloud-secret", &user, &password]);
     }
 
-    /// The copy of the manifests in which the image of these tests is named, as the page for installing says it.
+    /// Returns a copy of the manifests with the image of these tests, as described on the page for installation.
     pub fn manifests(&self) -> PathBuf {
         let folder = self.sandbox.folder().join("manifests");
         if folder.exists() {
@@ -199,8 +199,8 @@ impl Cluster {
         folder
     }
 
-    /// Writes a kustomization beside the copy of the manifests, as the page for installing does: a form with components and
-    /// further fields. Gives its folder.
+    /// Writes a kustomization beside the copy of the manifests, as on the page for installation: a form with components
+    /// and further fields. Returns its folder.
     pub fn kustomization(&self, name: &str, form: &str, components: &[&str], fields: &str) -> PathBuf {
         let components: String = components.iter().map(|name| format!("- ../manifests/components/{name}\n")).collect();
         let head = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n";
@@ -211,7 +211,7 @@ impl Cluster {
         folder
     }
 
-    /// Waits until the Node has lost the taint of nodes that are not initialised.
+    /// Waits until the Node has lost the taint of uninitialised nodes.
     pub async fn wait_until_initialised(&self) -> Value {
         self.wait_until_node_is_initialised(NODE).await
     }
@@ -229,7 +229,7 @@ impl Cluster {
         .await
     }
 
-    /// The pods of the product, in whatever form.
+    /// Returns the pods of the product, in every form.
     pub fn pods(&self) -> Vec<Value> {
         let pods = self.get(&["pods", "-n", "kube-system", "-l", "component=cloud-controller-manager"]);
         pods["items"].as_array().unwrap().clone()
@@ -249,7 +249,7 @@ impl Cluster {
         .await
     }
 
-    /// Waits until no pod of the product is there.
+    /// Waits until the product has no pod.
     pub async fn wait_until_no_pod(&self) {
         eventually("the pods of the product are gone", LIMIT, async || {
             if self.pods().is_empty() { Ok(()) } else { Err("they are there") }
@@ -257,7 +257,7 @@ impl Cluster {
         .await;
     }
 
-    /// What an operator would look at.
+    /// Returns the state for a failure message.
     fn state(&self) -> String {
         let mut text = String::new();
         for command in ["get pods -A -o wide", "describe pods -n kube-system", "get events -A"] {
@@ -271,7 +271,7 @@ impl Cluster {
 }
 
 impl Drop for Cluster {
-    /// Shows the state once where a test fails, while all still runs.
+    /// Prints the state if a test fails, while all parts still run.
     fn drop(&mut self) {
         if std::thread::panicking() {
             println!("{}", self.state());
@@ -284,7 +284,7 @@ pub async fn eventually<T, E: Display>(what: &str, limit: Duration, check: impl 
     eventually_every(PERIOD, what, limit, check).await
 }
 
-/// The name of vCenter, in the file that pods on the network of the host get, too.
+/// Adds the name of vCenter to the file that pods with `hostNetwork` also get.
 fn name_vcenter() {
     let hosts = fs::read_to_string("/etc/hosts").unwrap_or_default();
     fs::write("/etc/hosts", format!("{hosts}\n{VCENTER_ADDRESS} {VCENTER}\n")).unwrap();
@@ -292,7 +292,7 @@ fn name_vcenter() {
     assert!(status.unwrap().success());
 }
 
-/// Passes connections to this address on to a port of the loopback; new ones until the task is aborted.
+/// Forwards connections from this address to a port on loopback. It accepts new ones until the task is aborted.
 pub async fn forward(from: &str, to: u16) -> JoinHandle<()> {
     let listener = TcpListener::bind(from).await.unwrap_or_else(|error| panic!("{from}: {error}"));
     tokio::spawn(async move {

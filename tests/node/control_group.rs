@@ -1,9 +1,9 @@
-//! The memory of a container as the kernel counts and limits it, with control groups of version 1 or 2.
+//! The memory of a container in the kernel's accounting, with control groups of version 1 or 2.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The control group of a process that limits its memory.
+/// The control group that limits the memory of a process.
 pub struct MemoryGroup {
     folder: PathBuf,
     is_unified: bool,
@@ -18,17 +18,17 @@ impl MemoryGroup {
         Self { folder: Path::new(hierarchy).join(path.trim_start_matches('/')), is_unified }
     }
 
-    /// The limit in bytes.
+    /// Returns the limit in bytes.
     pub fn limit(&self) -> u64 {
         self.number("memory.limit_in_bytes", "memory.max")
     }
 
-    /// The most bytes that it ever had, with the pages of files that its processes were the first to read.
+    /// Returns the maximum use in bytes, including the page cache of files that its processes read first.
     pub fn peak(&self) -> u64 {
         self.number("memory.max_usage_in_bytes", "memory.peak")
     }
 
-    /// How many of its processes the kernel has killed at the limit.
+    /// Returns the number of processes that the kernel has killed at the limit.
     pub fn kills(&self) -> u64 {
         let text = self.read("memory.oom_control", "memory.events");
         let count = text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok());
@@ -40,15 +40,16 @@ impl MemoryGroup {
         text.trim().parse().unwrap_or_else(|error| panic!("{}: {text:?}: {error}", self.folder.display()))
     }
 
-    /// The file of version 1, or of version 2.
+    /// Reads the file of version 1, or of version 2.
     fn read(&self, first: &str, second: &str) -> String {
         let file = self.folder.join(if self.is_unified { second } else { first });
         fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
     }
 }
 
-/// The path of the group that limits memory, and whether that is one of version 2; from `/proc/<process>/cgroup`, whose
-/// lines are `<hierarchy>:<controllers>:<path>`. With both versions version 1 has the controller.
+/// Returns the path of the group that limits memory, and whether the group is of version 2. `groups` is the text of
+/// `/proc/<process>/cgroup`, with lines in the form `<hierarchy>:<controllers>:<path>`. If both versions exist, version
+/// 1 has the controller.
 fn find(groups: &str) -> Option<(&str, bool)> {
     let parts = || groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
     let first = parts().find(|(controllers, _)| controllers.split(',').any(|name| name == "memory"));

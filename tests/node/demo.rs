@@ -1,4 +1,4 @@
-//! The demo with a real node: what `make demo NODE=1 ONCE=1` runs.
+//! The demo with a real node: `make demo NODE=1 ONCE=1`.
 
 use support::demo::{self, Plan};
 use support::sandbox;

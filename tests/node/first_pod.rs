@@ -1,5 +1,5 @@
-//! The first pod of a cluster: what an operator can read before its Node has addresses, and what the kubelet does while
-//! vCenter is away.
+//! The first pod of a cluster: the information for an operator before its Node has addresses, and the kubelet's
+//! behaviour while vCenter is unavailable.
 
 use std::process::Command;
 use std::time::Instant;
@@ -35,7 +35,7 @@ fn while_vcenter_is_away_the_first_pod_is_ready_and_its_log_is_on_its_node() {
         cluster.vcenter.stop_listening().await;
         stays_ready(&cluster, &pod).await;
         cluster.vcenter.resume_listening().await;
-        // The kubelet writes the address of the pod with a later sync than that of the Node.
+        // The kubelet writes the address of the pod at a later sync than the address of the Node.
         eventually("the pod is reached through the API server, and uses vCenter again", LIMIT, async || {
             let checks = readyz(&cluster, &pod)?;
             if checks.contains("[+]vcenter vcenter.example.com:443 ok") { Ok(()) } else { Err(checks) }
@@ -45,7 +45,7 @@ fn while_vcenter_is_away_the_first_pod_is_ready_and_its_log_is_on_its_node() {
     });
 }
 
-/// Neither the log nor a command comes through the API server, which knows no address; the host of the Node has the log.
+/// Without an address the API server delivers neither the log nor a command. The host of the Node has the log.
 async fn without_addresses(cluster: &Cluster, pod: &Pod) {
     let node = cluster.get(&["node", NODE]);
     assert_eq!(node["status"]["addresses"], json!([{ "type": "Hostname", "address": NODE }]));
@@ -73,7 +73,7 @@ async fn without_addresses(cluster: &Cluster, pod: &Pod) {
     }
 }
 
-/// The log and a command come through the API server at once.
+/// The API server delivers the log and a command immediately.
 fn with_addresses(cluster: &Cluster, pod: &Pod) {
     let log = log(cluster, pod).unwrap();
     assert!(log.contains("vcenter.example.com"), "{log}");
@@ -81,7 +81,7 @@ fn with_addresses(cluster: &Cluster, pod: &Pod) {
     assert!(version.contains(TAG.trim_start_matches('v')), "{version}");
 }
 
-/// Runs a command on the host of the Node, and gives what it prints.
+/// Runs a command on the host of the Node, and returns its output.
 fn on_node(command: &str) -> String {
     let output = Command::new("sh").args(["-ec", command]).output().unwrap();
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
@@ -103,7 +103,7 @@ fn version(cluster: &Cluster, pod: &Pod) -> Result<String, String> {
     cluster.try_kubectl(&["-n", "kube-system", "exec", &pod.name, "--", &program, "--version"])
 }
 
-/// No liveness probe fails, of more than would have to fail for a restart.
+/// Checks that no liveness probe fails, over more probes than the failure threshold.
 async fn stays_ready(cluster: &Cluster, pod: &Pod) {
     let threshold = pod.object["spec"]["containers"][0]["livenessProbe"]["failureThreshold"].as_u64().unwrap();
     let ready = condition(&pod.get(cluster), "Ready");

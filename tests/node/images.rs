@@ -1,4 +1,4 @@
-//! Image archives: that of `make image-archive`, and that of the pods' sandboxes.
+//! Image archives: the archive of `make image-archive`, and the archive of the pods' sandbox image.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,10 +8,10 @@ use image_archive::{AUTHORITIES, Archive, BINARY, Reference, Stage, architecture
 use support::components::{Component, release_binary};
 use support::real_node::PAUSE_IMAGE;
 
-/// The product's image, as the manifests of these tests name it.
+/// Image of the product in the manifests of these tests.
 pub const IMAGE: &str = "registry.example.com/vsphere-cloud-controller-manager";
 
-/// The archive of the product, with this tag.
+/// Builds the archive of the product, with this tag.
 pub fn product(folder: &Path, tag: &str) -> PathBuf {
     let stage = Stage::parse(include_str!("../../Dockerfile"), &[]).unwrap();
     let contents = |from: &String| match from.as_str() {
@@ -23,7 +23,7 @@ pub fn product(folder: &Path, tag: &str) -> PathBuf {
     write(folder, &stage, &files, &format!("{IMAGE}:{tag}"))
 }
 
-/// The archive of the sandboxes.
+/// Builds the archive of the sandbox image.
 pub fn pause(folder: &Path) -> PathBuf {
     let place = "/pause".to_owned();
     let stage = Stage {

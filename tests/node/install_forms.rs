@@ -1,5 +1,5 @@
-//! Each form of the manifests, applied as its page says, on the node that it has to initialise: tainted, not ready, and
-//! without a network for pods.
+//! Each form of the manifests, applied as described on its page, on an uninitialised node: tainted, not ready, and
+//! without a pod network.
 
 mod chart;
 mod overlays;
@@ -16,12 +16,12 @@ use crate::cluster::{Cluster, LIMIT, NODE, eventually};
 use crate::nodes::{ControlPlaneMarks, condition, taints};
 use crate::pod::{name, restarts};
 
-/// Programs that the commands of the pages call.
+/// Programs in the commands of the pages.
 const TOOLS: [(&str, Component); 3] =
     [("kubectl", Component::Kubectl), ("helm", Component::Helm), ("kubeadm", Component::Kubeadm)];
 
-/// Waits until the product has done its work on the Node: the pod is ready, and of the taints those are left that are not
-/// its own to remove. Gives the pod.
+/// Waits until the product has initialised the Node: the pod is ready, and only the taints of other programs remain.
+/// Returns the pod.
 pub async fn assert_initialised_without_a_network(cluster: &Cluster, form: &str, marks: &ControlPlaneMarks) -> Value {
     let begin = Instant::now();
     let node = cluster.wait_until_initialised().await;
@@ -36,7 +36,7 @@ pub async fn assert_initialised_without_a_network(cluster: &Cluster, form: &str,
     eventually("of the taints those of the form and of a Node without a network are left", LIMIT, async || {
         let node = cluster.get(&["node", NODE]);
         let (mut taints, ready) = (taints(&node), condition(&node, "Ready"));
-        // This one only comes where another Node is ready.
+        // This taint exists only if another Node is ready.
         taints.retain(|taint| taint != "node.kubernetes.io/not-ready:NoExecute");
         let waits = ready["status"] == "False" && ready["message"].to_string().contains("cni plugin not initialized");
         if taints == expected && waits { Ok(()) } else { Err(format!("taints {taints:?}, Ready {ready}")) }
@@ -47,15 +47,15 @@ pub async fn assert_initialised_without_a_network(cluster: &Cluster, form: &str,
     pod
 }
 
-/// Deletes the workload, waits until its pods are gone, and deletes the rest of what this kustomization has.
+/// Deletes the workload, waits until its pods are deleted, and deletes the rest of this kustomization.
 pub async fn delete(cluster: &Cluster, kustomization: &str) {
-    // With their rights the pods release the Lease.
+    // The pods still have the rights to release the Lease.
     cluster.kubectl(&["-n", "kube-system", "delete", "daemonsets,deployments", "--all"]);
     cluster.wait_until_no_pod().await;
     shell(cluster, &format!("kubectl delete --ignore-not-found -k {kustomization}"));
 }
 
-/// Runs commands as a page has them, as an administrator, in a folder with a copy of the manifests; gives what they print.
+/// Runs commands of a page as an administrator, in a folder with a copy of the manifests. Returns their output.
 #[track_caller]
 pub fn shell(cluster: &Cluster, script: &str) -> String {
     let folder = cluster.sandbox.folder();

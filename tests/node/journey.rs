@@ -1,7 +1,7 @@
-//! The commands of `docs/install.md`, from the image to the check at its end, word for word, on a real node.
+//! The exact commands of `docs/install.md`, from the image to the final check, on a real node.
 //!
-//! The sandbox has vCenter under the name of the page, so that few names are left to replace. What the
-//! page shows as output is compared with what the commands print.
+//! In the sandbox vCenter has the name of the page, so that the test replaces few names. The output on the page is
+//! compared with the output of the commands.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -27,13 +27,13 @@ const VSPHERE: &str = "Prepare vSphere";
 const NEW_CLUSTER: &str = "A new cluster";
 const VERIFY: &str = "Verify";
 
-/// Blocks of these sections that have such a command are not run, for this reason.
+/// Commands whose blocks in these sections are not run, with the reasons.
 const NOT_RUN: &[(&str, &str)] = &[
     ("docker login registry.example.com", "needs a registry with credentials"),
     ("create secret generic registry-credentials", "needs the login before it; the suite daemon runs it with a file"),
 ];
 
-/// Commands and steps of the page that do nothing here, for this reason.
+/// Commands and steps of the page that have no effect here, with the reasons.
 const NOT_DONE: &[(&str, &str)] = &[
     ("skopeo copy", "it needs a registry; a program that does nothing takes its place"),
     (
@@ -46,7 +46,7 @@ const NOT_DONE: &[(&str, &str)] = &[
 
 const ADMINISTRATOR: &str = "administrator@vsphere.local";
 const ADMINISTRATOR_PASSWORD: &str = "Adm1n-4711";
-/// What the reader chooses for the account of the page.
+/// The reader's password for the account of the page.
 const PASSWORD: &str = "S3cret-4711";
 
 #[test]
@@ -60,9 +60,9 @@ fn what_is_not_run_is_on_the_page() {
 #[test]
 fn a_reader_of_the_page_for_installing_gets_a_cluster_with_initialised_nodes() {
     sandbox::run(TEST_LIMIT, async |sandbox| {
-        // kubeadm names a node after its host, and so does the pod that becomes leader.
+        // kubeadm names a node after its host. The leader's identity also begins with the host's name.
         fs::write("/proc/sys/kernel/hostname", NODE).unwrap();
-        // Without a pod network the Node is not ready, which the page does not show.
+        // Without a pod network the Node would not be ready, unlike on the page.
         add_pod_network();
         let scenario = Scenario::small().login(ADMINISTRATOR, ADMINISTRATOR_PASSWORD);
         let mut reader = Reader::new(Cluster::without_kubelet_on(sandbox, scenario).await);
@@ -96,11 +96,11 @@ impl Reader {
             // The second half of the identity in the Lease is random.
             ("abd17752-f34d-4a45-9b5c-6f52f0238ece", "…".to_owned()),
             ("0B:40:70:71:C2:D3:…", cluster.vcenter.sha256_thumbprint().to_owned()),
-            // The UUID of the VM is that of this machine.
+            // The VM has the UUID of this machine.
             ("4211c0de-7e57-4000-8000-000000000001", system_uuid()),
         ];
         let shell = Shell::new(&cluster.server.kubeconfig(), PAGE, names.into());
-        // The reader is root already.
+        // The user of the test is root already.
         shell.link("sudo", Path::new("/usr/bin/env"));
         shell.link("skopeo", Path::new("/bin/true"));
         let reader = Self { cluster, shell };
@@ -110,8 +110,8 @@ impl Reader {
         reader
     }
 
-    /// Makes `make` known to the shell, in the root of the repository, with a copy of the binary that `make release` has built.
-    /// That target is left out: for another commit it would build the binary again.
+    /// Adds a `make` command to the shell that runs in the root of the repository, with a copy of the binary from `make
+    /// release`. That target is left out, because it would build the binary again for another commit.
     fn link_make(&self) {
         let binary = release_binary(env!("CARGO_BIN_EXE_vsphere-cloud-controller-manager"));
         let (binary, root) = (binary.display(), env!("CARGO_MANIFEST_DIR"));
@@ -125,7 +125,7 @@ impl Reader {
         self.link_script("make", &script);
     }
 
-    /// Makes a program of these commands known to the shell by this name.
+    /// Adds a script with these commands to the shell, under this name.
     fn link_script(&self, name: &str, commands: &str) {
         let path = self.cluster.sandbox.folder().join(name);
         fs::write(&path, format!("#!/bin/sh\n{commands}\n")).unwrap();
@@ -133,7 +133,7 @@ impl Reader {
         self.shell.link(name, &path);
     }
 
-    /// Makes the archive, and imports it in the place of the image that every cluster here begins with.
+    /// Builds the archive, and imports it in place of the first image of every cluster.
     async fn make_image(&mut self) {
         let image = format!("{}:{TAG}", images::IMAGE);
         let status = Command::new("ctr").args(["-n", "k8s.io", "images", "rm", "--sync", &image]).status().unwrap();
@@ -142,7 +142,7 @@ impl Reader {
         self.run(IMAGE, "ssh \"$node\" sudo ctr", "").await;
     }
 
-    /// Runs the block that has this command; what it printed has to be what the page shows, if it shows something.
+    /// Runs the block with this command. Its output must equal the output on the page, if the page shows one.
     async fn run(&mut self, heading: &'static str, command: &str, input: &str) -> String {
         let number = self.shell.number_of(heading, command);
         let printed = self.shell.run(heading, number, input).await;
@@ -155,7 +155,7 @@ impl Reader {
         }
     }
 
-    /// As [`Reader::run`], as often as it takes: what it shows comes about while the reader looks.
+    /// As [`Reader::run`], repeated until the output equals the output on the page.
     async fn look(&mut self, heading: &'static str, command: &str) {
         let number = self.shell.number_of(heading, command);
         let shown = self.shell.shown(heading, number).unwrap();
@@ -170,7 +170,7 @@ impl Reader {
         println!("{printed}");
     }
 
-    /// The thumbprint that the first step prints.
+    /// Runs the steps in vSphere. Returns the thumbprint that the first step prints.
     async fn prepare_vsphere(&mut self) -> String {
         let printed = self.run(VSPHERE, "govc about.cert", "").await;
         let thumbprint = printed.split_whitespace().nth(1).unwrap().to_owned();
@@ -180,7 +180,7 @@ impl Reader {
         thumbprint
     }
 
-    /// Starts the kubelet with the flags that the page writes.
+    /// Starts the kubelet with the flags of the page.
     async fn start_node(&mut self) {
         self.run(NEW_CLUSTER, "sudo tee /etc/default/kubelet", "").await;
         let text = fs::read_to_string("/etc/default/kubelet").unwrap();
@@ -203,7 +203,7 @@ impl Reader {
         self.run(NEW_CLUSTER, "cp -r manifests/config", "").await;
     }
 
-    /// Applies the overlay before the image is named: the page says what a reader then sees.
+    /// Applies the overlay without an image name. Checks the result on the page.
     async fn forget_the_image(&self) {
         let overlay = concat!(env!("CARGO_MANIFEST_DIR"), "/manifests/overlays/kubeadm");
         self.cluster.kubectl(&["apply", "--kustomize", overlay]);
@@ -222,7 +222,7 @@ impl Reader {
         .await;
     }
 
-    /// What the last section says has to hold.
+    /// Runs the checks of the last section.
     async fn verify(&mut self) {
         self.run(VERIFY, "rollout status", "").await;
         self.look(VERIFY, "get lease").await;
@@ -232,7 +232,7 @@ impl Reader {
         assert_eq!(place, ["region-1", "zone-a"], "the tags of the page");
     }
 
-    /// Each block of the sections was run, or is among those that are not.
+    /// Checks that each block of the sections was run, or is in [`NOT_RUN`].
     fn end(mut self) {
         let mut expected = Vec::new();
         for (heading, blocks) in sections(&page(PAGE)) {

@@ -1,4 +1,4 @@
-//! What is left of a run that is interrupted or fails: no process, mount, namespace, control group or folder.
+//! Leftovers of an interrupted or failed run: there must be no process, mount, namespace, control group or folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,16 +8,16 @@ use support::sandbox::{self, control_groups};
 
 use crate::cluster::{Cluster, LIMIT, TEST_LIMIT, eventually};
 
-/// The environment variable of the run that is to end.
+/// Environment variable that marks the run to interrupt.
 const INTERRUPTED: &str = "CCM_TEST_INTERRUPTED";
 
-/// The file of a run in which a pod is ready.
+/// File that a run creates once a pod is ready.
 const READY: &str = "all-runs";
 
 /// The file that makes a run fail.
 const FAIL: &str = "fail";
 
-/// Folders outside of the sandbox that containerd and the kubelet make where they are not configured.
+/// Folders outside of the sandbox that containerd and the kubelet create if they are not configured.
 const DEFAULT_FOLDERS: [&str; 2] = ["/opt/containerd", "/usr/libexec/kubernetes"];
 
 #[test]
@@ -36,8 +36,8 @@ fn a_run_that_fails_leaves_nothing() {
     end_a_run("leftovers::a_run_that_fails_leaves_nothing", |_, folder| fs::write(folder.join(FAIL), "").unwrap());
 }
 
-/// Runs this test in another program, which leads a process group, up to a pod that is ready. `end` gets the process and
-/// the folder of the run.
+/// Runs this test in another process, which leads a process group, until a pod is ready. `end` gets the process and the
+/// folder of the run.
 fn end_a_run(test: &str, end: impl FnOnce(u32, &Path)) {
     if std::env::var_os(INTERRUPTED).is_some() {
         return sandbox::run(TEST_LIMIT, async |sandbox| {
@@ -57,10 +57,10 @@ fn end_a_run(test: &str, end: impl FnOnce(u32, &Path)) {
     runtime.block_on(async {
         let before = DEFAULT_FOLDERS.map(|folder| Path::new(folder).exists());
         let files = tempfile::tempdir().unwrap();
-        // It says that a test has failed: not among the lines of this program.
+        // The log contains a failed test, so it is kept out of this program's output.
         let log = tempfile::NamedTempFile::new().unwrap();
         let append = || fs::File::options().append(true).open(log.path()).unwrap();
-        // Below a shell's job in the background, SIGINT is ignored.
+        // In a background job of a shell SIGINT is ignored.
         let mut run = tokio::process::Command::new("env")
             .arg("--default-signal=INT")
             .arg(std::env::current_exe().unwrap())
@@ -98,13 +98,14 @@ fn end_a_run(test: &str, end: impl FnOnce(u32, &Path)) {
     });
 }
 
-/// Sends a signal to a process, or to the group of a negative number.
+/// Sends a signal to a process, or to a process group if the number is negative.
 fn kill(signal: &str, process: &str) {
     let status = Command::new("kill").args(["-s", signal, "--", process]).status().unwrap();
     assert!(status.success(), "kill -s {signal} -- {process}: {status}");
 }
 
-/// The command lines of the processes in control groups of this name. Namespaces live as long as their processes.
+/// Returns the command lines of the processes in control groups with this name. Namespaces exist as long as their
+/// processes.
 fn processes(name: &str) -> Vec<String> {
     let ids = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
     let in_group = |process: &PathBuf| fs::read_to_string(process.join("cgroup")).is_ok_and(|text| text.contains(name));

@@ -1,4 +1,4 @@
-//! Kubelets that stop, with the controllers of Kubernetes: what becomes of their Nodes, and of the pod that does the work.
+//! Kubelets that stop, with the controllers of Kubernetes: the effects on their Nodes, and on the product's pod.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,9 @@ use crate::cluster::{LIMIT, NODE, TEST_LIMIT, eventually};
 use crate::nodes::{addresses, condition, readiness, taints};
 use crate::two_nodes::{ADDRESS, GUEST, TwoNodes, UUID, VM, settings};
 
-/// `--node-deletion-grace`, as by default.
+/// Default of `--node-deletion-grace`.
 const DELETION_GRACE: Duration = Duration::from_secs(30);
-/// The delay that everything else may add, on a busy machine.
+/// Tolerance for all other steps, on a busy machine.
 const SLACK: Duration = Duration::from_secs(60);
 
 const WORKER: &str = "worker-1";
@@ -36,7 +36,7 @@ fn a_node_whose_kubelet_stops_is_kept_tainted_or_deleted_as_its_vm_says() {
     });
 }
 
-/// The only node of the control plane: controllers keep its pod, and the process in it works.
+/// On the only node of the control plane the controllers keep the pod, and its process works.
 async fn the_pod_works_on_below_a_kubelet_that_stops(nodes: &mut TwoNodes) {
     drop(nodes.cluster.kubelet.take());
     nodes.until_ready_is(NODE, "Unknown").await;
@@ -80,7 +80,7 @@ async fn a_vm_that_is_off_has_its_node_tainted(nodes: &mut TwoNodes, before: &Va
     assert_eq!(facts(&back.await), facts(before));
 }
 
-/// The one whose VM is off stays over the same time; it is the whole control plane, too.
+/// The Node whose VM is off stays over the same time. It is also the whole control plane.
 async fn a_vm_that_is_destroyed_has_its_node_deleted(nodes: &mut TwoNodes, before: &Value) {
     let control_plane = nodes.until_ready_is(NODE, "True").await;
     drop((nodes.kubelet.take(), nodes.cluster.kubelet.take()));
@@ -100,7 +100,7 @@ async fn a_vm_that_is_destroyed_has_its_node_deleted(nodes: &mut TwoNodes, befor
         about == ("delete", "nodes", WORKER) && event.is_accepted()
     };
     let deletion = audit.iter().find(is_deletion).unwrap();
-    // The transition has whole seconds, and is never later than the change.
+    // The transition time is in whole seconds, and never later than the change.
     let took = Duration::try_from(deletion.received.duration_since(unknown)).unwrap();
     println!("the Node was deleted {took:?} after it was Unknown; {}", nodes.event(WORKER, "DeletingNode").await);
     assert!(took >= DELETION_GRACE && took <= DELETION_GRACE + SLACK, "it was deleted after {took:?}");
@@ -115,7 +115,7 @@ async fn a_vm_that_is_destroyed_has_its_node_deleted(nodes: &mut TwoNodes, befor
     assert_eq!(facts(&nodes.get(NODE).await), facts(&control_plane));
 }
 
-/// The addresses of the worker, with this one.
+/// Returns the addresses of the worker, with this one.
 fn of(address: &str) -> [String; 3] {
     [format!("ExternalIP={address}"), format!("Hostname={GUEST}"), format!("InternalIP={address}")]
 }
@@ -124,12 +124,12 @@ fn is_shut_down(node: &Value) -> bool {
     taints(node).iter().any(|taint| taint == SHUTDOWN)
 }
 
-/// The UID, addresses and provider ID, which stay the same throughout.
+/// Returns UID, addresses and provider ID, which never change.
 fn facts(node: &Value) -> (&Value, Vec<String>, &Value) {
     (&node["metadata"]["uid"], addresses(node), &node["spec"]["providerID"])
 }
 
-/// The UID of the pod, the id of its container, and how often that was restarted.
+/// Returns the UID of the pod, the id of its container, and the container's number of restarts.
 fn identity(pod: &Value) -> [&Value; 3] {
     let container = &pod["status"]["containerStatuses"][0];
     [&pod["metadata"]["uid"], &container["containerID"], &container["restartCount"]]

@@ -1,7 +1,7 @@
-//! A real node: kubelet, containerd and the image as it is shipped, below a real control plane and the vCenter simulator.
+//! A real node: kubelet, containerd and the released image, with a real control plane and the vCenter simulator.
 //!
-//! Each test runs in a sandbox of its own (`support::sandbox`), which needs Linux, root, and the packages that
-//! `make node-tools` installs. `make node-test` runs them; `make test` does not.
+//! Each test runs in its own sandbox (`support::sandbox`), which needs Linux, root, and the packages that `make
+//! node-tools` installs. `make node-test` runs them; `make test` does not.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

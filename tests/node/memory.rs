@@ -1,5 +1,5 @@
-//! The memory of a pod as the manifests limit it: with many Nodes, and with Nodes and Services as large as the API server
-//! takes them.
+//! The memory of a pod with the limit of the manifests: with many Nodes, and with the largest Nodes and Services that
+//! the API server accepts.
 
 use std::time::{Duration, Instant};
 
@@ -22,26 +22,26 @@ use crate::pod::Pod;
 /// The memory limit in the manifests.
 const MEMORY_LIMIT: u64 = 512 << 20;
 
-/// A peak far enough from the limit, and more than twice what 5,000 Nodes take.
+/// Limit for the peak. It is a quarter of the memory limit, and more than twice the use with 5,000 Nodes.
 const WELL_BELOW: u64 = MEMORY_LIMIT / 4;
 
-/// The limit of a wait behind many objects: the simulator answers a search by UUID slowly when it has 1,000 VMs.
+/// Limit of a wait behind many objects. With 1,000 VMs the simulator answers a search by UUID slowly.
 const MANY_LIMIT: Duration = LIMIT.saturating_mul(4);
 
-/// How many requests are under way.
+/// Number of concurrent requests.
 const AT_ONCE: usize = 8;
 
-/// The length of an annotation that is nearly all that the API server accepts for one object. In JSON it is six times as long.
+/// Length of an annotation close to the API server's limit for one object. Its JSON form is six times as long.
 const ANNOTATION: usize = 250 << 10;
 
-/// The length of a message that is nearly all that the API server accepts in one request, since it is six times as long in
-/// JSON; three of them are nearly all that etcd accepts for one object.
+/// Length of a message close to the API server's limit for one request. Its JSON form is six times as long. Three of
+/// them are close to etcd's limit for one object.
 const MESSAGE: usize = 480 << 10;
 
 /// The finalizer of Services with a load balancer.
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-/// How many Nodes there are, and how many large Nodes and large Services beside them.
+/// Numbers of Nodes, of large Nodes and of large Services.
 struct Counts {
     nodes: usize,
     large_nodes: usize,
@@ -64,8 +64,8 @@ mod nightly {
     }
 }
 
-/// Starts a cluster in which no Node becomes `Unknown`: most have no kubelet, and kube-controller-manager would write a large one
-/// again and again.
+/// Starts a cluster in which no Node becomes `Unknown`. Most Nodes have no kubelet, and otherwise
+/// kube-controller-manager would write the large ones repeatedly.
 async fn start(sandbox: Sandbox) -> Cluster {
     let mut cluster = Cluster::with_grace(sandbox, Duration::from_secs(3600)).await;
     add_pod_network();
@@ -73,7 +73,7 @@ async fn start(sandbox: Sandbox) -> Cluster {
     cluster
 }
 
-/// Measures a pod while they are created, and its successor, which finds them all at its start.
+/// Measures a pod while the objects are created, and its successor, which reads all of them at its start.
 async fn measure(cluster: Cluster, counts: &Counts) {
     let client = cluster.server.client().await;
     let _nsx = install(&cluster, &client).await;
@@ -103,7 +103,7 @@ async fn measure(cluster: Cluster, counts: &Counts) {
     measured.check_memory("started with all of them").await;
 }
 
-/// Installs the overlay with the component for NSX, as the page says it, and a manager.
+/// Installs the overlay with the component for NSX, as described on the page, and starts a manager.
 async fn install(cluster: &Cluster, client: &Client) -> FakeNsx {
     let nsx = FakeNsx::start(Model::small()).await;
     cluster.configure();
@@ -130,7 +130,7 @@ async fn install(cluster: &Cluster, client: &Client) -> FakeNsx {
     nsx
 }
 
-/// The cluster, and the pod that is measured.
+/// The cluster with the measured pod.
 struct MeasuredCluster {
     cluster: Cluster,
     client: Client,
@@ -139,7 +139,7 @@ struct MeasuredCluster {
 }
 
 impl MeasuredCluster {
-    /// So many Nodes join at once, and all are initialised.
+    /// Registers this many Nodes at once, and waits until all are initialised.
     async fn join(&self, prefix: &str, count: usize) {
         let began = Instant::now();
         let names: Vec<String> = (0..count).map(|number| format!("{prefix}-{number}")).collect();
@@ -163,7 +163,7 @@ impl MeasuredCluster {
         Api::<Node>::all(self.client.clone()).create(&PostParams::default(), &node).await.unwrap();
     }
 
-    /// A Node whose kubelet has written conditions of its own, as long as possible.
+    /// Creates a Node with custom conditions of maximum length, as a kubelet would write them.
     async fn create_large_node(&self, number: usize) {
         let name = format!("large-{number}");
         let condition = |number: usize| NodeCondition {
@@ -180,7 +180,8 @@ impl MeasuredCluster {
         }
     }
 
-    /// A Service of usual size gets a load balancer, so that the leader is through with those before it.
+    /// Creates a Service of usual size and waits for its load balancer. Then the leader has processed all earlier
+    /// Services.
     async fn serve(&self, name: &str) {
         let spec = json!({"type": "LoadBalancer", "ports": [{"port": 80}]});
         let service = serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap();
@@ -193,7 +194,7 @@ impl MeasuredCluster {
         .await;
     }
 
-    /// The last lines of the log and the memory; for messages.
+    /// Returns the last lines of the log and the memory, for messages.
     fn state(&self) -> String {
         let log = self.pod.log();
         let lines = log.iter().rev().take(20).map(|line| line.chars().take(300).collect::<String>());
@@ -202,8 +203,8 @@ impl MeasuredCluster {
         format!("peak {}, kills {}; its last lines, backwards:\n{}", group.peak(), group.kills(), text.join("\n"))
     }
 
-    /// Prints the memory of the pod, and asserts that it is far below the limit of the manifests, and that the container was not
-    /// restarted.
+    /// Prints the memory of the pod. Checks that it is far below the limit of the manifests, and that the container was
+    /// not restarted.
     async fn check_memory(&self, state: &str) {
         let process = self.pod.process();
         let (usage, group) = (Usage::of(process).unwrap(), MemoryGroup::of(process));
@@ -218,7 +219,7 @@ impl MeasuredCluster {
     }
 }
 
-/// A Service of one of four kinds that the cache keeps, with a long annotation: one that is read, or another one.
+/// Returns a Service with a long annotation: one that the product reads, or another one. There are four kinds.
 fn large(number: usize) -> Service {
     let (kind, class, finalizers, key) = match number % 4 {
         0 => ("LoadBalancer", None, json!([]), "loadbalancer.vmware.io/class"),

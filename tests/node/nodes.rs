@@ -1,13 +1,13 @@
-//! Nodes: how a distribution registers them, and what an object says.
+//! Nodes: their registration by a distribution, and access to their fields.
 
 use serde_json::{Value, json};
 use support::real_node::{Kubelet, KubeletSettings};
 
 use crate::cluster::{Cluster, LIMIT, NODE, eventually};
 
-/// How a distribution marks the nodes of its control plane.
+/// Labels and taints of a distribution's control-plane nodes.
 pub struct ControlPlaneMarks {
-    /// Labels, which it writes after the node has registered.
+    /// Labels that the distribution writes after the registration of the node.
     pub labels: &'static [&'static str],
     /// Taints that the kubelet registers with: key, value and effect.
     pub taints: &'static [[&'static str; 3]],
@@ -19,13 +19,13 @@ pub const KUBEADM: ControlPlaneMarks = ControlPlaneMarks {
     taints: &[["node-role.kubernetes.io/control-plane", "", "NoSchedule"]],
 };
 
-/// The marks of control planes before Kubernetes 1.24, which a cluster of that time may have kept.
+/// The marks of control planes before Kubernetes 1.24, which an older cluster may still have.
 pub const MASTER: ControlPlaneMarks = ControlPlaneMarks {
     labels: &["node-role.kubernetes.io/master="],
     taints: &[["node-role.kubernetes.io/master", "", "NoSchedule"]],
 };
 
-/// The marks of RKE2 as Rancher sets it up, with etcd and the control plane on one node.
+/// The marks of RKE2 as set up by Rancher, with etcd and the control plane on one node.
 pub const RKE2: ControlPlaneMarks = ControlPlaneMarks {
     labels: &["node-role.kubernetes.io/control-plane=true", "node-role.kubernetes.io/etcd=true"],
     taints: &[
@@ -34,13 +34,13 @@ pub const RKE2: ControlPlaneMarks = ControlPlaneMarks {
     ],
 };
 
-/// The marks of K3s as its page about high availability sets it up.
+/// The marks of K3s as described on its page about high availability.
 pub const K3S: ControlPlaneMarks = ControlPlaneMarks {
     labels: &["node-role.kubernetes.io/control-plane=true", "node-role.kubernetes.io/etcd=true"],
     taints: &[["CriticalAddonsOnly", "true", "NoExecute"]],
 };
 
-/// Starts a kubelet whose Node is new, and waits until it has registered. Nothing of the product runs.
+/// Starts a kubelet with a new Node, and waits until the Node is registered. The product does not run.
 pub async fn register(cluster: &mut Cluster, marks: &ControlPlaneMarks) {
     cluster.kubelet = None;
     cluster.kubectl(&["delete", "node", NODE, "--ignore-not-found"]);
@@ -55,12 +55,12 @@ pub async fn register(cluster: &mut Cluster, marks: &ControlPlaneMarks) {
     .await;
 }
 
-/// Writes the labels of the control plane, as the distribution does after the node has registered.
+/// Writes the labels of the control plane, as the distribution does after the registration of the node.
 pub fn label(cluster: &Cluster, marks: &ControlPlaneMarks) {
     cluster.kubectl(&[&["label", "--overwrite", "node", NODE], marks.labels].concat());
 }
 
-/// Starts the kubelet, with these fields of its configuration besides.
+/// Starts the kubelet, with these additional fields in its configuration.
 pub fn restart_kubelet(cluster: &mut Cluster, marks: &ControlPlaneMarks, fields: &[(&str, Value)]) {
     let taint = |[key, value, effect]: &[&str; 3]| json!({ "key": key, "value": value, "effect": effect });
     let taints: Vec<_> = marks.taints.iter().map(taint).collect();
@@ -71,13 +71,13 @@ pub fn restart_kubelet(cluster: &mut Cluster, marks: &ControlPlaneMarks, fields:
     cluster.kubelet = Some(Kubelet::start(&cluster.sandbox, &cluster.server, NODE, &settings));
 }
 
-/// Key and effect of each taint, sorted.
+/// Returns key and effect of each taint, sorted.
 pub fn taints(node: &Value) -> Vec<String> {
     let text = |taint: &Value| format!("{}:{}", taint["key"].as_str().unwrap(), taint["effect"].as_str().unwrap());
     sorted(&node["spec"]["taints"], text)
 }
 
-/// The addresses as `Type=address`, sorted.
+/// Returns the addresses as `Type=address`, sorted.
 pub fn addresses(node: &Value) -> Vec<String> {
     let text = |one: &Value| format!("{}={}", one["type"].as_str().unwrap(), one["address"].as_str().unwrap());
     sorted(&node["status"]["addresses"], text)
@@ -89,13 +89,13 @@ fn sorted(list: &Value, text: impl Fn(&Value) -> String) -> Vec<String> {
     texts
 }
 
-/// A condition of a Node or of a pod; null without it.
+/// Returns a condition of a Node or of a pod, or null without it.
 pub fn condition(object: &Value, name: &str) -> Value {
     let conditions = object["status"]["conditions"].as_array();
     conditions.into_iter().flatten().find(|condition| condition["type"] == name).cloned().unwrap_or_default()
 }
 
-/// The status of the condition `Ready`; empty without it.
+/// Returns the status of the condition `Ready`. Empty without it.
 pub fn readiness(object: &Value) -> String {
     condition(object, "Ready")["status"].as_str().unwrap_or_default().to_owned()
 }

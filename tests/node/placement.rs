@@ -1,5 +1,5 @@
-//! Where the scheduler and the DaemonSet controller place the pods: by affinity and tolerations, also after the taints that
-//! come in the life of a cluster. The Node is not ready throughout, because it has no network for pods.
+//! The placement of pods by the scheduler and the DaemonSet controller: affinity and tolerations, with all taints in
+//! the life of a cluster. The Node is never ready, because it has no pod network.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::install_forms::{assert_initialised_without_a_network, delete, shell};
 use crate::nodes::{ControlPlaneMarks, KUBEADM, MASTER, RKE2, condition, label, register, restart_kubelet, taints};
 use crate::pod::{name, restarts};
 
-/// A Node of the data plane that would take any pod.
+/// A Node of the data plane that accepts any pod.
 const WORKER: &str = "
 apiVersion: v1
 kind: Node
@@ -27,11 +27,11 @@ status:
   conditions: [{ type: Ready, status: 'True', reason: KubeletReady }]
 ";
 
-/// Taints of a Node whose kubelet no longer reports.
+/// Taints of a Node whose kubelet has stopped reporting.
 const UNREACHABLE: [&str; 2] =
     ["node.kubernetes.io/unreachable:NoExecute", "node.kubernetes.io/unreachable:NoSchedule"];
 
-/// Its head says what a single control-plane node needs.
+/// The header of this file has the instructions for a single control-plane node.
 const COMPONENT: &str = include_str!("../../manifests/components/deployment/kustomization.yaml");
 
 #[test]
@@ -75,7 +75,7 @@ fn a_pod_of_the_deployment_is_placed_on_the_control_plane_whatever_taints_come()
         wait_for_waiting_pods(&cluster, 2, "2 node(s) didn't match Pod's node affinity/selector").await;
         label(&cluster, &KUBEADM);
         let first = assert_initialised_without_a_network(&cluster, "Deployment", &KUBEADM).await;
-        // The other replica finds no second node.
+        // There is no second node for the other replica.
         wait_for_waiting_pods(&cluster, 1, "1 node(s) didn't match Pod's node affinity/selector").await;
 
         add_pressure_taints(&mut cluster, &KUBEADM).await;
@@ -101,8 +101,8 @@ fn a_pod_of_the_deployment_is_placed_on_the_control_plane_whatever_taints_come()
     });
 }
 
-/// The kubelet starts this pod while it stops the container of one that was deleted by force, which has the port: the
-/// process says so, and is started again.
+/// Checks that a restarted process has logged a port in use. The kubelet starts this pod while it still stops the
+/// container of a force-deleted pod with the same port.
 fn assert_waited_for_the_port(cluster: &Cluster, pod: &Value) {
     if restarts(pod) > 0 {
         let log = cluster.kubectl(&["-n", "kube-system", "logs", "--previous", name(pod)]);
@@ -112,7 +112,7 @@ fn assert_waited_for_the_port(cluster: &Cluster, pod: &Value) {
     assert!(restarts(pod) <= 2, "{pod}");
 }
 
-/// With two replicas and one node, neither an update nor a drain ends: each waits for the replica that has no node.
+/// With two replicas and one node neither an update nor a drain completes. Each waits for the replica without a node.
 async fn one_node_takes_one_replica(cluster: &Cluster, pod: &Value) {
     shell(cluster, "kubectl -n kube-system rollout restart deployment/vsphere-cloud-controller-manager");
     eventually("a pod of the next revision waits for the node", LIMIT, async || {
@@ -122,7 +122,7 @@ async fn one_node_takes_one_replica(cluster: &Cluster, pod: &Value) {
         if pods.len() == 2 && pods.iter().any(is_next) { Ok(()) } else { Err(format!("{pods:?}")) }
     })
     .await;
-    // It ends when it writes again after grep has found the refusal.
+    // `grep` ends after the first match. The drain ends at its next write to the closed pipe.
     let drain = format!("kubectl drain {NODE} --ignore-daemonsets --timeout=120s 2>&1");
     shell(cluster, &format!("{drain} | grep --max-count=1 \"would violate the pod's disruption budget\""));
     cluster.kubectl(&["uncordon", NODE]);
@@ -162,14 +162,14 @@ mod nightly {
     }
 }
 
-/// Waits until a pod after this one is ready, which was not restarted.
+/// Waits until the next pod is ready. Checks that it was not restarted.
 async fn next_at_once(cluster: &Cluster, before: &Value) -> Value {
     let pod = cluster.wait_until_next_is_ready(before).await;
     assert_eq!(restarts(&pod), 0, "{pod}");
     pod
 }
 
-/// Waits until this many pods are on no node, and the scheduler gives this reason.
+/// Waits until this many pods have no node, with this reason of the scheduler.
 async fn wait_for_waiting_pods(cluster: &Cluster, count: usize, reason: &str) {
     eventually(&format!("{count} pods wait: {reason}"), LIMIT, async || {
         let pods = cluster.pods();
@@ -181,7 +181,7 @@ async fn wait_for_waiting_pods(cluster: &Cluster, count: usize, reason: &str) {
     .await;
 }
 
-/// A worker that stays ready: where no Node is ready, Kubernetes evicts from none.
+/// Runs a worker that stays ready. Without a ready Node, Kubernetes evicts no pods.
 async fn run_worker(cluster: &Cluster) {
     cluster.apply("worker", WORKER);
     let leases: Api<Lease> = Api::namespaced(cluster.server.client().await, "kube-node-lease");
@@ -199,9 +199,9 @@ async fn run_worker(cluster: &Cluster) {
     });
 }
 
-/// Gives the Node the taints of a missing route, and of too little memory, disk and process ids.
+/// Adds the taints of a missing route, and of too little memory, disk and process ids.
 async fn add_pressure_taints(cluster: &mut Cluster, marks: &ControlPlaneMarks) {
-    // A kubelet that has reported once leaves the conditions as they are written then.
+    // A kubelet that has reported once does not overwrite these conditions.
     let heartbeat = |cluster: &Cluster| condition(&cluster.get(&["node", NODE]), "Ready")["lastHeartbeatTime"].clone();
     let before = heartbeat(cluster);
     let never = json!("1h");
@@ -227,7 +227,7 @@ async fn lose_kubelet(cluster: &mut Cluster) {
     wait_for_taints(cluster, &UNREACHABLE).await;
 }
 
-/// Waits until the DaemonSet controller has seen the DaemonSet, and has no Node for a pod of it.
+/// Waits until the DaemonSet controller has processed the DaemonSet, and has no Node for a pod.
 async fn wait_until_no_pod_is_wanted(cluster: &Cluster) {
     eventually("the DaemonSet controller has no Node for a pod", LIMIT, async || {
         let status = &cluster.get(&["daemonset", "-n", "kube-system", "vsphere-cloud-controller-manager"])["status"];
@@ -237,7 +237,7 @@ async fn wait_until_no_pod_is_wanted(cluster: &Cluster) {
     .await;
 }
 
-/// Deletes a pod whose kubelet cannot confirm that its container has ended.
+/// Deletes a pod whose kubelet cannot confirm the end of the container.
 fn delete_by_force(cluster: &Cluster, pod: &Value) {
     cluster.kubectl(&["-n", "kube-system", "delete", "pod", name(pod), "--force", "--grace-period=0"]);
 }
@@ -247,7 +247,7 @@ async fn wait_for_taints(cluster: &Cluster, expected: &[&str]) {
     eventually(&name, LIMIT, async || has_taints(cluster, expected)).await;
 }
 
-/// The Node's taints and conditions, where it lacks one of these taints.
+/// Returns the Node's taints and conditions as an error if one of these taints is missing.
 fn has_taints(cluster: &Cluster, expected: &[&str]) -> Result<(), String> {
     let node = cluster.get(&["node", NODE]);
     let taints = taints(&node);

@@ -1,4 +1,4 @@
-//! The pods of the product, as the API server and their node show them.
+//! The pods of the product, on the API server and on their node.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, LIMIT, NODE};
 
-/// The container's name, also that of the DaemonSet.
+/// Name of the container and of the DaemonSet.
 pub const CONTAINER: &str = "vsphere-cloud-controller-manager";
 
-/// Applies the sample of the configuration and this overlay, and waits for a pod that is ready.
+/// Applies the sample of the configuration and this overlay, and waits for a ready pod.
 pub async fn install(cluster: &Cluster, overlay: &Path) -> Pod {
     cluster.configure();
     cluster.kubectl(&["apply", "--kustomize", overlay.to_str().unwrap()]);
@@ -40,22 +40,19 @@ pub async fn install_patched(cluster: &Cluster, pod: &Value) -> Pod {
     install(cluster, &cluster.kustomization("patched", "overlays/kubeadm", &[], &patches)).await
 }
 
-/// A pod of the product, with the container that it had when this was made.
+/// A pod of the product, with its container at the creation of this value.
 pub struct Pod {
-    /// Its name.
     pub name: String,
     /// The object at that time.
     pub object: Value,
-    /// The log of that container. An open file can be read to its end after the kubelet has removed it.
+    /// The log of that container. An open file stays readable after the kubelet has removed it.
     log: File,
 }
 
 /// Results of a probe since the container started.
 #[derive(Debug, Clone, Copy)]
 pub struct ProbeCounts {
-    /// Probes that succeeded.
     pub successful: u64,
-    /// Probes that failed.
     pub failed: u64,
 }
 
@@ -70,17 +67,17 @@ impl Pod {
         Self { name, object, log }
     }
 
-    /// The object as it is now.
+    /// Returns the current object.
     pub fn get(&self, cluster: &Cluster) -> Value {
         cluster.get(&["pod", "-n", "kube-system", &self.name])
     }
 
-    /// How often the kubelet has restarted its container.
+    /// Returns the number of restarts of the container.
     pub fn restarts(&self, cluster: &Cluster) -> u64 {
         restarts(&self.get(cluster))
     }
 
-    /// The process of its container, as the sandbox numbers it.
+    /// Returns the process id of the container in the sandbox.
     pub fn process(&self) -> u32 {
         let container = &self.object["status"]["containerStatuses"][0];
         let id = container["containerID"].as_str().unwrap().trim_start_matches("containerd://");
@@ -90,8 +87,8 @@ impl Pod {
         process.unwrap_or_else(|| panic!("no task {id}: {tasks}"))
     }
 
-    /// The log so far, or all of it after the end of the container. In the file, a line has a time, a stream and a flag in
-    /// front.
+    /// Returns the log so far, or the complete log after the end of the container. In the file each line begins with a
+    /// time, a stream and a flag.
     pub fn log(&self) -> Vec<String> {
         let (mut file, mut text) = (&self.log, String::new());
         file.rewind().unwrap();
@@ -100,7 +97,7 @@ impl Pod {
         text.lines().map(line).collect()
     }
 
-    /// The errors in the log.
+    /// Returns the errors in the log.
     pub fn errors(&self) -> Vec<String> {
         self.log().into_iter().filter(|line| line.starts_with('E')).collect()
     }
@@ -114,7 +111,7 @@ impl Pod {
         .await
     }
 
-    /// Follows the pod until the API server has it no more, and gives the last object.
+    /// Watches the pod until it is deleted, and returns the last object.
     pub async fn wait_until_deleted(&self, cluster: &Cluster) -> Value {
         let pods = Api::<v1::Pod>::namespaced(cluster.server.client().await, "kube-system");
         let only = WatchParams::default().fields(&format!("metadata.name={}", self.name));
@@ -131,7 +128,7 @@ impl Pod {
         tokio::time::timeout(LIMIT, follow).await.unwrap_or_else(|_| panic!("pod {} is still there", self.name))
     }
 
-    /// Where the kubelet puts the files of a volume of this kind whose name begins so.
+    /// Returns the folder of a volume with this kind and name prefix, where the kubelet puts its files.
     pub fn volume(&self, kind: &str, name: &str) -> PathBuf {
         let uid = self.object["metadata"]["uid"].as_str().unwrap();
         let volumes = Path::new("/var/lib/kubelet/pods").join(uid).join(format!("volumes/kubernetes.io~{kind}"));
@@ -141,7 +138,7 @@ impl Pod {
         found.unwrap_or_else(|| panic!("{} has no volume {name}", volumes.display()))
     }
 
-    /// How often the kubelet has probed the container's liveness.
+    /// Returns the results of the kubelet's liveness probes.
     pub fn liveness_probes(&self, cluster: &Cluster) -> ProbeCounts {
         let metrics = cluster.kubectl(&["get", "--raw", &format!("/api/v1/nodes/{NODE}/proxy/metrics/probes")]);
         let count = |result: &str| {
@@ -156,12 +153,12 @@ impl Pod {
     }
 }
 
-/// The name of an object.
+/// Returns the name of an object.
 pub fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap()
 }
 
-/// How often the kubelet has restarted the container of this pod.
+/// Returns the number of restarts of this pod's container.
 pub fn restarts(pod: &Value) -> u64 {
     pod["status"]["containerStatuses"][0]["restartCount"].as_u64().unwrap()
 }

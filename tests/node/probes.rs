@@ -12,7 +12,7 @@ use crate::cluster::{Cluster, NODE, TEST_LIMIT, eventually};
 use crate::nodes::condition;
 use crate::pod::{Pod, install_kubeadm};
 
-/// The delay that a busy machine may add to the times of the manifest.
+/// Tolerance for a busy machine, in addition to the times of the manifest.
 const SLACK: Duration = Duration::from_secs(60);
 
 #[test]
@@ -53,7 +53,7 @@ fn a_process_that_hangs_is_restarted_within_the_times_of_the_manifest() {
     });
 }
 
-/// With `--node-ip`, the kubelet writes an address before the cloud provider does.
+/// With `--node-ip` the kubelet writes an address before the cloud provider does.
 fn the_log_is_read_before_the_node_is_initialised(cluster: &Cluster, pod: &Pod) {
     let node = cluster.get(&["node", NODE]);
     assert!(node["spec"]["taints"].to_string().contains("uninitialized"), "{}", node["spec"]);
@@ -61,7 +61,7 @@ fn the_log_is_read_before_the_node_is_initialised(cluster: &Cluster, pod: &Pod) 
     assert!(log.contains("vcenter.example.com"), "{log}");
 }
 
-/// An operator finds the reason for the restart afterwards.
+/// Checks that an operator can find the reason for the restart afterwards.
 fn shows_why(cluster: &Cluster, pod: &Pod) {
     let status = &pod.get(cluster)["status"];
     assert_eq!(status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"], 137, "{status}");
@@ -77,13 +77,13 @@ fn signal(name: &str, process: u32) {
     assert!(status.success(), "failed to send SIG{name} to process {process}");
 }
 
-/// The times that the probes of a pod imply for a process that stops responding.
+/// Times until the reactions to a process that stops responding, from the probes of a pod.
 struct Times {
-    /// The pod is not ready by then.
+    /// Latest time at which the pod becomes not ready.
     unready: Duration,
-    /// The container is restarted by then: it also has to be killed, since it does not react to SIGTERM.
+    /// Latest time of the container's restart. The process does not react to SIGTERM, so it must also be killed.
     latest: Duration,
-    /// It is not restarted before.
+    /// Earliest time of the container's restart.
     earliest: Duration,
 }
 
@@ -98,7 +98,7 @@ impl Times {
         };
         let grace = Duration::from_secs(pod["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap());
         let period = second * number("livenessProbe", "periodSeconds");
-        // The first probe that fails is under way when the process stops, or begins a whole period later.
+        // The first failed probe is in flight when the process stops, or begins a whole period later.
         let latest = failed("livenessProbe") + grace;
         Self { unready: failed("readinessProbe"), latest, earliest: latest - period - second }
     }

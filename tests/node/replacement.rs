@@ -1,4 +1,4 @@
-//! A pod is replaced: deleted, restarted by `kubectl rollout`, and with the tag of another image.
+//! The replacement of a pod: deleted, restarted by `kubectl rollout`, and with another image tag.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::pod::{CONTAINER, Pod, install_kubeadm, restarts};
 /// The workload that users restart and update.
 const DAEMON_SET: &str = "daemonset/vsphere-cloud-controller-manager";
 
-/// A tag that the manifests do not name.
+/// A tag that is not in the manifests.
 const OTHER_TAG: &str = "v0.1.0-other";
 
 #[test]
@@ -39,7 +39,7 @@ fn a_replaced_pod_gives_up_the_lease_and_the_next_one_goes_on() {
     });
 }
 
-/// Replaces the pod by this command. A Node joins when the old leader has given up the Lease.
+/// Replaces the pod with this command. A Node joins after the old leader has released the Lease.
 async fn replace(cluster: &Cluster, client: &Client, name: &str, command: &[&str]) {
     let old = Pod::current(cluster).await;
     let leader = holder(client).await;
@@ -74,7 +74,7 @@ async fn replace(cluster: &Cluster, client: &Client, name: &str, command: &[&str
         assert_eq!(pod.errors(), Vec::<String>::new(), "{log:#?}");
         assert!(log.iter().any(|line| line.contains("\"became leader\"")), "{log:#?}");
     }
-    // The old one has logged out.
+    // The old pod has logged out.
     eventually("one session is open", LIMIT, async || {
         let counts = cluster.vcenter.counts().await;
         if counts.soap_sessions == 1 { Ok(()) } else { Err(format!("{counts:?}")) }
@@ -87,7 +87,7 @@ async fn holder(client: &Client) -> String {
     leases.get("cloud-controller-manager").await.unwrap().spec.and_then(|spec| spec.holder_identity).unwrap_or_default()
 }
 
-/// The holder of the Lease, once it is as wanted.
+/// Waits until the holder of the Lease meets `is_wanted`, and returns it.
 async fn wait_for_holder(client: &Client, is_wanted: impl Fn(&str) -> bool) -> String {
     eventually("the Lease changes hands", LIMIT, async || {
         let holder = holder(client).await;

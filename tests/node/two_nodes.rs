@@ -1,4 +1,4 @@
-//! A cluster of the control-plane node on which the product runs, and a worker whose kubelet a test starts and stops.
+//! A cluster with the control-plane node on which the product runs, and a worker whose kubelet a test starts and stops.
 
 use std::process::Command;
 use std::time::Duration;
@@ -16,33 +16,32 @@ use crate::cluster::{Cluster, LIMIT, eventually};
 use crate::nodes::{addresses, readiness, taints};
 use crate::pod::{Pod, install_kubeadm};
 
-/// The name of the worker's VM: neither this name nor the guest's is the name of a Node.
+/// Name of the worker's VM. Neither this name nor the guest's name is the name of a Node.
 pub const VM: &str = "vm-of-the-worker";
-/// The host name of its guest.
+/// Host name of the worker's guest.
 pub const GUEST: &str = "guest-of-the-worker";
-/// Its BIOS UUID.
+/// BIOS UUID of the worker's VM.
 pub const UUID: Uuid = uuid!("42312b9c-6a1e-4f0b-9d52-0c7a3e8f1b64");
-/// The address that it has from the beginning.
+/// First address of the worker's VM.
 pub const ADDRESS: &str = "192.0.2.11";
 
-/// After this long without a heartbeat a Node becomes `Unknown`; 50 s by default.
+/// After this time without a heartbeat a Node becomes `Unknown`. The default is 50 s.
 pub const GRACE: Duration = Duration::from_secs(10);
 
-/// All that runs. Fields end in this order.
+/// All parts of the cluster. They end in the order of the fields.
 pub struct TwoNodes {
     /// The kubelet of the worker, while it runs.
     pub kubelet: Option<Kubelet>,
     worker: Worker,
-    /// The other node, and what both need.
+    /// The other node, with the shared parts.
     pub cluster: Cluster,
-    /// The pod of the product.
     pub pod: Pod,
-    /// All Nodes.
     pub nodes: Api<Node>,
 }
 
 impl TwoNodes {
-    /// Starts all but the kubelet of the worker, which will report `system_uuid`, and waits until the product works.
+    /// Starts all parts except the kubelet of the worker, and waits until the product works. That kubelet will report
+    /// `system_uuid`.
     pub async fn start(sandbox: Sandbox, system_uuid: &str) -> Self {
         add_pod_network();
         let mut cluster = Cluster::with_grace(sandbox, GRACE).await;
@@ -56,18 +55,18 @@ impl TwoNodes {
         Self { kubelet: None, worker, cluster, pod, nodes }
     }
 
-    /// Starts the kubelet of the worker as this Node, in place of one that runs.
+    /// Starts the kubelet of the worker with this Node name. Stops a running one first.
     pub fn start_kubelet(&mut self, name: &str, flags: &[&str]) {
         drop(self.kubelet.take());
         self.kubelet = Some(self.worker.kubelet(&self.cluster.server, name, &settings(flags)));
     }
 
-    /// The Node of this name; null without it.
+    /// Returns the Node with this name, or null without it.
     pub async fn get(&self, name: &str) -> Value {
         json!(self.nodes.get_opt(name).await.unwrap())
     }
 
-    /// Waits until the Node is as `check` says.
+    /// Waits until the Node meets `check`.
     pub async fn until(&self, what: &str, name: &str, check: impl Fn(&Value) -> bool) -> Value {
         eventually(&format!("{name} {what}"), LIMIT, async || {
             let node = self.get(name).await;
@@ -86,12 +85,12 @@ impl TwoNodes {
         self.until(&format!("has the addresses {expected:?}"), name, check).await
     }
 
-    /// Waits until kubelet or controllers have written this readiness of the Node.
+    /// Waits until the Node has this status of Ready.
     pub async fn until_ready_is(&self, name: &str, status: &str) -> Value {
         self.until(&format!("is Ready={status}"), name, |node| readiness(node) == status).await
     }
 
-    /// Waits for an Event on the Node, and gives its message.
+    /// Waits for an Event on the Node, and returns its message.
     pub async fn event(&self, name: &str, reason: &str) -> String {
         let selector = format!("--field-selector=involvedObject.kind=Node,involvedObject.name={name},reason={reason}");
         eventually(&format!("{name} has an Event {reason}"), LIMIT, async || {
@@ -102,7 +101,7 @@ impl TwoNodes {
         .await
     }
 
-    /// What the product and the kubelet of the worker have logged last.
+    /// Returns the last log lines of the product and of the worker's kubelet.
     pub fn logs(&self) -> String {
         let product = Command::new("sh").args(["-c", "tail -qn 15 /var/log/pods/kube-system_*/*/*.log"]).output();
         let kubelet = self.kubelet.as_ref().map(|kubelet| kubelet.output().tail(10)).unwrap_or_default();
@@ -110,10 +109,10 @@ impl TwoNodes {
     }
 }
 
-/// A kubelet that reports often.
+/// Returns settings for a kubelet that reports often.
 pub fn settings(flags: &[&str]) -> KubeletSettings {
     let configuration = [
-        // The Lease is renewed every quarter of this.
+        // The kubelet renews the Lease after a quarter of this time.
         ("nodeLeaseDurationSeconds", json!(6)),
         ("nodeStatusUpdateFrequency", json!("1s")),
         ("nodeStatusReportFrequency", json!("1s")),

@@ -1,4 +1,4 @@
-//! What the client sends, and how it reads lists.
+//! The client's requests, and its reading of lists.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ async fn w_04_an_intent_is_escaped_in_the_query_for_its_realization() {
     assert_eq!(query, "intent_path=%2Finfra%2Fip-pools%2Fp1%2Fip-allocations%2Fa1");
 }
 
-/// The Go program searches for the routes of its cluster; here the router is listed, whatever the cluster is called.
+/// The Go program searches for the routes of its cluster. This program lists the router, with any name of the cluster.
 // vectors: W-05
 #[tokio::test]
 async fn w_05_routes_are_listed_on_their_router_and_never_searched() {
@@ -102,7 +102,7 @@ async fn a_list_is_whole_however_the_manager_pages() {
             let listing = world.client.list(ROUTES, "test.list", page_size).await.unwrap();
             let ids: BTreeSet<&str> = listing.objects.iter().map(|object| object.id()).collect();
             let all = if name == "third" { 20 } else { 25 };
-            // Equal names in no stable order may move from page to page.
+            // Equal names without a stable order may move from page to page.
             assert!(ids.len() >= all || (name == "third" && page_size < 25), "{name}, {page_size}: {ids:?}");
             assert_eq!(listing.skipped, 0);
         }
@@ -128,12 +128,12 @@ async fn a_manager_that_has_too_much_to_do_gets_half_as_many_calls() {
             _ => Reply::new(200, "{}"),
         });
         let client = server.client(Door::new(true));
-        // What may come at once.
+        // Uses up the burst of the rate limit.
         for _ in 0..10 {
             let _ = client.get(GATEWAY, "test.get", Priority::Urgent).await;
         }
         let (seen, began) = (server.arrivals().len(), Instant::now());
-        // Within a second: in each one that is calm, two more are permitted.
+        // Within a second. Each second without throttling permits two more calls.
         while began.elapsed() < Duration::from_millis(800) {
             client.get(GATEWAY, "test.get", Priority::Urgent).await.unwrap();
         }
@@ -142,7 +142,7 @@ async fn a_manager_that_has_too_much_to_do_gets_half_as_many_calls() {
     }
 }
 
-/// A list from pages in memory.
+/// Reads a list from pages in memory.
 async fn list(
     script: impl Fn(usize, &Arrival) -> Reply + Send + Sync + 'static,
 ) -> (Result<Listing, Error>, Arc<Memory>) {
@@ -222,7 +222,7 @@ async fn a_list_that_does_not_end_or_is_none_is_an_error_and_never_short() {
             assert_eq!(listing.unwrap_err().kind, Kind::Unavailable, "{body} after {good_pages}");
         }
     }
-    // A failure in the middle is one of the whole list.
+    // A failure of one page fails the whole list.
     for (status, body, kind) in [
         (404, "{\"error_code\": 600}", Kind::NotFound),
         (500, "{}", Kind::Unavailable),
@@ -283,7 +283,7 @@ async fn a_list_that_is_kept_whole_has_a_limit() {
     let error = listing.unwrap_err();
     assert_eq!(error.kind, Kind::Unavailable);
     assert!(error.to_string().ends_with("the list takes more than 64 MiB of memory"), "{error}");
-    // Members that are dropped do not count, and objects without any do.
+    // Removed members do not count towards the limit, and empty objects do.
     let server = Memory::new(Duration::ZERO, move |arrival| {
         let number: usize = arrival.parameter("cursor").map_or(0, |cursor| cursor.parse().unwrap());
         let long = format!("{{\"id\": \"r{number}\", \"a\": \"{}\"}}", "x".repeat(2 << 20));
@@ -319,7 +319,7 @@ async fn a_path_that_leads_elsewhere_is_not_sent() {
         }
     }
     assert_eq!(server.arrivals().len(), 0);
-    // Dots alone are no such segment.
+    // Segments that contain more than dots are accepted.
     client.get("/infra/tier-1s/a..b/...", "test.get", Priority::Urgent).await.unwrap();
     assert_eq!(server.arrivals().len(), 1);
 }

@@ -1,5 +1,5 @@
-//! The vectors of the Go program for the sections `NSXT`, `LoadBalancer`, `LoadBalancerClass` and `Route`, in both dialects
-//! where the Go program has both; and what is different here.
+//! The vectors of the Go program for the sections `NSXT`, `LoadBalancer`, `LoadBalancerClass` and `Route`, in both
+//! dialects if the Go program supports both. Also the differences of this program.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use secrecy::ExposeSecret as _;
 const INI: &str = "[VirtualCenter \"vc\"]\nuser = u\npassword = p\n";
 const YAML: &str = "vcenter: {vc: {server: vc, user: u, password: p}}\n";
 
-/// A connection that works.
+/// A valid connection.
 const INI_NSX: &str = "[NSXT]\nhost = server\nuser = admin\npassword = secret\n";
 const YAML_NSX: &str = "nsxt: {host: server, user: admin, password: secret}\n";
 
@@ -32,7 +32,7 @@ fn yaml(sections: &str) -> ParsedConfig {
     read(&format!("{YAML}{sections}"), &[])
 }
 
-/// One section in both dialects; the keys are those of INI.
+/// Parses one section in both dialects. The keys are those of INI.
 fn both(name: (&str, &str), fields: &[(&str, &str)], rest: (&str, &str)) -> [ParsedConfig; 2] {
     let lines: String = fields.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
     let entries: Vec<_> = fields.iter().map(|(key, value)| format!("{}: {value}", camel_case(key))).collect();
@@ -52,7 +52,7 @@ fn camel_case(kebab: &str) -> String {
     })
 }
 
-/// The mistakes of a part.
+/// Returns the mistakes of a part.
 fn mistakes(parsed: &ParsedConfig, part: PartName) -> Vec<String> {
     let own = parsed.rejected.iter().filter(|(refused, _)| *refused == part);
     own.map(|(_, problem)| problem.to_string()).collect()
@@ -62,7 +62,7 @@ fn nsxt(fields: &[(&str, &str)]) -> [ParsedConfig; 2] {
     both(("NSXT", "nsxt"), fields, ("", ""))
 }
 
-/// The connection is turned off by exactly these mistakes, and the nodes work.
+/// Checks that exactly these mistakes turn the connection off, and that the nodes work.
 fn nsx_is_refused(id: &str, fields: &[(&str, &str)], expected: &[&str]) {
     for parsed in nsxt(fields) {
         let found = mistakes(&parsed, PartName::Nsx);
@@ -96,7 +96,7 @@ const SECRET: (&str, &str) = ("secret-name", "secret-name");
 const NAMESPACE: (&str, &str) = ("secret-namespace", "secret-ns");
 const HOST: (&str, &str) = ("host", "server");
 
-// The Go program reports the first mistake; here the host is missing besides.
+// The Go program reports only the first mistake. Here the host is missing, too.
 // vectors: NX-C-01–NX-C-03
 #[test]
 fn nx_c_01_to_03_a_token_needs_an_auth_host_and_a_host() {
@@ -142,7 +142,7 @@ fn nx_c_07_to_10_a_client_certificate_needs_a_key_and_the_reverse_and_a_host() {
     nsx_is_refused("NX-C-09", &[CERTIFICATE, KEY], &[NO_HOST]);
     let nsx = nsx_is_used("NX-C-10", &[CERTIFICATE, KEY, HOST]);
     assert_eq!(nsx.login, NsxLogin::Certificate { certificate: "client-cert".into(), key: "client-key".into() });
-    // The Go program checks only the first row that fits, and fails at its start.
+    // The Go program checks only the first matching row, and fails at its start.
     nsx_is_refused("no key", &[USER, PASSWORD, CERTIFICATE, HOST], &[no_key]);
 }
 
@@ -223,7 +223,7 @@ const VARIABLES: [(&str, &str); 9] = [
     ("NSXT_SECRET_NAMESPACE", "secret-ns"),
 ];
 
-/// differs: the Go program applies the variables after the checks, which an empty section does not pass.
+/// differs: the Go program applies the variables after the checks. An empty section fails these checks.
 // vectors: NX-C-17
 #[test]
 fn nx_c_17_variables_complete_a_section_before_it_is_checked() {
@@ -278,12 +278,12 @@ fn a_wrong_variable_is_a_mistake_of_its_part() {
     }
 }
 
-/// The table of 1.1 of the reference.
+/// Table 1.1 of the reference.
 #[test]
 fn the_dialects_are_read_as_in_the_go_program() {
     let nsx = |parsed: &ParsedConfig| parsed.config.nsx.used().cloned().unwrap();
     let login = "user = admin\npassword = secret\n";
-    // Cases of names, the last value, a bare flag, quotes and comments, sections that are there twice.
+    // Letter case of names, the last value, a key without value, quotes and comments, duplicate sections.
     let text = format!("[nsxt]\nHOST = a ; b\nhost = \"s;1\"\nhost = server # c\n{login}[NSXT]\ninsecure-flag\n");
     assert!(nsx(&ini(&text)).insecure && nsx(&ini(&text)).host == "server");
     for (flag, is_set) in [("yes", true), ("On", true), ("1", true), ("no", false), ("OFF", false), ("0", false)] {
@@ -293,12 +293,12 @@ fn the_dialects_are_read_as_in_the_go_program() {
         let text = format!("nsxt: {{host: server, user: admin, password: secret, insecureFlag: {flag}}}\n");
         assert_eq!(nsx(&yaml(&text)).insecure, is_set, "{flag}");
     }
-    // Numbers are texts, and the last key counts.
+    // Numbers are read as texts, and the last key is used.
     let numbers = nsx(&yaml("nsxt: {host: 4711, user: 007, password: 1, password: 2}\n"));
     let NsxLogin::Password { user, password } = &numbers.login else { panic!("{numbers:?}") };
     assert_eq!((numbers.host.as_str(), user.as_str(), password.expose_secret()), ("4711", "007", "2"));
 
-    // Unknown keys and a name where there is none are warnings; a wrong type is a mistake of the part.
+    // An unknown key and a name at a section without names are warnings. A wrong type is a mistake of the part.
     for parsed in [
         ini(&format!("{INI_NSX}colour = red\n")),
         ini(&format!("{INI_NSX}[NSXT \"x\"]\nhost = other\n")),
@@ -381,7 +381,7 @@ fn load_balancer(fields: &[(&str, &str)], rest: (&str, &str)) -> [ParsedConfig; 
     both(("LoadBalancer", "loadBalancer"), fields, (&ini_rest, &yaml_rest))
 }
 
-/// The load balancers are turned off, with exactly these mistakes; the connection is not.
+/// Checks that exactly these mistakes turn the load balancers off, and that the connection works.
 fn is_refused(id: &str, fields: &[(&str, &str)], rest: (&str, &str), expected: &[&str]) {
     for parsed in load_balancer(fields, rest) {
         let found = mistakes(&parsed, PartName::LoadBalancers);
@@ -470,7 +470,7 @@ fn lb_c_09_to_12_there_is_one_default_pool() {
     }
 }
 
-/// differs: in the Go program the class `a` gets the pool id of the section, which wins (L-20).
+/// differs: in the Go program the class `a` also gets the pool id of the section, and the id overrides the name (L-20).
 // vectors: LB-C-13
 #[test]
 fn lb_c_13_a_class_inherits_name_and_id_of_a_pool_as_one() {
@@ -490,7 +490,8 @@ fn lb_c_13_a_class_inherits_name_and_id_of_a_pool_as_one() {
         assert_eq!((class("").pool, class("").tcp), (class(DEFAULT_CLASS).pool, &profile("tcp")));
         assert_eq!(all.classes.len(), 3, "L-13: a class without a body is empty");
     }
-    // As in `setupClasses` of the Go program, `default` goes before the section for profiles, and after it for pools.
+    // As in `setupClasses` of the Go program, the class `default` overrides the section for profiles. For pools the
+    // section overrides the class.
     let default = (
         "[LoadBalancerClass \"default\"]\nip-pool-id = d\ntcp-app-profile-name = d\n[LoadBalancerClass \"a\"]\n",
         "loadBalancerClass: {default: {ipPoolId: d, tcpAppProfileName: d}, a: {}}\n",
@@ -540,7 +541,7 @@ fn lb_c_14_tags_are_a_json_object_of_texts_in_ini() {
     }
     let own = tags("{\\\"cluster\\\": \\\"x\\\"}");
     assert!(own.warnings.iter().any(|odd| odd.to_string().contains("ignored where the scope is one of")));
-    // NSX takes 30 tags for an object; `owner` takes the place of one that each object has.
+    // NSX accepts 30 tags for an object. `owner` replaces a tag that each object has.
     for (count, expected) in [
         (21, None),
         (22, Some("are omitted where they do not fit")),
@@ -635,7 +636,7 @@ fn load_balancers_and_routes_need_the_connection() {
 const SECRET_VALUE: &str = "hunter2";
 
 proptest! {
-    /// Whatever else is in the section, and wherever the value is.
+    /// This holds for all other content of the section, and for every position of the value.
     #[test]
     fn no_password_and_no_token_is_shown(
         keys in proptest::sample::subsequence(

@@ -1,5 +1,5 @@
-//! The ways to log in, on a fake NSX: with a session, with each request, with a token, with a certificate; rotations, the
-//! lead and the end.
+//! The ways to log in, on a fake NSX: with a session, with each request, with a token, with a certificate. Also
+//! rotations, leadership and shutdown.
 
 mod basic;
 mod rotation;
@@ -17,7 +17,7 @@ use crate::world::{GATEWAY, Proof, SOON, World, advance, identity, trust};
 
 const TOKEN: &str = "token authorize";
 
-/// A session that ends before this has served no more than a few calls.
+/// A session that ends earlier than this counts as unusable.
 pub const SHORT: Duration = Duration::from_secs(5);
 
 #[tokio::test]
@@ -81,7 +81,7 @@ async fn a_session_that_the_manager_ended_costs_one_more_and_the_call_is_repeate
             result.unwrap_or_else(|error| panic!("{name}: {error}"));
         }
         assert_eq!((world.logins(), world.sessions()), (1, 1), "{name}");
-        // The second refusal is final, and none of the account: the login was accepted.
+        // The second refusal is final. It does not count against the account, because the login was accepted.
         for refusal in [Trouble::expired(), Trouble::rejected(), Trouble::error(403, Some(98))] {
             advance(SHORT).await;
             world.nsx.every("GET tier-1s", refusal);
@@ -120,14 +120,14 @@ async fn w_03_a_token_is_exchanged_renewed_at_85_percent_and_replaced_once_when_
         assert_eq!((token(&world), world.nsx.counts().of(TOKEN)), (first.clone(), 1), "{name}");
         advance(Duration::from_secs(11)).await;
         world.until("the token is renewed", |world| world.nsx.counts().of(TOKEN) == 2).await;
-        // What is left over of the first token serves a renewal that is under way.
+        // The rest of the first token's validity covers a renewal in flight.
         advance(Duration::from_secs(1)).await;
         world.get(GATEWAY).await.unwrap();
         world.nsx.revoke_tokens();
         world.get(GATEWAY).await.unwrap();
         assert_eq!(world.nsx.counts().of(TOKEN), 3, "{name}");
         assert_ne!(token(&world), first, "{name}");
-        // A refresh token that is not taken any more leaves the access token.
+        // A rejected refresh token leaves the access token valid.
         world.nsx.set_refresh_token("ccm", "another");
         advance(Duration::from_secs(851)).await;
         world.until("the renewal is refused", |world| world.gate.facts().refused_offer.is_some()).await;
@@ -167,7 +167,7 @@ async fn a_portal_in_place_of_the_token_service_is_no_answer_and_pauses_the_exch
     let error = world.get(GATEWAY).await.unwrap_err();
     assert_eq!(error.kind, Kind::Unavailable, "{error}");
     assert!(!format!("{error} {error:?}").contains("refresh"), "{error}");
-    // Calls do not exchange tokens more often than the pauses allow.
+    // Calls do not exchange tokens more often than the backoff permits.
     for _ in 0..5 {
         world.get(GATEWAY).await.unwrap_err();
     }
@@ -199,7 +199,7 @@ async fn a_client_certificate_is_all_there_is_and_another_one_is_taken_without_a
         world.get(GATEWAY).await.unwrap();
         world.patch("r").await.unwrap();
         assert_eq!((world.logins(), world.sessions()), (0, 0), "{name}");
-        // One that is not accepted at all is no reason to try again and again.
+        // A token that is never accepted causes no constant retries.
         for refusal in [Trouble::expired(), Trouble::rejected()] {
             world.nsx.every("GET tier-1s", refusal);
             world.nsx.reset_counts();
@@ -234,7 +234,7 @@ async fn a_late_refusal_of_a_certificate_or_token_leaves_the_next_login_as_it_is
         advance(Duration::from_secs(120)).await;
         world.nsx.clear();
         world.get(GATEWAY).await.unwrap();
-        // Another call had the first login, and its answer comes last.
+        // Another call used the first login, and its answer arrives last.
         let refused = world.gate.log_in_otherwise(&world.client, &first).await.unwrap_err();
         assert_eq!(refused.kind, Kind::Rejected);
         assert_eq!(world.gate.facts(), NsxSessionStatus { is_logged_in: true, ..NsxSessionStatus::default() });
@@ -263,7 +263,7 @@ async fn a_connection_that_the_certificate_is_not_trusted_on_is_replaced_once() 
     world.nsx.every("GET tier-1s", distrusted());
     assert_eq!(world.get(GATEWAY).await.unwrap_err().kind, Kind::Unavailable);
     assert_eq!(world.nsx.counts().total(), 2);
-    // Of a session the code says nothing.
+    // For a session the code has no meaning.
     let world = World::start(Model::small()).await;
     world.get(GATEWAY).await.unwrap();
     world.nsx.reset_counts();
@@ -289,7 +289,7 @@ async fn a_standby_makes_no_request_and_who_loses_the_lead_logs_out() {
     world.leads.send_replace(false);
     world.until("the session is ended", |world| world.sessions() == 0).await;
     world.until("the login is left", |world| world.client.login().is_none()).await;
-    // A former leader does not try what is offered now.
+    // A former leader does not try new credentials.
     let before = world.nsx.counts().total();
     world.nsx.set_password("admin", "Another-Horse-8");
     world.offer("Another-Horse-8", 4);
@@ -299,7 +299,7 @@ async fn a_standby_makes_no_request_and_who_loses_the_lead_logs_out() {
     advance(Duration::from_secs(60)).await;
     assert_eq!(world.get(GATEWAY).await.unwrap_err().kind, Kind::NotPermitted);
     assert_eq!(world.nsx.counts().total(), before);
-    // It leads again, and logs in with what is right by now.
+    // The process leads again, and logs in with the current password.
     world.leads.send_replace(true);
     world.get(GATEWAY).await.unwrap();
     assert_eq!(world.stop().await.counts().sessions, 0);
@@ -310,7 +310,7 @@ async fn two_leads_share_one_session_which_ends_with_the_last_of_them() {
     let world = World::start(Model::small()).await;
     let counts = |world: &World| (world.logins(), world.sessions(), world.nsx.counts().of("session destroy"));
     world.get(GATEWAY).await.unwrap();
-    // Routes and load balancers may be worked on under different Leases.
+    // Routes and load balancers may run under different Leases.
     for (lead, leading) in
         [(&world.other_leads, true), (&world.leads, false), (&world.leads, true), (&world.other_leads, false)]
     {
@@ -323,7 +323,7 @@ async fn two_leads_share_one_session_which_ends_with_the_last_of_them() {
     world.leads.send_replace(false);
     world.until("the session is ended", |world| counts(world) == (1, 0, 1)).await;
     assert_eq!(world.get(GATEWAY).await.unwrap_err().kind, Kind::NotPermitted);
-    // The other lead alone has a session, too.
+    // Leadership of the other controller alone also keeps a session.
     world.other_leads.send_replace(true);
     world.get(GATEWAY).await.unwrap();
     assert_eq!(counts(&world), (2, 1, 1));

@@ -1,5 +1,5 @@
-//! How many logins are made, counted by the server: the real task and the real ledger, an NSX in memory, and a clock that is
-//! paused.
+//! The number of logins, counted by the server: the real login task and the real ledger, an NSX in memory, and a paused
+//! clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const RIGHT: &str = "Correct-Horse-7";
 const WINDOW: Duration = Duration::from_secs(15 * 60);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A process that leads and calls every ten seconds.
+/// A process that leads and makes a call every ten seconds.
 struct Replica {
     stop: CancellationToken,
     tasks: [JoinHandle<()>; 2],
@@ -65,7 +65,7 @@ impl Replica {
     }
 }
 
-/// The most rejections that any window holds.
+/// Returns the maximum number of rejections in a window.
 fn most_in_a_window(attempts: &[Attempt]) -> usize {
     let rejected: Vec<_> = attempts.iter().filter(|attempt| !attempt.is_accepted).collect();
     let within =
@@ -73,7 +73,7 @@ fn most_in_a_window(attempts: &[Attempt]) -> usize {
     rejected.iter().map(|attempt| within(attempt.at)).max().unwrap_or(0)
 }
 
-/// Five replicas start together, restart once each, and try for an hour.
+/// Runs five replicas for an hour. They start together and restart once each.
 async fn an_hour_of_five_replicas(nsx: &MemoryNsx, offers: &watch::Sender<Arc<CredentialState>>, store: &MemoryStore) {
     let start = || Replica::start(nsx, offers.subscribe(), store);
     let mut replicas: Vec<Replica> = (0..5).map(|_| start()).collect();
@@ -112,7 +112,7 @@ async fn a_password_that_changes_in_a_running_cluster_does_not_lock_the_account(
         sleep(5 * MINUTE).await;
         assert!(nsx.rejections() == 0 && !nsx.attempts().is_empty());
         nsx.set_password("Another-Horse-8");
-        // A session outlives the password; the next leader needs it.
+        // A session stays valid after a password change. The next leader needs the new password.
         for _ in 0..6 {
             sleep(6 * MINUTE).await;
             leader.stop().await;

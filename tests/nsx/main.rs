@@ -1,5 +1,5 @@
-//! NSX: the configuration of the connection, of load balancers and of routes, by the vectors of the Go program; logins and
-//! calls on a fake NSX, and on a transport in memory where a clock that is paused or an odd answer is needed.
+//! NSX: the configuration of the connection, of load balancers and of routes, by the vectors of the Go program. Logins
+//! and calls on a fake NSX. Tests with a paused clock or with unusual answers use a transport in memory.
 
 #![allow(
     clippy::unwrap_used,

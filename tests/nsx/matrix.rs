@@ -1,7 +1,7 @@
-//! The fault matrix: every trouble of a manager that is known, in each way to log in and through a proxy, during a list, a
+//! The fault matrix: every known fault of a manager, with each way to log in and through a proxy, during a list, a
 //! read, a write, a deletion and a login.
 //!
-//! While it lasts nothing is called gone that is there, and nothing is changed but what was asked for. When it is over, the
+//! During the fault no existing object is treated as absent, and only requested changes happen. After the fault the
 //! next calls succeed without a restart.
 
 mod logins;
@@ -18,13 +18,13 @@ use crate::world::{GATEWAY, Proof, ROUTES, Road, World, advance};
 
 const FOREIGN: &str = "/infra/tier-1s/t1/static-routes/foreign";
 
-/// A path that no request here is about.
+/// A path that no request here uses.
 const ELSEWHERE: &str = "/infra/tier-1s/t2";
 
-/// How many rows are proved side by side: most of their time is waiting.
+/// Number of concurrent rows. Rows mostly wait.
 const AT_ONCE: usize = 48;
 
-/// Short, so that what hangs ends.
+/// Short, so that hanging calls end.
 pub const TIMEOUTS: Timeouts = Timeouts {
     call: Duration::from_secs(2),
     login: Duration::from_secs(2),
@@ -32,17 +32,17 @@ pub const TIMEOUTS: Timeouts = Timeouts {
     turn: Duration::from_secs(30),
 };
 
-/// How the client logs in, and the way to the manager.
+/// The way to log in, and the way to the manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Session,
     /// A session, through a proxy.
     Proxied,
-    /// A session of a user of vIDM.
+    /// A session of a vIDM user.
     Remote,
     /// User and password with each request.
     Basic,
-    /// The same below a prefix of all paths.
+    /// User and password with each request, with a prefix before all paths.
     Prefix,
     Token,
     Certificate,
@@ -61,16 +61,16 @@ impl Mode {
     }
 }
 
-/// What a call may come to.
+/// An answer, with the expected result of each call.
 #[derive(Clone)]
 pub struct Row {
     pub name: &'static str,
     pub trouble: fn() -> Trouble,
     read: Option<Kind>,
     write: Option<Kind>,
-    /// Whether the fake says that the object is not there, in words that leave no doubt.
+    /// Whether the fake clearly answers that the object does not exist.
     pub says_gone: bool,
-    /// Whether the fake says that the object is marked for deletion.
+    /// Whether the fake answers that the object is marked for deletion.
     pub says_marked: bool,
 }
 
@@ -86,14 +86,14 @@ fn error(status: u16, code: Option<i64>) -> Trouble {
     Trouble::error(status, code).into()
 }
 
-/// An error whose message says that [`ELSEWHERE`] does not exist.
+/// Returns an error with the message that [`ELSEWHERE`] does not exist.
 fn missing(code: i64) -> Trouble {
     let message = format!("The path=[{ELSEWHERE}] does not exist");
     let body = serde_json::json!({"httpStatus": "NOT_FOUND", "error_code": code, "error_message": message});
     Trouble::answer(404, "application/json", &body.to_string()).into()
 }
 
-/// All that an answer may be, and what calls come to with it.
+/// Returns all answers, with the expected results of calls.
 pub fn rows() -> Vec<Row> {
     use Kind::{
         BadRequest, Busy, Conflict, MarkedForDeletion, MissingReference, NoPermission, NotFound, Referenced,
@@ -149,7 +149,7 @@ pub fn rows() -> Vec<Row> {
     ]
 }
 
-/// Not logged in yet.
+/// Returns a world whose client has not logged in yet.
 async fn unused(behaviour: Behaviour, mode: Mode) -> World {
     let body = serde_json::to_value(&crate::world::route().0).unwrap();
     let mut model = Model::small().behaviour(behaviour).object(FOREIGN, body.clone());
@@ -178,7 +178,7 @@ async fn scene(behaviour: Behaviour, mode: Mode) -> World {
     world
 }
 
-/// All is as if nothing had happened.
+/// Checks that all calls work as without a fault.
 async fn works(world: &World, name: &str) {
     let listing = world.list().await.unwrap_or_else(|error| panic!("{name}: {error}"));
     assert!(listing.objects.iter().any(|object| object.path() == FOREIGN), "{name}");
@@ -190,7 +190,7 @@ async fn works(world: &World, name: &str) {
     assert!(world.nsx.object(&format!("{ROUTES}/{id}")).is_none(), "{name}");
 }
 
-/// Nothing was changed but the routes that were asked for.
+/// Checks that only the requested routes were changed.
 fn only_own_changes(world: &World, seen: usize, name: &str) {
     let changed: Vec<String> = world.nsx.history_from(seen).into_iter().map(|version| version.path).collect();
     let is_own = |path: &String| *path == format!("{ROUTES}/r0") || path.starts_with(&format!("{ROUTES}/w"));
@@ -211,9 +211,9 @@ fn same<T: std::fmt::Debug>(
     }
 }
 
-/// What a row means with this login: where each request has the password, 401 or code 403 says that it is not taken; so it
-/// is after two sessions that were over at once, of which the second is that of the first call. A certificate has no session
-/// that could be over, and a token that was exchanged for the call is a fresh one.
+/// Returns the expected result of a row with this login. If each request has the password, 401 and code 403 mean a
+/// rejected password. The same applies after two sessions that ended immediately. The second of them is the session of
+/// the first call. A certificate has no session that could expire. A token is always exchanged for the call.
 fn expected(kind: Option<&Kind>, row: &Row, mode: Mode, is_first: bool) -> Option<Kind> {
     let has_password = mode.is_basic() || mode.has_session() && !is_first;
     let is_rejected = has_password && ["401", "403 with 403"].contains(&row.name)
@@ -226,7 +226,7 @@ async fn prove((row, mode, (manager, behaviour)): (Row, Mode, (&str, Behaviour))
     let name = name.as_str();
     let world = scene(behaviour, mode).await;
     let seen = world.nsx.history().len();
-    // The session has served for a while.
+    // The session has been valid for a while.
     advance(SHORT).await;
     for operation in ["LIST static-routes", "GET static-routes", "PATCH static-routes", "DELETE static-routes"] {
         world.nsx.every(operation, (row.trouble)());
@@ -246,7 +246,7 @@ async fn prove((row, mode, (manager, behaviour)): (Row, Mode, (&str, Behaviour))
     });
     assert!(!is_gone || row.says_gone, "{name}: an object is called gone");
     same(name, "get", got, read);
-    // A new one: some managers refuse a PATCH of what exists, unless it has the revision.
+    // A new route, because some managers reject a PATCH of an existing object without the revision.
     same(name, "write", world.patch("w").await, write);
     let is_there = || world.nsx.object(&format!("{ROUTES}/r0")).is_some();
     match world.delete("r0").await {
@@ -255,27 +255,28 @@ async fn prove((row, mode, (manager, behaviour)): (Row, Mode, (&str, Behaviour))
     }
     only_own_changes(&world, seen, name);
     world.nsx.clear();
-    // What a manager asked for by 429 and 503 is over; after a rejection, what the ledger holds.
+    // The pause that a manager requested with 429 or 503 is over, or after a rejection the time that the ledger
+    // requires.
     let is_rejected = read == Some(&Kind::Rejected);
     advance(if is_rejected { Duration::from_secs(20 * 60) } else { Duration::from_secs(5) }).await;
     works(&world, name).await;
     only_own_changes(&world, seen, name);
-    // A session that the manager wrongly said to be over stays there until it has been idle for long.
+    // A session that the manager wrongly reported as expired stays open there until it has been idle for long.
     let is_ended = row.read != Some(Kind::SessionOver);
     assert!(world.stop().await.counts().sessions == 0 || !is_ended, "{name}");
 }
 
-/// Each case with each behaviour.
+/// Combines each case with each behaviour.
 fn behaving<T: Clone>(cases: impl IntoIterator<Item = T>) -> Vec<(T, (&'static str, Behaviour))> {
     cases.into_iter().flat_map(|case| Behaviour::ALL.map(|behaviour| (case.clone(), behaviour))).collect()
 }
 
-/// Runs this on this thread, under a clock of its own.
+/// Runs this on the current thread, with a separate clock.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// Proves the rows side by side, each under a clock of its own.
+/// Tests the rows concurrently, each with a separate clock.
 pub fn prove_all<T: Send, F: Future<Output = ()>>(rows: Vec<T>, prove: fn(T) -> F) {
     let rows = Mutex::new(rows);
     let prove_some = || {
@@ -307,7 +308,7 @@ fn a_restart_that_loses_the_sessions_costs_no_call() {
         for _ in 0..3 {
             let seen = world.nsx.history().len();
             world.nsx.restart().await;
-            // It takes longer than a session may last that counts as one of no use.
+            // The wait is longer than the life of a session that counts as unusable.
             advance(SHORT).await;
             works(&world, &name).await;
             only_own_changes(&world, seen, &name);

@@ -1,5 +1,5 @@
-//! Servers in memory, which answer by a script over a clock that may be paused; and an NSX of that kind, as far as logins
-//! need one.
+//! Servers in memory that answer by a script, with a clock that may be paused. Also an NSX in memory with the parts
+//! that logins need.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,12 +23,12 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// A header that is sent as a secret.
+    /// Returns a header that is sent as a secret.
     pub fn secret(&self, name: &str) -> Option<&str> {
         self.secrets.iter().find(|(found, _)| *found == name).map(|(_, value)| value.as_str())
     }
 
-    /// The value of a parameter.
+    /// Returns the value of a query parameter.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         let query = self.path.split_once('?')?.1;
         query
@@ -39,7 +39,7 @@ impl Arrival {
     }
 }
 
-/// What is answered.
+/// An answer.
 pub struct Reply {
     status: u16,
     headers: Vec<(&'static str, String)>,
@@ -57,10 +57,10 @@ impl Reply {
     }
 }
 
-/// A server.
+/// A server in memory.
 pub struct Memory {
     latency: Duration,
-    /// While it is false, requests arrive and wait.
+    /// While this is false, requests arrive and wait.
     pub answers: watch::Sender<bool>,
     arrivals: Mutex<Vec<Arrival>>,
     script: Box<dyn Fn(&Arrival) -> Reply + Send + Sync>,
@@ -106,13 +106,13 @@ impl Memory {
         http::Client::new(settings).unwrap()
     }
 
-    /// A client that is logged in by `log_in`.
+    /// Returns a client that logs in with `log_in`.
     pub fn client(self: &Arc<Self>, log_in: Arc<dyn LogIn>) -> Client {
         Client::new(self.http(), "", Arc::new(Pace::new(80)), log_in, Timeouts::default())
     }
 }
 
-/// Logs in with the certificate once it is open. Requests are the test's concern then, and no login.
+/// Logs in with the certificate once it is open, so that only the test makes requests.
 pub struct Door {
     pub open: watch::Sender<bool>,
     pub logins: watch::Sender<u32>,
@@ -169,13 +169,13 @@ impl MemoryNsx {
         Self { state, server: Memory::new(latency, move |arrival| serves.lock().unwrap().serve(arrival)) }
     }
 
-    /// Accepts another password from now on; sessions stay.
+    /// Accepts only this password from now on. Sessions stay valid.
     pub fn set_password(&self, password: &str) {
         let mut state = self.state.lock().unwrap();
         (state.authorization, state.form) = presented(password);
     }
 
-    /// What was judged so far, in the order of the answers.
+    /// Returns the checked logins so far, in the order of the answers.
     pub fn attempts(&self) -> Vec<Attempt> {
         self.state.lock().unwrap().attempts.clone()
     }

@@ -1,4 +1,4 @@
-//! A former leader's write is not sent, whatever it waits for when the lead ends; a logout is.
+//! When leadership ends, a waiting write of the former leader is not sent, at any stage. A logout is sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,7 +112,7 @@ async fn a_write_that_a_busy_manager_refused_is_not_sent_again() {
     assert_eq!(writes(&server), 1);
 }
 
-/// NSX refuses with 429 before it does anything. What it does with a request that it answers with 503 is not known.
+/// NSX answers 429 before it executes anything. A request with the answer 503 may have been executed.
 #[tokio::test(start_paused = true)]
 async fn a_write_is_repeated_after_429_and_not_after_503() {
     for (status, sent) in [(429, 4), (503, 1)] {
@@ -198,7 +198,7 @@ async fn a_former_leader_writes_nothing_more_and_still_logs_out() {
             hold.wait().await;
             term.end();
             world.leads.send_replace(false);
-            // The request is given up while the manager still holds it.
+            // The client cancels the request while the manager has not answered it.
             is_refused(under_way).await;
             assert!(hold.is_held(), "{name}");
             hold.release();
@@ -207,7 +207,7 @@ async fn a_former_leader_writes_nothing_more_and_still_logs_out() {
                 assert_eq!(error.kind, Kind::NotPermitted, "{name}: {error}");
             }
             world.until("the session is ended", |world| world.sessions() == 0).await;
-            // Only what had arrived before the end may have been done.
+            // Only requests that arrived before the end may have been executed.
             assert_eq!(world.nsx.counts().of("PATCH static-routes"), 2, "{name}");
             assert!(world.nsx.history_from(before).len() <= 1, "{name}");
             assert_eq!(world.nsx.counts().of("session destroy"), 1, "{name}");

@@ -1,6 +1,6 @@
-//! A recording of the field test in the place of an NSX Manager: the client reads in it what the manager said.
+//! A recording of the field test in place of an NSX Manager. The client reads the manager's answers from the recording.
 //!
-//! `RECORDING=file` replays the manager of another recording. `UPDATE_GOLDEN=1` records the stand-in anew.
+//! `RECORDING=file` replays the manager of another recording. `UPDATE_GOLDEN=1` records the fake manager again.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use support::fake_nsx::{Behaviour, Deletion, Model, Sessions};
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/recordings/nsx.json");
 
-/// A recording is small enough to be read.
+/// Maximum size of a recording, so that a person can read it.
 const LARGEST: usize = 100_000;
 
-/// The only server of the golden recording.
+/// Title of the only server in the golden recording.
 const TITLE: &str = "NSX";
 
 fn text_of(path: &Path) -> String {
@@ -37,7 +37,7 @@ fn virtual_server(address: &str) -> serde_json::Value {
     })
 }
 
-/// A manager with one virtual server, and one that is marked for deletion.
+/// Starts a manager with one virtual server, and one that is marked for deletion.
 async fn manager() -> FakeNsx {
     let deletion = Deletion::Marked { realized_for: Duration::from_secs(1), purged_after: Duration::from_secs(300) };
     let service = json!({"size": "SMALL", "connectivity_path": "/infra/tier-1s/t1"});
@@ -52,7 +52,7 @@ async fn manager() -> FakeNsx {
     nsx
 }
 
-/// The recording in the repository, made anew if that is wanted.
+/// Returns the recording in the repository, or records it again if `UPDATE_GOLDEN` is set.
 async fn golden() -> String {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         let nsx = manager().await;
@@ -117,7 +117,7 @@ async fn a_recording_with_another_answer_is_read_otherwise() {
     assert!(found.iter().any(|one| one.starts_with("not recorded: field-test.list GET")), "{found:?}");
 }
 
-/// Never logs in.
+/// A login that never succeeds.
 struct NoLogIn;
 
 #[async_trait]
@@ -162,7 +162,7 @@ async fn the_client_reads_the_answers_of_the_stand_in() {
 
     client.leave();
     client.end(login.clone()).await.unwrap();
-    // The first answer is that of the session while it lived.
+    // The first answer comes from the session while it was valid.
     client.adopt(login.clone());
     client.get("/infra/sites", "test", Priority::Urgent).await.unwrap();
     let error = client.get("/infra/sites", "test", Priority::Urgent).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Routes on NSX: what is written, whose a route is, and what becomes of faults.
+//! Routes on NSX: the written objects, the owner of a route, and the effects of faults.
 
 mod clusters;
 mod faults;

@@ -1,4 +1,5 @@
-//! A client of a fake NSX with the task that logs it in: credentials, the lead and the store of the ledger are the test's.
+//! A client of a fake NSX with the task that logs it in. The test controls credentials, leadership and the store of the
+//! ledger.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,15 +20,15 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Generous: nothing waits longer than it needs.
+/// Limit of waits. It is much longer than required.
 pub const SOON: Duration = Duration::from_secs(30);
 
 /// The gateway of [`Model::small`].
 pub const GATEWAY: &str = "/infra/tier-1s/t1";
-/// Its routes.
+/// Path of the gateway's routes.
 pub const ROUTES: &str = "/infra/tier-1s/t1/static-routes";
 
-/// How the client proves who it is.
+/// Credentials of the client.
 pub enum Proof {
     Password(Scheme),
     /// This refresh token.
@@ -36,19 +37,19 @@ pub enum Proof {
     Certificate(String, String),
 }
 
-/// How the client reaches the manager.
+/// Connection between the client and the manager.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Road {
     Direct,
     Proxy,
 }
 
-/// The outcomes of all calls, each with its operation.
+/// Results of all calls, each with its operation.
 #[derive(Default)]
 pub struct Outcomes(Mutex<Vec<(&'static str, &'static str)>>);
 
 impl Outcomes {
-    /// Those of this operation.
+    /// Returns the results of this operation.
     pub fn of(&self, operation: &str) -> Vec<&'static str> {
         let all = self.0.lock().unwrap();
         all.iter().filter(|(name, _)| *name == operation).map(|(_, outcome)| *outcome).collect()
@@ -61,17 +62,17 @@ impl CallObserver for Outcomes {
     }
 }
 
-/// A permission that a test ends.
+/// A permit that a test can end.
 pub struct Term(watch::Sender<bool>);
 
 impl Term {
-    /// A term that lasts until [`Term::end`].
+    /// Begins a term that lasts until [`Term::end`].
     pub fn begin() -> (Arc<Self>, Arc<dyn Permit>) {
         let term = Arc::new(Self(watch::Sender::new(true)));
         (Arc::clone(&term), term)
     }
 
-    /// Ends it for good.
+    /// Ends the term.
     pub fn end(&self) {
         self.0.send_replace(false);
     }
@@ -88,10 +89,10 @@ impl Permit for Term {
     }
 }
 
-/// The running client. Dropping it ends its task without a logout; [`World::stop`] ends it in order.
+/// The running client. When this is dropped, its task ends without a logout. [`World::stop`] logs out.
 pub struct World {
     pub nsx: FakeNsx,
-    /// The proxy on the way, if there is one.
+    /// The proxy before the manager, if there is one.
     pub proxy: Option<ConnectProxy>,
     pub outcomes: Arc<Outcomes>,
     pub http: http::Client,
@@ -100,7 +101,7 @@ pub struct World {
     pub offers: watch::Sender<Arc<CredentialState>>,
     tokens: Option<watch::Sender<Arc<Token>>>,
     pub leads: watch::Sender<bool>,
-    /// Of a second controller, which does not lead until a test says so.
+    /// Whether a second controller leads. At the start it does not.
     pub other_leads: watch::Sender<bool>,
     identity: Option<ClientIdentity>,
     permit: Arc<dyn Permit>,
@@ -109,7 +110,7 @@ pub struct World {
 }
 
 impl World {
-    /// With user and password of the last account of the model.
+    /// Starts a client with user and password of the last account in the model.
     pub async fn start(model: Model) -> Self {
         Self::start_with(model, Proof::Password(Scheme::Basic), Timeouts::default()).await
     }
@@ -196,7 +197,7 @@ impl World {
         tokens.send_replace(Arc::new(Token { service, path, refresh: SecretString::from(refresh) }));
     }
 
-    /// Trusts this certificate alone from now on.
+    /// Trusts only this certificate from now on.
     pub fn trust(&self, pem: &str) {
         self.http.set_tls(TlsSettings { identity: self.identity.clone(), ..trust(pem) }).unwrap();
     }
@@ -213,7 +214,7 @@ impl World {
         patch(&self.client, &self.permit, id).await
     }
 
-    /// What writes need.
+    /// Returns the permit for writes.
     pub fn write(&self) -> WriteCall<'_> {
         WriteCall { permit: &self.permit }
     }
@@ -223,17 +224,17 @@ impl World {
         self.client.delete(write, &format!("{ROUTES}/{id}"), "test.delete").await
     }
 
-    /// How many sessions were ever opened, successfully or not.
+    /// Returns the number of attempts to open a session.
     pub fn logins(&self) -> u32 {
         self.nsx.counts().of("session create")
     }
 
-    /// The sessions that are open in the manager.
+    /// Returns the number of open sessions at the manager.
     pub fn sessions(&self) -> usize {
         self.nsx.counts().sessions
     }
 
-    /// Waits for a state that comes by itself.
+    /// Waits until `is_so` returns true.
     pub async fn until(&self, what: &str, mut is_so: impl FnMut(&Self) -> bool) {
         support::eventually(what, SOON, async || {
             let state = || format!("{:?}, {:?}", self.gate.facts(), self.nsx.counts());
@@ -242,14 +243,14 @@ impl World {
         .await;
     }
 
-    /// Stops and waits for the end; gives the manager as it is then.
+    /// Stops the client and waits for its end. Returns the manager.
     pub async fn stop(self) -> FakeNsx {
         self.stop.cancel();
         tokio::time::timeout(SOON, self.task).await.expect("the task ends").unwrap();
         self.nsx
     }
 
-    /// Signals the end, and waits for it.
+    /// Signals the end of the client, and waits for it.
     pub async fn end(&mut self) {
         self.stop.cancel();
         tokio::time::timeout(SOON, &mut self.task).await.expect("the task ends").unwrap();
@@ -266,13 +267,13 @@ pub async fn patch(client: &Client, permit: &Arc<dyn Permit>, id: &str) -> Resul
     client.patch(WriteCall { permit }, &format!("{ROUTES}/{id}"), "test.patch", &route()).await
 }
 
-/// A route that NSX takes.
+/// Returns a route that NSX accepts.
 pub fn route() -> Object {
     let body = json!({"network": "10.0.0.0/24", "next_hops": [{"ip_address": "192.0.2.1"}]});
     Object(serde_json::from_value(body).unwrap())
 }
 
-/// Trust in this certificate alone.
+/// Returns settings that trust only this certificate.
 pub fn trust(pem: &str) -> TlsSettings {
     let trust = TlsTrust::Ca { pem: pem.as_bytes().to_vec(), path: "ca.pem".to_owned() };
     TlsSettings { trust, ..TlsSettings::default() }
@@ -282,7 +283,7 @@ pub fn identity(certificate: &str, key: &str) -> ClientIdentity {
     ClientIdentity::from_pem(certificate.as_bytes(), key.as_bytes(), "client.pem").unwrap()
 }
 
-/// An offer from this version of a Secret.
+/// Returns credentials from this version of a Secret.
 pub fn offer(user: &str, password: &str, version: u32) -> Arc<CredentialState> {
     let login = Login::Password { user: user.to_owned(), password: SecretString::from(password) };
     let (namespace, name, uid) = ("kube-system".to_owned(), "nsx".to_owned(), "u-1".to_owned());
@@ -290,7 +291,7 @@ pub fn offer(user: &str, password: &str, version: u32) -> Arc<CredentialState> {
     Arc::new(CredentialState::Ready(vec![Arc::new(Credential { login, origin })]))
 }
 
-/// Lets this time pass at once, on the clock of both sides.
+/// Advances both clocks by this time.
 pub async fn advance(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;

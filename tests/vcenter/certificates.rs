@@ -1,8 +1,8 @@
-//! Certificates that this process cannot present itself, presented by the simulator: weak keys, old versions, SHA-1.
-//! The rows of certificates it can present are in `src/clients/http/tls/tests.rs`.
+//! Certificates that this process cannot present, presented by the simulator: weak keys, old versions,
+//! SHA-1. `src/clients/http/tls/tests.rs` covers the certificates that it can present.
 //!
-//! The files are made with `openssl ca`, valid from 2000 to 2100, for `127.0.0.1` and `localhost`: `rsa1024` and `sha1`
-//! by the authority in `ca.pem`, `v1` by itself.
+//! The files were made with `openssl ca`, valid from 2000 to 2100, for `127.0.0.1` and `localhost`. The authority in
+//! `ca.pem` issued `rsa1024` and `sha1`. `v1` is self-signed.
 
 use ccm::clients::http::{Error, Method, Request, Thumbprint, TlsSettings, TlsTrust};
 use std::time::Duration;
@@ -49,7 +49,7 @@ async fn certificates_that_the_tls_library_cannot_use_are_refused_even_when_pinn
     }
 }
 
-/// As in Go, to which a chain with SHA-1 is one of an unknown authority.
+/// As in Go, which treats a chain with SHA-1 as a chain from an unknown authority.
 #[tokio::test]
 async fn a_sha1_signature_is_refused_and_a_thumbprint_excuses_it() {
     let vcenter = Vcenter::start(&Scenario::small().certificate(SHA1.0, SHA1.1)).await;

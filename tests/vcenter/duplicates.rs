@@ -1,4 +1,4 @@
-//! Entries of `vsphere.conf` that are one vCenter.
+//! Several entries of `vsphere.conf` for the same vCenter.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use support::{Vcenter, eventually};
 use super::scenario;
 use super::world::Running;
 
-/// C4, W13: the vCenter of Global is also that of an entry.
+/// C4, W13: the vCenter in Global is also the vCenter of an entry.
 #[tokio::test]
 async fn entries_of_one_vcenter_share_one_session() {
     let vcenter = Vcenter::start(&scenario()).await;

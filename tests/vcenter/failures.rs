@@ -1,4 +1,4 @@
-//! Half answers, pages of proxies, silence, and a vCenter that is down.
+//! Partial answers, pages of proxies, missing answers, and a vCenter that is down.
 
 use std::time::Duration;
 

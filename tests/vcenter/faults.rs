@@ -1,4 +1,4 @@
-//! The inventory of one vCenter against the fake: what it does when vCenter misbehaves.
+//! The inventory of one vCenter with the fake: its reaction to misbehaviour of vCenter.
 
 mod leftovers;
 mod logins;
@@ -28,10 +28,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Long against what any recovery takes, which is a few retries of a second or two.
+/// Much longer than any recovery, which takes a few retries of a second or two.
 const SOON: Duration = Duration::from_secs(20);
 
-/// How long the clients wait for an answer here.
+/// Time limit of the clients' calls in these tests.
 const CALL_LIMIT: Duration = Duration::from_secs(2);
 
 /// A running inventory of one fake vCenter.
@@ -60,7 +60,7 @@ fn timeouts() -> Timeouts {
     }
 }
 
-/// A pair as it stands in the file.
+/// Returns credentials with the configuration file as their origin.
 fn pair(password: &str) -> Arc<Credential> {
     let login = Login::Password { user: "ccm@vsphere.local".to_owned(), password: SecretString::from(password) };
     Arc::new(Credential { login, origin: Origin::Config })
@@ -75,7 +75,7 @@ async fn search(vcenter: &Vcenter, number: usize) -> SearchRead {
     vcenter.search_by_uuid(&Model::uuid(number).parse().unwrap()).await
 }
 
-/// The ids of the machines that have it.
+/// Returns the ids of the machines with this UUID.
 async fn found(vcenter: &Vcenter, number: usize) -> Vec<Arc<str>> {
     match search(vcenter, number).await {
         ReadAnswer::Found(ids) => ids,
@@ -91,14 +91,15 @@ fn is_live(snapshot: &Snapshot) -> bool {
     snapshot.freshness == Freshness::Live
 }
 
-/// Whether a snapshot names every machine that differs from the one before; true where another one was between them.
+/// Whether a snapshot lists every machine that differs from the previous snapshot. Returns true if there was a snapshot
+/// between the two.
 fn names_its_changes(before: &Snapshot, now: &Snapshot) -> bool {
     let Some(changed) = now.changed.as_ref().filter(|_| now.number == before.number + 1) else { return true };
     let mut ids = before.vms.keys().chain(now.vms.keys());
     ids.all(|id| changed.contains(id) || before.vms.get(id) == now.vms.get(id))
 }
 
-/// What of a snapshot helps to see why a test fails.
+/// Returns the parts of a snapshot that help to understand a failure.
 fn told(snapshot: &Snapshot) -> String {
     let mut vms: Vec<String> =
         snapshot.vms.iter().take(12).map(|(id, vm)| format!("{id} at {:?}", address(vm))).collect();
@@ -114,7 +115,7 @@ fn told(snapshot: &Snapshot) -> String {
 }
 
 impl Watched {
-    /// Watches these machines, not started yet.
+    /// Prepares an inventory with these machines, without a start.
     async fn prepare(
         model: Model,
         wanted: Vec<Arc<str>>,
@@ -124,7 +125,7 @@ impl Watched {
         Self::prepare_for(model, wanted, categories, offers.subscribe()).await
     }
 
-    /// The same, with credentials that may change.
+    /// As [`Watched::prepare`], with credentials that may change.
     async fn prepare_for(
         model: Model,
         wanted: Vec<Arc<str>>,
@@ -152,14 +153,14 @@ impl Watched {
         Self::run(fake, vcenter)
     }
 
-    /// Started, and every machine of `count` known.
+    /// Starts an inventory, and waits until it has all `count` machines.
     async fn synced(count: usize) -> Self {
         let watched = Self::start(Model::small().vms(count), ids(1..=count)).await;
         watched.until("the first sync", |now| is_live(now) && now.vms.len() == count).await;
         watched
     }
 
-    /// Waits for a snapshot that fits. Every snapshot on the way is shown to `always` first.
+    /// Waits for a snapshot that meets the condition. Every snapshot before it is passed to `always`.
     async fn until_always(
         &self,
         what: &str,
@@ -186,7 +187,7 @@ impl Watched {
         self.until_always(what, |_| true, fits).await
     }
 
-    /// Waits for a state of the server.
+    /// Waits for server counts that meet `fits`.
     async fn until_counted(&self, what: &str, fits: impl Fn(&support::fake_vcenter::FakeCounts) -> bool) {
         support::eventually(what, SOON, async || {
             let counts = self.fake.counts();
@@ -195,7 +196,7 @@ impl Watched {
         .await;
     }
 
-    /// Stops; the session must be gone afterwards.
+    /// Stops the inventory, and checks that the session ended.
     async fn stop(self) {
         self.stop.cancel();
         tokio::time::timeout(SOON, self.task).await.expect("it stops in time").unwrap();

@@ -1,4 +1,4 @@
-//! The command line of vSphere administrators against the simulator: what the documentation lets them run works here.
+//! The documented `govc` commands of vSphere administrators, with the simulator.
 
 use support::Vcenter;
 use support::components::Component;
@@ -6,7 +6,7 @@ use tokio::process::Command;
 
 use crate::{rest, scenario};
 
-/// What govc prints, or its complaint. The variables go over those of the administrator.
+/// Returns the output of govc, or its error. `variables` override those of the administrator.
 async fn govc(vcenter: &Vcenter, variables: &[(&str, &str)], arguments: &[&str]) -> Result<String, String> {
     let mut command = Command::new(Component::Govc.path());
     command.args(arguments).env_clear().envs(vcenter.govc_environment()).envs(variables.iter().copied());

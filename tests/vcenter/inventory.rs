@@ -1,4 +1,4 @@
-//! The inventory and the tracker on the simulator: how a node finds its machine, and what follows from it.
+//! The inventory and the tracker on the simulator: the search for a node's machine, and its effects.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Once};
@@ -20,7 +20,7 @@ fn instances(running: &Running) -> Arc<dyn InstancesV2> {
     running.provider.instances_v2().unwrap()
 }
 
-/// Waits until what is known of the node's machine is accepted.
+/// Waits until the metadata of the node's machine meets `accept`.
 async fn found_with(running: &Running, node: &Node, accept: impl Fn(&InstanceMetadata) -> bool) -> InstanceMetadata {
     let instances = instances(running);
     eventually("the node's machine is known", SOON, async || match instances.instance_metadata(node).await {
@@ -34,7 +34,7 @@ async fn found(running: &Running, node: &Node) -> InstanceMetadata {
     found_with(running, node, |_| true).await
 }
 
-/// Waits until the node's machine is unknown for this reason, and gives the message.
+/// Waits until the node's machine is unknown for this reason, and returns the message.
 async fn unknown(running: &Running, node: &Node, reason: &str) -> String {
     let instances = instances(running);
     eventually(reason, SOON, async || match instances.instance_metadata(node).await {
@@ -72,7 +72,7 @@ async fn a_node_finds_its_machine_by_its_uuid_in_either_byte_order() {
     let (_vcenter, running) = one(Scenario::small().vm(Vm::new("n", UUID).ip("10.0.0.1").size(4, 8192)), "").await;
     for (name, uuid) in [("as-it-is", UUID), ("swapped", SWAPPED), ("upper", &UUID.to_uppercase())] {
         let node = node(name, uuid);
-        // One after the other: a machine backs one node.
+        // One after the other, because a machine backs only one node.
         running.cluster.put_all(vec![node.clone()]);
         let metadata = found(&running, &node).await;
         assert_eq!(metadata.provider_id, format!("vsphere://{UUID}"), "{name}");
@@ -195,7 +195,7 @@ async fn a_machine_that_is_wanted_again_while_it_is_being_let_go_is_watched() {
     arrived(1).await;
     running.cluster.put(node.clone());
     found(&running, &node).await;
-    // The machine is taken out while it is wanted again, so it has to be put in once more.
+    // The machine is removed from the view while it is requested again, so it must be added again.
     arrived(2).await;
     vcenter.clear_rules().await;
     vcenter.set_ip("n", "10.0.0.2").await;
@@ -213,8 +213,8 @@ async fn a_match_that_is_never_reported_is_told() {
     assert!(message.contains("vm-") && message.contains("System.Read"), "{message}");
 }
 
-/// A second search, and a second place in the view, are more work for a vCenter that is busy. Whatever the machine's speed: a
-/// match that is given up has been waited for, for 10 s since the last report of another machine.
+/// A second search and a second request for the view are more work for a busy vCenter. A match is dropped only after a
+/// wait of 10 s since the last report of another machine, on a machine of any speed.
 #[tokio::test]
 async fn a_match_is_waited_for_while_vcenter_reports_another_machine() {
     const LIMIT: Duration = Duration::from_secs(10);
@@ -317,7 +317,7 @@ thread_local! {
     static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The log of this thread, which is that of one test.
+/// The log of the current thread, which runs one test.
 pub struct Log;
 
 impl std::io::Write for Log {
@@ -331,8 +331,8 @@ impl std::io::Write for Log {
 }
 
 impl Log {
-    /// Starts to keep the logs of all threads. A subscriber for one thread alone may miss what another thread logged
-    /// first: whether a place in the code is listened to is asked once for all threads.
+    /// Starts to store the logs of all threads. A subscriber for a single thread could miss log lines, because the
+    /// interest in a call site is cached for all threads at its first use.
     pub fn keep() {
         static KEPT: Once = Once::new();
         KEPT.call_once(|| {

@@ -1,5 +1,5 @@
-//! How many logins are made, counted by the server: the real session and the real ledger, a vCenter in memory, and a
-//! clock that is paused.
+//! The number of logins, counted by the server: the real session and the real ledger, a vCenter in memory, and a paused
+//! clock.
 
 mod comeback;
 mod memory;
@@ -42,12 +42,12 @@ fn offer(credential: &Arc<Credential>) -> Arc<CredentialState> {
     Arc::new(CredentialState::Ready(vec![Arc::clone(credential)]))
 }
 
-/// Lets time pass.
+/// Advances the clock.
 async fn pass(time: Duration) {
     let _ = timeout(time, std::future::pending::<()>()).await;
 }
 
-/// A ledger of one process, whose clock is wrong by some seconds.
+/// Returns the ledger of one process, whose clock is wrong by `skew` seconds.
 fn ledger(store: &MemoryStore, began: Instant, skew: i64) -> Arc<Ledger> {
     Arc::new(counting(store, began, skew))
 }
@@ -57,7 +57,7 @@ fn counting(store: &MemoryStore, began: Instant, skew: i64) -> Ledger {
     Ledger::with_clock(store.clone(), Arc::new(clock))
 }
 
-/// One process: an actor with a session.
+/// One process with a session.
 struct Replica {
     vcenter: Arc<Vcenter>,
     stop: CancellationToken,
@@ -108,7 +108,7 @@ impl Replica {
     }
 }
 
-/// The most logins that any window holds.
+/// Returns the maximum number of logins in a window.
 fn most_in_a_window(server: &MemoryVcenter) -> usize {
     most_within(&server.logins())
 }
@@ -118,8 +118,8 @@ fn most_within(logins: &[memory::Login]) -> usize {
     logins.iter().map(|login| within(login.at)).max().unwrap_or(0)
 }
 
-/// Five replicas start together, restart once each, and try for an hour; none ever gets in. What is counted is the
-/// server's.
+/// Runs five replicas for an hour. They start together and restart once each, and every login fails. The server counts
+/// the logins.
 async fn an_hour_with_a_wrong_password(
     credential: Arc<Credential>,
     ledger_of: impl Fn(usize) -> Arc<Ledger>,
@@ -143,7 +143,7 @@ async fn an_hour_with_a_wrong_password(
     server
 }
 
-/// Clocks that are minutes apart, one of them each way.
+/// Clock errors of up to several minutes, in both directions.
 const SKEWS: [i64; 5] = [0, -300, 240, -7, 540];
 
 #[tokio::test(start_paused = true)]
@@ -169,9 +169,9 @@ async fn without_the_ledger_every_process_makes_one_attempt_in_200_s() {
         an_hour_with_a_wrong_password(from_file("wrong"), |number| ledger(&store, began, SKEWS[number % 5])).await;
     let (attempts, most) = (server.logins().len(), most_in_a_window(&server));
     println!("ledger out of reach: {attempts} attempts of five replicas in an hour, at most {most} in any 200 s");
-    // Five that run, and in a window at most one of them restarts.
+    // Five replicas run, and at most one of them restarts in a window.
     assert!(most <= 6, "{most}");
-    // One alone.
+    // A single replica.
     let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
     let offers = watch::Sender::new(offer(&from_file("wrong")));
     let replica = Replica::start(&server, offers.subscribe(), ledger(&store, began, 0));
@@ -249,7 +249,7 @@ async fn a_rejected_new_pair_leaves_the_old_session_and_is_told_and_a_right_one_
         assert!(!trouble.contains("typing"), "{trouble}");
     }
     assert_eq!(server.sessions(), (5, 5));
-    // The old pair is offered again: nothing to do.
+    // The old pair is offered again, so there is no work.
     offers.send_replace(offer(&from_secret(RIGHT, "3")));
     pass(MINUTE).await;
     assert_eq!(server.accepted(Interface::Soap), 5, "the session in use is that pair's");
@@ -297,7 +297,7 @@ async fn accepted_logins_never_wait_for_the_budget() {
         let good = watch::Sender::new(offer(&from_file(RIGHT)));
         let replica = Replica::start(&server, good.subscribe(), ledger(&store, began, 0));
         replica.until_live(MINUTE).await;
-        // Others use the budget up, for as long as it takes.
+        // Other replicas use up the budget, for as long as it takes.
         let bad = watch::Sender::new(offer(&from_file("wrong")));
         let others: Vec<Replica> = (1..5)
             .map(|number| Replica::start(&server, bad.subscribe(), ledger(&store, began, SKEWS[number])))
@@ -387,7 +387,7 @@ async fn from_8_0_3_0_on_the_soap_session_is_the_rest_session_and_a_server_that_
     }
 }
 
-/// A server whose SOAP session is no REST session.
+/// On this server a SOAP session is not valid for REST.
 #[tokio::test(start_paused = true)]
 async fn rest_logs_in_with_the_pair_that_soap_accepted() {
     let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
@@ -424,7 +424,7 @@ async fn without_credentials_no_login_is_made_and_the_state_says_what_is_missing
     assert_eq!(server.logins().len(), 0);
     offers.send_replace(offer(&from_secret(RIGHT, "2")));
     replica.until_live(Duration::from_secs(5)).await;
-    // Deleted again: what works goes on working, also over the end of the session.
+    // The Secret is deleted. The working session continues, and credentials stay usable after its end.
     offers.send_replace(Arc::new(CredentialState::Missing { reason: "there is no Secret kube-system/vc".into() }));
     pass(MINUTE).await;
     assert!(
@@ -447,7 +447,7 @@ fn shared(token: &str, resource_version: &str) -> Arc<Credential> {
 
 #[tokio::test(start_paused = true)]
 async fn w22_a_shared_session_needs_no_rest_login_and_is_shared_anew_with_the_token_of_the_moment() {
-    // REST takes sessions of SOAP here, although the version does not say so.
+    // This server accepts SOAP sessions for REST, although its version does not imply that.
     let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
     server.set_takes_loans(true);
     server.set_manager_token("one");
@@ -456,7 +456,7 @@ async fn w22_a_shared_session_needs_no_rest_login_and_is_shared_anew_with_the_to
     replica.until_live(MINUTE).await;
     pass(5 * MINUTE).await;
     assert_eq!((server.accepted(Interface::Soap), server.logins().len(), server.failed().len()), (1, 1, 0));
-    // The manager wants another token: nobody notices before the session ends, and then it is told.
+    // The manager requires another token. The client notices that only at the end of the session, and reports it.
     server.set_manager_token("two");
     pass(5 * MINUTE).await;
     assert_eq!(replica.vcenter.snapshot().freshness, Freshness::Live);
@@ -466,11 +466,11 @@ async fn w22_a_shared_session_needs_no_rest_login_and_is_shared_anew_with_the_to
     let told = changes.wait_for(|now| now.freshness.failure().is_some_and(is_told));
     assert!(timeout(MINUTE, told).await.is_ok(), "{:?}", replica.vcenter.snapshot().freshness);
     pass(10 * MINUTE).await;
-    // The Secret is changed: it is tried at once.
+    // The Secret changes, and is tried immediately.
     offers.send_replace(offer(&shared("two", "2")));
     replica.until_live(Duration::from_secs(5)).await;
     assert_eq!((server.accepted(Interface::Soap), server.accepted(Interface::Rest)), (2, 0));
-    // A new token beside a session in use: one more clone, and the old one is ended.
+    // A new token while a session is in use: one more clone, and the old session is ended.
     server.set_manager_token("three");
     offers.send_replace(offer(&shared("three", "3")));
     pass(MINUTE).await;

@@ -1,4 +1,4 @@
-//! The wire clients and the provider against the vCenter simulator.
+//! The clients and the provider with the vCenter simulator.
 
 #![allow(
     clippy::unwrap_used,
@@ -70,7 +70,7 @@ fn password(vcenter: &Vcenter) -> SecretString {
     SecretString::from(vcenter.password().to_owned())
 }
 
-/// A SOAP client that is connected and logged in, with short limits.
+/// Returns a connected SOAP client with a session and short time limits.
 async fn soap(vcenter: &Vcenter) -> vim::Client {
     let limit = Duration::from_secs(20);
     let timeouts = vim::Timeouts { call: limit, wait_margin: limit, ..vim::Timeouts::default() };
@@ -80,7 +80,7 @@ async fn soap(vcenter: &Vcenter) -> vim::Client {
     client
 }
 
-/// Whose session it is, as the server spells the name.
+/// Returns the user of the session, as the server spells the name.
 async fn user_of(client: &vim::Client) -> String {
     let path = "currentSession.userName";
     let spec = vim::FilterSpec::of_object(&vim::MoRef::new("SessionManager", "SessionManager"), &[path]);
@@ -88,14 +88,14 @@ async fn user_of(client: &vim::Client) -> String {
     objects[0].property(path).and_then(vim::Value::as_str).unwrap().to_owned()
 }
 
-/// A REST client that is logged in.
+/// Returns a REST client with a session.
 async fn rest(vcenter: &Vcenter) -> vapi::Client {
     let client = vapi::Client::new(https(vcenter));
     client.login(vcenter.user(), &password(vcenter)).await.unwrap();
     client
 }
 
-/// The reference of a machine, as a search by UUID finds it.
+/// Returns the reference of a machine from a search by UUID.
 async fn machine(client: &vim::Client, uuid: &str) -> vim::MoRef {
     let found = client.find_all_by_uuid(uuid).await.unwrap();
     assert_eq!(found.len(), 1, "{found:?}");

@@ -1,9 +1,9 @@
-//! The fault matrix: every trouble of a vCenter that is known, and what must hold during each and after it.
+//! The fault matrix: every known fault of a vCenter, with the rules during each fault and after it.
 //!
-//! One function proves every row. The provider has two vCenters; one is troubled, the other is well. Both change all the
-//! while. During the trouble nothing is called absent that is there, nothing becomes another machine's, nothing piles up,
-//! and the other vCenter answers as ever. When it is over, what is known is after the stated time what a provider finds
-//! that has just started; and both log out when they are told to stop.
+//! One function tests every row. The provider has two vCenters, one with the fault and one without. Both change all the
+//! time. During the fault no existing machine is reported as absent, no machine is mixed up with another, no resources
+//! pile up, and the other vCenter answers as usual. After the fault the state equals that of a new provider within the
+//! stated time. Both log out when they are stopped.
 
 mod rows;
 mod scene;
@@ -20,54 +20,55 @@ use support::{FakeVcenter, Heavy, Vcenter};
 
 use scene::Scene;
 
-/// Rows that run side by side: most of their time is waiting.
+/// Number of concurrent rows. Rows mostly wait.
 const AT_ONCE: usize = 8;
-/// What logging in and reading anew may take, with many rows on a small machine.
+/// Time for a login and a complete read, with many rows on a small machine.
 const MARGIN: Duration = Duration::from_secs(12);
-/// Memory that the whole matrix may add to this process. Rows are not told apart; what grows with every answer is.
+/// Memory that the whole matrix may add to this process. It covers growth with every answer, and cannot attribute the
+/// growth to a row.
 const MEMORY_MIB: usize = 600;
 
-/// What is done to the scene.
+/// Action on the scene.
 type Act = Rc<dyn Fn(Rc<Scene>) -> LocalBoxFuture<'static, ()>>;
 
-/// What must hold of the troubled fake at the end.
+/// Final check of the fake with the fault.
 type Check = fn(&FakeVcenter) -> Result<(), String>;
 
-/// How it is known that the trouble has reached the daemon.
+/// Observation that the fault has reached the daemon.
 #[derive(Clone, Copy, Debug)]
 enum Felt {
     /// The inventory is stale.
     Stale,
     /// Tags cannot be read.
     Tags,
-    /// This operation was called so often since the trouble began.
+    /// This operation was called at least this many times since the start of the fault.
     Counted(&'static str, u32),
-    /// Changes of the troubled vCenter are seen during the trouble.
+    /// Changes of the vCenter with the fault are observed during the fault.
     Follows,
 }
 
-/// One trouble.
+/// One fault.
 struct Step {
     name: String,
     begin: Act,
     end: Act,
     felt: Felt,
-    /// The longest pause before the next try that is stated for trouble of this kind and length.
+    /// Longest stated pause before the next attempt for a fault of this kind and length.
     pause: Duration,
 }
 
-/// Troubles that befall one scene in turn. Most rows have one.
+/// Faults that one scene has in sequence. Most rows have one.
 struct Row {
-    /// The point of the list, and what is wrong.
+    /// Number in the list, and description of the fault.
     id: String,
     is_simulator: bool,
     steps: Vec<Step>,
     tag_poll: Duration,
-    /// The names that the zone may have.
+    /// Permitted names of the zone.
     zones: &'static [&'static str],
-    /// Looked at when all is over.
+    /// Final check after all faults.
     check: Option<Check>,
-    /// Sessions of logins whose answer was lost: nobody can log out what nobody has the cookie of.
+    /// Number of sessions of logins whose answer was lost. A client without the cookie cannot log out.
     lost_sessions: u32,
 }
 
@@ -114,7 +115,7 @@ impl Row {
     }
 }
 
-/// Something done to the troubled fake.
+/// Wraps an action on the fake with the fault.
 fn fake(act: impl Fn(&FakeVcenter) + 'static) -> Act {
     Rc::new(move |scene| {
         act(scene.fake());
@@ -122,7 +123,7 @@ fn fake(act: impl Fn(&FakeVcenter) + 'static) -> Act {
     })
 }
 
-/// Something done to the troubled simulator.
+/// Wraps an action on the simulator with the fault.
 fn simulated<F>(act: impl Fn(Rc<Scene>) -> F + 'static) -> Act
 where
     F: Future<Output = ()> + 'static,
@@ -130,7 +131,7 @@ where
     Rc::new(move |scene| Box::pin(act(scene)))
 }
 
-/// Proves one row; gives the longest time that it took to recover.
+/// Tests one row. Returns the longest recovery time.
 async fn prove(row: &Row) -> Result<Duration, String> {
     let scene = Scene::start(row.is_simulator, row.zones, row.tag_poll).await;
     let took = tokio::select! {
@@ -204,7 +205,7 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_else(|| "a panic".to_owned())
 }
 
-/// What of this process is in memory.
+/// Returns the resident memory of this process.
 fn resident_mib() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -221,7 +222,7 @@ async fn troubles_of_the_list_are_survived_on_the_simulator() {
     prove_all(simulator::all()).await;
 }
 
-/// The simulator of a row that has one.
+/// Returns the simulator of a row that has one.
 fn simulator_of(scene: &Scene) -> &Vcenter {
     scene.simulator()
 }

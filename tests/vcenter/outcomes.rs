@@ -1,5 +1,5 @@
-//! What becomes of a node whose machine is in an odd state, has moved, has a twin, or may not be seen: one decided
-//! outcome each. Asked is what the node is told, and whether its machine exists.
+//! A node whose machine is in an unusual state, has moved, has a twin, or is not readable. Each case has one defined
+//! result for the node's metadata and for the existence of its machine.
 
 mod absence;
 mod claims;
@@ -30,7 +30,7 @@ const UUID: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";
 const SWAPPED: &str = "56492e42-22ad-3911-6d72-59cc8f26bc90";
 const OTHER: &str = "01234567-89ab-cdef-4444-555555555555";
 
-/// Fake vCenters, and a provider over them.
+/// Fake vCenters with a provider.
 struct Scene {
     fakes: Vec<FakeVcenter>,
     datacenters: &'static str,
@@ -59,14 +59,14 @@ impl Scene {
         self.running.provider.instances_v2().unwrap()
     }
 
-    /// Another process takes over; what it knows is what is on the nodes.
+    /// Starts another process. Its only state is the data on the nodes.
     async fn restart(&mut self, node: &Node) {
         let next = run(&self.fakes, self.datacenters, &self.folder);
         next.cluster.put(node.clone());
         std::mem::replace(&mut self.running, next).stop().await;
     }
 
-    /// Waits until what is known of the node's machine is accepted.
+    /// Waits until the metadata of the node's machine meets `accept`.
     async fn found_with(&self, node: &Node, accept: impl Fn(&InstanceMetadata) -> bool) -> InstanceMetadata {
         let instances = self.instances();
         eventually("the node's machine is known", SOON, async || match instances.instance_metadata(node).await {
@@ -81,7 +81,7 @@ impl Scene {
         self.found_with(node, |metadata| metadata.pending.is_none()).await
     }
 
-    /// The node after its machine was found and it was initialised.
+    /// Returns the node after its machine was found and it was initialised.
     async fn initialised(&self, name: &str) -> Node {
         let metadata = self.found(&node(name, UUID)).await;
         let node = with_record(with_provider_id(node(name, UUID), &metadata.provider_id), &metadata.record);
@@ -89,7 +89,8 @@ impl Scene {
         node
     }
 
-    /// Waits until nothing is known of the guest for this reason, and gives the message. Absence on the way is a failure.
+    /// Waits until the guest is unknown for this reason, and returns the message. Fails if the machine is absent in the
+    /// meantime.
     async fn unknown(&self, node: &Node, reason: &str) -> String {
         let instances = self.instances();
         eventually(reason, SOON, async || match instances.instance_metadata(node).await {
@@ -104,8 +105,8 @@ impl Scene {
         .await
     }
 
-    /// Waits until the question whether the machine exists has this answer: `exists`, `absent` or a reason. Gives the
-    /// message. A wrong absence on the way is a failure.
+    /// Waits until the request for the existence of the machine has this answer: `exists`, `absent` or a reason.
+    /// Returns the message. Fails on a wrong absence in the meantime.
     async fn told(&self, node: &Node, expected: &str) -> String {
         let instances = self.instances();
         eventually(expected, SOON, async || {
@@ -178,13 +179,13 @@ async fn a_machine_that_vcenter_does_not_hear_from_exists_and_keeps_its_addresse
         .await;
         assert_eq!(address(&scene.found(&node).await), "10.0.0.1", "{state}: what the guest said last is kept");
         scene.told(&node, "exists").await;
-        // vCenter forgets the guest, and the configuration, of such a machine.
+        // vCenter drops the guest and the configuration of such a machine.
         let forgotten = ["guest.net", "guest.hostName", "config.uuid", "summary.config.uuid"];
         scene.fake().change_vm("n", |vm| forgotten.into_iter().fold(vm, Machine::without));
         let message = scene.unknown(&node, "ToolsNotRunning").await;
         assert!(message.contains(state), "{message}");
         scene.told(&node, "exists").await;
-        // By the record alone it is found again, and it exists.
+        // The record alone leads to the machine, which exists.
         scene.restart(&node).await;
         scene.unknown(&node, "ToolsNotRunning").await;
         scene.told(&node, "exists").await;
@@ -196,7 +197,7 @@ async fn a_machine_that_vcenter_does_not_hear_from_exists_and_keeps_its_addresse
 async fn w34_a_machine_without_guest_and_config_stops_nothing() {
     let odd = ["config.uuid", "guest.hostName", "guest.net"].into_iter().fold(machine(), Machine::without);
     let scene = Scene::start(vec![Model::small().vm(odd)]).await;
-    // The fake, as the simulator, searches by `config.uuid`: such a machine is not found by it.
+    // The fake searches by `config.uuid`, as the simulator does, so the search does not find such a machine.
     scene.running.cluster.put(node("n", UUID));
     scene.unknown(&node("n", UUID), "VMNotFound").await;
     scene.fake().change_vm("n", |vm| vm.text("config.uuid", UUID));
@@ -220,7 +221,7 @@ async fn w39_a_machine_that_is_off_and_says_nothing_exists_and_is_shut_down() {
     })
     .await;
     scene.told(&node, "exists").await;
-    // The guest says nothing: the answer is unknown, so what is on the node stays.
+    // The guest reports nothing. The metadata is unknown, so the data on the node stays.
     scene.unknown(&node, "VMPoweredOff").await;
     scene.fake().change_vm("n", |vm| vm.power("poweredOn"));
     scene.fake().change_vm("n", |vm| vm.text("guest.hostName", "n").ip("10.0.0.1"));
@@ -307,7 +308,7 @@ async fn a_machine_that_is_registered_anew_is_found_under_its_new_id() {
     let id = scene.fake().reregister_vm("n");
     scene.found_with(&node, |metadata| vm_of(metadata) == id).await;
     scene.told(&node, "exists").await;
-    // The record on the node still names the old id.
+    // The record on the node still has the old id.
     scene.restart(&node).await;
     scene.found_with(&node, |metadata| vm_of(metadata) == id).await;
     scene.told(&node, "exists").await;
@@ -401,7 +402,7 @@ async fn a_machine_that_moved_to_another_datacenter_is_kept_and_outside_of_the_c
     scene.told(&node, "exists").await;
     scene.fake().move_vm("n", "dc-1");
     scene.found_with(&node, is_in("datacenter-1")).await;
-    // Where both are covered, a move is nothing.
+    // If both datacenters are covered, a move changes nothing.
     scene.datacenters = "dc-1, dc-2";
     scene.fake().move_vm("n", "dc-2");
     scene.restart(&node).await;
@@ -421,7 +422,7 @@ async fn a_machine_that_moved_to_another_vcenter_is_found_there_and_exists() {
     scene.restart(&node).await;
     assert_eq!(address(&scene.found(&node).await), "10.0.0.2");
     scene.told(&node, "exists").await;
-    // It is gone for good only where it was last.
+    // The machine counts as absent only at its last place.
     scene.fakes[1].destroy_vm("n");
     let proof = scene.told(&node, "absent").await;
     assert!(proof.contains(&there), "{proof}");

@@ -1,6 +1,6 @@
-//! A recording of the field test in the place of a vCenter: the clients read in it what the server said.
+//! A recording of the field test in place of a vCenter. The clients read the server's answers from the recording.
 //!
-//! `RECORDING=file` replays the vCenters of another recording. `UPDATE_GOLDEN=1` records the simulator anew.
+//! `RECORDING=file` replays the vCenters of another recording. `UPDATE_GOLDEN=1` records the simulator again.
 
 use std::path::{Path, PathBuf};
 
@@ -13,17 +13,17 @@ use support::{Nic, Object, Scenario, Vcenter, Vm};
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/recordings/vcenter.json");
 
-/// A recording is small enough to be read.
+/// Maximum size of a recording, so that a person can read it.
 const LARGEST: usize = 100_000;
 
-/// The only server of the golden recording.
+/// Title of the only server in the golden recording.
 const TITLE: &str = "vCenter 1";
 
 fn text_of(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A vCenter before 8.0 Update 3, which wants a login over REST, with a VM of each kind of value.
+/// Returns a vCenter before 8.0 Update 3, which requires a REST login, with a VM for each kind of value.
 fn scenario() -> Scenario {
     Scenario::small()
         .api_version("7.0.3.0")
@@ -40,7 +40,7 @@ fn scenario() -> Scenario {
         .tag("k8s-region", "region-a", [Object::datacenter("dc-1")])
 }
 
-/// The recording in the repository, made anew if that is wanted.
+/// Returns the recording in the repository, or records it again if `UPDATE_GOLDEN` is set.
 async fn golden() -> String {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         let vcenter = Vcenter::start(&scenario()).await;
@@ -80,7 +80,7 @@ async fn the_golden_recording_is_whole_and_small() {
     }
 }
 
-/// The clock is paused: waits that are recorded take no time.
+/// The clock is paused, so that recorded waits take no time.
 #[tokio::test(start_paused = true)]
 async fn the_checks_find_in_a_recording_what_they_found_at_the_server() {
     let path = std::env::var_os("RECORDING").map_or_else(|| GOLDEN.into(), PathBuf::from);
@@ -94,7 +94,7 @@ async fn the_checks_find_in_a_recording_what_they_found_at_the_server() {
     }
 }
 
-/// A recording in which something else is answered.
+/// Returns the differences for a recording with other answers.
 async fn differences(text: &str) -> Vec<String> {
     replay(&parsed(text), TITLE).await.unwrap().differences
 }
@@ -119,7 +119,7 @@ async fn a_recording_with_another_answer_is_read_otherwise() {
     assert!(found.iter().any(|one| one.starts_with("not recorded: FindAllByUuid POST /sdk")), "{found:?}");
 }
 
-/// The text of this element of the first request of this name.
+/// Returns the text of this element in the first request with this name.
 fn sent(recording: &Recording, operation: &str, element: &str) -> String {
     let exchange = recording.exchanges.iter().find(|one| one.operation == operation).unwrap();
     let Body::Xml(lines) = &exchange.request.body else { panic!("{operation} is no SOAP") };

@@ -1,4 +1,4 @@
-//! Credentials that change while they are used, on the simulator.
+//! Credentials that change while they are in use, on the simulator.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ fn offer(user: &str, password: &str, number: u32) -> Arc<CredentialState> {
     Arc::new(CredentialState::Ready(vec![Arc::new(Credential { login, origin })]))
 }
 
-/// The ids that a search for the machine gives.
+/// Returns the ids from a search for the machine.
 async fn found(inventory: &Inventory) -> Vec<Arc<str>> {
     match inventory.search_by_uuid(&UUID.parse().unwrap()).await {
         ReadAnswer::Found(ids) => ids,
@@ -104,7 +104,7 @@ async fn a_new_password_is_taken_over_without_a_failed_call_or_a_stale_moment() 
     assert_eq!((before.soap_logins, before.rest_logins), (1, 1), "{before:?}");
     assert_eq!((before.soap_sessions, before.rest_sessions), (1, 1), "{before:?}");
 
-    // Somebody searches all the time, and looks at every snapshot.
+    // A task searches all the time and checks every snapshot.
     let (inventory, over) = (Arc::clone(&watched.inventory), CancellationToken::new());
     let searching = tokio::spawn({
         let (inventory, over) = (Arc::clone(&inventory), over.clone());
@@ -141,7 +141,7 @@ async fn a_new_password_is_taken_over_without_a_failed_call_or_a_stale_moment() 
         if logins == (2, 2) && sessions == (1, 1) { Ok(()) } else { Err(format!("{counts:?}")) }
     })
     .await;
-    // What changes is still heard of, over the new session.
+    // Changes are still received over the new session.
     vcenter.set_ip("node-1", "10.0.0.99").await;
     let has_address = |now: &Snapshot| {
         now.vms.values().any(|vm| vm.nics.iter().any(|nic| nic.ip_addresses.iter().any(|ip| ip == "10.0.0.99")))
@@ -177,7 +177,7 @@ async fn a_wrong_new_password_is_told_and_the_old_session_goes_on() {
     watched.until("the session goes on", |now| is_live(now) && has_address(now)).await;
     let counts = vcenter.counts().await;
     assert_eq!((counts.of("Login"), counts.soap_logins, counts.soap_sessions), (2, 1, 1), "{counts:?}");
-    // The right one is taken at once.
+    // The right password is used immediately.
     vcenter.set_login(vcenter.user(), "Correct-Horse-9").await;
     watched.offers.send_replace(offer(vcenter.user(), "Correct-Horse-9", 3));
     watched.until("it is taken", |now| is_live(now) && now.credential_failure.is_none()).await;
@@ -245,7 +245,7 @@ async fn a_certificate_takes_over_from_a_password_with_a_token_for_each_login() 
     })
     .await;
     assert!(is_live(&watched.inventory.snapshot()));
-    // A pair that cannot be used is told, without its text.
+    // Unusable credentials are reported without their text.
     watched.offers.send_replace(certificate("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", 3));
     watched.until("it is told", |now| is_live(now) && now.credential_failure.is_some()).await;
     assert!(!format!("{:?}", watched.inventory.snapshot()).contains("AAAA"));

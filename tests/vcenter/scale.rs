@@ -1,5 +1,5 @@
-//! What 5,000 nodes cost, and that 20 nodes cost the same wherever they are: measured on the fake, which is part of the
-//! test's process, with 10 ms added to each call.
+//! The cost of 5,000 nodes, and the equal cost of 20 nodes in small and large vCenters. Measured on the fake, which
+//! runs in the test's process, with a delay of 10 ms for each call.
 
 use std::time::{Duration, Instant};
 
@@ -11,13 +11,13 @@ use support::{FakeVcenter, Heavy, Model, eventually};
 
 use crate::world::{Running, node};
 
-/// Half a minute is what is promised of a machine of its own; here everything is a debug build, beside other tests. What
-/// the promise comes to is measured with a release build, by `make bench`.
+/// The promised time is half a minute on a dedicated machine. Here everything is a debug build and runs beside other
+/// tests. `make bench` measures a release build.
 const LIMIT: Duration = Duration::from_secs(240);
 
 const ZONES: &str = "[Labels]\nregion = k8s-region\nzone = k8s-zone\n";
 
-/// A vCenter with this many machines, on tagged hosts.
+/// Returns a vCenter with this many machines, on tagged hosts.
 fn model(machines: usize) -> Model {
     Model::small()
         .vms(machines)
@@ -25,7 +25,7 @@ fn model(machines: usize) -> Model {
         .tag("k8s-region", "region-1", &[("Datacenter", "dc-1")])
 }
 
-/// The provider on this vCenter, without a node.
+/// Starts the provider on this vCenter, without a node.
 fn start(fake: &FakeVcenter, folder: &std::path::Path) -> Running {
     let ca = folder.join(format!("{}.pem", fake.port()));
     std::fs::write(&ca, fake.ca_pem()).unwrap();
@@ -39,12 +39,12 @@ fn start(fake: &FakeVcenter, folder: &std::path::Path) -> Running {
     Running::start_with(&entry, Duration::from_secs(60))
 }
 
-/// The same UUID as most guests report it: the first three groups in the other byte order.
+/// Returns the UUID as most guests report it: the first three groups in the other byte order.
 fn as_the_guest_says(number: usize) -> String {
     format!("56492e42-22ad-3911-6d72-{number:012x}")
 }
 
-/// The node of this machine as its kubelet registers it, waiting to be initialised.
+/// Returns the node of this machine as its kubelet registers it. It waits for initialisation.
 fn joining(number: usize) -> Node {
     let mut node = node(&format!("n-{number}"), &as_the_guest_says(number));
     let taint = Taint { key: "node.cloudprovider.kubernetes.io/uninitialized".into(), ..Taint::default() };
@@ -52,7 +52,7 @@ fn joining(number: usize) -> Node {
     node
 }
 
-/// Nodes of these machines, all at once; waits until the provider knows the metadata of each.
+/// Adds nodes for these machines at once, and waits until the provider has the metadata of each.
 async fn join(running: &Running, numbers: std::ops::RangeInclusive<usize>) -> Duration {
     let begun = Instant::now();
     let nodes: Vec<_> = numbers.map(joining).collect();
@@ -77,7 +77,7 @@ fn total(counts: &FakeCounts) -> u32 {
     counts.operations.values().sum()
 }
 
-/// Waits until nothing is under way: between two looks nothing came and nothing went, and a wait is pending.
+/// Waits until no call is in flight: the counts do not change between two checks, and a wait is pending.
 async fn until_quiet(fake: &FakeVcenter) {
     let mut before = None;
     eventually("nothing is under way", LIMIT, async || {
@@ -112,7 +112,7 @@ async fn five_thousand_nodes_cost_a_search_each_and_a_change_costs_one_machine()
     assert!(counts.of("FindAllByUuid") < 5_200, "the byte order that hit is asked first: {counts:?}");
     assert_eq!((counts.most_soap_sessions, counts.most_rest_sessions), (1, 1));
 
-    // From here on a change costs what one machine costs.
+    // From here on a change takes only the calls for one machine.
     until_quiet(&fake).await;
     fake.reset_counts();
     let begun = Instant::now();
@@ -130,13 +130,13 @@ async fn five_thousand_nodes_cost_a_search_each_and_a_change_costs_one_machine()
     running.stop().await;
 }
 
-/// What the nodes 1 to 20 cost in a vCenter with this many machines.
+/// Returns the cost of the nodes 1 to 20 in a vCenter with this many machines.
 async fn cost_of_twenty(machines: usize) -> FakeCounts {
     let folder = tempfile::tempdir().unwrap();
     let fake = FakeVcenter::start(model(machines)).await;
     let running = start(&fake, folder.path());
     join(&running, 1..=20).await;
-    // One change each, so that steady state is part of it.
+    // One change for each node, so that the steady state is included.
     for number in 1..=20 {
         fake.change_vm(&format!("n-{number}"), |machine| machine.ip(&format!("10.9.9.{number}")));
     }
@@ -170,7 +170,7 @@ async fn twenty_nodes_cost_what_twenty_nodes_cost_however_large_the_vcenter_is()
         );
     }
     assert_eq!(small.of("FindAllByUuid"), large.of("FindAllByUuid"));
-    // How changes are gathered into answers is a matter of moments.
+    // The distribution of changes over answers depends on timing.
     let is_alike = |small: u64, large: u64| large <= small + small / 4 && small <= large + large / 4;
     assert!(is_alike(u64::from(total(&small)), u64::from(total(&large))), "{small:?} {large:?}");
     assert!(is_alike(small.bytes_sent, large.bytes_sent), "{small:?} {large:?}");

@@ -1,4 +1,4 @@
-//! Connecting, logging in and out, and sessions that die.
+//! Connection, login, logout, and sessions that end.
 
 use ccm::clients::vim;
 use secrecy::SecretString;
@@ -18,7 +18,7 @@ async fn a_session_begins_with_a_login_and_ends_with_the_logout() {
     client.login(vcenter.user(), &password(&vcenter)).await.unwrap();
     assert_eq!(user_of(&client).await, vcenter.user());
     assert!(client.is_logged_in().await.unwrap());
-    // A login on top of a live session is a new session, not an error.
+    // A second login over a live session creates a new session, without an error.
     client.login(vcenter.user(), &password(&vcenter)).await.unwrap();
     client.logout().await.unwrap();
     assert!(!client.is_logged_in().await.unwrap());

@@ -1,4 +1,4 @@
-//! What messages call an entry after its file was written in the other dialect.
+//! The names of entries in messages after the file was rewritten in the other dialect.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::world::Running;
 
-/// Entries that are not logged in to.
+/// A connector whose entries never log in.
 struct Nowhere;
 
 impl Connect for Nowhere {

@@ -1,4 +1,4 @@
-//! Logins with a certificate and with a ticket. The simulator's front checks every signature, with other code than ours.
+//! Logins with a certificate and with a ticket. The simulator's front checks every signature with independent code.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,7 +20,7 @@ fn secret(text: &str) -> SecretString {
     SecretString::from(text.to_owned())
 }
 
-/// A second pair, of the same names as the first.
+/// Returns a second certificate with the same names as the first.
 fn other_certificate() -> String {
     let key = rcgen::KeyPair::from_pem(OTHER_KEY).unwrap();
     rcgen::CertificateParams::default().self_signed(&key).unwrap().pem()
@@ -34,7 +34,7 @@ async fn issue(http: &http::Client) -> Result<Token, sts::Error> {
     sts::issue(http, CERTIFICATE, &secret(KEY), Timestamp::now()).await
 }
 
-/// Changes requests on their way, and keeps the answers.
+/// Changes requests before they are sent, and stores the answers.
 struct Meddler {
     to: http::Client,
     change: Box<dyn Fn(&mut Request) + Send + Sync>,
@@ -51,7 +51,7 @@ impl Transport for Meddler {
     }
 }
 
-/// A client of the simulator whose requests are changed by this function.
+/// Returns a client of the simulator whose requests are changed by this function.
 fn meddled(vcenter: &Vcenter, change: impl Fn(&mut Request) + Send + Sync + 'static) -> (http::Client, Arc<Meddler>) {
     let meddler = Arc::new(Meddler { to: https(vcenter), change: Box::new(change), answers: Mutex::default() });
     let mut settings = Settings::new(vcenter.host(), vcenter.port(), TlsSettings::default(), vim::user_agent(None));
@@ -59,14 +59,14 @@ fn meddled(vcenter: &Vcenter, change: impl Fn(&mut Request) + Send + Sync + 'sta
     (http::Client::new(settings).unwrap(), meddler)
 }
 
-/// Replaces a text of the body; it must be there.
+/// Replaces a text of the body. Panics if the text is missing.
 fn replace(request: &mut Request, from: &str, to: &str) {
     let text = String::from_utf8(request.body.to_vec()).unwrap();
     assert!(text.contains(from), "{from} is not in {text}");
     request.body = text.replacen(from, to, 1).into();
 }
 
-/// Replaces the first character of an element's text by another one.
+/// Replaces the first character in the text of an element.
 fn spoil(request: &mut Request, element: &str) {
     let text = String::from_utf8(request.body.to_vec()).unwrap();
     let begin = format!("<{element}>");
@@ -85,7 +85,7 @@ async fn a_certificate_becomes_a_token_and_the_token_logs_in_to_both_interfaces(
     client.login_by_token(&token, Timestamp::now()).await.unwrap();
     assert_eq!(user_of(&client).await, "ccm-solution-user@VSPHERE.LOCAL");
     assert_eq!(client.find_all_by_uuid(UUID).await.unwrap().len(), 1);
-    // A second login on top of the first, with the same token, is a new session.
+    // A second login over the first, with the same token, creates a new session.
     client.login_by_token(&token, Timestamp::now()).await.unwrap();
     assert!(client.is_logged_in().await.unwrap());
     let rest = vapi::Client::new(http);
@@ -109,7 +109,7 @@ async fn a_login_in_the_api_form_is_signed_for_its_own_path() {
             request.path = "/nothing-here".to_owned();
         }
     });
-    // The simulator itself has no such form; its front would have answered 401 to a wrong signature.
+    // The simulator itself does not support this form. Its front would have answered 401 to a wrong signature.
     let error = vapi::Client::new(http).login_signed(&token, Timestamp::now()).await.unwrap_err();
     assert!(error.to_string().contains("HTTP status 404"), "{error}");
     assert_eq!(meddler.answers.lock().unwrap().len(), 2);
@@ -303,13 +303,13 @@ async fn a_token_in_the_hands_of_another_key_is_an_invalid_login() {
     let rest = vapi::Client::new(https(&vcenter));
     let error = rest.login_signed(&stolen, Timestamp::now()).await.unwrap_err();
     assert!(error.is_invalid_login() && error.to_string().contains("not of the token's key"), "{error}");
-    // The same with the right key: it was the key that was wrong.
+    // The same with the right key proves that the wrong key was the reason.
     let own = take(HolderKey::from_pem(CERTIFICATE, &secret(KEY)).unwrap());
     client.login_by_token(&own, Timestamp::now()).await.unwrap();
     rest.login_signed(&own, Timestamp::now()).await.unwrap();
 }
 
-/// Replaces a text of the `Authorization` header; it must be there.
+/// Replaces a text of the `Authorization` header. Panics if the text is missing.
 fn replace_header(request: &mut Request, from: &str, to: &str) {
     for (name, value) in &mut request.secret_headers {
         assert_eq!(*name, "Authorization");
@@ -359,7 +359,7 @@ async fn a_signed_rest_login_is_good_once() {
     assert!(error.is_invalid_login() && error.to_string().contains("the nonce was used before"), "{error}");
 }
 
-/// A ticket to clone this session, asked for as a session manager does.
+/// Requests a ticket to clone this session, as a session manager does.
 async fn ticket(vcenter: &Vcenter, owner: &vim::Client) -> SecretString {
     let mut request =
         Request::new(http::Method::POST, "/sdk", "AcquireCloneTicket", std::time::Duration::from_secs(20));

@@ -10,7 +10,7 @@ use super::{UUID, machine, scenario, soap};
 
 const WAIT: Duration = Duration::from_secs(20);
 
-/// A ListView of the machine with its filter, and everything the first answers hold.
+/// Creates a ListView of the machine with its filter. Returns both, with all objects in the first answers.
 async fn watch(client: &Client, vm: &MoRef) -> (MoRef, String, Vec<ObjectUpdate>) {
     let view = client.create_list_view(&[]).await.unwrap();
     assert_eq!(client.modify_list_view(&view, std::slice::from_ref(vm), &[]).await.unwrap(), Vec::new());

@@ -1,4 +1,4 @@
-//! The vSphere provider on a simulator, without a Kubernetes cluster: nodes are what the test says they are.
+//! The vSphere provider on a simulator, without a Kubernetes cluster. The test sets the nodes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,10 +21,10 @@ use support::vcenter::Vcenter;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// How long anything may take that is waited for. Generous: what works is waited for no longer than it takes.
+/// Limit of waits. It is much longer than required.
 pub const SOON: Duration = Duration::from_secs(30);
 
-/// The nodes of a cluster that exists only here.
+/// The nodes of a simulated cluster.
 #[derive(Clone, Default)]
 pub struct Cluster {
     nodes: Arc<Mutex<Vec<Arc<Node>>>>,
@@ -32,7 +32,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Adds a node, or replaces the one of its name.
+    /// Adds a node, or replaces the node with its name.
     pub fn put(&self, node: Node) {
         let mut nodes = self.nodes.lock().unwrap();
         nodes.retain(|known| known.metadata.name != node.metadata.name);
@@ -47,7 +47,7 @@ impl Cluster {
         self.changed.send_modify(|version| *version += 1);
     }
 
-    /// Takes all nodes away.
+    /// Removes all nodes.
     pub fn clear(&self) {
         self.put_all(Vec::new());
     }
@@ -77,7 +77,7 @@ impl ClusterReads for Cluster {
     }
 }
 
-/// A node as a kubelet registers it.
+/// Returns a node as a kubelet registers it.
 pub fn node(name: &str, uuid: &str) -> Node {
     let info = NodeSystemInfo { system_uuid: uuid.into(), ..NodeSystemInfo::default() };
     Node {
@@ -87,7 +87,7 @@ pub fn node(name: &str, uuid: &str) -> Node {
     }
 }
 
-/// Clients that trust the CA files of their entry, and credentials that stay what the entry says.
+/// Clients that trust the CA files of their entries, and constant credentials from the entries.
 pub struct Files;
 
 impl Connect for Files {
@@ -106,7 +106,7 @@ impl Connect for Files {
     }
 }
 
-/// A running provider. Dropping it ends it without a word to vCenter; [`Running::stop`] ends it in order.
+/// A running provider. When this is dropped, it ends without a logout. [`Running::stop`] logs out.
 pub struct Running {
     pub provider: Arc<Provider>,
     pub cluster: Cluster,
@@ -115,7 +115,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts the provider with one entry per simulator and `more` INI text after them.
+    /// Starts the provider with one entry for each simulator and `more` INI text after them.
     pub fn start(vcenters: &[&Vcenter], more: &str) -> Self {
         let sections: Vec<String> =
             vcenters.iter().enumerate().map(|(index, vc)| vc.ini_section(&format!("vc-{index}"), "")).collect();
@@ -127,14 +127,14 @@ impl Running {
         Self::start_changed(text, |options| options.tag_poll = tag_poll)
     }
 
-    /// Starts the provider with this `vsphere.conf`, and with what is changed in the options.
+    /// Starts the provider with this `vsphere.conf`, and with changed options.
     pub fn start_changed(text: &str, change: impl FnOnce(&mut Options)) -> Self {
         let mut options = Self::options();
         change(&mut options);
         Self::start_through(Arc::new(Files), text, options)
     }
 
-    /// The options of a provider, as the daemon has them by default.
+    /// Returns the default options of the daemon.
     pub fn options() -> Options {
         Options {
             file: "vsphere.conf".to_owned(),
@@ -150,12 +150,12 @@ impl Running {
         }
     }
 
-    /// Starts the provider with this `vsphere.conf`, connected in this way.
+    /// Starts the provider with this `vsphere.conf` and this way to connect.
     pub fn start_through(connect: Arc<dyn Connect>, text: &str, options: Options) -> Self {
         Self::start_as(connect, text, options, |provider, _| provider)
     }
 
-    /// The same with what `complete` adds to the provider.
+    /// As [`Running::start_through`], with the additions of `complete` to the provider.
     pub fn start_as(
         connect: Arc<dyn Connect>,
         text: &str,
@@ -178,14 +178,14 @@ impl Running {
         Self { provider: Arc::new(provider), cluster, stop, tasks }
     }
 
-    /// Ends the task that applies snapshots to what is answered of nodes.
+    /// Ends the task that applies snapshots to the answers about nodes.
     pub async fn end_tracker(&mut self) {
         let tracker = self.tasks.remove(0);
         tracker.abort();
         assert!(tracker.await.unwrap_err().is_cancelled());
     }
 
-    /// Tells everything to stop and waits until it has.
+    /// Stops all tasks and waits for their end.
     pub async fn stop(mut self) {
         self.stop.cancel();
         for task in self.tasks.drain(..) {

@@ -1,4 +1,4 @@
-//! The client CA file, read again when its content changes.
+//! Polls the client CA file and passes each changed content to a callback.
 
 use crate::app::files::{FileSystem, SystemFiles};
 use crate::base::error_chain::chain;
@@ -7,10 +7,9 @@ use crate::runtime::tasks::{BoxError, off_thread};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The flag that names the file, in messages.
 const FLAG: &str = "--client-ca-file";
 
-/// Poll interval. Contents are compared, since an update of a ConfigMap only swaps a symbolic link.
+/// Poll interval. Each poll compares contents, since an update of a ConfigMap only swaps a symbolic link.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// A file and the consumer of its content.
@@ -22,8 +21,7 @@ pub struct Bundle<F> {
 }
 
 impl<F: Fn(&[u8]) -> Result<(), BadBundle> + Send> Bundle<F> {
-    /// Reads the file and passes its content to `take`. Only logs an error, since the file can be fixed while the
-    /// process runs.
+    /// Reads the file and passes its content to `take`. Only logs an error, since a later poll may succeed.
     pub async fn read(path: &Path, take: F) -> Self {
         let mut bundle = Self { path: path.to_owned(), take, last_read: Err(String::new()) };
         bundle.poll().await;
@@ -38,7 +36,7 @@ impl<F: Fn(&[u8]) -> Result<(), BadBundle> + Send> Bundle<F> {
         }
     }
 
-    /// Reads the file once. Waits for a read that hangs, as on a network file system, so that reads do not pile up.
+    /// Reads the file once. Has no time limit, because reads of a hanging network file system would then pile up.
     async fn poll(&mut self) {
         let path = self.path.clone();
         let read = match off_thread(move || SystemFiles.read(&path)).await {

@@ -7,7 +7,7 @@ use crate::runtime::metrics::platform;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Returns both pages. The uptime counts from this call.
+/// Returns the pages `/version` and `/statusz`. The uptime counts from this call.
 pub fn pages() -> [Page; 2] {
     let (started, since) = (jiff::Timestamp::now(), Instant::now());
     [
@@ -20,7 +20,7 @@ pub fn pages() -> [Page; 2] {
     ]
 }
 
-/// The fields of apimachinery's `version.Info`. This program is not Go's: `goVersion` is empty, `compiler` is `rustc`.
+/// Returns the fields of apimachinery's `version.Info`. `goVersion` is empty, since this is not a Go program.
 fn version() -> String {
     let version = env!("CARGO_PKG_VERSION");
     let mut parts = version.split('.');
@@ -38,7 +38,7 @@ fn version() -> String {
     format!("{info:#}")
 }
 
-/// Format of component-base's `zpages/statusz`, but always with the same delimiter.
+/// Returns the page in the format of component-base's `zpages/statusz`, but always with the same delimiter.
 fn statusz(started: jiff::Timestamp, up: Duration) -> String {
     let second = up.as_secs();
     let (hours, minutes, seconds) = (second / 3600, second / 60 % 60, second % 60);

@@ -7,21 +7,20 @@ use clap::{Arg, ArgAction};
 pub enum Kind {
     /// No value: the flag prints the help.
     Help,
-    /// A boolean as Go spells it, only after `=`; without a value it is `true`.
+    /// A boolean as Go spells it, given only after `=`. A flag without a value is `true`.
     Boolean,
     /// One text; the last use of the flag takes precedence.
     Text,
     /// A list; each use of the flag adds one item.
     Repeated,
-    /// A list, its items separated by commas.
+    /// A list of items separated by commas.
     Items,
-    /// A list as Go reads its string slices: each use adds a line of comma separated values. An empty item is dropped,
-    /// so that `--flag=` clears the default.
+    /// A list of comma-separated values in each use, as in Go. Empty items are dropped: `--flag=` clears the default.
     Slice,
 }
 
 impl Kind {
-    /// Whether further uses of the flag add to its value.
+    /// Returns true if repeated uses of the flag add items to its value.
     pub fn is_list(self) -> bool {
         matches!(self, Self::Repeated | Self::Items | Self::Slice)
     }
@@ -34,21 +33,21 @@ pub struct Flag {
     pub name: &'static str,
     /// The heading in the help.
     pub group: &'static str,
-    /// The kind of value it takes.
+    /// The kind of the value.
     pub kind: Kind,
     /// Placeholder for the value in the help.
     pub value_name: &'static str,
-    /// Its default; empty means no value.
+    /// The default value; empty if there is none.
     pub default: &'static str,
     /// Help text: a sentence without a full stop.
     pub help: &'static str,
     /// The one-letter name, if there is one.
     pub short: Option<char>,
-    /// The environment variable. Flags that the Go program has as well have no variable.
+    /// The environment variable; `None` for flags of the Go program.
     pub variable: Option<&'static str>,
-    /// Why the flag has no effect, if it has none.
+    /// The reason why the flag has no effect; `None` for a flag with an effect.
     pub without_effect: Option<&'static str>,
-    /// The Go program's hint, if the flag is deprecated. The help omits deprecated flags.
+    /// The hint of the Go program for a deprecated flag. The help omits deprecated flags.
     pub deprecated: Option<&'static str>,
 }
 
@@ -94,7 +93,6 @@ impl Flag {
         Self { deprecated: Some(hint), ..self }
     }
 
-    /// Returns the clap argument.
     pub(super) fn arg(self) -> Arg {
         let mut arg = Arg::new(self.name).long(self.name).help(self.help).help_heading(self.group);
         arg = arg.hide(self.deprecated.is_some()).hide_env_values(true).action(match self.kind {

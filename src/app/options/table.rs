@@ -1,13 +1,11 @@
-//! The flags, by group, in the order of the Go program. The command line, its help, completion, `/flagz` and the page
-//! of flags are derived from this declaration.
+//! Table of the flags, in the order of the Go program. Help, completion, `/flagz` and the page of flags use this table.
 
 use super::OURS as OURS_HEADING;
 use super::flag::{Flag, Kind, boolean, flag, repeated, slice, text};
 
-/// The heading of a group, the reason if its flags have no effect, and the flags.
+/// A group: the heading, the reason if all its flags have no effect, and the flags.
 type Group = (&'static str, Option<&'static str>, &'static [Flag]);
 
-/// All flags.
 pub(super) fn flags() -> impl Iterator<Item = Flag> {
     GROUPS.iter().flat_map(|&(group, reason, flags)| {
         flags.iter().map(move |flag| Flag { group, without_effect: flag.without_effect.or(reason), ..*flag })

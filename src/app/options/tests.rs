@@ -1,4 +1,4 @@
-//! The command line: pflag's habits, refusals, and the help text's house rules.
+//! Tests of the command line: the syntax of pflag, rejected arguments, and the format of the help text.
 
 use super::*;
 
@@ -70,7 +70,7 @@ fn o_10_to_o_12_lists_are_lines_of_comma_separated_values() {
     }
 }
 
-/// U3: the Go program takes them with any provider.
+/// The Go program accepts the flags of the provider `vsphere-paravirtual` with any provider.
 #[test]
 fn flags_of_the_other_provider_are_accepted() {
     let flags = [
@@ -137,7 +137,7 @@ fn deprecated_flags_are_told_with_the_hint_of_the_go_program_and_are_not_in_the_
     }
 }
 
-/// Whatever is typed is understood or refused with a sentence.
+/// Every command line is either accepted or rejected with a message.
 #[test]
 fn no_command_line_breaks_the_reader() {
     use proptest::prelude::*;

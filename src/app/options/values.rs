@@ -1,5 +1,4 @@
-//! Every flag with its value and the origin of the value: for the settings, the log, `/flagz`, and for messages about
-//! given flags.
+//! Flags with their values and the origins of the values, for the settings, the log, `/flagz` and error messages.
 
 use super::flag::{Flag, Kind};
 use crate::base::go_flags;
@@ -9,11 +8,11 @@ use clap::parser::ValueSource;
 /// Origin of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// No value was given.
+    /// The default; no value was given.
     Default,
     /// The environment variable of the flag.
     Environment,
-    /// The command line; it takes precedence over the variable.
+    /// The command line, which takes precedence over the environment variable.
     CommandLine,
 }
 
@@ -22,9 +21,9 @@ pub enum Origin {
 pub struct Value {
     /// The flag.
     pub flag: Flag,
-    /// As typed, without credentials; several values of a list are joined by commas.
+    /// The value as typed, without credentials. Several values of a list are joined by commas.
     pub value: String,
-    /// The items of a list; for other flags, the only value.
+    /// The items of a list; for other flags, the single value.
     pub items: Vec<String>,
     /// Origin of the value.
     pub origin: Origin,
@@ -54,18 +53,18 @@ impl Value {
         self.origin != Origin::Default && self.value != self.flag.default
     }
 
-    /// `--name`, or `-v` for the short one.
+    /// Returns the flag as typed: `--name`, or `-v` for the verbosity.
     pub fn spelled(&self) -> String {
         if self.flag.name == "v" { "-v".to_owned() } else { format!("--{}", self.flag.name) }
     }
 
-    /// The value as Go's flag package prints it: a list is in brackets.
+    /// Returns the value as Go's flag package prints it: a list is in brackets.
     pub fn printed(&self) -> String {
         if self.flag.kind.is_list() { format!("[{}]", self.value) } else { self.value.clone() }
     }
 }
 
-/// Hides user and password in a URL.
+/// Replaces user and password in a URL by `[redacted]`.
 pub fn without_credentials(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));

@@ -1,15 +1,14 @@
-//! Pure: warns about unknown environment variables whose names look like those of our flags. A misspelled variable has
-//! no effect, so the default of the flag applies, which may be to delete Nodes.
+//! Pure: warnings about unknown environment variables with the prefix `CCM_`. A misspelled variable leaves its flag at
+//! the default. For example, Nodes are deleted if `CCM_NODE_DELETION=off` is misspelled.
 
 use std::ffi::OsString;
 
 use super::{nearest, table};
 
-/// Prefix of our variables' names.
 const PREFIX: &str = "CCM_";
 
-/// A warning for each unknown name with our prefix, with the nearest known name. Variables that Kubernetes sets for a
-/// Service are left out.
+/// Returns a warning for each unknown name with the prefix. The warning contains the nearest valid name, if one is
+/// similar. Omits the variables that Kubernetes sets for Services.
 pub(super) fn warnings(names: impl IntoIterator<Item = OsString>) -> Vec<String> {
     let known: Vec<&str> = table::flags().filter_map(|flag| flag.variable).collect();
     let words: Vec<String> =
@@ -28,7 +27,7 @@ pub(super) fn warnings(names: impl IntoIterator<Item = OsString>) -> Vec<String>
     unknown
 }
 
-/// Whether Kubernetes sets such a variable for a Service whose name begins with `ccm-`.
+/// Returns true for the name of a variable that Kubernetes sets for a Service named `ccm` or `ccm-…`.
 fn is_service_link(name: &str) -> bool {
     name.ends_with("_SERVICE_HOST") || name.ends_with("_PORT") || name.contains("_PORT_")
 }

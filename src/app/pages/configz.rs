@@ -10,10 +10,10 @@ use serde::Serialize;
 /// The only top-level key of the JSON object.
 const KEY: &str = "cloudcontrollermanager.config.k8s.io";
 
-/// client-go's value for no rate limit: requests are limited only if a flag sets a limit.
+/// client-go's value for no rate limit.
 const NO_LIMIT: f32 = -1.0;
 
-/// Returns the page. The Go types give JSON names to few fields, so most names begin with a capital letter.
+/// Returns the page. Few fields of the Go types have JSON names, so most names begin with a capital letter.
 pub fn text(settings: &Settings) -> String {
     let options = &settings.options;
     let (nodes, status_updates) = (settings.nodes.workers, settings.generic.concurrent_node_status_updates);
@@ -33,7 +33,7 @@ pub fn text(settings: &Settings) -> String {
     object(&[(KEY, page)])
 }
 
-/// An object of JSON values; `serde_json`'s own would sort the names.
+/// Returns a JSON object with the fields in the given order. `serde_json` would sort the names.
 fn object(fields: &[(&str, String)]) -> String {
     let fields: Vec<_> = fields.iter().map(|(name, value)| format!("{}:{value}", json(name))).collect();
     format!("{{{}}}", fields.join(","))
@@ -69,7 +69,7 @@ fn generic(settings: &Settings) -> String {
         ("enableContentionProfiling", boolean(options, "contention-profiling")),
     ]);
     object(&[
-        // The port without TLS, which neither this program nor the Go program has any more.
+        // The port without TLS, which neither this program nor the Go program has.
         ("Port", json(0)),
         ("Address", json("0.0.0.0")),
         ("MinResyncPeriod", duration(options, "min-resync-period")),
@@ -116,12 +116,11 @@ fn shared(settings: &Settings) -> String {
     ])
 }
 
-/// A boolean flag as JSON; its value was validated at the start.
 fn boolean(options: &Options, name: &str) -> String {
     json(parse_bool(options.text(name)))
 }
 
-/// A duration flag as JSON, spelled as in Go: `60s` becomes `1m0s`.
+/// Returns a duration flag as JSON, spelled as in Go: `60s` becomes `1m0s`.
 fn duration(options: &Options, name: &str) -> String {
     json(parse_duration(options.text(name)).ok().map(spelled))
 }

@@ -29,7 +29,7 @@ impl SettingsCheck<'_> {
         }
     }
 
-    /// The path of a file, which must contain certificates.
+    /// Returns the path of a CA file. Reports a file that cannot be read or is no valid bundle of CAs.
     fn ca(&mut self, flag: &str) -> Option<PathBuf> {
         let path = self.optional(flag)?;
         let file = PathBuf::from(path);

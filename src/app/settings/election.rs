@@ -1,4 +1,4 @@
-//! The flags of the leader election: its Leases, and what a standby keeps.
+//! Flags of the leader election, the leader migration and standby processes.
 
 use super::SettingsCheck;
 use super::leader_migration::{self, LEASES, LeaderMigration};
@@ -7,36 +7,35 @@ use crate::base::names::is_dns_name;
 use std::path::Path;
 use std::time::Duration;
 
-/// The expected form of the name of a Lease or namespace, for messages.
 const DNS_NAME: &str =
     "parts of lower-case letters, digits and -, which begin and end with a letter or digit, joined by .";
 
-/// What a process keeps while another one leads.
+/// Handling of the vCenter connections while a process does not lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standby {
-    /// Its sessions and its cache of the inventory, so that it can take over without delay.
+    /// Keeps sessions and the inventory cache, so that the process can lead without delay.
     Warm,
-    /// No session with any vCenter.
+    /// Has no session with any vCenter.
     Cold,
 }
 
-/// A Lease in the cluster.
+/// Namespace and name of a Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseName {
-    /// Its namespace.
+    /// The namespace.
     pub namespace: String,
-    /// Its name.
+    /// The name.
     pub name: String,
 }
 
-/// Leader election by Lease.
+/// Settings of the leader election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Election {
-    /// How long other candidates wait after the last renewal that they saw, before they take the Lease.
+    /// Time that other candidates wait after the last observed renewal before they acquire the Lease.
     pub lease_duration: Duration,
-    /// How long a leader tries to renew; below the lease duration.
+    /// Time that a leader tries to renew the Lease; less than `lease_duration`.
     pub renew_deadline: Duration,
-    /// Pause between attempts; below the renew deadline divided by 1.2.
+    /// Pause between attempts; less than `renew_deadline` divided by 1.2.
     pub retry_period: Duration,
     /// The controllers that work under a second Lease; `None` if there is no leader migration.
     pub migration: Option<LeaderMigration>,
@@ -73,8 +72,7 @@ impl SettingsCheck<'_> {
         Some(Election { lease_duration, renew_deadline, retry_period, migration })
     }
 
-    /// The leader migration; `None` if the flag does not enable it. Like the Go program, checks its file even without
-    /// an election.
+    /// Returns the leader migration. Checks the file even without an election, as the Go program does.
     fn migration(&mut self, namespace: &str, main: &str) -> Option<LeaderMigration> {
         if !self.boolean("enable-leader-migration") {
             return None;
@@ -99,7 +97,7 @@ impl SettingsCheck<'_> {
         parsed.ok()
     }
 
-    /// Checks the second Lease for errors that the Go program detects only when it creates the lock, or never.
+    /// Reports errors of the second Lease that the Go program detects only when it creates the lock, or never.
     fn second_lease(&mut self, flag: &str, value: &str, migration: &LeaderMigration, namespace: &str, main: &str) {
         let lease = &migration.leader_name;
         if !is_dns_name(lease) {
@@ -116,7 +114,7 @@ impl SettingsCheck<'_> {
         }
     }
 
-    /// Checks the order that client-go demands: lease duration > renew deadline > 1.2 retry periods > 0.
+    /// Checks the order that client-go requires: lease duration > renew deadline > 1.2 retry periods > 0.
     fn check_order(&mut self, lease_duration: Duration, renew_deadline: Duration, retry_period: Duration) {
         let spelled = go_duration::spelled;
         if retry_period.is_zero() {

@@ -1,5 +1,5 @@
-//! Pure: `--feature-gates`, with the gates of all releases of the Go program from 1.31 to 1.37. Nearly all belong to
-//! libraries that this program lacks; they are accepted, so that existing manifests keep working.
+//! Pure: `--feature-gates`, with the gates of the Go program from 1.31 to 1.37. Nearly all gates belong to libraries
+//! that this program lacks. These gates are accepted so that existing manifests keep working.
 //!
 //! Sources: the files `kube_features.go` of `k8s.io/apiserver` (pkg/features), `component-base` (logs/api/v1,
 //! metrics/features, zpages/features), `controller-manager` and `cloud-provider`, each at the first and the last patch
@@ -17,7 +17,6 @@ enum GateStage {
     Deprecated,
 }
 
-/// A gate, and whether it is on by default.
 struct Gate {
     name: &'static str,
     stage: GateStage,
@@ -28,8 +27,8 @@ const fn gate(name: &'static str, stage: GateStage, is_on: bool) -> Gate {
     Gate { name, stage, is_on }
 }
 
-/// Gates of the newest releases. Some are locked there but could be set in 1.31 or a later release, so both values are
-/// accepted.
+/// Gates of the newest releases. Each gate can be set to `true` and `false`, since earlier releases do not lock some
+/// gates that the newest release locks.
 const GATES: &[Gate] = &[
     gate("CloudControllerManagerWatchBasedRoutesReconciliation", Alpha, false),
     gate("CloudControllerManagerWebhook", Alpha, false),
@@ -90,7 +89,7 @@ const GATES: &[Gate] = &[
     gate("WebhookRoundTripLoadBalancing", Beta, true),
 ];
 
-/// Gates that only releases before 1.36 have and that could be set in one of them.
+/// Gates that only releases before 1.36 have, and that can be set in at least one of these releases.
 const REMOVED_GATES: &[&str] = &[
     "ComponentSLIs",
     "InPlacePodVerticalScaling",
@@ -100,7 +99,7 @@ const REMOVED_GATES: &[&str] = &[
     "WatchFromStorageWithoutResourceVersion",
 ];
 
-/// Gates that are locked to true in every release from 1.31 on that has them.
+/// Gates that every release from 1.31 on either lacks or locks to true.
 const LOCKED_GATES: &[&str] = &[
     "APIListChunking",
     "AdmissionWebhookMatchConditions",
@@ -118,24 +117,24 @@ const LOCKED_GATES: &[&str] = &[
     "ZeroLimitedNominalConcurrencyShares",
 ];
 
-/// Names that set all alpha or all beta gates, except those that the flag names.
+/// Names that set all alpha or all beta gates, except gates that `--feature-gates` sets by their own names.
 const GROUPS: &[(&str, GateStage)] = &[("AllAlpha", Alpha), ("AllBeta", Beta)];
 
 /// The flags of the log that [`FeatureGates::LOGGING_ALPHA`] unlocks.
 pub const LOCKED_LOG_FLAGS: &[&str] =
     &["log-json-info-buffer-size", "log-json-split-stream", "log-text-info-buffer-size", "log-text-split-stream"];
 
-/// The gates that the flag sets, with the values given.
+/// The gates in `--feature-gates`, with their values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FeatureGates {
     set: BTreeMap<String, bool>,
 }
 
 impl FeatureGates {
-    /// Unlocks flags of the log.
+    /// The gate that unlocks flags of the log.
     pub const LOGGING_ALPHA: &'static str = "LoggingAlphaOptions";
 
-    /// Selects whether events or only a fixed period trigger the reconciliation of routes.
+    /// The gate that selects the trigger for the reconciliation of routes: watch events, or only a fixed period.
     pub const WATCH_BASED_ROUTES: &'static str = "CloudControllerManagerWatchBasedRoutesReconciliation";
 
     /// Parses items such as `Name=true`; the last mention of a name takes precedence.
@@ -153,7 +152,7 @@ impl FeatureGates {
         if wrong.is_empty() { Ok(gates) } else { Err(wrong) }
     }
 
-    /// Whether the gate of this name is on; one that does not exist is off.
+    /// Returns true if the gate is on. A gate outside of `GATES` is off.
     pub fn is_on(&self, name: &str) -> bool {
         let Some(gate) = find(name) else { return false };
         let group = || {
@@ -163,13 +162,13 @@ impl FeatureGates {
         self.set.get(name).copied().or_else(group).unwrap_or(gate.is_on)
     }
 
-    /// The value that the flag gives to exactly this gate; `None` if it names at most a group such as `AllAlpha`.
+    /// Returns the value of this gate in `--feature-gates`; `None` if the flag sets at most the group of the gate, such
+    /// as `AllAlpha`.
     pub fn named(&self, name: &str) -> Option<bool> {
         self.set.get(name).copied()
     }
 
-    /// The gates without effect here that are set to something else than their default, or belong to an earlier
-    /// release.
+    /// Returns the gates without effect here that differ from their default or belong to an earlier release.
     pub fn without_effect(&self) -> Vec<&str> {
         let differs = |(name, is_on): &(&String, &bool)| match find(name) {
             Some(gate) => gate.is_on != **is_on,

@@ -1,4 +1,4 @@
-//! The flags that belong to no single part, and those that the Go program has for parts that this program lacks.
+//! Flags that belong to no single part, and flags of the Go program for parts that this program lacks.
 
 use super::SettingsCheck;
 use super::gates::{FeatureGates, LOCKED_LOG_FLAGS};
@@ -7,21 +7,19 @@ use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-/// Most workers of a controller: each uses memory, and no API server serves more.
+/// Maximum number of workers of a controller. Each worker uses memory, and no API server serves more workers.
 const MAX_WORKERS: i32 = 4096;
 
-/// The settings of the flags that belong to no single part. Flags that only the Go program uses have no field here;
-/// `/configz` shows them as they were typed.
+/// The settings of the flags that belong to no single part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Generic {
     /// `--feature-gates`.
     pub gates: FeatureGates,
-    /// `--controller-start-interval`: at least this long, and less than twice, between the starts of two controllers.
+    /// `--controller-start-interval`: minimum pause between two starts of controllers. The maximum is twice as long.
     pub controller_start_interval: Duration,
     /// `--use-service-account-credentials`.
     pub use_service_account_credentials: bool,
-    /// `--concurrent-node-status-updates`: how many Nodes the Go program updates in parallel; 0 means as many as
-    /// `--concurrent-node-syncs`.
+    /// `--concurrent-node-status-updates`; if it is 0, `--concurrent-node-syncs`. Shown in `/configz` only.
     pub concurrent_node_status_updates: NonZeroUsize,
 }
 
@@ -68,7 +66,7 @@ impl SettingsCheck<'_> {
         gates
     }
 
-    /// A number of workers. The Go program has the same text for the error but never shows it.
+    /// Returns a number of workers. Reports an invalid number.
     pub(super) fn workers(&mut self, flag: &str) -> NonZeroUsize {
         let value = self.options.text(flag);
         let number = value.parse::<i32>();
@@ -92,12 +90,13 @@ impl SettingsCheck<'_> {
             Err(_) => self.wrong(FLAG, value, "expected a whole number, or 0 for the value of --concurrent-node-syncs"),
         }
         let updates = updates.ok().and_then(|updates| NonZeroUsize::new(updates.unsigned_abs() as usize));
-        // An error in `--concurrent-node-syncs` is reported where the value of that flag is used.
+        // `SettingsCheck::nodes` reports an invalid `--concurrent-node-syncs`.
         let syncs = || self.options.text("concurrent-node-syncs").parse().ok();
         updates.or_else(syncs).unwrap_or(NonZeroUsize::MIN)
     }
 
-    /// This program has no webhooks, so every name is unknown.
+    /// Checks the names, the address and the port of webhooks. This program has no webhooks, so every name except `*`
+    /// is an error.
     fn webhooks(&mut self) {
         for name in selection::unknown(self.options.list("webhooks"), &[]) {
             let reason = format!("{name:?} is not in the list of known webhooks; expected *, there are none here");

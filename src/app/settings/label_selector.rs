@@ -1,11 +1,12 @@
-//! Pure: validates a label selector, so that an error is reported at start instead of by a watch that never fills.
+//! Pure: validates label selectors at the start. A watch with an invalid selector would never fill the cache.
 
 use crate::base::names::{is_label_key, is_label_value};
 
-/// Checks the syntax that the API server accepts: `a=b,c!=d,e in (f,g),h notin (i),j,!k`.
+/// Checks that the selector has the API server's syntax `a=b,c!=d,e in (f,g),h notin (i),j,!k`. Comparisons such as
+/// `a>1` are rejected.
 ///
 /// # Errors
-/// The invalid requirement.
+/// The first invalid requirement.
 pub fn check(selector: &str) -> Result<(), String> {
     let requirements = requirements(selector);
     match requirements.iter().find(|requirement| !is_requirement(requirement.trim())) {
@@ -14,7 +15,7 @@ pub fn check(selector: &str) -> Result<(), String> {
     }
 }
 
-/// Splits at the commas outside parentheses.
+/// Splits the selector at commas outside parentheses.
 fn requirements(selector: &str) -> Vec<String> {
     let mut found = vec![String::new()];
     let mut depth = 0_i32;

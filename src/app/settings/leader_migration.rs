@@ -1,7 +1,5 @@
-//! Pure: the configuration of a leader migration, and the Lease of each controller in it.
-//!
-//! Mirrors `pkg/leadermigration` of `k8s.io/controller-manager`: strict, in the versions v1alpha1, v1beta1 and v1, as
-//! YAML or JSON.
+//! Pure: the configuration of a leader migration, which assigns controllers to Leases. Mirrors `pkg/leadermigration` of
+//! `k8s.io/controller-manager`: accepts v1alpha1, v1beta1 and v1, as YAML or JSON, and rejects unknown fields.
 
 #[cfg(test)]
 mod tests;
@@ -11,35 +9,35 @@ use crate::base::yaml::{Aliases, Entry, Node, Value, parse_document};
 /// The only supported kind of lock.
 pub const LEASES: &str = "leases";
 
-/// A kind of lock that a file may name, but that no longer exists.
+/// A removed kind of lock that the format still allows.
 const ENDPOINTS: &str = "endpoints";
 
 /// The name of this program in a leader migration.
 const COMPONENT: &str = "cloud-controller-manager";
 
-/// Any program.
+/// The component that matches any program.
 const ANY: &str = "*";
 
 const GROUP: &str = "controllermanager.config.k8s.io/";
 const KIND: &str = "LeaderMigrationConfiguration";
 
-/// The controllers that work under the second Lease.
+/// A leader migration: the controllers that work under the second Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaderMigration {
     /// The name of the second Lease.
     pub leader_name: String,
-    /// The kind of lock: `leases`, or `endpoints`, which no longer exists.
+    /// The kind of lock: `leases`, or the removed `endpoints`.
     pub resource_lock: String,
-    /// In the order of the file.
+    /// The controllers, in the order of the file.
     pub controller_leaders: Vec<ControllerLeader>,
 }
 
-/// One controller that migrates.
+/// A controller that migrates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControllerLeader {
-    /// The controller.
+    /// The name of the controller.
     pub name: String,
-    /// The program that runs it, or `*`.
+    /// The program that runs the controller; `*` for any program.
     pub component: String,
 }
 
@@ -50,11 +48,12 @@ pub enum Placement {
     Main,
     /// The second Lease.
     Migrated,
-    /// None here: another program runs the controller.
+    /// No Lease of this program: another program runs the controller.
     Unowned,
 }
 
-/// The Go program's default: the controllers that left kube-controller-manager, under their names of that time.
+/// The default of the Go program: controllers that left kube-controller-manager. The first two names are older names,
+/// which match no controller of this program.
 impl Default for LeaderMigration {
     fn default() -> Self {
         let any = |name: &str| ControllerLeader { name: name.to_owned(), component: ANY.to_owned() };
@@ -69,13 +68,12 @@ impl Default for LeaderMigration {
 }
 
 impl LeaderMigration {
-    /// The Lease of this controller in this program.
+    /// Returns the Lease of this controller in this program.
     pub fn placement(&self, controller: &str) -> Placement {
         self.placement_in(controller, COMPONENT)
     }
 
-    /// The last of several entries counts. Aliases are not accepted, as in the Go program: programs of both kinds that
-    /// share a cluster must agree.
+    /// Returns the Lease by the last entry of the controller. Aliases have no effect, since all programs must agree.
     fn placement_in(&self, controller: &str, component: &str) -> Placement {
         match self.controller_leaders.iter().rfind(|leader| leader.name == controller) {
             None => Placement::Main,
@@ -85,10 +83,10 @@ impl LeaderMigration {
     }
 }
 
-/// Parses a file.
+/// Parses a `LeaderMigrationConfiguration`.
 ///
 /// # Errors
-/// All errors, with their lines.
+/// All errors. An error that a line causes contains the line number.
 pub fn parse(text: &str) -> Result<LeaderMigration, Vec<String>> {
     let document = parse_document(text, Aliases::Copied).map_err(|error| vec![error.to_string()])?;
     let mut reading = Reading { errors: Vec::new() };
@@ -99,7 +97,6 @@ pub fn parse(text: &str) -> Result<LeaderMigration, Vec<String>> {
     }
 }
 
-/// The errors found so far.
 struct Reading {
     errors: Vec<String>,
 }
@@ -137,7 +134,7 @@ impl Reading {
         migration
     }
 
-    /// The part of `apiVersion` after the group, if both the group and the kind are valid.
+    /// Returns the version in `apiVersion`; `None` if the group, the version or the kind is invalid.
     fn version(&mut self, line: usize, entries: &[Entry]) -> Option<String> {
         let mut of = |key: &str| entries.iter().find(|entry| entry.key == key).map(|entry| self.text(entry));
         let (kind, api_version) = (of("kind").unwrap_or_default(), of("apiVersion").unwrap_or_default());
@@ -186,7 +183,7 @@ impl Reading {
         leader
     }
 
-    /// The rules of `ValidateLeaderMigrationConfiguration`.
+    /// Applies the rules of `ValidateLeaderMigrationConfiguration`.
     fn validate(&mut self, migration: &LeaderMigration) {
         if migration.leader_name.is_empty() {
             self.errors.push("leaderName must be set".to_owned());
@@ -204,7 +201,8 @@ impl Reading {
         }
     }
 
-    /// The string of an entry; empty for null. Numbers and booleans of YAML are errors, as in the Go program.
+    /// Returns the string of an entry; empty for null. Any other value is an error, even a number or boolean of YAML,
+    /// as in the Go program.
     fn text(&mut self, entry: &Entry) -> String {
         match &entry.node.value {
             Value::Null => String::new(),
@@ -221,7 +219,7 @@ impl Reading {
     }
 }
 
-/// Whether YAML 1.1 reads a scalar without quotes as a number or a boolean.
+/// Returns true if YAML 1.1 reads the scalar without quotes as a number or a boolean.
 fn is_typed(text: &str) -> bool {
     const WORDS: [&str; 8] = ["true", "false", "yes", "no", "on", "off", "y", "n"];
     text.parse::<f64>().is_ok() || WORDS.iter().any(|word| word.eq_ignore_ascii_case(text))

@@ -22,7 +22,7 @@ impl SettingsCheck<'_> {
         }
         // Only the flag of the format in use has an effect.
         let (text, json) = (self.boolean("log-text-split-stream"), self.boolean("log-json-split-stream"));
-        // These have no effect here, since every line is written at once; but a value that Go refuses is an error.
+        // The following flags have no effect, since no line is buffered. A value that Go rejects is still an error.
         let flag = "log-flush-frequency";
         if self.duration(flag) == Some(Duration::ZERO) {
             self.wrong(flag, self.options.text(flag), "expected more than 0s");
@@ -37,7 +37,7 @@ impl SettingsCheck<'_> {
         LogSettings { verbosity: parse_verbosity(verbosity).unwrap_or_default(), modules, format, split }
     }
 
-    /// `pattern=N`, as klog reads it: empty items are ignored.
+    /// Parses items of the form `pattern=N`, as klog does. Ignores empty items.
     fn modules(&mut self) -> Vec<Module> {
         let mut modules = Vec::new();
         for item in self.options.list("vmodule").iter().filter(|item| !item.is_empty()) {
@@ -58,7 +58,7 @@ fn parse_verbosity(text: &str) -> Option<u32> {
     text.parse().ok().filter(|number| *number <= MAX_VERBOSITY)
 }
 
-/// Whether this is a Kubernetes quantity: a decimal number and a suffix such as Ki, M or e3.
+/// Returns true for a Kubernetes quantity: a decimal number and a suffix such as Ki, M or e3.
 fn is_quantity(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let end = unsigned.find(|char: char| !char.is_ascii_digit() && char != '.').unwrap_or(unsigned.len());
@@ -109,7 +109,7 @@ mod tests {
             ),
             (&["--logging-format=json"], LogSettings { format: Format::Json, ..LogSettings::default() }),
             (&["--log-text-split-stream"], LogSettings { split: true, ..LogSettings::default() }),
-            // The flag of the other format has no effect, as in Go.
+            // The flag of the JSON format has no effect on the text format, as in Go.
             (&["--log-json-split-stream"], LogSettings::default()),
             (
                 &["--log-json-split-stream=true", "--logging-format=json"],

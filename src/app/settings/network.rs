@@ -8,7 +8,7 @@ use crate::controllers::service;
 use ipnet::IpNet;
 use std::time::Duration;
 
-/// Interval at which all routes are listed even if no Node changes. The Go program lists them every 10 s.
+/// Interval at which all routes are listed even if no Node changes. The Go program lists all routes every 10 s.
 const FULL_PASS: Duration = Duration::from_secs(300);
 
 impl SettingsCheck<'_> {
@@ -21,7 +21,7 @@ impl SettingsCheck<'_> {
         }
     }
 
-    /// Settings of the route controller; `None` if routes are off. Without `--cluster-cidr`, `networks` is empty.
+    /// Returns the settings of routes; `None` if routes are off. Without `--cluster-cidr`, `networks` is empty.
     pub(super) fn routes(&mut self) -> Option<route::RouteSettings> {
         const PERIOD: &str = "route-reconciliation-period";
         let given = self.options.value(PERIOD).is_some_and(|value| value.origin != Origin::Default);
@@ -46,11 +46,11 @@ impl SettingsCheck<'_> {
         self.choice("route-pod-networks", &choices, "cluster-cidr or any").unwrap_or_default()
     }
 
-    /// The networks of the Pods, at most one of each family.
+    /// Returns the networks of the Pods, at most one of each address family.
     fn cluster_cidr(&mut self) -> Vec<IpNet> {
         let value = self.options.text("cluster-cidr");
         let parts = value.trim().split(',').filter(|cidr| !cidr.is_empty());
-        // The Go program accepts leading zeros.
+        // Accepts leading zeros, as the Go program does.
         let cidrs: Option<Vec<IpNet>> = parts.map(parse_network_sloppy).collect();
         let reason = match cidrs.as_deref() {
             None => "expected a CIDR such as 10.0.0.0/8, or two, one of each family",

@@ -1,4 +1,4 @@
-//! The flags of Nodes: their labels and addresses, and the handling of Nodes whose VM is gone or powered off.
+//! Flags of Nodes: their labels, and the handling of Nodes whose VM is gone or powered off.
 
 use super::SettingsCheck;
 use crate::base::go_duration::{self, parse_duration};
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 impl SettingsCheck<'_> {
-    /// Settings of the node controller. `topology_labels` are the labels that the provider sets.
+    /// Returns the settings of the node controller. `topology_labels` are the labels that the provider sets.
     pub(super) fn nodes(&mut self, topology_labels: BTreeSet<String>) -> node::NodeSettings {
         let workers = self.workers("concurrent-node-syncs");
         let period = self.pause("node-status-update-frequency");
@@ -35,7 +35,7 @@ impl SettingsCheck<'_> {
         node::NodeSettings { workers, period, policy }
     }
 
-    /// Reports and omits values that are not valid labels.
+    /// Returns the labels of `--node-labels`. Reports and omits invalid labels.
     fn node_labels(&mut self) -> BTreeMap<String, String> {
         let mut labels = BTreeMap::new();
         for value in self.options.list("node-labels") {
@@ -73,7 +73,8 @@ impl SettingsCheck<'_> {
         }
     }
 
-    /// The Go program's variable `SKIP_NODE_DELETION` turns the deletion of Nodes off, whatever the flag says.
+    /// Returns the mode of Node deletion. The Go program's environment variable `SKIP_NODE_DELETION` overrides
+    /// `--node-deletion`.
     fn deletion(&mut self) -> DeletionMode {
         let off = DeletionMode::Off { reason: "--node-deletion=off" };
         let choices = [("enforce", DeletionMode::Enforce), ("dry-run", DeletionMode::DryRun), ("off", off)];
@@ -135,13 +136,13 @@ impl SettingsCheck<'_> {
     }
 }
 
-/// Parses `a=b,c=d`. A text with one `=` is one pair, whose value may contain commas. One with more is a line of comma
-/// separated values: a part may be in double quotes, inside which commas do not separate, and `""` is a quote.
+/// Parses `a=b,c=d`. A text with one `=` is a single pair, whose value can contain commas. Any other text is a CSV
+/// line: double quotes protect commas, and `""` is a quote.
 ///
 /// # Errors
-/// The part that is not a pair.
+/// The first part that is not a pair.
 fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
-    // A block scalar of YAML ends in a line break.
+    // A block scalar of YAML ends with a line break.
     let text = text.trim_end_matches(['\r', '\n']);
     let parts = match text.matches('=').count() {
         1 => vec![text.trim_matches('"').to_owned()],
@@ -154,7 +155,7 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
     parts.into_iter().map(pair).collect()
 }
 
-/// Parses `NODES,PERCENT%,WINDOW`; `None` if it is invalid.
+/// Parses `NODES,PERCENT%,WINDOW`. Returns `None` for an invalid text.
 fn limit(text: &str) -> Option<Limit> {
     let mut parts = text.split(',').map(str::trim);
     let (nodes, percent, window) = (parts.next()?, parts.next()?, parts.next()?);

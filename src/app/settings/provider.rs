@@ -1,41 +1,40 @@
-//! The chosen cloud provider and its settings. Each provider reads and checks its own flags and files here, and only
-//! when it is chosen; `app` builds it from the result.
+//! The selected cloud provider and its settings. The flags and files of a provider are checked only if it is selected.
 
 use super::{SettingsCheck, Vsphere};
 use crate::app::catalogue::{VSPHERE, VSPHERE_PARAVIRTUAL};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The settings of the chosen cloud provider.
+/// The settings of the selected cloud provider.
 #[derive(Debug)]
 pub enum ProviderSettings {
-    /// vCenter.
+    /// The provider for vCenter.
     Vsphere(Vsphere),
 }
 
 impl ProviderSettings {
-    /// The name in `--cloud-provider`.
+    /// Returns the name in `--cloud-provider`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Vsphere(_) => VSPHERE,
         }
     }
 
-    /// The file of `--cloud-config`.
+    /// Returns the path of `--cloud-config`.
     pub fn cloud_config(&self) -> &Path {
         match self {
             Self::Vsphere(vsphere) => &vsphere.file.path,
         }
     }
 
-    /// The topology labels of Nodes that the provider sets.
+    /// Returns the topology labels that the provider sets on Nodes.
     pub fn topology_labels(&self) -> BTreeSet<String> {
         match self {
             Self::Vsphere(vsphere) => vsphere.options.topology.keys().collect(),
         }
     }
 
-    /// Whether the provider compares addresses of Nodes with those of the API server.
+    /// Returns true if the provider compares addresses of Nodes with addresses of the API server.
     pub fn needs_api_server_addresses(&self) -> bool {
         match self {
             Self::Vsphere(vsphere) => vsphere.options.demotes_virtual_ips,
@@ -44,7 +43,7 @@ impl ProviderSettings {
 }
 
 impl SettingsCheck<'_> {
-    /// Parses and checks the settings of the provider of `--cloud-provider` only.
+    /// Returns the settings of the provider; `None` if the provider is unknown or `--cloud-config` is invalid.
     pub(super) fn provider(&mut self) -> Option<ProviderSettings> {
         let name = self.options.text("cloud-provider");
         let reason = match name {

@@ -11,20 +11,20 @@ use rustls::{CipherSuite, NamedGroup};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// Default of concurrent requests of one HTTP/2 connection.
+/// Default limit of concurrent requests on one HTTP/2 connection.
 const STREAMS: u32 = 100;
 
-/// The address to listen on.
+/// Address of the secure port, and whether it is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SecurePort {
     /// `--bind-address` and `--secure-port`.
     pub address: SocketAddr,
-    /// `--permit-port-sharing`: whether other processes may listen on the same address and port.
+    /// Whether other processes can listen on the same address and port (`--permit-port-sharing`).
     pub is_shared: bool,
 }
 
 impl<'a> SettingsCheck<'a> {
-    /// The address to listen on; `None` if the port is off.
+    /// Returns the address of the secure port; `None` if the port is off, or if the port or the address is invalid.
     pub(super) fn secure_port(&mut self) -> Option<SecurePort> {
         let port = self.number::<u16>("secure-port", "a port from 1 to 65535, or 0 for none");
         let address = self.number::<IpAddr>("bind-address", "an IP address such as 0.0.0.0 or ::");
@@ -42,7 +42,7 @@ impl<'a> SettingsCheck<'a> {
         let http1 = self.boolean("disable-http2-serving");
         let streams = self.number::<u32>("http2-max-streams-per-connection", "a whole number such as 100");
         let shares_address = self.boolean("permit-address-sharing");
-        // An error in `--profiling` is reported where the flags of its group are checked.
+        // `SettingsCheck::generic` reports an invalid `--profiling`.
         let debug = parse_bool(self.options.text("profiling")).unwrap_or_default();
         Some(Settings {
             address: port?.address,
@@ -57,7 +57,7 @@ impl<'a> SettingsCheck<'a> {
         })
     }
 
-    /// Files take precedence over a folder, as in the Go program.
+    /// Returns the source of the certificate. Files take precedence over a folder, as in the Go program.
     fn certificate(&mut self) -> CertificateSource {
         let [certificate, key, folder] =
             ["tls-cert-file", "tls-private-key-file", "cert-dir"].map(|flag| self.options.text(flag));
@@ -88,7 +88,7 @@ impl<'a> SettingsCheck<'a> {
         texts.filter_map(|text| pair(text)).collect()
     }
 
-    /// Checks whether the server can use this pair.
+    /// Returns an error if the server cannot use this certificate and key.
     fn pair(&self, files: &PairFiles) -> Result<(), String> {
         let read =
             |path: &Path| self.files.read(path).map_err(|error| format!("{} cannot be read: {error}", path.display()));
@@ -126,8 +126,7 @@ impl<'a> SettingsCheck<'a> {
         }
         remarks.extend(not_offered(flag, &missing));
         if chosen.is_empty() && has_newer {
-            // As in Go, a list of only suites of TLS 1.3 leaves none for TLS 1.2. It must not become empty, which would
-            // mean all suites.
+            // As in Go, a list with only suites of TLS 1.3 allows none of TLS 1.2. An empty list would allow all.
             chosen.push(CipherSuite::TLS13_AES_128_GCM_SHA256);
         }
         chosen
@@ -146,8 +145,8 @@ impl<'a> SettingsCheck<'a> {
         chosen
     }
 
-    /// Sorts the items of a list: supported ones, ones that only the Go program has, and whether one is always on.
-    /// `unknown` is the message for any other item.
+    /// Sorts the items of a list into supported items and items that only the Go program has. The last value is true if
+    /// the list has an item that is always on. Reports any other item with the message `unknown` and returns `None`.
     fn known<T>(
         &mut self,
         flag: &str,
@@ -179,7 +178,7 @@ fn files(certificate: &str, key: &str) -> PairFiles {
     PairFiles { certificate: PathBuf::from(certificate), key: PathBuf::from(key) }
 }
 
-/// `certificate,key` or `certificate,key:name,name`, as component-base's `NamedCertKey`.
+/// Parses `certificate,key` or `certificate,key:name,name`, as `NamedCertKey` of component-base does.
 fn named_pair(text: &str) -> Result<NamedPair, &'static str> {
     let (pair, names) = match text.split_once(':') {
         None => (text, None),

@@ -1,4 +1,4 @@
-//! The checks of the flags, one table; and that mistakes come all together.
+//! Tests of the checks of all flags, and that all mistakes are reported together.
 
 use super::*;
 use crate::app::options::{self, Invocation, PROGRAM};
@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 const CONFIG: &str = "[VirtualCenter \"vc.example\"]\nuser = \"u\"\npassword = \"hunter2-secret\"\n";
 
-/// A kubeconfig without mistakes.
+/// A valid kubeconfig.
 const KUBECONFIG: &str = "clusters: [{name: c, cluster: {server: 'https://10.0.0.1:6443'}}]\n\
                           contexts: [{name: x, context: {cluster: c, user: u}}]\n\
                           users: [{name: u, user: {token: hunter2}}]\ncurrent-context: x\n";
@@ -69,21 +69,22 @@ const MIGRATION: &str = "apiVersion: controllermanager.config.k8s.io/v1\nkind: L
 const ENDPOINTS: &str = "apiVersion: controllermanager.config.k8s.io/v1beta1\nkind: LeaderMigrationConfiguration\n\
                          leaderName: cloud-controller-manager\nresourceLock: endpoints\n";
 
-/// Both entries have something to tell that only shows when the files they name are read.
+/// Both entries have a mistake that is only found when their CA file is read.
 const TWO_VCENTERS: &str = "[Global]\nuser = u\npassword = hunter2-secret\n[VirtualCenter \"a\"]\nca-file = /gone.pem\n\
                             [VirtualCenter \"b\"]\nca-file = /etc/kubeconfig\n";
 
-/// The second inherits its CA file.
+/// The entry `a` inherits its CA file.
 const CA_FILES: &str = "global:\n  user: u\n  password: p\n  caFile: /gone.pem\nvcenter:\n  \
                         b: {server: b.example, caFile: /gone-too.pem}\n  a: {server: a.example}\n  \
                         c: {server: c.example}\n";
 
-/// The first has a CA file for its session manager, that of the second is not there, and the third is verified.
+/// The vCenters `a` and `b` are not verified, so only their session manager uses the CA file. The CA file of `b` is
+/// missing. The vCenter `c` is verified.
 const UNVERIFIED: &str = "[Global]\nuser = u\npassword = p\n[VirtualCenter \"a\"]\ninsecure-flag = true\n\
                           ca-file = /etc/ca.pem\n[VirtualCenter \"b\"]\ninsecure-flag = true\nport = 8443\n\
                           ca-file = /gone.pem\n[VirtualCenter \"c\"]\n";
 
-/// What is wrong with it shows only when the files that it names are read.
+/// The mistakes of this file are only found when its CA file is read.
 const NSX: &str = "[VirtualCenter \"a\"]\nuser = u\npassword = p\n[NSXT]\nhost = n\nuser = u\npassword = p\n\
                    ca-file = /etc/ca.pem\n[Route]\nrouter-path = /infra/tier-1s/a\n[LoadBalancer]\nsize = SMALL\n";
 
@@ -98,7 +99,7 @@ const BALANCERS: &str = "[VirtualCenter \"a\"]\nuser = u\npassword = p\n[NSXT]\n
 const NSX_INSECURE: &str = "[VirtualCenter \"a\"]\nuser = u\npassword = p\n[NSXT]\nhost = n:8443\nuser = u\n\
                             password = p\ninsecure-flag = true\n";
 
-/// L-18
+/// Case L-18 of `docs/compatibility.md`.
 #[test]
 fn a_file_of_nsx_that_cannot_be_used_turns_off_nsx_and_what_needs_it_at_the_start() {
     let refused = |path: &str| {
@@ -165,21 +166,21 @@ fn a_further_vcenter_whose_ca_file_cannot_be_used_is_turned_off_and_stays_so() {
             && messages[0].starts_with("further-vcenters: environment: VCENTER_1_CAFILE: the CA file /gone.pem"),
         "{messages:?}"
     );
-    // The variables do not change: the file can be read again. What is in force is not given up.
+    // A reload with unchanged variables succeeds. A part that works now must not be turned off by a reload.
     assert!(read("/etc/unverified.conf", &beside("far")).unwrap().without_refused_parts(Some(&started)).is_ok());
     let without = read("/etc/unverified.conf", &[]).unwrap();
     for in_force in [Some(&without), None] {
         let new = read("/etc/unverified.conf", &beside("far")).unwrap();
         assert!(new.without_refused_parts(in_force).unwrap_err().to_string().contains("VCENTER_1_CAFILE"));
     }
-    // It would take the place of the only one of the file, which stays, and keeps its own CA file.
+    // The variable defines the same key as the only entry of the file. That entry stays, with its own CA file.
     let only = read("/etc/nsx-insecure.conf", &beside("a")).unwrap();
     assert_eq!((only.config.vcenters.len(), only.tls.contains_key("a")), (1, true));
     assert_eq!(*only.config.refused_vcenters, ["VSPHERE_VCENTER_1"]);
     let reported: Vec<_> = only.rejected.iter().map(|(part, mistake)| format!("{part}: {mistake}")).collect();
     assert!(reported.len() == 1 && reported[0].contains("VCENTER_1_CAFILE: the CA file /gone.pem"), "{reported:?}");
     assert!(!reported.concat().contains("hunter2"), "{reported:?}");
-    // What the file itself has wrong ends the start, where the variable does not take its place.
+    // A mistake in the file itself ends the start, because the rejected variable does not replace the entry.
     let wrong = read("/etc/two.conf", &beside("a")).unwrap_err().to_string();
     let of_file = "/etc/two.conf:5: [VirtualCenter \"a\"] ca-file: the CA file /gone.pem cannot be read";
     assert!(wrong.contains(of_file) && wrong.contains("VCENTER_1_CAFILE"), "{wrong}");
@@ -283,7 +284,7 @@ pub(in crate::app) fn settled(arguments: &[&str]) -> Result<Settings, SettingErr
     settled_in(&[], arguments)
 }
 
-/// With these variables of the environment; those of our flags are the process's own.
+/// Reads the flags with these environment variables. Variables that replace flags come from the process instead.
 pub(in crate::app) fn settled_in(variables: &[(&str, &str)], arguments: &[&str]) -> Result<Settings, SettingErrors> {
     let all = [PROGRAM, "--cloud-config=/etc/vsphere.conf"].into_iter().chain(arguments.iter().copied());
     let pod = [("KUBERNETES_SERVICE_HOST", "10.96.0.1")];
@@ -324,7 +325,7 @@ fn what_the_flags_say_of_nsx() {
     }
 }
 
-/// While the daemon runs the file is read again, without the flags.
+/// The daemon reads the file again at run time, without the flags.
 #[test]
 fn the_cloud_config_is_read_by_itself_and_again() {
     let file = vsphere(&[]).file;
@@ -402,7 +403,7 @@ fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
             &["--cloud-config=/etc/utf-16.conf"],
             "--cloud-config=/etc/utf-16.conf: the file is text in UTF-16: save it as UTF-8",
         ),
-        // What is odd is often the cause.
+        // The warning is often the cause of the error, so the error includes it.
         (
             &["--cloud-config=/etc/plural.yaml"],
             "/etc/plural.yaml: no vCenter is defined: expected server in the section Global, or an entry for a vCenter\n  \
@@ -413,7 +414,7 @@ fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
             &["--cloud-provider=aws"],
             "--cloud-provider=aws: unknown provider; only \"vsphere\" is supported (vsphere-paravirtual is not implemented)",
         ),
-        // The file is read by its provider only, as are that provider's flags.
+        // Only the provider `vsphere` reads the file and checks its own flags.
         (
             &["--cloud-provider=aws", "--cloud-config=/gone", "--tag-poll-interval=0"],
             "--cloud-provider=aws: unknown provider",
@@ -490,7 +491,7 @@ fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
     }
 }
 
-/// It is no matter without an election.
+/// The resource lock is not checked without leader election.
 // vectors: O-43
 #[test]
 fn o_43_nothing_but_leases_is_a_lock() {
@@ -528,7 +529,7 @@ fn mistakes_in_a_leader_migration_are_told_at_the_start() {
     assert!(text.contains("--enable-leader-migration=true: leaderName"), "{text}");
     for path in ["/gone", "/etc/empty.conf", "/etc/vsphere.conf"] {
         let config = format!("--leader-migration-config={path}");
-        // Also without an election.
+        // The same applies without leader election.
         let text = settled(&["--enable-leader-migration", "--leader-elect=false", &config]).unwrap_err().to_string();
         assert!(text.contains(&format!("{config}: ")), "O-50: {text}");
     }

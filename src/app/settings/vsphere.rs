@@ -1,5 +1,4 @@
-//! The settings of the vSphere provider: its flags, and `vsphere.conf` with the files that it names, which are read
-//! again while the process runs.
+//! Settings of the vSphere provider: flags, `vsphere.conf`, and the files that `vsphere.conf` names.
 
 mod nsx;
 
@@ -23,7 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// How long a joining Node waits for each address family but its first. VMware Tools reports them seconds apart.
+/// Longest wait of a joining Node for each address family after the first family. VMware Tools reports families seconds
+/// apart.
 const FAMILY_WAIT: Duration = Duration::from_secs(120);
 
 /// The settings of the vSphere provider.
@@ -34,11 +34,11 @@ pub struct Vsphere {
     pub cloud_config: Arc<CloudConfig>,
     /// Fingerprints of the files that were read for `cloud_config`.
     pub fingerprints: FileFingerprints,
-    /// The allowed hosts of session managers; empty allows any.
+    /// The allowed hosts of session managers; empty allows any host.
     pub session_manager_hosts: BTreeSet<String>,
-    /// The file with the token for session managers without their own; `None` is the service account's token.
+    /// The file with the token for session managers without their own token; `None` for the service account's token.
     pub session_manager_token: Option<PathBuf>,
-    /// The proxies of the environment.
+    /// The proxies from environment variables.
     pub proxy: ProxySettings,
     /// The options of the provider. `api_server` is empty: `app::vsphere::build` adds the resolved addresses.
     pub options: Options,
@@ -61,34 +61,33 @@ pub struct NsxSettings {
     pub batches: bool,
 }
 
-/// The path of `vsphere.conf` and its environment variables. They do not change while the process runs.
+/// The path of `vsphere.conf`, the environment variables and a flag, which do not change while the process runs.
 #[derive(Debug, Clone)]
 pub struct CloudConfigFile {
     /// The path of the file.
     pub path: PathBuf,
     /// The environment variables.
     pub environment: Environment,
-    /// `--nsx-ipv6-pool`: pool ids by load balancer class; the file must have the classes.
+    /// `--nsx-ipv6-pool`: IDs of IP pools by load balancer class. The file must define each class except `default`.
     pub ipv6_pools: BTreeMap<String, String>,
 }
 
-/// The content of `vsphere.conf`, with its variables and files.
+/// The configuration from `vsphere.conf`, environment variables, and CA and certificate files.
 pub struct CloudConfig {
-    /// The configuration.
+    /// The parsed configuration.
     pub config: Config,
     /// Warnings about the content.
     pub notices: Vec<ConfigProblem>,
-    /// TLS settings of each vCenter, by the key of its entry.
+    /// TLS settings of the vCenters, by the key of the entry.
     pub tls: BTreeMap<String, TlsSettings>,
-    /// TLS settings of NSX, with the client certificate; only if the connection to NSX is in use.
+    /// TLS settings of NSX with the client certificate; `None` if NSX is not used.
     pub nsx_tls: Option<TlsSettings>,
     /// The parts that are turned off because of errors, with the errors.
     pub rejected: Vec<(PartName, SettingError)>,
 }
 
 impl CloudConfigFile {
-    /// Reads and checks the file and the files that it names. Blocks. The second value has the fingerprints of all
-    /// files, also if the first is an error.
+    /// Reads and checks the file and the files that it names, and returns the fingerprints of all read files. Blocks.
     pub fn read(&self, files: &dyn FileSystem) -> (Result<CloudConfig, SettingErrors>, FileFingerprints) {
         let files = RecordingFiles::new(files);
         let outcome = match self.content(&files) {
@@ -98,10 +97,7 @@ impl CloudConfigFile {
         (outcome, files.noted())
     }
 
-    /// The bytes of `vsphere.conf`.
-    ///
-    /// # Errors
-    /// As [`FileSystem::read`].
+    /// Returns the bytes of `vsphere.conf`.
     pub fn content(&self, files: &dyn FileSystem) -> io::Result<Zeroizing<Vec<u8>>> {
         files.read(&self.path)
     }
@@ -109,8 +105,8 @@ impl CloudConfigFile {
     /// Parses and checks the bytes of the file, and reads and checks the files that it names.
     ///
     /// # Errors
-    /// All errors together; none repeats content of a file. If all of them concern optional parts, the result is no
-    /// error: see [`CloudConfig::refused`].
+    /// All errors together, without content of files. If only optional parts have errors, returns the
+    /// configuration with the errors in [`CloudConfig::rejected`].
     pub fn check(&self, content: &[u8], files: &dyn FileSystem) -> Result<CloudConfig, SettingErrors> {
         if matches!(content, [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, _, ..] | [_, 0, ..]) {
             return Err(self.error("the file is text in UTF-16: save it as UTF-8"));
@@ -168,7 +164,8 @@ impl CloudConfigFile {
         }
     }
 
-    /// Sets the IPv6 pools of the classes. Returns an error for each class that the file does not have.
+    /// Sets the IPv6 pools of the classes, if load balancers are used. Returns an error for each class except `default`
+    /// that the file lacks.
     fn set_ipv6_pools(&self, config: &mut Config) -> Vec<SettingError> {
         let OptionalSection::Used(balancers) = &mut config.load_balancers else { return Vec::new() };
         balancers.ipv6_pools.clone_from(&self.ipv6_pools);
@@ -192,11 +189,12 @@ impl CloudConfigFile {
 }
 
 impl CloudConfig {
-    /// Returns the configuration if no part is refused. Ignores vCenters that invalid environment variables turn off if
-    /// `in_force`, the active configuration, lists the same variables: those of a running process do not change.
+    /// Returns the configuration if no part is turned off because of errors. Ignores errors in environment variables if
+    /// `in_force`, the active configuration, already has the same invalid variables: a reload cannot change environment
+    /// variables.
     ///
     /// # Errors
-    /// The errors of all refused parts.
+    /// The errors of all parts that are turned off, except the ignored errors.
     pub fn without_refused_parts(self, in_force: Option<&Self>) -> Result<Self, SettingErrors> {
         let known = in_force.map(|in_force| in_force.config.refused_vcenters.as_slice()).unwrap_or_default();
         let is_known = self.config.refused_vcenters.iter().all(|variable| known.contains(variable));
@@ -210,7 +208,7 @@ impl CloudConfig {
         })
     }
 
-    /// A warning for each vCenter, and for NSX, if its certificate is not verified.
+    /// Returns a warning for each vCenter and NSX Manager whose certificate is not verified.
     pub fn unverified(&self) -> Vec<String> {
         let messages = |vcenter: &VcenterConfig| {
             format!(
@@ -240,7 +238,6 @@ impl fmt::Debug for Vsphere {
     }
 }
 
-/// Omits the certificates, which are of no use to a reader.
 impl fmt::Debug for CloudConfig {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.config.fmt(formatter)
@@ -248,7 +245,7 @@ impl fmt::Debug for CloudConfig {
 }
 
 impl SettingsCheck<'_> {
-    /// Reads and checks the file of `--cloud-config` with the files that it names, and checks our flags about vCenter.
+    /// Reads and checks the file of `--cloud-config`, the files that it names, and the flags about vCenter and NSX.
     pub(super) fn vsphere(&mut self) -> Option<Vsphere> {
         let tag_poll = self.pause("tag-poll-interval");
         let allow_name_match = self.boolean("allow-name-match");
@@ -298,7 +295,7 @@ impl SettingsCheck<'_> {
         })
     }
 
-    /// The proxies of the environment variables. Errors omit their values, which may contain passwords.
+    /// Returns the proxies from environment variables. Errors omit the values, which may contain passwords.
     fn proxies(&mut self) -> ProxySettings {
         ProxySettings::from_environment(|name| self.environment.proxy(name)).unwrap_or_else(|wrong| {
             self.errors.extend(wrong.into_iter().map(|error| SettingError {
@@ -326,7 +323,6 @@ impl SettingsCheck<'_> {
         NsxSettings { calls_per_second, adoption, orphans, requested_addresses, batches }
     }
 
-    /// The IPv6 pools by class; reports errors.
     fn ipv6_pools(&mut self) -> BTreeMap<String, String> {
         const FLAG: &str = "nsx-ipv6-pool";
         let mut pools: BTreeMap<String, String> = BTreeMap::new();
@@ -343,7 +339,7 @@ impl SettingsCheck<'_> {
         pools
     }
 
-    /// Host names and addresses in the form of URLs; reports errors.
+    /// Returns the host names and addresses, spelled as in URLs. Reports invalid items.
     fn session_manager_hosts(&mut self) -> BTreeSet<String> {
         let mut hosts = BTreeSet::new();
         for item in
@@ -362,7 +358,7 @@ impl SettingsCheck<'_> {
     }
 }
 
-/// Adds errors without duplicates: several vCenters may inherit the same file.
+/// Adds errors without duplicates, since several vCenters may use the same file.
 fn extend_once(all: &mut Vec<SettingError>, more: Vec<SettingError>) {
     for error in more {
         if !all.contains(&error) {
@@ -371,8 +367,8 @@ fn extend_once(all: &mut Vec<SettingError>, more: Vec<SettingError>) {
     }
 }
 
-/// The TLS settings of a vCenter. Checks that the CA files, or the system, have certificates, so that errors are
-/// reported at the start. Errors of the CA files are reported at `of_ca`, others at `place`.
+/// Returns the TLS settings of a vCenter, after a check that the CA files, or the system, have certificates. Errors of
+/// the CA files get the place `of_ca`; other errors get `place`.
 fn vcenter_tls(
     vcenter: &VcenterConfig,
     files: &dyn FileSystem,
@@ -382,8 +378,7 @@ fn vcenter_tls(
     let mistake = |place: &str, why: String| SettingError { place: place.to_owned(), reason: why };
     let trust = match trust(vcenter, files) {
         Ok(trust) => trust,
-        // Without verification, the CA files are only for the session manager. A missing file is no error: it can only
-        // reduce trust.
+        // Without verification, only the session manager uses CA files: an unreadable file can only reduce trust.
         Err(_) if vcenter.insecure => TlsTrust::default(),
         Err(why) => return Err(vec![mistake(of_ca, why)]),
     };
@@ -400,7 +395,7 @@ fn vcenter_tls(
     if wrong.is_empty() { Ok(tls) } else { Err(wrong) }
 }
 
-/// The bundle of all CA files; without any, the CAs of the system.
+/// Returns the bundle of all CA files; without CA files, the CAs of the system.
 fn trust(vcenter: &VcenterConfig, files: &dyn FileSystem) -> Result<TlsTrust, String> {
     if vcenter.ca_files.is_empty() {
         return Ok(TlsTrust::System);

@@ -1,4 +1,4 @@
-//! Scripts that let a shell complete the flags: `completion bash`, `completion zsh`, `completion fish`.
+//! `completion bash`, `completion zsh`, `completion fish`: prints a script with which the shell completes flags.
 
 use super::CommandOutput;
 use crate::app::options::{Flag, Kind, PROGRAM, flags};
@@ -6,10 +6,10 @@ use std::ffi::OsString;
 
 const WORD: &str = "completion";
 
-/// Placeholder in the help for a file name as value.
+/// Value name of flags whose value is a file name.
 const PATH: &str = "PATH";
 
-/// The script for a shell, with the flags that `--help` shows.
+/// Returns the script for a shell. The script omits deprecated flags, as `--help` does.
 pub(super) fn run(arguments: &[OsString]) -> CommandOutput {
     let flags: Vec<_> = flags().into_iter().filter(|flag| flag.deprecated.is_none()).collect();
     let words: Vec<_> = arguments.iter().map(|word| word.to_str().unwrap_or_default()).collect();
@@ -24,7 +24,6 @@ pub(super) fn run(arguments: &[OsString]) -> CommandOutput {
     })
 }
 
-/// Completes names of flags; after a flag, names of files.
 fn bash(flags: &[Flag]) -> String {
     let function = PROGRAM.replace('-', "_");
     let names: Vec<_> = flags.iter().map(|flag| format!("--{}", flag.name)).collect();
@@ -50,7 +49,7 @@ fn bash(flags: &[Flag]) -> String {
 }
 
 fn zsh(flags: &[Flag]) -> String {
-    // The texts are inside single quotes, and there inside brackets or between colons.
+    // Escapes the characters that delimit a text in the script: brackets, colons and single quotes.
     let quoted = |text: &str| {
         let text = text.replace('\\', "\\\\").replace('[', "\\[").replace(']', "\\]").replace(':', "\\:");
         text.replace('\'', "'\\''")
@@ -115,7 +114,7 @@ mod tests {
                 let name = format!("{before}{}", flag.get_long().unwrap());
                 let is_end = |rest: &str| !rest.starts_with(|char: char| char.is_ascii_alphanumeric() || char == '-');
                 let times = script.replace("'*--", "'--").split(&name).skip(1).filter(|rest| is_end(rest)).count();
-                // Help texts of zsh and fish mention other flags, but without the prefix of a definition.
+                // The help texts for zsh and fish also mention other flags, but without the prefix of a definition.
                 assert_eq!(times, 1, "{shell}: {name}");
             }
             assert!(!script.contains("node-sync-period"), "{shell}");

@@ -1,5 +1,5 @@
-//! `config-lint FILE`: reads and checks a `vsphere.conf` and its files as the daemon does, with the environment
-//! variables of this process. It does not ask the API server, so it does not check Secrets.
+//! `config-lint FILE`: checks a `vsphere.conf` and the files that it names as the daemon does, with the environment
+//! variables of this process. Does not check Secrets, since no requests go to the API server.
 
 use super::CommandOutput;
 use crate::app::files::SystemFiles;

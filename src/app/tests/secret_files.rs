@@ -1,5 +1,5 @@
-//! No error, warning or line of the log has text of a file that may hold a secret: every parser of such files, given broken
-//! files of many shapes, also of another kind than it expects.
+//! Tests that no error, warning or log line contains text of a file that may hold a secret. Each parser of such files
+//! gets broken files of many formats, including formats that it does not expect.
 
 use super::*;
 use crate::app::files::FileSystem;
@@ -20,13 +20,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use zeroize::Zeroizing;
 
-/// The secret of each file.
+/// The secret in each file.
 const SECRET: &str = "hunter2Kq9Zt";
 
-/// What is told of a file with this content.
+/// Returns all messages about a file with this content.
 type Parser = fn(&[u8]) -> String;
 
-/// Every parser of files that may hold a secret, or that somebody may confuse with one.
+/// All parsers of files that may hold a secret, and of files that an operator may confuse with them.
 const PARSERS: &[(&str, Parser)] = &[
     ("vsphere.conf", cloud_config),
     ("ca-file of vsphere.conf", |content| named_by_cloud_config("ca-file = /file", content)),
@@ -49,7 +49,7 @@ fn shown(error: &(dyn std::error::Error + 'static)) -> String {
     format!("{} {error:?}", chain(error))
 }
 
-/// One file of this content at each path but the first.
+/// A file system that returns `text` at the path `first` and `content` at all other paths.
 struct OneFile<'a> {
     first: &'static str,
     text: String,
@@ -130,7 +130,7 @@ fn leader_migration(content: &[u8]) -> String {
     settings::leader_migration::parse(text).err().map(|mistakes| mistakes.join("; ")).unwrap_or_default()
 }
 
-/// A token that is not asked for.
+/// A token source without a token.
 struct NoToken;
 
 #[async_trait]
@@ -158,13 +158,13 @@ fn holder_key(content: &[u8]) -> String {
     format!("{:?} {:?}", as_certificate.err(), as_key.err())
 }
 
-/// A certificate and its key.
+/// Returns a certificate and its key as PEM.
 fn pair() -> (String, String) {
     let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
     (cert.pem(), signing_key.serialize_pem())
 }
 
-/// Broken files by what is broken. `SECRET` stands for the secret, and stands where a file has one.
+/// Broken files. The word `SECRET` marks the place of the secret.
 fn shapes() -> Vec<Vec<u8>> {
     let texts = [
         // INI.
@@ -264,7 +264,7 @@ fn shapes() -> Vec<Vec<u8>> {
     shapes
 }
 
-/// The forms of the secret in a text: as it is, as base64, as numbers of its bytes, and as UTF-16 that is shown with escapes.
+/// Returns true if the text contains the secret: as it is, as base64, as a list of byte values, or as escaped UTF-16.
 fn has_secret(text: &str) -> bool {
     let numbers = format!("{:?}", &SECRET.as_bytes()[..4]);
     let base64: String = STANDARD.encode(SECRET).chars().take(12).collect();
@@ -272,7 +272,7 @@ fn has_secret(text: &str) -> bool {
     [SECRET, &base64, numbers.trim_matches(['[', ']']), &utf16].iter().any(|form| text.contains(form))
 }
 
-/// Keeps all events of the log, of whatever level.
+/// Collects all log events, of all levels.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<String>>);
 
@@ -318,7 +318,7 @@ fn no_parser_of_a_file_tells_what_is_in_it() {
     assert!(leaks.is_empty(), "{} leaks:\n{}", leaks.len(), leaks.join("\n"));
 }
 
-/// What is told is more than nothing: for every parser at least one of the shapes is refused.
+/// Each parser rejects at least one of the broken files. Otherwise the test above would check nothing.
 #[test]
 fn every_parser_refuses_something() {
     let shapes = shapes();

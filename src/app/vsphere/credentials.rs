@@ -1,5 +1,5 @@
-//! All sources of credentials, owned by one task: it watches Secrets and polls directories as long as vCenter entries
-//! and NSX Managers use them, and publishes the [`Offers`] of each.
+//! Sources of credentials. One task watches the Secrets and polls the directories that vCenter entries and NSX Managers
+//! use, and publishes the [`Offers`] of each entry and manager.
 
 mod directory;
 mod readings;
@@ -33,16 +33,17 @@ use crate::providers::vsphere::login::credentials::{
 };
 use readings::{Observation, follow_directory, forward_changes, of_secret};
 
-/// Most problems of one source that are logged at once; a source full of foreign keys must not fill the log.
+/// Maximum number of logged problems, and of logged servers, of one source. A source full of foreign keys must not fill
+/// the log.
 const MAX_LOGGED: usize = 20;
 
-/// Interval of checks whether an entry that is no longer configured still has listeners.
+/// Interval at which removed entries are checked for remaining receivers.
 const LINGER: Duration = Duration::from_secs(30);
 
-/// Most observations of sources in the queue.
+/// Capacity of the queue of observations.
 const QUEUE_CAPACITY: usize = 16;
 
-/// The kubelet's file with the token of this process's service account.
+/// The file in which the kubelet stores the service account's token.
 pub const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 const TOKEN_LIMIT: Duration = Duration::from_secs(5);
@@ -55,19 +56,19 @@ pub struct Credentials {
 
 struct SharedSources {
     sources: Mutex<KnownSources>,
-    /// Signals that an entry needs a source.
+    /// Signals that an entry or NSX Manager may need another source.
     changed: Notify,
     default_directory: PathBuf,
 }
 
 #[derive(Default)]
 struct KnownSources {
-    /// The content of sources for vCenters.
+    /// The contents of sources for vCenters.
     sources: BTreeMap<SourceLocation, CredentialSource>,
     entries: BTreeMap<Server, Entry>,
-    /// The content of Secrets for NSX.
+    /// The contents of Secrets for NSX.
     nsx_sources: BTreeMap<SecretPlace, CredentialSource>,
-    /// By server: another manager must never see the credentials of the previous one.
+    /// Entries by server, so that a manager never gets the credentials of another manager.
     nsx: BTreeMap<String, NsxEntry>,
 }
 
@@ -76,7 +77,8 @@ struct NsxEntry {
     offer: watch::Sender<Arc<CredentialState>>,
 }
 
-/// The server of an entry: another server or port under the same key must never see the previous one's credentials.
+/// Key, server and port of an entry. Credentials belong to all three, so that an entry with a changed server never
+/// sends the credentials of the previous server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Server {
     pub key: String,
@@ -87,15 +89,16 @@ pub(super) struct Server {
 struct Entry {
     config: VcenterConfig,
     offer: watch::Sender<Arc<CredentialState>>,
-    /// The session managers that get the service account's token and for which that was logged.
+    /// Session managers for which the use of the service account's token is logged already.
     trusted: BTreeSet<String>,
 }
 
 impl Credentials {
-    /// Returns the credentials of the configuration in `current`, and the task that keeps them up to date until it is
-    /// dropped. `secrets` is the client that watches Secrets. Only session managers on `hosts` are used, or any if
-    /// `hosts` is empty; `token` is the file with the token for those without their own. An entry without credentials
-    /// in the file also reads the default directory.
+    /// Returns the credentials for the configuration in `current`, and the task that keeps the credentials up to date.
+    ///
+    /// `hosts` are the allowed hosts of session managers; empty allows any host. `token` is the token file for session
+    /// managers without their own token. Entries without user name and password in `vsphere.conf` read
+    /// `default_directory` after their configured sources.
     pub fn new(
         secrets: kube::Client,
         current: watch::Receiver<Arc<CloudConfig>>,
@@ -118,11 +121,11 @@ impl Credentials {
         (Self { shared }, keeper.run())
     }
 
-    /// The credentials of this entry, and their changes. The first value already has those from the file and from
-    /// sources that were read before; an entry with user and password in the file has no others.
+    /// Returns the credentials of this entry and their changes. The first value already has the credentials from
+    /// `vsphere.conf` and from sources that were read before.
     ///
-    /// Entries with the same key, server and port share their offers, even if a new configuration changes their
-    /// credentials. Offers exist until the entry is no longer configured and has no listeners.
+    /// Entries with the same key, server and port share their offers, even after a reload that changes the credentials.
+    /// The offers are removed once the entry is not configured and has no receivers.
     pub fn offers(&self, entry: &VcenterConfig) -> Offers {
         let mut known = self.shared.sources.lock();
         let server = Server::of(entry);
@@ -138,10 +141,10 @@ impl Credentials {
         held.offer.subscribe()
     }
 
-    /// The credentials of this NSX Manager, and their changes; see [`nsx_offer`] for the precedence.
+    /// Returns the credentials of this NSX Manager and their changes; see [`nsx_offer`] for the precedence.
     ///
-    /// Calls for the same server share their offers, even if a new configuration changes its credentials. Offers exist
-    /// as long as they have a receiver, so keep one until the next call.
+    /// Calls for the same server share their offers, even after a reload that changes the credentials. The offers are
+    /// removed once they have no receiver, so the caller must keep a receiver until the next call.
     pub fn nsx_offers(&self, sources: &NsxSources) -> Offers {
         let mut known = self.shared.sources.lock();
         let KnownSources { nsx_sources, nsx, .. } = &mut *known;
@@ -159,10 +162,10 @@ fn unread() -> watch::Sender<Arc<CredentialState>> {
     watch::Sender::new(Arc::new(offer))
 }
 
-/// A Secret that is watched, or a directory that is polled.
+/// A Secret that is watched or a directory that is polled.
 struct FollowedSource {
     layouts: BTreeSet<KeyLayout>,
-    /// For a Secret: its newest state, possibly newer than the change that a queued message reports.
+    /// The newest state of a Secret, which may be newer than a queued observation; `None` for a directory.
     secret: Option<watch::Receiver<SecretState>>,
     _stop: DropGuard,
 }
@@ -175,7 +178,7 @@ struct CredentialUpdater {
     current: watch::Receiver<Arc<CloudConfig>>,
     sender: mpsc::Sender<(SourceLocation, Observation)>,
     reads: mpsc::Receiver<(SourceLocation, Observation)>,
-    /// The followed sources, each until its guard is dropped.
+    /// The followed sources. Removing a source stops its watch or poll.
     followed: BTreeMap<SourceLocation, FollowedSource>,
     running: FuturesUnordered<BoxFuture<'static, ()>>,
 }
@@ -196,8 +199,8 @@ impl CredentialUpdater {
         }
     }
 
-    /// Removes entries that are no longer configured and have no listeners. Returns whether only listeners keep any of
-    /// the entries left.
+    /// Removes vCenter entries that are not configured and have no receivers, and NSX entries without receivers.
+    /// Returns true if the removal must be tried again later: an unconfigured vCenter entry or any NSX entry remains.
     fn remove_unused(&mut self) -> bool {
         let current = Arc::clone(&self.current.borrow_and_update());
         let configured: BTreeSet<Server> = current.config.vcenters.iter().map(Server::of).collect();
@@ -207,7 +210,7 @@ impl CredentialUpdater {
         known.entries.keys().any(|server| !configured.contains(server)) || !known.nsx.is_empty()
     }
 
-    /// Starts one watch for each Secret and one poll of each directory, however many entries use it; stops unused ones.
+    /// Starts one watch or poll for each source in use. Stops unused watches and polls.
     fn follow_requested(&mut self) {
         let asked = {
             let mut known = self.shared.sources.lock();
@@ -267,7 +270,7 @@ impl CredentialUpdater {
         self.followed.insert(location, FollowedSource { layouts, secret, _stop: stop.drop_guard() });
     }
 
-    /// Updates a source in each layout in use, and publishes the resulting offers.
+    /// Stores an observation of a source in each layout in use, and publishes the changed offers.
     fn take(&self, location: &SourceLocation, observation: Observation) {
         let Some(followed) = self.followed.get(location) else { return };
         let mut known = self.shared.sources.lock();
@@ -305,7 +308,6 @@ impl Server {
 }
 
 impl Entry {
-    /// Publishes the credentials of the sources for this entry, if they have changed.
     fn publish(&mut self, sources: &BTreeMap<SourceLocation, CredentialSource>, default_directory: &Path) {
         let (key, offer) = (&self.config.key, offer(self.config.entry_credentials(), default_directory, sources));
         let trusted = trusted_managers(&offer);
@@ -318,8 +320,7 @@ impl Entry {
                  with --session-manager-hosts"
             );
         }
-        // Keeps the set while the offer names no session manager: a source that is empty for a short time must not
-        // repeat the log line.
+        // An empty set is not stored: a source that is empty for a short time must not repeat the warning.
         if !trusted.is_empty() {
             self.trusted = trusted.into_keys().collect();
         }
@@ -328,13 +329,12 @@ impl Entry {
 }
 
 impl NsxEntry {
-    /// Publishes the credentials of the Secret for this manager, if they have changed.
     fn publish(&self, secrets: &BTreeMap<SecretPlace, CredentialSource>) {
         replace(&self.offer, nsx_offer(&self.sources, secrets), (None, Some(&self.sources.server)));
     }
 }
 
-/// Publishes a changed offer. The owner, for the log, is a vCenter or an NSX Manager.
+/// Publishes the offer if it has changed. The log line names the vCenter or the NSX Manager.
 fn replace(
     sender: &watch::Sender<Arc<CredentialState>>,
     offer: CredentialState,
@@ -361,8 +361,7 @@ fn replace(
     });
 }
 
-/// The session managers that get the service account's token, by base URL, with the origin of each. Omits those that
-/// would get the token without encryption.
+/// Returns the session managers that get the service account's token, by base URL. Omits URLs without encryption.
 fn trusted_managers(offer: &CredentialState) -> BTreeMap<String, &Origin> {
     let CredentialState::Ready(credentials) = offer else { return BTreeMap::new() };
     let trusted = credentials.iter().filter_map(|credential| match &credential.login {
@@ -384,7 +383,7 @@ fn origins(credentials: &[Arc<Credential>]) -> String {
     shown.collect::<Vec<_>>().join(", then ")
 }
 
-/// Logs changes of a source: names of keys and servers, never values.
+/// Logs changes of a source with the names of keys and servers, never with values.
 fn log_changes(location: &SourceLocation, changes: &SourceChanges) {
     match changes.servers.as_deref() {
         Some([only]) if only == ANY_SERVER => tracing::info!(source = %location, "user name and password were read"),
@@ -402,8 +401,7 @@ fn log_changes(location: &SourceLocation, changes: &SourceChanges) {
     }
 }
 
-/// The file with the service account's token, or that of `--session-manager-token-file`, for session managers without
-/// their own. Read at each use, since the kubelet renews it.
+/// Token file for session managers without their own token. Read at each use, since the kubelet renews the token.
 struct AccountToken(PathBuf);
 
 #[async_trait]

@@ -1,5 +1,4 @@
-//! The series about vCenter and NSX from their HTTP clients: calls, expiry of certificates, and whether certificates
-//! are verified.
+//! Metrics of vCenter and NSX from the HTTP clients: calls, and the expiry and verification of certificates.
 
 use crate::clients::http::{CallObserver, CertificateSource, Client};
 use crate::runtime::metrics::Registry;
@@ -11,9 +10,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The product that series are about.
+/// Names of the metrics of one product.
 pub struct Product {
-    /// Name of the label that identifies the server; its value is `host:port`, as in the log.
+    /// Label of the server; the value is `host:port`, as in the log.
     label: &'static str,
     calls: &'static str,
     expiry: &'static str,
@@ -36,14 +35,11 @@ pub const NSX: Product = Product {
     verified: "vsphere_ccm_nsx_tls_verified",
 };
 
-/// The series of the durations and outcomes of calls.
+/// The metric of call durations and outcomes.
 pub struct Calls(HistogramVec);
 
 impl Calls {
-    /// Adds the series.
-    ///
-    /// # Errors
-    /// Another collector in `registry` already has the name of the series.
+    /// Registers the metric. Fails if `registry` already has a metric with the same name.
     pub fn register(registry: &Registry, product: &Product) -> Result<Self, prometheus::Error> {
         let options = HistogramOpts::new(product.calls, "Calls, by server and how they ended.");
         let calls = HistogramVec::new(options, &[product.label, "operation", "outcome"])?;
@@ -58,8 +54,8 @@ impl CallObserver for Calls {
     }
 }
 
-/// Expiry of the last certificate of each server, and whether it is verified. A server that is no longer configured has
-/// no series: an unused certificate must not raise an alarm.
+/// Metrics of server certificates: expiry and verification. A server that is not configured has no series, since an
+/// unused certificate must not raise an alert.
 #[derive(Clone)]
 pub struct Certificates {
     expiry: GaugeVec,
@@ -68,10 +64,7 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Adds the series.
-    ///
-    /// # Errors
-    /// Another collector in `registry` already has the name of one of the series.
+    /// Registers the metrics. Fails if `registry` already has a metric with one of the names.
     pub fn register(registry: &Registry, product: &Product) -> Result<Self, prometheus::Error> {
         let options = Opts::new(
             product.expiry,
@@ -88,7 +81,7 @@ impl Certificates {
         Ok(certificates)
     }
 
-    /// Shows the certificate of this client's server for as long as the client is in use.
+    /// Exposes the certificate of the client's server as long as the client is in use.
     pub fn show(&self, client: &Client) {
         let mut sources = self.sources.lock();
         sources.insert(client.endpoint().to_owned(), client.certificate_source());
@@ -110,7 +103,6 @@ impl Collector for Certificates {
                 self.verified.with_label_values(&[server.as_str()]).set(f64::from(u8::from(is_verified)));
             }
             if let Some(certificate) = source.certificate() {
-                // Seconds since 1970 are far below what a float holds exactly.
                 let seconds = certificate.not_after.as_duration().as_secs_f64();
                 self.expiry.with_label_values(&[server.as_str()]).set(seconds);
             }
@@ -121,7 +113,7 @@ impl Collector for Certificates {
 
 #[cfg(test)]
 mod tests {
-    //! The series of a server in this process.
+    //! Tests of the series, against a server in this process.
 
     use super::{Certificates, Client, Registry, VCENTER};
     use crate::clients::http::tests::server::{Reply, TestServer};
@@ -152,7 +144,7 @@ mod tests {
         certificates.show(&client);
         assert_eq!(series(&registry), []);
         call(&client).await;
-        // The year 4096.
+        // The certificate expires in the year 4096.
         let expected = [(client.endpoint().to_owned(), 67_090_118_400.0)];
         assert_eq!(series(&registry), expected);
         let clone = client.clone();
@@ -177,7 +169,7 @@ mod tests {
         certificates.show(&other);
         let shown = || of_name(&registry, "vsphere_ccm_vcenter_tls_verified");
         assert_eq!(shown(), [("a:443".to_owned(), 1.0), ("b:443".to_owned(), 0.0)]);
-        // As a reload does.
+        // A reload changes the settings in the same way.
         verified.set_tls(tls(true)).unwrap();
         drop(other);
         assert_eq!(shown(), [("a:443".to_owned(), 0.0)]);

@@ -1,4 +1,4 @@
-//! The connection to NSX: its client, its credentials, and its series.
+//! The connection to NSX: client, credentials and metrics.
 
 mod series;
 
@@ -31,7 +31,7 @@ use series::NsxSeries;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The default name of a cluster, which many clusters have.
+/// The default of `--cluster-name`, which many clusters have.
 const DEFAULT_CLUSTER_NAME: &str = "kubernetes";
 
 /// The client and the credentials of the NSX Manager.
@@ -47,16 +47,16 @@ pub(super) struct NsxConnection {
 struct State {
     /// TLS settings of the active configuration.
     tls: TlsSettings,
-    /// The client that was handed out last.
     client: Option<IssuedClient>,
     token_service: Option<IssuedClient>,
-    /// Keeps the offers alive, which end with their last receiver.
+    /// A receiver of the offers, which exist only as long as they have a receiver.
     offers: Option<Offers>,
-    /// The login with a token in the active configuration, and the sender of the token.
+    /// The configured login, if it uses a token, and the sender of that token.
     tokens: Option<(NsxLogin, watch::Sender<Arc<Token>>)>,
 }
 
-/// A weak reference to a client that was handed out: a removed connection drops its client once it has logged out.
+/// A client that `http` or `source` returned, with its server and TLS settings. The reference is weak, so that a
+/// removed connection can drop the client after the logout.
 struct IssuedClient {
     client: WeakClient,
     host: String,
@@ -73,7 +73,7 @@ impl IssuedClient {
         (self.host.as_str(), self.port) == (host, port)
     }
 
-    /// Verifies certificates by these settings from now on.
+    /// Changes the TLS settings of the client if the client still exists.
     fn set_tls(&mut self, tls: TlsSettings) {
         if self.tls == tls {
             return;
@@ -88,7 +88,7 @@ impl IssuedClient {
 }
 
 impl NsxConnection {
-    /// Registers the series.
+    /// Registers the metrics.
     pub fn new(
         registry: &Registry,
         cloud_config: &CloudConfig,
@@ -102,13 +102,13 @@ impl NsxConnection {
         Ok(Self { series, certificates, proxy, credentials, state: Mutex::new(state) })
     }
 
-    /// Applies another configuration. A client of the server that it names verifies certificates by it from now on. A
-    /// client of the previous server, or of a removed connection, keeps its TLS settings, which it needs to log out.
+    /// Applies the TLS settings of a new configuration to the client of the configured server. A client of another
+    /// server or of a removed connection keeps its TLS settings, which it needs for the logout.
     pub fn take(&self, cloud_config: &CloudConfig) {
         let mut state = self.state.lock();
         state.tls = cloud_config.nsx_tls.clone().unwrap_or_default();
         let Some(nsx) = cloud_config.config.nsx.used() else {
-            // The connection has its own receiver of the offers, which it needs until it has logged out.
+            // The removed connection keeps its own receiver of the offers until the logout.
             (state.offers, state.tokens) = (None, None);
             return;
         };
@@ -116,13 +116,13 @@ impl NsxConnection {
         if let Some(client) = client.as_mut().filter(|client| client.is_of(&nsx.host, nsx.port)) {
             client.set_tls(tls.clone());
         }
-        // The host of the token service may change too: `source` then replaces this client.
+        // If the host of the token service changes too, `source` replaces this client.
         if let Some(service) = token_service {
             service.set_tls(tls.of_public_service());
         }
     }
 
-    /// Exposes the state of the connection as series.
+    /// Exposes the state of the connection as metrics.
     pub fn show(&self, report: impl Fn() -> Option<NsxReport> + Send + Sync + 'static) {
         self.series.show(report);
     }
@@ -175,7 +175,8 @@ impl ConnectNsx for NsxConnection {
                 let service = nsx.login.token_service();
                 let (host, port, path) = service.ok_or("the address of the token service cannot be used")?;
                 let mut state = self.state.lock();
-                // Reuses the client of the same service: the connection may be unchanged and go on using it.
+                // Reuses the client if the address of the token service is unchanged, since an unchanged connection
+                // keeps that client.
                 let in_use = state.token_service.as_ref().filter(|service| service.is_of(&host, port));
                 let service = match in_use.and_then(|service| service.client.upgrade()) {
                     Some(service) => service,
@@ -204,7 +205,6 @@ impl ConnectNsx for NsxConnection {
     }
 }
 
-/// Everything that the provider needs to use NSX.
 pub(super) fn setup(
     connect: &Arc<NsxConnection>,
     ledger: Arc<dyn LoginThrottle>,
@@ -232,14 +232,14 @@ pub(super) fn setup(
     }
 }
 
-/// Warns if the cluster's name is the default: two clusters of one NSX may share it.
+/// Warns if NSX is used and the cluster has the default name, which another cluster in the same NSX may also have.
 pub(super) fn warn_of_cluster_name(settings: &Settings, cloud_config: &CloudConfig) {
     if let Some(problem) = name_problem(settings).filter(|_| cloud_config.config.nsx.used().is_some()) {
         tracing::warn!("{problem}");
     }
 }
 
-/// The problem with the value of `--cluster-name`, if there is one; it matters only if NSX is used.
+/// Returns the problem if `--cluster-name` is the default. The name matters only if NSX is used.
 pub(super) fn name_problem(settings: &Settings) -> Option<&'static str> {
     let problem = "--cluster-name=kubernetes is the default: clusters that share an NSX need names of their own, since objects of \
                    NSX are told apart by them";

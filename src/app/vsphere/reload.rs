@@ -1,5 +1,5 @@
-//! Reloads `vsphere.conf` and CA files while the process runs. A new configuration is checked as at the start and
-//! applied without dropping caches; an invalid one is rejected, and the previous one stays active.
+//! Reloads `vsphere.conf` and CA files while the process runs. A valid configuration is applied without dropping
+//! caches. An invalid configuration is rejected, and the previous configuration stays active.
 
 mod differences;
 mod watch;
@@ -23,24 +23,24 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, watch as latest};
 use tokio_util::sync::CancellationToken;
 
-/// The reason in Events about a rejected file.
+/// Reason of Events about an invalid configuration.
 const INVALID: &str = "InvalidCloudConfig";
 
-/// Reads of the Lease before an Event is written without its UID.
+/// Maximum number of repeated reads of the Lease, before an Event is written without the UID of the Lease.
 const LEASE_READS: usize = 5;
 
-/// The pause before each read.
+/// Pause before each repeated read of the Lease.
 const LEASE_PAUSE: Duration = Duration::from_secs(2);
 
-/// Time limit for the tasks to end; a bit less than the grace period of their stage, so that the names of remaining
-/// tasks are reported.
+/// Time limit for the tasks to end: less than the 7 s of `ShutdownStage::Provider`, so that remaining tasks are logged
+/// by name.
 const GRACE: Duration = Duration::from_millis(6_500);
 
-/// Owns the provider's tasks and applies changes of the files.
+/// The task that applies changes of the files and runs the background tasks of the provider.
 pub struct Reload {
     /// The provider to configure.
     pub provider: Arc<Provider>,
-    /// The clients of the provider.
+    /// The clients and credentials of the provider.
     pub connections: Arc<Connections>,
     /// The background tasks of the provider.
     pub background: Background,
@@ -54,16 +54,16 @@ pub struct Reload {
     pub leads: latest::Receiver<bool>,
     /// Writes Events.
     pub events: Recorder,
-    /// The object of these Events: the election's Lease, since this process knows neither its Pod's nor its ConfigMap's
-    /// name.
+    /// The Lease of the election. Events refer to the Lease, because the names of the Pod and the ConfigMap are
+    /// unknown.
     pub lease: LeaseObject,
     /// The metrics of reloads.
     pub metrics: ReloadMetrics,
-    /// Whether routes are on without `--cluster-cidr`: a configuration with routes is then rejected, as at the start.
+    /// Whether routes are on without `--cluster-cidr`. A configuration with routes is then rejected, as at the start.
     pub lacks_cluster_cidr: bool,
 }
 
-/// Returns the changes of the files, and the task that polls them.
+/// Returns the receiver of changes, and the task that polls the files.
 pub fn watch(
     vsphere: &Vsphere,
 ) -> (mpsc::Receiver<watch::ReloadResult>, impl Future<Output = Result<(), BoxError>> + Send + 'static) {
@@ -72,7 +72,7 @@ pub fn watch(
 }
 
 impl Reload {
-    /// Follows the files and the leadership until `stop`, then waits for the provider's tasks.
+    /// Applies changes of files and leadership until `stop`, then waits for the provider's tasks.
     pub async fn run(
         mut self,
         mut changes: mpsc::Receiver<watch::ReloadResult>,
@@ -99,8 +99,8 @@ impl Reload {
     /// Applies a changed configuration, or rejects and reports it.
     async fn take(&mut self, outcome: watch::ReloadResult) {
         let before = Arc::clone(&self.current.borrow());
-        // At the start, a part with an error is turned off; a reload with such a part is rejected, so that the part
-        // keeps working with the active configuration.
+        // At the start, an invalid part is turned off. A reload with an invalid part is rejected instead, so that the
+        // part keeps working with the active configuration.
         let new = match outcome.and_then(|new| new.without_refused_parts(Some(&before))) {
             Ok(new) => Arc::new(new),
             Err(mistakes) => return self.refuse(&mistakes.to_string()).await,
@@ -153,7 +153,7 @@ impl Reload {
     /// Applies the active configuration to the provider.
     ///
     /// # Errors
-    /// Entries that cannot be used; then nothing is changed.
+    /// Entries that cannot be used. The provider is then unchanged.
     pub fn apply(&mut self) -> Result<(), Vec<BuildError>> {
         let cloud_config = Arc::clone(&self.current.borrow());
         let config = match self.standby == Standby::Warm || *self.leads.borrow() {
@@ -167,8 +167,8 @@ impl Reload {
     }
 }
 
-/// Reports the parts that were turned off at the start. Waits for the Lease of a new cluster: without its UID,
-/// `kubectl describe` does not show the Event.
+/// Reports the parts that are turned off at the start. Waits for the Lease, which a new cluster lacks at first: without
+/// the UID of the Lease, `kubectl describe` does not show the Event.
 async fn report_refused_parts(cloud_config: Arc<CloudConfig>, events: Recorder, lease: LeaseObject) {
     let errors: Vec<_> =
         cloud_config.rejected.iter().map(|(part, error)| format!("{part} is turned off: {error}")).collect();
@@ -189,15 +189,14 @@ async fn report_refused_parts(cloud_config: Arc<CloudConfig>, events: Recorder, 
     events.event(&reference, EventType::Warning, INVALID, &errors.join("; "));
 }
 
-/// The provider's background tasks, which start and end while the process runs: one per vCenter and one for the Nodes.
-/// Dropping this value aborts all tasks.
+/// The provider's background tasks, which start and end while the process runs. Dropping this value aborts all tasks.
 #[derive(Default)]
 pub struct Background {
     tasks: Tasks,
 }
 
 impl Background {
-    /// Starts a task. If the task ends before its own stop signal, that end is unexpected.
+    /// Starts a task. An end before the stop signal of the task is unexpected.
     pub fn start(&mut self, task: Task) {
         let Task { name, stop, run } = task;
         self.tasks.spawn(name, async move {
@@ -216,7 +215,8 @@ impl Background {
         }
     }
 
-    /// Waits until all tasks have ended. The caller must have sent their stop signals.
+    /// Waits up to `GRACE` until all tasks have ended, and aborts the remaining tasks. The caller must have sent the
+    /// stop signals of the tasks.
     pub async fn shut_down(self) {
         if let Err(still_running) = self.tasks.shut_down(GRACE).await {
             tracing::warn!("{}", chain(&still_running));
@@ -224,7 +224,7 @@ impl Background {
     }
 }
 
-/// Counts reloads of the cloud config, and shows the time of the last valid one.
+/// Metrics of reloads: results, parts that are turned off, and time of the last valid configuration.
 pub struct ReloadMetrics {
     reloads: IntCounterVec,
     part_refused: IntGaugeVec,
@@ -232,10 +232,7 @@ pub struct ReloadMetrics {
 }
 
 impl ReloadMetrics {
-    /// Registers the series.
-    ///
-    /// # Errors
-    /// Another collector in `registry` already has the name of one of the series.
+    /// Registers the metrics. Fails if `registry` already has a metric with one of the names.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let reloads = IntCounterVec::new(
             Opts::new(

@@ -1,4 +1,4 @@
-//! The series about vCenter from the provider: its sessions, its logins, the age and size of its inventory.
+//! Metrics of vCenters from the provider: sessions, logins, and age and size of the inventory.
 
 use crate::providers::vsphere::VcenterReport;
 use crate::runtime::metrics::Registry;
@@ -7,7 +7,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, GaugeVec, IntCounterVec, Opts};
 
-/// The series, whose values are computed at each scrape, so that they are current.
+/// The metrics, whose values are computed at each scrape.
 pub struct Sessions {
     reports: Box<dyn Fn() -> Vec<VcenterReport> + Send + Sync>,
     up: GaugeVec,
@@ -16,15 +16,12 @@ pub struct Sessions {
     refused_offer: GaugeVec,
     age: GaugeVec,
     logins: IntCounterVec,
-    /// Locked during a scrape: the registry allows concurrent scrapes, but the series above hold the values of one.
+    /// Locked during a scrape, since concurrent scrapes share the metrics above.
     update_lock: Mutex<()>,
 }
 
 impl Sessions {
-    /// Adds the series; `reports` returns the current state. A vCenter that is no longer configured has no series.
-    ///
-    /// # Errors
-    /// Another collector in `registry` already has the name of one of the series.
+    /// Registers the metrics of `reports`. Fails if `registry` already has a metric with one of the names.
     pub fn register(
         registry: &Registry,
         reports: impl Fn() -> Vec<VcenterReport> + Send + Sync + 'static,
@@ -81,7 +78,7 @@ impl Sessions {
             of(&self.age).set(since.elapsed().as_secs_f64());
         }
         for (kind, count) in [("VirtualMachine", *virtual_machines), ("ancestor", *ancestors)] {
-            // Far below what a float holds exactly.
+            // Real counts are far below `u32::MAX`.
             let count = u32::try_from(count).unwrap_or(u32::MAX);
             self.objects.with_label_values(&[server.as_str(), kind]).set(f64::from(count));
         }
@@ -116,7 +113,7 @@ impl Collector for Sessions {
 
 #[cfg(test)]
 mod tests {
-    //! The series of given reports.
+    //! Tests of the series that result from given reports.
 
     use super::{Registry, Sessions, VcenterReport};
     use crate::providers::vsphere::vcenter::session::SessionStatus;

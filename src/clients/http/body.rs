@@ -1,6 +1,6 @@
-//! Request bodies, which may contain a password: their bytes are wiped when they are no longer needed.
+//! Request bodies. A body may contain a password, so its bytes are wiped on drop.
 //!
-//! Only our own buffers are wiped, growing ones included, not the copies that the HTTP and TLS libraries make.
+//! Only the buffers of this module are wiped, not the copies in the HTTP and TLS libraries.
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,15 +9,14 @@ use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use zeroize::Zeroize as _;
 
-/// The characters that are escaped in the values of a form.
+/// The characters that are escaped in form values.
 const FORM: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
-/// A request's body. Takes over its source buffer without a copy. Clones share the bytes; the last one wipes them.
+/// The body of a request. Clones share the bytes, and the last clone wipes them.
 #[derive(Clone, Default)]
 pub struct Body(Bytes);
 
 impl Body {
-    /// The bytes in the type that the HTTP library takes. Shares the memory.
     pub(super) fn to_shared(&self) -> Bytes {
         self.0.clone()
     }
@@ -55,12 +54,12 @@ impl fmt::Debug for Body {
     }
 }
 
-/// Builds a body piece by piece. When it grows, the old buffer is wiped, which a `String` would not do.
+/// Builder of a body. When the buffer grows, the old buffer is wiped.
 #[derive(Default)]
 pub struct BodyWriter(WipedBytes);
 
 impl BodyWriter {
-    /// A writer that does not grow before this many bytes.
+    /// Builds a writer whose buffer does not grow before this many bytes.
     pub fn with_capacity(capacity: usize) -> Self {
         Self(WipedBytes(Vec::with_capacity(capacity)))
     }
@@ -87,7 +86,7 @@ impl BodyWriter {
         self.0.0.extend_from_slice(more);
     }
 
-    /// Appends `name=value` of a form, the value escaped.
+    /// Appends `name=value` of a form and escapes the value.
     pub fn push_form(&mut self, name: &str, value: &str) {
         self.push_str(name);
         self.push('=');
@@ -96,7 +95,7 @@ impl BodyWriter {
         }
     }
 
-    /// The bytes written so far.
+    /// Returns the bytes written so far.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0.0
     }
@@ -106,7 +105,7 @@ impl BodyWriter {
 pub(super) struct WipedBytes(pub(super) Vec<u8>);
 
 impl WipedBytes {
-    /// Shares the bytes without copying them; the last owner wipes them.
+    /// Shares the bytes without a copy; the last owner wipes them.
     pub(super) fn into_shared(self) -> Bytes {
         if self.0.is_empty() { Bytes::new() } else { Bytes::from_owner(self) }
     }
@@ -123,14 +122,14 @@ impl Drop for WipedBytes {
         self.0.as_mut_slice().zeroize();
         #[cfg(test)]
         tests::look_at(&self.0);
-        // The unused part of the buffer may contain removed bytes.
+        // Also wipes the unused part of the buffer, which may contain removed bytes.
         self.0.zeroize();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    //! Checks that every buffer is overwritten, between the overwriting and the release.
+    //! Tests that every buffer is overwritten with zeros before its memory is released.
 
     use std::cell::RefCell;
 
@@ -140,7 +139,7 @@ mod tests {
         static DROPPED: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// Called by the drop of every buffer, after it was overwritten.
+    /// Records the content of a buffer. The drop of each buffer calls it after the buffer was overwritten.
     pub(super) fn look_at(bytes: &[u8]) {
         DROPPED.with_borrow_mut(|dropped| dropped.push(bytes.to_vec()));
     }

@@ -1,4 +1,4 @@
-//! The server's certificate in the last handshake that proved it.
+//! The server's certificate of the last handshake in which the server proved that it has the private key.
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -12,15 +12,15 @@ use super::thumbprint::Thumbprint;
 pub struct Certificate {
     /// The subject, for example `CN=vc.example.com`; at most 200 characters.
     pub subject: String,
-    /// The issuer.
+    /// The issuer; at most 200 characters.
     pub issuer: String,
     /// Start of the validity period.
     pub not_before: Timestamp,
     /// End of the validity period.
     pub not_after: Timestamp,
-    /// 20 bytes.
+    /// The SHA-1 thumbprint.
     pub sha1: Thumbprint,
-    /// 32 bytes.
+    /// The SHA-256 thumbprint.
     pub sha256: Thumbprint,
 }
 
@@ -39,30 +39,29 @@ impl Certificate {
     }
 }
 
-/// Makes foreign text from a certificate safe for a log line.
+/// Removes control characters from a text of a certificate, and truncates the text to 200 characters.
 pub(super) fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(200).collect()
 }
 
-/// The certificate of the last successful handshake of one endpoint.
 #[derive(Debug, Default)]
 pub(super) struct PeerCertificate(Mutex<CertificateState>);
 
 #[derive(Debug, Default)]
 struct CertificateState {
-    /// The last accepted certificate, until the handshake proves that the server holds its key.
+    /// The last accepted certificate, until the server proves that it has the private key.
     accepted: Option<Vec<u8>>,
     key_proved: Option<Certificate>,
 }
 
 impl PeerCertificate {
-    /// Records that the verifier accepted this certificate; the server has yet to prove that it holds the key.
+    /// Records that the verifier accepted this certificate.
     pub(super) fn set_checked(&self, certificate: &CertificateDer<'_>) {
         self.0.lock().accepted = Some(certificate.to_vec());
     }
 
-    /// Records that the server holds the key of this certificate. Ignores a proxy's certificate: it was not accepted
-    /// before.
+    /// Records that the server has the private key of this certificate. Ignores every certificate except the last
+    /// accepted one.
     pub(super) fn proved(&self, certificate: &CertificateDer<'_>) {
         let mut state = self.0.lock();
         if state.accepted.as_deref() == Some(certificate.as_ref()) {

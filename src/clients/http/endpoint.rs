@@ -17,7 +17,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint over TLS. IPv6 addresses come without brackets.
+    /// Builds an endpoint over TLS. An IPv6 `host` has no brackets.
     pub fn https(host: &str, port: u16) -> Self {
         Self::new(true, host, port)
     }
@@ -27,10 +27,10 @@ impl Endpoint {
         Self { is_tls, host: host.into(), port, authority: authority.into() }
     }
 
-    /// The endpoint of a URL; its path, query and user information are ignored.
+    /// Parses the endpoint of a URL. Path, query and user information are ignored.
     ///
     /// # Errors
-    /// A message if this is not an `http://` or `https://` URL with a host. The message omits the URL.
+    /// A message if the text is not an `http://` or `https://` URL with a host. The message does not contain the URL.
     pub fn of_url(url: &str) -> Result<Self, String> {
         let expected = || "expected a URL such as https://host:8443".to_owned();
         let url = Url::parse(url).map_err(|error| format!("{error}; {}", expected()))?;
@@ -49,29 +49,29 @@ impl Endpoint {
         self.is_tls
     }
 
-    /// Whether requests cannot be read on the network: they use TLS, or stay on the local host.
+    /// Whether requests are unreadable on the network, because they use TLS or stay on the local host.
     pub fn is_confidential(&self) -> bool {
         let address = self.host.parse::<IpAddr>();
         let is_here = address.map_or_else(|_| self.host.eq_ignore_ascii_case("localhost"), |own| own.is_loopback());
         self.is_tls || is_here
     }
 
-    /// Host name or IP literal, IPv6 without brackets.
+    /// Returns the host name or IP literal. An IPv6 address has no brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The TCP port.
+    /// Returns the TCP port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// `host:port`, IPv6 in brackets.
+    /// Returns `host:port`. An IPv6 address has brackets.
     pub fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// Scheme and authority, the beginning of a URL; contains no secret.
+    /// Returns `https://host:port` or `http://host:port`. An IPv6 address has brackets.
     pub fn base(&self) -> String {
         format!("{}://{}", if self.is_tls { "https" } else { "http" }, self.authority)
     }
@@ -79,7 +79,7 @@ impl Endpoint {
 
 #[cfg(test)]
 mod tests {
-    //! Endpoints parsed from URLs.
+    //! Tests of endpoints that are parsed from URLs.
 
     use super::Endpoint;
 

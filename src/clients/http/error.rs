@@ -1,4 +1,4 @@
-//! Errors of requests: one sentence that names the endpoint and the operation.
+//! Errors of requests. Each message names the endpoint and, except for `Error::Configuration`, the operation.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,12 +8,12 @@ use std::time::Duration;
 use super::refusal::CertificateRefusal;
 use crate::base::error_chain::chain;
 
-/// The failed request, for messages.
+/// A failed request, for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedRequest {
     /// `host:port`.
     pub endpoint: String,
-    /// The operation.
+    /// The vendor's name of the operation.
     pub operation: &'static str,
 }
 
@@ -23,38 +23,37 @@ impl fmt::Display for FailedRequest {
     }
 }
 
-/// Why a request got no usable answer.
+/// Error of a request without a usable answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The settings cannot be used; nothing was sent.
+    /// The settings or the request cannot be used; nothing was sent.
     #[error("cannot set up the connection to {endpoint}: {message}")]
     Configuration {
         /// `host:port`.
         endpoint: String,
-        /// The error.
+        /// The cause as text.
         message: String,
     },
     /// The host name cannot be resolved. The text is the resolver's message.
     #[error("{0}: the host name cannot be resolved: {1}")]
     Resolve(FailedRequest, String),
-    /// The server is unreachable or refused the connection. The text is the operating system's message.
+    /// The server is unreachable or refused the connection. The text is the cause.
     #[error("{0}: cannot connect: {1}")]
     Connect(FailedRequest, String),
-    /// The proxy is unreachable or refused to connect. The texts are the proxy's scheme, host and port, and the message
-    /// of the proxy or of the operating system.
+    /// The connection through the proxy failed. The texts are the address of the proxy and the cause.
     #[error("{0}: cannot connect through the proxy {1}: {2}")]
     Proxy(FailedRequest, String, String),
-    /// The certificate of the server or of a proxy is not accepted.
+    /// The certificate of the server or of a proxy was refused.
     #[error("{0}: {1}")]
     Certificate(FailedRequest, Box<CertificateRefusal>),
     /// The TLS handshake failed. The text is the cause.
     #[error("{0}: {1}")]
     Tls(FailedRequest, String),
-    /// No complete answer within this time limit.
+    /// The answer was not complete within this time limit.
     #[error("{0}: no complete answer within {seconds} s", seconds = .1.as_secs_f32())]
     Timeout(FailedRequest, Duration),
-    /// An answer that is neither a result nor an error of the protocol (a proxy's page, a wrong service). The values
-    /// are its HTTP status and the media type of its body, possibly empty.
+    /// The answer is neither a result nor an error of the vendor's protocol, for example a web page. The values are the
+    /// HTTP status and the media type of the body (possibly empty).
     #[error("{0}: answered with HTTP status {1}{note}", note = media_note(.2))]
     Status(FailedRequest, u16, String),
     /// The answer is larger than this limit in bytes.
@@ -69,13 +68,13 @@ pub enum Error {
     /// The request was not sent, because its permit had ended.
     #[error("{0}: not sent: the permission to write has ended")]
     NotPermitted(FailedRequest),
-    /// The request's permit ended while the request was in flight. Whether it took effect is unknown.
+    /// The permit ended while the request was in flight. The effect of the request is unknown.
     #[error("{0}: given up: the permission to write has ended")]
     PermitEnded(FailedRequest),
 }
 
 impl Error {
-    /// A stable word for metrics and events.
+    /// Returns a stable word for metrics and Events.
     pub fn reason(&self) -> &'static str {
         match self {
             Error::Configuration { .. } => "Configuration",
@@ -112,7 +111,7 @@ impl Error {
     }
 
     /// Classifies an error of the HTTP library by its sources. With a proxy, every failure to connect except a TLS
-    /// failure is attributed to the proxy.
+    /// failure counts as a failure of the proxy.
     pub(super) fn from_reqwest(
         error: &reqwest::Error,
         request: FailedRequest,
@@ -135,7 +134,7 @@ impl Error {
         match proxy {
             _ if !error.is_connect() => Error::Broken(request, message),
             Some(proxy) => Error::Proxy(request, proxy.to_owned(), message),
-            // hyper-util's resolver errors have no public type, only a text.
+            // The resolver errors of hyper-util have no public type, only a text.
             None if message.contains("dns error") => Error::Resolve(request, message),
             None => Error::Connect(request, message),
         }
@@ -146,13 +145,13 @@ fn media_note(media_type: &str) -> String {
     if media_type.is_empty() { String::new() } else { format!(" and a body of type {media_type}") }
 }
 
-/// The sources of the error without the library's outer message, which would repeat the address.
+/// Returns the sources of the error without the outer message, which would repeat the address.
 pub(super) fn chain_text(error: &reqwest::Error) -> String {
-    // Without a source, uses the library's message, which omits credentials in the URL; our URLs contain none anyway.
+    // An error without sources has only the library's message, which omits credentials in the URL.
     error.source().map_or_else(|| error.to_string(), chain)
 }
 
-/// The TLS failure in the chain of sources; `io::Error` hides its inner error from `source`.
+/// Returns the TLS failure in the chain of sources. `io::Error` hides its inner error from `source`.
 fn tls_error<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e rustls::Error> {
     let mut next: Option<&'e (dyn StdError + 'static)> = Some(error);
     while let Some(current) = next {

@@ -13,22 +13,21 @@ use zeroize::Zeroize as _;
 
 use crate::base::x509;
 
-/// A client certificate with its private key. The key exists only in the TLS library's form; the caller wipes the text
-/// it was parsed from. Prints only the names of the files.
+/// A client certificate with its private key. Only the TLS library's form of the key is stored. The caller must wipe
+/// the PEM text. `Debug` prints only the file names.
 #[derive(Clone)]
 pub struct ClientIdentity {
     certified: Arc<CertifiedKey>,
-    /// Identifies certificate and key in comparisons.
     digest: [u8; 32],
     shown: String,
 }
 
 impl ClientIdentity {
-    /// Parses a certificate, with intermediate authorities if the server needs them, and its private key (PKCS #8,
-    /// PKCS #1 or SEC 1), both as PEM. `shown` names the files in messages.
+    /// Parses a certificate and its private key (PKCS #8, PKCS #1 or SEC 1), both in PEM. Intermediate authorities may
+    /// follow the certificate. `shown` names the files in messages.
     ///
     /// # Errors
-    /// Why the files cannot be used, without any of their content.
+    /// The reason that the files cannot be used, without any of their content.
     pub fn from_pem(certificate: &[u8], key: &[u8], shown: impl Into<String>) -> Result<Self, String> {
         let shown = shown.into();
         let refused = |reason: &str| format!("the client certificate {shown} cannot be used: {reason}");
@@ -52,7 +51,7 @@ impl ClientIdentity {
         let is_own_key = match certified.keys_match() {
             Ok(()) => true,
             Err(TlsError::InconsistentKeys(InconsistentKeys::KeyMismatch)) => false,
-            // The library does not parse every certificate that a server may accept, such as X.509 version 1.
+            // The library cannot parse some certificates that a server may accept, such as X.509 version 1.
             Err(_) => has_key(&certified).ok_or_else(|| refused("the certificate cannot be read"))?,
         };
         if !is_own_key {
@@ -61,13 +60,11 @@ impl ClientIdentity {
         Ok(Self { certified: Arc::new(certified), digest: digest.finalize().into(), shown })
     }
 
-    /// The resolver for the TLS library's configuration.
     pub(super) fn resolver(&self) -> Arc<SingleCertAndKey> {
         Arc::new(SingleCertAndKey::from(Arc::clone(&self.certified)))
     }
 }
 
-/// Whether the key belongs to the certificate; `None` if one of them cannot be parsed.
 fn has_key(certified: &CertifiedKey) -> Option<bool> {
     x509::has_public_key(certified.end_entity_cert().ok()?, &certified.key.public_key()?)
 }

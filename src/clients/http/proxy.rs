@@ -1,6 +1,6 @@
-//! Pure: the proxy for an endpoint, by the environment variables that Go programs use.
+//! Pure: chooses the proxy for an endpoint by the environment variables that Go programs use.
 //!
-//! Mirrors `http/httpproxy` of `golang.org/x/net`, which `net/http` of Go uses (`http.ProxyFromEnvironment`).
+//! Mirrors `http/httpproxy` of `golang.org/x/net`, the base of Go's `http.ProxyFromEnvironment`.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ pub struct ProxySettings {
     bypass: Bypass,
 }
 
-/// A proxy. Prints as scheme, host and port, without user and password.
+/// A proxy server. `Display` and `Debug` print scheme, host and port, without user and password.
 #[derive(Clone)]
 pub struct ProxyServer {
     /// The URL of the proxy, with user and password.
@@ -28,28 +28,28 @@ pub struct ProxyServer {
     shown: String,
 }
 
-/// A variable whose value is not a proxy. The value is not shown: it may contain a password.
+/// An environment variable whose value is not a proxy. The value is not shown, because it may contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("environment variable {variable}: {}", self.why())]
 pub struct ProxyError {
-    /// The variable's name, as found.
+    /// The name of the variable, in upper or lower case as it is set.
     pub variable: &'static str,
     problem: &'static str,
 }
 
 impl ProxyError {
-    /// The error in the value, and the expected form.
+    /// Returns the error in the value, and the expected form.
     pub fn why(&self) -> String {
         format!("{}; expected a proxy such as http://proxy.example.com:3128", self.problem)
     }
 }
 
 impl ProxySettings {
-    /// Reads `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, each in lower case if it is not set in upper case. `lookup`
-    /// returns a variable's value.
+    /// Reads `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`. If a variable is missing or empty, its lower-case name is
+    /// read. `lookup` returns the value of a variable.
     ///
     /// # Errors
-    /// Every variable whose value is not a proxy; the Go programs ignore such a value silently.
+    /// All variables whose value is not a proxy. The Go programs ignore such values silently.
     pub fn from_environment(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Vec<ProxyError>> {
         let mut errors = Vec::new();
         let first = |names: [&'static str; 2]| {
@@ -67,7 +67,8 @@ impl ProxySettings {
         if errors.is_empty() { Ok(Self { https, http, bypass }) } else { Err(errors) }
     }
 
-    /// The proxy for an endpoint; `None` for a direct connection, which `localhost` and loopback addresses always get.
+    /// Returns the proxy for an endpoint; `None` for a direct connection. `localhost` and loopback addresses never use
+    /// a proxy.
     pub fn server_for(&self, endpoint: &Endpoint) -> Option<&ProxyServer> {
         let server = if endpoint.is_tls() { &self.https } else { &self.http };
         server.as_ref().filter(|_| !is_local(endpoint.host()) && !self.bypass.covers(endpoint))
@@ -75,7 +76,7 @@ impl ProxySettings {
 }
 
 impl ProxyServer {
-    /// Parses the address of a proxy; without a scheme it means `http://`.
+    /// Parses the address of a proxy. The default scheme is `http://`.
     fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
@@ -83,7 +84,7 @@ impl ProxyServer {
         let (scheme, default_port) = match url.scheme() {
             "http" => ("http", 80),
             "https" => ("https", 443),
-            // As in Go, the proxy resolves names, which other programs call socks5h.
+            // The proxy resolves names, as in Go. Other programs call this scheme `socks5h`.
             "socks5" | "socks5h" => ("socks5h", 1080),
             _ => return Err("the scheme is none of http, https, socks5 and socks5h"),
         };
@@ -112,7 +113,7 @@ impl fmt::Debug for ProxyServer {
     }
 }
 
-/// `NO_PROXY`: the endpoints that are reached without a proxy.
+/// The endpoints of `NO_PROXY`, which are reached without a proxy.
 #[derive(Clone, Debug, Default)]
 struct Bypass {
     everything: bool,
@@ -126,7 +127,7 @@ enum Entry {
         ip: IpAddr,
         port: Option<String>,
     },
-    /// `suffix` begins with a dot.
+    /// A domain. `suffix` begins with a dot.
     Domain {
         suffix: String,
         includes_itself: bool,
@@ -135,8 +136,8 @@ enum Entry {
 }
 
 impl Bypass {
-    /// Parses a comma-separated list. As in Go every text is accepted: an item that is neither network nor address is a
-    /// domain, and an invalid domain matches nothing.
+    /// Parses a comma-separated list. `*` covers every endpoint. As in Go, every text is accepted: an item that is
+    /// neither a network nor an address is a domain. An item that cannot be a domain covers no endpoint.
     fn parse(list: &str) -> Self {
         let mut bypass = Self::default();
         for item in list.split(',').map(|item| item.trim().to_lowercase()).filter(|item| !item.is_empty()) {
@@ -161,7 +162,7 @@ impl Entry {
         if let Ok(network) = item.parse::<IpNet>() {
             return Some(Entry::Network(network));
         }
-        // No host contains these characters: the item is a misplaced URL, maybe with a password in it.
+        // No host contains these characters. The item may be a misplaced URL with a password, so it is not stored.
         if item.contains(['@', '/']) {
             return None;
         }
@@ -181,7 +182,7 @@ impl Entry {
         Some(Entry::Domain { suffix: format!(".{}", to_ascii(name)), includes_itself, port })
     }
 
-    /// Whether an entry covers a host. No domain covers an IP address, not even one with a zone:
+    /// Whether an entry covers a host. A domain never covers an IP address, even one with a zone, such as
     /// `fe80::1%.example.com`.
     fn covers(&self, host: &str, ip: Option<IpAddr>, port: &str) -> bool {
         let is_port = |wanted: &Option<String>| wanted.as_deref().is_none_or(|wanted| wanted == port);
@@ -201,12 +202,12 @@ fn is_local(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || parse_host_ip(host).is_some_and(|ip| ip.is_loopback())
 }
 
-/// An IP literal, with or without a zone; an IPv4-mapped IPv6 address becomes IPv4.
+/// Parses an IP literal with or without a zone.
 fn parse_host_ip(host: &str) -> Option<IpAddr> {
     parse_ip(host.split_once('%').map_or(host, |(bare, _)| bare))
 }
 
-/// `host:port`, `[v6]:port` and `[v6]`; several colons without brackets are an address without port.
+/// Splits `host:port`, `[v6]:port` and `[v6]`. Several colons without brackets are an IPv6 address without a port.
 fn split_port(item: &str) -> (&str, Option<&str>) {
     if let Some((host, rest)) = item.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
         return (host, rest.strip_prefix(':'));
@@ -217,7 +218,7 @@ fn split_port(item: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The ASCII form of an internationalized name; an invalid name is only lower-cased.
+/// Returns the ASCII form of an internationalized name. An invalid name is only lower-cased.
 fn to_ascii(name: &str) -> String {
     match Host::parse(name) {
         Ok(Host::Domain(ascii)) => ascii,

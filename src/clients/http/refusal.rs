@@ -12,47 +12,41 @@ use x509_parser::public_key::PublicKey;
 use super::certificate::printable;
 use super::thumbprint::Thumbprint;
 
-/// How many certificates of a presented chain are described at most.
+/// Maximum number of certificates that the message describes.
 const DESCRIBED: usize = 4;
 
-/// The shortest RSA key that the TLS library accepts for signatures.
+/// The shortest RSA key that the TLS library accepts for signatures, in bits.
 const SHORTEST_RSA_KEY: usize = 2048;
 
-/// Why a certificate was refused; carried inside the TLS error to the code that reports it.
+/// The refusal of a certificate, passed to the caller inside the TLS error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct CertificateRefusal {
     /// The error, the presented chain, and the remedy.
     text: String,
-    /// Whether the certificate is a proxy's, and not the server's.
+    /// Whether the certificate belongs to a proxy and not to the server.
     pub is_of_proxy: bool,
-    /// The SHA-256 thumbprint of the server's certificate, if configuring it would make the certificate accepted.
+    /// The SHA-256 thumbprint of the server's certificate, if configuring this thumbprint is a remedy.
     pub thumbprint: Option<Thumbprint>,
 }
 
-/// Owner of a certificate.
 pub(super) enum CertificateOwner {
-    /// A vCenter: its configuration may have thumbprints, and `govc` reaches it under `target`.
+    /// A vCenter, for which thumbprints can be configured. `target` is its address for `govc`.
     Vcenter {
         /// `host` or `host:port`.
         target: String,
     },
-    /// A server whose configuration has no thumbprints.
-    Server {
-        /// `host:port`.
-        target: String,
-    },
-    /// A proxy on the way.
+    /// A server for which no thumbprints can be configured.
+    Server { target: String },
+    /// A proxy between this process and the server.
     Proxy,
 }
 
-/// An error of a certificate.
 pub(super) struct Complaint {
     problem: String,
     remedy: Remedy,
 }
 
-/// Remedy for an operator.
 #[derive(Clone, Copy)]
 enum Remedy {
     Trust,
@@ -62,14 +56,13 @@ enum Remedy {
 }
 
 impl Complaint {
-    /// Adds that the configured thumbprints do not match.
+    /// Adds to the message that the configured thumbprints do not match.
     pub(super) fn and_not_pinned(mut self, configured: &[Thumbprint]) -> Self {
         let configured: Vec<String> = configured.iter().map(Thumbprint::to_string).collect();
         let _ = write!(self.problem, ", and its thumbprint is not the configured {}", configured.join(" or "));
         self
     }
 
-    /// The TLS error that carries the whole message.
     pub(super) fn into_error(
         self,
         peer: &CertificateOwner,
@@ -135,7 +128,6 @@ impl Remedy {
     }
 }
 
-/// The complaint about a verification failure.
 pub(super) fn complaint(failure: &CertificateError) -> Complaint {
     let (what, remedy) = match failure {
         CertificateError::UnknownIssuer => ("no trusted authority issued it".to_owned(), Remedy::Trust),
@@ -170,8 +162,8 @@ pub(super) fn complaint(failure: &CertificateError) -> Complaint {
     Complaint { problem: what, remedy }
 }
 
-/// The complaint about a certificate that the TLS library cannot use under any configuration: it cannot even check that
-/// the server holds the certificate's key.
+/// Returns a complaint if the certificate is not of X.509 version 3 or its RSA key is too short. The TLS library cannot
+/// use such a certificate under any configuration.
 pub(super) fn unusable(leaf: &CertificateDer<'_>) -> Option<Complaint> {
     let (_, parsed) = X509Certificate::from_der(leaf).ok()?;
     let what = match parsed.public_key().parsed() {

@@ -10,34 +10,33 @@ use secrecy::SecretString;
 use super::body::Body;
 use super::permit::Permit;
 
-/// One request. Its `Debug` shows neither headers nor body: both may hold secrets.
+/// One request. `Debug` prints neither headers nor body, because both may contain secrets.
 #[derive(Clone)]
 pub struct Request {
     /// The method.
     pub method: Method,
-    /// Path and query, beginning with `/`. Must hold no secret: it may be part of an error.
+    /// Path and query, beginning with `/`. The path must never contain a secret, because it may be part of an error.
     pub path: String,
-    /// Headers other than `Host`, `User-Agent` and `Accept-Encoding`.
+    /// Headers except `Host`, `User-Agent` and `Accept-Encoding`, which the transport adds.
     pub headers: Vec<(&'static str, String)>,
-    /// Headers whose value is a password or a key; sent as sensitive, and wiped afterwards.
+    /// Headers whose value is a password or a key. The values are marked as sensitive and wiped after sending.
     pub secret_headers: Vec<(&'static str, SecretString)>,
-    /// The body; empty for none.
+    /// The body; empty if there is none.
     pub body: Body,
     /// The vendor's name of the operation, for messages and metrics.
     pub operation: &'static str,
-    /// Limit for the whole exchange, connecting included.
+    /// Time limit for the whole exchange, including connecting.
     pub timeout: Duration,
     /// The largest accepted answer, in bytes after decompression.
     pub max_bytes: usize,
-    /// Whether the request may be sent a second time when a pooled connection turns out to be dead.
+    /// Whether the request may be sent a second time if its connection breaks before an answer.
     pub repeatable: bool,
-    /// Checked before each attempt; the end of the permission cancels the request. `None` if the request changes
-    /// nothing.
+    /// The permission to write; `None` if the request changes nothing. The end of the permission cancels the request.
     pub permit: Option<Arc<dyn Permit>>,
 }
 
 impl Request {
-    /// A request without headers and body, repeatable only if it is a `GET`, with a limit of 4 MiB for the answer.
+    /// Builds a request without headers and body. The answer is limited to 4 MiB, and only a `GET` is repeatable.
     pub fn new(method: Method, path: impl Into<String>, operation: &'static str, timeout: Duration) -> Self {
         let repeatable = method == Method::GET;
         Self {
@@ -65,7 +64,7 @@ impl fmt::Debug for Request {
     }
 }
 
-/// A complete answer, of any status.
+/// A complete answer of any status.
 #[derive(Clone)]
 pub struct Response {
     /// The HTTP status.
@@ -82,7 +81,7 @@ impl Response {
         (200..300).contains(&self.status)
     }
 
-    /// The media type without parameters, in lower case; empty if there is none.
+    /// Returns the media type without parameters in lower case, or an empty text if there is none.
     pub fn media_type(&self) -> String {
         let value = self.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let media = value.unwrap_or_default().split(';').next().unwrap_or_default();

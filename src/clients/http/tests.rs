@@ -1,4 +1,4 @@
-//! Limits and failures of the HTTPS client, against a server in this process.
+//! Tests of the limits and failures of the HTTPS client, against a server in this process.
 
 mod identity;
 mod proxy;

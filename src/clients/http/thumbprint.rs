@@ -1,16 +1,16 @@
-//! Certificate thumbprints, in every spelling that users paste.
+//! Certificate thumbprints, parsed from the spellings that users paste.
 
 use std::fmt;
 
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
-/// The digest of a certificate's DER form. SHA-1 is only an identifier here.
+/// The digest of a certificate in DER form.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Thumbprint {
-    /// 20 bytes.
+    /// A SHA-1 digest.
     Sha1([u8; 20]),
-    /// 32 bytes.
+    /// A SHA-256 digest.
     Sha256([u8; 32]),
 }
 
@@ -24,11 +24,11 @@ pub struct ParseThumbprintError {
 }
 
 impl Thumbprint {
-    /// Reads `AA:BB:…` in either case, with or without colons, blanks around it, and with a leading algorithm such as
-    /// `sha256:` or `SHA256 Fingerprint=`.
+    /// Parses `AA:BB:…` in either case, with or without colons. Whitespace is ignored. A leading algorithm such as
+    /// `sha256:` or `SHA256 Fingerprint=` is accepted.
     ///
     /// # Errors
-    /// When the rest is not 40 or 64 hex digits.
+    /// An error if the text without the algorithm is not 40 or 64 hex digits.
     pub fn parse(text: &str) -> Result<Self, ParseThumbprintError> {
         let refused = || ParseThumbprintError { text: text.chars().take(120).collect() };
         let bare = text.trim();
@@ -54,17 +54,17 @@ impl Thumbprint {
         <[u8; 32]>::try_from(bytes.as_slice()).map(Thumbprint::Sha256).map_err(|_| refused())
     }
 
-    /// The SHA-1 thumbprint of a certificate in DER form.
+    /// Returns the SHA-1 thumbprint of a certificate in DER form.
     pub fn sha1_of(der: &[u8]) -> Self {
         Thumbprint::Sha1(Sha1::digest(der).into())
     }
 
-    /// The SHA-256 thumbprint of a certificate in DER form.
+    /// Returns the SHA-256 thumbprint of a certificate in DER form.
     pub fn sha256_of(der: &[u8]) -> Self {
         Thumbprint::Sha256(Sha256::digest(der).into())
     }
 
-    /// Whether this is the thumbprint of that certificate.
+    /// Whether the certificate in DER form has this thumbprint.
     pub fn matches(&self, der: &[u8]) -> bool {
         match self {
             Thumbprint::Sha1(_) => *self == Self::sha1_of(der),
@@ -73,7 +73,7 @@ impl Thumbprint {
     }
 }
 
-/// Removes a leading `sha1:`, `sha-256:`, `SHA256 ` and the like; hex digits never begin with `s`.
+/// Removes a leading algorithm name, such as `sha1:` or `sha-256:`. Hex digits never begin with `s`.
 fn strip_algorithm(text: &str) -> &str {
     let lower = text.to_ascii_lowercase();
     for name in ["sha256", "sha-256", "sha1", "sha-1"] {
@@ -86,7 +86,7 @@ fn strip_algorithm(text: &str) -> &str {
     text
 }
 
-/// The form govmomi and openssl print: upper case with colons.
+/// Prints upper case with colons, as govmomi and openssl do.
 impl fmt::Display for Thumbprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes: &[u8] = match self {
@@ -109,7 +109,7 @@ impl fmt::Debug for Thumbprint {
 
 #[cfg(test)]
 mod tests {
-    //! Every spelling that is accepted.
+    //! Tests of all accepted spellings.
 
     use proptest::prelude::*;
 

@@ -16,13 +16,13 @@ use super::thumbprint::Thumbprint;
 use super::verifier::Verifier;
 use crate::base::x509;
 
-/// The authorities that may have issued the certificate.
+/// The trusted authorities for server certificates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TlsTrust {
     /// The authorities that the operating system trusts.
     #[default]
     System,
-    /// The authorities of a PEM bundle, instead of the system's. A server certificate in the bundle is trusted too.
+    /// Only the authorities of a PEM bundle. A server certificate in the bundle is trusted too.
     Ca {
         /// The bundle.
         pem: Vec<u8>,
@@ -38,25 +38,26 @@ pub enum TlsTrust {
     },
 }
 
-/// All settings that decide whether a server is trusted.
+/// Settings for the trust in a server, and the client certificate of this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsSettings {
-    /// The authorities.
+    /// The trusted authorities.
     pub trust: TlsTrust,
-    /// Certificates that are accepted even if their issuer is not trusted or their names do not match; one match
-    /// suffices. As in govmomi this is a fallback: a certificate that verifies is accepted regardless of this list.
+    /// Thumbprints of certificates that are accepted even if the issuer is not trusted or the names do not match. As in
+    /// govmomi, a certificate that passes verification is accepted regardless of this list.
     pub thumbprints: Vec<Thumbprint>,
-    /// Whether the configuration of this server has thumbprints, so that a refusal offers them as a remedy.
+    /// Whether thumbprints can be configured for this server. If so, a refusal offers a thumbprint as the remedy.
     pub can_be_pinned: bool,
-    /// Accept every certificate. The handshake itself is still checked.
+    /// Whether every certificate that the TLS library can use is accepted. Handshake signatures are still checked.
     pub insecure: bool,
     /// The certificate that authenticates this process, for servers that request one.
     pub identity: Option<ClientIdentity>,
 }
 
 impl TlsSettings {
-    /// Settings for a public service of this server, such as a token service: always verified, and trusting the
-    /// system's CAs too.
+    /// Returns settings for a public service that this server relies on, such as a token service. The system's
+    /// authorities and those of `trust` are trusted. The certificate is always verified, without thumbprints. The
+    /// service gets no client certificate.
     pub fn of_public_service(&self) -> Self {
         let trust = match self.trust.clone() {
             TlsTrust::Ca { pem, path } if !pem.is_empty() => TlsTrust::SystemAnd { pem, path },
@@ -66,11 +67,12 @@ impl TlsSettings {
     }
 }
 
-/// The rustls configuration for one endpoint; ring is the provider.
+/// Builds the rustls configuration for one endpoint.
 ///
 /// # Errors
-/// A message for the user: the CA file is not valid PEM or holds no certificate, or the system's trusted certificates
-/// cannot be used and no thumbprint replaces them.
+/// A message for the user if the CA file is not valid PEM or has no certificate, or if the system's trusted
+/// certificates cannot be used. With [`TlsTrust::System`] and configured thumbprints, unusable system certificates are
+/// no error.
 pub(super) fn client_config(
     settings: &TlsSettings,
     endpoint: &Endpoint,
@@ -121,7 +123,8 @@ fn verifier(
     })
 }
 
-/// Verifies by the system's authorities and `extra`. `None` if `pinned` (by thumbprints) and these cannot be used.
+/// Returns a verifier with the system's authorities and `extra`; `None` if the authorities cannot be used and `pinned`
+/// is true.
 fn system_verifier(
     provider: &Arc<CryptoProvider>,
     extra: Vec<CertificateDer<'static>>,
@@ -139,7 +142,7 @@ fn system_verifier(
 fn read_bundle(pem: &[u8], path: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let listed = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
-        // The error quotes the line, which is part of a private key if the wrong file is configured.
+        // Drops the library's error, which quotes a line of the file: a user may have given a private key by mistake.
         .map_err(|_| format!("the CA file {path} is not valid PEM"))?;
     if listed.is_empty() {
         return Err(format!("the CA file {path} holds no certificate"));
@@ -147,7 +150,7 @@ fn read_bundle(pem: &[u8], path: &str) -> Result<Vec<CertificateDer<'static>>, S
     Ok(listed)
 }
 
-/// Verifies by the authorities of a bundle; `None` if it has none, but only the server's own certificate.
+/// Returns a verifier with the authorities of a bundle; `None` if the bundle has no usable authority.
 fn bundle_verifier(
     listed: &[CertificateDer<'static>],
     provider: &Arc<CryptoProvider>,

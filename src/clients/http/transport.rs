@@ -1,6 +1,6 @@
 //! The transport of requests: the network, or memory in a test.
 //!
-//! A transport makes one attempt. The client adds time limits, the second attempt and the observer.
+//! A transport makes one attempt. The client adds the time limit, the check of the permit, and the second attempt.
 
 mod network;
 
@@ -10,28 +10,28 @@ use super::{Endpoint, Error, Request, Response};
 
 pub(super) use network::Network;
 
-/// Makes one attempt at a request.
+/// A transport, which makes one attempt per call.
 #[async_trait]
 pub trait Transport: Send + Sync {
-    /// Sends the request once and reads the whole answer, of any status, up to the request's `max_bytes`. The future
-    /// may be dropped at any await, which is how a time limit ends it.
+    /// Sends the request once and reads the whole answer of any status, up to the request's `max_bytes`. A time limit
+    /// may drop the future at any await.
     ///
     /// # Errors
-    /// [`Failure`] says whether the server may have begun to answer.
+    /// [`Failure`], which shows whether the server may have begun to answer.
     async fn exchange(&self, endpoint: &Endpoint, request: Request) -> Result<Response, Failure>;
 }
 
-/// Why an attempt failed.
+/// The failure of an attempt.
 #[derive(Debug)]
 pub enum Failure {
-    /// The connection broke before the response head was complete, for example a pooled one that the server closed.
+    /// The connection broke before the response head was complete. For example, the server closed a pooled connection.
     Unanswered(Error),
-    /// Any other failure: another attempt would fail too, or the server has begun to answer.
+    /// Any other failure. The client makes no second attempt.
     Final(Error),
 }
 
 impl Failure {
-    /// The error alone.
+    /// Returns the error alone.
     pub fn into_error(self) -> Error {
         match self {
             Failure::Unanswered(error) | Failure::Final(error) => error,

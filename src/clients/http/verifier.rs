@@ -1,7 +1,8 @@
-//! Verifies a server's certificate as the Go clients do, also where rustls alone is stricter, and records it.
+//! Verifies a server's certificate as the Go clients do, even where rustls alone is stricter, and records the
+//! certificate.
 //!
-//! Mirrors `vim25/soap/client.go` of govmomi: a thumbprint is a fallback for an unknown issuer or a wrong name, never
-//! for an expired certificate. Handshake signatures are always checked.
+//! Mirrors `vim25/soap/client.go` of govmomi: a thumbprint is a fallback for an unknown issuer or a wrong name, but
+//! never for an expired certificate. Handshake signatures are always checked.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,19 +19,19 @@ use super::refusal::{self, CertificateOwner, Complaint, unusable};
 use super::thumbprint::Thumbprint;
 use crate::base::x509::{self, Validity};
 
-/// The verifier of one endpoint.
 #[derive(Debug)]
 pub(super) struct Verifier {
     pub(super) host: String,
     pub(super) port: u16,
-    /// The standard verification of the certificate chain; `None` if there are no trusted authorities.
+    /// The standard verification of the certificate chain; `None` if there are no trusted authorities, or if `insecure`
+    /// is true.
     pub(super) chain: Option<Arc<dyn ServerCertVerifier>>,
-    /// The certificates of the CA file, any of which may be the server's own.
+    /// The certificates of the CA file, which may include the server's own certificate.
     pub(super) listed: Vec<CertificateDer<'static>>,
     pub(super) thumbprints: Vec<Thumbprint>,
     pub(super) can_be_pinned: bool,
     pub(super) insecure: bool,
-    /// Records the server's certificate, but not that of a proxy.
+    /// Record of the server's certificate. A proxy's certificate is not recorded.
     pub(super) peer_certificate: Arc<PeerCertificate>,
     pub(super) provider: Arc<CryptoProvider>,
 }
@@ -94,7 +95,7 @@ impl ServerCertVerifier for Verifier {
 }
 
 impl Verifier {
-    /// Accepts the server's own certificate if the CA file lists it, else tries the thumbprints.
+    /// Accepts a certificate that the CA file lists and that passes `own_checks`; otherwise tries the thumbprints.
     fn verify_listed_or_pinned(
         &self,
         leaf: &CertificateDer<'_>,
@@ -103,8 +104,8 @@ impl Verifier {
         failure: CertificateError,
     ) -> Result<ServerCertVerified, Complaint> {
         let failure = if self.listed.iter().any(|listed| listed.as_ref() == leaf.as_ref()) {
-            // rustls refuses a self-signed certificate that is marked as an authority, even if it is the
-            // trusted one; `openssl req -x509` marks it by default.
+            // rustls refuses a self-signed certificate that is marked as an authority, even if the CA file lists it.
+            // `openssl req -x509` sets this mark by default.
             match own_checks(leaf, name, now) {
                 Ok(()) => return Ok(ServerCertVerified::assertion()),
                 Err(failure) => failure,
@@ -113,11 +114,12 @@ impl Verifier {
             failure
         };
         let complaint = refusal::complaint(&failure);
-        // The server's thumbprint never excuses a proxy's certificate, which this verifier checks as well.
+        // The verifier also checks proxies, and a thumbprint of the server never excuses the certificate of a proxy.
         if self.thumbprints.is_empty() || !self.is_own_name(name) || !pin_may_excuse(&failure) {
             return Err(complaint);
         }
-        // The verification reports only the worst of several defects, and expiry is never excused: checks the dates.
+        // Verification returns only one of several defects, and expiry is never excused, so the dates are checked
+        // separately.
         check_validity(leaf, now).map_err(|failure| refusal::complaint(&failure))?;
         if self.thumbprints.iter().any(|pin| pin.matches(leaf)) {
             return Ok(ServerCertVerified::assertion());
@@ -170,8 +172,8 @@ fn check_validity(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(),
     }
 }
 
-/// Whether a thumbprint may replace the failed verification. Go allows this for an unknown authority and a wrong name;
-/// rustls has more error variants for these cases, and `Other` wraps those of webpki, such as `CaUsedAsEndEntity`.
+/// Whether a thumbprint may replace the failed verification, which Go allows for an unknown authority and a wrong name.
+/// rustls has more error variants for these cases; `Other` wraps webpki errors such as `CaUsedAsEndEntity`.
 fn pin_may_excuse(failure: &CertificateError) -> bool {
     #[allow(deprecated, reason = "older verifiers still return the short form")]
     let excusable = matches!(
@@ -182,7 +184,7 @@ fn pin_may_excuse(failure: &CertificateError) -> bool {
             | CertificateError::UnsupportedSignatureAlgorithm
             | CertificateError::UnsupportedSignatureAlgorithmContext { .. }
             | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. }
-            // Occurs if the issuer got a new key under its old name, which Go reports as an unknown authority.
+            // Occurs if the issuer got a new key under its old name. Go reports an unknown authority then.
             | CertificateError::BadSignature
             | CertificateError::Other(_)
     );

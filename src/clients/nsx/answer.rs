@@ -2,19 +2,21 @@
 //!
 //! | answer | meaning |
 //! |---|---|
-//! | 429; 503; 500 with code 607 | busy; 429 and 503 slow the pace down |
-//! | at a login 401 or 403; with Basic 401, or 403 with code 403 | rejected |
+//! | 429; 503; 500 with code 607 | busy; 429 and 503 also lower the call rate |
+//! | at a login: 401 or 403; with HTTP Basic: 401, or 403 with code 403 | credentials rejected |
 //! | 401; 403 with code 98 or 403 | the session has ended |
-//! | an error without a JSON object, 5xx, 3xx, a success of another shape | unavailable |
+//! | an error without a JSON object; 5xx; 3xx | unavailable |
 //! | another 403 | no permission |
-//! | 404 with code 600, 202 or 500090 | another object is missing if the message names it, else the request's object |
-//! | 400 with code 500012 | another object is missing if the message names it, else the request is wrong |
-//! | 400 with code 500030, 500045 | still referenced; marked for deletion |
+//! | 404 with code 600, 202 or 500090 | the other object in the message is missing, or else the request's object |
+//! | 400 with code 500012 | the other object in the message is missing, or else the request is wrong |
+//! | 400 with code 500030 | still referenced |
+//! | 400 with code 500045 | marked for deletion |
 //! | 409; 412; codes 206, 500127, 500087, 500232, 100148 | another client changed the object |
 //! | another 4xx | the request is wrong |
 //!
-//! The first matching row decides. NSX reports an ended session with the code for wrong credentials (403) or for a
-//! wrong XSRF token (98); a missing permission is 403 with code 401, a protected object 289, the license 505.
+//! The first matching row decides. NSX reports an ended session as wrong credentials (code 403) or as a wrong XSRF
+//! token (code 98). The codes of other refusals with 403 are 401 (missing permission), 289 (protected object) and 505
+//! (license).
 
 use super::error::{ErrorAnswer, Kind};
 use super::json::ErrorFields;
@@ -24,13 +26,12 @@ const MESSAGE: usize = 300;
 /// Codes of an object that does not exist.
 const NOT_FOUND: [i64; 3] = [600, 202, 500_090];
 
-/// The code of an invalid path in the body, also used for an object that does not exist.
+/// The code of an invalid path in the body, which NSX also uses for an object that does not exist.
 const INVALID_PATH: i64 = 500_012;
 
 /// Codes of an object that another client has changed.
 const CONFLICT: [i64; 5] = [206, 500_127, 500_087, 500_232, 100_148];
 
-/// The request that an answer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestContext<'a> {
     /// The path of the object in the Policy API, such as `/infra/tier-1s/a`.
@@ -38,18 +39,17 @@ pub(super) struct RequestContext<'a> {
     pub presents: PresentedCredentials,
 }
 
-/// The credentials that a request carries, which a refusal may concern.
+/// The credentials in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PresentedCredentials {
     /// The request is a login.
     Login,
-    /// Every request carries user and password.
+    /// Every request contains user and password.
     EachTime,
     /// The request uses a session, a token or a certificate.
     Nothing,
 }
 
-/// Classifies an answer that is not a success.
 pub(super) fn classify(asked: RequestContext<'_>, status: u16, body: &[u8]) -> (Kind, ErrorAnswer) {
     let error = ErrorFields::read(body);
     let (is_json, error) = (error.is_some(), error.unwrap_or_default());
@@ -90,7 +90,8 @@ pub(super) fn slows_down(status: u16) -> bool {
     matches!(status, 429 | 503)
 }
 
-/// The path of the missing object that the message names; `None` if it names no path, or the request's object.
+/// Returns the path of the missing object in the message; `None` if the message has no path, or names the request's
+/// object.
 fn missing(message: &str, object: &str) -> Option<String> {
     let is_end = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | '\'' | '"' | '[' | ']' | '(' | ')');
     // An id may contain a space, so the whole path is searched first.
@@ -107,7 +108,7 @@ fn missing(message: &str, object: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    //! Each row of the table.
+    //! Tests of each row of the classification table.
 
     use proptest::prelude::*;
     use serde_json::json;

@@ -1,4 +1,4 @@
-//! One NSX call: waits for the rate limiter, logs in, sends, classifies the answer.
+//! One NSX call: waits for the rate limiter, logs in, sends, and classifies the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,25 +16,24 @@ use super::proof::{Login, NoLogin};
 use super::{BASE, Client};
 use crate::clients::http::{self, FailedRequest, Method, Permit, Request, Response};
 
-/// The largest accepted answer, in bytes. A list whose page is larger continues with smaller pages.
+/// The largest accepted answer, in bytes. If a page of a list is larger, the list continues with smaller pages.
 pub(super) const MAX_BYTES: usize = 4 << 20;
 
-/// Most attempts of a call that a busy manager refuses.
+/// Maximum number of attempts of a call that `may_repeat` allows to repeat.
 const ATTEMPTS: u32 = 4;
 
 /// The characters that are escaped in a path segment and in a query value.
 const ESCAPED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
-/// A write to an object. The type ensures that every write has a permit.
+/// The parameters of a write. This type ensures that every write has a permit.
 pub struct WriteCall<'a> {
-    /// The caller's permission, which ends with its term of leadership.
+    /// The caller's permission, which ends with its leadership.
     pub permit: &'a Arc<dyn Permit>,
 }
 
-/// A call before it is sent.
 pub(super) struct NsxCall<'a> {
     pub(super) method: Method,
-    /// The path of the object, which begins with `/infra/`; not escaped.
+    /// The path of the object, which begins with `/infra`; not escaped.
     pub(super) object: &'a str,
     /// Names and values; not escaped.
     pub(super) query: &'a [(&'a str, &'a str)],
@@ -45,14 +44,11 @@ pub(super) struct NsxCall<'a> {
     pub(super) shape: Shape,
 }
 
-/// Expected form of a success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// An object.
     Object,
-    /// A page of a list, which is an object.
     Page,
-    /// Empty, or an object, which is not parsed.
+    /// An empty body, or an object that is not parsed.
     Acknowledgement,
 }
 
@@ -76,7 +72,7 @@ impl<'a> NsxCall<'a> {
         Self { method, object, query: &[], body: None, operation, priority, permit, shape }
     }
 
-    /// Path and query, to be appended to the prefix of the manager.
+    /// Returns path and query without the manager's prefix.
     fn path(&self) -> String {
         let mut path = BASE.to_owned();
         for segment in self.object.split('/').filter(|segment| !segment.is_empty()) {
@@ -98,18 +94,15 @@ impl<'a> NsxCall<'a> {
 }
 
 impl Client {
-    /// The object of this path.
+    /// Returns the object at this path.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] if there is none.
+    /// [`Kind::NotFound`] if the object does not exist.
     pub async fn get(&self, path: &str, operation: &'static str, priority: Priority) -> Result<Object, Error> {
         self.object(NsxCall::get(path, operation, priority)).await
     }
 
-    /// Creates the object at this path, or updates it; the answer is not parsed.
-    ///
-    /// # Errors
-    /// See [`Kind`].
+    /// Creates the object at this path, or updates it. The answer is not parsed.
     pub async fn patch(
         &self,
         write: WriteCall<'_>,
@@ -125,7 +118,7 @@ impl Client {
     /// object as stored.
     ///
     /// # Errors
-    /// [`Kind::Conflict`] if another client has changed it.
+    /// [`Kind::Conflict`] if another client has changed the object.
     pub async fn put(
         &self,
         write: WriteCall<'_>,
@@ -137,10 +130,10 @@ impl Client {
         self.object(NsxCall { body: Some(&body.0), shape: Shape::Object, ..call }).await
     }
 
-    /// Replaces several objects of one type with one call: all of them, each with its `_revision`, or none.
+    /// Replaces several objects of one type in one call: either all or none. Each object must contain its `_revision`.
     ///
     /// # Errors
-    /// [`Kind::Conflict`] if another client has changed one of them.
+    /// [`Kind::Conflict`] if another client has changed one of the objects.
     pub async fn patch_together(
         &self,
         write: WriteCall<'_>,
@@ -162,10 +155,10 @@ impl Client {
         self.send(&NsxCall { query: &query, body: Some(&body), ..call }).await.map(drop)
     }
 
-    /// Deletes the object of this path; succeeds if it does not exist or is already marked for deletion.
+    /// Deletes the object at this path. Succeeds if the object does not exist or is already marked for deletion.
     ///
     /// # Errors
-    /// [`Kind::Referenced`] while other objects refer to it.
+    /// [`Kind::Referenced`] while other objects refer to the object.
     pub async fn delete(&self, write: WriteCall<'_>, path: &str, operation: &'static str) -> Result<(), Error> {
         match self.send(&NsxCall::write(&write, Method::DELETE, path, operation)).await.map(drop) {
             Err(error) if matches!(error.kind, Kind::NotFound | Kind::MarkedForDeletion) => Ok(()),
@@ -173,19 +166,19 @@ impl Client {
         }
     }
 
-    /// Makes a call whose answer is an object.
     pub(super) async fn object(&self, call: NsxCall<'_>) -> Result<Object, Error> {
         let response = self.send(&call).await?;
         serde_json::from_slice(&response.body).map(Object).map_err(|_| self.misshapen(&call))
     }
 
-    /// The error for a success whose body is not a JSON object. Omits the parser's text, which may quote values.
+    /// Returns the error for a successful answer without a JSON object. Omits the parser's text, which may quote
+    /// values.
     fn misshapen(&self, call: &NsxCall<'_>) -> Error {
         let kind = if call.permit.is_some() { Kind::Unknown } else { Kind::Unavailable };
         Error::other(kind, self.inner.http.failed(call.operation), call.target(), "the answer is not a JSON object")
     }
 
-    /// The error for a success that is a web page, such as the login page of a portal.
+    /// Returns the error for a successful answer that is a web page, such as the login page of a portal.
     fn page(&self, call: &NsxCall<'_>, status: u16) -> Error {
         let message = "the answer is a page, and not a JSON object".to_owned();
         let refused = ErrorAnswer { status, message, ..ErrorAnswer::default() };
@@ -193,10 +186,10 @@ impl Client {
     }
 
     /// Sends a call once the rate limiter admits it, after a login if necessary. Repeats a call that a busy manager
-    /// refused if that is safe. Renews an ended session once; if the manager refuses the new session too, tries another
-    /// form of login. Both are safe, since a call without a valid session does nothing.
+    /// refused, if that is safe. After the end of the session, logs in again. If the manager rejects the new session
+    /// too, tries another form of login. A call without a valid session has no effect, so repeating the call is safe.
     pub(super) async fn send(&self, call: &NsxCall<'_>) -> Result<Response, Error> {
-        // URL parsers resolve such a segment, so the path would name another object.
+        // URL parsers resolve the segments `.` and `..`, so the path would name another object.
         if call.object.split('/').any(|segment| matches!(segment, "." | "..")) {
             let message = "not sent: the path has a segment that is \".\" or \"..\"";
             return Err(Error::other(Kind::BadRequest, self.inner.http.failed(call.operation), call.target(), message));
@@ -221,7 +214,7 @@ impl Client {
                 Err(error) if login.is_session() && is_page(&error) && !was_doubted => {
                     was_doubted = true;
                     let has_another = self.inner.log_in.recheck_login(self, &login).await;
-                    // A write that was answered with a web page may have taken effect, so it is not repeated.
+                    // A write with a web page as its answer may have taken effect, so it is not repeated.
                     if !has_another || error.kind == Kind::Unknown {
                         return Err(error);
                     }
@@ -240,7 +233,8 @@ impl Client {
         }
     }
 
-    /// Logs in with another form of credentials after the manager refused a call twice, the second time with `refused`.
+    /// Logs in with another form of credentials after the manager rejected two sessions, the second time with
+    /// `refused`.
     async fn log_in_otherwise(&self, call: &NsxCall<'_>, over: &Login, refused: Error) -> Result<(), Error> {
         self.inner.log_in.log_in_otherwise(self, over).await.map_err(|NoLogin { kind, reason: why }| {
             let why = format!("{why}: {}", refused.what());
@@ -271,7 +265,7 @@ impl Client {
             let message = format!("not sent: no turn within {} s", self.inner.timeouts.turn.as_secs());
             return Err(Error::other(Kind::Unavailable, failed(), call.target(), message));
         };
-        // The login may have been refused while the call waited; a refused password must not be sent again.
+        // The login may have been rejected while the call waited. A rejected password must not be sent again.
         if !self.login().is_some_and(|current| current.is(login)) {
             return Err(Error::other(Kind::SessionOver, failed(), call.target(), "not sent: the login has changed"));
         }
@@ -303,7 +297,8 @@ impl Client {
         sent
     }
 
-    /// Classifies an answer that is not a success, to a request sent at `sent`. A busy manager gets fewer calls.
+    /// Classifies an error answer to a request that was sent at `sent`. Lowers the call rate if the manager is
+    /// overloaded.
     pub(super) fn classify(
         &self,
         asked: RequestContext<'_>,
@@ -332,18 +327,18 @@ impl Client {
     }
 }
 
-/// Whether the answer was a web page, or a redirect, probably to one.
+/// Whether the answer is a web page, or a redirect that probably leads to one.
 fn is_page(error: &Error) -> bool {
     error.status().is_some_and(|status| (200..400).contains(&status))
 }
 
-/// Whether the manager refuses the client certificate on this connection, which it may still accept on another one.
+/// Whether the manager rejected the client certificate on this connection. A new connection may be accepted.
 fn is_distrusted(login: &Login, error: &Error) -> bool {
     login.is_certificate() && error.status() == Some(500) && error.code() == Some(99)
 }
 
-/// Whether the call may be repeated: a busy manager refused a read, or a write before it took effect (429), or the call
-/// was not sent because the login had changed.
+/// Whether the call may be repeated: a busy manager refused a read, a busy manager refused a write with 429 (before any
+/// effect), or the call was not sent because the login had changed.
 fn may_repeat(call: &NsxCall<'_>, error: &Error) -> bool {
     match error.kind {
         Kind::Busy => call.permit.is_none() || error.status() == Some(429),
@@ -368,7 +363,7 @@ fn not_answered(call: &NsxCall<'_>, request: FailedRequest, error: http::Error) 
     Error::http(kind, request, call.target(), error)
 }
 
-/// `Retry-After` in seconds; a date is ignored.
+/// Parses `Retry-After` in seconds, at most five minutes. A date is ignored.
 fn retry_after(response: &Response) -> Option<Duration> {
     let value = response.headers.get("retry-after")?.to_str().ok()?;
     value.trim().parse().ok().map(Duration::from_secs).map(|after| after.min(LONGEST_HOLD))

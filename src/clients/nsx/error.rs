@@ -1,43 +1,45 @@
-//! Why a call failed, and what a caller may do about it.
+//! Errors of NSX calls, classified by [`Kind`].
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::clients::http::{self, FailedRequest};
 
-/// Meaning of a failed call, from the table in `nsx::answer`.
+/// Meaning of a failed call. The table in `nsx::answer` assigns the kinds to error answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The manager is overloaded. A write refused with 429 did nothing; otherwise its effect is unknown.
+    /// The manager is overloaded. A write refused with 429 had no effect. With another status, a write's effect is
+    /// unknown.
     Busy,
-    /// The credentials were refused. Repeating them locks the account.
+    /// The credentials were rejected. Repeated attempts lock the account.
     Rejected,
-    /// The session has ended or never existed. The call did nothing.
+    /// The session has ended or never existed. The call had no effect.
     SessionOver,
-    /// No valid answer of NSX: the state in NSX is unknown, and a write was not made or its effect is unknown.
+    /// NSX gave no valid answer, so the state in NSX is unknown. A write was not sent, or its effect is unknown.
     Unavailable,
-    /// A write was sent, and its effect is unknown. Read the object before repeating anything.
+    /// A write, login or logout was sent, and its effect is unknown. The caller must read the object before repeating a
+    /// write.
     Unknown,
-    /// The account lacks a permission. The message names the owner of an object that another principal protects.
+    /// The account lacks a permission. If another principal protects the object, the message names that owner.
     NoPermission,
     /// The object of the request does not exist.
     NotFound,
-    /// An object that the request refers to, other than its own object, does not exist. The text is the path.
+    /// Another object that the request refers to does not exist. The text is the path of that object.
     MissingReference(String),
     /// Other objects still refer to the object.
     Referenced,
-    /// The object is marked for deletion: its id cannot be used before the purge.
+    /// The object is marked for deletion. Its id cannot be used before NSX purges the object.
     MarkedForDeletion,
-    /// Another client has changed the object: read it, check its ownership, plan again.
+    /// Another client has changed the object. The caller must read the object, check its owner, and plan again.
     Conflict,
-    /// The request is invalid: repeating it is useless until something changes.
+    /// The request is invalid. A retry is useless until something changes.
     BadRequest,
     /// The permission to write has ended. The effect of a write in flight is unknown.
     NotPermitted,
 }
 
 impl Kind {
-    /// A stable word for metrics.
+    /// Returns a stable word for metrics.
     pub fn as_str(&self) -> &'static str {
         match self {
             Kind::Busy => "Busy",
@@ -57,13 +59,12 @@ impl Kind {
     }
 }
 
-/// Why a call failed.
+/// Error of a call.
 #[derive(Debug)]
 pub struct Error {
-    /// Meaning of the failure.
+    /// The meaning of the failure.
     pub kind: Kind,
     request: FailedRequest,
-    /// The HTTP method and the path of the object.
     target: String,
     cause: Cause,
 }
@@ -75,7 +76,7 @@ enum Cause {
     Other(String),
 }
 
-/// The printable part of an answer that is not a success.
+/// The printable part of an error answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ErrorAnswer {
     /// The HTTP status.
@@ -108,7 +109,7 @@ impl Error {
         Self::other(kind, request, "GET /infra".to_owned(), "no")
     }
 
-    /// A stable word for metrics: the network failure, or the kind.
+    /// Returns a stable word for metrics: the network failure, or the kind.
     pub fn reason(&self) -> &'static str {
         match &self.cause {
             Cause::Http(error) => error.reason(),
@@ -116,7 +117,7 @@ impl Error {
         }
     }
 
-    /// The HTTP status of the refusal, if there was one.
+    /// Returns the HTTP status of the error answer or web page, if there is one.
     pub fn status(&self) -> Option<u16> {
         match &self.cause {
             Cause::Refused(refused) => Some(refused.status),
@@ -124,7 +125,7 @@ impl Error {
         }
     }
 
-    /// `error_code` of the refusal, if it has one.
+    /// Returns `error_code` of the error answer, if there is one.
     pub fn code(&self) -> Option<i64> {
         match &self.cause {
             Cause::Refused(refused) => refused.code,
@@ -132,18 +133,18 @@ impl Error {
         }
     }
 
-    /// Whether NSX says (404) that an object does not exist: that of the request, or another one, such as an ancestor.
-    /// Status 400 for an invalid path proves nothing, since the path may be invalid for another reason.
+    /// Whether NSX answered with 404 that the object of the request, or another object such as an ancestor, does not
+    /// exist. Status 400 proves nothing, because an invalid path may have another cause.
     pub fn says_absent(&self) -> bool {
         self.status() == Some(404) && matches!(self.kind, Kind::NotFound | Kind::MissingReference(_))
     }
 
-    /// The error without the call, for a message that already names the call.
+    /// Returns the error without the call, for a message that already names the call.
     pub(super) fn what(&self) -> String {
         What(self).to_string()
     }
 
-    /// How long the manager asks clients to wait, if it does.
+    /// Returns the pause that the manager requests, if any.
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.cause {
             Cause::Refused(refused) => refused.retry_after,
@@ -151,7 +152,7 @@ impl Error {
         }
     }
 
-    /// The network failure, if that is the cause.
+    /// Returns the network failure, if that is the cause.
     pub fn http_error(&self) -> Option<&http::Error> {
         match &self.cause {
             Cause::Http(error) => Some(error),

@@ -1,24 +1,24 @@
-//! Pure: checks JSON answers without building a tree of values in memory, since a short text may become a large tree:
-//! `{"":0}` takes a hundred times its bytes.
+//! Pure: checks JSON answers without building a tree. A tree may take a hundred times as much memory as the text, for
+//! example for `{"":0}`.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// The most values of a list page that is parsed.
+/// Maximum number of JSON values in a list page.
 pub(super) const MAX_VALUES: usize = 300_000;
 
-/// The most values of any other answer that is parsed. A pool of 5,000 members has some 45,000.
+/// Maximum number of JSON values in any other answer. A pool of 5,000 members has some 45,000 values.
 pub(super) const MAX_OBJECT_VALUES: usize = 60_000;
 
-/// The largest error answer that is parsed, in bytes. NSX writes some hundred.
+/// The largest error answer that is parsed, in bytes. Errors of NSX have some hundred bytes.
 const LARGEST_ERROR: usize = 64 << 10;
 
 pub(super) fn is_object(text: &[u8]) -> bool {
     serde_json::from_slice::<AnyObject>(text).is_ok()
 }
 
-/// An upper bound for the values of a JSON text: each but the first one of an array or object follows a comma.
+/// Returns an upper bound for the number of values. A comma precedes each value except the first of an array or object.
 pub(super) fn count_values(text: &[u8]) -> usize {
     let (mut count, mut is_text, mut is_escaped) = (1, false, false);
     for byte in text {
@@ -33,17 +33,17 @@ pub(super) fn count_values(text: &[u8]) -> usize {
     count
 }
 
-/// The fields of an error answer that this program uses. A field of another type counts as missing.
+/// The fields of an error answer that this program uses. A field of an unexpected type counts as missing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ErrorFields {
-    /// `error_code`, a number or its text.
+    /// `error_code`, as a number or text.
     pub(super) code: Option<i64>,
-    /// `error_message`, uncut.
+    /// `error_message`, not truncated.
     pub(super) message: String,
 }
 
 impl ErrorFields {
-    /// `None` if the text is not a JSON object, or too large for an error of NSX.
+    /// Parses an error answer; `None` if the text is not a JSON object, or is too large for an error of NSX.
     pub(super) fn read(text: &[u8]) -> Option<Self> {
         (text.len() <= LARGEST_ERROR).then(|| serde_json::from_slice(text).ok())?
     }

@@ -10,23 +10,22 @@ use super::object::Object;
 use super::pace::Priority;
 use super::{Client, http};
 
-/// The most pages of one list.
 const MAX_PAGES: usize = 500;
 
-/// The most memory that `Pages::all` may use for a list, in bytes.
+/// Maximum memory of a list in `Pages::all`, in bytes.
 const MAX_BYTES: usize = 64 << 20;
 
-/// The objects of a list. Cursors are positions: while other clients delete, a list may miss an object, so absence from
-/// one list does not prove that an object is gone.
+/// The objects of a list. An object that is absent from one list may still exist: cursors are positions, so a list may
+/// skip objects while other clients delete objects.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// The objects, in the order of the server.
+    /// The objects in the order of the server.
     pub objects: Vec<Object>,
-    /// How many entries were not objects.
+    /// Number of entries that were not objects.
     pub skipped: usize,
 }
 
-/// A list that is read page by page, so that at most one page is in memory.
+/// A list that is read page by page, with at most one page in memory.
 pub struct Pages<'a> {
     client: &'a Client,
     path: &'a str,
@@ -41,15 +40,12 @@ pub struct Pages<'a> {
 }
 
 impl Client {
-    /// All objects of the list of this path, in pages of this many objects.
-    ///
-    /// # Errors
-    /// As [`Pages::all`].
+    /// Returns all objects of the list at this path, read in pages of at most `page_size` objects.
     pub async fn list(&self, path: &str, operation: &'static str, page_size: usize) -> Result<Listing, Error> {
         self.pages(path, operation, page_size).all().await
     }
 
-    /// The list of this path, in pages of at most this many objects. Nothing is sent.
+    /// Prepares to read the list at this path in pages of at most `page_size` objects. Nothing is sent.
     pub fn pages<'a>(&'a self, path: &'a str, operation: &'static str, page_size: usize) -> Pages<'a> {
         let (client, page_size, cursor, seen) = (self, page_size.max(1), None, BTreeSet::new());
         Pages {
@@ -68,16 +64,17 @@ impl Client {
 }
 
 impl<'a> Pages<'a> {
-    /// Keeps only these members of the objects.
+    /// Keeps only the members with these names in each object.
     #[must_use]
     pub fn keeping(self, members: &'a [&'a str]) -> Self {
         Self { members: Some(members), ..self }
     }
 
-    /// All remaining objects, at most 64 MiB of them.
+    /// Returns all remaining objects.
     ///
     /// # Errors
-    /// [`Kind::Unavailable`] also for an answer that is not a list: it is never treated as an empty one.
+    /// [`Kind::Unavailable`] also if an answer is not a list, if a cursor repeats, or if the list has more than 500
+    /// pages or takes more than 64 MiB of memory.
     pub async fn all(mut self) -> Result<Listing, Error> {
         let (mut objects, mut kept) = (Vec::new(), 0);
         while let Some(page) = self.next().await? {
@@ -90,10 +87,7 @@ impl<'a> Pages<'a> {
         Ok(Listing { objects, skipped: self.skipped })
     }
 
-    /// The objects of the next page; `None` after the last one.
-    ///
-    /// # Errors
-    /// As [`Pages::all`].
+    /// Returns the objects of the next page, or `None` after the last page.
     pub async fn next(&mut self) -> Result<Option<Vec<Object>>, Error> {
         if self.has_ended {
             return Ok(None);
@@ -108,7 +102,7 @@ impl<'a> Pages<'a> {
             match result {
                 Value::Object(object) => objects.push(Object(match self.members {
                     None => object,
-                    // Builds a new map, since a map keeps its memory when members are removed.
+                    // Builds a new map, because a map keeps its memory when members are removed.
                     Some(kept) => object.into_iter().filter(|(member, _)| kept.contains(&member.as_str())).collect(),
                 })),
                 _ => self.skipped += 1,
@@ -124,7 +118,7 @@ impl<'a> Pages<'a> {
         Ok(Some(objects))
     }
 
-    /// Fetches the next page; halves the page size while the answer is too large.
+    /// Fetches the next page. Halves the page size while the answer is too large.
     async fn read(&mut self) -> Result<Object, Error> {
         loop {
             let size = self.page_size.to_string();
@@ -145,7 +139,7 @@ impl<'a> Pages<'a> {
     }
 }
 
-/// The cursor of the next page; some versions send a number.
+/// Returns the cursor of the next page. Some versions send a number.
 fn next_cursor(page: &Map<String, Value>) -> Option<String> {
     match page.get("cursor")? {
         Value::String(cursor) if !cursor.is_empty() => Some(cursor.clone()),

@@ -1,4 +1,4 @@
-//! Logging in and out.
+//! Logs in and out.
 
 use std::sync::Arc;
 
@@ -15,20 +15,19 @@ use super::proof::{Login, RequestAuth, Scheme};
 use super::{Client, http};
 use crate::clients::http::{BodyWriter, Method, Request, Response};
 
-/// The names under which logins appear in errors and metrics.
 const CREATE: &str = "session.create";
 const DESTROY: &str = "session.destroy";
 const BASIC: &str = "login.basic";
 
-/// The object that is read only to check whether the credentials are accepted.
+/// The object that is read only to check the credentials.
 const PROBE: &str = "/infra/sites";
 
 impl Client {
-    /// Opens a session; calls use it once it is adopted. `None` if this manager has no sessions, or an intermediary
-    /// does not pass them on.
+    /// Opens a session. Calls use the session once the returned login is adopted. Returns `None` if a path prefix is
+    /// configured, because an intermediary may drop sessions, or if the manager has no sessions (404 or 405).
     ///
     /// # Errors
-    /// [`Kind::Rejected`] for refused credentials: repeating them locks the account.
+    /// [`Kind::Rejected`] for rejected credentials. Repeated attempts lock the account.
     pub async fn open_session(
         &self,
         scheme: Scheme,
@@ -57,48 +56,47 @@ impl Client {
         }
     }
 
-    /// Checks user and password with one request. Once the login is adopted, each request carries them.
+    /// Checks user and password with one request. Once the returned login is adopted, each request sends user and
+    /// password.
     ///
     /// # Errors
-    /// [`Kind::Rejected`] for refused credentials: repeating them locks the account.
+    /// [`Kind::Rejected`] for rejected credentials. Repeated attempts lock the account.
     pub async fn try_basic(&self, scheme: Scheme, user: &str, password: &SecretString) -> Result<Login, Error> {
         let login = Login(Arc::new(RequestAuth::Basic(scheme.authorization(user, password))));
         let probe = NsxCall { query: &[("page_size", "1")], ..NsxCall::get(PROBE, BASIC, Priority::Urgent) };
         let mut request = self.request(&probe);
         login.authenticate(&mut request);
         request.timeout = self.inner.timeouts.login;
-        // A retry over a dead connection must not become a second login.
+        // A repeated request would be a second login.
         request.repeatable = false;
-        // A web page, such as a portal's, does not say whether the credentials are accepted.
+        // A web page, such as that of a portal, does not show whether the credentials are accepted.
         let is_answer = |response: &Response| {
             if json::is_object(&response.body) { Ok(()) } else { Err("the answer is not a JSON object") }
         };
         match self.exchange(request, BASIC, PresentedCredentials::EachTime, is_answer).await {
-            // NSX has accepted the credentials even if it refuses the read, or the object does not exist.
+            // NSX has accepted the credentials even if it refuses the read, or if the object does not exist.
             Ok(_) | Err(Error { kind: Kind::NoPermission | Kind::NotFound | Kind::BadRequest, .. }) => Ok(login),
             Err(error) => Err(error),
         }
     }
 
-    /// Uses this login for further calls; returns the previous one, whose calls in flight continue.
+    /// Uses this login for further calls. Returns the previous login, whose calls in flight continue.
     pub fn adopt(&self, login: Login) -> Option<Login> {
         self.inner.login.lock().replace(login)
     }
 
-    /// Stops using the login; returns it.
+    /// Stops using the login, and returns it.
     pub fn leave(&self) -> Option<Login> {
         self.inner.login.lock().take()
     }
 
-    /// The current login as far as this client knows; the manager may have ended it.
+    /// Returns the current login, which the manager may already have ended.
     pub fn login(&self) -> Option<Login> {
         self.inner.login.lock().clone()
     }
 
-    /// Ends a login that is no longer used, within 3 s.
-    ///
-    /// # Errors
-    /// When the manager could not be reached; it ends the session after its idle time.
+    /// Ends the session of a login that is no longer used, within `Timeouts::logout`. Sends nothing for another kind of
+    /// login. If the call fails, the manager ends the session after its idle time.
     pub async fn end(&self, login: Login) -> Result<(), Error> {
         if !matches!(*login.0, RequestAuth::Session { .. }) {
             return Ok(());
@@ -111,12 +109,12 @@ impl Client {
         }
     }
 
-    /// Drops this login, unless another one has replaced it.
+    /// Drops this login, unless another login has replaced it.
     pub(super) fn forget(&self, used: &Login) {
         self.inner.login.lock().take_if(|current| current.is(used));
     }
 
-    /// Sends a login request, without waiting for a turn or repeating it. `read` extracts the result of a success.
+    /// Sends a login or logout once, without waiting for the rate limiter.
     async fn exchange<T>(
         &self,
         request: Request,
@@ -146,7 +144,6 @@ impl Client {
     }
 }
 
-/// A login with the session cookie and the XSRF token of an answer.
 fn session_of(response: &Response) -> Option<Login> {
     let cookies = response.headers.get_all("set-cookie").iter();
     let cookie = cookies.filter_map(|value| value.to_str().ok()).find_map(|value| {

@@ -1,59 +1,59 @@
-//! Objects of the Policy API as received: a write preserves fields that this program does not know.
+//! Objects of the Policy API as received. A write preserves fields that are unknown to this program.
 
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// One object. Every accessor treats a member of another type as missing.
+/// One object. Every accessor treats a member of an unexpected type as missing.
 #[derive(Clone, Default, PartialEq)]
 pub struct Object(pub Map<String, Value>);
 
-/// One tag; both parts may be empty.
+/// One tag. Both parts may be empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectTag<'a> {
-    /// The scope; at most 128 characters.
+    /// The scope, at most 128 characters.
     pub scope: &'a str,
-    /// The value; at most 256 characters.
+    /// The value, at most 256 characters.
     pub tag: &'a str,
 }
 
 impl Object {
-    /// Approximate memory use, in bytes.
+    /// Returns the approximate memory use, in bytes.
     pub(super) fn size(&self) -> usize {
         size_of::<Self>() + size_of_members(&self.0)
     }
 
-    /// A member that is text; empty if there is none.
+    /// Returns this member if it is text; otherwise an empty text.
     pub fn text(&self, member: &str) -> &str {
         self.0.get(member).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The id, unique among the objects of the same parent.
+    /// Returns the id, which is unique among the objects with the same parent.
     pub fn id(&self) -> &str {
         self.text("id")
     }
 
-    /// The path, such as `/infra/tier-1s/a`.
+    /// Returns the path, such as `/infra/tier-1s/a`.
     pub fn path(&self) -> &str {
         self.text("path")
     }
 
-    /// `_revision`, which a PUT has to carry.
+    /// Returns `_revision`, which a PUT of an existing object must contain.
     pub fn revision(&self) -> Option<i64> {
         self.0.get("_revision").and_then(Value::as_i64)
     }
 
-    /// Whether the object is marked for deletion, and NSX has yet to purge it.
+    /// Whether the object is marked for deletion and NSX has yet to purge it.
     pub fn is_marked_for_delete(&self) -> bool {
         self.0.get("marked_for_delete").and_then(Value::as_bool).unwrap_or_default()
     }
 
-    /// The user that created it; empty if unknown.
+    /// Returns the user that created the object, or an empty text if the user is unknown.
     pub fn created_by(&self) -> &str {
         self.text("_create_user")
     }
 
-    /// The tags of the object, in the order received; entries that are not JSON objects are left out.
+    /// Returns the tags of the object in the order received. Entries that are not JSON objects are omitted.
     pub fn tags(&self) -> impl Iterator<Item = ObjectTag<'_>> {
         let tags = self.0.get("tags").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         tags.iter().filter_map(Value::as_object).map(|tag| {
@@ -62,7 +62,7 @@ impl Object {
         })
     }
 
-    /// The value of the first tag of this scope.
+    /// Returns the value of the first tag with this scope.
     pub fn tag(&self, scope: &str) -> Option<&str> {
         self.tags().find(|tag| tag.scope == scope).map(|tag| tag.tag)
     }
@@ -81,16 +81,17 @@ impl Object {
     }
 }
 
-/// Bytes of a node of `serde_json`'s B-tree map: it has eleven slots, of which only half may be in use.
+/// Bytes of a B-tree node of `serde_json`'s map. A node always has eleven slots, even if only about half of them are in
+/// use.
 const TREE_NODE: usize = 640;
 
 fn size_of_members(members: &Map<String, Value>) -> usize {
     let values: usize = members.iter().map(|(name, value)| name.len() + size_of_value(value)).sum();
-    // An empty map has a node, too, if it had members before.
+    // An empty map also has a node if it had members before.
     values + TREE_NODE * members.len().div_ceil(6).max(1)
 }
 
-/// The memory that a value refers to. Excludes the value itself, which is part of its map or list.
+/// Returns the bytes that a value refers to, without the value itself.
 fn size_of_value(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
@@ -100,7 +101,7 @@ fn size_of_value(value: &Value) -> usize {
     }
 }
 
-/// Prints only the path or id: a whole object is long.
+/// Prints only the path or id, because a whole object is long.
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = if self.path().is_empty() { self.id() } else { self.path() };

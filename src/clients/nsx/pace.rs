@@ -1,4 +1,4 @@
-//! Rate limiter for the calls to a manager: stays below the limits of NSX, and slows down while NSX is overloaded.
+//! Rate limiter for the calls to a manager, which stays below the limits of NSX and slows down while NSX is overloaded.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Most calls in flight. NSX refuses calls of a client that has more than 40.
+/// Maximum number of calls in flight. NSX refuses calls of a client that has more than 40 in flight.
 const MAX_IN_FLIGHT: usize = 20;
 
-/// The lowest rate, in calls per second, however often NSX throttles.
+/// The lowest rate after throttling, in calls per second.
 const MIN_RATE: f64 = 1.0;
 
-/// Additive increase: calls per second gained after each second without throttling.
+/// Additive increase of the rate after each second without throttling, in calls per second.
 const GROWTH: f64 = 2.0;
 
 /// The longest pause that a manager may request.
@@ -21,7 +21,7 @@ pub(super) const LONGEST_HOLD: Duration = Duration::from_secs(300);
 /// Priority of a waiting call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
-    /// A write, and a read that a write waits for.
+    /// A write, or a read that a write waits for.
     Urgent,
     /// A read for information, which waits behind urgent calls.
     Information,
@@ -38,27 +38,26 @@ pub struct Pace {
 struct PaceState {
     flow: Flow,
     under_way: usize,
-    /// Urgent calls that wait for their turn.
     urgent: usize,
 }
 
-/// Counts a call as in flight until it is dropped.
+/// One call in flight, counted until this value is dropped.
 pub(super) struct InFlightCall<'a> {
     pace: &'a Pace,
     pub(super) began: Instant,
 }
 
-/// Counts an urgent call as waiting until it is dropped; meanwhile, calls for information wait.
+/// One waiting urgent call, counted until this value is dropped. Calls for information wait meanwhile.
 struct Urgent<'a>(&'a Pace);
 
 impl Pace {
-    /// Limits calls to this many per second, but at least one.
+    /// Builds a limiter for this many calls per second, at least one.
     pub fn new(calls_per_second: u32) -> Self {
         let state = PaceState { flow: Flow::new(f64::from(calls_per_second.max(1))), under_way: 0, urgent: 0 };
         Self { began: Instant::now(), state: Mutex::new(state), changed: Notify::new() }
     }
 
-    /// Waits until a call may be sent. The caller limits the wait.
+    /// Waits until the rate limit admits a call. The caller must limit the wait.
     pub(super) async fn turn(&self, priority: Priority) -> InFlightCall<'_> {
         let _urgent = (priority == Priority::Urgent).then(|| {
             self.state.lock().urgent += 1;
@@ -93,7 +92,7 @@ impl Pace {
         }
     }
 
-    /// Records that an overloaded manager refused a call sent at `sent`. `after` is the pause that it requests.
+    /// Records that an overloaded manager refused a call sent at `sent` and requested the pause `after`.
     pub(super) fn slow_down(&self, sent: Instant, after: Option<Duration>) {
         let sent = sent.saturating_duration_since(self.began);
         self.state.lock().flow.slow_down(sent, self.began.elapsed(), after);
@@ -118,14 +117,14 @@ impl Drop for Urgent<'_> {
     }
 }
 
-/// Decides when a call may be sent. Times are relative to the start of the pace.
+/// Schedule of the calls. Times are relative to the start of the `Pace`.
 struct Flow {
     ceiling: f64,
     rate: f64,
-    /// When the next call may be sent if no burst were allowed.
+    /// Time of the next call if no burst were allowed.
     due: Duration,
     not_before: Duration,
-    /// Start of the time without refusals for which the rate has not grown yet.
+    /// Start of the time without refusals for which `rate` has not been raised yet.
     calm_since: Duration,
     slowed_at: Option<Duration>,
 }
@@ -136,14 +135,14 @@ impl Flow {
         Self { ceiling, rate: ceiling, due: zero, not_before: zero, calm_since: zero, slowed_at: None }
     }
 
-    /// Admits one call, or returns when to try again.
+    /// Admits one call, or returns the time of the next attempt.
     fn take(&mut self, now: Duration) -> Result<(), Duration> {
         if now < self.not_before {
             return Err(self.not_before);
         }
         self.grow(now);
         let interval = Duration::from_secs_f64(self.rate.recip());
-        // As many calls as the rate allows in a tenth of a second, at least one, may be sent at once.
+        // A burst has as many calls as the rate allows in a tenth of a second, but at least one.
         let burst = interval.mul_f64((self.rate / 10.0 - 1.0).max(0.0));
         let ready = self.due.saturating_sub(burst);
         if now < ready {
@@ -161,7 +160,8 @@ impl Flow {
         }
     }
 
-    /// Halves the rate once per overload: ignores the refusal of a call that was sent before the last slow-down.
+    /// Halves the rate once per overload. The refusal of a call sent before the last slow-down does not halve the rate
+    /// again.
     fn slow_down(&mut self, sent: Duration, now: Duration, after: Option<Duration>) {
         if self.slowed_at.is_none_or(|slowed_at| sent >= slowed_at) {
             self.grow(now);
@@ -186,7 +186,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// How many calls pass in this time, when as many as possible are made.
+    /// Returns the number of calls that pass in this time if the caller makes as many calls as possible.
     fn passed(flow: &mut Flow, from: Duration, to: Duration) -> usize {
         let (mut now, mut count) = (from, 0);
         while now < to {
@@ -204,7 +204,7 @@ mod tests {
         let first = passed(&mut flow, Duration::ZERO, SECOND);
         assert!((80..=88).contains(&first), "{first}");
         assert!((79..=81).contains(&passed(&mut flow, SECOND, SECOND * 2)));
-        // Ten refusals of calls that were under way together.
+        // Ten refusals of calls that were in flight at the same time halve the rate once.
         for _ in 0..10 {
             flow.slow_down(SECOND * 2 - Duration::from_millis(10), SECOND * 2, None);
         }

@@ -1,4 +1,4 @@
-//! Logins of a client, and the trait that decides about them.
+//! Logins of a client, and the trait that decides when and how to log in.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use super::token::AccessToken;
 use super::{Client, http};
 use crate::clients::http::Request;
 
-/// Where NSX looks up the user; sent as the scheme of the `Authorization` header.
+/// The directory in which NSX finds the user, sent as the scheme of the `Authorization` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// The accounts of NSX, or of the directory that NSX is connected to: the scheme is `Basic`.
+    /// The accounts of NSX, or of the directory that NSX is connected to. The scheme is `Basic`.
     Basic,
-    /// VMware Identity Manager: the scheme is `Remote`.
+    /// VMware Identity Manager. The scheme is `Remote`.
     Remote,
 }
 
@@ -29,42 +29,42 @@ impl Scheme {
         }
     }
 
-    /// The value of the `Authorization` header.
+    /// Returns the value of the `Authorization` header.
     pub fn authorization(self, user: &str, password: &SecretString) -> SecretString {
         http::authorization(self.as_str(), user, password)
     }
 }
 
-/// Decides when and how a client logs in.
+/// A policy that decides when and how a client logs in.
 #[async_trait]
 pub trait LogIn: Send + Sync {
-    /// Called when a call finds no login, or the manager no longer accepts the login `over`. Returns once the client
-    /// has another login. The implementation makes concurrent callers wait for each other.
+    /// Logs in, and returns once the client has another login. Called if a call finds no login, or if the manager
+    /// rejects the login `over`. An implementation must make concurrent callers wait for each other.
     ///
     /// # Errors
-    /// Why there is no login. The call that needs the login fails with this error.
+    /// The reason that there is no login. The call that needs the login fails with this error.
     async fn log_in(&self, client: &Client, over: Option<&Login>) -> Result<(), NoLogin>;
 
-    /// Called when the manager refused the renewed login of a call too; the client has dropped both logins. Returns
-    /// once the client has a login of another form, which the call may try.
+    /// Logs in with another form of login, and returns once the client has that login. Called if the manager also
+    /// rejected the renewed login of a call. The client has dropped both logins.
     ///
     /// # Errors
-    /// Why there is no login, as the error of the call.
+    /// The reason that there is no login. The call fails with this error.
     async fn log_in_otherwise(&self, _client: &Client, _over: &Login) -> Result<(), NoLogin> {
         Err(NoLogin { kind: Kind::SessionOver, reason: "the next session was over at once, too".to_owned() })
     }
 
-    /// Called when a request with this login was answered with a web page: the login may have ended, or an intermediary
-    /// may have answered. The login stays in use. Returns whether the client now has another login.
+    /// Tries to get another login while this login stays in use. Called if the answer to a request was a web page: the
+    /// login may have ended, or an intermediary may have answered. Returns whether the client now has another login.
     async fn recheck_login(&self, _client: &Client, _doubted: &Login) -> bool {
         false
     }
 
-    /// Called when the manager refused the credentials sent with a request. The client has already dropped this login.
+    /// Records that the manager rejected the credentials of a request. The client has already dropped this login.
     fn rejected(&self, login: &Login);
 }
 
-/// Why a client is not logged in.
+/// The reason that a client is not logged in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoLogin {
     /// The kind of error with which the call fails.
@@ -73,7 +73,7 @@ pub struct NoLogin {
     pub reason: String,
 }
 
-/// The credentials or the session with which requests are authenticated. Prints without secrets.
+/// The credentials or the session that authenticate requests. `Debug` prints no secrets.
 #[derive(Clone)]
 pub struct Login(pub(super) Arc<RequestAuth>);
 
@@ -89,27 +89,26 @@ pub(super) enum RequestAuth {
 }
 
 impl Login {
-    /// A login that sends the token with each request.
+    /// Builds a login that sends the token with each request.
     pub fn with_token(token: &AccessToken) -> Self {
         Self(Arc::new(RequestAuth::Token(token.secret.clone())))
     }
 
-    /// A login that relies on the client certificate of the TLS settings.
+    /// Builds a login that relies on the client certificate of the TLS settings.
     pub fn with_certificate() -> Self {
         Self(Arc::new(RequestAuth::Certificate))
     }
 
-    /// Whether it is a session of the manager.
+    /// Whether the login is a session of the manager.
     pub fn is_session(&self) -> bool {
         matches!(*self.0, RequestAuth::Session { .. })
     }
 
-    /// Whether it is the certificate of the TLS settings.
     pub(super) fn is_certificate(&self) -> bool {
         matches!(*self.0, RequestAuth::Certificate)
     }
 
-    /// Whether both are the same login.
+    /// Whether both values are the same login.
     pub fn is(&self, other: &Login) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -1,4 +1,4 @@
-//! Reads whether NSX has realized intents, that is, put them into effect, and which addresses it has reserved.
+//! Reads the realization state of intents, and the addresses that NSX has reserved. A realized intent is in effect.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -28,13 +28,13 @@ pub enum Realization {
 pub enum RevisionStatus {
     /// The state of the requested revision.
     Known(Realization),
-    /// This older revision is realized or failed; the state of the requested revision is unknown.
+    /// This older revision is realized or has failed. The state of the requested revision is unknown.
     Older(i64, Realization),
-    /// A state for which NSX names no revision, so that it may be that of an older one.
+    /// A state without a revision, which may be that of an older revision.
     Unversioned(Realization),
 }
 
-/// How long after a write a state without a revision may still be that of the previous revision.
+/// Time after a write during which a state without a revision may still be that of the previous revision.
 pub const REVISION_LAG: Duration = Duration::from_secs(3);
 
 /// State of an address reservation.
@@ -46,7 +46,7 @@ pub enum Reservation {
     Pending,
     /// NSX cannot reserve an address.
     Failed {
-        /// Whether the pool has no address left.
+        /// Whether the pool has no free address.
         is_exhausted: bool,
         /// The alarm, possibly empty.
         alarm: String,
@@ -57,20 +57,20 @@ pub enum Reservation {
 const EXHAUSTED: i64 = 8212;
 
 impl Client {
-    /// The realization state of the object of this path.
+    /// Returns the realization state of the object at this path.
     ///
     /// # Errors
-    /// See [`Kind`]. If NSX knows no state of the object yet, the result is `Pending` and no error.
+    /// See [`Kind`]. If NSX has no state of the object yet, the result is `Pending` and not an error.
     pub async fn realization(&self, path: &str, operation: &'static str) -> Result<Realization, Error> {
         self.realized(path, operation, Error::says_absent).await.map(|rows| classify(&rows))
     }
 
-    /// The realization state of this revision of the object of this path. The alarm of a failure, and a state without a
-    /// revision, take one more call.
+    /// Returns the realization state of this revision of the object at this path. The alarm of a failure, and a state
+    /// without a revision, take one more call.
     ///
     /// # Errors
-    /// See [`Kind`]. If NSX knows no state of the object yet, this is no error, nor if this account may not read the
-    /// status.
+    /// See [`Kind`]. It is no error if NSX has no state of the object yet, or if this account has no permission to read
+    /// the status.
     pub async fn revision_status(
         &self,
         path: &str,
@@ -84,7 +84,7 @@ impl Client {
             other => revision_status_of(&other?, revision),
         };
         let entities = async || self.realization(path, "realized-entities.list").await;
-        // The failure is certain already; the second call only adds the alarm, so its errors are ignored.
+        // The failure is certain. The second call only adds the alarm, so its errors are ignored.
         let alarm = async || match entities().await {
             Ok(Realization::Failed(alarm)) => alarm,
             Ok(Realization::Realized | Realization::Pending) | Err(_) => String::new(),
@@ -101,16 +101,16 @@ impl Client {
         })
     }
 
-    /// The address that the allocation of this path has reserved.
+    /// Returns the state of the address allocation at this path.
     ///
     /// # Errors
-    /// See [`Kind`]. If NSX knows no state of the object yet, the result is `Pending` and no error.
+    /// See [`Kind`]. If NSX has no state of the object yet, the result is `Pending` and not an error.
     pub async fn reservation(&self, path: &str, operation: &'static str) -> Result<Reservation, Error> {
         let rows = self.realized(path, operation, Error::says_absent).await?;
         if let Some(address) = rows.iter().find_map(reserved) {
             return Ok(Reservation::Reserved(address));
         }
-        // Only an error is final: a realized entity without an address is ignored.
+        // Only an error is final. A realized entity without an address is ignored.
         let failed = rows.iter().find(|row| row.get("state").and_then(Value::as_str) == Some("ERROR"));
         Ok(failed.map_or(Reservation::Pending, |row| {
             let alarms = row.get("alarms");
@@ -118,10 +118,7 @@ impl Client {
         }))
     }
 
-    /// Whether NSX has realized entities for the object of this path, even if the object was deleted.
-    ///
-    /// # Errors
-    /// See [`Kind`].
+    /// Whether NSX has realized entities for the object at this path, even if the object was deleted.
     pub async fn is_in_effect(&self, path: &str, operation: &'static str) -> Result<bool, Error> {
         // Only the absence of the object or of one of its ancestors proves that NSX has no entities for it.
         let is_of_object = |error: &Error| match &error.kind {
@@ -131,7 +128,8 @@ impl Client {
         self.realized(path, operation, is_of_object).await.map(|rows| !rows.is_empty())
     }
 
-    /// The realized entities of the object of this path; empty if `says_absent` holds for the error of the call.
+    /// Returns the realized entities of the object at this path, or none if `says_absent` accepts the error of the
+    /// call.
     async fn realized(
         &self,
         path: &str,
@@ -158,14 +156,14 @@ fn is_at_or_above(named: &str, path: &str) -> bool {
     path.strip_prefix(named).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The realized entities of this intent in an answer; `None` if the answer is not a list.
+/// Returns the realized entities of this intent, or `None` if the answer is not a list.
 fn rows_of(mut answer: Object, path: &str) -> Option<Vec<Map<String, Value>>> {
     let Value::Array(rows) = answer.0.remove("results")? else { return None };
     let texts = |value: Option<&Value>| -> Vec<String> {
         let all = value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         all.iter().filter_map(Value::as_str).map(str::to_owned).collect()
     };
-    // The query asks for this intent, so a row that names no intent belongs to it.
+    // The query asks for this intent, so a row without an intent belongs to it.
     let is_of_intent = |row: &Map<String, Value>| {
         let intents = [texts(row.get("intent_paths")), texts(row.get("intent_reference"))].concat();
         intents.is_empty() || intents.iter().any(|intent| intent == path)
@@ -185,8 +183,8 @@ fn classify(rows: &[Map<String, Value>]) -> Realization {
     }
 }
 
-/// The state of this revision; `None` if a final state names no revision. A failure has no alarm here. The version in
-/// an answer is the highest one of all realized entities.
+/// Returns the state of this revision, or the final state of an older revision. Returns `None` if a final state has no
+/// revision. The alarm of a failure is empty. The version in an answer is the highest of all realized entities.
 fn revision_status_of(status: &Object, revision: i64) -> Option<RevisionStatus> {
     let realization = match status.text("publish_status") {
         "REALIZED" => Realization::Realized,
@@ -200,7 +198,8 @@ fn revision_status_of(status: &Object, revision: i64) -> Option<RevisionStatus> 
     })
 }
 
-/// The entity that decides about an object with several realized entities: one with an error takes precedence.
+/// Returns the entity that decides the state; `None` if no entity is realized or has an error. An entity with an error
+/// takes precedence.
 fn final_row(rows: &[Map<String, Value>]) -> Option<&Map<String, Value>> {
     let of = |state: &str| rows.iter().find(|row| row.get("state").and_then(Value::as_str) == Some(state));
     of("ERROR").or_else(|| of("REALIZED"))
@@ -210,7 +209,6 @@ fn is_realized(row: &Map<String, Value>) -> bool {
     row.get("state").and_then(Value::as_str) == Some("REALIZED")
 }
 
-/// The address of a realized row.
 fn reserved(row: &Map<String, Value>) -> Option<IpAddr> {
     let attributes = row.get("extended_attributes")?.as_array()?;
     let is_address = |attribute: &&Value| attribute.get("key").and_then(Value::as_str) == Some("allocation_ip");
@@ -226,7 +224,7 @@ fn code(alarm: Option<&Value>) -> Option<i64> {
     alarm?.get("error_details")?.get("error_code")?.as_i64()
 }
 
-/// The text of the first alarm, with its code.
+/// Returns the text of the first alarm, with its code.
 fn alarm(alarms: Option<&Value>) -> String {
     let Some(alarm) = first(alarms) else { return String::new() };
     let code = code(Some(alarm)).map(|code| format!("code {code}: "));

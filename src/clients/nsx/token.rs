@@ -10,23 +10,22 @@ use super::error::{Error, ErrorAnswer, Kind};
 use super::http;
 use crate::clients::http::{BodyWriter, Method, Request};
 
-/// The name under which the exchange appears in errors and metrics.
 const EXCHANGE: &str = "token.exchange";
 
-/// The largest accepted answer, in bytes. A token has some thousand.
+/// The largest accepted answer, in bytes. A token has some thousand bytes.
 const MAX_BYTES: usize = 64 << 10;
 
-/// Lifetime of a token if the answer does not name it.
+/// Lifetime of a token if the answer has no valid `expires_in`.
 const LIFETIME: Duration = Duration::from_secs(1800);
 
-/// Bounds of the lifetime, in seconds: a minute, so that there is a pause between renewals, and a day.
+/// Lowest and highest lifetime, in seconds. The lowest lifetime ensures a pause between renewals.
 const LIFETIMES: (f64, f64) = (60.0, 86_400.0);
 
-/// An access token for requests. Prints without the secret.
+/// An access token for requests. `Debug` does not print the secret.
 #[derive(Clone)]
 pub struct AccessToken {
     pub(super) secret: SecretString,
-    /// Lifetime, from the exchange on.
+    /// Lifetime, which begins with the exchange.
     pub lifetime: Duration,
 }
 
@@ -35,7 +34,7 @@ impl AccessToken {
     /// `/csp/gateway/am/api/auth/api-tokens/authorize`.
     ///
     /// # Errors
-    /// [`Kind::Rejected`] if the service refuses the refresh token.
+    /// [`Kind::Rejected`] if the service rejects the refresh token.
     pub async fn exchange(
         http: &http::Client,
         path: &str,
@@ -60,7 +59,7 @@ impl AccessToken {
                     429 | 503 => Kind::Busy,
                     _ => Kind::Unavailable,
                 };
-                // Omits the body, whose form is unknown: it may repeat the token.
+                // Omits the body, which has an unknown form and may repeat the token.
                 let refused = ErrorAnswer { status: response.status, ..ErrorAnswer::default() };
                 return Err(Error::refused(kind, failed(), target(), refused));
             }
@@ -77,7 +76,7 @@ impl fmt::Debug for AccessToken {
     }
 }
 
-/// Parses the answer of the service, where `expires_in` may be a number or text, and every member may be null.
+/// Parses the answer of the service; `None` if it has no access token. `expires_in` may be a number, text or null.
 fn read(body: &[u8]) -> Option<AccessToken> {
     let answer: Map<String, Value> = serde_json::from_slice(body).ok()?;
     let token = answer.get("access_token")?.as_str().filter(|token| !token.is_empty())?;

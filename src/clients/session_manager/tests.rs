@@ -1,4 +1,4 @@
-//! The vectors of the Go program's tests, and what else a manager may answer.
+//! Tests with the vectors of the Go program, and with other answers of a session manager.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::clients::http::tests::server::{Received, Reply, TestServer, issued, p
 use crate::clients::http::{Client, Endpoint, Failure, Request, Response, Settings, TlsSettings, TlsTrust, Transport};
 use crate::clients::token::tests::secret;
 
-/// The test server of the Go program.
+/// Answers like the test server of the Go program.
 fn manager(received: &Received) -> Reply {
     if received.header("authorization") != Some("Bearer validtoken") {
         return Reply::json(401, "{\"error\":\"hunter2\"}");
@@ -91,7 +91,7 @@ async fn what_cannot_be_asked_is_told_before_anything_is_sent() {
     assert_eq!(server.received().len(), 0);
 }
 
-/// Answers after 15 ms.
+/// A transport that answers after 15 ms.
 struct Late;
 
 #[async_trait]
@@ -119,13 +119,13 @@ static SECRET: std::sync::LazyLock<SecretString> = std::sync::LazyLock::new(|| s
 #[tokio::test]
 async fn an_unknown_authority_is_refused() {
     let (vcenter, manager) = (TestServer::start(manager).await, TestServer::start(manager).await);
-    // The vCenter is trusted by its thumbprint, which the manager's certificate does not have.
+    // The client trusts the vCenter by its thumbprint. The certificate of the session manager has another thumbprint.
     let url = format!("https://127.0.0.1:{}/session", manager.port);
     let error = fetch_ticket(&vcenter.client(), &url, &SECRET).await.unwrap_err();
     assert_eq!((error.reason(), manager.received().len()), ("Tls", 0), "{error}");
 }
 
-/// A vCenter whose own certificate is not verified, with the CA file of its entry.
+/// Returns a client that does not verify the certificate of its vCenter. The settings have a CA file.
 fn unverified(host: &str, authority: &str) -> Client {
     let trust = TlsTrust::Ca { pem: authority.as_bytes().to_vec(), path: "/etc/ca.pem".to_owned() };
     let tls = TlsSettings { trust, insecure: true, ..TlsSettings::default() };

@@ -1,26 +1,22 @@
-//! Parses the token service's answer. The assertion is cut out byte for byte, because it is signed.
+//! Parses the token service's answer. The assertion is copied byte for byte, because it is signed.
 
 use quick_xml::XmlVersion;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::reader::Reader;
 use secrecy::SecretString;
 
-/// The deepest accepted nesting outside the assertion; real answers stay below 10.
+/// The deepest accepted nesting outside the assertion. Real answers stay below 10 levels.
 const MAX_DEPTH: usize = 32;
-/// Texts of the service are truncated to this many characters.
+/// Maximum length of a fault's code and of its message, in characters. Longer texts are truncated.
 const MAX_TEXT: usize = 300;
 
-/// Content of an answer.
 #[derive(Debug)]
 pub(super) enum TokenAnswer {
     Token { id: String, assertion: SecretString },
     Fault { code: String, text: String },
 }
 
-/// Parses a whole answer, to its end.
-///
-/// # Errors
-/// The error in the answer, without any of its content.
+/// Parses a whole answer. The error never has any content of the answer.
 pub(super) fn read(text: &str) -> Result<TokenAnswer, String> {
     let mut reader = Reader::from_str(text);
     reader.config_mut().expand_empty_elements = true;
@@ -62,7 +58,6 @@ fn position(reader: &Reader<&[u8]>) -> usize {
     usize::try_from(reader.buffer_position()).unwrap_or(usize::MAX)
 }
 
-/// Content parsed so far.
 #[derive(Default)]
 struct AnswerFields {
     is_fault: bool,
@@ -72,7 +67,7 @@ struct AnswerFields {
 }
 
 impl AnswerFields {
-    /// Keeps the assertion element that has this start tag.
+    /// Stores the assertion, which is the element with this start tag.
     fn keep_assertion(&mut self, start: &BytesStart<'_>, element: &str) -> Result<(), String> {
         let prefix = start.name().prefix().map(|prefix| prefix.as_ref().to_owned());
         let declaration = prefix.map_or_else(|| "xmlns".to_owned(), |prefix| format!("xmlns:{prefix}"));
@@ -86,7 +81,7 @@ impl AnswerFields {
             }
         }
         if !is_declared {
-            // Cut out, the assertion would lose this declaration.
+            // The copied assertion would lack this declaration.
             return Err("the assertion's namespace is declared outside of it".to_owned());
         }
         let id = id.filter(|id| !id.is_empty() && id.len() <= 256).ok_or("the assertion has no usable ID")?;
@@ -96,7 +91,6 @@ impl AnswerFields {
         Ok(())
     }
 
-    /// Keeps the text of `faultcode` and `faultstring`.
     fn keep_text(&mut self, open: &[String], text: &str) {
         let kept = match open {
             [.., parent, own] if parent == "Fault" && own == "faultcode" => &mut self.code,

@@ -1,15 +1,15 @@
-//! Why the token service issued no token, and what a caller may do about it.
+//! Errors of token requests, with methods that classify the errors for callers.
 
 use crate::clients::http::{self, FailedRequest};
 use crate::clients::token::KeyError;
 
-/// Why there is no token.
+/// Error of a token request.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The certificate and key cannot be used; nothing was sent.
     #[error("the certificate cannot be used to log in: {0}")]
     Key(#[from] KeyError),
-    /// There is no answer, or one that does not follow the protocol.
+    /// There is no answer, or the answer does not follow the protocol.
     #[error(transparent)]
     Http(#[from] http::Error),
     /// There is no token service at `host:port`.
@@ -19,17 +19,17 @@ pub enum Error {
         path = super::PATH
     )]
     NotThere(String),
-    /// The service refused the request: the fault's code without namespace prefix, such as `FailedAuthentication`, and
-    /// its text, which may be empty.
+    /// The service refused the request. The texts are the fault's code without prefix, such as `FailedAuthentication`,
+    /// and the fault's message, possibly empty.
     #[error("{0}: {1}{detail}{hint}", detail = detail(.2), hint = hint(.1))]
     Fault(FailedRequest, String, String),
-    /// A malformed answer from `host:port`: the error in it.
+    /// A malformed answer. The texts are `host:port` and the error.
     #[error("sts.Issue at {0}: the answer cannot be understood: {1}")]
     Malformed(String, String),
 }
 
 impl Error {
-    /// A stable word for metrics and events.
+    /// Returns a stable word for metrics and Events.
     pub fn reason(&self) -> &'static str {
         match self {
             Error::Key(_) => "Certificate",

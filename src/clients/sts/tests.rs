@@ -1,4 +1,4 @@
-//! The request, byte for byte, and what comes of every kind of answer.
+//! Tests of the request, byte for byte, and of the result of each kind of answer.
 
 use super::{Ids, issue, request};
 use crate::clients::http::tests::server::{Reply, TestServer};
@@ -45,7 +45,7 @@ async fn a_token_is_asked_for_at_the_vcenter_itself() {
     let action = "\"http://docs.oasis-open.org/ws-sx/ws-trust/200512/RST/Issue\"";
     assert_eq!(received[0].header("soapaction"), Some(action));
     assert_eq!(received[0].header("content-type"), Some("text/xml; charset=\"utf-8\""));
-    // Both fall in the same message, and the key is in none.
+    // The body has the expected time, and does not contain the private key.
     assert!(received[0].body.contains("<wsu:Created>2026-03-01T10:00:00.123Z</wsu:Created>"));
     assert!(!received[0].body.contains(KEY.lines().nth(3).unwrap()));
 }

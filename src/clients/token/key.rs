@@ -11,7 +11,7 @@ use x509_parser::oid_registry::OID_PKCS1_RSAENCRYPTION;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use zeroize::Zeroizing;
 
-/// Why a certificate and key cannot be used. Contains nothing of either.
+/// Error of a certificate or key that cannot be used. Contains no part of the certificate or key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct KeyError(&'static str);
@@ -26,17 +26,19 @@ const BAD_KEY: KeyError =
 const MISMATCH: KeyError = KeyError("the private key does not belong to the certificate");
 const UNSIGNED: KeyError = KeyError("the private key could not make a signature");
 
-/// A certificate and its RSA key. Prints neither.
+/// A certificate and its RSA key. `Debug` prints neither.
 pub struct HolderKey {
     certificate: Vec<u8>,
     pair: RsaKeyPair,
 }
 
 impl HolderKey {
-    /// Parses a certificate, the first of several as in the Go program, and its key in PKCS#1 or PKCS#8.
+    /// Parses a certificate and its key in PKCS#1 or PKCS#8. As in the Go program, the first of several certificates is
+    /// used.
     ///
     /// # Errors
-    /// When one of them is missing or of another kind, or they do not belong together.
+    /// An error if the certificate or the key is missing, unreadable or of another kind, if the key is encrypted, or if
+    /// the two do not belong together.
     pub fn from_pem(certificate: &str, key: &SecretString) -> Result<Self, KeyError> {
         let certificate = block(certificate, |label| label == "CERTIFICATE")
             .ok_or(NO_CERTIFICATE)?
@@ -49,7 +51,7 @@ impl HolderKey {
             return Err(ENCRYPTED);
         }
         let der = block.der().ok_or(BAD_KEY)?;
-        // The PEM label often names the wrong encoding, so both PKCS#8 and PKCS#1 are tried.
+        // The PEM label often names the wrong encoding, so both encodings are tried.
         let pair = RsaKeyPair::from_pkcs8(&der).or_else(|_| RsaKeyPair::from_der(&der)).map_err(|_| BAD_KEY)?;
         if pair.public().as_ref() != public {
             return Err(MISMATCH);
@@ -57,12 +59,12 @@ impl HolderKey {
         Ok(Self { certificate, pair })
     }
 
-    /// The certificate in DER.
+    /// Returns the certificate in DER.
     pub fn certificate(&self) -> &[u8] {
         &self.certificate
     }
 
-    /// RSA PKCS#1 v1.5 over SHA-256, in base64.
+    /// Signs with RSA PKCS#1 v1.5 over SHA-256. Returns the signature in base64.
     pub(in crate::clients) fn sign(&self, message: &[u8]) -> Result<String, KeyError> {
         let mut signature = vec![0; self.pair.public().modulus_len()];
         let signed = self.pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), message, &mut signature);
@@ -77,7 +79,6 @@ impl fmt::Debug for HolderKey {
     }
 }
 
-/// The `RSAPublicKey` of a certificate.
 fn rsa_public_key(certificate: &[u8]) -> Result<Vec<u8>, KeyError> {
     let (_, parsed) = X509Certificate::from_der(certificate).map_err(|_| BAD_CERTIFICATE)?;
     let info = parsed.public_key();
@@ -87,13 +88,11 @@ fn rsa_public_key(certificate: &[u8]) -> Result<Vec<u8>, KeyError> {
     Ok(info.subject_public_key.data.to_vec())
 }
 
-/// One PEM block, without its `BEGIN` and `END` lines.
 struct Block<'a> {
     label: &'a str,
     text: &'a str,
 }
 
-/// The first block with a wanted label.
 fn block(pem: &str, is_wanted: impl Fn(&str) -> bool) -> Option<Block<'_>> {
     let mut rest = pem;
     while let Some((_, begun)) = rest.split_once("-----BEGIN ") {
@@ -108,7 +107,7 @@ fn block(pem: &str, is_wanted: impl Fn(&str) -> bool) -> Option<Block<'_>> {
 }
 
 impl Block<'_> {
-    /// Whether a passphrase protects it, in the PKCS#8 or the older form.
+    /// Whether a passphrase protects the block, in the PKCS#8 or the older form.
     fn is_encrypted(&self) -> bool {
         self.label.starts_with("ENCRYPTED ") || self.text.contains("Proc-Type")
     }

@@ -1,8 +1,8 @@
 //! Signed SOAP messages: a time stamp, the body, and an XML signature over both.
 //!
-//! The signed parts are written directly in exclusive canonical form, and the digested bytes are the bytes sent: no
-//! space between elements, end tags written out, each namespace declared on the outermost element that uses it, before
-//! other attributes. So nothing here has to be canonicalised.
+//! The signed parts are written directly in exclusive canonical form, so nothing is canonicalised later: no space
+//! between elements, end tags written out, each namespace declared on the outermost element that uses it, before other
+//! attributes. The digested bytes are the bytes that are sent.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -26,13 +26,13 @@ const SOAP: &str = "http://schemas.xmlsoap.org/soap/envelope/";
 const DSIG: &str = "http://www.w3.org/2000/09/xmldsig#";
 const EXCLUSIVE: &str = "http://www.w3.org/2001/10/xml-exc-c14n#";
 const SHA256: &str = "http://www.w3.org/2001/04/xmlenc#sha256";
-/// The algorithm of our signatures, also requested for the token service's own signature.
+/// The algorithm of our signatures, also requested for the signature of the token service.
 pub(in crate::clients) const RSA_SHA256: &str = "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256";
 
-/// Validity of a message. The clocks of both sides must agree better than that.
+/// Validity of a message. The clocks of client and server must differ by less than this time.
 const MESSAGE_LIFETIME: SignedDuration = SignedDuration::from_mins(1);
 
-/// The ids of one message's parts. An id must not begin with a digit, hence the underscore.
+/// The ids of one message's parts. Each id begins with an underscore, because an id must not begin with a digit.
 pub(in crate::clients) struct Ids {
     pub(in crate::clients) timestamp: String,
     pub(in crate::clients) body: String,
@@ -41,18 +41,17 @@ pub(in crate::clients) struct Ids {
 }
 
 impl Ids {
-    /// New, unique ids.
     pub(in crate::clients) fn fresh() -> Self {
         let id = || format!("_{}", Uuid::new_v4());
         Self { timestamp: id(), body: id(), certificate: id(), signature: id() }
     }
 }
 
-/// How a message names the key that signed it.
+/// The part of a message that identifies the signing key.
 pub(in crate::clients) enum KeyReference<'a> {
-    /// By its certificate, which is sent along.
+    /// The certificate of the key. The message contains the certificate.
     Certificate(&'a HolderKey),
-    /// By the token, which is sent along; the key is the one it was issued for.
+    /// The token for the key. The message contains the token.
     Token(&'a Token),
 }
 
@@ -64,7 +63,6 @@ impl KeyReference<'_> {
         }
     }
 
-    /// The certificate or token, as an element of the security header.
     fn element(&self, ids: &Ids) -> Zeroizing<String> {
         let element = match self {
             KeyReference::Certificate(key) => format!(
@@ -78,7 +76,6 @@ impl KeyReference<'_> {
         Zeroizing::new(element)
     }
 
-    /// The signature's reference to the certificate or token.
     fn reference(&self, ids: &Ids) -> String {
         match self {
             KeyReference::Certificate(_) => format!(
@@ -95,18 +92,15 @@ impl KeyReference<'_> {
     }
 }
 
-/// The two signed parts of an envelope. The namespace prefix of SOAP is `soapenv`.
+/// The two parts of a signed envelope. The namespace prefix of SOAP is `soapenv`.
 pub(in crate::clients) struct SignedParts {
     /// The `wsse:Security` element, for the header.
     pub(in crate::clients) security: Zeroizing<String>,
-    /// The whole `soapenv:Body` element.
     pub(in crate::clients) body: String,
 }
 
-/// Signs a message whose body contains this element, which is in canonical form and uses of our prefixes only `wsu`.
-///
-/// # Errors
-/// When the library cannot sign.
+/// Signs a message whose body contains the element `content`. The element must be in canonical form. Of the namespace
+/// prefixes of this module, the element may use only `wsu`, which the body declares.
 pub(in crate::clients) fn sign(
     proof: &KeyReference<'_>,
     content: &str,
@@ -143,7 +137,6 @@ pub(in crate::clients) fn sign(
     Ok(SignedParts { security: Zeroizing::new([head.as_str(), element.as_str(), tail.as_str()].concat()), body })
 }
 
-/// A `ds:Reference` to a part that is in canonical form.
 fn reference(id: &str, part: &str) -> String {
     format!(
         "<ds:Reference URI=\"#{id}\"><ds:Transforms><ds:Transform Algorithm=\"{EXCLUSIVE}\"></ds:Transform>\
@@ -158,7 +151,7 @@ pub(in crate::clients) fn time(at: Timestamp) -> String {
     format!("{at:.3}")
 }
 
-/// Escapes text of an element in canonical form. Characters that XML cannot carry become U+FFFD.
+/// Escapes the text content of an element for canonical XML. Characters that XML cannot represent become U+FFFD.
 pub(in crate::clients) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -175,7 +168,7 @@ pub(in crate::clients) fn escaped(text: &str) -> String {
     out
 }
 
-/// Escapes the value of an attribute in canonical form, where other characters are escaped than in text.
+/// Escapes an attribute value for canonical XML. The escaped characters differ from those in text content.
 pub(in crate::clients) fn escaped_attribute(value: &str) -> String {
     let text = escaped(value).replace("&gt;", ">").replace('"', "&quot;");
     text.replace('\t', "&#x9;").replace('\n', "&#xA;")

@@ -1,4 +1,4 @@
-//! A pair for tests, used by the tests of every client that signs.
+//! A certificate with its key, for the tests of all clients that sign.
 
 use std::sync::Arc;
 

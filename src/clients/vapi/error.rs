@@ -1,4 +1,4 @@
-//! Why a REST call failed, and what a caller may do about it.
+//! Errors of REST calls, with methods that classify the errors for callers.
 
 use serde::Deserialize;
 use serde_json::error::Category;
@@ -8,10 +8,10 @@ use crate::clients::http::{self, FailedRequest, Response};
 /// The largest error answer that is parsed, in bytes.
 const LARGEST_ERROR: usize = 64 << 10;
 
-/// Why a REST call failed.
+/// Error of a REST call.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no answer, or one that does not follow the protocol.
+    /// There is no answer, or the answer does not follow the protocol.
     #[error(transparent)]
     Http(#[from] http::Error),
     /// The server refused.
@@ -21,7 +21,7 @@ pub enum Error {
         request: FailedRequest,
         /// The HTTP status.
         status: u16,
-        /// Family of the refusal.
+        /// The kind of refusal.
         refusal: Refusal,
         /// The server's text, possibly empty.
         message: String,
@@ -29,13 +29,12 @@ pub enum Error {
     /// A call was made without a session; nothing was sent.
     #[error("{0}: not logged in")]
     NoSession(FailedRequest),
-    /// A malformed answer, and where parsing failed.
+    /// A malformed answer, with the error of the parser.
     #[error("{0}: the answer cannot be understood")]
     Malformed(FailedRequest, #[source] Unreadable),
 }
 
-/// Why JSON cannot be parsed, and where. None of the JSON is repeated: the answer to a login contains the session id,
-/// and any other may be long.
+/// The error of malformed JSON. It quotes no values, because the answer to a login contains the session id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unreadable(String);
@@ -43,7 +42,8 @@ pub struct Unreadable(String);
 impl From<serde_json::Error> for Unreadable {
     fn from(error: serde_json::Error) -> Self {
         let message = error.to_string();
-        // Messages about a missing field contain only our field name; those about an unexpected value quote the value.
+        // Of the `Category::Data` messages, those about a missing or duplicate field contain only our field name;
+        // others may quote a value.
         let is_ours = ["missing field ", "duplicate field "].iter().any(|words| message.starts_with(words));
         match error.classify() {
             Category::Data if !is_ours => {
@@ -55,22 +55,22 @@ impl From<serde_json::Error> for Unreadable {
     }
 }
 
-/// Families of refusals that a caller can act on.
+/// Kinds of refusals that callers distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// 401: no session, a dead one, or wrong credentials at a login.
+    /// 401: there is no session, the session has ended, or the credentials of a login are wrong.
     Unauthenticated,
     /// 403: the user lacks a privilege.
     Unauthorized,
     /// 404: the object does not exist, or the server does not have this operation.
     NotFound,
-    /// 400 and the like: the request is invalid.
+    /// 400 and any other 4xx: the request is invalid.
     InvalidRequest,
-    /// The user has as many sessions as the server allows; before 8.0 Update 3 the limit is 550.
+    /// The user has as many sessions as the server allows. Before 8.0 Update 3, the limit is 550.
     SessionLimit,
-    /// 503, 504, 429 and the like: retry later.
+    /// 408, 429, 502, 503 or 504: retry later.
     Unavailable,
-    /// 500 and anything else: an error on the server's side.
+    /// 500 and any other status: an error on the server's side.
     Internal,
 }
 
@@ -88,11 +88,10 @@ impl Refusal {
     }
 }
 
-/// The name under which a login appears in errors and metrics.
 pub(super) const LOGIN: &str = "session.create";
 
 impl Error {
-    /// A stable word for metrics and events.
+    /// Returns a stable word for metrics and Events.
     pub fn reason(&self) -> &'static str {
         match self {
             Error::Http(error) => error.reason(),
@@ -102,12 +101,12 @@ impl Error {
         }
     }
 
-    /// Whether the session is missing or has ended: log in, repeat once. Also true for a rejected login.
+    /// Whether there is no session, or the session has ended, or a login was rejected.
     pub fn is_unauthenticated(&self) -> bool {
         matches!(self, Error::NoSession { .. } | Error::Refused { refusal: Refusal::Unauthenticated, .. })
     }
 
-    /// Whether a login was rejected. Never repeat this quickly: accounts get locked.
+    /// Whether a login was rejected. Never repeat such a login quickly: accounts get locked.
     pub fn is_invalid_login(&self) -> bool {
         matches!(self, Error::Refused { request, .. } if self.is(Refusal::Unauthenticated) && request.operation == LOGIN)
     }
@@ -116,7 +115,7 @@ impl Error {
         matches!(self, Error::Refused { refusal, .. } if *refusal == wanted)
     }
 
-    /// Classifies an answer that is not a success. Its body may be JSON of either framing, text, HTML or empty.
+    /// Classifies an answer that is not a success. The body may be JSON of either framing, text, HTML or empty.
     pub(super) fn refused(request: FailedRequest, response: &Response) -> Self {
         let is_small = response.body.len() <= LARGEST_ERROR;
         let parsed: Option<ErrorBody> = is_small.then(|| serde_json::from_slice(&response.body).ok()).flatten();

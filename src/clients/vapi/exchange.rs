@@ -9,21 +9,18 @@ use serde::{Deserialize, Deserializer};
 use super::{Client, Error, Framing};
 use crate::clients::http::{Method, Request, Response};
 
-/// The header that carries the session id.
 pub(super) const SESSION_HEADER: &str = "vmware-api-session-id";
 
-/// The largest accepted answer, in bytes. The server itself refuses above about 7 MB.
+/// The largest accepted answer, in bytes. The server itself refuses answers above about 7 MB.
 const MAX_BYTES: usize = 8 << 20;
 
-/// The characters that are escaped in ids, which could end a path segment; not colons, which vCenter accepts in ids.
+/// The characters that are escaped in ids. Colons are not escaped, because vCenter accepts them in a path.
 const ESCAPED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
-/// A tagging call, before it is put into a framing.
+/// A tagging call, independent of the framing.
 pub(super) struct TaggingCall {
-    /// For messages and metrics.
     pub(super) operation: &'static str,
     pub(super) method: Method,
-    /// For example `tag-association`.
     pub(super) resource: &'static str,
     pub(super) id: Option<String>,
     pub(super) action: Option<&'static str>,
@@ -74,7 +71,7 @@ impl Client {
         self.read_result(framing, operation, &response)
     }
 
-    /// Sends a request and informs the observer; an answer that is not a success becomes an error.
+    /// Sends a request and informs the observer.
     pub(super) async fn send(&self, request: Request) -> Result<Response, Error> {
         let operation = request.operation;
         let http = &self.inner.http;
@@ -100,7 +97,7 @@ impl Client {
     }
 }
 
-/// The result in an answer's body. An answer without one is malformed, not empty.
+/// Decodes the result in the body of an answer. An answer without a result is malformed, not empty.
 pub(super) fn decode<T: DeserializeOwned>(framing: Framing, body: &[u8]) -> serde_json::Result<T> {
     match framing {
         Framing::Rest => serde_json::from_slice::<ValueEnvelope<T>>(body).map(|wrapped| wrapped.value),
@@ -115,7 +112,7 @@ struct ValueEnvelope<T> {
     value: T,
 }
 
-/// Reads a required field that may be `null`: without this, serde treats a missing field as `null`.
+/// Reads a required field that may be `null`. Without this function, serde treats a missing field as `null`.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     T::deserialize(deserializer)
 }

@@ -19,21 +19,22 @@ fn session_path(framing: Framing) -> &'static str {
 }
 
 impl Client {
-    /// Logs in, after dropping an earlier session. A server without the `/rest` form is tried in the `/api` form.
+    /// Logs in, after dropping an earlier session. If the server does not have the `/rest` framing, the login uses
+    /// `/api`.
     ///
     /// # Errors
-    /// [`Error::is_invalid_login`] for rejected credentials: repeating them locks the account.
+    /// [`Error::is_invalid_login`] for rejected credentials. Repeated attempts lock the account.
     pub async fn login(&self, user: &str, password: &SecretString) -> Result<(), Error> {
         self.open_session(|_| Ok(http::authorization("Basic", user, password))).await
     }
 
-    /// Logs in with a token, signed with the key it was issued for; otherwise as [`Client::login`].
+    /// Logs in like [`Client::login`], but with a token, signed with the key of the token.
     ///
     /// # Errors
-    /// [`Error::is_invalid_login`] when the token or the signature is refused.
+    /// [`Error::is_invalid_login`] if the token or the signature is rejected.
     pub async fn login_signed(&self, token: &Token, now: Timestamp) -> Result<(), Error> {
         self.open_session(|framing| {
-            // The shift keeps the number below 2^63, since the server parses it as a signed one.
+            // The shift keeps the number below 2^63, because the server parses the nonce as a signed number.
             let nonce = format!("{}:{}", now.as_millisecond(), fastrand::u64(..) >> 1);
             let signed = signing::authorization(token, "POST", session_path(framing), self.endpoint(), &nonce);
             signed.map_err(|error| {
@@ -45,7 +46,7 @@ impl Client {
     }
 
     async fn open_session(&self, authorization: impl Fn(Framing) -> Result<SecretString, Error>) -> Result<(), Error> {
-        // Real servers refuse a login on a session whose earlier login failed.
+        // If this login fails, the earlier session must not stay in use.
         self.forget_session();
         let (framing, id) = match self.create_session(Framing::Rest, authorization(Framing::Rest)?).await {
             Err(error) if error.is(Refusal::NotFound) => {
@@ -57,26 +58,24 @@ impl Client {
         Ok(())
     }
 
-    /// Uses the SOAP session's secret as session id, which vCenter 8.0 Update 3 and later accepts. The next call shows
-    /// whether this vCenter does: [`Error::is_unauthenticated`] means that a separate login is needed.
+    /// Uses the SOAP session's secret as session id, which vCenter 8.0 Update 3 and later accepts. If the next call
+    /// fails with [`Error::is_unauthenticated`], this vCenter needs a separate login.
     pub fn borrow_session(&self, id: SecretString) {
         *self.inner.session.lock() = Some(Session { id, framing: Framing::Rest, is_borrowed: true });
     }
 
-    /// Whether there is a session as far as this client knows; the server may have dropped it.
+    /// Whether this client has a session. The server may have dropped the session already.
     pub fn has_session(&self) -> bool {
         self.inner.session.lock().is_some()
     }
 
-    /// Drops the session without telling the server.
+    /// Drops the session. Nothing is sent to the server.
     pub fn forget_session(&self) {
         *self.inner.session.lock() = None;
     }
 
-    /// Ends the session, within 3 s; a borrowed one is only dropped.
-    ///
-    /// # Errors
-    /// When the server could not be reached; it drops the session after its idle time.
+    /// Ends the session, within `Timeouts::logout`; a borrowed session is only dropped. If the call fails, the server
+    /// drops the session after its idle time.
     pub async fn logout(&self) -> Result<(), Error> {
         let ended = self.inner.session.lock().take();
         let Some(session) = ended.filter(|session| !session.is_borrowed) else {
@@ -95,7 +94,7 @@ impl Client {
         let mut request = Request::new(Method::POST, session_path(framing), LOGIN, self.inner.timeouts.login);
         request.secret_headers.push(("Authorization", authorization));
         request.headers.push(("Accept", "application/json".to_owned()));
-        // Asks the server for no cookie: this client sends back only the id in the header.
+        // Asks the server not to set a cookie, because this client sends only the id in the header.
         request.headers.push(("vmware-use-header-authn", "true".to_owned()));
         let response = self.send(request).await?;
         let id: String = self.read_result(framing, LOGIN, &response)?;

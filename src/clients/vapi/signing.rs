@@ -13,11 +13,8 @@ use zeroize::Zeroizing;
 
 use crate::clients::token::{KeyError, Token};
 
-/// The header's value for a request without a body. `endpoint` is `host:port`; the nonce is the time in milliseconds, a
-/// colon, and a unique number.
-///
-/// # Errors
-/// When the library cannot sign.
+/// Returns the value of the header for a request without a body. `endpoint` is `host:port`. The nonce is the time in
+/// milliseconds, a colon, and a unique number.
 pub(super) fn authorization(
     token: &Token,
     method: &str,
@@ -36,14 +33,15 @@ pub(super) fn authorization(
         "signature_alg=\"RSA-SHA256\", signature=\"{signature}\", nonce=\"{nonce}\", bodyhash=\"{}\"",
         STANDARD.encode(body_hash)
     );
-    // The capacity is the length, so that the conversion to a secret copies nothing.
+    // The capacity equals the final length, so the conversion to a secret copies nothing.
     let parts = ["SIGN token=\"", token.as_str(), "\", ", proof.as_str()];
     let mut value = String::with_capacity(parts.iter().map(|part| part.len()).sum());
     value.extend(parts);
     Ok(value.into())
 }
 
-/// The host and port to sign: the server takes them from `Host`, which omits the port of HTTPS, and then assumes 80.
+/// Returns the host and port to sign. The server takes both from `Host`, and assumes port 80 if `Host` has no port. The
+/// HTTP client omits port 443 from `Host`.
 fn signed_authority(endpoint: &str) -> (String, &str) {
     let (host, port) = endpoint.rsplit_once(':').unwrap_or((endpoint, "443"));
     let literal = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
@@ -54,7 +52,6 @@ fn signed_authority(endpoint: &str) -> (String, &str) {
     (host, if port == "443" { "80" } else { port })
 }
 
-/// Compresses with gzip and encodes in base64.
 fn packed(assertion: &str) -> Zeroizing<String> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     // Writing to memory does not fail.

@@ -1,7 +1,7 @@
-//! Reading categories, tags and their attachments.
+//! Reads categories, tags and their attachments.
 //!
-//! Answers silently omit objects that the user may not read: an empty list may be a missing privilege. An empty list
-//! may be written as `null`; without a list or a required field, the answer is malformed.
+//! Answers silently omit objects that the user has no privilege to read, so an empty list does not prove that there are
+//! no objects. An empty list may be `null`, but an answer without the list is malformed.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -12,35 +12,35 @@ use super::{Client, Error, Framing, Refusal};
 use crate::clients::http::Method;
 use crate::clients::object::MoRef;
 
-/// Ids per batch call; the documented limit.
+/// Maximum number of ids in a batch call, as documented by VMware.
 const BATCH: usize = 2_000;
 
 /// A category of tags.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Category {
-    /// A URN.
+    /// The URN of the category.
     pub id: String,
-    /// The name, unique in the vCenter.
+    /// The name, unique within the vCenter.
     pub name: String,
 }
 
 /// A tag.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Tag {
-    /// A URN.
+    /// The URN of the tag.
     pub id: String,
-    /// The name, unique in its category.
+    /// The name, unique within the category.
     pub name: String,
-    /// The category's URN.
+    /// The URN of the category.
     pub category_id: String,
 }
 
-/// The objects a tag is attached to.
+/// The objects that a tag is attached to.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct TagObjects {
     /// The tag's URN.
     pub tag_id: String,
-    /// The objects the user may read. The simulator answers `null` for an unknown tag.
+    /// The objects that the user can read. The simulator answers `null` for an unknown tag.
     #[serde(rename = "object_ids", deserialize_with = "list")]
     pub objects: Vec<MoRef>,
 }
@@ -51,7 +51,7 @@ pub struct ObjectTags {
     /// The object.
     #[serde(rename = "object_id")]
     pub object: MoRef,
-    /// The URNs of the tags the user may read.
+    /// The URNs of the tags that the user can read.
     #[serde(deserialize_with = "list")]
     pub tag_ids: Vec<String>,
 }
@@ -62,19 +62,19 @@ fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Resu
 }
 
 impl Client {
-    /// The ids of all categories.
+    /// Returns the ids of all categories.
     pub async fn list_categories(&self) -> Result<Vec<String>, Error> {
         let ids: Option<Vec<String>> = self.fetch(|_| get("category.list", "category", None)).await?;
         Ok(ids.unwrap_or_default())
     }
 
-    /// A category; `None` if it no longer exists.
+    /// Returns a category, or `None` if the category does not exist.
     pub async fn fetch_category(&self, id: &str) -> Result<Option<Category>, Error> {
         let id = id.to_owned();
         absent_when_not_found(self.fetch(|_| get("category.get", "category", Some(id))).await)
     }
 
-    /// The ids of a category's tags; `None` if the category no longer exists.
+    /// Returns the ids of a category's tags, or `None` if the category does not exist.
     pub async fn list_tags_of_category(&self, category: &str) -> Result<Option<Vec<String>>, Error> {
         let category = category.to_owned();
         let answer = self.fetch::<Option<Vec<String>>>(|framing| {
@@ -85,19 +85,19 @@ impl Client {
         Ok(absent_when_not_found(answer.await)?.map(Option::unwrap_or_default))
     }
 
-    /// A tag; `None` if it no longer exists.
+    /// Returns a tag, or `None` if the tag does not exist.
     pub async fn fetch_tag(&self, id: &str) -> Result<Option<Tag>, Error> {
         let id = id.to_owned();
         absent_when_not_found(self.fetch(|_| get("tag.get", "tag", Some(id))).await)
     }
 
-    /// The objects of many tags, in batches. Answers may omit tags that are unknown or unreadable.
+    /// Returns the objects of many tags, read in batches. Answers may omit tags that are unknown or unreadable.
     pub async fn list_attached_objects_on_tags(&self, tags: &[String]) -> Result<Vec<TagObjects>, Error> {
         let operation = "tag-association.list-attached-objects-on-tags";
         self.fetch_batches(operation, "list-attached-objects-on-tags", "tag_ids", tags).await
     }
 
-    /// The tags of many objects, in batches. Answers may omit objects that are unknown or unreadable.
+    /// Returns the tags of many objects, read in batches. Answers may omit objects that are unknown or unreadable.
     pub async fn list_attached_tags_on_objects(&self, objects: &[MoRef]) -> Result<Vec<ObjectTags>, Error> {
         let operation = "tag-association.list-attached-tags-on-objects";
         self.fetch_batches(operation, "list-attached-tags-on-objects", "object_ids", objects).await

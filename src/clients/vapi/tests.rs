@@ -1,4 +1,4 @@
-//! Whole REST calls against a server in this process: both framings, sessions, and every way to fail.
+//! Tests of whole REST calls against a server in this process: both framings, sessions, and all kinds of failures.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,7 +14,7 @@ fn password() -> SecretString {
     SecretString::from("s3cret:x".to_owned())
 }
 
-/// A server with that framing; `answer` gives the results of calls other than login and logout.
+/// Starts a server with this framing. `answer` returns the results of all calls except login and logout.
 async fn start(framing: Framing, answer: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> TestServer {
     TestServer::start(move |received| match (framing, received.line.as_str()) {
         (Framing::Rest, REST_LOGIN) => Reply::json(200, "{\"value\":\"id-1\"}"),
@@ -174,7 +174,7 @@ async fn refusals_are_sorted_by_what_can_be_done_about_them() {
     }
 }
 
-/// How the results of all calls are told: `ok`, or the reason of the failure.
+/// Returns the result of each call: `ok`, or the reason of the failure.
 async fn outcomes(client: &Client) -> [&'static str; 6] {
     fn outcome<T>(result: Result<T, super::Error>) -> &'static str {
         result.map_or_else(|error| error.reason(), |_| "ok")
@@ -193,7 +193,7 @@ async fn outcomes(client: &Client) -> [&'static str; 6] {
 async fn an_answer_without_its_result_is_broken_and_never_says_that_there_is_nothing() {
     const BROKEN: &str = "Malformed";
     let no_field = |row: &str| format!("[{row}]");
-    // A result, and what the four lists, the category and the tag make of it.
+    // Name, result in the answer, and the outcome of each call: four lists, the category, and the tag.
     let cases: [(&str, String, [&str; 6]); 9] = [
         ("an empty list may be null", "null".to_owned(), ["ok", "ok", "ok", "ok", BROKEN, BROKEN]),
         ("an empty list", "[]".to_owned(), ["ok", "ok", "ok", "ok", BROKEN, BROKEN]),

@@ -1,4 +1,4 @@
-//! One SOAP call: sends the envelope, manages the cookie, decodes the response or fault.
+//! One SOAP call: sends the envelope, manages the cookie, and decodes the response or fault.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,19 +16,17 @@ use crate::clients::http::{Method, Request, Response};
 
 const COOKIE: &str = "vmware_soap_session";
 
-/// The largest accepted answer. A page of 1,000 VMs is about 12 MB.
+/// The largest accepted answer, in bytes. A page of 1,000 VMs has about 12 MB.
 const MAX_BYTES: usize = 64 << 20;
 
-/// Parameters of one call.
 pub(super) struct VimCall {
     pub(super) method: &'static str,
     pub(super) timeout: Duration,
-    /// Whether the call may be sent a second time when its connection breaks.
+    /// Whether the call may be sent a second time if its connection breaks.
     pub(super) repeatable: bool,
 }
 
 impl Client {
-    /// Calls a method that only reads.
     pub(super) async fn read<T>(
         &self,
         method: &'static str,
@@ -38,7 +36,6 @@ impl Client {
         self.call(VimCall { method, timeout: self.inner.timeouts.call, repeatable: true }, body, answer).await
     }
 
-    /// Calls a method that changes something in the session.
     pub(super) async fn write<T>(
         &self,
         method: &'static str,
@@ -90,24 +87,24 @@ impl Client {
         response: &Response,
         answer: impl FnOnce(&mut Decoder<'_>) -> Result<T, DecodeError>,
     ) -> Result<T, Error> {
-        // Faults come with 500; any other error status comes from a proxy or another service.
+        // vCenter sends faults with status 500. Any other error status comes from a proxy or another service.
         if !response.is_success() && response.status != 500 {
             return Err(self.inner.http.status_error(method, response).into());
         }
-        // Replaces text that is not UTF-8, which guests may supply: the rest of the answer is still valid.
+        // Replaces bytes that are not UTF-8, which guests may supply, because the rest of the answer is still valid.
         let text = str::from_utf8(&response.body)
             .map_or_else(|_| String::from_utf8_lossy(&response.body), std::borrow::Cow::Borrowed);
         match read_envelope(&text, method, answer) {
             Ok(Err(fault)) => Err(Error::Fault(self.inner.http.failed(method), Box::new(fault))),
-            // With an error status only a fault is accepted: any other answer could be taken for an empty result.
+            // With an error status, only a fault is accepted. Any other answer could be mistaken for an empty result.
             Ok(Ok(_)) | Err(_) if !response.is_success() => Err(self.inner.http.status_error(method, response).into()),
             Ok(Ok(value)) => Ok(value),
             Err(source) => Err(Error::Malformed(self.inner.http.failed(method), source)),
         }
     }
 
-    /// Stores the cookie of an answer only if its request was sent with the current cookie: a late answer to a request
-    /// of an earlier session must not replace the new session's cookie.
+    /// Stores the cookie of an answer only if the request was sent with the current cookie. Otherwise a late answer of
+    /// an earlier session would replace the cookie of the new session.
     fn keep_cookie(&self, sent: Option<&SecretString>, offered: SecretString) {
         let mut state = self.state();
         if state.cookie.as_ref().map(ExposeSecret::expose_secret) == sent.map(ExposeSecret::expose_secret) {
@@ -124,7 +121,7 @@ impl Client {
     }
 }
 
-/// The last session cookie that the answer sets, with its quotes: a real vCenter's value is quoted and returned as is.
+/// Returns the last session cookie that the answer sets. vCenter quotes the value and expects it back with its quotes.
 fn offered_cookie(response: &Response) -> Option<SecretString> {
     let mut offered = response.headers.get_all(http::header::SET_COOKIE).iter().filter_map(|header| {
         let (name, value) = header.to_str().ok()?.split(';').next()?.split_once('=')?;
@@ -133,8 +130,8 @@ fn offered_cookie(response: &Response) -> Option<SecretString> {
     offered.next_back().map(SecretString::from)
 }
 
-/// Finds the response element or the fault in an envelope. A body has one entry; a fault takes precedence even if it
-/// follows a response (SOAP 1.1, 4.4: it is an entry of the body, and there at most once).
+/// Reads the response element or the fault of an envelope. A fault takes precedence even if it follows a response (SOAP
+/// 1.1, 4.4).
 pub(super) fn read_envelope<T>(
     text: &str,
     method: &str,
@@ -153,7 +150,6 @@ pub(super) fn read_envelope<T>(
     };
     while let Some(entry) = decoder.next_element("Body")? {
         match (&result, entry.name) {
-            // A fault remains the result, whatever entries follow it.
             (Err(_), _) => decoder.skip()?,
             (Ok(_), "Fault") => result = Err(Fault::read(&mut decoder, true)?),
             (Ok(_), _) => return Err(unexpected("Body", &entry)),
@@ -167,7 +163,7 @@ fn unexpected(element: &'static str, found: &StartTag<'_>) -> DecodeError {
     DecodeError::Unexpected { element, found: found.name.chars().take(80).collect() }
 }
 
-/// Reads on to the end of the document: a truncated answer is an error, and so is a second body or document.
+/// Reads to the end of the document. A truncated answer, a second body and a second document are errors.
 fn finish(decoder: &mut Decoder<'_>) -> Result<(), DecodeError> {
     while let Some(part) = decoder.next_child()? {
         if part.name == "Body" {
@@ -181,13 +177,12 @@ fn finish(decoder: &mut Decoder<'_>) -> Result<(), DecodeError> {
     }
 }
 
-/// Decodes an answer without a value.
 pub(super) fn nothing(decoder: &mut Decoder<'_>) -> Result<(), DecodeError> {
     return_values(decoder, |decoder, _| decoder.skip()).map(drop)
 }
 
-/// Every `returnval`, decoded by `read`. Other content is an error, since it must not be taken for an empty result:
-/// responses of all versions contain nothing but `returnval` elements, and new fields appear inside these.
+/// Decodes every `returnval` with `read`. Responses contain nothing else, so other content is an error and never an
+/// empty result.
 pub(super) fn return_values<T>(
     decoder: &mut Decoder<'_>,
     mut read: impl FnMut(&mut Decoder<'_>, &StartTag<'_>) -> Result<T, DecodeError>,
@@ -202,7 +197,7 @@ pub(super) fn return_values<T>(
     Ok(values)
 }
 
-/// The only `returnval` of a method that returns at most one. A second one is an error, since it would be lost.
+/// Decodes the `returnval` of a method that returns at most one. A second `returnval` is an error.
 pub(super) fn return_value<T>(
     decoder: &mut Decoder<'_>,
     read: impl FnMut(&mut Decoder<'_>, &StartTag<'_>) -> Result<T, DecodeError>,
@@ -214,12 +209,10 @@ pub(super) fn return_value<T>(
     }
 }
 
-/// Decodes the references that a search returns.
 pub(super) fn references(decoder: &mut Decoder<'_>) -> Result<Vec<MoRef>, DecodeError> {
     return_values(decoder, read_reference)
 }
 
-/// Decodes the one reference that a creating method returns.
 pub(super) fn reference(decoder: &mut Decoder<'_>) -> Result<MoRef, DecodeError> {
     return_value(decoder, read_reference)?.ok_or(DecodeError::Missing("returnval"))
 }

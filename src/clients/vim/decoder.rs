@@ -1,8 +1,8 @@
-//! A small pull decoder for SOAP answers: elements by local name, unknown ones skipped, leaf text never trimmed.
+//! A small pull decoder for SOAP answers, which reads elements by local name, skips unknown elements, and never trims
+//! text.
 //!
-//! An unprefixed `type` attribute is the class of a managed object; a prefixed one, whatever the prefix, is the XML
-//! type. Servers differ in prefixes and in how many types they write (seen: vCenter 8.0 writes them everywhere, the
-//! simulator hardly anywhere).
+//! A `type` attribute without a prefix is the class of a managed object. A `type` attribute with any prefix is the XML
+//! type, which vCenter 8.0 writes everywhere and the simulator almost nowhere.
 
 use std::borrow::Cow;
 
@@ -12,39 +12,39 @@ use quick_xml::events::attributes::Attributes;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 use quick_xml::reader::Reader;
 
-/// The deepest nesting of an answer that is accepted; real ones stay below 20.
+/// The deepest accepted nesting of elements. Real answers stay below 20 levels.
 const MAX_DEPTH: usize = 128;
 
-/// The most elements of an answer: decoded, a small element takes many times its bytes. A page of 100 VMs whose guests
-/// report 200 interfaces each has about 300,000.
+/// Maximum number of elements in an answer. A decoded element takes many times as much memory as its XML text. A page
+/// of 100 VMs with 200 interfaces each has about 300,000 elements.
 const MAX_ELEMENTS: usize = 1_000_000;
 
-/// The most attributes of an element, because the check for duplicates compares each attribute with all before it. Real
-/// ones have a dozen at most, on the envelope.
+/// Maximum number of attributes of an element. The check for duplicates takes quadratic time. Real elements have a
+/// dozen at most.
 const MAX_ATTRIBUTES: usize = 64;
 
-/// The longest excerpt of a malformed text, in characters.
+/// The longest excerpt of a malformed text in an error, in characters.
 const LONGEST_EXCERPT: usize = 200;
 
-/// Why an answer cannot be decoded.
+/// Error of an answer that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// Not well-formed, or cut short.
+    /// The XML is not well-formed, for example because it ends inside a tag.
     #[error("not well-formed XML: {}", beginning(.0))]
     Malformed(String),
-    /// Ends inside an element.
+    /// The answer ends inside this element.
     #[error("the answer ends inside <{}>", beginning(.0))]
     Truncated(String),
-    /// Nested too deeply.
+    /// Elements are nested too deeply.
     #[error("elements are nested deeper than {MAX_DEPTH}")]
     TooDeep,
-    /// More elements than the limit.
+    /// The answer has too many elements.
     #[error("more than {MAX_ELEMENTS} elements")]
     TooManyElements,
-    /// More attributes in one element than the limit.
+    /// An element has too many attributes.
     #[error("an element with more than {MAX_ATTRIBUTES} attributes")]
     TooManyAttributes,
-    /// A required element is missing.
+    /// A required element or attribute is missing.
     #[error("<{0}> is missing")]
     Missing(&'static str),
     /// An element has unexpected content.
@@ -52,12 +52,12 @@ pub enum DecodeError {
     Unexpected {
         /// The element.
         element: &'static str,
-        /// The beginning of its content.
+        /// The beginning of the content, or its description.
         found: String,
     },
 }
 
-/// Excerpt for an error: the server wrote the text, and a tag may be as long as an answer.
+/// Returns an excerpt for an error. A tag may be as long as an answer.
 fn beginning(text: &str) -> String {
     text.chars().take(LONGEST_EXCERPT).collect()
 }
@@ -67,33 +67,29 @@ fn beginning(text: &str) -> String {
 pub(super) struct StartTag<'a> {
     /// The local name.
     pub(super) name: &'a str,
-    /// The unprefixed `type` attribute: a managed object's class.
+    /// The unprefixed `type` attribute, which is the class of a managed object.
     pub(super) object_type: Option<Cow<'a, str>>,
     /// The prefixed `type` attribute without the prefix of its value.
     pub(super) xml_type: Option<Cow<'a, str>>,
 }
 
-/// The next part of a document.
 enum XmlToken<'a> {
-    /// An element begins.
     Start(StartTag<'a>),
-    /// The innermost open element ends.
     End,
-    /// Text as it is written, without references.
+    /// Text as written, without references.
     Text(Cow<'a, str>),
-    /// The text of a character reference.
+    /// A resolved reference.
     Reference(char),
-    /// The document has ended, maybe inside elements.
+    /// The end of the document, maybe inside elements.
     Eof,
 }
 
-/// Decodes one document. An element that [`Decoder::next_child`] returned must be consumed completely: by `text`,
-/// `leaf`, `skip`, or by reading its children to the end. Do not use the decoder after an error.
+/// Decoder of one document. The caller must completely consume each element that [`Decoder::next_child`] returns: with
+/// `text`, `leaf` or `skip`, or by reading its children to the end. A decoder must not be used after an error.
 pub(super) struct Decoder<'a> {
     reader: Reader<&'a [u8]>,
-    /// The document without a byte order mark, to which the reader's positions refer.
+    /// The document without a byte order mark. The reader's positions refer to this text.
     document: &'a str,
-    /// The local names of the open elements.
     open: Vec<&'a str>,
     elements: usize,
 }
@@ -106,14 +102,13 @@ impl<'a> Decoder<'a> {
         Self { reader, document, open: Vec::new(), elements: 0 }
     }
 
-    /// The next child of the innermost open element, or `None` once that element has ended. Text between children is
-    /// ignored. The first call on a new decoder returns the root element.
+    /// Returns the next child of the innermost open element, or `None` at the end of that element. Text between
+    /// children is ignored. The first call returns the root element.
     pub(super) fn next_child(&mut self) -> Result<Option<StartTag<'a>>, DecodeError> {
         loop {
             match self.next()? {
                 XmlToken::Start(start) => return Ok(Some(start)),
                 XmlToken::End => return Ok(None),
-                // The end of the document is valid only outside of all elements.
                 XmlToken::Eof if self.depth() == 0 => return Ok(None),
                 XmlToken::Eof => return Err(self.truncated()),
                 XmlToken::Text(_) | XmlToken::Reference(_) => {}
@@ -121,8 +116,8 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// As [`Decoder::next_child`], inside an element (`parent`, for the error) that contains only elements: text there
-    /// is an error, because it must not look like an empty answer. The text is not repeated.
+    /// Returns the next child as [`Decoder::next_child`] does. Text between children is an error, because it must not
+    /// look like an empty answer. The error names `parent` and omits the text.
     pub(super) fn next_element(&mut self, parent: &'static str) -> Result<Option<StartTag<'a>>, DecodeError> {
         loop {
             match self.next()? {
@@ -137,12 +132,11 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// As [`Decoder::leaf`], but owned.
     pub(super) fn text(&mut self) -> Result<String, DecodeError> {
         self.leaf().map(Cow::into_owned)
     }
 
-    /// The text of the innermost open element, up to its end. Child elements are skipped.
+    /// Returns the text of the innermost open element, up to its end. Child elements are skipped.
     pub(super) fn leaf(&mut self) -> Result<Cow<'a, str>, DecodeError> {
         let mut text = Cow::Borrowed("");
         loop {
@@ -156,7 +150,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The text if the innermost open element is a leaf, else its first child.
+    /// Returns the text if the innermost open element is a leaf; otherwise returns the first child.
     pub(super) fn text_or_child(&mut self) -> Result<TextOrChild<'a>, DecodeError> {
         let mut text = Cow::Borrowed("");
         loop {
@@ -170,7 +164,6 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Skips the rest of the innermost open element.
     pub(super) fn skip(&mut self) -> Result<(), DecodeError> {
         let outside = self.depth().saturating_sub(1);
         while self.depth() > outside {
@@ -181,7 +174,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Enters the child with that name, skipping those before it; `false` if the element ended without one.
+    /// Enters the first child with this name. Returns `false` if the element ends without such a child.
     pub(super) fn descend(&mut self, name: &str) -> Result<bool, DecodeError> {
         while let Some(start) = self.next_child()? {
             if start.name == name {
@@ -218,8 +211,8 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Enters the element whose tag begins at this position. Slices it from the document, as the event's borrow ends
-    /// too early.
+    /// Enters the element whose tag begins at this position. Slices the document, because the event's borrow ends too
+    /// early.
     fn start(&mut self, tag: &BytesStart<'_>, at: u64) -> Result<StartTag<'a>, DecodeError> {
         if self.open.len() >= MAX_DEPTH {
             return Err(DecodeError::TooDeep);
@@ -254,15 +247,13 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Result of [`Decoder::text_or_child`].
 pub(super) enum TextOrChild<'a> {
-    /// The element was a leaf and is consumed.
     Text(Cow<'a, str>),
-    /// Its first child, to be consumed like the result of `next_child`.
+    /// The first child, which the caller must consume like the result of `next_child`.
     Child(StartTag<'a>),
 }
 
-/// Appends text with its line ends normalized to line feeds, as XML requires.
+/// Appends text. XML requires that line ends become line feeds.
 fn append<'a>(text: &mut Cow<'a, str>, part: Cow<'a, str>) {
     let part = if part.contains('\r') { part.replace("\r\n", "\n").replace('\r', "\n").into() } else { part };
     if text.is_empty() {
@@ -272,7 +263,7 @@ fn append<'a>(text: &mut Cow<'a, str>, part: Cow<'a, str>) {
     }
 }
 
-/// Resolves a reference. Guests' texts may contain references that XML forbids: replaces these, so that the rest is
+/// Resolves a reference. References that XML forbids may occur in guests' texts, and are replaced to keep the rest
 /// usable.
 fn resolve(reference: &BytesRef<'_>) -> char {
     match (reference.resolve_char_ref(), reference.as_ref()) {

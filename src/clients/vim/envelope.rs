@@ -1,6 +1,6 @@
 //! Writes SOAP requests. The caller writes the elements in schema order.
 //!
-//! A request may contain a password, so its buffers are wiped when they are no longer needed.
+//! A request may contain a password, so its buffers are wiped on drop.
 
 use super::MoRef;
 use crate::clients::http::{self, BodyWriter};
@@ -10,7 +10,7 @@ const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<soapenv:Envelop
      xmlns:soapenv=\"http://schemas.xmlsoap.org/soap/envelope/\" xmlns:xsd=\"http://www.w3.org/2001/XMLSchema\" \
      xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\">";
 
-/// The content of one request's method element.
+/// The content of the method element of one request.
 #[derive(Default)]
 pub(super) struct RequestBody {
     xml: BodyWriter,
@@ -19,31 +19,30 @@ pub(super) struct RequestBody {
 }
 
 impl RequestBody {
-    /// A body that begins with the object the method is called on.
+    /// Builds a body that begins with the object that the method is called on.
     pub(super) fn of(this: &MoRef) -> Self {
         let mut body = Self::default();
         body.reference("_this", this);
         body
     }
 
-    /// A signed message, which includes the method element.
+    /// Builds a body from a signed message, which includes the method element.
     pub(super) fn of_signed(signed: SignedParts) -> Self {
         Self { xml: BodyWriter::default(), signed: Some(signed) }
     }
 
-    /// `<name>text</name>`
+    /// Writes `<name>text</name>`.
     pub(super) fn text(&mut self, name: &str, text: &str) {
         self.open(name);
         escape_into(&mut self.xml, text);
         self.close(name);
     }
 
-    /// `<name>true</name>`
     pub(super) fn boolean(&mut self, name: &str, value: bool) {
         self.text(name, if value { "true" } else { "false" });
     }
 
-    /// `<name type="Kind">id</name>`
+    /// Writes `<name type="Kind">id</name>`.
     pub(super) fn reference(&mut self, name: &str, object: &MoRef) {
         self.xml.push('<');
         self.xml.push_str(name);
@@ -54,14 +53,14 @@ impl RequestBody {
         self.close(name);
     }
 
-    /// `<name>`
+    /// Writes `<name>`.
     pub(super) fn open(&mut self, name: &str) {
         self.xml.push('<');
         self.xml.push_str(name);
         self.xml.push('>');
     }
 
-    /// `<name xsi:type="kind">`
+    /// Writes `<name xsi:type="kind">`.
     pub(super) fn open_typed(&mut self, name: &str, kind: &str) {
         self.xml.push('<');
         self.xml.push_str(name);
@@ -70,14 +69,13 @@ impl RequestBody {
         self.xml.push_str("\">");
     }
 
-    /// `</name>`
+    /// Writes `</name>`.
     pub(super) fn close(&mut self, name: &str) {
         self.xml.push_str("</");
         self.xml.push_str(name);
         self.xml.push('>');
     }
 
-    /// The whole document.
     pub(super) fn into_envelope(self, method: &str, operation_id: &str) -> http::Body {
         let xml = self.xml.as_bytes();
         let signed = self.signed.as_ref().map_or(0, |signed| signed.security.len() + signed.body.len());
@@ -104,7 +102,7 @@ impl RequestBody {
     }
 }
 
-/// Characters that XML cannot carry become U+FFFD.
+/// Appends the escaped text. Characters that XML cannot represent become U+FFFD.
 fn escape_into(out: &mut BodyWriter, text: &str) {
     for character in text.chars() {
         match character {

@@ -1,29 +1,30 @@
-//! Why a SOAP call failed, and what a caller may do about it.
+//! Errors of SOAP calls, with methods that classify the errors for callers.
 
 use super::MoRef;
 use super::decoder::DecodeError;
 use super::fault::{Fault, FaultKind};
 use crate::clients::http::{self, FailedRequest};
 
-/// Why a SOAP call failed.
+/// Error of a SOAP call.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no answer, or one that does not follow the protocol.
+    /// There is no answer, or the answer does not follow the protocol.
     #[error(transparent)]
     Http(#[from] http::Error),
     /// The server refused with this fault.
     #[error("{0}: {1}")]
     Fault(FailedRequest, Box<Fault>),
-    /// A malformed answer, and where decoding failed.
+    /// A malformed answer, with the error of the decoder.
     #[error("{0}: the answer cannot be understood")]
     Malformed(FailedRequest, #[source] DecodeError),
-    /// The peer at `host:port` speaks the protocol but is no vCenter. The second text is how it describes itself.
+    /// The peer at `host:port` uses the protocol but is not a vCenter. The second text is the peer's description of
+    /// itself.
     #[error("{0} is not a vCenter Server but {1}")]
     NotVcenter(String, String),
 }
 
 impl Error {
-    /// A stable word for metrics and events.
+    /// Returns a stable word for metrics and Events.
     pub fn reason(&self) -> &'static str {
         match self {
             Error::Http(error) => error.reason(),
@@ -33,7 +34,7 @@ impl Error {
         }
     }
 
-    /// The fault, if the server refused.
+    /// Returns the fault, if the server refused.
     pub fn fault(&self) -> Option<&Fault> {
         match self {
             Error::Fault(_, fault) => Some(fault),
@@ -41,7 +42,8 @@ impl Error {
         }
     }
 
-    /// Whether the session has ended: log in again and rebuild collector, filters and views.
+    /// Whether there is no session, or the session has ended. The caller must log in again and rebuild the collector,
+    /// filters and views.
     pub fn is_not_authenticated(&self) -> bool {
         self.has_kind(FaultKind::NotAuthenticated)
     }
@@ -51,13 +53,13 @@ impl Error {
         self.has_kind(FaultKind::NoPermission)
     }
 
-    /// Whether the credentials were rejected or have expired. Never repeat this quickly: accounts get locked.
+    /// Whether the credentials were rejected or have expired. Never repeat such a login quickly: accounts get locked.
     pub fn is_invalid_login(&self) -> bool {
         self.has_kind(FaultKind::InvalidLogin) || self.has_kind(FaultKind::PasswordExpired)
     }
 
-    /// Whether the server says that exactly this object does not exist. The same fault about another object, such as a
-    /// collector, a view or a filter, proves nothing about this one.
+    /// Whether the fault names exactly this object as missing. The same fault about a collector, view or filter proves
+    /// nothing about this object.
     pub fn is_managed_object_not_found(&self, object: &MoRef) -> bool {
         self.fault().is_some_and(|fault| {
             fault.kind == FaultKind::ManagedObjectNotFound && fault.object.as_ref() == Some(object)
@@ -76,7 +78,7 @@ impl Error {
                     | FaultKind::InvalidState
                     | FaultKind::Other
             ),
-            // The answer is truncated or garbled; the next one may be complete.
+            // The next answer may be complete.
             Error::Malformed { .. } => true,
             Error::NotVcenter { .. } => false,
         }

@@ -1,4 +1,5 @@
-//! SOAP faults, with which the server refuses calls. Decisions depend only on the type; `faultcode` has no information.
+//! SOAP faults, with which the server refuses calls. Only the type decides the kind of a fault, because `faultcode` has
+//! no information.
 
 use std::fmt;
 
@@ -6,10 +7,10 @@ use super::MoRef;
 use super::decoder::{DecodeError, Decoder, StartTag};
 use super::value::read_reference;
 
-/// Families of faults that a caller can act on.
+/// Kinds of faults that callers distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
-    /// No session, or an expired or terminated one.
+    /// There is no session, or the session has expired or was terminated.
     NotAuthenticated,
     /// The user lacks a privilege, or has no role anywhere.
     NoPermission,
@@ -23,17 +24,17 @@ pub enum FaultKind {
     InvalidProperty,
     /// A class name is unknown to the server.
     InvalidType,
-    /// An invalid parameter.
+    /// A parameter is invalid.
     InvalidArgument,
-    /// The collector does not know the given version.
+    /// The given version is unknown to the collector.
     InvalidCollectorVersion,
-    /// A wait was cancelled, its collector destroyed or its session closed.
+    /// A wait was cancelled, its collector was destroyed, or its session was closed.
     RequestCanceled,
     /// `HostCommunication`, `HostNotReachable`, `HostNotConnected`.
     HostUnreachable,
-    /// The server does not have this operation, or not in this form.
+    /// The server does not have this operation, or only in another form.
     NotSupported,
-    /// `InvalidState`, `LimitExceeded`, and the like: refused for now.
+    /// `InvalidState`, `LimitExceeded` and similar faults: the call is refused for now.
     InvalidState,
     /// `NotFound`.
     NotFound,
@@ -43,7 +44,7 @@ pub enum FaultKind {
     Other,
 }
 
-/// The families: their words for metrics and events, and their fault types.
+/// All kinds except `Other`, each with a stable word for metrics and Events, and with the fault types of the kind.
 const FAMILIES: [(FaultKind, &str, &[&str]); 15] = [
     (FaultKind::NotAuthenticated, "NotAuthenticated", &["NotAuthenticated"]),
     (FaultKind::NoPermission, "NoPermission", &["NoPermission", "RestrictedByAdministrator"]),
@@ -67,16 +68,16 @@ impl FaultKind {
         FAMILIES.iter().find(|(_, _, types)| types.contains(&name)).map_or(FaultKind::Other, |(kind, ..)| *kind)
     }
 
-    /// A stable word for metrics and events.
+    /// Returns a stable word for metrics and Events.
     pub fn as_str(self) -> &'static str {
         FAMILIES.iter().find(|(kind, ..)| *kind == self).map_or("Fault", |(_, word, _)| word)
     }
 }
 
-/// One fault: an answer, or the reason why a property cannot be read.
+/// One fault: the refusal of a call, or the reason that a property cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The family, for callers to act on.
+    /// The kind of the fault.
     pub kind: FaultKind,
     /// The concrete type as sent, for example `NoPermission`.
     pub name: String,
@@ -86,11 +87,11 @@ pub struct Fault {
     pub object: Option<MoRef>,
     /// The missing privileges, for example `System.Read`.
     pub privileges: Vec<String>,
-    /// The parameter or property concerned, or the reason that the fault gives.
+    /// The parameter, property or method concerned, or the reason that the fault gives.
     pub subject: Option<String>,
 }
 
-/// The type and fields come first, because the server's text is often empty.
+/// Prints the type and the fields first, because the server's text is often empty.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;
@@ -110,7 +111,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Texts of the server are truncated to this many characters.
+/// Maximum length of a server's text, in characters. Longer texts are truncated.
 const MAX_TEXT: usize = 500;
 
 impl Fault {
@@ -126,8 +127,8 @@ impl Fault {
         }
     }
 
-    /// Reads the content of the element just entered: `soapenv:Fault` if `is_soap`, else a `LocalizedMethodFault`, the
-    /// `fault` element of a property or object. Of several details, the first is used.
+    /// Reads the element just entered: a `soapenv:Fault` if `is_soap`, otherwise the `LocalizedMethodFault` of a
+    /// property or object. Of several details, the first is used.
     pub(super) fn read(decoder: &mut Decoder<'_>, is_soap: bool) -> Result<Self, DecodeError> {
         let (mut message, mut fault) = (String::new(), None);
         while let Some(part) = decoder.next_child()? {
@@ -147,7 +148,6 @@ impl Fault {
         Ok(Self { message, ..fault.unwrap_or_else(|| Fault::new("Fault")) })
     }
 
-    /// Reads the fields of the typed element that was just entered.
     fn read_detail(decoder: &mut Decoder<'_>, start: &StartTag<'_>) -> Result<Self, DecodeError> {
         let by_element = start.name.strip_suffix("Fault").filter(|name| !name.is_empty()).unwrap_or(start.name);
         let mut fault = Fault::new(start.xml_type.as_deref().unwrap_or(by_element));

@@ -1,9 +1,10 @@
-//! Filter specifications: the objects and properties that a filter or a read covers, with predefined ones.
+//! Filter specifications, which select the objects and properties of a filter or a read.
 
 use super::MoRef;
 use super::envelope::RequestBody;
 
-/// The paths read of every VM. They include only two keys of `extraConfig`, which has 8 to 20 KB per VM.
+/// The property paths that are read of every VM. Only two keys of `extraConfig` are read, because the whole has 8 to 20
+/// KB per VM.
 pub const VIRTUAL_MACHINE_PATHS: [&str; 21] = [
     "name",
     "parent",
@@ -28,27 +29,27 @@ pub const VIRTUAL_MACHINE_PATHS: [&str; 21] = [
     METADATA_ENCODING_PATH,
 ];
 
-/// The guest's cloud-init metadata.
+/// The path of the guest's cloud-init metadata.
 pub const METADATA_PATH: &str = "config.extraConfig[\"guestinfo.metadata\"]";
 
-/// How the metadata is encoded.
+/// The path of the metadata's encoding.
 pub const METADATA_ENCODING_PATH: &str = "config.extraConfig[\"guestinfo.metadata.encoding\"]";
 
-/// `PropertyFilterSpec`.
+/// A `PropertyFilterSpec`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilterSpec {
-    /// For each class, the property paths to read.
+    /// The property paths to read, for each class.
     pub properties: Vec<PropertySpec>,
     /// The start objects.
     pub objects: Vec<ObjectSpec>,
 }
 
-/// The paths read of a class and its subclasses.
+/// The paths that are read of a class and its subclasses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PropertySpec {
     /// The class.
     pub kind: String,
-    /// The paths; never empty, since some servers would return all properties.
+    /// The paths; never empty, because some servers would then return all properties.
     pub paths: Vec<String>,
 }
 
@@ -66,15 +67,15 @@ pub struct ObjectSpec {
 /// A traversal from an object, or the name of another traversal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// The name of a traversal that is defined elsewhere in the same `ObjectSpec`; recursion is written this way.
+    /// The name of a traversal that is defined elsewhere in the same `ObjectSpec`. Recursion is written this way.
     Named(String),
-    /// A traversal: follows a property of the objects of a class.
+    /// A traversal that follows a property of the objects of one class.
     Traverse {
         /// A name, unique in the filter.
         name: String,
         /// The class that has the property.
         kind: String,
-        /// The property, which holds a reference or several.
+        /// The property, which has one or several references.
         path: String,
         /// The traversals from the objects that the property refers to.
         select: Vec<Selection>,
@@ -82,19 +83,19 @@ pub enum Selection {
 }
 
 impl PropertySpec {
-    /// Reads these paths of objects of this class.
+    /// Selects these paths of objects of this class.
     pub fn new(kind: &str, paths: &[&str]) -> Self {
         Self { kind: kind.to_owned(), paths: paths.iter().map(|path| (*path).to_owned()).collect() }
     }
 }
 
 impl Selection {
-    /// [`Selection::Named`]
+    /// Builds a [`Selection::Named`].
     pub fn named(name: &str) -> Self {
         Selection::Named(name.to_owned())
     }
 
-    /// [`Selection::Traverse`]
+    /// Builds a [`Selection::Traverse`].
     pub fn along(name: &str, kind: &str, path: &str, select: Vec<Selection>) -> Self {
         Selection::Traverse { name: name.to_owned(), kind: kind.to_owned(), path: path.to_owned(), select }
     }
@@ -119,7 +120,7 @@ impl Selection {
 }
 
 impl FilterSpec {
-    /// Covers these properties of one object.
+    /// Selects these properties of one object.
     pub fn of_object(object: &MoRef, paths: &[&str]) -> Self {
         Self {
             properties: vec![PropertySpec::new(object.kind(), paths)],
@@ -127,13 +128,13 @@ impl FilterSpec {
         }
     }
 
-    /// The VMs of a view (a `ListView`) with [`VIRTUAL_MACHINE_PATHS`], and all their ancestors, each once: host,
-    /// cluster, pools, vApps, folders, datacenter, each with `name` and `parent`; hosts also with
-    /// `runtime.connectionState` and `runtime.inMaintenanceMode`, vApps also with `parentFolder`.
+    /// Selects the VMs of a `ListView` with [`VIRTUAL_MACHINE_PATHS`], and each of their ancestors once. Reads `name`
+    /// and `parent` of the ancestors, also `runtime.connectionState` and `runtime.inMaintenanceMode` of hosts, and
+    /// `parentFolder` of vApps.
     pub fn for_view(view: &MoRef) -> Self {
-        // The parent of a vApp is a pool or vApp, and the outermost vApp also has a folder (`parentFolder`). `up` and
-        // `vappFolder` are defined directly on the members and not inside `pool` or `vapp`, so that they exist even if
-        // a VM has no pool or vApp; from a VM, `up` leads to its folder.
+        // The parent of a vApp is a pool or a vApp. The outermost vApp also has a folder (`parentFolder`). `up` and
+        // `vappFolder` are defined directly on the members, because a VM may have no pool or vApp. From a VM, `up`
+        // leads to its folder.
         let both = || vec![Selection::named("up"), Selection::named("vappFolder")];
         let members = vec![
             Selection::along("up", "ManagedEntity", "parent", both()),
@@ -148,8 +149,8 @@ impl FilterSpec {
             select: vec![Selection::along("members", view.kind(), "view", members)],
         };
         let properties = vec![
-            // Servers merge the specs whose class matches an object; each repeats name and parent so as not to depend
-            // on this.
+            // Each spec repeats `name` and `parent`, so that servers need not merge all specs whose class matches an
+            // object.
             PropertySpec::new("VirtualMachine", &VIRTUAL_MACHINE_PATHS),
             PropertySpec::new(
                 "HostSystem",
@@ -161,8 +162,7 @@ impl FilterSpec {
         Self { properties, objects: vec![start] }
     }
 
-    /// The folders from this one down and the datacenters in them, each with `name` and `parent`. The content of a
-    /// datacenter is not read.
+    /// Selects this folder, all folders below it, and the datacenters in the folders, each with `name` and `parent`.
     pub fn datacenters(root: &MoRef) -> Self {
         let down = Selection::along("down", "Folder", "childEntity", vec![Selection::named("down")]);
         Self {

@@ -1,5 +1,5 @@
-//! Operations of a session: finding VMs, views for filters, reading properties once, and waiting for changes. Views and
-//! filters belong to the session and end with it.
+//! Operations of a session: searches for VMs, views, filters, single reads of properties, and waits for changes. Views
+//! and filters end with their session.
 
 use std::time::Duration;
 
@@ -9,27 +9,27 @@ use super::envelope::RequestBody;
 use super::updates::{Page, read_page, read_update_set};
 use super::{Client, Error, FilterSpec, MoRef, ObjectContent, UpdateSet};
 
-/// Requested page size of a read, in objects. Servers send at most 100 per page anyway.
+/// Requested page size of a read, in objects. Servers send at most 100 objects per page.
 const PAGE: u32 = 100;
 
-/// The most pages of a read; 1,000 pages are 100,000 objects.
+/// Maximum number of pages of a read, enough for 100,000 objects.
 const MAX_PAGES: usize = 1_000;
 
 impl Client {
-    /// The VMs with this BIOS UUID that the user may read, possibly none. The UUID, which is not guaranteed to be
-    /// unique, is sent in lower case: the simulator compares exactly.
+    /// Returns the VMs with this BIOS UUID that the user can read. Several VMs may have the same UUID. The UUID is sent
+    /// in lower case, because the simulator compares exactly.
     pub async fn find_all_by_uuid(&self, uuid: &str) -> Result<Vec<MoRef>, Error> {
         let mut body = self.search_body("uuid", &uuid.to_ascii_lowercase());
         body.boolean("instanceUuid", false);
         self.read("FindAllByUuid", body, references).await
     }
 
-    /// The VMs whose guest reports exactly this host name.
+    /// Returns the VMs whose guest reports exactly this host name.
     pub async fn find_all_by_dns_name(&self, name: &str) -> Result<Vec<MoRef>, Error> {
         self.read("FindAllByDnsName", self.search_body("dnsName", name), references).await
     }
 
-    /// The VMs whose guest reports this address.
+    /// Returns the VMs whose guest reports this address.
     pub async fn find_all_by_ip(&self, address: &str) -> Result<Vec<MoRef>, Error> {
         self.read("FindAllByIp", self.search_body("ip", address), references).await
     }
@@ -41,8 +41,8 @@ impl Client {
         body
     }
 
-    /// A view of exactly these objects, possibly none. A server accepts at most 500,000 elements in one request: fill
-    /// long lists in parts with [`Client::modify_list_view`].
+    /// Creates a view of these objects. A server accepts at most 500,000 elements in one request. The caller must add a
+    /// longer list in parts, with [`Client::modify_list_view`].
     pub async fn create_list_view(&self, objects: &[MoRef]) -> Result<MoRef, Error> {
         let mut body = RequestBody::of(&self.content().view_manager);
         for object in objects {
@@ -51,7 +51,8 @@ impl Client {
         self.write("CreateListView", body, reference).await
     }
 
-    /// Adds and removes objects; returns those that the server could not resolve. The caller keeps the lists short.
+    /// Adds and removes objects of a view. Returns the objects that the server could not resolve. The limit of
+    /// [`Client::create_list_view`] applies.
     pub async fn modify_list_view(&self, view: &MoRef, add: &[MoRef], remove: &[MoRef]) -> Result<Vec<MoRef>, Error> {
         let mut body = RequestBody::of(view);
         for object in add {
@@ -68,18 +69,18 @@ impl Client {
         self.write("DestroyView", RequestBody::of(view), nothing).await
     }
 
-    /// Creates a separate property collector: each has only one sequence of versions and one pending wait.
+    /// Creates a separate property collector. Each collector has only one sequence of versions and one pending wait.
     pub async fn create_property_collector(&self) -> Result<MoRef, Error> {
         let body = RequestBody::of(&self.content().property_collector);
         self.write("CreatePropertyCollector", body, reference).await
     }
 
-    /// Destroys a collector with its filters; a pending wait ends.
+    /// Destroys a collector with its filters. A pending wait ends.
     pub async fn destroy_property_collector(&self, collector: &MoRef) -> Result<(), Error> {
         self.write("DestroyPropertyCollector", RequestBody::of(collector), nothing).await
     }
 
-    /// Adds a filter to a collector. Changes are reported at the requested paths, with their complete new values.
+    /// Adds a filter to a collector. Changes are reported at the requested paths, with complete new values.
     pub async fn create_filter(&self, collector: &MoRef, spec: &FilterSpec) -> Result<MoRef, Error> {
         let mut body = RequestBody::of(collector);
         body.open("spec");
@@ -89,11 +90,11 @@ impl Client {
         self.write("CreateFilter", body, reference).await
     }
 
-    /// Waits for changes since `version`; the empty version requests the full state. `None`: nothing changed in time,
-    /// and the version stays valid. Never run two waits at a time on one collector.
+    /// Waits for changes since `version`. The empty version requests the full state. Returns `None` if nothing changed
+    /// within `max_wait`; `version` then stays valid. Never run two waits at a time on one collector.
     ///
-    /// The client waits `max_wait` and a margin of 20 s, doubled for the full state, which may take longer to compute.
-    /// Dropping the future does not end the wait on the server: [`Client::cancel_wait_for_updates`] does.
+    /// The time limit is `max_wait` plus `Timeouts::wait_margin`, which is doubled for the full state. Dropping the
+    /// future does not end the wait on the server; [`Client::cancel_wait_for_updates`] ends it.
     pub async fn wait_for_updates(
         &self,
         collector: &MoRef,
@@ -109,7 +110,7 @@ impl Client {
         body.close("options");
         let margin = self.inner.timeouts.wait_margin.saturating_mul(if version.is_empty() { 2 } else { 1 });
         let timeout = max_wait.saturating_add(margin);
-        // The version of a truncated answer is valid only once, so the caller decides about repeating the call.
+        // The version of a truncated answer is valid only once, so the caller decides whether to repeat the call.
         let call = VimCall { method: "WaitForUpdatesEx", timeout, repeatable: false };
         self.call(call, body, |decoder| return_value(decoder, |decoder, _| read_update_set(decoder))).await
     }
@@ -119,20 +120,17 @@ impl Client {
         self.write("CancelWaitForUpdates", RequestBody::of(collector), nothing).await
     }
 
-    /// Reads the datacenters that the account may see and the folders above them, each with `name` and `parent`; `None`
-    /// if the server names no root folder.
-    ///
-    /// # Errors
-    /// As [`Client::retrieve_properties`].
+    /// Reads the root folder, all folders below it, and the datacenters in these folders, each with `name` and
+    /// `parent`, as far as the account can see them. Returns `None` if the server reports no root folder.
     pub async fn retrieve_datacenters(&self) -> Result<Option<Vec<ObjectContent>>, Error> {
         let Some(root) = self.content().root_folder else { return Ok(None) };
         self.retrieve_properties(&FilterSpec::datacenters(&root)).await.map(Some)
     }
 
-    /// Reads properties once, through the session's default collector, all pages. The result may be empty.
+    /// Reads all pages of properties once, through the default collector of the session. The result may be empty.
     ///
     /// # Errors
-    /// Also when any page fails: a partial result is never returned.
+    /// An error if any page fails. A partial result is never returned.
     pub async fn retrieve_properties(&self, spec: &FilterSpec) -> Result<Vec<ObjectContent>, Error> {
         let collector = self.content().property_collector;
         let mut body = RequestBody::of(&collector);
@@ -153,7 +151,7 @@ impl Client {
             pages += 1;
             let mut body = RequestBody::of(&collector);
             body.text("token", &announced);
-            // Without the announced page the answer is malformed, not complete.
+            // An answer without the announced page is malformed, not complete.
             let next = |decoder: &mut Decoder<'_>| page(decoder)?.ok_or(DecodeError::Missing("returnval"));
             // A token is valid only once, so the call must not be repeated.
             let next = self.write("ContinueRetrievePropertiesEx", body, next).await?;

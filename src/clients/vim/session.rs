@@ -15,17 +15,17 @@ use crate::clients::token::signature::{Ids, KeyReference, escaped, escaped_attri
 /// The well-known objects of a vCenter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceContent {
-    /// The default property collector, shared by everything in the session.
+    /// The default property collector, shared by all calls of the session.
     pub property_collector: MoRef,
-    /// Creates views.
+    /// The object that creates views.
     pub view_manager: MoRef,
-    /// Finds VMs.
+    /// The object that finds VMs.
     pub search_index: MoRef,
-    /// Logs in and out.
+    /// The object that logs in and out.
     pub session_manager: MoRef,
-    /// Manages permissions; every vCenter names it.
+    /// The object that manages permissions; `None` until the server reports it. Every vCenter reports this object.
     pub authorization_manager: Option<MoRef>,
-    /// The root of the inventory; every vCenter names it.
+    /// The root of the inventory; `None` until the server reports it. Every vCenter reports this object.
     pub root_folder: Option<MoRef>,
     /// Product and versions.
     pub about: AboutInfo,
@@ -40,12 +40,12 @@ pub struct AboutInfo {
     pub api_type: String,
     /// The version of the API, for example `8.0.3.0`.
     pub api_version: String,
-    /// The identity of this vCenter, which survives restarts and renaming.
+    /// The identity of this vCenter, which stays the same after restarts and renaming.
     pub instance_uuid: Option<String>,
 }
 
 impl AboutInfo {
-    /// Whether the API is at least this version; missing parts count as 0.
+    /// Whether the API is at least this version. Missing or malformed parts count as 0.
     pub fn is_api_at_least(&self, wanted: [u32; 4]) -> bool {
         let mut have = [0; 4];
         for (slot, part) in have.iter_mut().zip(self.api_version.split('.')) {
@@ -56,7 +56,7 @@ impl AboutInfo {
 }
 
 impl ServiceContent {
-    /// The content with the ids that all vCenters use, until the server has reported its own.
+    /// Returns the content with the ids that all vCenters use, for the time until the server reports its own ids.
     pub(super) fn with_fixed_ids() -> Self {
         Self {
             property_collector: MoRef::new("PropertyCollector", "propertyCollector"),
@@ -71,10 +71,10 @@ impl ServiceContent {
 }
 
 impl Client {
-    /// Negotiates a version and reads the server's description. Needs no session; keeps an existing one.
+    /// Negotiates a version and reads the server's description. Needs no session, and keeps an existing session.
     ///
     /// # Errors
-    /// [`Error::NotVcenter`] when the peer is an ESXi host or something else.
+    /// [`Error::NotVcenter`] if the peer is an ESXi host or another service.
     pub async fn connect(&self) -> Result<ServiceContent, Error> {
         let version = self.fetch_version().await?;
         self.state().version = version;
@@ -83,10 +83,7 @@ impl Client {
         Ok(content)
     }
 
-    /// Checks whether the server answers, with one call that needs no session and leaves this client's state unchanged.
-    ///
-    /// # Errors
-    /// As [`Client::connect`].
+    /// Checks that the server answers, with one call that needs no session and leaves this client's state unchanged.
     pub async fn probe(&self) -> Result<(), Error> {
         self.fetch_content().await.map(drop)
     }
@@ -105,10 +102,10 @@ impl Client {
         Ok(content)
     }
 
-    /// Logs in; a cookie of an earlier session is dropped first.
+    /// Logs in, after dropping the cookie of an earlier session.
     ///
     /// # Errors
-    /// [`Error::is_invalid_login`] for rejected credentials: repeating them locks the account.
+    /// [`Error::is_invalid_login`] for rejected credentials. Repeated attempts lock the account.
     pub async fn login(&self, user: &str, password: &SecretString) -> Result<(), Error> {
         let mut body = RequestBody::of(&self.content().session_manager);
         body.text("userName", user);
@@ -116,10 +113,10 @@ impl Client {
         self.open_session("Login", body).await
     }
 
-    /// Logs in with a token, signed with the key it was issued for; a cookie of an earlier session is dropped first.
+    /// Logs in with a token, signed with the key of the token, after dropping the cookie of an earlier session.
     ///
     /// # Errors
-    /// As [`Client::login`]: an expired or refused token is [`Error::is_invalid_login`].
+    /// [`Error::is_invalid_login`] for an expired or rejected token.
     pub async fn login_by_token(&self, token: &Token, now: Timestamp) -> Result<(), Error> {
         let this = self.content().session_manager;
         let content = format!(
@@ -133,8 +130,8 @@ impl Client {
         self.open_session("LoginByToken", RequestBody::of_signed(signed)).await
     }
 
-    /// Opens a session as a user who is already logged in, with a ticket of that user's session (`AcquireCloneTicket`),
-    /// which is valid for one use; a cookie of an earlier session is dropped first.
+    /// Opens a session as a user who is already logged in, after dropping the cookie of an earlier session. The ticket
+    /// of that user's session (`AcquireCloneTicket`) is valid for one use.
     ///
     /// # Errors
     /// [`Error::is_invalid_login`] for a ticket that is unknown, used or expired.
@@ -145,8 +142,7 @@ impl Client {
     }
 
     async fn open_session(&self, method: &'static str, body: RequestBody) -> Result<(), Error> {
-        // Logs in without a cookie: the simulator answers InvalidLogin to a login with the cookie of a live session,
-        // and an earlier session is not needed.
+        // Logs in without a cookie: the simulator answers InvalidLogin to a login with the cookie of a live session.
         self.forget_session();
         let call = VimCall { method, timeout: self.inner.timeouts.login, repeatable: false };
         match self.call(call, body, read_session_key).await {
@@ -156,21 +152,19 @@ impl Client {
             }
             Err(error) => {
                 if !matches!(error, Error::Fault { .. }) {
-                    // The server may have opened a session even if its answer is malformed. Best effort.
+                    // Tries to log out, because the server may have opened a session even if its answer is unusable.
                     let _ = self.logout().await;
                 }
-                // Older servers set a cookie even when they refuse the login; it is useless.
+                // Older servers set a useless cookie even if they refuse the login.
                 self.forget_session();
                 Err(error)
             }
         }
     }
 
-    /// Whether the session holds this privilege on the root folder; `None` if the server does not name the session or
-    /// the folder. Servers do not report whether the privilege propagates to child objects.
-    ///
-    /// # Errors
-    /// When the server does not answer, or rejects the session.
+    /// Whether the session has this privilege on the root folder; `None` if the server does not report the session key,
+    /// the authorization manager, the root folder or the result. Servers do not report whether the privilege propagates
+    /// to child objects.
     pub async fn has_privilege_on_root(&self, privilege: &str) -> Result<Option<bool>, Error> {
         let ServiceContent { authorization_manager, root_folder, .. } = self.content();
         let key = self.state().session_key.clone();
@@ -182,17 +176,14 @@ impl Client {
         let answer = |decoder: &mut Decoder<'_>| return_value(decoder, |decoder, _| decoder.text());
         match self.read("HasPrivilegeOnEntity", body, answer).await {
             Ok(answer) => Ok(answer.map(|text| matches!(text.trim(), "true" | "1"))),
-            // An account that may not see the folder has no privilege on it.
+            // An account without permission to see the folder has no privilege on the folder.
             Err(error) if error.is_no_permission() => Ok(Some(false)),
             Err(error) => Err(error),
         }
     }
 
-    /// Ends the session with its collectors, filters, views and waits, within 3 s. The cookie is dropped whatever the
-    /// answer.
-    ///
-    /// # Errors
-    /// When the server could not be reached; it drops the session after its idle time.
+    /// Ends the session with its collectors, filters, views and waits, within `Timeouts::logout`. The cookie is dropped
+    /// even if the call fails. The server then drops the session after its idle time.
     pub async fn logout(&self) -> Result<(), Error> {
         if self.state().cookie.is_none() {
             return Ok(());
@@ -207,28 +198,28 @@ impl Client {
         }
     }
 
-    /// Drops the cookie without telling the server.
+    /// Drops the cookie and the key of the session. Nothing is sent to the server.
     pub fn forget_session(&self) {
         let mut state = self.state();
         (state.cookie, state.session_key) = (None, None);
     }
 
-    /// Whether the server still knows the session. Reads `currentSession`, which unlike
-    /// `SessionIsActive` needs no privilege.
+    /// Whether the server still has the session. Unlike `SessionIsActive`, reading `currentSession` needs no privilege.
     pub async fn is_logged_in(&self) -> Result<bool, Error> {
         if self.state().cookie.is_none() {
             return Ok(false);
         }
         let spec = FilterSpec::of_object(&self.content().session_manager, &["currentSession"]);
         let objects = match self.retrieve_properties(&spec).await {
-            // Without a session, vCenter omits the property; the fault means the same.
+            // Without a session, vCenter omits the property. The fault has the same meaning.
             Err(error) if error.is_not_authenticated() => return Ok(false),
             answer => answer?,
         };
         Ok(objects.iter().any(|object| object.property("currentSession").is_some()))
     }
 
-    /// The session's secret without its quotes, which vCenter 8.0U3 and later accepts as a REST session id.
+    /// Returns the session cookie without its quotes; `None` if there is no cookie. vCenter 8.0U3 and later accepts the
+    /// result as a REST session id.
     pub fn session_secret(&self) -> Option<SecretString> {
         let cookie = self.state().cookie.clone()?;
         Some(SecretString::from(cookie.expose_secret().trim_matches('"').to_owned()))
@@ -238,7 +229,7 @@ impl Client {
         let timeout = self.inner.timeouts.call;
         let request = Request::new(Method::GET, "/sdk/vimServiceVersions.xml", "vimServiceVersions", timeout);
         let response = self.inner.http.send(request).await?;
-        // Without a usable list, use the version that every supported server knows.
+        // Without a usable list of versions, returns the version that every supported server has.
         if !response.is_success() {
             return Ok(version::PREFERRED.to_owned());
         }
@@ -264,7 +255,6 @@ pub(super) fn read_content(decoder: &mut Decoder<'_>) -> Result<ServiceContent, 
     Ok(content)
 }
 
-/// `UserSession.key` of a login.
 fn read_session_key(decoder: &mut Decoder<'_>) -> Result<Option<String>, DecodeError> {
     let keys = return_values(decoder, |decoder, _| {
         let mut key = None;

@@ -1,5 +1,5 @@
-//! Answers as vCenters and the simulator send them, and everything that may become of them on the way: the decoder's part
-//! of the checklist of the wire protocol, and that no bytes make a reader panic, run on or grow without a bound.
+//! Tests with answers of vCenters and of the simulator, and with broken copies of them: the decoder's part of the wire
+//! protocol checklist, and that no input makes a reader panic, or use unlimited time or memory.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use super::updates::{Page, read_page, read_update_set};
 use super::version::read_offered;
 use super::{GuestNic, MoRef, UpdateKind, UpdateSet, Value, user_agent};
 
-/// As `docs/compatibility.md` has them.
+/// `docs/compatibility.md` lists these limits.
 #[test]
 fn calls_have_limits() {
     let super::Timeouts { call, login, .. } = super::Timeouts::default();
@@ -23,7 +23,7 @@ fn calls_have_limits() {
     assert_eq!(settings.connect_timeout, Duration::from_secs(10));
 }
 
-/// An envelope as vCenter 8 writes it.
+/// Returns an envelope in the form that vCenter 8 writes.
 fn envelope(method: &str, content: &str) -> String {
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<soapenv:Envelope \
@@ -33,13 +33,13 @@ fn envelope(method: &str, content: &str) -> String {
     )
 }
 
-/// The update sets of an answer to `WaitForUpdatesEx`.
+/// Returns the update sets of an answer to `WaitForUpdatesEx`.
 pub(crate) fn read_updates(text: &str) -> Result<Vec<UpdateSet>, DecodeError> {
     let read = |decoder: &mut Decoder<'_>| return_values(decoder, |decoder, _| read_update_set(decoder));
     read_envelope(text, "WaitForUpdatesEx", read).map(|answer| answer.unwrap_or_default())
 }
 
-/// One filter's changes: the content of `filterSet` after `filter`.
+/// Returns the changes of one filter. `objects` is the content of `filterSet` after `filter`.
 pub(crate) fn updates(objects: &str) -> UpdateSet {
     let content = format!(
         "<returnval><version>1</version><filterSet><filter type=\"PropertyFilter\">f</filter>{objects}</filterSet>\
@@ -53,7 +53,7 @@ fn read_pages(text: &str) -> Result<Vec<Page>, DecodeError> {
     read_envelope(text, "RetrievePropertiesEx", read).map(|answer| answer.unwrap_or_default())
 }
 
-/// Whole answers, one of each kind; the starting points of the mutations.
+/// Returns a complete answer of each kind, as input for [`mutated`].
 pub(crate) fn seeds() -> Vec<String> {
     let update = r#"<returnval xsi:type="UpdateSet"><version>12</version><filterSet xsi:type="PropertyFilterUpdate">
         <filter type="PropertyFilter" xsi:type="ManagedObjectReference">session[52a1]filter-3</filter>
@@ -103,7 +103,7 @@ pub(crate) fn seeds() -> Vec<String> {
     ]
 }
 
-/// Gives the text to every reader. The results are of no interest: only that there are some.
+/// Passes the text to each reader and ignores the results. The caller checks only that all readers return.
 fn read_as_everything(text: &str) {
     let _ = read_updates(text);
     let _ = read_pages(text);
@@ -115,7 +115,7 @@ fn read_as_everything(text: &str) {
     let _ = read_offered(text);
 }
 
-/// Cuts, joins, repeats and overwrites answers, as broken servers, proxies and attackers do.
+/// Generates answers that are cut off, joined, repeated or overwritten, as broken servers, proxies and attackers send.
 pub(crate) fn mutated() -> impl Strategy<Value = String> {
     let place = || any::<sample::Index>();
     let edit = (0..6u8, sample::select(seeds()), place(), place(), collection::vec(any::<u8>(), 0..12));
@@ -184,7 +184,7 @@ fn every_seed_is_a_good_answer_of_its_kind() {
     }
 }
 
-/// Far above what reading a MiB takes on a busy machine, far below what anything but linear work would take.
+/// Time limit for reading one answer. Linear work takes much less on a busy machine; quadratic work takes much more.
 const READING_LIMIT: Duration = Duration::from_secs(20);
 
 #[test]
@@ -240,7 +240,7 @@ fn hostile_answers_are_refused_or_read_in_linear_time() {
         if let Some(expected) = expected {
             assert_eq!(got, Err(expected), "{case}");
         }
-        // All readers share the decoder, and the largest answers take a debug build seconds.
+        // All readers share the decoder. The largest answers take seconds in a debug build: only one reader gets them.
         if text.len() <= 2 * mib {
             read_as_everything(&text);
         }
@@ -293,10 +293,10 @@ fn the_user_agent_begins_as_upstreams_and_names_program_version_and_commit() {
     }
 }
 
-/// 8.1: other prefixes, another order of attributes, unknown elements, XML types everywhere and nowhere.
+/// Point 8.1: other prefixes, another order of attributes, unknown elements, and XML types on all or no elements.
 #[test]
 fn checklist_8_1_envelopes_of_every_style_say_the_same() {
-    // `{T:…}` is where an XML type may stand, `{+}` where an unknown element may.
+    // `{T:…}` marks a place for an XML type, `{+}` a place for an unknown element.
     let template = "<{e}Envelope{ns}>{+}<{e}Body><{v}WaitForUpdatesExResponse><{v}returnval{T:UpdateSet}>{+}\
         <{v}version{T:xsd:string}>3</{v}version><{v}filterSet{T:PropertyFilterUpdate}>\
         <{v}filter{T:ManagedObjectReference} type=\"PropertyFilter\">f</{v}filter>\
@@ -338,7 +338,7 @@ fn checklist_8_1_envelopes_of_every_style_say_the_same() {
     }
 }
 
-/// 8.2: entities and character data in names and values; the keyed path in both spellings of its quotes.
+/// Point 8.2: entities and character data in names and values, and both spellings of the quotes in a keyed path.
 #[test]
 fn checklist_8_2_entities_and_character_data_are_text() {
     for (name, value) in [
@@ -357,7 +357,7 @@ fn checklist_8_2_entities_and_character_data_are_text() {
     }
 }
 
-/// 8.5, what is on the wire: page tokens, truncation, an empty wait, and every way in which a property goes.
+/// Point 8.5, wire format: page tokens, truncation, an empty wait, and all ways to remove a property.
 #[test]
 fn checklist_8_5_pages_and_waits_of_every_shape_are_read() {
     for (token, expected) in [("<token>0</token>", Some("0")), ("<token>abc=</token>", Some("abc=")), ("", None)] {

@@ -7,7 +7,7 @@ use super::decoder::{DecodeError, Decoder};
 use super::fault::Fault;
 use super::value::{Value, read_reference, read_value};
 
-/// One object of a property read. Unset properties are left out.
+/// One object of a property read. Unset properties are omitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectContent {
     /// The object.
@@ -19,13 +19,13 @@ pub struct ObjectContent {
 }
 
 impl ObjectContent {
-    /// The value of a path, if it is set and readable.
+    /// Returns the value of a path, if the property is set and readable.
     pub fn property(&self, path: &str) -> Option<&Value> {
         self.properties.iter().find(|(name, _)| name == path).map(|(_, value)| value)
     }
 }
 
-/// A property that could not be read, and why.
+/// A property that could not be read, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingProperty {
     /// The path.
@@ -37,11 +37,11 @@ pub struct MissingProperty {
 /// Result of one wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpdateSet {
-    /// The version for the next wait. Opaque; that of a truncated set is valid only once.
+    /// The opaque version for the next wait. The version of a truncated set is valid only once.
     pub version: String,
     /// The changes, by filter.
     pub filters: Vec<FilterUpdate>,
-    /// Whether there is more: wait again at once.
+    /// Whether there are more changes. If so, the caller must start the next wait immediately.
     pub truncated: bool,
 }
 
@@ -50,18 +50,18 @@ pub struct UpdateSet {
 pub struct FilterUpdate {
     /// The filter.
     pub filter: MoRef,
-    /// The changes, to be applied in order; one object may occur several times.
+    /// The changes, to be applied in order. One object may occur several times.
     pub objects: Vec<ObjectUpdate>,
 }
 
 /// Kind of a change of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UpdateKind {
-    /// The filter covers the object now, or the server reports the object completely again.
+    /// The filter now covers the object, or the server reports the object completely again.
     Enter,
     /// Some of the object's properties changed.
     Modify,
-    /// The filter no longer reaches the object: destroyed, moved away, or unreadable.
+    /// The filter no longer covers the object, which was destroyed, moved away, or became unreadable.
     Leave,
 }
 
@@ -72,7 +72,7 @@ pub struct ObjectUpdate {
     pub kind: UpdateKind,
     /// The object.
     pub object: MoRef,
-    /// All set properties on enter, the changed ones otherwise.
+    /// All set properties for `Enter`; otherwise the changed properties.
     pub changes: Vec<PropertyChange>,
     /// The properties that cannot be read.
     pub missing: Vec<MissingProperty>,
@@ -83,19 +83,17 @@ pub struct ObjectUpdate {
 pub struct PropertyChange {
     /// The path, as requested.
     pub name: String,
-    /// The new value; `None` if it is unset or was removed.
+    /// The new value; `None` if the property is unset or was removed.
     pub value: Option<Value>,
 }
 
-/// One page of a property read.
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) objects: Vec<ObjectContent>,
-    /// The token of the next page, if there is one; the text may be `0`.
+    /// The token of the next page; `None` after the last page. `0` is a valid token.
     pub(super) token: Option<String>,
 }
 
-/// Reads the content of a `RetrieveResult`, which was just entered.
 pub(super) fn read_page(decoder: &mut Decoder<'_>) -> Result<Page, DecodeError> {
     let mut page = Page::default();
     while let Some(part) = decoder.next_child()? {
@@ -126,7 +124,6 @@ fn read_object_content(decoder: &mut Decoder<'_>) -> Result<ObjectContent, Decod
     Ok(ObjectContent { object: object.ok_or(DecodeError::Missing("obj"))?, properties, missing })
 }
 
-/// Reads the content of an `UpdateSet`, which was just entered.
 pub(super) fn read_update_set(decoder: &mut Decoder<'_>) -> Result<UpdateSet, DecodeError> {
     let (mut version, mut filters, mut truncated) = (None, Vec::new(), false);
     while let Some(part) = decoder.next_child()? {
@@ -192,7 +189,7 @@ fn has_value(op: Option<&str>) -> Result<bool, DecodeError> {
 
 type ChangeParts<'a> = (String, Option<Cow<'a, str>>, Option<Value>);
 
-/// `name`, `op` and `val`, as `changeSet` and `propSet` hold them.
+/// Reads `name`, `op` and `val` of a `changeSet` or `propSet`.
 fn read_change_parts<'a>(decoder: &mut Decoder<'a>) -> Result<ChangeParts<'a>, DecodeError> {
     let (mut name, mut op, mut value) = (None, None, None);
     while let Some(part) = decoder.next_child()? {

@@ -3,41 +3,41 @@
 use super::MoRef;
 use super::decoder::{DecodeError, Decoder, StartTag, TextOrChild};
 
-/// The value of a property. The path determines its meaning; its shape determines the variant.
+/// The value of a property. The path determines the meaning of the value; the shape determines the variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Any scalar, as written: strings, numbers, booleans, enumerations, times.
+    /// A scalar as written: a string, number, boolean, enumeration or time.
     Text(String),
     /// A reference.
     Ref(MoRef),
-    /// References.
+    /// A list of references.
     Refs(Vec<MoRef>),
-    /// `guest.net`.
+    /// The interfaces of `guest.net`.
     Nics(Vec<GuestNic>),
     /// One entry of `config.extraConfig`.
     OptionValue {
-        /// Its key.
+        /// The key.
         key: String,
-        /// Its value as text.
+        /// The value as text.
         value: String,
     },
     /// A value that this program does not read.
     Other,
 }
 
-/// One interface that the guest reports; `GuestNicInfo`.
+/// One network interface that the guest reports (`GuestNicInfo`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuestNic {
     /// The port group; missing for interfaces without a virtual NIC.
     pub network: Option<String>,
-    /// The addresses as reported: neither validated nor normalized.
+    /// The addresses as reported, neither validated nor normalized.
     pub ip_addresses: Vec<String>,
     /// The key of the virtual NIC (4000…), or -1 for an interface that has none.
     pub device_config_id: i32,
 }
 
 impl Value {
-    /// The text of a scalar, or the value of an option.
+    /// Returns the text of a scalar, or the value of an option.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Value::Text(text) | Value::OptionValue { value: text, .. } => Some(text),
@@ -45,7 +45,7 @@ impl Value {
         }
     }
 
-    /// The reference, if the value is one.
+    /// Returns the reference, if the value is a single reference.
     pub fn as_ref(&self) -> Option<&MoRef> {
         match self {
             Value::Ref(object) => Some(object),
@@ -54,14 +54,13 @@ impl Value {
     }
 }
 
-/// Decodes a name for display: vCenter stores `/`, `\` and `%` as `%2f`, `%5c` and `%25`, and escapes nothing else.
+/// Decodes a name for display. vCenter stores `/`, `\` and `%` as `%2f`, `%5c` and `%25`, and escapes nothing else.
 pub fn decode_name(name: &str) -> String {
     // `%25` comes last, because it yields the first character of the other escapes.
     const ESCAPES: [(&str, &str); 5] = [("%2f", "/"), ("%2F", "/"), ("%5c", "\\"), ("%5C", "\\"), ("%25", "%")];
     ESCAPES.iter().fold(name.to_owned(), |name, (escape, character)| name.replace(escape, character))
 }
 
-/// Decodes the element `start`, just entered, as a value.
 pub(super) fn read_value(decoder: &mut Decoder<'_>, start: &StartTag<'_>) -> Result<Value, DecodeError> {
     if let Some(kind) = &start.object_type {
         return Ok(Value::Ref(MoRef::new(kind, decoder.leaf()?)));
@@ -81,13 +80,12 @@ pub(super) fn read_value(decoder: &mut Decoder<'_>, start: &StartTag<'_>) -> Res
     }
 }
 
-/// Reads the reference that was just entered.
 pub(super) fn read_reference(decoder: &mut Decoder<'_>, start: &StartTag<'_>) -> Result<MoRef, DecodeError> {
     let kind = start.object_type.as_deref().ok_or(DecodeError::Missing("type"))?;
     Ok(MoRef::new(kind, decoder.leaf()?))
 }
 
-/// Reads elements of the same name, the first of which was just entered, to the end of their parent.
+/// Reads elements of the same name to the end of their parent. `first` was just entered.
 fn read_list<T>(
     decoder: &mut Decoder<'_>,
     first: StartTag<'_>,
@@ -104,7 +102,7 @@ fn read_list<T>(
     Ok(items)
 }
 
-/// An `OptionValue` has a key and a value; other elements with several children are not needed.
+/// Reads an `OptionValue`, which has a key and a value. Any other element with children becomes `Other`.
 fn read_option<'a>(decoder: &mut Decoder<'a>, first: StartTag<'a>) -> Result<Value, DecodeError> {
     let (mut key, mut value) = (None, None);
     let mut next = Some(first);
@@ -130,7 +128,7 @@ fn read_nic(decoder: &mut Decoder<'_>) -> Result<GuestNic, DecodeError> {
             "network" => nic.network = Some(decoder.text()?),
             "ipAddress" => nic.ip_addresses.push(decoder.text()?),
             "deviceConfigId" => nic.device_config_id = read_key(decoder)?,
-            // Both lists contain the same addresses; some Tools versions do not report the flat one.
+            // `ipAddress` and `ipConfig` contain the same addresses. Some Tools versions do not report `ipAddress`.
             "ipConfig" if nic.ip_addresses.is_empty() => configured = read_configured_addresses(decoder)?,
             _ => decoder.skip()?,
         }

@@ -2,11 +2,11 @@
 
 use super::decoder::{DecodeError, Decoder};
 
-/// This version has everything that this program needs, and every server from 6.7 Update 3 to 9.x knows it.
+/// The preferred version, which has everything that this program needs. All servers from 6.7 Update 3 to 9.x accept it.
 pub(super) const PREFERRED: &str = "6.7.3";
 
-/// The version to use with a server that offers these: the preferred one, else the highest below it, else the server's
-/// newest (its current one comes first).
+/// Chooses the preferred version if it is offered or if the list is empty; otherwise the highest older version. If all
+/// offered versions are newer, chooses the first one, which is the current version of the server.
 pub(super) fn choose(offered: &[String]) -> String {
     if offered.is_empty() || offered.iter().any(|version| version == PREFERRED) {
         return PREFERRED.to_owned();
@@ -17,12 +17,12 @@ pub(super) fn choose(offered: &[String]) -> String {
     best.or(offered.first()).map_or_else(|| PREFERRED.to_owned(), Clone::clone)
 }
 
-/// Parses a version of whole numbers and dots; `None` for other names, which development builds have.
+/// Parses a version of whole numbers and dots. Returns `None` for other names, which development builds have.
 fn parts(version: &str) -> Option<Vec<u32>> {
     version.split('.').map(|part| part.parse().ok()).collect()
 }
 
-/// The versions `/sdk/vimServiceVersions.xml` lists for `urn:vim25`, the current one first.
+/// Reads the versions that `/sdk/vimServiceVersions.xml` lists for `urn:vim25`, the current version first.
 pub(super) fn read_offered(text: &str) -> Result<Vec<String>, DecodeError> {
     let mut decoder = Decoder::new(text);
     decoder.next_child()?.ok_or(DecodeError::Missing("namespaces"))?;
@@ -53,7 +53,7 @@ pub(super) fn read_offered(text: &str) -> Result<Vec<String>, DecodeError> {
 
 #[cfg(test)]
 mod tests {
-    //! Lists of real servers and of the simulator.
+    //! Tests with version lists of real servers and of the simulator.
 
     use super::{choose, read_offered};
 

@@ -1,5 +1,4 @@
-//! The adapter over a provider of the older contract whose every answer is set. Ids are those of the upstream test
-//! vectors.
+//! Tests of the adapter with a scripted provider of the older contract. The ids are those of the upstream test vectors.
 
 use super::*;
 use crate::cloud::presence::Presence;
@@ -9,7 +8,7 @@ use k8s_openapi::api::core::v1::NodeSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::time::Duration;
 
-/// An answer that can be given many times; the errors of the contract cannot be cloned.
+/// A scripted answer. The errors of the contract cannot be cloned, so each call builds its own from this type.
 #[derive(Clone)]
 enum Answer<T> {
     Ok(T),

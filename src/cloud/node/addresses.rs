@@ -1,4 +1,4 @@
-//! Pure: the addresses a Node should have, from the cloud's report, the Node's present addresses and `--node-ip`.
+//! Pure: computes the addresses of a Node from the cloud's report, the Node's current addresses and `--node-ip`.
 //!
 //! Mirrors `node/helpers/address.go` of `kubernetes/cloud-provider` and `node/util/ips.go` of
 //! `kubernetes/component-helpers`.
@@ -9,20 +9,20 @@ use std::net::IpAddr;
 use super::{ANNOTATION_PROVIDED_NODE_IP, annotation};
 use crate::base::addresses::parse_ip_sloppy;
 
-/// The address type of the Node's own names.
+/// The address type of host names.
 pub const HOSTNAME: &str = "Hostname";
 /// The address type for traffic inside the cluster.
 pub const INTERNAL_IP: &str = "InternalIP";
 /// The address type for traffic from outside.
 pub const EXTERNAL_IP: &str = "ExternalIP";
 
-/// Why the annotation with the kubelet's `--node-ip` cannot be applied.
+/// Error of the annotation with the kubelet's `--node-ip`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProvidedNodeIpError {
-    /// This part of the annotation is no IP address.
+    /// This part of the annotation is not an IP address.
     #[error("could not parse {0:?}")]
     Unparsable(String),
-    /// The annotation contains neither one address nor one of each family.
+    /// The annotation contains neither one address nor one address of each family.
     #[error("must contain either a single IP or a dual-stack pair of IPs")]
     NotADualStackPair,
     /// An address of a pair is unspecified.
@@ -33,17 +33,17 @@ pub enum ProvidedNodeIpError {
     NotReported(IpAddr),
 }
 
-/// The Node's addresses, in its order.
+/// Returns the Node's addresses, in the Node's order.
 pub fn of(node: &Node) -> &[NodeAddress] {
     node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default()
 }
 
-/// Whether there is an InternalIP or ExternalIP, so that pods can be reached.
+/// Returns true if there is an InternalIP or ExternalIP, so that pods can be reached.
 pub fn include_an_ip(addresses: &[NodeAddress]) -> bool {
     addresses.iter().any(|address| address.type_ == INTERNAL_IP || address.type_ == EXTERNAL_IP)
 }
 
-/// Parses the annotation `alpha.kubernetes.io/provided-node-ip`: one address, or one of each family. No whitespace.
+/// Parses the annotation `alpha.kubernetes.io/provided-node-ip`: one address, or one of each family, without spaces.
 pub fn parse_provided_node_ips(text: &str) -> Result<Vec<IpAddr>, ProvidedNodeIpError> {
     let ips: Vec<IpAddr> = text
         .split(',')
@@ -58,7 +58,8 @@ pub fn parse_provided_node_ips(text: &str) -> Result<Vec<IpAddr>, ProvidedNodeIp
     }
 }
 
-/// Puts the provided addresses first, in their order, and drops all others of their types.
+/// Moves the addresses in `provided` to the front, in the order of `provided`, and drops all other addresses of the
+/// same types. Fails if the cloud does not report a provided address.
 pub fn filter_by_provided_ips(
     provided: &[IpAddr],
     cloud: &[NodeAddress],
@@ -85,10 +86,8 @@ pub fn append_unique(existing: &mut Vec<NodeAddress>, more: &[NodeAddress]) {
     }
 }
 
-/// Whether the addresses differ. The order within a type counts, because the first address of a type is used; the order
-/// of the types does not.
-///
-/// Upstream compares a map by type, which reports a change for every dual-stack Node on every resync and misses others.
+/// Returns true if the addresses differ. The order within a type counts, because the first address of a type is used.
+/// Upstream compares a map by type, which reports a change for every dual-stack Node on every resync.
 pub fn differ(old: &[NodeAddress], new: &[NodeAddress]) -> bool {
     let of_type = |addresses: &[NodeAddress], wanted: &str| -> Vec<String> {
         addresses.iter().filter(|address| address.type_ == wanted).map(|address| address.address.clone()).collect()
@@ -96,11 +95,11 @@ pub fn differ(old: &[NodeAddress], new: &[NodeAddress]) -> bool {
     old.len() != new.len() || new.iter().any(|address| of_type(old, &address.type_) != of_type(new, &address.type_))
 }
 
-/// The addresses for `node` if the cloud reports `cloud`.
+/// Returns the addresses that `node` should have if the cloud reports `cloud`.
 ///
-/// An empty report changes nothing, and duplicates count once. Among addresses of one type and family, those already on
-/// the Node come first, in the Node's order. The Node's hostnames stay if the cloud reports none. The kubelet's
-/// `--node-ip` is applied last. If the result does not [`differ`], the Node's own list is returned.
+/// An empty report changes nothing, and duplicates are dropped. Among addresses of one type and family, the addresses
+/// that are already on the Node come first, in the Node's order. If the cloud reports no hostname, the Node's hostnames
+/// stay. The kubelet's `--node-ip` is applied last. If the result does not [`differ`], the Node's own list is returned.
 pub fn merge(node: &Node, cloud: &[NodeAddress]) -> Result<Vec<NodeAddress>, ProvidedNodeIpError> {
     let present = of(node);
     let provided = annotation(node, ANNOTATION_PROVIDED_NODE_IP).map(parse_provided_node_ips).transpose()?;
@@ -119,13 +118,13 @@ pub fn merge(node: &Node, cloud: &[NodeAddress]) -> Result<Vec<NodeAddress>, Pro
     Ok(if differ(present, &merged) { merged } else { present.to_vec() })
 }
 
-/// Reorders `cloud` within each type and family, addresses already on the Node first.
+/// Reorders `cloud` within each type and family. Addresses that are already on the Node come first.
 fn keep_present_first(present: &[NodeAddress], cloud: &[NodeAddress]) -> Vec<NodeAddress> {
     let group =
         |address: &NodeAddress| (address.type_.clone(), parse_ip_sloppy(&address.address).map(|ip| ip.is_ipv6()));
     let mut arranged: Vec<NodeAddress> = cloud.to_vec();
     arranged.sort_by_key(|address| present.iter().position(|other| other == address).unwrap_or(usize::MAX));
-    // The positions of a group in the cloud's list stay; only the addresses at these positions are swapped.
+    // Each type and family keeps its positions in the cloud's list.
     cloud
         .iter()
         .filter_map(|slot| {

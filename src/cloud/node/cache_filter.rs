@@ -1,5 +1,5 @@
-//! Pure: fields of a Node that the cache drops because no controller or provider reads them. A reader that needs one
-//! removes it from this list or reads the Node live.
+//! Pure: selects the fields of a Node that the cache drops because no code reads them. New code that needs a field must
+//! remove it from [`UNREAD`], or read the Node live.
 
 use serde_json::Value;
 
@@ -30,15 +30,15 @@ pub const UNREAD: &[&[&str]] = &[
 /// The dropped conditions.
 const UNREAD_CONDITIONS: [&str; 3] = ["MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// The condition of a Node without routes. Only type, status and reason are kept.
+/// The condition of a Node without routes. Of this condition, the cache keeps only type, status and reason.
 const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 
-/// Whether an annotation of this key is kept. Annotations of other programs may be large.
+/// Returns true if the cache keeps an annotation with this key. Annotations of other programs may be large.
 pub fn keeps_annotation(key: &str) -> bool {
     key.starts_with(OWN_ANNOTATIONS) || key == ANNOTATION_PROVIDED_NODE_IP
 }
 
-/// Drops unread conditions and fields of conditions.
+/// Drops unread conditions, and unread fields of the condition `NetworkUnavailable`.
 pub fn prune(node: &mut Value) {
     if let Some(conditions) = node.pointer_mut("/status/conditions").and_then(Value::as_array_mut) {
         conditions.retain_mut(|condition| match condition.get("type").and_then(Value::as_str) {

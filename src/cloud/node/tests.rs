@@ -1,4 +1,4 @@
-//! Tables for the facts about nodes. Ids are those of the upstream test vectors.
+//! Tests of the functions for Nodes, as tables. The ids are those of the upstream test vectors.
 
 use super::addresses::*;
 use super::*;
@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// Reads `Int 10.0.0.1, Hostname a` into addresses.
+/// Parses a text such as `Int 10.0.0.1, Hostname a` into addresses.
 fn list(text: &str) -> Vec<NodeAddress> {
     text.split(", ")
         .filter(|part| !part.is_empty())

@@ -1,5 +1,5 @@
-//! The addresses of a Node that load balancers may send traffic to. A kubelet writes the addresses in its Node's status
-//! and could name those of another VM.
+//! The addresses of a Node that load balancers are allowed to send traffic to. A kubelet writes the addresses to the
+//! status of its Node, and could write the addresses of another VM.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -12,13 +12,13 @@ use crate::base::addresses::parse_ip;
 /// The cloud's view of the addresses in `Node.status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum UsableAddresses {
-    /// The cloud does not know the Node: all addresses are used.
+    /// All addresses are used, because the cloud has no data about the Node.
     #[default]
     All,
-    /// Only these addresses, which the Node's VM has. If the set has none of an IP family, the Node's addresses of that
-    /// family are unconfirmed: existing targets stay, and no target is added.
+    /// Only these addresses of the Node's VM are used. If the set has no address of an IP family, the Node's addresses
+    /// of that family are unconfirmed: existing targets stay, and no target is added.
     Only(BTreeSet<IpAddr>),
-    /// The VM or its addresses are not known now: existing targets stay, and no target is added.
+    /// The VM or its addresses are unknown: existing targets stay, and no target is added.
     Unknown,
     /// Like `Unknown`, but the answer is in progress.
     Pending,
@@ -31,12 +31,12 @@ pub struct UsableAddress<'a> {
     pub entry: &'a NodeAddress,
     /// The address.
     pub ip: IpAddr,
-    /// Whether the cloud confirms that the Node's VM has the address. If not, existing targets stay; none is added.
+    /// Whether the cloud confirms that the Node's VM has the address. An unconfirmed address gets no new targets.
     pub is_confirmed: bool,
 }
 
 impl UsableAddresses {
-    /// The usable or unconfirmed addresses of this Node's status, in their order.
+    /// Returns the usable and unconfirmed addresses in the status of this Node, in the order of the status.
     pub fn of<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = UsableAddress<'a>> {
         addresses::of(node).iter().filter_map(|entry| {
             let ip = parse_ip(&entry.address)?;
@@ -44,7 +44,7 @@ impl UsableAddresses {
         })
     }
 
-    /// Whether the address is confirmed; `None` if the Node's VM does not have it.
+    /// Returns whether the address is confirmed. Returns `None` if the Node's VM does not have the address.
     fn confirms(&self, ip: IpAddr) -> Option<bool> {
         match self {
             Self::All => Some(true),
@@ -69,7 +69,7 @@ mod tests {
         for (usable, expected) in [
             (UsableAddresses::All, &[("10.0.0.1", true), ("10.0.0.9", true), ("fd00::9", true)][..]),
             (UsableAddresses::Unknown, &[("10.0.0.1", false), ("10.0.0.9", false), ("fd00::9", false)]),
-            // Nothing is known about the other family.
+            // The set has no IPv6 address, so no IPv6 address is confirmed.
             (only(&["10.0.0.1", "10.0.0.2"]), &[("10.0.0.1", true), ("fd00::9", false)]),
             (only(&["10.0.0.1", "fd00::1"]), &[("10.0.0.1", true)]),
             (only(&["10.0.0.2", "fd00::9"]), &[("fd00::9", true)]),

@@ -1,8 +1,8 @@
-//! Pure: the Services that the cache keeps, and the fields it drops because no controller or provider reads them. A
-//! reader that needs a field removes it from this list or reads the Service live.
+//! Pure: selects the Services that the cache keeps, and the fields that it drops because no code reads them. New code
+//! that needs a field must remove it from [`UNREAD`], or read the Service live.
 //!
-//! Users decide how large a Service is: the API server accepts 1.5 MiB. Of a Service that is too large, the cache keeps
-//! only a part of fixed size.
+//! The API server accepts Services of up to 1.5 MiB. If a Service is too large, the cache keeps only a part of it, of
+//! limited size.
 
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Map, Value, json};
@@ -13,31 +13,31 @@ use super::{ANNOTATION_SOURCE_RANGES, FINALIZER, LOAD_BALANCER};
 pub const UNREAD: &[&[&str]] =
     &[&["metadata", "labels"], &["metadata", "managedFields"], &["metadata", "ownerReferences"], &["spec", "selector"]];
 
-/// Prefixes of the annotations that the cache keeps. A provider reads no others: see `annotation_prefixes` of its load
-/// balancers.
+/// Prefixes of the annotations that the cache keeps. Providers read no other annotations: see `annotation_prefixes`.
 pub const ANNOTATIONS: &[&str] =
     &["loadbalancer.vmware.io/", "loadbalancer.vsphere-ccm.dev/", ANNOTATION_SOURCE_RANGES];
 
-/// The annotation with a copy of the object for `kubectl apply`.
+/// The annotation in which `kubectl apply` stores a copy of the object.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The annotation that is added to a reduced Service, with the reason. The Service's own one of this name is dropped.
+/// The annotation on a reduced Service with the reason why the Service is too large. An annotation of this name on the
+/// original Service is dropped.
 const TOO_LARGE: &str = "too-large";
 
-/// Maximum size of a cached Service in bytes of JSON: 4,000 source ranges fit.
+/// Maximum size of a cached Service in bytes of JSON. 4,000 source ranges fit.
 const MAX_BYTES: usize = 128 << 10;
 
-/// Maximum size of a kept annotation in bytes, except the one with source ranges, which may be as large as in the spec.
+/// Maximum size of a kept annotation in bytes. Does not apply to the annotation with source ranges.
 const MAX_ANNOTATION_BYTES: usize = 4 << 10;
 
-/// How many source ranges are kept for a deletion, which only needs to know whether there are any.
+/// Number of source ranges that are kept for a deletion. A deletion only checks whether there are any.
 const RANGES: usize = 8;
 
-/// How many addresses are kept of a Service that is too large: one of each family.
+/// Number of addresses that are kept of a Service that is too large, enough for one address of each family.
 const ADDRESSES: usize = 2;
 
-/// Whether the Service may need or have a load balancer, given type, finalizer and ingress. The others, which are most
-/// Services of a cluster, are not cached.
+/// Returns true if type, finalizer or ingress show that the Service may need or have a load balancer. Most Services of
+/// a cluster need no load balancer and are not cached.
 pub fn is_needed(service: &Value) -> bool {
     let has = |pointer: &str, is_it: &dyn Fn(&Value) -> bool| service.pointer(pointer).is_some_and(is_it);
     let lists = |pointer: &str, is_it: &dyn Fn(&Value) -> bool| {
@@ -48,19 +48,19 @@ pub fn is_needed(service: &Value) -> bool {
         || lists("/status/loadBalancer/ingress", &|_| true)
 }
 
-/// Whether an annotation of this key is kept.
+/// Returns true if the cache keeps an annotation with this key.
 pub fn keeps_annotation(key: &str) -> bool {
     ANNOTATIONS.iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// Reduces a Service that is too large to a part of fixed size.
+/// If a Service is too large, reduces it to a part of limited size.
 pub fn prune(service: &mut Value) {
     if let Some(reason) = excess(service) {
         *service = rest(service, &reason);
     }
 }
 
-/// Reduces a live Service to what the cache keeps.
+/// Reduces a live Service to the content that the cache keeps.
 pub fn reduced(service: Service) -> Service {
     let service = without_unread(service);
     let Ok(mut value) = serde_json::to_value(&service) else { return service };
@@ -68,7 +68,7 @@ pub fn reduced(service: Service) -> Service {
     serde_json::from_value(value).unwrap_or(service)
 }
 
-/// Removes unread fields and annotations from a live Service. Its size is not limited.
+/// Removes unread fields and annotations from a live Service. Does not limit the size.
 pub fn without_unread(mut service: Service) -> Service {
     let metadata = &mut service.metadata;
     (metadata.labels, metadata.managed_fields, metadata.owner_references) = (None, None, None);
@@ -81,8 +81,8 @@ pub fn without_unread(mut service: Service) -> Service {
     service
 }
 
-/// The part of a Service that the later deletion of its load balancer needs. Drops most source ranges: they may be
-/// many.
+/// Returns a copy of a Service for the later deletion of its load balancer. Keeps at most 8 source ranges, because
+/// there may be many.
 pub fn for_deletion(service: &Service) -> Service {
     let mut service = service.clone();
     if let Some(ranges) = service.spec.as_mut().and_then(|spec| spec.load_balancer_source_ranges.as_mut()) {
@@ -91,13 +91,14 @@ pub fn for_deletion(service: &Service) -> Service {
     service
 }
 
-/// Which part of this Service, from the cache or [`reduced`], is too large, and the limit. Of such a Service only type,
-/// class, families, addresses, our finalizer and the deletion timestamp are known.
+/// Returns the reason why a Service from the cache or from [`reduced`] is too large; `None` if the Service is not too
+/// large. A Service that is too large has only identity, type, class, families, addresses, our finalizer and the
+/// deletion timestamp.
 pub fn too_large(service: &Service) -> Option<&str> {
     service.metadata.annotations.as_ref()?.get(TOO_LARGE).map(String::as_str)
 }
 
-/// The part that is too large, if any.
+/// Describes the part that is too large, if any.
 fn excess(service: &Value) -> Option<String> {
     let annotations = service.pointer("/metadata/annotations").and_then(Value::as_object);
     let length = |value: &Value| value.as_str().map_or(0, str::len);
@@ -115,7 +116,6 @@ fn excess(service: &Value) -> Option<String> {
     })
 }
 
-/// The kept part of a Service that is too large.
 fn rest(service: &Value, reason: &str) -> Value {
     let fields = |pointer: &str, names: &[&str]| -> Map<String, Value> {
         let all = service.pointer(pointer).and_then(Value::as_object);
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!((reduced.metadata.labels, reduced.metadata.finalizers.map(|all| all.len())), (None, Some(2)));
     }
 
-    /// Items of a list have neither kind nor version.
+    /// The items of a list have no `kind` and no `apiVersion`.
     #[test]
     fn an_item_of_a_list_that_is_too_large_can_be_read() {
         let mut item = large();

@@ -1,4 +1,4 @@
-//! Services as the vectors of the Go program have them.
+//! Tests with the Services of the upstream test vectors.
 
 use super::*;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ fn a_service_needs_cleanup_as_in_the_go_program() {
         let service = service(json!({"metadata": metadata, "spec": {"type": kind}}));
         assert_eq!(needs_cleanup(&service), expected, "{id}: {service:?}");
     }
-    // A class may be set on a Service that has a load balancer: that deletes nothing.
+    // A user may set a class on a Service that has a load balancer. The load balancer stays.
     let spec = json!({"type": "LoadBalancer", "loadBalancerClass": "x"});
     assert!(!needs_cleanup(&service(json!({"metadata": {"finalizers": [FINALIZER]}, "spec": spec}))));
 }

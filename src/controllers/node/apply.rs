@@ -1,9 +1,9 @@
-//! Writes: sends the changes, in the plan's order.
+//! Sends the changes to the API server, in the order of the plan.
 //!
-//! Addresses go first, into the status; everything else follows in one patch together with the removal of the taint. So
-//! no pod is scheduled to a Node without addresses, and if this process dies in between, the Node is still tainted and
-//! is planned again. The condition comes last. Every patch carries UID and the resourceVersion that the previous one
-//! returned: the list of taints is replaced as a whole, and would otherwise drop concurrent changes.
+//! At an initialisation, the first write puts the addresses into the status. Then one patch makes all other changes and
+//! removes the taint, so that no pod is scheduled to a Node without addresses. The condition is written last. Each
+//! patch carries the UID and the latest `resourceVersion`, because the removal of the taint replaces the whole list of
+//! taints and could drop concurrent changes.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -20,22 +20,22 @@ use crate::kubernetes::call::{CALL_LIMIT, CallError, limited};
 pub struct ApplyProgress {
     /// The Node as the API server returned it last.
     pub node: Node,
-    /// The resourceVersions that the writes replaced.
+    /// The `resourceVersion`s that the writes replaced.
     pub replaced: Vec<String>,
     /// Number of completed actions.
     pub done: usize,
-    /// The error of the next action. A conflict means that the plan was made for an outdated Node.
+    /// The error of the first failed action, if any. A conflict means that the plan is based on a stale Node.
     pub error: Option<CallError>,
 }
 
-/// Performs `actions` on `node`, up to the first that fails.
+/// Performs `actions` on `node`, and stops at the first action that fails.
 pub async fn apply(nodes: &Api<Node>, node: &Node, actions: &[NodeAction]) -> ApplyProgress {
     let mut applied = ApplyProgress { node: node.clone(), replaced: Vec::new(), done: 0, error: None };
     for action in actions {
         match write(nodes, &applied.node, action).await {
             Ok(node) => {
                 let before = std::mem::replace(&mut applied.node, node).metadata.resource_version;
-                // A write that changes nothing makes no new version.
+                // A write that changes nothing creates no new version.
                 if before != applied.node.metadata.resource_version {
                     applied.replaced.extend(before);
                 }
@@ -68,7 +68,8 @@ async fn write(nodes: &Api<Node>, current: &Node, action: &NodeAction) -> Result
 fn body(current: &Node, action: &NodeAction) -> Value {
     match action {
         NodeAction::WriteAddresses(addresses) => {
-            // The list merges by type: without the directive, two addresses of one type become one.
+            // Without `$patch: replace`, the API server merges the list by type, so two addresses of one type become
+            // one.
             let mut list: Vec<Value> = addresses.iter().map(|address| json!(address)).collect();
             list.push(json!({"$patch": "replace"}));
             json!({"metadata": metadata(current, None), "status": {"addresses": list}})
@@ -91,7 +92,7 @@ fn body(current: &Node, action: &NodeAction) -> Value {
     }
 }
 
-/// The patch's `metadata`: UID and resourceVersion as preconditions, and the changes. Removed keys are null.
+/// Returns the patch's `metadata`: the preconditions UID and `resourceVersion`, and the changes. `null` removes a key.
 fn metadata(current: &Node, changes: Option<&Metadata>) -> Map<String, Value> {
     let mut metadata = Map::new();
     metadata.insert("uid".into(), json!(current.metadata.uid));

@@ -1,5 +1,5 @@
-//! State of this process about Nodes between two reconciles of one leadership term: since when they wait, which label
-//! differences were reported, and which resourceVersions its own writes replaced.
+//! State about Nodes that this process keeps between two reconciles of one leadership term: the start of the wait for
+//! initialisation, the reported label differences, and the `resourceVersion`s that writes of this process replaced.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,15 +12,13 @@ use tokio::time::Instant;
 use super::plan::Difference;
 use crate::cloud::node;
 
-/// How long a reconcile skips a cached Node that a write of this process has replaced (`NodeMemory::is_replaced`).
-/// Normally the cache gets the new version within moments. If it does not, for example because the Node can no longer
-/// be decoded, the first reconcile after this time uses the cached Node.
+/// Longest time for which a reconcile skips a cached Node that a write of this process has replaced. The limit exists
+/// because the cache may never get the new version, for example because the Node cannot be decoded.
 const CACHE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Per-Node state of one leadership term. Nodes without state have no entry. Writes after the end of the term are
-/// ignored.
+/// State per Node of one leadership term. Changes after the end of the term are ignored.
 pub(super) struct NodeMemory {
-    /// Number of Nodes on which each label differs.
+    /// Number of Nodes on which each label differs from the cloud.
     differing: IntGaugeVec,
     memory: Mutex<Memory>,
 }
@@ -28,16 +26,16 @@ pub(super) struct NodeMemory {
 #[derive(Default)]
 struct Memory {
     nodes: HashMap<String, MemoryEntry>,
-    /// The term is over: another process reconciles the Nodes.
+    /// Whether the term is over. Another process then reconciles the Nodes.
     has_ended: bool,
 }
 
 #[derive(Default)]
 struct MemoryEntry {
-    /// UID of a Node that waits for initialisation, and since when.
+    /// UID of a Node that waits for initialisation, and the start of its wait.
     waiting: Option<(Option<String>, Instant)>,
     differences: Vec<Difference>,
-    /// The resourceVersions that this process's last writes replaced, and when. The cache may still show one.
+    /// The `resourceVersion`s that the last writes of this process replaced, and the time of these writes.
     replaced: Option<(Vec<String>, Instant)>,
 }
 
@@ -46,8 +44,8 @@ impl NodeMemory {
         Self { differing, memory: Mutex::default() }
     }
 
-    /// How long this process has seen `node` wait for initialisation, by the monotonic clock; zero unless `waits`,
-    /// which says whether the Node still waits.
+    /// Returns the time since this process first saw `node` wait for initialisation; zero if `waits` is false or the
+    /// term is over.
     pub(super) fn waited(&self, node: &Node, waits: bool) -> Duration {
         let mut memory = self.memory.lock();
         let name = node::name(node);
@@ -59,12 +57,12 @@ impl NodeMemory {
             return Duration::ZERO;
         }
         let entry = memory.nodes.entry(name.to_owned()).or_default();
-        // A Node recreated under the same name starts to wait from zero.
+        // If a Node is recreated under the same name, the wait starts again from zero.
         entry.waiting.take_if(|(uid, _)| *uid != node.metadata.uid);
         entry.waiting.get_or_insert_with(|| (node.metadata.uid.clone(), Instant::now())).1.elapsed()
     }
 
-    /// Records a write of this process to the Node, which replaced these resourceVersions.
+    /// Records a write of this process that replaced these `resourceVersion`s of the Node.
     pub(super) fn wrote(&self, name: &str, replaced: Vec<String>) {
         let mut memory = self.memory.lock();
         if !replaced.is_empty() && !memory.has_ended {
@@ -72,8 +70,8 @@ impl NodeMemory {
         }
     }
 
-    /// Whether the cached `node` is a version that a write of this process has replaced. The new version reaches the
-    /// cache soon, and is reconciled then.
+    /// Whether a write of this process within the last 60 s replaced the cached version `node`. The new version reaches
+    /// the cache soon.
     pub(super) fn is_replaced(&self, node: &Node) -> bool {
         let mut memory = self.memory.lock();
         let nodes = &mut memory.nodes;
@@ -89,7 +87,7 @@ impl NodeMemory {
         false
     }
 
-    /// Records the current label differences and returns those that were not recorded before.
+    /// Records the current label differences. Returns the differences that are new; none after the end of the term.
     pub(super) fn differ(&self, name: &str, differences: &[Difference]) -> Vec<Difference> {
         let mut memory = self.memory.lock();
         if memory.has_ended {
@@ -114,7 +112,7 @@ impl NodeMemory {
         self.memory.lock().nodes.keys().cloned().collect()
     }
 
-    /// Ends the term: clears all state, and records nothing from now on.
+    /// Ends the term: clears all state and ignores later changes.
     pub(super) fn forget_all(&self) {
         let mut memory = self.memory.lock();
         memory.has_ended = true;

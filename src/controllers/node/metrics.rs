@@ -1,17 +1,17 @@
-//! The node controller's metrics. The two histograms have the Go program's names and buckets.
+//! Metrics of the node controller. The two histograms have the names and buckets of the Go program.
 
 use prometheus::core::Collector;
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGaugeVec, Opts};
 
 use crate::cloud::Reason;
 
-/// Buckets in seconds; exponential from one, as upstream.
+/// Buckets in seconds, exponential from 1 s, as upstream.
 const DELAY_BUCKETS: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
 
-/// The result label of a successful sync.
+/// Value of the label `result` for a successful sync.
 const SETTLED: &str = "Settled";
 
-/// The metrics. Clones share them.
+/// The metrics. All clones share the same series.
 #[derive(Clone)]
 pub(super) struct NodeMetrics {
     taint_removal_delay: Histogram,
@@ -19,7 +19,6 @@ pub(super) struct NodeMetrics {
     syncs: IntCounterVec,
     /// Number of Nodes blocked by each reason.
     pub(super) blocked: IntGaugeVec,
-    /// Number of Nodes on which each label differs from the cloud.
     pub(super) differing: IntGaugeVec,
     pub(super) panics: IntCounter,
 }
@@ -74,13 +73,13 @@ impl NodeMetrics {
         ]
     }
 
-    /// Records an initialisation, this many seconds after the Node's creation.
+    /// Records an initialisation that ended this many seconds after the Node's creation.
     pub(super) fn initialised(&self, seconds: f64) {
         self.taint_removal_delay.observe(seconds);
         self.initial_sync_delay.observe(seconds);
     }
 
-    /// Counts a sync; `reason` says why the Node is blocked, if it is.
+    /// Counts a sync. `reason` is the reason that blocks the Node, if any.
     pub(super) fn synced(&self, reason: Option<Reason>) {
         self.syncs.with_label_values(&[reason.map_or(SETTLED, Reason::as_str)]).inc();
     }

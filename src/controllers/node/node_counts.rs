@@ -1,4 +1,5 @@
-//! Number of Nodes, and of those that wait for initialisation, counted at each scrape; on standbys as well.
+//! Number of Nodes, and number of Nodes with the uninitialized taint. Counted at each scrape, also in standby
+//! processes.
 
 use prometheus::IntGauge;
 use prometheus::core::{Collector, Desc};

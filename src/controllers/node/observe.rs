@@ -1,4 +1,4 @@
-//! Reads: the Node from the cache, and the provider's answer about its VM.
+//! Reads the cached Node, and the provider's answer about its VM.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
@@ -15,37 +15,38 @@ use crate::controllers::node::reason;
 pub enum NodeObservation {
     /// The Node does not exist.
     Missing,
-    /// The Node's provider ID belongs to another provider.
+    /// The Node belongs to another provider and does not have the uninitialized taint.
     Foreign,
-    /// The Node is ours; or it belongs to another provider and has the taint, so the condition must say why it waits.
+    /// A Node of this provider, or a Node of another provider that waits with the uninitialized taint.
     Ours(OwnNode),
 }
 
-/// A Node that is ours. If it belongs to another provider, its instance is unknown.
+/// The inputs for [`NodeObservation::Ours`]. If the Node belongs to another provider, `instance` is
+/// `Presence::Unknown`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnNode {
-    /// The node.
+    /// The Node.
     pub node: Arc<Node>,
-    /// The provider's answer about its VM.
+    /// The provider's answer about the VM.
     pub instance: Box<Presence<InstanceMetadata>>,
     /// Wall clock time of the observation.
     pub observed_at: Timestamp,
-    /// How long this process has seen the Node waiting for initialisation; zero if it does not wait.
+    /// Time for which this process has seen the Node wait for initialisation; zero if the Node does not wait.
     pub waiting_time: Duration,
-    /// Which deferrable writes are allowed now.
+    /// The deferrable writes that are allowed now.
     pub turn: AllowedWrites,
 }
 
 /// The deferrable writes that are allowed now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllowedWrites {
-    /// The VM record of a Ready Node may be updated to the VM's new place.
+    /// Whether the VM record of a `Ready` Node may be updated to the new location of the VM.
     pub of_record: bool,
-    /// Missing labels may be added to an initialised Node.
+    /// Whether missing labels may be added to an initialised Node.
     pub of_labels: bool,
 }
 
-/// Gathers the inputs for `node`, which has waited for `waited`. Takes no longer than the provider's time limit.
+/// Gathers the inputs for `node`. Takes at most the time limit of one provider call.
 pub async fn observe(
     node: Option<Arc<Node>>,
     waited: Duration,
@@ -55,7 +56,7 @@ pub async fn observe(
     let Some(node) = node else { return NodeObservation::Missing };
     let instance = match instances.owns(&node) {
         true => instances.metadata(&node).await,
-        // The provider is not called: it might find a VM with this Node's name, but not the VM of this Node.
+        // The provider is not called, because it might find a different VM with the name of this Node.
         false if node::is_uninitialized(&node) => Presence::Unknown(foreign(&node, instances.provider.provider_name())),
         false => return NodeObservation::Foreign,
     };
@@ -63,7 +64,7 @@ pub async fn observe(
     NodeObservation::Ours(OwnNode { node, instance, observed_at: Timestamp::now(), waiting_time: waited, turn })
 }
 
-/// Why a Node of another provider waits with the taint, and what to do about it.
+/// Returns the reason why a Node of another provider waits with the taint, and the remedy.
 fn foreign(node: &Node, provider: &str) -> Unknown {
     let message = format!(
         "provider ID {} is not of cloud provider {provider}, so another cloud controller manager has to initialize this Node; \
@@ -86,7 +87,7 @@ mod tests {
     use crate::controllers::node::Policy;
     use crate::controllers::node::plan::{CONDITION, NextStep, NodeAction, plan};
 
-    /// A cloud that knows every VM, and fails the test if it is called about a foreign Node.
+    /// A cloud that has a VM for each Node. It panics if it is called for a Node of another provider.
     struct Cloud;
 
     impl CloudProvider for Cloud {
@@ -154,7 +155,7 @@ mod tests {
                 "{}",
                 blocked.message
             );
-            // Only the condition is ever written, and only once it is due.
+            // The controller writes only the condition, and not before it is due.
             let written: Vec<_> = plan.actions.iter().map(NodeAction::describe).collect();
             let condition = format!("condition {CONDITION}=False (ForeignProviderID)");
             assert_eq!(written, if waited.is_zero() { Vec::new() } else { vec![condition] });

@@ -1,7 +1,7 @@
-//! Pure: observation of a Node and its instance → the changes to make, and what comes next.
+//! Pure: maps the observation of a Node and its instance to the changes and the next step.
 //!
 //! Mirrors `syncNode`, `getNodeModifiersFromCloudProvider`, `reconcileNodeLabels` and `updateNodeAddress` in
-//! `controllers/node/node_controller.go`, as one decision instead of three loops.
+//! `controllers/node/node_controller.go`. One decision replaces the three loops of upstream.
 
 mod action;
 mod condition;
@@ -28,7 +28,7 @@ use crate::cloud::{FoundBy, InstanceMetadata, Presence, Reason, Unknown};
 use crate::controllers::driver::Next;
 use crate::controllers::node::reason;
 
-/// When a Node with stale instance data is reconciled again, unless an event comes earlier.
+/// Pause before a Node with stale instance data is reconciled again, unless an event comes earlier.
 const DOUBT_PAUSE: Duration = Duration::from_secs(10);
 
 /// The plan for one Node.
@@ -38,14 +38,14 @@ pub struct NodePlan {
     pub actions: Vec<NodeAction>,
     /// The state after the actions.
     pub outcome: NextStep,
-    /// Reason and message of the Event after the actions, if the reason in the Node's condition changes.
+    /// Reason and message of the Event to record after the actions, if the reason in the Node's condition changes.
     pub event: Option<(Reason, String)>,
-    /// The labels that stay although the cloud has other values; `None` while the cloud's values are unknown.
+    /// The labels that stay although the cloud has other values; `None` if the plan did not compare the labels with the
+    /// cloud.
     pub differences: Option<Vec<Difference>>,
-    /// Messages for users, once the actions are done.
+    /// Messages for users, logged after the actions.
     pub messages: Vec<String>,
-    /// The name of an older Node with the VM's previous name, if any: the same VM backs both Nodes. The older Node gets
-    /// an Event when this one is initialised.
+    /// Name of an older Node of the same VM, if any. The older Node gets an Event when this Node is initialised.
     pub earlier_name: Option<String>,
 }
 
@@ -54,27 +54,26 @@ pub struct NodePlan {
 pub enum NextStep {
     /// The Node is up to date.
     Done,
-    /// Something blocks the Node.
+    /// The Node is blocked.
     Blocked(NodeBlocked),
-    /// The cached Node is older than this process's own write; its next version is reconciled instead.
+    /// The cached Node is older than a write of this process. The next version of the Node is reconciled instead.
     Superseded,
 }
 
-/// Why a Node is not up to date.
+/// The reason why a Node is not up to date.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeBlocked {
     /// The reason for metrics, Events and the condition.
     pub reason: Reason,
     /// Details for users.
     pub message: String,
-    /// When to reconcile the Node again.
+    /// Time of the next reconcile of the Node.
     pub next: Next,
-    /// Time after which to reconcile in addition, because the condition may have to be written then.
+    /// Time after which an additional reconcile is due, because the condition may have to be written then.
     pub report_after: Option<Duration>,
-    /// Whether the block is reported late or not at all: it is transient, or the Node is in use and the provider
-    /// reports its own failures.
+    /// Whether the log omits the block, and the condition reports the block late or never.
     pub is_quiet: bool,
-    /// Whether to report the block in an Event: the VM of an initialised Node belongs or may belong to another Node.
+    /// Whether an Event reports the block, because the VM of an initialised Node belongs or may belong to another Node.
     pub has_event: bool,
 }
 
@@ -95,7 +94,7 @@ impl NodePlan {
         matches!(self.outcome, NextStep::Blocked(_)) && matches!(self.actions.as_slice(), [NodeAction::SetCondition(_)])
     }
 
-    /// Marks the plan as blocked by `held`, and adds the write of the condition if it is due.
+    /// Marks the plan as blocked, and adds the write of the condition if the write is due.
     fn blocked(mut self, mut blocked: NodeBlocked, ours: &OwnNode, policy: &Policy) -> Self {
         let telling = condition::plan_condition(
             &ours.node,
@@ -113,7 +112,6 @@ impl NodePlan {
 }
 
 impl NodeBlocked {
-    /// Creates a block that is reported, which means not quiet.
     pub(super) fn new(reason: Reason, message: String, next: Next) -> Self {
         Self { reason, message, next, report_after: None, is_quiet: false, has_event: false }
     }
@@ -128,21 +126,21 @@ impl NodeBlocked {
     }
 }
 
-/// Decides what to do.
+/// Creates the plan for one Node.
 pub fn plan(observed: &NodeObservation, policy: &Policy) -> NodePlan {
     let NodeObservation::Ours(ours) = observed else { return NodePlan::nothing() };
     if !is_to_be_initialised(ours, policy) {
         return plan_refresh(ours, policy);
     }
     plan_initialisation(ours, policy).unwrap_or_else(|blocked| {
-        // A Node without the taint is in use: it is kept up to date until it can be adopted.
+        // A Node without the taint is in use, so it is updated until it can be adopted.
         let is_tainted = node::is_uninitialized(&ours.node);
         let plan = if is_tainted { NodePlan::nothing() } else { plan_refresh(ours, policy) };
         plan.blocked(blocked, ours, policy)
     })
 }
 
-/// The plan for a Node whose previous plan failed because of `held`: it only reports `held`.
+/// Creates the plan for a Node after a previous plan failed because of `blocked`. The new plan only reports `blocked`.
 pub fn blocked_plan(ours: &OwnNode, blocked: NodeBlocked, policy: &Policy) -> NodePlan {
     let nothing = NodePlan::nothing();
     if is_to_be_initialised(ours, policy) {
@@ -151,7 +149,7 @@ pub fn blocked_plan(ours: &OwnNode, blocked: NodeBlocked, policy: &Policy) -> No
     NodePlan { outcome: NextStep::Blocked(blocked), ..nothing }
 }
 
-/// Whether `node` waits for a cloud controller: it has the taint, or is adoptable.
+/// Whether `node` waits for a cloud controller: it has the uninitialized taint, or `policy` allows its adoption.
 pub fn waits(node: &Node, policy: &Policy) -> bool {
     node::is_uninitialized(node) || is_without_taint_and_provider_id(node) && policy.adopts_untainted_nodes
 }
@@ -160,7 +158,7 @@ fn is_without_taint_and_provider_id(node: &Node) -> bool {
     !node::is_uninitialized(node) && node::provider_id(node).is_empty()
 }
 
-/// Whether the Node waits and is ours to initialise. Without the taint, only a match of the firmware UUID proves this.
+/// Whether this process must initialise the Node. Without the taint, the VM must be found by the firmware UUID.
 fn is_to_be_initialised(ours: &OwnNode, policy: &Policy) -> bool {
     node::is_uninitialized(&ours.node)
         || waits(&ours.node, policy)
@@ -174,7 +172,7 @@ fn plan_initialisation(ours: &OwnNode, policy: &Policy) -> Result<NodePlan, Node
         Presence::Absent(proof) => {
             return Err(NodeBlocked::new(reason::InstanceAbsent, proof.to_string(), Next::Backoff));
         }
-        // Retries do not help: only a change of the Node does.
+        // Retries do not help. The Node has to change.
         Presence::Unknown(unknown) if unknown.reason == reason::ForeignProviderID => {
             return Err(NodeBlocked::by(unknown, Next::Period));
         }
@@ -198,7 +196,7 @@ fn plan_initialisation(ours: &OwnNode, policy: &Policy) -> Result<NodePlan, Node
     label_reports::set(node, &[], |_| false, &mut changes);
     let mut actions: Vec<_> = addresses.map(NodeAction::WriteAddresses).into_iter().collect();
     actions.push(NodeAction::Initialise(Initialise {
-        // An existing provider ID is never overwritten, even if the cloud has another one.
+        // An existing provider ID is never overwritten, even if the cloud has a different one.
         provider_id: node::provider_id(node).is_empty().then(|| metadata.provider_id.clone()),
         metadata: changes,
     }));
@@ -271,12 +269,12 @@ fn follow(ours: &OwnNode, metadata: &InstanceMetadata, policy: &Policy) -> (Node
     }
 }
 
-/// Sets the condition to `True` if it says that the Node is not initialised, even if another process wrote it.
+/// Returns the action that sets a `False` condition to `True`, even if another process wrote the `False` condition.
 fn takes_back(ours: &OwnNode) -> Option<NodeAction> {
     condition::is_false(&ours.node).then(|| NodeAction::SetCondition(condition::done(ours.observed_at)))
 }
 
-/// Why a Node without taint and provider ID is not adopted.
+/// Returns the reason why a Node without taint and provider ID is not adopted.
 fn adoption_block(instance: &Presence<InstanceMetadata>) -> Option<NodeBlocked> {
     let blocked = |reason, message: String| Some(NodeBlocked::new(reason, message, Next::Period).quiet());
     match instance {
@@ -289,7 +287,7 @@ fn adoption_block(instance: &Presence<InstanceMetadata>) -> Option<NodeBlocked> 
             blocked(reason, format!("the node is not adopted for machine {}: {why}", metadata.provider_id))
         }
         Presence::Absent(proof) => blocked(reason::InstanceAbsent, proof.to_string()),
-        // `plan_refresh` has already blocked the plan for that reason.
+        // `plan_refresh` has already blocked the plan for the reason in `Unknown`.
         Presence::Unknown(_) => None,
     }
 }
@@ -299,8 +297,8 @@ fn says(node: &Node, record: &str) -> bool {
     node::annotation(node, ANNOTATION_VM) == Some(record)
 }
 
-/// Whether the VM record of a Ready Node names a former location of the VM. The record is updated, but not at each
-/// vMotion: see `turns.rs`.
+/// Whether the VM record of an initialised, `Ready` Node names a previous location of the VM. False while the instance
+/// data is stale. `turns.rs` limits the rate of the updates of such records.
 pub fn has_moved(ours: &OwnNode) -> bool {
     let node = &*ours.node;
     let Presence::Exists(metadata) = &*ours.instance else { return false };
@@ -310,7 +308,8 @@ pub fn has_moved(ours: &OwnNode) -> bool {
     is_recorded && is_ready && is_elsewhere && metadata.stale.is_none() && !node::provider_id(node).is_empty()
 }
 
-/// Whether an initialised Node lacks labels of `--node-labels`; adding them can be deferred.
+/// Whether an initialised Node must get missing labels of `--node-labels`. False without `--node-labels-on=all`, and
+/// while the instance data is stale. The write of these labels can be deferred.
 pub fn lacks_labels(ours: &OwnNode, policy: &Policy) -> bool {
     let node = &*ours.node;
     let Presence::Exists(metadata) = &*ours.instance else { return false };
@@ -319,9 +318,8 @@ pub fn lacks_labels(ours: &OwnNode, policy: &Policy) -> bool {
     is_asked && labels::lacking(node, policy).any(|(key, _)| !metadata.topology_labels.contains_key(key))
 }
 
-/// Whether the VM record of an initialised Node is updated at once. For a Ready Node whose VM moved, the update can
-/// wait unless the cloud marks the record urgent. For a Node that is not Ready, it cannot wait: the VM's last location
-/// is part of the proof that the VM is deleted.
+/// Whether the VM record of an initialised Node must be updated in this sync. The location is part of the proof that
+/// the VM is deleted, so the update can wait only while the Node is `Ready` and the record is not urgent.
 fn is_to_be_recorded(node: &Node, metadata: &InstanceMetadata) -> bool {
     if metadata.record.is_empty() || node::provider_id(node).is_empty() || says(node, &metadata.record) {
         return false;
@@ -332,22 +330,20 @@ fn is_to_be_recorded(node: &Node, metadata: &InstanceMetadata) -> bool {
         || node::readiness(node) != Readiness::True
 }
 
-/// The record of the location from which the VM disappeared, if the Node's VM record names another one. With an older
-/// location on record, such as a host that still responds, the VM would be confirmed deleted although it was only
-/// removed together with its last host.
+/// Returns the record of the location from which the VM disappeared, if the Node's VM record names another location.
+/// With an older record, the VM would be confirmed deleted although it was only removed together with its last host.
 fn last_place<'u>(node: &Node, unknown: &'u Unknown) -> Option<&'u String> {
     let is_recorded = node::annotation(node, ANNOTATION_VM).is_some() && !node::provider_id(node).is_empty();
     unknown.last_record.as_ref().filter(|record| is_recorded && !says(node, record))
 }
 
-/// Blocks writes while the instance data is stale: the previous leader may have written newer data, which this write
-/// would revert.
+/// Returns a block while the instance data is stale, because a write could revert newer data of the previous leader.
 fn stale_block(metadata: &InstanceMetadata) -> Option<NodeBlocked> {
     metadata.stale.as_ref().map(|doubt| NodeBlocked::by(doubt, Next::Wait(Some(DOUBT_PAUSE))))
 }
 
-/// The addresses to write, or `None` if they are up to date. Fails if the cloud reports no IP address or `--node-ip`
-/// cannot be used, so that a Node never ends up without a reachable address.
+/// Returns the addresses to write, or `None` if the addresses are up to date. Fails if the cloud reports no IP address
+/// or if `--node-ip` cannot be used, so that a Node never ends up without a reachable address.
 fn merged_addresses(
     node: &Node,
     metadata: &InstanceMetadata,
@@ -362,7 +358,6 @@ fn merged_addresses(
     Ok((merged != addresses::of(node)).then_some(merged))
 }
 
-/// The error for a kubelet `--node-ip` that cannot be used.
 fn refused_node_ip(node: &Node, metadata: &InstanceMetadata, error: &ProvidedNodeIpError, retry: Next) -> NodeBlocked {
     let reason = match error {
         ProvidedNodeIpError::NotReported { .. } => reason::ProvidedNodeIPNotOnVM,
@@ -374,7 +369,7 @@ fn refused_node_ip(node: &Node, metadata: &InstanceMetadata, error: &ProvidedNod
     let reported: Vec<_> =
         metadata.node_addresses.iter().map(|address| format!("{} {}", address.type_, address.address)).collect();
     let notes = match error {
-        // Adds the cloud's notes about this address, such as its network interface.
+        // Adds the cloud's notes about this address, for example about its network interface.
         ProvidedNodeIpError::NotReported(ip) => {
             let ip = ip.to_string();
             let about = metadata.messages.iter().filter(|note| note.split([' ', ',', ':']).any(|word| word == ip));

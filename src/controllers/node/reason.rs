@@ -1,4 +1,4 @@
-//! Reasons of the node controller, in addition to the shared ones.
+//! Reasons of the node controller, in addition to the shared reasons.
 
 pub use crate::controllers::reason::*;
 
@@ -7,12 +7,12 @@ use crate::cloud::reason::reasons;
 reasons! {
     /// The cloud reports no `InternalIP` or `ExternalIP`.
     NoAddresses,
-    /// The annotation with the kubelet's `--node-ip` cannot be parsed.
+    /// The annotation with the kubelet's `--node-ip` is not valid.
     ProvidedNodeIPNotValid,
-    /// The VM does not have the kubelet's `--node-ip`.
+    /// The VM does not have the IP address of the kubelet's `--node-ip`.
     ProvidedNodeIPNotOnVM,
-    /// The VM's zone or region differs from the Node's labels, which stay.
+    /// The zone or region of the VM differs from the labels of the Node. The labels stay.
     ZoneLabelsDiffer,
-    /// The VM's instance type differs from the Node's labels, which stay.
+    /// The instance type of the VM differs from the labels of the Node. The labels stay.
     InstanceTypeDiffers,
 }

@@ -1,4 +1,4 @@
-//! One sync of one Node: observes, plans, applies and reports.
+//! Syncs one Node: observes, plans, applies and reports.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -25,10 +25,10 @@ use crate::kubernetes::call::CallError;
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::stores::Nodes;
 
-/// How often a Node is planned again after a write conflict, before it goes back to the queue.
+/// Maximum number of attempts of one sync. Each attempt after a write conflict makes a new plan.
 const ATTEMPTS: u32 = 5;
 
-/// The shortest pause between a write conflict and the next attempt; the longest is twice that.
+/// Shortest pause between a write conflict and the next attempt. The longest pause is twice as long.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The reconciler of one leadership term.
@@ -43,7 +43,7 @@ pub struct NodeReconciler {
     pub(super) memory: NodeMemory,
     pub(super) record_moves: DeferredWrites,
     pub(super) label_moves: DeferredWrites,
-    /// Whether this term has logged how many Nodes lack labels.
+    /// Whether this term has logged the number of Nodes that lack labels.
     pub(super) are_missing_labels_logged: AtomicBool,
 }
 
@@ -80,7 +80,7 @@ impl NodeReconciler {
             tracing::debug!(node = name, attempt, "{}", chain(&error));
             attempt += 1;
             tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
-            // The conflict may come from an outdated cache.
+            // Reads the Node live, because a stale cache may have caused the conflict.
             observed = match read_live(&self.api, name).await {
                 Ok(node) => self.observe(node.map(Arc::new), turn).await,
                 Err(error) => return self.refused(&now, plan, error).await,
@@ -88,11 +88,11 @@ impl NodeReconciler {
         }
     }
 
-    /// Reports a panic of a sync in the Node's condition. The report needs only the cached Node.
+    /// Reports a panic of a sync in the Node's condition.
     pub(super) async fn panicked(&self, name: &str, panic: String) -> Result<NextStep, CallError> {
         let blocked = NodeBlocked::new(reason::Panic, panic, Next::Backoff);
         let Some(node) = self.store.get(name) else { return Ok(NextStep::Blocked(blocked)) };
-        // A Node that may be another provider's is left alone.
+        // Skips a Node of another provider.
         if !self.instances.owns(&node) {
             return Ok(NextStep::Blocked(blocked));
         }
@@ -117,7 +117,8 @@ impl NodeReconciler {
         self.memory.waited(node, plan::waits(node, &self.policy))
     }
 
-    /// Handles a failed write of `plan` to the Node, whose current state is `ours`.
+    /// Handles a failed write of `plan`, or a failed live read after a conflict. `ours` has the Node after the
+    /// successful writes.
     async fn refused(&self, ours: &OwnNode, plan: NodePlan, error: CallError) -> Result<NextStep, CallError> {
         if error.is_not_leader() {
             return Err(error);
@@ -126,21 +127,21 @@ impl NodeReconciler {
             return Ok(NextStep::Done);
         }
         if plan.only_reports_block() {
-            // Still blocked by the same reason; the report is retried with the next sync.
+            // The next sync retries the report.
             tracing::warn!(node = node::name(&ours.node), "{}", chain(&error));
             return Ok(plan.outcome);
         }
         self.report_blocked_node(ours, NodeBlocked::new(reason_of(&error), chain(&error), Next::Backoff)).await
     }
 
-    /// Reports in the condition that `held` blocks the Node, once that is due. The result is `held` even if that fails.
+    /// Reports `blocked` in the Node's condition, once the report is due. Only lost leadership is an error.
     async fn report_blocked_node(&self, ours: &OwnNode, blocked: NodeBlocked) -> Result<NextStep, CallError> {
         let plan = plan::blocked_plan(ours, blocked, &self.policy);
         let applied = apply(&self.api, &ours.node, &plan.actions).await;
         self.report(&ours.node, &applied, &plan);
         match applied.error {
             Some(error) if error.is_not_leader() => Err(error),
-            // The other client's change has enqueued the Node.
+            // The conflicting change of another client enqueues the Node.
             Some(error) if error.is_conflict() => Ok(plan.outcome),
             Some(error) => {
                 tracing::warn!(node = node::name(&ours.node), "{}", chain(&error));
@@ -150,7 +151,7 @@ impl NodeReconciler {
         }
     }
 
-    /// Reports the completed actions of `plan`, which was made for `before`.
+    /// Reports the completed actions of `plan`. `before` is the Node before these actions.
     fn report(&self, before: &Node, applied: &ApplyProgress, plan: &NodePlan) {
         let name = node::name(before);
         self.memory.wrote(name, applied.replaced.clone());
@@ -166,7 +167,7 @@ impl NodeReconciler {
         } else if !done.is_empty() {
             let all: Vec<_> = done.iter().map(|action| action.describe()).collect();
             let all = all.join(", ");
-            // A waiting Node is logged separately, once per change of the reason.
+            // A blocked Node is logged separately, once per change of the reason.
             match &plan.outcome {
                 NextStep::Blocked(blocked) if plan.only_reports_block() && !blocked.is_quiet => {
                     tracing::debug!(node = name, "node updated: {all}");
@@ -190,8 +191,7 @@ impl NodeReconciler {
         }
     }
 
-    /// Logs how many initialised Nodes lack labels of `--node-labels`: by default, new `--node-labels` after a restart
-    /// do not apply to initialised Nodes.
+    /// Logs the number of initialised Nodes that lack labels of `--node-labels`.
     pub(super) fn log_missing_labels(&self) {
         if self.policy.node_labels.is_empty() {
             return;
@@ -204,12 +204,11 @@ impl NodeReconciler {
         }
     }
 
-    /// Records an Event that says why the Node is not updated.
     pub(super) fn report_blocked(&self, node: &Node, blocked: &NodeBlocked) {
         self.recorder.event(&reference(node), EventType::Warning, blocked.reason.as_str(), &blocked.message);
     }
 
-    /// Records an Event on `earlier`, the Node with the VM's previous name: the same VM has joined as `name`.
+    /// Records an Event on `earlier`, an older Node whose VM has joined as `name`.
     fn report_earlier_name(&self, earlier: &Node, name: &str) {
         let message = format!(
             "the VM of this Node joined as node {name}, which is initialised now. This Node keeps what it has; if {name} is \

@@ -1,4 +1,4 @@
-//! The node controller over a server in memory. Ids are those of the upstream vectors.
+//! Tests of the node controller with a server in memory. The ids are those of the upstream vectors.
 
 use super::*;
 use crate::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence};
@@ -21,7 +21,7 @@ use tower::BoxError as TowerError;
 const LATENCY: Duration = Duration::from_millis(10);
 const NODES: usize = 100;
 
-/// How a cloud confirms what it knows.
+/// The behaviour of [`InstancesV2::refresh`] in a [`Timed`] cloud.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Confirms {
     #[default]
@@ -30,11 +30,11 @@ enum Confirms {
     Panics,
 }
 
-/// A cloud that takes its time for every answer, and notes when it was asked and when it answered.
+/// A cloud that answers after [`LATENCY`] and records the times of the requests and of the answers.
 #[derive(Clone, Default)]
 struct Timed {
     confirms: Confirms,
-    /// Told to it where it answers with the metadata of a node.
+    /// Zone in the metadata of each Node.
     zone: String,
     confirmed: Arc<Mutex<Vec<Instant>>>,
     asked: Arc<Mutex<Vec<Instant>>>,
@@ -97,7 +97,7 @@ fn id(number: usize) -> String {
     format!("memory://{number}")
 }
 
-/// The nodes as a watch gives them that begins with what is there.
+/// Returns the initial events of a watch: all Nodes, then the bookmark that ends the list.
 fn initial_events() -> String {
     let nodes = (0..NODES).map(|number| {
         serde_json::json!({"type": "ADDED", "object": {
@@ -116,7 +116,7 @@ fn initial_events() -> String {
     nodes.chain([end]).map(|event| format!("{event}\n")).collect()
 }
 
-/// An API server that has the nodes, and nothing further to say. It takes no write.
+/// Returns a client of an API server that sends the Nodes once, and answers no other request.
 fn server() -> Client {
     let service = tower::service_fn(|request: Request<Body>| async move {
         let query = request.uri().query().unwrap_or_default();
@@ -128,7 +128,7 @@ fn server() -> Client {
     Client::new(service, "default")
 }
 
-/// A controller, and the task that fills its cache.
+/// Returns a controller, and the task that fills its cache.
 fn controller(
     cloud: Timed,
     workers: usize,
@@ -160,7 +160,7 @@ async fn a_node_whose_end_nobody_heard_of_is_forgotten_with_the_next_look_at_all
     assert_eq!((reasons.keys(), remembered.nodes()), (vec![], vec![]));
 }
 
-/// On two threads a look that is stopped goes on until it waits for something.
+/// On another thread, a cancelled reconcile continues until its next `await`.
 #[tokio::test(start_paused = true)]
 async fn a_look_that_outlives_its_term_is_not_remembered() {
     let cloud = Timed { zone: "zone-b".to_owned(), ..Timed::default() };
@@ -206,7 +206,7 @@ async fn as_many_workers_as_there_are_ask_the_cloud_once_for_each_node() {
         let (asked, answered) = (cloud.asked.lock().unwrap(), cloud.answered.lock().unwrap());
         assert_eq!((asked.len(), answered.len()), (NODES, NODES), "{vector}: one call for each node");
         let took = answered.iter().max().unwrap().duration_since(*asked.iter().min().unwrap());
-        // The timer of the runtime has a grain of one millisecond.
+        // The timer of the runtime has a resolution of 1 ms.
         let grain = NODES.div_ceil(workers) as u128;
         let took = took.as_millis();
         assert!((expected..=expected + grain).contains(&took), "{vector}: {took} ms, expected {expected} ms");
@@ -227,7 +227,7 @@ async fn a_term_begins_when_the_cloud_has_said_whether_all_is_as_known_or_does_n
         assert_eq!(confirmed, usize::from(confirms == Confirms::InTime), "{confirms:?}: once a term");
         let asked = cloud.asked.lock().unwrap();
         let first = asked.iter().min().unwrap().duration_since(began);
-        // The timer of the runtime has a grain of one millisecond.
+        // The timer of the runtime has a resolution of 1 ms.
         assert!(asked.len() == NODES && first >= expected && first <= expected + LATENCY, "{confirms:?}: {first:?}");
     }
 }

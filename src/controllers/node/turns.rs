@@ -1,8 +1,8 @@
 //! Rate limit of deferrable Node writes: missing labels, and VM records of VMs that moved.
 //!
-//! The recorded location is part of the proof that a VM is deleted, so it should be current when the VM's host goes
-//! away. But a rolling upgrade of hosts moves each VM several times within an hour, and all VMs within a day. So the
-//! first move of a VM is written at once, the next one only after a pause, and waiting Nodes are written one at a time.
+//! The recorded location is part of the proof that a VM is deleted, so it should be current when the VM's host
+//! disappears. But a rolling upgrade of hosts moves each VM several times within an hour. So the first move of a VM is
+//! written without a pause, and the next move only after a pause. Waiting Nodes are written one at a time.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -11,13 +11,13 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// Shortest interval between two rewrites of one Node's record.
+/// Shortest interval between two deferrable writes to one Node.
 const MIN_REWRITE_INTERVAL: Duration = Duration::from_secs(600);
-/// How long a Node waits after the API server refused the write.
+/// Pause of a Node after a failed write.
 const REFUSED_INTERVAL: Duration = Duration::from_secs(60);
 /// Interval between two record writes, over all Nodes.
 const PACE: Duration = Duration::from_secs(1);
-/// Interval between two label writes: 10,000 Nodes take a quarter of an hour.
+/// Interval between two label writes, over all Nodes. 10,000 Nodes take about 17 minutes.
 const LABELS_PACE: Duration = Duration::from_millis(100);
 
 /// The Nodes that wait for a deferrable write, in one leadership term. A turn is the permission for one such write.
@@ -29,31 +29,29 @@ pub(super) struct DeferredWrites {
 struct DeferredWriteState {
     /// Interval between two turns.
     pace: Duration,
-    /// Waiting Nodes, and since when.
+    /// Waiting Nodes, and the start of their wait.
     waiting: BTreeMap<String, Instant>,
-    /// Waiting Nodes that may be written at their next sync.
+    /// Waiting Nodes that have a turn at their next sync.
     granted: HashSet<String>,
-    /// The earliest time of a Node's next turn.
+    /// Earliest time of the next turn, by Node.
     resting: HashMap<String, Instant>,
-    /// When the last turn was given.
     last: Option<Instant>,
 }
 
-/// The result of a sync, regarding the deferrable write.
+/// The result of a sync for the deferrable write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SyncResult {
-    /// Nothing to write, or not now.
+    /// No write is needed now.
     Settled,
-    /// A write is needed, but it was not this Node's turn.
+    /// A write is needed, but the Node had no turn.
     Waits,
-    /// Written in this Node's turn.
+    /// The write succeeded in the Node's turn.
     Written,
-    /// The API server refused the write in this Node's turn.
+    /// A write failed in the Node's turn.
     Refused,
 }
 
 impl SyncResult {
-    /// Result of a sync, from whether a write was needed, allowed and refused.
     pub(super) fn new(is_to_be_written: bool, is_turn: bool, is_refused: bool) -> Self {
         match (is_to_be_written, is_turn, is_refused) {
             (false, _, _) => Self::Settled,
@@ -65,12 +63,12 @@ impl SyncResult {
 }
 
 impl DeferredWrites {
-    /// Turns for the VM records of VMs that moved.
+    /// Creates the turns for VM records of VMs that moved.
     pub(super) fn of_moves() -> Self {
         Self::new(PACE)
     }
 
-    /// Turns for the labels of initialised Nodes.
+    /// Creates the turns for labels of initialised Nodes.
     pub(super) fn of_labels() -> Self {
         Self::new(LABELS_PACE)
     }
@@ -86,7 +84,7 @@ impl DeferredWrites {
         Self { state: Mutex::new(state), changed: Notify::new() }
     }
 
-    /// Whether this Node has a turn. The call uses it up.
+    /// Returns whether the Node has a turn, and ends this turn.
     pub(super) fn take_turn(&self, node: &str) -> bool {
         self.state.lock().granted.remove(node)
     }
@@ -108,7 +106,7 @@ impl DeferredWrites {
                 state.resting.retain(|_, until| *until > now);
                 state.resting.insert(node.to_owned(), now + MIN_REWRITE_INTERVAL);
             }
-            // The Node gets another turn, after the Nodes that are waiting already.
+            // The Node gets another turn, after the Nodes that already wait.
             SyncResult::Refused => {
                 state.waiting.insert(node.to_owned(), now);
                 state.resting.insert(node.to_owned(), now + REFUSED_INTERVAL);
@@ -117,7 +115,7 @@ impl DeferredWrites {
         }
     }
 
-    /// Waits until a Node may be written, and gives it a turn.
+    /// Waits until a Node may be written, gives this Node a turn, and returns its name.
     pub(super) async fn next(&self) -> String {
         loop {
             let due = match self.state.lock().next(Instant::now()) {
@@ -139,10 +137,10 @@ impl DeferredWrites {
 }
 
 impl DeferredWriteState {
-    /// Gives a turn to the longest waiting Node whose rest is over. If there is none, returns when the next turn is
-    /// due; `None` if that depends on events.
+    /// Gives a turn to the longest waiting Node whose pause has ended. Otherwise, returns the time of the next possible
+    /// turn, or `None` if no Node waits without a turn.
     fn next(&mut self, now: Instant) -> Result<String, Option<Instant>> {
-        // Avoids a pass over all Nodes before a turn is possible.
+        // Avoids an iteration over all Nodes before a turn is possible.
         if let Some(paced) = self.last.map(|last| last + self.pace).filter(|at| *at > now && !self.waiting.is_empty()) {
             return Err(Some(paced));
         }
@@ -172,7 +170,7 @@ mod tests {
     use super::*;
     use tokio::time::advance;
 
-    /// The Node whose turn it is now, without waiting.
+    /// Returns the Node whose turn it is now. Does not wait.
     async fn now(moves: &DeferredWrites) -> Option<String> {
         tokio::select! {
             biased;
@@ -199,7 +197,7 @@ mod tests {
         moves.synced("a", SyncResult::Waits);
         assert_eq!(now(&moves).await, None);
         assert_eq!(write_next(&moves).await, ("a".into(), 540));
-        // The VM moved back, or the Node was written for another reason.
+        // `Settled` means that the VM moved back, or that the Node was written for another reason.
         moves.synced("a", SyncResult::Waits);
         moves.synced("a", SyncResult::Settled);
         advance(MIN_REWRITE_INTERVAL * 2).await;

@@ -1,5 +1,4 @@
-//! Writes: taints, and the deletion of a Node. Each write carries UID and resourceVersion of the Node it was decided
-//! on.
+//! Writes the taints and deletes Nodes. Each write carries the UID and the `resourceVersion` of the observed Node.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -11,7 +10,7 @@ use crate::cloud::node;
 use crate::controllers::FIELD_MANAGER;
 use crate::kubernetes::call::{CALL_LIMIT, CallError, limited};
 
-/// Performs `changes`, in one patch. `time` (RFC 3339) is the value of the out-of-service annotation.
+/// Performs `changes` in one patch. `time` (RFC 3339) is the value of the out-of-service annotation.
 pub async fn write_taints(nodes: &Api<Node>, node: &Node, changes: &[Change], time: &str) -> Result<(), CallError> {
     let name = node::name(node);
     let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
@@ -20,7 +19,7 @@ pub async fn write_taints(nodes: &Api<Node>, node: &Node, changes: &[Change], ti
     limited(&what, CALL_LIMIT, nodes.patch(name, &parameters, &patch)).await.map(drop)
 }
 
-/// Deletes this version of the Node only: UID and resourceVersion are preconditions.
+/// Deletes only this version of the Node, with UID and `resourceVersion` as preconditions.
 pub async fn delete(nodes: &Api<Node>, node: &Node) -> Result<(), CallError> {
     let name = node::name(node);
     let preconditions =
@@ -29,7 +28,7 @@ pub async fn delete(nodes: &Api<Node>, node: &Node) -> Result<(), CallError> {
     limited(&format!("delete node {name}"), CALL_LIMIT, nodes.delete(name, &parameters)).await.map(drop)
 }
 
-/// The strategic merge patch. The list of taints is atomic, so it is sent whole.
+/// Returns the strategic merge patch, with the whole list of taints because the list is atomic.
 fn body(node: &Node, changes: &[Change], time: &str) -> Value {
     let mut metadata = json!({"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version});
     let annotation = changes.iter().find_map(|change| match change {

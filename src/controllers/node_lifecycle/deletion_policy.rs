@@ -1,7 +1,7 @@
-//! Pure: which Nodes with absent VMs may be deleted, and when.
+//! Pure: decides which Nodes with absent VMs may be deleted, and when.
 //!
-//! The policy observes every Node and every answer of the provider, and judges each deletion. It counts before it
-//! permits: the first of many absent VMs looks like a single one until the provider was asked about the others. Its
+//! The policy observes every Node and every answer of the provider. Before a deletion, the policy counts the absent
+//! VMs: the first of many absent VMs looks like a single case until the provider has answered about the other VMs. The
 //! state lasts for one leadership term.
 
 mod allowance;
@@ -27,19 +27,19 @@ use node_table::{NodeCategory, NodeTable};
 pub use reason::HoldReason;
 use record::NodeRecord;
 
-/// Up to this many VMs may be absent at once without a pause, if that is more than `MASS_PERCENT` of all Nodes.
+/// Number of VMs whose simultaneous absence never causes a pause.
 const MASS_NODES: usize = 5;
 /// Maximum number of Nodes named in the message about a pause.
 const NAMES_SHOWN: usize = 5;
-/// Up to this share of all Nodes, in percent, may have absent VMs at once without a pause.
+/// Share of the Nodes of this provider, in percent. Replaces `MASS_NODES` if the share is the larger number.
 const MASS_PERCENT: usize = 20;
 
-/// Decides about deletions; see the module documentation.
+/// The policy that permits or blocks deletions; see the module documentation.
 #[derive(Debug)]
 pub struct DeletionPolicy {
     settings: LifecycleSettings,
     nodes: NodeTable,
-    /// The reasons for unknown answers that have ended, and when.
+    /// By reason for unknown answers, the end of the reason. Has no entry for a reason that has not ended.
     ended: BTreeMap<Reason, ReasonEnd>,
     allowance: Allowance,
     mass_hold: Option<MassHold>,
@@ -47,19 +47,19 @@ pub struct DeletionPolicy {
     permits: u64,
 }
 
-/// A pause because many VMs are absent at once.
+/// A pause of deletions because many VMs are absent at the same time.
 #[derive(Clone, Debug)]
 struct MassHold {
     /// The end of the pause.
     until: Instant,
-    /// The pause applies only to VMs that are absent since this time or later: for earlier ones, a previous pause has
+    /// The pause applies only to VMs that became absent at this time or later. For the other VMs, a previous pause has
     /// ended. `None` for the first pause, which applies to all VMs.
     from: Option<Instant>,
-    /// Some of the Nodes that triggered the pause.
+    /// Names of some Nodes that triggered the pause.
     names: Arc<[String]>,
 }
 
-/// A Node that was deleted recently, or is being deleted.
+/// A Node that was deleted recently or is being deleted, or whose deletion a dry run has reported.
 #[derive(Debug)]
 struct DeletedNode {
     permit: u64,
@@ -69,15 +69,16 @@ struct DeletedNode {
     deleted_at: Instant,
 }
 
-/// The decision about a Node with Ready=Unknown.
+/// The decision about a Node with `Ready=Unknown`.
 #[derive(Debug)]
 #[must_use]
 pub enum DeletionVerdict {
-    /// The policy does not know the Node, or has no proof that its VM is absent.
+    /// The policy has no record of the Node, or no proof that its VM is absent.
     NotSuspected,
-    /// Must not be deleted now.
+    /// The Node must not be deleted now.
     Held(HoldReason),
-    /// May be deleted now; the deletion is charged to the allowance.
+    /// The Node may be deleted now. The deletion is charged to the allowance, unless a user has allowed it and the
+    /// allowance is used up.
     Permitted(DeletionPermit),
 }
 
@@ -93,21 +94,21 @@ pub struct DeletionPermit {
 }
 
 impl DeletionPermit {
-    /// Whether the permit rests on the annotation that allows the deletion.
+    /// Whether the permit is based on the annotation that allows the deletion.
     pub fn is_by_hand(&self) -> bool {
         self.by_hand
     }
 
-    /// Whether the API server has not refused this deletion before.
+    /// Whether this is the first attempt, which means that the API server has not refused this deletion before.
     pub fn is_first(&self) -> bool {
         self.is_first
     }
 }
 
-/// How a permit was used.
+/// The result of the write that a permit allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PermitOutcome {
-    /// The Node was deleted, or may have been: the outcome is unknown.
+    /// The Node was deleted or tainted, or may have been.
     Deleted,
     /// The deletion was only reported.
     DryRun,
@@ -120,7 +121,7 @@ pub enum PermitOutcome {
 /// Values for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Number of Nodes that the limit allows to delete now.
+    /// Number of Nodes that may be deleted now within the limit.
     pub allowance: usize,
     /// Whether deletions pause because many VMs are absent.
     pub is_mass_held: bool,
@@ -141,7 +142,7 @@ impl DeletionPolicy {
         }
     }
 
-    /// Records the current state of a Node; `None` if it was deleted.
+    /// Records the current state of a Node; `None` if the Node was deleted.
     pub fn observe(&mut self, name: &str, facts: Option<Facts>, at: Instant) {
         match facts {
             Some(facts) => self.note(name, facts),
@@ -150,7 +151,7 @@ impl DeletionPolicy {
         self.count_mass(at);
     }
 
-    /// Records all existing Nodes. Returns the names of those that were deleted.
+    /// Records all existing Nodes. Returns the names of the Nodes that were deleted.
     pub fn observe_all(&mut self, all: Vec<(String, Facts)>, at: Instant) -> Vec<String> {
         let names: HashSet<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
         let vanished: Vec<String> = self.nodes.names().filter(|name| !names.contains(name.as_str())).cloned().collect();
@@ -164,7 +165,7 @@ impl DeletionPolicy {
         vanished
     }
 
-    /// Updates the state that depends on time only.
+    /// Updates the state that depends only on time.
     pub fn tick(&mut self, at: Instant) {
         self.count_mass(at);
     }
@@ -176,8 +177,8 @@ impl DeletionPolicy {
         }
     }
 
-    /// Whether this Node may be deleted at `at`. With the annotation that allows the deletion, grace period, limit and
-    /// mass pause do not apply.
+    /// Decides about the deletion of a Node. [`Facts::is_allowed_by_hand`] overrides grace period, limit and mass
+    /// pause.
     pub fn verdict(&mut self, name: &str, at: Instant) -> DeletionVerdict {
         self.count_mass(at);
         let Some(known) = self.nodes.get(name) else { return DeletionVerdict::NotSuspected };
@@ -213,13 +214,15 @@ impl DeletionPolicy {
         DeletionVerdict::Permitted(DeletionPermit { number, name: name.to_owned(), by_hand, since, is_first })
     }
 
-    /// Whether the permit is still valid: a mass pause may have begun meanwhile, or the kubelet may have reported.
+    /// Whether the permit is still valid. Since the permit was given, a mass pause may have begun, or the kubelet may
+    /// have reported.
     pub fn is_still_permitted(&self, permit: &DeletionPermit, at: Instant) -> bool {
         let Some(known) = self.nodes.get(&permit.name) else { return false };
         known.absent_since() == Some(permit.since) && self.check(known, permit.by_hand, permit.since, at).is_ok()
     }
 
-    /// Permits another write with the consequences of a deletion (the out-of-service taint), under the same limit.
+    /// Permits the out-of-service taint under the limit of deletions, because a taint has the same consequences as a
+    /// deletion.
     pub fn reserve(&mut self, at: Instant) -> Result<DeletionPermit, HoldReason> {
         self.take(at).map(|number| DeletionPermit {
             number,
@@ -230,7 +233,7 @@ impl DeletionPolicy {
         })
     }
 
-    /// Ends a permit.
+    /// Ends a permit with the result of its write.
     pub fn settle(&mut self, permit: DeletionPermit, used: PermitOutcome, at: Instant) {
         if matches!(used, PermitOutcome::Unused | PermitOutcome::Rejected) {
             self.allowance.give_back(permit.number);
@@ -250,13 +253,14 @@ impl DeletionPolicy {
         self.count_mass(at);
     }
 
-    /// The values for metrics.
+    /// Returns the values for metrics.
     pub fn counts(&self, at: Instant) -> Counts {
         let is_mass_held = self.mass_hold.as_ref().is_some_and(|mass| at < mass.until);
         Counts { allowance: self.allowance.available(self.bounds(), at), is_mass_held }
     }
 
-    /// Checks all rules except the limit, in the order in which they are reported.
+    /// Checks the grace period, the control plane majority and the number of absent VMs, in this order. With `by_hand`,
+    /// checks only the control plane majority.
     fn check(&self, known: &NodeRecord, by_hand: bool, since: Instant, at: Instant) -> Result<(), HoldReason> {
         let until = since + self.settings.grace;
         if !by_hand && at < until {
@@ -274,7 +278,7 @@ impl DeletionPolicy {
         let (absent, nodes) = (self.nodes.count(NodeCategory::NewlyAbsent), self.nodes.count(NodeCategory::Own));
         if let Some(mass) = &self.mass_hold {
             if mass.from.is_some_and(|from| since < from) {
-                // The pause for this VM has ended: only the limit applies.
+                // The pause for this VM has ended, so only the limit applies.
                 return Ok(());
             }
             if at < mass.until {
@@ -292,7 +296,7 @@ impl DeletionPolicy {
         Ok(())
     }
 
-    /// Whether the limit allows one more write at `at`. Does not charge the allowance.
+    /// Checks whether the limit allows one more write at `at`. Does not charge the allowance.
     pub fn check_limit(&self, at: Instant) -> Result<(), HoldReason> {
         let bounds @ Bounds { capacity, window } = self.bounds();
         if self.allowance.available(bounds, at) == 0 {
@@ -315,12 +319,12 @@ impl DeletionPolicy {
 
     fn bounds(&self) -> Bounds {
         let Limit { nodes, percent, window } = self.settings.limit;
-        // Includes recently deleted Nodes, so that deletions do not shrink the limit.
+        // Includes recently deleted Nodes, so that deletions do not reduce the limit.
         let share = (self.nodes.count(NodeCategory::Own) + self.deleted()).saturating_mul(percent as usize) / 100;
         Bounds { capacity: share.max(nodes as usize), window }
     }
 
-    /// Number of recently deleted Nodes that no longer exist.
+    /// Returns the number of recently deleted Nodes that `NodeCategory::Own` does not count.
     fn deleted(&self) -> usize {
         let is_there = |gone: &DeletedNode| {
             self.nodes.get(&gone.name).is_some_and(|known| known.facts.uid == gone.uid && !known.is_dry_run_reported)
@@ -328,8 +332,8 @@ impl DeletionPolicy {
         self.recently_deleted.iter().filter(|gone| !is_there(gone)).count()
     }
 
-    /// Number of control plane Nodes that are absent or were deleted recently, and number of all of them, including the
-    /// deleted ones.
+    /// Returns the numbers of lost and of all control plane Nodes. A Node is lost if its VM is absent, if it is being
+    /// deleted, or if it was deleted within the window.
     fn control_plane(&self, at: Instant) -> (usize, usize) {
         let lately = self.recently_deleted.iter().filter(|gone| {
             gone.is_control_plane && at.saturating_duration_since(gone.deleted_at) < self.settings.limit.window
@@ -337,7 +341,7 @@ impl DeletionPolicy {
         let mut lost: BTreeSet<&str> = lately.map(|gone| gone.uid.as_str()).collect();
         let mut all = lost.clone();
         for known in self.nodes.all().filter(|known| known.facts.is_control_plane) {
-            // A dry run's deletion counts for as long as a real one.
+            // A dry run counts through `recently_deleted`, for as long as a real deletion.
             if known.is_dry_run_reported {
                 continue;
             }
@@ -349,12 +353,12 @@ impl DeletionPolicy {
         (lost.len(), all.len())
     }
 
-    /// Begins and ends the pause for many VMs that are absent at once.
+    /// Begins or ends the pause of deletions.
     fn count_mass(&mut self, at: Instant) {
         let window = self.settings.limit.window;
         self.recently_deleted.retain(|gone| at.saturating_duration_since(gone.deleted_at) < window);
         let threshold = threshold(self.nodes.count(NodeCategory::Own));
-        // A pause runs to its end even if the provider finds some of the VMs again: the same cause may affect more VMs.
+        // A pause runs to its end even if some VMs are found again, because the same cause may affect more VMs.
         if self.mass_hold.as_ref().is_some_and(|mass| at < mass.until) {
             return;
         }
@@ -364,7 +368,8 @@ impl DeletionPolicy {
             self.nodes.count_from(None);
             return;
         }
-        // VMs whose pause has ended are subject to the limit only. Another pause begins with as many further VMs.
+        // Only the limit applies to VMs whose pause has ended. Another pause begins if more than `threshold` further
+        // VMs are absent.
         self.nodes.count_from(ended);
         if self.nodes.count(NodeCategory::NewlyAbsent) > threshold {
             let names = self.nodes.newly_absent(NAMES_SHOWN).into();
@@ -373,7 +378,7 @@ impl DeletionPolicy {
     }
 }
 
-/// How many of `nodes` may have absent VMs at once without a pause.
+/// Returns the largest number of absent VMs that causes no pause, for this number of Nodes.
 fn threshold(nodes: usize) -> usize {
     (nodes.saturating_mul(MASS_PERCENT) / 100).max(MASS_NODES)
 }

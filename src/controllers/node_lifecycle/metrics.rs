@@ -1,14 +1,14 @@
-//! The node-lifecycle controller's metrics.
+//! Metrics of the node-lifecycle controller.
 
 use prometheus::core::Collector;
 use prometheus::{IntCounter, IntGauge, IntGaugeVec, Opts};
 
 use super::deletion_policy::Counts;
 
-/// The metrics. Clones share them.
+/// The metrics. All clones share the same series.
 #[derive(Clone)]
 pub(super) struct NodeLifecycleMetrics {
-    /// Number of Nodes whose deletion each reason blocks.
+    /// Number of Nodes whose deletion or out-of-service taint each reason blocks.
     pub(super) blocked: IntGaugeVec,
     pub(super) deletions: IntCounter,
     pub(super) dry_run_deletions: IntCounter,
@@ -59,7 +59,7 @@ impl NodeLifecycleMetrics {
         ]
     }
 
-    /// Shows the counts of the deletion policy; `None` while this process does not lead.
+    /// Sets the metrics of the deletion policy; `None` while this process does not lead.
     pub(super) fn guard(&self, counts: Option<Counts>) {
         self.mass_hold.set(i64::from(counts.is_some_and(|counts| counts.is_mass_held)));
         self.allowance.set(counts.map_or(0, |counts| i64::try_from(counts.allowance).unwrap_or(i64::MAX)));

@@ -1,7 +1,8 @@
-//! Pure: a Node and the proven power state of its VM → the changes of our taints.
+//! Pure: maps a Node and the proven power state of its VM to the changes of its taints.
 //!
-//! Mirrors `AddOrUpdateTaintOnNode` and `RemoveTaintOffNode` of `node/helpers/taints.go` and `MonitorNodes` of
-//! `controllers/nodelifecycle/node_lifecycle_controller.go`. An unproven power state changes nothing.
+//! Mirrors `AddOrUpdateTaintOnNode` and `RemoveTaintOffNode` of `node/helpers/taints.go`, and `MonitorNodes` of
+//! `controllers/nodelifecycle/node_lifecycle_controller.go`. If the Node is not `Ready`, an unproven power state
+//! changes nothing.
 
 #[cfg(test)]
 mod tests;
@@ -16,33 +17,32 @@ use crate::cloud::{Power, PowerState};
 
 /// Taint of a Node whose VM does not run. Effect `NoSchedule`.
 pub const TAINT_SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
-/// Taint of a Node whose VM stays off until an administrator acts: kube-controller-manager detaches its volumes. Effect
-/// `NoExecute`.
+/// Taint of a Node whose VM stays off, so that kube-controller-manager detaches its volumes. Effect `NoExecute`.
 pub const TAINT_OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// The value of `TAINT_OUT_OF_SERVICE` for a VM that is powered off.
 pub const OUT_OF_SERVICE_VALUE: &str = "nodeshutdown";
-/// Marks `TAINT_OUT_OF_SERVICE` as ours; the value is the time when it was set (RFC 3339).
+/// Annotation of a Node on which this controller has set `TAINT_OUT_OF_SERVICE`. The value is the time of the write
+/// (RFC 3339).
 pub const ANNOTATION_OUT_OF_SERVICE: &str = "vsphere-ccm.dev/out-of-service";
-/// Set to `true` by a user: this Node may be deleted without grace period, limit and mass pause.
+/// Annotation that a user sets to `true` to allow the deletion of this Node without grace period, limit and mass pause.
 pub const ANNOTATION_ALLOW_DELETION: &str = "vsphere-ccm.dev/allow-deletion";
 
 const NO_SCHEDULE: &str = "NoSchedule";
 const NO_EXECUTE: &str = "NoExecute";
 
-/// A change of our taints.
+/// A change of the taints that this controller sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Add the shutdown taint, or correct it.
+    /// Adds the shutdown taint, or corrects it.
     AddShutdown,
-    /// Remove every taint with that key and effect.
+    /// Removes every taint with the key and effect of the shutdown taint.
     RemoveShutdown,
-    /// Add the out-of-service taint and the annotation that marks it as ours.
+    /// Adds the out-of-service taint, and the annotation that marks it as set by this controller.
     AddOutOfService,
-    /// Remove the out-of-service taint and its annotation, or only the annotation if a user has removed the taint.
+    /// Removes the out-of-service taint and its annotation, or only the annotation if a user has removed the taint.
     RemoveOutOfService,
 }
 
-/// The change in words, for the log.
 impl fmt::Display for Change {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
@@ -57,31 +57,31 @@ impl fmt::Display for Change {
 /// The plan for one Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LifecyclePlan {
-    /// The changes, for one patch. Empty if the Node is up to date.
+    /// The changes for one patch. Empty if the Node is up to date.
     pub changes: Vec<Change>,
     /// Time after which to reconcile the Node again even if no event arrives.
     pub requeue_after: Option<Duration>,
 }
 
-/// Whether the plan needs the VM's power state: not for a Ready Node.
+/// Whether the plan needs the power state of the VM, because the Node is not `Ready`.
 pub fn needs_power(node: &Node) -> bool {
     node::readiness(node) != Readiness::True
 }
 
-/// Whether the Node needs a reconcile, for taints or deletion: not if it is Ready and has none of our taints.
+/// Whether the Node needs a reconcile for taints or deletion: it is not `Ready`, or it has the shutdown taint or
+/// `ANNOTATION_OUT_OF_SERVICE`.
 pub fn needs_reconcile(node: &Node) -> bool {
     needs_power(node)
         || has_taint(node, TAINT_SHUTDOWN, NO_SCHEDULE)
         || node::annotation(node, ANNOTATION_OUT_OF_SERVICE).is_some()
 }
 
-/// Whether the annotation allows the deletion of this Node.
+/// Whether `ANNOTATION_ALLOW_DELETION` allows the deletion of this Node.
 pub fn is_allowed_by_hand(node: &Node) -> bool {
     node::annotation(node, ANNOTATION_ALLOW_DELETION) == Some("true")
 }
 
-/// Decides what to do. `power` is the proven power state; `unreachable_for` is how long the Node has been Ready=Unknown
-/// without a break.
+/// Creates the plan from the proven power state and the uninterrupted time of `Ready=Unknown` (`unreachable_for`).
 pub fn plan(
     node: &Node,
     power: Option<Power>,
@@ -119,17 +119,17 @@ fn plan_out_of_service(
 ) {
     let readiness = node::readiness(node);
     if node::annotation(node, ANNOTATION_OUT_OF_SERVICE).is_some() {
-        // A Ready Node runs, whichever VM it runs on. If only the annotation is left, a user has removed the taint: it
-        // is not added again while the VM is off.
+        // A `Ready` Node runs, even if it runs on another VM. If only the annotation is left, a user has removed the
+        // taint. Then the taint is not added again while the VM is off.
         let is_over = readiness == Readiness::True || power.is_some_and(|power| power.state == PowerState::On);
         plan.changes.extend(is_over.then_some(Change::RemoveOutOfService));
         return;
     }
     let (Some(power), Some(after)) = (power, after) else { return };
     let is_theirs = node::has_taint(node, TAINT_OUT_OF_SERVICE);
-    // With Ready=False a kubelet still reports, perhaps on a copy of the VM with the same volumes.
+    // With `Ready=False`, the kubelet still reports, perhaps on a copy of the VM with the same volumes.
     let is_candidate = readiness == Readiness::Unknown && !node::is_uninitialized(node) && !is_theirs;
-    // A suspended VM may resume at any moment with its volumes mounted.
+    // A suspended VM may resume at any time, with its volumes mounted.
     if !is_candidate || power.state != PowerState::Off {
         return;
     }
@@ -139,7 +139,7 @@ fn plan_out_of_service(
     }
 }
 
-/// The Node's taints after `changes`, in their order.
+/// Returns the Node's taints after `changes`, in their order.
 pub fn taints_after(node: &Node, changes: &[Change]) -> Vec<Taint> {
     let mut taints = node::taints(node).to_vec();
     for change in changes {
@@ -153,7 +153,7 @@ pub fn taints_after(node: &Node, changes: &[Change]) -> Vec<Taint> {
     taints
 }
 
-/// Replaces the first taint of the same key and effect, as `AddOrUpdateTaint` does, or appends.
+/// Replaces the first taint with the same key and effect, as `AddOrUpdateTaint` does; otherwise appends the taint.
 fn put(taints: &mut Vec<Taint>, taint: Taint) {
     match taints.iter_mut().find(|other| is(other, &taint.key, &taint.effect)) {
         Some(other) => *other = taint,
@@ -174,12 +174,12 @@ fn out_of_service_taint() -> Taint {
     }
 }
 
-/// Whether the taint has neither value nor time, as upstream compares it.
+/// Whether value and time of the taint are empty. Upstream compares the value and the time.
 fn is_plain(taint: &Taint) -> bool {
     taint.value.as_deref().unwrap_or_default().is_empty() && taint.time_added.is_none()
 }
 
-/// Whether the taint is the one we set; one with another value or effect is not ours.
+/// Whether the taint has the key, effect and value of the out-of-service taint that this controller sets.
 fn is_out_of_service(taint: &Taint) -> bool {
     is(taint, TAINT_OUT_OF_SERVICE, NO_EXECUTE) && taint.value.as_deref() == Some(OUT_OF_SERVICE_VALUE)
 }

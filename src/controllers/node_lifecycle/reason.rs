@@ -1,4 +1,4 @@
-//! Reasons why a Node is not deleted, in addition to the shared ones.
+//! Reasons why a Node is not deleted, in addition to the shared reasons.
 
 pub use crate::controllers::reason::*;
 
@@ -9,7 +9,7 @@ reasons! {
     DeletionGracePeriod,
     /// Not deleted yet: the deletion limit is used up.
     DeletionLimitReached,
-    /// Not deleted yet: many VMs are absent at once.
+    /// Not deleted yet: many VMs are absent at the same time.
     DeletionMassHold,
     /// Not deleted: a majority of the control plane would be lost.
     DeletionControlPlaneMajority,

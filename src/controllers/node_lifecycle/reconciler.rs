@@ -1,4 +1,4 @@
-//! One reconcile of one Node: queries its VM, deletes the Node if permitted, and updates its taints.
+//! Reconciles one Node: queries its VM, deletes the Node if permitted, and updates its taints.
 
 mod deletion;
 mod taints;
@@ -30,18 +30,17 @@ use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::stores::Nodes;
 use crate::runtime::tasks::PanicError;
 
-/// Pause before the provider is asked again after an event has outdated its answer.
+/// Pause before the provider is queried again after an event has outdated its answer.
 const REQUERY_DELAY: Duration = Duration::from_millis(100);
 /// Pause while answers about other Nodes are pending.
 const COUNTING_PAUSE: Duration = Duration::from_secs(1);
 
-/// Interval between two passes over the facts of all Nodes. In between, events keep the facts up to date.
+/// Interval between two reads of the facts of all Nodes. Between these reads, events keep the facts up to date.
 const FULL_PASS_PERIOD: Duration = Duration::from_secs(60);
 
-/// Message prefix of all blocks except that of the out-of-service taint.
+/// Prefix of the message about any blocked action except the out-of-service taint.
 const NOT_DELETED: &str = "Node not deleted";
 
-/// Dependencies of the reconciler.
 pub(super) struct LifecycleContext {
     pub(super) store: Nodes,
     pub(super) api: Api<Node>,
@@ -52,7 +51,7 @@ pub(super) struct LifecycleContext {
     pub(super) metrics: NodeLifecycleMetrics,
 }
 
-/// State of one leadership term.
+/// The reconciler of one leadership term, with its state.
 pub struct NodeLifecycleReconciler {
     pub(super) context: Arc<LifecycleContext>,
     state: Mutex<LifecycleState>,
@@ -61,13 +60,14 @@ pub struct NodeLifecycleReconciler {
 pub(super) struct LifecycleState {
     pub(super) policy: DeletionPolicy,
     unreachable: Unreachable,
-    /// Backoff of taint changes that could not be written.
+    /// Backoff of failed taint writes.
     rejected_changes: Retries<Vec<Change>>,
-    /// Nodes due for the out-of-service taint whose VM was not proven powered off, and why; `None` for a VM that runs.
+    /// Backoff of out-of-service taints after a read that did not prove the VM powered off. Contains the reason, or
+    /// `None` if the read proved another power state.
     unproven_power: Retries<Option<DeletionBlocked>>,
-    /// The Nodes that need a reconcile, by their latest facts.
+    /// The Nodes that need a reconcile, according to their latest facts.
     in_flight: BTreeSet<String>,
-    /// When the facts of all Nodes were last read.
+    /// Time of the last read of the facts of all Nodes.
     all_noted: Instant,
 }
 
@@ -89,7 +89,7 @@ impl NodeLifecycleReconciler {
     }
 }
 
-/// The monotonic clock, which tests can pause.
+/// Returns the time of the monotonic clock, which tests can pause.
 pub(super) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
@@ -97,19 +97,19 @@ pub(super) fn now() -> Instant {
 /// The result of a reconcile.
 #[derive(Debug, Default)]
 pub struct LifecycleOutcome {
-    /// Why the Node is not deleted, if its VM may be absent.
+    /// The reason why an action on the Node is blocked, if any.
     pub(super) blocked: Option<DeletionBlocked>,
     pub(super) next: Next,
 }
 
-/// Why a Node is not deleted, or not taken out of service.
+/// The reason why a Node is not deleted, or not taken out of service.
 #[derive(Clone, Debug)]
 pub(super) struct DeletionBlocked {
-    /// The blocked action, in words.
+    /// The blocked action, as prefix of the message.
     pub(super) action: &'static str,
     pub(super) reason: Reason,
     pub(super) message: String,
-    /// Whether the block is left out of Events and log.
+    /// Whether Events and log omit the block.
     pub(super) is_quiet: bool,
 }
 
@@ -135,8 +135,7 @@ impl LifecycleOutcome {
         Self { next: Next::Backoff, ..Self::blocked(reason::Panic, message, false) }
     }
 
-    /// The API server refused the deletion. The Node is reconciled again at once, and the deletion policy decides when
-    /// the deletion is retried.
+    /// Creates the outcome of a deletion that the API server refused. The policy decides about the next attempt.
     pub(super) fn refused(error: &CallError) -> Self {
         Self { next: Next::After(Duration::ZERO), ..Self::blocked(reason::DeletionRefused, chain(error), false) }
     }
@@ -153,20 +152,20 @@ impl LifecycleOutcome {
             (_, Some(left)) => Next::After(left),
             (_, None) => Next::Period,
         };
-        // The provider is still being asked about other Nodes, which extends the grace period only a little.
+        // The provider is still being queried about other Nodes, which delays the deletion only a little.
         let is_quiet = matches!(hold, HoldReason::Counting { .. });
         Self { next, ..Self::blocked(hold.reason(), hold.message(until.as_deref()), is_quiet) }
     }
 }
 
-/// The wall clock time after `left`, in whole seconds.
+/// Returns the wall clock time at the end of `left`, in whole seconds.
 fn wall_clock_in(left: Duration) -> String {
     let time = jiff::Timestamp::now() + left;
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 impl LifecycleContext {
-    /// Records the Node's current facts in the deletion policy, before any work on the Node.
+    /// Records the Node's current facts before any other work on the Node. Returns the cached Node, if any.
     pub(super) fn observe(&self, term: &NodeLifecycleReconciler, name: &str) -> Option<Arc<Node>> {
         let node = self.store.get(name);
         let facts = node.as_deref().map(|node| self.facts(node));
@@ -184,8 +183,7 @@ impl LifecycleContext {
         node
     }
 
-    /// Records the facts of all Nodes in the deletion policy. Returns the names to reconcile: of busy and deleted
-    /// Nodes.
+    /// Records the facts of all Nodes. Returns the names of the Nodes that need a reconcile, and of the deleted Nodes.
     pub(super) fn observe_all(&self, term: &NodeLifecycleReconciler) -> Vec<String> {
         let mut busy = BTreeSet::new();
         let mut facts = Vec::new();
@@ -198,7 +196,7 @@ impl LifecycleContext {
             facts.push((name, self.facts(&node)));
         }
         let mut state = term.lock();
-        // The kubelet of a Node that is not busy reports, so these states have ended.
+        // A Node that is not in `busy` is `Ready` or deleted, so its entries are obsolete.
         state.unreachable.retain(|name| busy.contains(name));
         state.rejected_changes.retain(|name| busy.contains(name));
         state.unproven_power.retain(|name| busy.contains(name));
@@ -208,9 +206,8 @@ impl LifecycleContext {
         busy.into_iter().chain(vanished).collect()
     }
 
-    /// Returns the names of the Nodes to reconcile in this period: those that are not Ready or have one of our taints.
-    /// Events keep this set up to date. In case an event was missed, all cached Nodes are observed again from time to
-    /// time; the result then also has the names of deleted Nodes.
+    /// Returns the names of the Nodes to reconcile in this period. To cover missed events, all cached Nodes are
+    /// observed again every `FULL_PASS_PERIOD`; the result then also contains deleted Nodes.
     pub(super) fn tick(&self, term: &NodeLifecycleReconciler) -> Vec<String> {
         let mut state = term.lock();
         let at = now();
@@ -242,7 +239,7 @@ impl LifecycleContext {
         self.keep_taints(term, &node, outcome).await
     }
 
-    /// The last answer about the VM while it is valid, otherwise a new one.
+    /// Returns the last answer about the VM while the answer is valid; otherwise queries the provider.
     async fn presence(&self, term: &NodeLifecycleReconciler, node: &Node) -> Presence {
         let last = term.lock().policy.last_answer(node::name(node), &self.facts(node), now());
         match last {
@@ -251,7 +248,7 @@ impl LifecycleContext {
         }
     }
 
-    /// Asks the provider and records its answer in the deletion policy.
+    /// Queries the provider and records its answer in the deletion policy.
     pub(super) async fn ask(&self, term: &NodeLifecycleReconciler, node: &Node) -> Presence {
         let name = node::name(node);
         term.lock().policy.ask(name, &self.facts(node), now());
@@ -284,7 +281,7 @@ impl LifecycleContext {
         let is_off = matches!(self.settings.deletion, DeletionMode::Off { .. });
         let is_absent = matches!(presence, Presence::Absent(_));
         if presence != Presence::Exists(()) && node::is_uninitialized(node) {
-            // The node controller reports why the Node is not initialised, if that takes too long.
+            // The node controller reports the reason if the initialisation takes too long.
             let message = "the node is not initialized; its VM is not treated as deleted";
             return Ok(LifecycleOutcome::blocked(reason::Uninitialized, message, !is_absent));
         }
@@ -301,7 +298,7 @@ impl LifecycleContext {
             Presence::Absent(proof) => {
                 let verdict = term.lock().policy.verdict(node::name(node), now());
                 match verdict {
-                    // The answer came too late: the Node was Ready in between, or another event outdated it.
+                    // The answer came too late: the Node was `Ready` meanwhile, or another event outdated the answer.
                     DeletionVerdict::NotSuspected => Ok(LifecycleOutcome::after(REQUERY_DELAY)),
                     DeletionVerdict::Held(hold) => Ok(LifecycleOutcome::by(&hold).with(&proof)),
                     DeletionVerdict::Permitted(permit) => self.delete(term, node, permit).await,
@@ -310,7 +307,7 @@ impl LifecycleContext {
         }
     }
 
-    /// Reports why an action is blocked, once.
+    /// Reports the reason why an action is blocked.
     pub(super) fn report(&self, name: &str, blocked: &DeletionBlocked) {
         if blocked.reason == reason::Panic {
             return tracing::error!(node = %name, "{}", blocked.message);
@@ -338,7 +335,6 @@ impl LifecycleOutcome {
 }
 
 impl DeletionBlocked {
-    /// Normal for the expected grace period, otherwise Warning.
     pub(super) fn event_type(&self) -> EventType {
         if self.reason == reason::DeletionGracePeriod { EventType::Normal } else { EventType::Warning }
     }

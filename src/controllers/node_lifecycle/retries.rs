@@ -1,6 +1,6 @@
-//! Pure: backoff of a write that failed, or of a read that gave no proof.
+//! Pure: the backoff of failed writes, and of reads that gave no proof.
 //!
-//! Events and the period can reconcile a Node at any time. So the backoff belongs to the failed call, not to the Node.
+//! An event or the period can reconcile a Node at any time. So the backoff belongs to the failed call, not to the Node.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -17,15 +17,15 @@ pub struct CallBackoff {
 }
 
 impl CallBackoff {
-    /// Records a failure at `at` and returns the pause before the next call. `chance` in `0.0..1.0` shortens the pause
-    /// by up to a quarter, so that calls that failed together are not repeated together.
+    /// Records a failure at `at`. Returns the pause before the next call. `chance` in `0.0..1.0` shortens the pause by
+    /// up to a quarter, so that calls that failed together are not repeated together.
     pub fn failed(&mut self, at: Instant, chance: f64) -> Duration {
         let pause = self.failures.next_pause(&BACKOFF, chance);
         self.not_before = Some(at + pause);
         pause
     }
 
-    /// The end of the pause, if it has not ended at `at`.
+    /// Returns the end of the pause, if the pause has not ended at `at`.
     pub fn not_before(&self, at: Instant) -> Option<Instant> {
         self.not_before.filter(|end| *end > at)
     }
@@ -50,14 +50,14 @@ struct LastFailure<T> {
 }
 
 impl<T> Retries<T> {
-    /// The remaining pause of this Node's call at `at`, if any, and the description of its last failure.
+    /// Returns the remaining pause of this Node's call at `at`, if any, with the description of the last failure.
     pub fn wait(&self, name: &str, uid: &str, at: Instant) -> Option<(Duration, &T)> {
         let failure = self.by_node.get(name).filter(|failure| failure.uid == uid)?;
         let end = failure.retry.not_before(at)?;
         Some((end.saturating_duration_since(at), &failure.subject))
     }
 
-    /// Records a failure and returns the pause before the next call, as [`CallBackoff::failed`].
+    /// Records a failure and returns the pause before the next call, like [`CallBackoff::failed`].
     pub fn failed(&mut self, name: &str, uid: &str, about: T, at: Instant, chance: f64) -> Duration {
         let before = self.by_node.remove(name).filter(|failure| failure.uid == uid);
         let mut retry = before.map_or_else(CallBackoff::default, |failure| failure.retry);
@@ -66,12 +66,12 @@ impl<T> Retries<T> {
         pause
     }
 
-    /// Clears the Node's backoff: the call succeeded or is no longer needed, or the Node was deleted.
+    /// Clears the Node's backoff, because the call succeeded or is no longer needed, or because the Node was deleted.
     pub fn forget(&mut self, name: &str) {
         self.by_node.remove(name);
     }
 
-    /// Keeps only the Nodes for which `is_there` holds.
+    /// Keeps only the Nodes for which `is_there` returns true.
     pub fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
         self.by_node.retain(|name, _| is_there(name));
     }

@@ -1,7 +1,7 @@
-//! Pure: how long the kubelet of each Node has been silent, as seen by this leader.
+//! Pure: the time for which each Node has been `Ready=Unknown`, as this leader has observed it.
 //!
-//! The condition's timestamps come from the clock of another host, and a new leader does not know what happened before
-//! its term. So the time counts from when this leader first saw Ready=Unknown.
+//! The timestamps of the condition `Ready` come from the clock of another host, and a new leader did not observe the
+//! time before its term. So the time starts with the first observation of this leader.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Node;
 
 use crate::cloud::node::{self, Readiness};
 
-/// The Nodes with Ready=Unknown, and since when this leader has seen them so.
+/// The Nodes with `Ready=Unknown`, and the time of their first observation.
 #[derive(Debug, Default)]
 pub struct Unreachable {
     by_node: HashMap<String, UnknownSince>,
@@ -20,13 +20,13 @@ pub struct Unreachable {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct UnknownSince {
     uid: String,
-    /// The condition's transition time. Another value shows that the kubelet reported in between.
+    /// Transition time of the condition `Ready`. A different value shows that the kubelet has reported meanwhile.
     transition: Option<Timestamp>,
     since: Instant,
 }
 
 impl Unreachable {
-    /// Records the Node's state at `at`; `None` if it does not exist.
+    /// Records the Node's state at `at`; `None` if the Node does not exist.
     pub fn observe(&mut self, name: &str, node: Option<&Node>, at: Instant) {
         let Some(node) = node.filter(|node| node::readiness(node) == Readiness::Unknown) else {
             self.by_node.remove(name);
@@ -39,13 +39,13 @@ impl Unreachable {
         }
     }
 
-    /// How long this Node has been Ready=Unknown without a break; zero if it is not, or was seen only now.
+    /// Returns the uninterrupted time with `Ready=Unknown`; zero for another status or a first observation.
     pub fn lasting(&self, node: &Node, at: Instant) -> Duration {
         let silence = self.by_node.get(node::name(node)).filter(|silence| silence.is_of(node));
         silence.map_or(Duration::ZERO, |silence| at.saturating_duration_since(silence.since))
     }
 
-    /// Keeps only the Nodes for which `is_there` holds.
+    /// Keeps only the Nodes for which `is_there` returns true.
     pub fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
         self.by_node.retain(|name, _| is_there(name));
     }

@@ -1,5 +1,5 @@
-//! Calls to the cloud: lists routes, and applies the changes for one destination. Each change is checked again right
-//! before the call, because the plan may be old.
+//! Calls to the cloud: lists routes, and applies the changes of one destination. Each change is checked again
+//! immediately before its call, because the plan may be outdated.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::controllers::retry::Retry;
 use crate::kubernetes::cluster::LiveApi;
 use crate::kubernetes::stores::Nodes;
 
-/// Time limit of one provider call; a provider that needs longer hangs.
+/// Time limit of one provider call.
 const CALL_LIMIT: Duration = Duration::from_secs(60);
 
-/// The cloud's routes of one cluster, for one leadership term.
+/// Access to the cloud's routes of one cluster, for one leadership term.
 pub(super) struct Cloud {
     pub(super) provider: Arc<dyn CloudProvider>,
     pub(super) permit: LeaderToken,
@@ -29,7 +29,7 @@ pub(super) struct Cloud {
     pub(super) live: LiveApi,
 }
 
-/// Whether the Node belongs to this provider, or is not initialised yet.
+/// Whether the Node belongs to this provider, or has no provider ID yet.
 pub(super) fn owns(provider: &dyn CloudProvider, node: &Node) -> bool {
     let provider_id = node::provider_id(node);
     provider_id.is_empty() || provider.owns_provider_id(provider_id)
@@ -46,11 +46,11 @@ pub(super) struct Listing {
 /// The result of the changes for one destination.
 #[derive(Debug, Default)]
 pub struct ApplyResult {
-    /// Changes that remain, or that must be checked later.
+    /// Changes that were not made, including the deletion of a kept route, which is checked again later.
     pub(super) remaining: RouteChanges,
     pub(super) deleted: Vec<Route>,
     pub(super) created: Vec<Creation>,
-    /// Why changes remain, and the route that could not be created.
+    /// The failure because of which changes are left, if any, and the route that could not be created, if any.
     pub(super) failure: Option<(RouteFailure, Option<Creation>)>,
 }
 
@@ -66,7 +66,7 @@ impl Cloud {
         Ok(Listing { routes, rewrites: cloud.rewrites_in_place(), ambiguous: cloud.ambiguous_routes() })
     }
 
-    /// Deletes, then creates. Creates nothing while a route to the same destination could not be deleted.
+    /// Makes the deletions, then the creations. If a deletion fails, creates nothing.
     pub(super) async fn apply(&self, changes: RouteChanges) -> ApplyResult {
         let began = Instant::now();
         let mut applied = ApplyResult::default();
@@ -114,8 +114,8 @@ impl Cloud {
         within_limit(routes.create_route(&self.permit, &self.cluster_name, name_hint, route)).await
     }
 
-    /// Returns whether the route was deleted. A route that stays is a failure if `is_in_the_way`: if another route to
-    /// the same destination is to be created.
+    /// Returns whether the route was deleted. If `is_in_the_way`, a kept route is a failure, because another route to
+    /// the same destination must be created.
     async fn delete(&self, deletion: &RouteDeletion, is_in_the_way: bool) -> Result<bool, RouteFailure> {
         let route = &deletion.route;
         let live = match deletion.needs_live_node() {
@@ -168,7 +168,7 @@ async fn within_limit<T>(call: impl Future<Output = Result<T, Error>>) -> Result
     }
 }
 
-/// The Go program's error text.
+/// Adds the error text of the Go program to `failure`.
 fn could_not_create(failure: RouteFailure, creation: &Creation, elapsed: Duration) -> RouteFailure {
     let Creation { name_hint, route } = creation;
     let (network, node, elapsed) = (&route.destination_cidr, &route.target_node, spelled(elapsed));

@@ -1,4 +1,4 @@
-//! Pure: the condition `NetworkUnavailable`, which says whether a Node has its routes. Mirrors
+//! Pure: the condition `NetworkUnavailable`, which shows whether a Node has its routes. Mirrors
 //! `updateNetworkingCondition` of `controllers/route/route_controller.go`.
 
 use jiff::Timestamp;
@@ -10,14 +10,14 @@ const CONDITION: &str = "NetworkUnavailable";
 const CREATED: &str = "RouteCreated";
 const NOT_CREATED: &str = "NoRouteCreated";
 
-/// Returns the condition of the Node.
+/// Returns the Node's condition `NetworkUnavailable`, if any.
 pub fn of(node: &Node) -> Option<&NodeCondition> {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     conditions.iter().find(|condition| condition.type_ == CONDITION)
 }
 
-/// The patch of the Node's status; `None` if the condition already has this status and reason. Another program's reason
-/// is overwritten.
+/// Builds the patch of the Node's status. Returns `None` if the condition already has this status and reason. A reason
+/// of another program is overwritten.
 pub fn patch(node: &Node, has_routes: bool, at: Timestamp) -> Option<Value> {
     let (status, reason, message) = match has_routes {
         true => ("False", CREATED, "RouteController created a route"),
@@ -38,13 +38,14 @@ pub fn patch(node: &Node, has_routes: bool, at: Timestamp) -> Option<Value> {
     Some(status_patch(node, &json!(condition)))
 }
 
-/// Whether the condition says that the Node waits for a route, which never comes once routes are off.
+/// Whether the condition reports a missing route. While routes are off, no route is created, so the condition is
+/// obsolete.
 pub fn is_obsolete(node: &Node) -> bool {
     of(node).is_some_and(|condition| condition.status == "True" && condition.reason.as_deref() == Some(NOT_CREATED))
 }
 
-/// The patch that removes the condition, if it [is left behind](is_left_behind) and `manager` wrote it. Needs a Node
-/// read live, because the cache drops `managedFields`.
+/// Builds the patch that removes the condition, if the condition [is obsolete](is_obsolete) and `manager` wrote it.
+/// `live` must be read live, because the cache drops `managedFields`.
 pub fn removal(live: &Node, manager: &str) -> Option<Value> {
     let way = ["f:status", "f:conditions", &format!("k:{{\"type\":\"{CONDITION}\"}}")];
     let owns = |entry: &ManagedFieldsEntry| {
@@ -57,7 +58,6 @@ pub fn removal(live: &Node, manager: &str) -> Option<Value> {
     is_ours.then(|| status_patch(live, &json!({"$patch": "delete", "type": CONDITION})))
 }
 
-/// A strategic merge patch of one condition.
 fn status_patch(node: &Node, condition: &Value) -> Value {
     let metadata = json!({"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version});
     json!({"metadata": metadata, "status": {"conditions": [condition]}})

@@ -1,7 +1,7 @@
 //! Pure: the outstanding changes of each destination, from one pass to the next.
 //!
-//! A listing may miss changes that workers make while it runs. So a destination that a worker changed meanwhile keeps
-//! its previous plan, and another pass is requested as soon as that worker has ended.
+//! A listing may miss changes that workers make during the listing. A destination that was changed during a listing
+//! keeps its previous plan, and another pass is requested after its worker has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,6 @@ use super::pod_networks::wanted;
 use crate::base::backoff::Failures;
 use crate::cloud::node;
 
-/// The destinations with outstanding changes.
 #[derive(Debug, Default)]
 pub(super) struct Destinations {
     by_network: BTreeMap<IpNet, Destination>,
@@ -21,11 +20,10 @@ pub(super) struct Destinations {
     in_flight: BTreeSet<IpNet>,
     /// Destinations that a worker has changed, or tried to change, since the listing began.
     changed: BTreeSet<IpNet>,
-    /// Destinations that a worker changed during the last listing, which is outdated for them.
+    /// Destinations for which the last listing is outdated, because a worker changed them during the listing.
     unlisted: BTreeSet<IpNet>,
-    /// The names of the Nodes whose route to a network is refused, by network.
+    /// By network, the names of the Nodes whose route to the network is refused.
     rejected: BTreeMap<IpNet, BTreeSet<String>>,
-    /// Number of routes that match their Nodes.
     ready: usize,
 }
 
@@ -34,31 +32,27 @@ struct Destination {
     changes: RouteChanges,
     failures: Failures,
     is_tried: bool,
-    /// Since the plan, the target Node of a route to delete was added, changed or deleted.
+    /// Whether the target Node of a route to delete was added, changed or deleted since the plan.
     is_stale: bool,
 }
 
-/// The effect of a new plan on the destinations.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct DestinationUpdate {
-    /// Destinations with new changes.
     pub(super) due: Vec<IpNet>,
     /// Destinations that are up to date.
     pub(super) done: Vec<IpNet>,
-    /// The listing is outdated for a destination whose worker has ended: list again.
+    /// Whether another listing is needed, because the listing is outdated for a destination whose worker has ended.
     pub(super) is_outdated: bool,
 }
 
-/// Whether a Node has its routes.
+/// The state of the routes of a Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Routing {
-    /// The Node wants no routes.
     Unwanted,
     /// A route was not tried yet.
     Pending,
-    /// A route could not be created.
+    /// A route could not be created, or is refused.
     Failed,
-    /// All routes exist.
     Ready,
 }
 
@@ -67,9 +61,9 @@ impl Destinations {
         self.changed.clone_from(&self.in_flight);
     }
 
-    /// Adopts the plan made from the listing. `nodes` are the planned Nodes, `refused` their networks that get no new
-    /// route, and `changed` the names of the Nodes added, changed or deleted since the last pass: routes kept because
-    /// of them are checked again.
+    /// Adopts the plan of the last listing. `nodes` are the planned Nodes. `refused` are the networks of these Nodes
+    /// that get no new route. `changed` are the names of the Nodes added, changed or deleted since the last pass; kept
+    /// routes to these Nodes are checked again.
     pub(super) fn adopt(
         &mut self,
         mut plan: BTreeMap<IpNet, RouteChanges>,
@@ -89,7 +83,8 @@ impl Destinations {
             let is_due = destination.is_stale && destination.failures.is_none();
             let is_same = plan.get(&network) == Some(&destination.changes) && !is_due;
             if self.unlisted.contains(&network) || is_same {
-                // The destination keeps its plan: it waits for its backoff, or a worker changes it.
+                // The destination keeps its plan, because the plan is the same or the listing is outdated for the
+                // destination.
                 plan.remove(&network);
                 self.by_network.insert(network, destination);
             } else if !plan.contains_key(&network) {
@@ -113,15 +108,14 @@ impl Destinations {
         adopted
     }
 
-    /// Begins a worker's changes of a destination, and returns them.
+    /// Begins a worker's changes of a destination. Returns the changes.
     pub(super) fn begin(&mut self, network: IpNet) -> RouteChanges {
         self.in_flight.insert(network);
         self.changed.insert(network);
         self.left(network)
     }
 
-    /// Ends a worker's changes. `left` are the remaining changes, and `is_tried` says whether these were tried. Returns
-    /// whether another listing is needed.
+    /// Ends a worker's changes. `left` are the remaining changes. Returns whether another listing is needed.
     #[must_use]
     pub(super) fn finish(&mut self, network: IpNet, left: RouteChanges, is_tried: bool) -> bool {
         self.in_flight.remove(&network);
@@ -139,18 +133,17 @@ impl Destinations {
         self.by_network.get(&network).map(|destination| destination.changes.clone()).unwrap_or_default()
     }
 
-    /// The failure count of a destination with outstanding changes.
     pub(super) fn failures(&mut self, network: IpNet) -> Option<&mut Failures> {
         self.by_network.get_mut(&network).map(|destination| &mut destination.failures)
     }
 
-    /// The Nodes that wait for a route to this destination.
+    /// Returns the names of the Nodes that wait for a route to this destination.
     pub(super) fn waiting(&self, network: IpNet) -> impl Iterator<Item = &str> {
         let creations = self.by_network.get(&network).into_iter().flat_map(|one| &one.changes.creations);
         creations.map(|creation| creation.route.target_node.as_str())
     }
 
-    /// Whether the Node has its routes, according to the last plan with the Node's current state.
+    /// Returns the state of the Node's routes according to the last plan.
     pub(super) fn routing(&self, node: &Node) -> Routing {
         let mut routing = Routing::Unwanted;
         for network in wanted(node) {
@@ -180,7 +173,7 @@ impl Destinations {
         }
     }
 
-    /// Number of routes that match their Nodes, and number of destinations with untried changes.
+    /// Returns the number of destinations without a missing route, and the number of destinations with untried changes.
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.ready, self.by_network.values().filter(|destination| !destination.is_tried).count())
     }
@@ -281,7 +274,7 @@ mod tests {
         destinations.begin_listing();
         destinations.begin(network(1));
         assert!(!destinations.finish(network(1), RouteChanges::default(), true), "nothing was listed yet");
-        // Destination 0 is still being changed, destination 1 is done.
+        // The change of destination 0 is in flight, and that of destination 1 has ended.
         let adopted = destinations.adopt(BTreeMap::from([(network(1), creation("a", 1))]), &[], &[], &BTreeSet::new());
         assert_eq!(adopted, DestinationUpdate { is_outdated: true, ..DestinationUpdate::default() });
         let routed = |number: u8| node("b", &[&network(number).to_string()]);

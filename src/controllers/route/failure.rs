@@ -1,4 +1,4 @@
-//! Pure: when failed work on routes is repeated. Only this module decides that.
+//! Pure: failures of changes and listings, with the only retry policy of the controller.
 
 use std::time::Duration;
 
@@ -10,13 +10,12 @@ use crate::controllers::retry::Retry;
 /// Backoff of each destination, and of the listing.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60));
 
-/// Why a change or a listing failed.
+/// The reason why a change or a listing failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteFailure {
     pub(super) reason: Reason,
     pub(super) message: String,
-    /// `None` if nothing was tried because this process lost leadership or the provider its routes, which says nothing
-    /// about the object.
+    /// `None` if nothing was tried, because this process lost leadership or the provider lost its routes.
     pub(super) retry: Option<Retry>,
 }
 
@@ -26,23 +25,23 @@ impl RouteFailure {
         Self { reason: error.reason(), message: chain(error), retry }
     }
 
-    /// The provider no longer offers routes, although it did when the term began. The loss may be temporary.
+    /// Describes the loss of the provider's routes during the term. The loss may be temporary.
     pub(super) fn no_routes() -> Self {
         Self { retry: None, ..Self::of(&Error::NotImplemented) }
     }
 
-    /// The Node could not be read live.
     pub(super) fn unknown(unknown: Unknown) -> Self {
         let Unknown { reason, message, retry_after, .. } = unknown;
         Self { reason, message, retry: Some(retry_after.map_or(Retry::Backoff, Retry::After)) }
     }
 
-    /// The same failure, with the failed action in front of the message.
+    /// Puts the failed action in front of the message.
     pub(super) fn with_context(self, what: &str) -> Self {
         Self { message: format!("{what}: {}", self.message), ..self }
     }
 
-    /// Counts the failure. Returns the pause before the retry, or `None` if time alone does not help.
+    /// Returns the pause before the retry; `None` if nothing was tried, or if the retry waits for a change. Only
+    /// [`Retry::Backoff`] counts the failure.
     pub(super) fn pause(&self, failures: &mut Failures) -> Option<Duration> {
         self.retry?.pause(failures, &BACKOFF)
     }

@@ -1,17 +1,14 @@
-//! Pure: the queue keys of the route controller. The three kinds cannot collide: Node names contain no `/`.
+//! Pure: the queue keys of the route controller. The kinds cannot collide, because Node names contain no `/`.
 
 use std::fmt;
 
 use ipnet::IpNet;
 
-/// The work of one queue key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
-    /// List all routes and plan.
+    /// The listing of all routes, and the plan.
     Pass,
-    /// Apply the planned changes for one destination.
     Destination(IpNet),
-    /// Write the condition of one Node.
     Condition(String),
 }
 

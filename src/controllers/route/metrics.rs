@@ -3,18 +3,18 @@
 use prometheus::core::Collector;
 use prometheus::{IntCounter, IntGaugeVec, Opts};
 
-/// State of a route that matches its Node.
+/// Label value: the route matches its Node.
 const READY: &str = "Ready";
-/// State of a route whose planned changes were not tried yet.
+/// Label value: the planned changes of the route were not tried yet.
 const PENDING: &str = "Pending";
-/// State of an ambiguous route: nothing shows that it belongs to this cluster.
+/// Label value: the route is ambiguous, because nothing shows that it belongs to this cluster.
 const HELD: &str = "held";
 
-/// The metrics. Clones share them.
+/// The metrics. Clones share the same values.
 #[derive(Clone)]
 pub(super) struct RouteMetrics {
     pub(super) syncs: IntCounter,
-    /// Number of routes per state: one of the three constants above, or the reason why a route cannot be changed.
+    /// Number of routes by state: `READY`, `PENDING`, `HELD`, or the reason why a route cannot be changed.
     pub(super) routes: IntGaugeVec,
     pub(super) panics: IntCounter,
 }
@@ -41,7 +41,7 @@ impl RouteMetrics {
         new
     }
 
-    /// Sets the number of ambiguous routes, which are left alone.
+    /// Sets the number of ambiguous routes, which are never changed.
     pub(super) fn show_blocked(&self, blocked: usize) {
         self.routes.with_label_values(&[HELD]).set(i64::try_from(blocked).unwrap_or(i64::MAX));
     }
@@ -50,7 +50,7 @@ impl RouteMetrics {
         vec![Box::new(self.syncs.clone()), Box::new(self.routes.clone()), Box::new(self.panics.clone())]
     }
 
-    /// Sets the number of routes that match, and of those that were not tried yet.
+    /// Sets the number of matching routes, and the number of destinations with untried changes.
     pub(super) fn show(&self, (ready, pending): (usize, usize)) {
         for (state, count) in [(READY, ready), (PENDING, pending)] {
             self.routes.with_label_values(&[state]).set(i64::try_from(count).unwrap_or(i64::MAX));

@@ -1,8 +1,8 @@
-//! Pure: the Nodes and the cloud's routes → the routes to create, and those that may have to be deleted.
+//! Pure: compares Nodes and cloud routes. Plans the routes to create, and the possible deletions.
 //!
 //! Mirrors `reconcile` and `isResponsibleForRoute` of `controllers/route/route_controller.go`. Networks are compared as
-//! networks, not as text. A deletion is only proposed: the cached Nodes may be stale, so [`RouteDeletion::verdict`]
-//! decides after a live read of the Node.
+//! networks, not as text. A deletion is only proposed, because the cached Nodes may be stale.
+//! [`RouteDeletion::verdict`] decides after a live read of the Node.
 
 #[cfg(test)]
 mod tests;
@@ -19,27 +19,28 @@ use crate::cloud::{Presence, Route, Unknown, node};
 /// The changes for one destination, independent of other destinations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RouteChanges {
-    /// Applied first. If one fails, nothing is created: two routes to one destination must not lead to different Nodes.
+    /// Applied first. If a deletion fails, nothing is created, because two routes to one destination must not lead to
+    /// different Nodes.
     pub deletions: Vec<RouteDeletion>,
     /// Applied after the deletions.
     pub creations: Vec<Creation>,
 }
 
-/// A route that its target Node does not want.
+/// The proposed deletion of a route.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteDeletion {
     /// The route, as the cloud listed it.
     pub route: Route,
-    /// Why it may have to be deleted.
+    /// The reason why the route may have to be deleted.
     pub reason: DeletionReason,
 }
 
-/// Why a route may have to be deleted.
+/// The reason why a route may have to be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeletionReason {
-    /// The route is a blackhole or has no target, but the cloud listed it as a route of this cluster.
+    /// The route is a blackhole or has no target.
     NoTarget,
-    /// The cache has no Node with the target's name.
+    /// No cached Node of this controller has the target's name.
     NodeMissing,
     /// The cached Node does not want the route.
     NotWanted,
@@ -47,7 +48,7 @@ pub enum DeletionReason {
     OtherAddresses,
 }
 
-/// A route that a Node wants and the cloud lacks.
+/// A route that a Node wants but the cloud does not have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Creation {
     /// The UID of the Node, from which clouds derive the route's name.
@@ -67,9 +68,10 @@ pub enum LiveReadVerdict {
     Unknown(Unknown),
 }
 
-/// Decides what to do. `nodes` are this controller's Nodes; `networks` come from `--cluster-cidr`. If the cloud
-/// rewrites routes in place, a creation replaces a route with outdated addresses; such a route is deleted only if the
-/// Node also has a correct one. A `refused` network gets no route, unless the creation replaces one.
+/// Plans the changes of each destination. `nodes` are this controller's Nodes, and `networks` come from
+/// `--cluster-cidr`. If `rewrites`, a creation replaces a route with outdated addresses. Such a route is then deleted
+/// only if the Node also has a correct route. A network in `refused` gets no new route, but its existing route may be
+/// replaced.
 pub fn plan(
     nodes: &[&Node],
     routes: &[Route],
@@ -86,8 +88,8 @@ pub fn plan(
         };
         let target = by_name.get(route.target_node.as_str());
         let found = ground(route, network, target.copied());
-        // If the Node has a correct route, too, the old one is deleted and not rewritten: as a second route it would
-        // take half of the traffic.
+        // If the Node also has a correct route, the old route is deleted and not rewritten. As a second route, the old
+        // route would get half of the traffic.
         let has_twin = || {
             let led_there = by_target.get(route.target_node.as_str()).map(Vec::as_slice).unwrap_or_default();
             led_there.iter().any(|other| {
@@ -105,7 +107,7 @@ pub fn plan(
         let led_here = by_target.get(node::name(node)).map(Vec::as_slice).unwrap_or_default();
         for (text, network) in wanted_texts(node).filter_map(|text| Some((text, parse_network_sloppy(text)?))) {
             let group = changes.get(&network);
-            // A route that is about to be replaced does not count.
+            // A route that is about to be deleted does not count.
             let stays =
                 |route: &Route| !group.is_some_and(|group| group.deletions.iter().any(|one| one.route == *route));
             let is_it = |route: &Route| {
@@ -131,13 +133,13 @@ pub struct RefusedNetwork {
     pub uid: String,
     /// The network.
     pub network: IpNet,
-    /// Why it is refused.
+    /// The reason for the refusal.
     pub refusal: Refusal,
-    /// The cloud has a route to the network, which stays.
+    /// Whether the cloud has a route to the network with this Node as target. This route is kept.
     pub has_route: bool,
 }
 
-/// The refused networks of these Nodes.
+/// Returns the refused networks of these Nodes.
 pub fn refused_networks(nodes: &[&Node], routes: &[Route], refused: &RefusedNetworks) -> Vec<RefusedNetwork> {
     let by_target = by_target(routes);
     let describe = |node: &Node, network: IpNet, refusal: &Refusal| {
@@ -155,14 +157,13 @@ pub fn refused_networks(nodes: &[&Node], routes: &[Route], refused: &RefusedNetw
 }
 
 impl RefusedNetwork {
-    /// The key of the report about this network.
+    /// Returns the key of the report about this network.
     pub fn key(&self) -> String {
         let kept = if self.has_route { " kept" } else { "" };
         format!("{} {}{kept}", self.network, self.node)
     }
 }
 
-/// The routes by the names of their target Nodes.
 fn by_target(routes: &[Route]) -> BTreeMap<&str, Vec<&Route>> {
     let mut by_target = BTreeMap::<&str, Vec<&Route>>::new();
     for route in routes {
@@ -171,7 +172,7 @@ fn by_target(routes: &[Route]) -> BTreeMap<&str, Vec<&Route>> {
     by_target
 }
 
-/// Whether the route leads to this network, with any addresses.
+/// Whether the route leads to this network, with any addresses. False for a blackhole.
 fn leads_to(route: &Route, network: IpNet) -> bool {
     !route.blackhole && parse_network_sloppy(&route.destination_cidr) == Some(network)
 }
@@ -192,7 +193,8 @@ fn wants(node: &Node, network: IpNet) -> bool {
     wanted(node).any(|wanted| wanted == Ok(network))
 }
 
-/// The network is written as on the Node, because the Go program compares the texts.
+/// Returns the creation of a route. The route has the network text of the Node, because the Go program compares the
+/// texts.
 fn creation(node: &Node, network: &str) -> Creation {
     let route = Route {
         target_node: node::name(node).to_owned(),
@@ -207,7 +209,7 @@ fn addresses(node: &Node) -> &[NodeAddress] {
     node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default()
 }
 
-/// Whether both have the same length, and `have` contains each of `wanted` in any order.
+/// Whether both lists have the same length, and `have` contains all addresses of `wanted` in any order.
 fn is_same_set(have: &[NodeAddress], wanted: &[NodeAddress]) -> bool {
     have.len() == wanted.len() && wanted.iter().all(|address| have.contains(address))
 }
@@ -231,12 +233,12 @@ impl Creation {
 }
 
 impl RouteDeletion {
-    /// Whether the live Node has to be read for [`RouteDeletion::verdict`].
+    /// Whether [`RouteDeletion::verdict`] needs a live read of the Node.
     pub fn needs_live_node(&self) -> bool {
         self.reason != DeletionReason::NoTarget
     }
 
-    /// Decides with the live target Node; `None` if it [is not needed](Self::needs_live_node).
+    /// Decides with the live target Node. `live` is `None` if the live Node [is not needed](Self::needs_live_node).
     pub fn verdict(&self, live: Option<&Presence<Node>>) -> LiveReadVerdict {
         match (self.reason, live) {
             (DeletionReason::NoTarget, _) | (_, Some(Presence::Absent(_))) => LiveReadVerdict::Delete,
@@ -246,7 +248,7 @@ impl RouteDeletion {
             {
                 LiveReadVerdict::Delete
             }
-            // A Node that is not in the cache does not match `--node-selector`.
+            // A live Node that the cache lacks does not match `--node-selector`.
             (
                 DeletionReason::NodeMissing | DeletionReason::NotWanted | DeletionReason::OtherAddresses,
                 Some(Presence::Exists(_)) | None,
@@ -254,8 +256,7 @@ impl RouteDeletion {
         }
     }
 
-    /// Whether `node`, the target of this route, no longer wants it: the destination is not one of its networks, or the
-    /// route has other addresses of the Node.
+    /// Whether the target `node` does not want the route, or wants it with other addresses.
     fn is_unwanted_by(&self, node: &Node) -> bool {
         let network = parse_network_sloppy(&self.route.destination_cidr);
         network.is_some_and(|network| ground(&self.route, network, Some(node)).is_some())

@@ -1,8 +1,8 @@
-//! Pure: which pod networks get routes.
+//! Pure: selects the pod networks that get routes.
 //!
-//! The client that registers a Node chooses its `spec.podCIDRs`: neither the API server nor its admission plugin
-//! NodeRestriction checks them. A route to a network of another Node, or outside of the cluster's networks, takes
-//! traffic away from others, so it is not created. The Go program creates it.
+//! The client that registers a Node chooses its `spec.podCIDRs`. Neither the API server nor its admission plugin
+//! NodeRestriction checks these networks. A route to a network of another Node, or to a network outside of the cluster,
+//! diverts traffic. Such a route is not created, although the Go program creates it.
 
 use std::collections::BTreeMap;
 
@@ -13,23 +13,23 @@ use super::reason;
 use crate::base::addresses::parse_network_sloppy;
 use crate::cloud::{Reason, node};
 
-/// The Node's pod networks; the text of those that cannot be parsed.
+/// Returns the Node's pod networks. A network that cannot be parsed is an `Err` with its text.
 pub fn wanted(node: &Node) -> impl Iterator<Item = Result<IpNet, &str>> {
     wanted_texts(node).map(|text| parse_network_sloppy(text).ok_or(text))
 }
 
-/// The Node's pod networks as text.
+/// Returns the Node's pod networks as text.
 pub fn wanted_texts(node: &Node) -> impl Iterator<Item = &str> {
     let networks = node.spec.as_ref().and_then(|spec| spec.pod_cidrs.as_deref()).unwrap_or_default();
     networks.iter().map(String::as_str)
 }
 
-/// Whether the network is part of a cluster network. A larger one is not.
+/// Whether one of `networks` contains the whole `network`.
 pub fn is_ours(network: &IpNet, networks: &[IpNet]) -> bool {
     networks.iter().any(|own| own.contains(network))
 }
 
-/// Which pod networks get routes.
+/// The pod networks that get routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PodNetworks {
     /// Networks within `--cluster-cidr`.
@@ -39,7 +39,7 @@ pub enum PodNetworks {
     Any,
 }
 
-/// Why a network of a Node gets no route.
+/// The reason why a network of a Node gets no route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The network is not within `--cluster-cidr`.
@@ -57,9 +57,9 @@ pub enum Refusal {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedNetworks(BTreeMap<String, BTreeMap<IpNet, Refusal>>);
 
-/// Checks the networks of all Nodes; `networks` come from `--cluster-cidr`. If networks of two Nodes overlap, only the
-/// older Node gets its route: the one with the earlier `creationTimestamp`, which the API server sets, or at the same
-/// time the lower UID. A refused network does not block networks of other Nodes.
+/// Checks the networks of all Nodes. `networks` come from `--cluster-cidr`. If networks of two Nodes overlap, only the
+/// older Node gets its route. The older Node has the earlier `creationTimestamp`, which the API server sets, or the
+/// lower UID if the timestamps are equal. A refused network does not block networks of other Nodes.
 pub fn refused<'a>(
     nodes: impl IntoIterator<Item = &'a Node>,
     networks: &[IpNet],
@@ -93,14 +93,14 @@ pub fn refused<'a>(
 }
 
 impl RefusedNetworks {
-    /// Why this network of the Node gets no route.
+    /// Returns the reason why this network of the Node gets no route; `None` if the network is not refused.
     pub fn of(&self, node: &Node, network: IpNet) -> Option<&Refusal> {
         self.0.get(node::name(node))?.get(&network)
     }
 }
 
 impl Refusal {
-    /// The reason for metrics and Events.
+    /// Returns the reason for metrics and Events.
     pub fn reason(&self) -> Reason {
         match self {
             Self::Foreign => reason::PodNetworkForeign,
@@ -108,7 +108,7 @@ impl Refusal {
         }
     }
 
-    /// The message: what is wrong with `network` of the Node `node`, and what is expected.
+    /// Builds the message about `network` of the Node `node`, with the problem and the expected value.
     pub fn message(&self, network: IpNet, node: &str) -> String {
         match self {
             Self::Foreign => format!(
@@ -132,9 +132,9 @@ impl<'a> GrantedNetworks<'a> {
         self.0.insert(network, node);
     }
 
-    /// An overlapping network of a Node other than `node`, and that Node's name.
+    /// Returns an overlapping network of another Node than `node`, with the name of that Node.
     fn overlapping(&self, network: IpNet, node: &str) -> Option<(IpNet, &'a str)> {
-        // Networks that begin within this one, then those that contain it. The order is by address, then by length.
+        // The map is sorted by address, then by length, so the range has the networks within this network.
         let within = self.0.range(network..=IpNet::from(network.broadcast()));
         let around = std::iter::successors(network.supernet(), IpNet::supernet);
         let around = around.filter_map(|wider| self.0.get_key_value(&wider));
@@ -160,7 +160,7 @@ mod tests {
         ["10.120.0.0/16", "fd00:120::/48"].map(|network| network.parse().unwrap()).into()
     }
 
-    /// The refused networks, as `node network reason`, with the older Node.
+    /// Returns the refused networks as `node network reason`. The reason may name the network and Node that overlap.
     fn shown(nodes: &[Node], allowed: PodNetworks) -> Vec<String> {
         let refused = refused(nodes, &cluster(), allowed);
         let each = refused.0.iter().flat_map(|(node, networks)| networks.iter().map(move |one| (node, one)));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     proptest! {
-        /// Granted networks are the cluster's, and those of two Nodes never overlap.
+        /// Granted networks are within the networks of the cluster. The networks of two Nodes never overlap.
         #[test]
         fn what_is_granted_is_within_the_cluster_and_overlaps_nothing(nodes in prop::collection::vec(any_node(), 0..7)) {
             let mut nodes = nodes;
@@ -292,7 +292,7 @@ mod tests {
                         prop_assert!(!others.into_iter().any(overlaps), "{name} {network}");
                     }
                 }
-                // Each network refused for an overlap overlaps a granted one.
+                // Each network that is refused because of an overlap overlaps a granted network.
                 for (name, networks) in &refused.0 {
                     for (network, refusal) in networks {
                         if let Refusal::InUse { network: other, node } = refusal {

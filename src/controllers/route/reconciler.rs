@@ -1,4 +1,4 @@
-//! State of one leadership term of the route controller, and the work of its three kinds of keys.
+//! The reconciler of the route controller, with the work of its three kinds of keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,16 +33,16 @@ use crate::controllers::{FIELD_MANAGER, reason_of, record_event};
 use crate::kubernetes::call::{CALL_LIMIT, CallError, limited};
 use crate::kubernetes::events::{EventType, Recorder};
 
-/// How often a condition write is tried before a conflict requeues the Node.
+/// Maximum number of attempts of a condition write. A conflict in the last attempt requeues the Node.
 const ATTEMPTS: u32 = 5;
 
-/// The shortest pause between a write conflict and the next attempt; the longest is twice that.
+/// Minimum pause between a write conflict and the next attempt. The maximum is twice the minimum.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
 
-/// When a kept route (not this controller's, or the cache is stale) is checked again, unless its Node changes before.
+/// Interval between the checks of a kept route, unless its Node changes earlier.
 const KEPT_ROUTE_PAUSE: Duration = Duration::from_secs(300);
 
-/// State of one leadership term.
+/// The reconciler of one leadership term.
 pub struct RouteReconciler {
     pub(super) cloud: Cloud,
     pub(super) api: Api<Node>,
@@ -58,17 +58,16 @@ pub struct RouteReconciler {
     pub(super) changed: Notify,
 }
 
-/// State that changes between reconciles.
 pub(super) struct Progress {
     schedule: Schedule,
     listing_failures: Failures,
     nodes: TrackedNodes,
     destinations: Destinations,
-    /// The keys in `reasons` of the networks refused by the last pass.
+    /// The keys in `reasons` that belong to refused networks of the last pass.
     rejected: BTreeSet<String>,
-    /// Refused networks with a route in the last listing, each with its Node.
+    /// Refused networks that had a route in the last listing, each with its Node.
     kept_routes: BTreeSet<(IpNet, String)>,
-    /// Nodes whose condition could not be written, and why.
+    /// Nodes whose condition could not be written, with the reason.
     unwritten: BTreeMap<String, Reason>,
     /// The keys to enqueue.
     due: BTreeSet<Key>,
@@ -79,15 +78,15 @@ pub(super) struct Progress {
 pub enum RouteOutcome {
     /// All routes were listed, or the listing failed.
     Pass(Result<Pass, RouteFailure>),
-    /// The changes for one destination were applied, at least in part.
+    /// The changes for one destination were tried.
     Destination(IpNet, ApplyResult),
     /// The condition of this Node is up to date, or could not be written.
     Condition(String, Result<(), CallError>),
-    /// The key was not a valid one.
+    /// The key was invalid.
     Nothing,
 }
 
-/// One listing, with its plan.
+/// One listing and its plan.
 #[derive(Debug)]
 pub struct Pass {
     nodes: Vec<Node>,
@@ -96,7 +95,7 @@ pub struct Pass {
     rejected: Vec<RefusedNetwork>,
 }
 
-/// The monotonic clock, which tests can pause.
+/// Returns the time of the monotonic clock, which tests can pause.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
@@ -164,7 +163,7 @@ impl RouteReconciler {
         }
     }
 
-    /// Lists all routes and plans. The Nodes are read first: those that join during the listing wait for the next pass.
+    /// Lists all routes and plans the changes. Nodes that join during the listing wait for the next pass.
     pub(super) async fn pass(&self) -> Result<Pass, RouteFailure> {
         {
             let mut progress = self.lock();
@@ -194,7 +193,6 @@ impl RouteReconciler {
         self.cloud.apply(changes).await
     }
 
-    /// Writes the condition of the Node if it is not up to date.
     pub(super) async fn reconcile_condition(&self, name: &str) -> Result<(), CallError> {
         let Some(cached) = self.cloud.nodes.get(name) else { return Ok(()) };
         let mut node = (*cached).clone();
@@ -210,7 +208,7 @@ impl RouteReconciler {
                 written => return written.map(drop),
             }
             sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
-            // The conflict may come from an outdated cache.
+            // Reads the Node live, because an outdated cache may have caused the conflict.
             match self.cloud.live.node(name).await {
                 Presence::Exists(live) => node = live,
                 Presence::Absent(_) => return Ok(()),
@@ -220,7 +218,8 @@ impl RouteReconciler {
         }
     }
 
-    /// The patch of the condition; `None` if the last pass does not determine the condition, so another pass is due.
+    /// Builds the patch. Returns `None` if the condition is up to date, if this process must not write the condition,
+    /// or if a later pass must determine the condition.
     fn condition_patch(&self, node: &Node) -> Option<serde_json::Value> {
         if !self.writes_condition || !self.cloud.owns(node) || self.cloud.permit.check().is_err() {
             return None;
@@ -233,7 +232,7 @@ impl RouteReconciler {
     pub(super) fn conclude_pass(&self, mut pass: Pass) {
         self.metrics.syncs.inc();
         let mut progress = self.lock();
-        // A single listing may lack a kept route by mistake: a second one confirms that the route no longer exists.
+        // A single listing may lack a kept route by mistake. A second listing confirms that the route does not exist.
         let kept = std::mem::take(&mut progress.kept_routes);
         for refused in &mut pass.rejected {
             let place = (refused.network, refused.node.clone());
@@ -276,7 +275,6 @@ impl RouteReconciler {
         }
     }
 
-    /// Handles a failed listing, which is repeated.
     pub(super) fn conclude_failed_pass(&self, failure: &RouteFailure) {
         self.metrics.syncs.inc();
         let mut progress = self.lock();
@@ -325,7 +323,7 @@ impl RouteReconciler {
         pause.map_or(Next::Period, Next::After)
     }
 
-    /// Reports why the routes of a destination cannot be changed, once per change of the reason.
+    /// Reports why the routes of a destination cannot be changed. Reports once per change of the reason.
     fn report(&self, network: IpNet, failure: Option<(RouteFailure, Option<Creation>)>) {
         let key = network.to_string();
         let Some((failure, creation)) = failure else {
@@ -343,7 +341,7 @@ impl RouteReconciler {
         record_event(&self.recorder, &node, EventType::Warning, "FailedToCreateRoute", &message);
     }
 
-    /// Reports a network that gets no route, or has one that would not be created now, once per change.
+    /// Reports a refused network once per change. The network has no route, or a route that would not be created now.
     fn report_refused(&self, refused: &RefusedNetwork) {
         let RefusedNetwork { node, uid, network, refusal, has_route } = refused;
         let (reason, cause) = (refusal.reason(), refusal.message(*network, node));
@@ -405,7 +403,7 @@ impl RouteReconciler {
 }
 
 impl Progress {
-    /// Whether the Node has its routes; `None` if that is not known yet, or it has none and wants none.
+    /// Whether the Node has its routes; `None` if a route is untried, or if the Node neither has nor wants a route.
     fn has_routes(&self, node: &Node) -> Option<bool> {
         match self.destinations.routing(node) {
             Routing::Ready => Some(true),

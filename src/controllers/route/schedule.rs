@@ -1,17 +1,17 @@
-//! Pure: when the next pass over all routes begins.
+//! Pure: the schedule of the passes over all routes.
 
 use std::time::{Duration, Instant};
 
-/// Changes within this time after the first one share a pass.
+/// Changes within this time after the first change share a pass.
 const GATHERING: Duration = Duration::from_secs(1);
 
-/// Shortest interval between two listings triggered by changes: clouds limit the rate of listings.
+/// Minimum interval between two listings triggered by changes, because clouds limit the rate of listings.
 const LISTING_PAUSE: Duration = Duration::from_secs(10);
 
-/// Lower limit of the period: a shorter one would starve all other work.
+/// Lower limit of the period of a [`Trigger`]. A shorter period would starve all other work.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
 
-/// What triggers a pass.
+/// The trigger of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
     /// Changes of Nodes, and the period since the beginning of the last pass.
@@ -26,19 +26,18 @@ pub enum Trigger {
     },
 }
 
-/// The schedule of one leadership term.
 #[derive(Debug)]
 pub(super) struct Schedule {
     trigger: Trigger,
-    /// When the cache of Nodes was first filled. No pass begins earlier.
+    /// Time when the cache of Nodes was first filled. No pass begins earlier.
     started: Option<Instant>,
-    /// When the last listing began.
+    /// Time when the last listing began.
     began: Option<Instant>,
     /// Time of the first change that no listing has covered.
     changed: Option<Instant>,
-    /// Earliest time of the next listing after a failed one.
+    /// Earliest time of the next listing after a failed listing.
     not_before: Option<Instant>,
-    /// A pass is queued, but its listing has not begun.
+    /// Whether a pass is queued whose listing has not begun.
     is_queued: bool,
 }
 
@@ -47,7 +46,7 @@ impl Schedule {
         Self { trigger, started: None, began: None, changed: None, not_before: None, is_queued: false }
     }
 
-    /// Records that the cache has all Nodes at `at`, and that any of them may have changed.
+    /// Records that the cache has all Nodes at `at`, and that each Node may have changed.
     pub(super) fn all_known(&mut self, at: Instant) {
         self.started.get_or_insert(at);
         self.change(at);
@@ -58,13 +57,13 @@ impl Schedule {
         self.changed.get_or_insert(at);
     }
 
-    /// Records a failed listing; the next one begins after `pause` at the earliest.
+    /// Records a failed listing. The next listing begins after `pause` at the earliest.
     pub(super) fn fail(&mut self, at: Instant, pause: Duration) {
         self.change(at);
         self.not_before = Some(at + pause);
     }
 
-    /// When to enqueue the next pass; `None` while one is queued, or before the cache of Nodes is filled.
+    /// Returns the time of the next pass; `None` while a pass is queued, or before the cache of Nodes is filled.
     pub(super) fn due(&self) -> Option<Instant> {
         let started = self.started.filter(|_| !self.is_queued)?;
         let after_listing = |pause| self.began.map(|began| began + pause);
@@ -97,7 +96,8 @@ mod tests {
     const WATCH: Trigger = Trigger::Watch { period: Duration::from_secs(300) };
     const LOOP: Trigger = Trigger::Loop { period: Duration::from_secs(10) };
 
-    /// The beginnings of the passes in seconds, if each begins as soon as it is due. Changes are in milliseconds.
+    /// Returns the start times of the passes in seconds. Each pass starts as soon as it is due. Changes are in
+    /// milliseconds.
     fn passes(trigger: Trigger, changes: &[u64], until: u64) -> Vec<u64> {
         let start = Instant::now();
         let mut schedule = Schedule::new(trigger);

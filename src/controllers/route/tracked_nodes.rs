@@ -14,12 +14,12 @@ use crate::cloud::node::{self, addresses};
 pub(super) struct Version(u64);
 
 impl Version {
-    /// Digest of a Node of another controller, with its networks, because other Nodes must not get these networks.
+    /// Digest of a Node of another provider: only UID and pod networks. The networks matter because Nodes of this
+    /// provider must not get routes to them.
     pub(super) fn of_other(node: &Node) -> Self {
         Self(Self::networks_of(node).finish())
     }
 
-    /// Digest of a Node that this controller manages.
     pub(super) fn of(node: &Node) -> Self {
         let mut hasher = Self::networks_of(node);
         true.hash(&mut hasher);
@@ -41,16 +41,16 @@ impl Version {
 #[derive(Debug, Default)]
 pub(super) struct TrackedNodes {
     current: BTreeMap<String, Version>,
-    /// The Nodes of the last pass.
     planned: BTreeMap<String, Version>,
     /// The names of the Nodes added, changed or deleted since the last pass.
     changed: BTreeSet<String>,
-    /// The Nodes without networks that are the target of a listed route.
+    /// Names of the Nodes without networks to which a listed route leads.
     targets: BTreeSet<String>,
 }
 
 impl TrackedNodes {
-    /// Records the current version of this Node; `None` if it does not exist. Returns whether it changed.
+    /// Records the current version of this Node; `None` if the Node does not exist. Returns whether the version
+    /// changed.
     #[must_use]
     pub(super) fn update(&mut self, name: &str, version: Option<Version>) -> bool {
         let before = match version {
@@ -64,7 +64,6 @@ impl TrackedNodes {
         has_changed
     }
 
-    /// Records the current versions of all Nodes.
     pub(super) fn replace_all(&mut self, all: Vec<(String, Version)>) {
         let before = std::mem::replace(&mut self.current, all.into_iter().collect());
         let is_as_before = |one: &&String| before.get(*one) == self.current.get(*one);
@@ -72,8 +71,8 @@ impl TrackedNodes {
         self.changed.extend(changed);
     }
 
-    /// Records a pass that planned with these Nodes and listed routes to `targets`, which have no networks. Returns the
-    /// names of the Nodes that the cache has shown to be added, changed or deleted since the previous pass.
+    /// Records a pass with these Nodes. `targets` are the Nodes without networks to which a listed route leads. Returns
+    /// the names of the Nodes changed since the previous pass.
     pub(super) fn plan(&mut self, nodes: &[Node], targets: BTreeSet<String>) -> BTreeSet<String> {
         self.planned.clear();
         self.planned.extend(nodes.iter().map(|node| (node::name(node).to_owned(), Version::of(node))));
@@ -86,13 +85,13 @@ impl TrackedNodes {
         self.planned.get(node::name(node)) == Some(&Version::of(node))
     }
 
-    /// Whether the last pass listed a route to this Node, although it has no networks.
+    /// Whether the last pass listed a route to this Node, although the Node has no networks.
     pub(super) fn is_target(&self, node: &Node) -> bool {
         self.targets.contains(node::name(node))
     }
 }
 
-/// The Node reduced to the fields that a pass needs, because a pass keeps all Nodes in memory.
+/// Reduces the Node to the fields that a pass needs, because a pass stores all Nodes in memory.
 pub(super) fn reduced(node: &Node) -> Node {
     let metadata = ObjectMeta {
         name: node.metadata.name.clone(),

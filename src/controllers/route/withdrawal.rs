@@ -1,5 +1,5 @@
-//! While routes are off: removes the condition `NetworkUnavailable` from Nodes that wait for a route, because
-//! Kubernetes schedules no pods there. The Go program leaves it on the Node.
+//! While routes are off, removes the condition `NetworkUnavailable` from Nodes that wait for a route, because
+//! Kubernetes schedules no pods on such Nodes. The Go program does not remove the condition.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -26,21 +26,21 @@ use crate::kubernetes::stores::{Change, Nodes};
 /// Pauses between retries of failed removals.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60));
 
-/// How often a removal is tried before a conflict counts as a failure.
+/// Maximum number of attempts of a removal. A conflict in the last attempt is a failure.
 const ATTEMPTS: u32 = 5;
 
-/// When routes are off.
+/// The reason why routes are off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Off {
-    /// `--configure-cloud-routes=false`: always.
+    /// `--configure-cloud-routes=false` is set, so routes are always off.
     ByFlag,
-    /// Routes are off while the provider's configuration disables them.
+    /// The provider's configuration disables routes. The configuration may change.
     ByConfiguration,
 }
 
-/// While routes are off and this process leads: removes the condition `NetworkUnavailable` from Nodes where it is
-/// `True` with the reason `NoRouteCreated`, and where `managedFields` show that this program or the Go program wrote
-/// it. Nodes of other providers are not changed. Dropping the future ends the work.
+/// While routes are off and this process leads, removes the condition `NetworkUnavailable` from Nodes. The condition
+/// must be `True` with the reason `NoRouteCreated`, and `managedFields` must show that this program or the Go program
+/// wrote the condition. Nodes of other providers are not changed. Dropping the future ends the work.
 pub async fn withdraw_conditions(context: Context, nodes: Nodes, off: Off) -> Infallible {
     let configuration = Capability::routes_off(Arc::clone(&context.provider));
     let wait_until = async |is_off: bool| match off {
@@ -70,15 +70,13 @@ pub async fn withdraw_conditions(context: Context, nodes: Nodes, off: Off) -> In
     }
 }
 
-/// State of one leadership term.
 struct Withdrawal<'a> {
     nodes: &'a Nodes,
     provider: &'a dyn CloudProvider,
     api: Api<Node>,
     live: LiveApi,
-    /// The UIDs of Nodes whose condition stays.
+    /// By name, the UIDs of the Nodes whose condition stays, for example because another program wrote it.
     retained: BTreeMap<String, Option<String>>,
-    /// The Nodes to retry.
     failed: BTreeSet<String>,
     failures: Failures,
     retry_at: Instant,
@@ -98,7 +96,7 @@ impl<'a> Withdrawal<'a> {
             let is_waiting = !self.failed.is_empty();
             let names = tokio::select! {
                 Some(change) = changes.next() => match change {
-                    // Failed Nodes wait for their pause.
+                    // Failed Nodes wait for the end of the pause.
                     Change::Applied(name) | Change::Deleted(name) if self.failed.contains(&name) => continue,
                     Change::Applied(name) | Change::Deleted(name) => vec![name],
                     Change::All => {
@@ -122,7 +120,7 @@ impl<'a> Withdrawal<'a> {
         }
     }
 
-    /// Handles one Node, with a live read if the cached Node has the condition.
+    /// Handles one Node. Reads the Node live if the cached Node has the condition.
     async fn withdraw_from(&mut self, name: &str) {
         let Some(cached) = self.nodes.get(name).filter(|node| condition::is_obsolete(node)) else {
             self.retained.remove(name);
@@ -137,7 +135,7 @@ impl<'a> Withdrawal<'a> {
             Err(message) => {
                 match self.failures.is_none() {
                     true => tracing::warn!(node = name, "{message}"),
-                    // Logged at the first failure.
+                    // The first failure was logged as a warning.
                     false => tracing::debug!(node = name, "{message}"),
                 }
                 self.failed.insert(name.to_owned());
@@ -145,7 +143,7 @@ impl<'a> Withdrawal<'a> {
         }
     }
 
-    /// Returns whether the condition was removed; false if it stays.
+    /// Returns true if the condition was removed, and false if it stays or the Node does not exist.
     async fn withdraw(&self, name: &str) -> Result<bool, String> {
         let what = format!("remove the condition NetworkUnavailable of node {name}");
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };

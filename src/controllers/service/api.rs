@@ -12,21 +12,17 @@ use crate::controllers::retry::Retry;
 use crate::kubernetes::call::{CALL_LIMIT, limited};
 use crate::kubernetes::cluster::LiveApi;
 
-/// Reads and writes with one client's permissions.
 pub(super) struct ServiceApi {
     live: LiveApi,
     write: Client,
-    /// `--service-selector`
     selector: Option<String>,
 }
 
-/// The result of a live read of a Service.
 pub(super) enum Live {
     /// The Service exists, and this process manages it.
     Selected(Box<Service>),
     /// The Service exists with this UID, but does not match the selector.
     NotSelected(Option<String>),
-    /// No Service has this name.
     Absent,
 }
 
@@ -35,7 +31,6 @@ impl ServiceApi {
         Self { live: LiveApi::new(write.clone()), write, selector }
     }
 
-    /// Reads the Service with the name of `service`.
     pub(super) async fn read(&self, service: &Service) -> Result<Live, Stop> {
         let (namespace, name) = names(service);
         match self.live.selected_service(namespace, name, self.selector.as_deref()).await {
@@ -48,8 +43,7 @@ impl ServiceApi {
         }
     }
 
-    /// Patches the status, and the finalizers with it, as in the Go program. Returns `None` if the Service is deleted.
-    /// `what` begins the error message.
+    /// Patches the status and the finalizers together, as in the Go program. Returns `None` if the Service is deleted.
     pub(super) async fn patch(&self, what: &str, service: &Service, patch: Value) -> Result<Option<Service>, Stop> {
         let (namespace, name) = names(service);
         let services = Api::<Service>::namespaced(self.write.clone(), namespace);

@@ -1,49 +1,47 @@
-//! Pure: rate limit of the changes of one Node that reach the load balancers.
+//! Pure: rate limit for the changes of one Node that reach the load balancers.
 //!
-//! A kubelet can change labels and addresses of its Node at any rate, and a guest its addresses. Each change lists and
-//! writes the pools of all Services. The first five changes within a minute apply at once, later ones after a pause.
+//! A kubelet can change labels and addresses of its Node at any rate, and a guest can change its addresses. Each change
+//! lists and writes the pools of all Services. The first five changes within a minute apply immediately. Later changes
+//! apply after a pause.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::base::backoff::{Backoff, Failures};
 
-/// Changes of one Node within [`WINDOW`] that apply at once.
+/// Maximum number of changes of one Node within [`WINDOW`] that apply immediately.
 const CHANGES: usize = 5;
 
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The pause. It doubles with each pause, until the Node had no changes for [`CALM`].
+/// Length of a pause. The length doubles with each pause, until the Node has had no changes for [`CALM`].
 const PAUSE: Backoff = Backoff::doubling(Duration::from_secs(30), Duration::from_secs(300));
 
 const CALM: Duration = Duration::from_secs(300);
 
-/// The Nodes with recent changes.
 #[derive(Debug, Default)]
 pub(super) struct Damping(BTreeMap<String, RecentChanges>);
 
 #[derive(Debug, Default)]
 struct RecentChanges {
-    /// Times of the changes that applied at once, at most [`CHANGES`].
+    /// Times of the changes that applied immediately, at most [`CHANGES`].
     changes: VecDeque<Instant>,
-    /// Time of the last change, applied or not.
+    /// Time of the last change, even if the change was not applied.
     last: Option<Instant>,
     /// The end of the current pause, if any.
     until: Option<Instant>,
     pauses: Failures,
 }
 
-/// The decision about a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DampingVerdict {
-    /// The change applies. During a pause, load balancers use the Node's state after the last change before the pause.
+    /// The change applies immediately.
     Follow {
-        /// Whether this is the last change before a pause.
+        /// Whether the next change may begin a pause, during which load balancers use the state after this change.
         is_last: bool,
     },
     /// The change waits for the end of the pause.
     Wait {
-        /// The end of the pause.
         until: Instant,
         /// Whether the pause begins with this change.
         is_first: bool,
@@ -51,7 +49,7 @@ pub(super) enum DampingVerdict {
 }
 
 impl Damping {
-    /// Records a change of this Node at `at`.
+    /// Records a change of the Node, and decides when the change applies.
     pub(super) fn change(&mut self, name: &str, at: Instant) -> DampingVerdict {
         let recent = self.0.entry(name.to_owned()).or_default();
         recent.last = Some(at);
@@ -70,8 +68,8 @@ impl Damping {
         DampingVerdict::Follow { is_last: recent.changes.len() == CHANGES }
     }
 
-    /// Ends the pauses that are over at `at`, and returns the names of their Nodes. A further change of such a Node
-    /// within a minute begins the next pause.
+    /// Ends the expired pauses and returns their Nodes. The next change of one of these Nodes begins another pause, if
+    /// the change comes within a minute.
     pub(super) fn end_pauses(&mut self, at: Instant) -> Vec<String> {
         let mut ended = Vec::new();
         self.0.retain(|name, recent| {
@@ -89,12 +87,11 @@ impl Damping {
         self.0.values().filter_map(|recent| recent.until).min()
     }
 
-    /// Whether changes of the Node are waiting.
     pub(super) fn is_pausing(&self, name: &str) -> bool {
         self.0.get(name).is_some_and(|recent| recent.until.is_some())
     }
 
-    /// Whether the Node changed recently.
+    /// Whether the Node has recent changes.
     pub(super) fn is_known(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
@@ -147,12 +144,12 @@ mod tests {
         };
         assert_eq!(exhaust(&mut damping, 0), DampingVerdict::Wait { until: at(30), is_first: true });
         assert_eq!(damping.end_pauses(at(30)), ["n"]);
-        // A minute later changes apply again, but the next pause is still the longer one.
+        // A minute later changes are followed again, but the next pause is longer.
         assert_eq!(exhaust(&mut damping, 90), DampingVerdict::Wait { until: at(150), is_first: true });
         assert_eq!(damping.end_pauses(at(150)), ["n"]);
         damping.end_pauses(at(90 + 300));
         assert_eq!(exhaust(&mut damping, 400), DampingVerdict::Wait { until: at(430), is_first: true }, "it was calm");
-        // Slow changes never wait.
+        // Slow changes cause no pause.
         let mut damping = Damping::default();
         for number in 0..100 {
             assert!(matches!(damping.change("n", at(number * 12)), DampingVerdict::Follow { .. }), "{number}");

@@ -1,4 +1,4 @@
-//! Why a Service is not up to date, and when the sync is repeated. No I/O.
+//! Reasons why a Service is not up to date, and the time of the next attempt. No I/O.
 
 use std::time::Duration;
 
@@ -8,25 +8,22 @@ use crate::controllers::reason_of;
 use crate::controllers::retry::Retry;
 use crate::kubernetes::call::CallError;
 
-/// Why a Service is not up to date.
+/// The reason why a Service is not up to date.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceBlocked {
-    /// The reason for metrics, Events and the log.
     pub(super) reason: Reason,
-    /// What failed and why.
     pub(super) message: String,
-    /// When the sync or the node update is repeated.
     pub(super) retry: Retry,
-    /// The action that failed, from which the Event's reason follows.
+    /// The failed action, which determines the reason of the Event.
     pub(super) action: ServiceAction,
-    /// Whether a call with other content may succeed at once; see [`Error::is_refusal`].
+    /// Whether a call with other content may succeed without a pause; see [`Error::is_refusal`].
     pub(super) is_refusal: bool,
 }
 
 /// An action for a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceAction {
-    /// Ensure or delete its load balancer.
+    /// Ensure or delete the load balancer of the Service.
     Sync,
     /// Delete the load balancer after the Service was deleted.
     DeleteAfterwards,
@@ -34,12 +31,11 @@ pub enum ServiceAction {
     UpdateNodes,
 }
 
-/// Why a sync ended early.
+/// The reason why a sync ended early.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// This process lost leadership.
     NotLeader,
-    /// The sync came too early: sync again after this time.
+    /// The sync cannot continue yet and must be repeated after this time.
     Wait(Duration),
     /// The Service cannot be brought up to date.
     Held(Box<ServiceBlocked>),
@@ -56,12 +52,13 @@ impl ServiceBlocked {
         Self { action, ..self }
     }
 
-    /// The failure of a call to the cloud. [`Error::NotLeader`] is no failure of a Service.
+    /// Describes a failed cloud call, except [`Error::NotLeader`], which is no failure of a Service.
     pub(super) fn by_cloud(error: &Error) -> Self {
         Self { is_refusal: error.is_refusal(), ..Self::new(error.reason(), chain(error), Retry::of(error)) }
     }
 
-    /// The Event's reason and message, as in the Go program, with the reason of the failure at the end.
+    /// Returns the reason and message of the Event, as in the Go program. The reason of the failure is added to the
+    /// message.
     pub(super) fn event(&self) -> (&'static str, String) {
         let message = format!("{} ({})", self.message, self.reason);
         match self.action {

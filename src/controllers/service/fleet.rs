@@ -1,4 +1,4 @@
-//! The load balancer fleet of any provider, including those without bulk calls, and the time limits of its calls.
+//! Load balancers of any provider, including providers without bulk calls, and the time limits of the calls.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ const ALL_LIMIT: Duration = Duration::from_secs(240);
 /// Number of concurrent calls in a round, for a provider without a fleet.
 const UPDATES_AT_ONCE: usize = 8;
 
-/// The load balancers of `provider`. A provider without a fleet gets the trait's defaults, with concurrent updates of
-/// its Services.
+/// Returns the provider's fleet; `None` if the provider has no load balancers. For load balancers without a fleet,
+/// returns an adapter that updates the Services with concurrent calls.
 pub fn fleet_of(provider: &dyn CloudProvider) -> Option<Arc<dyn LoadBalancerFleet>> {
     provider.load_balancer_fleet().or_else(|| Some(Arc::new(OneByOne(provider.load_balancer()?))))
 }
 
-/// Adapts a [`LoadBalancer`] to a fleet with the trait's defaults.
+/// Adapts a [`LoadBalancer`] to a fleet. Uses the default methods of [`LoadBalancerFleet`] for all other calls.
 struct OneByOne(Arc<dyn LoadBalancer>);
 
 #[async_trait]
@@ -39,7 +39,7 @@ impl LoadBalancerFleet for OneByOne {
             within(CLOUD_LIMIT, self.0.update_load_balancer(permit, cluster_name, &service, nodes)).await
         };
         let updates = futures::stream::iter(services.to_vec()).map(update).buffered(UPDATES_AT_ONCE);
-        // When the time is up, the results so far are returned.
+        // At the time limit, the results so far are returned.
         updates.take_until(tokio::time::sleep(ALL_LIMIT)).collect().await
     }
 }
@@ -88,7 +88,6 @@ impl LoadBalancer for OneByOne {
     }
 }
 
-/// The result of the call, or an error after `limit`.
 pub(super) async fn within<T>(limit: Duration, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(timed_out(limit)))
 }
@@ -105,7 +104,7 @@ mod tests {
     use futures::FutureExt as _;
     use serde_json::json;
 
-    /// Hangs for Services whose name begins with `slow`.
+    /// A cloud that never answers for Services with the name prefix `slow`.
     struct Cloud;
 
     #[async_trait]
@@ -161,7 +160,7 @@ mod tests {
         };
         let few = [services("slow", 2), services("quick", 20)].concat();
         assert_eq!(update(&few).await, ([vec![false; 2], vec![true; 20]].concat(), CLOUD_LIMIT));
-        // Results so far are kept when the time of the round is up.
+        // When the time limit of the round ends, the results so far are kept.
         let many = [services("quick", 20), services("slow", 100)].concat();
         let (results, took) = update(&many).await;
         assert!(results.len() < many.len() && results.iter().take(20).all(|is_ok| *is_ok), "{results:?}");

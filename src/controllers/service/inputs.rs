@@ -1,23 +1,22 @@
 //! Pure: the parts of a Service that its load balancer may depend on. Replaces the field list of `needsUpdate` in
-//! `controllers/service/controller.go`: includes everything except fields known not to matter, so that a new field is
-//! noticed.
+//! `controllers/service/controller.go`. Includes all fields of `spec` except a few, so that fields of later Kubernetes
+//! versions are included, too.
 
 use crate::cloud::service::cache_filter::LAST_APPLIED;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use sha2::{Digest as _, Sha256};
 
-/// Digest for comparison: equal inputs need no new call to the cloud. The inputs themselves are not kept, because a
-/// Service may be large and several are needed for each.
+/// Digest for comparison. Equal inputs need no new cloud call. The full inputs may be large, so they are not stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inputs([u8; 32]);
 
 impl Inputs {
-    /// The inputs of `service`, including the annotations that begin with one of `prefixes`.
+    /// Returns the inputs of `service`, including the annotations that begin with one of `prefixes`.
     pub fn of(service: &Service, prefixes: &[&str]) -> Self {
-        // The cache drops this annotation, but a live read returns it.
+        // The cache drops the annotation `LAST_APPLIED`, but a live read returns it.
         let is_read = |key: &str| key != LAST_APPLIED && prefixes.iter().any(|prefix| key.starts_with(prefix));
         let annotations = service.metadata.annotations.iter().flatten().filter(|(key, _)| is_read(key));
-        // The effects of the last two fields are compared: node ports and IP families.
+        // The last two fields are omitted because their effects are compared: node ports and IP families.
         let spec = service.spec.clone().map(|spec| ServiceSpec {
             selector: None,
             internal_traffic_policy: None,

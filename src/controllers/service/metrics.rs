@@ -1,22 +1,20 @@
-//! The service controller's metrics. Those of `controllers/service/metrics.go` have the Go program's names and buckets.
+//! The metrics of the service controller. Some have the names and buckets of `controllers/service/metrics.go`.
 
 use prometheus::core::Collector;
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge, IntGaugeVec, Opts};
 
-/// The metrics. Clones share them.
+/// The metrics. Clones share the same values.
 #[derive(Clone)]
 pub(super) struct ServiceMetrics {
     /// Number of node updates sent to the cloud, counted per Service.
     pub(super) node_updates: IntCounter,
-    /// Number of node updates that failed.
     pub(super) node_update_errors: IntCounter,
-    /// Duration of a round, in seconds.
     pub(super) round_seconds: Histogram,
-    /// Duration of a round's cloud call, in seconds.
+    /// Duration of the cloud call of a round, in seconds.
     pub(super) node_update_seconds: Histogram,
-    /// Number of Services with a load balancer of this program.
+    /// Number of Services whose load balancer this leadership term has ensured.
     load_balancers: IntGauge,
-    /// Number of Services blocked by each reason.
+    /// Number of blocked Services, by reason.
     pub(super) blocked: IntGaugeVec,
     pub(super) panics: IntCounter,
 }
@@ -24,7 +22,7 @@ pub(super) struct ServiceMetrics {
 impl ServiceMetrics {
     pub(super) fn new() -> Self {
         let histogram = |name, help| {
-            // Doubling from one second on, as upstream.
+            // The buckets double from 1 s, as upstream.
             let buckets = (0..15).map(|power| f64::from(1_u32 << power)).collect();
             let options = HistogramOpts::new(name, help).subsystem("service_controller").buckets(buckets);
             Histogram::with_opts(options).expect("name and buckets are valid constants")

@@ -1,5 +1,5 @@
-//! Reports while the provider has no load balancers: the gauge, and an Event on each Service that waits for one. Writes
-//! no Service: it is unknown which load balancers would have to be deleted.
+//! Reports that the provider has no load balancers: sets a gauge, and records an Event for each Service that waits for
+//! a load balancer. Changes no Service, because it is unknown which load balancers must be deleted.
 
 mod waiting;
 
@@ -19,13 +19,13 @@ use crate::kubernetes::stores::Services;
 use crate::runtime::metrics::Registry;
 use waiting::WaitingServices;
 
-/// Interval of the check of all Services.
+/// Interval between two checks of all Services.
 const CHECK_PERIOD: Duration = Duration::from_secs(15);
 
 const MESSAGE: &str = "this program has no load balancers configured, or their configuration has an error that the log names, \
                        and does nothing for the Service; another program may be responsible for it";
 
-/// Reports missing load balancers; see the module documentation.
+/// The task that reports missing load balancers; see the module documentation.
 pub struct NotConfigured {
     services: Services,
     provider: Arc<dyn CloudProvider>,
@@ -36,7 +36,7 @@ pub struct NotConfigured {
 }
 
 impl NotConfigured {
-    /// Creates it with the Services of the controller.
+    /// Creates the task for the Services of the controller.
     pub fn new(context: &Context, services: Services) -> Self {
         let help = "1 while the cloud provider has load balancers.";
         let options = Opts::new("load_balancer_configured", help).namespace("vsphere_ccm");
@@ -50,19 +50,19 @@ impl NotConfigured {
         }
     }
 
-    /// Registers the gauge with `registry`, once. Fails if `registry` already has a collector of its name.
+    /// Registers the gauge with `registry`. Fails if `registry` already has a collector with the same name.
     pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
         registry.register(Box::new(self.configured.clone()))
     }
 
-    /// Checks all Services every 15 s. Never returns.
+    /// Checks all Services at least every 15 s. Never returns.
     pub async fn run(self) {
         let mut waiting = WaitingServices::default();
         loop {
             let is_configured = self.provider.load_balancer().is_some();
             self.configured.set(i64::from(is_configured));
             if is_configured || !self.leadership.is_leader() || !self.services.is_ready() {
-                // Waiting times start over, because the Services are not observed in this state.
+                // The waiting times restart, because the Services are not observed in this state.
                 waiting.forget();
             } else {
                 for service in waiting.update(self.services.list(), Instant::now().into_std()) {

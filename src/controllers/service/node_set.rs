@@ -1,5 +1,6 @@
-//! Pure: the target Nodes of every load balancer: the stable set of `controllers/service/controller.go`
-//! (`stableNodeSetPredicates`), for both traffic policies. Readiness is left to the load balancer's health check.
+//! Pure: the target Nodes of all load balancers. Mirrors `stableNodeSetPredicates` of
+//! `controllers/service/controller.go`, for both traffic policies. The set ignores readiness, because the load balancer
+//! has its own health check.
 
 use std::collections::BTreeMap;
 
@@ -16,31 +17,31 @@ pub const TAINT_TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 
 /// Whether load balancers send traffic to `node`.
 pub fn is_target(node: &Node) -> bool {
-    // As upstream: a value that is no boolean also excludes the Node.
+    // As upstream, a value that is not a boolean also excludes the Node.
     let is_excluded = node::label(node, LABEL_EXCLUDE).is_some_and(|value| parse_bool(value) != Some(false));
     node.metadata.deletion_timestamp.is_none() && !is_excluded && !node::has_taint(node, TAINT_TO_BE_DELETED)
 }
 
-/// The Node properties that load balancers depend on: names, provider IDs and addresses. A change triggers an update.
-/// Upstream does not compare addresses, although load balancers forward to them.
+/// The Node properties that load balancers depend on: names, provider IDs and addresses. A changed set triggers an
+/// update of the load balancers. Upstream does not compare addresses, although load balancers forward to them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeSet(BTreeMap<String, String>);
 
 impl NodeSet {
-    /// The set of those `nodes` that are targets, each with its usable addresses.
+    /// Returns the set of the targets among `nodes`, each with its usable addresses.
     pub fn of<'a>(nodes: impl IntoIterator<Item = (&'a Node, UsableAddresses)>) -> Self {
         let mut set = Self::default();
         nodes.into_iter().for_each(|(node, usable)| set.put(node::name(node), Some((node, usable))));
         set
     }
 
-    /// Whether the set changes if the Node of this name becomes `node`; `None` if it does not exist.
+    /// Whether [`NodeSet::put`] with these arguments would change the set.
     pub fn differs_in(&self, name: &str, node: Option<(&Node, UsableAddresses)>) -> bool {
         self.0.get(name) != node.and_then(value).as_ref()
     }
 
-    /// Whether load balancers forward to other Nodes or addresses than with the set `before`. It does not matter
-    /// whether an address is confirmed: a load balancer keeps its addresses while the VM is unknown.
+    /// Whether load balancers forward to other Nodes or addresses than with the set `before`. Ignores whether an
+    /// address is confirmed, because a load balancer keeps its addresses while the VM is unknown.
     pub fn has_other_targets(&self, before: &Self) -> bool {
         let known = |set: &Self| -> Vec<_> {
             set.0.iter().map(|(name, value)| (name.clone(), value.replace(UNCONFIRMED, "\n"))).collect()
@@ -48,7 +49,7 @@ impl NodeSet {
         self != before && known(self) != known(before)
     }
 
-    /// Sets the Node of this name to `node`; `None` removes it.
+    /// Sets the Node of this name, or removes the Node if `node` is `None` or no target.
     pub fn put(&mut self, name: &str, node: Option<(&Node, UsableAddresses)>) {
         match node.and_then(value) {
             Some(value) => drop(self.0.insert(name.to_owned(), value)),
@@ -62,10 +63,9 @@ impl NodeSet {
     }
 }
 
-/// Prefix of an unconfirmed address.
 const UNCONFIRMED: &str = "\n?";
 
-/// The compared value of a Node; `None` if it is no target.
+/// Returns the compared value of a Node, or `None` if the Node is no target.
 fn value((node, usable): (&Node, UsableAddresses)) -> Option<String> {
     let mut value = node::provider_id(node).to_owned();
     for UsableAddress { entry, is_confirmed, .. } in usable.of(node) {
@@ -80,7 +80,7 @@ mod tests {
     use crate::cloud::node::{Readiness, readiness};
     use serde_json::{Value, json};
 
-    /// The Node with all its addresses.
+    /// Returns the Node with all its addresses.
     fn all(node: &Node) -> (&Node, UsableAddresses) {
         (node, UsableAddresses::All)
     }
@@ -89,7 +89,7 @@ mod tests {
         NodeSet::of(nodes.into_iter().map(all))
     }
 
-    /// A ready Node, changed by `change`.
+    /// Returns a ready Node after `change`.
     fn node(name: &str, change: impl FnOnce(&mut Value)) -> Node {
         let mut node = json!({
             "metadata": {"name": name}, "spec": {"providerID": "providerID"},
@@ -121,7 +121,7 @@ mod tests {
 
     fn same(_: &mut Value) {}
 
-    /// Whether the load balancers are updated if n2 of n1, n2, n3 changes like this.
+    /// Returns true if this change of `n2` updates the load balancers. The other Nodes are `n1` and `n3`.
     fn updates(before: impl FnOnce(&mut Value), after: impl FnOnce(&mut Value)) -> bool {
         let others = [node("n1", same), node("n3", same)];
         let of = |n2: &Node| set_of(others.iter().chain([n2]));
@@ -168,8 +168,8 @@ mod tests {
         assert_eq!(set, NodeSet::default());
     }
 
-    /// The Go program filters events; here the set itself decides, so that the autoscaler's taint and a deletion take
-    /// effect at once.
+    /// The Go program filters events. This program compares the sets, so a deletion and the taint of the autoscaler
+    /// take effect at once.
     // vectors: S-80–S-91
     #[test]
     fn changes_of_one_node_update_as_in_the_go_program_or_earlier() {
@@ -217,7 +217,7 @@ mod tests {
         ] {
             assert_eq!(found, expected, "{case}");
         }
-        // In the Go program S-84 and S-87 pass the filter, but the sets are equal: no load balancer is updated, either.
+        // S-84 and S-87 pass the filter of the Go program, but its sets are equal too, so it updates no load balancer.
         let tainted = || taint(TAINT_TO_BE_DELETED);
         assert_eq!(both(&tainted(), &id("a")), both(&tainted(), &id("b")), "S-84");
         assert_eq!(both(&tainted(), &ready("False")), both(&tainted(), &same), "S-85");

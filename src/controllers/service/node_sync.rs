@@ -1,5 +1,5 @@
-//! When a round of node updates begins: changes are batched, so that one call covers many, and failed updates are
-//! retried. Syncs triggered by changed Nodes follow a round, so that they are batched, too.
+//! Schedule of the rounds of node updates. A round batches changes, so that one call covers many changes. A round also
+//! retries failed updates, and requests the syncs that changed Nodes make necessary.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,12 +8,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Delay of a round after the first change.
+/// Delay between the first change and its round.
 const GATHER: Duration = Duration::from_millis(250);
-/// Shortest interval between the beginnings of two rounds.
+/// Minimum interval between the beginnings of two rounds.
 const SPACING: Duration = Duration::from_secs(2);
 
-/// The rounds of one leadership term.
 #[derive(Default)]
 pub(super) struct NodeSyncSchedule {
     state: Mutex<RoundState>,
@@ -24,35 +23,32 @@ pub(super) struct NodeSyncSchedule {
 struct RoundState {
     /// Time of the first change that no round covers yet.
     first_change: Option<Instant>,
-    /// When failed updates are retried.
+    /// Time of the next requested round, for example the retry of failed updates.
     again_at: Option<Instant>,
-    /// When the last round began.
     last_round: Option<Instant>,
-    /// The Services to sync.
+    /// Keys of the Services to sync.
     syncs: BTreeSet<String>,
 }
 
 impl NodeSyncSchedule {
-    /// Records that the Nodes may have changed.
     pub(super) fn nodes_changed(&self) {
         self.state.lock().first_change.get_or_insert_with(Instant::now);
         self.changed.notify_one();
     }
 
-    /// Requests a round at this time, unless one begins earlier.
+    /// Requests a round at this time, unless a round begins earlier.
     pub(super) fn again_at(&self, at: Instant) {
         let mut state = self.state.lock();
         state.again_at = Some(state.again_at.map_or(at, |earlier| earlier.min(at)));
         self.changed.notify_one();
     }
 
-    /// Requests a sync of these Services now.
     pub(super) fn sync_soon(&self, keys: Vec<String>) {
         self.state.lock().syncs.extend(keys);
         self.changed.notify_one();
     }
 
-    /// Completes with the Service to sync, or with `None` when a round is due. Cancel-safe.
+    /// Waits for the next task. Returns the key of a Service to sync, or `None` if a round is due. Cancel-safe.
     pub(super) async fn next(&self) -> Option<String> {
         loop {
             // Created before the state is read, so that no change is missed.
@@ -108,7 +104,7 @@ mod tests {
         rounds.nodes_changed();
         rounds.next().await;
         at(5_250);
-        // Twenty Nodes that are removed within 5 s cause at most four rounds.
+        // 20 Nodes that are removed within 5 s cause at most four rounds.
         let mut count = 0;
         let mut leave = tokio::time::interval(Duration::from_millis(250));
         for _ in 0..20 {

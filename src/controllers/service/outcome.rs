@@ -1,4 +1,4 @@
-//! The result of a reconcile: of a sync, or of a round of node updates.
+//! Results of a sync and of a round of node updates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::failure::ServiceBlocked;
 
 /// The result of a reconcile.
 pub enum ServiceOutcome {
-    /// Skipped: a cache is not filled, or the provider has no load balancers.
+    /// Nothing was done, because a cache is not filled or the provider has no load balancers.
     Nothing,
     /// The Service is up to date.
     Settled,
@@ -17,7 +17,7 @@ pub enum ServiceOutcome {
     Held(ServiceBlocked),
     /// The sync cannot continue yet and must be repeated after this time.
     Wait(Duration),
-    /// A round of node updates.
+    /// The round of node updates has ended.
     Round(Round),
     /// This process lost leadership.
     NotLeader,
@@ -25,13 +25,12 @@ pub enum ServiceOutcome {
 
 /// The result of a round of node updates.
 pub struct Round {
-    /// One result for each Service of the round.
+    /// The results by Service. A Service whose update is pending has no result.
     pub(super) updates: Vec<Update>,
-    /// The Services whose last update failed and whose load balancers have the correct Nodes now.
+    /// Keys of the Services whose last update failed, but whose load balancers have the correct Nodes now.
     pub(super) recovered: Vec<String>,
-    /// How long the whole round took.
     pub(super) duration: Duration,
-    /// How long the call to the cloud took, if there was one.
+    /// Duration of the cloud call, if the round made one.
     pub(super) call_duration: Option<Duration>,
 }
 
@@ -47,8 +46,8 @@ pub struct Update {
 pub enum WrittenNodes {
     /// The load balancer has other Nodes than before.
     Changed,
-    /// The load balancer has no Nodes, or none of one IP family; contains the message about that.
+    /// The load balancer has no Nodes, or no Nodes of one IP family. Contains the message of the Event.
     Empty(String),
-    /// The Nodes are the same, or this term does not know the previous ones.
+    /// The load balancer has the same Nodes as before, or its previous Nodes are unknown in this term.
     Unchanged,
 }

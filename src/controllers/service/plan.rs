@@ -1,4 +1,4 @@
-//! Pure: observation of a Service → what to do about its load balancer, and the patches of the Service.
+//! Pure: decides what to do about the load balancer of a Service, and builds the patches of the Service.
 //!
 //! Mirrors `syncService`, `syncLoadBalancerIfNeeded`, `addFinalizer`, `removeFinalizer` and `patchStatus` of
 //! `controllers/service/controller.go`, and `LoadBalancerStatusEqual` of `service/helpers/helper.go`. Every patch
@@ -16,7 +16,7 @@ use crate::cloud::service::{self, FINALIZER, cache_filter};
 use crate::cloud::{Handling, Reason};
 use crate::controllers::FIELD_MANAGER;
 
-/// The `ipMode` of an address whose traffic reaches the Nodes unchanged; the API server's default.
+/// The default `ipMode` of the API server: the traffic reaches the Nodes unchanged.
 const VIP: &str = "VIP";
 
 /// All inputs of a decision about a Service.
@@ -24,57 +24,58 @@ const VIP: &str = "VIP";
 pub struct ServiceObservation<'a> {
     /// The Service.
     pub service: &'a Service,
-    /// Whether and how the provider handles the Service.
+    /// The provider's decision about the Service: handled, declined or invalid.
     pub handling: &'a Handling,
-    /// The current inputs of its load balancer.
+    /// The current inputs of the load balancer of the Service.
     pub inputs: &'a Inputs,
-    /// The term's record of the Service.
+    /// The record of the Service in this leadership term.
     pub record: &'a ServiceRecord,
 }
 
-/// State of a Service within a leadership term. The state is empty before the first sync, so that sync calls the cloud.
+/// State of a Service within a leadership term. The state is empty before the first sync, so the first sync calls the
+/// cloud.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceRecord {
-    /// The inputs of the last ensure.
+    /// The inputs of the last successful ensure; `None` if the cloud may differ from these inputs.
     pub ensured: Option<Inputs>,
     /// The cloud's rejection of the Service, if any.
     pub rejection: Option<Rejection>,
 }
 
-/// The cloud rejected a Service as invalid. The cloud is not called again with these inputs.
+/// The cloud's rejection of a Service as invalid. The cloud is not called again with the rejected inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
     /// The rejected inputs.
     pub inputs: Inputs,
     /// The reason for metrics and Events.
     pub reason: Reason,
-    /// The error, for users.
+    /// The error message for users.
     pub message: String,
 }
 
-/// What to do about the load balancer.
+/// The action for the load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServicePlan {
-    /// Nothing: there is no load balancer to create or delete, or it is up to date.
+    /// No action: the Service needs no load balancer of this program, or the load balancer is up to date.
     LeaveAlone,
-    /// Nothing until the Service changes.
+    /// No action until the Service changes.
     Hold {
         /// The reason for metrics and Events.
         reason: Reason,
-        /// The error, for users.
+        /// The error message for users.
         message: String,
     },
     /// Create or update the load balancer, then write its addresses.
     Ensure {
-        /// Set the finalizer first.
+        /// Whether to set the finalizer first.
         adds_finalizer: bool,
     },
-    /// Delete the load balancer if the Service, read live, still [needs cleanup](service::needs_cleanup); then remove
-    /// the finalizer and the addresses.
+    /// Delete the load balancer, then remove the finalizer and the addresses. Before that, a live read must confirm
+    /// that the Service still [needs cleanup](service::needs_cleanup).
     Delete,
 }
 
-/// Decides what to do. Changed Nodes cause no ensure: one call updates them for all Services.
+/// Decides what to do. Changed Nodes cause no ensure, because a round of node updates sets them for all Services.
 pub fn plan(observed: &ServiceObservation<'_>) -> ServicePlan {
     let ServiceObservation { service, handling, inputs, record } = *observed;
     if service::needs_cleanup(service) {
@@ -109,16 +110,16 @@ pub fn plan(observed: &ServiceObservation<'_>) -> ServicePlan {
     }
 }
 
-/// Whether the finalizer may be removed after the cloud reported that nothing is left. Programs built on the same
-/// library share the finalizer: it stays unless it is known to be ours.
+/// Whether the finalizer may be removed after the cloud reported that no objects are left. Programs built on the same
+/// library use the same finalizer, so the finalizer stays unless it is proven to be ours.
 ///
-/// `service` is read live, with `managedFields`; `had_objects` says whether this provider had objects of it.
+/// `service` must be read live, with `managedFields`. `had_objects` is true if this provider has or had objects of the
+/// Service.
 pub fn may_release(service: &Service, handling: &Handling, had_objects: bool) -> bool {
     let is_ours = service::wants_load_balancer(service) && *handling != Handling::Declined;
     is_ours || had_objects || finalizer_managers(service).any(|manager| manager == FIELD_MANAGER)
 }
 
-/// The field managers of the finalizer.
 fn finalizer_managers(service: &Service) -> impl Iterator<Item = &str> {
     let entry = format!("v:\"{FINALIZER}\"");
     service.metadata.managed_fields.iter().flatten().filter_map(move |fields| {
@@ -128,7 +129,7 @@ fn finalizer_managers(service: &Service) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The patch that adds the finalizer.
+/// Builds the patch that adds the finalizer.
 pub fn finalizer_patch(service: &Service) -> Value {
     let mut metadata = preconditions(service);
     metadata.insert("finalizers".into(), json!([FINALIZER]));
@@ -140,13 +141,13 @@ pub fn finalizer_patch(service: &Service) -> Value {
     json!({"metadata": metadata})
 }
 
-/// The patch that writes the addresses of the load balancer; `None` if the Service has them.
+/// Builds the patch that writes the addresses of the load balancer. Returns `None` if the addresses are unchanged.
 pub fn status_patch(service: &Service, ingress: &[LoadBalancerIngress]) -> Option<Value> {
     let is_same = is_equal(service::ingress(service), ingress);
     (!is_same).then(|| json!({"metadata": preconditions(service), "status": status(ingress)}))
 }
 
-/// The patch that removes both finalizer and addresses; `None` if there is neither.
+/// Builds the patch that removes the finalizer and the addresses. Returns `None` if the Service has neither.
 pub fn release_patch(service: &Service) -> Option<Value> {
     let (has_finalizer, has_ingress) = (service::has_finalizer(service), !service::ingress(service).is_empty());
     if !has_finalizer && !has_ingress {
@@ -185,7 +186,7 @@ fn finalizers(service: &Service) -> Vec<&str> {
     service.metadata.finalizers.iter().flatten().map(String::as_str).collect()
 }
 
-/// Whether both are equal: the order matters, and an address without `ipMode` has the API server's default.
+/// Whether both lists are equal, including the order. An address without `ipMode` has the default of the API server.
 fn is_equal(have: &[LoadBalancerIngress], wanted: &[LoadBalancerIngress]) -> bool {
     let defaulted = |ingress: &LoadBalancerIngress| {
         let mut ingress = ingress.clone();

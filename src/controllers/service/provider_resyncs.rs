@@ -1,4 +1,4 @@
-//! The Services that the provider wants to be synced again, presented to the driver as a cache that is always filled.
+//! Resyncs of Services that the provider requests, presented to the driver as a cache that is always filled.
 
 use std::sync::Arc;
 
@@ -10,10 +10,9 @@ use crate::cloud::{CloudProvider, ServiceEvent};
 use crate::controllers::driver::Cache;
 use crate::kubernetes::stores::Change;
 
-/// The cache's name in events.
+/// The name of this cache in the events of the driver.
 pub(super) const ANNOUNCEMENTS: &str = "load balancers";
 
-/// The cache; see the module documentation.
 pub(super) struct ProviderResyncs {
     provider: Arc<dyn CloudProvider>,
 }
@@ -33,7 +32,8 @@ impl Cache for ProviderResyncs {
         true
     }
 
-    /// Subscribes again when a reload replaces the load balancers, and then announces all of them.
+    /// Streams the resyncs that the provider requests. When a reload replaces the load balancers, subscribes again and
+    /// requests a resync of all Services.
     fn changes(&self) -> BoxStream<'static, Change> {
         let provider = Arc::clone(&self.provider);
         let (reloads, events) = (provider.capability_changes(), subscribe(&*provider));

@@ -1,4 +1,4 @@
-//! Reasons why a Service has no load balancer, or an outdated one, in addition to the shared reasons.
+//! Reasons why the load balancer of a Service is missing or outdated, in addition to the shared reasons.
 
 pub use crate::controllers::reason::*;
 
@@ -7,7 +7,7 @@ use crate::cloud::reason::reasons;
 reasons! {
     /// `--node-selector` matches no Node, so the load balancer keeps its Nodes.
     NoSelectedNodes,
-    /// Another program may have set the finalizer, so it stays.
+    /// The finalizer stays, because another program may have set it.
     FinalizerNotOurs,
     /// A Node changes too often for load balancers to follow each change.
     NodeFlapping,

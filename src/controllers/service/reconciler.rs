@@ -1,4 +1,4 @@
-//! One sync of one Service: observes, plans and applies.
+//! The sync of one Service: observes, plans and applies.
 
 mod node_update;
 
@@ -28,19 +28,18 @@ use crate::controllers::retry::Retry;
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::stores::Services;
 
-/// Pause before a sync is repeated while a round of node updates holds the Service.
+/// Pause before a sync is repeated because another call for the Service is in flight, or the cache is stale.
 const CLAIMED_PAUSE: Duration = Duration::from_secs(1);
-/// How often a sync is planned and applied before a conflict is a failure.
+/// Maximum number of attempts of a sync. A conflict in the last attempt is a failure.
 const ATTEMPTS: u32 = 5;
-/// Maximum number of the provider's remarks that one sync records as Events; the next sync continues.
+/// Maximum number of the provider's remarks that one sync records as Events. The next sync records further remarks.
 const MAX_MESSAGES: usize = 16;
-/// The shortest pause between a write conflict and the next attempt; the longest is twice that.
+/// Minimum pause between a write conflict and the next attempt. The maximum is twice the minimum.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
-/// How long a finalizer that another program may own is kept before an Event reports it: that program may be about to
-/// remove it.
+/// Delay of the Event about a finalizer that another program may own and may still remove.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// State of one leadership term.
+/// The reconciler of one leadership term.
 pub struct ServiceReconciler {
     pub(super) services: Services,
     pub(super) targets: Targets,
@@ -55,17 +54,16 @@ pub struct ServiceReconciler {
     pub(super) rounds: NodeSyncSchedule,
 }
 
-/// The inputs and the resulting addresses of an ensure in an earlier attempt of the same sync.
+/// Inputs and resulting addresses of an ensure in an earlier attempt of the same sync.
 type EnsureResult = Option<(Inputs, Option<Vec<LoadBalancerIngress>>)>;
 
 impl ServiceReconciler {
-    /// The provider's load balancers; `None` if it has none, or until the caches of Nodes and Services are filled. The
-    /// event of the filled cache enqueues the Services that were skipped until then.
+    /// Returns the provider's load balancers. Returns `None` if the provider has none, or if the cache of Nodes or
+    /// Services is not filled. The event of the filled cache enqueues the Services that were skipped.
     pub(super) fn fleet(&self) -> Option<Arc<dyn LoadBalancerFleet>> {
         fleet_of(&*self.provider).filter(|_| self.targets.is_ready() && self.services.is_ready())
     }
 
-    /// Syncs the Service of this key.
     pub(super) async fn sync(&self, key: &str) -> ServiceOutcome {
         let Some(fleet) = self.fleet() else { return ServiceOutcome::Nothing };
         let synced = match self.services.get(key) {
@@ -84,9 +82,9 @@ impl ServiceReconciler {
     }
 
     /// Syncs a cached Service. After a conflict, plans again with a live read, because the cached version may be
-    /// outdated. While the cache still has that version, later syncs begin with a live read, too. Without this, while
-    /// Services cannot be listed for minutes, the load balancer of a deleted Service would be created and deleted again
-    /// and again.
+    /// outdated. While the cache still has that version, later syncs also begin with a live read. Without this live
+    /// read, syncs would repeatedly create and delete the load balancer of a deleted Service while Services cannot be
+    /// listed.
     async fn sync_present(&self, fleet: &dyn LoadBalancerFleet, key: &str, cached: Arc<Service>) -> Result<(), Stop> {
         let (mut service, mut ensured) = (Arc::clone(&cached), None);
         self.records.begin_sync(key);
@@ -101,7 +99,7 @@ impl ServiceReconciler {
             }
             self.records.outdated(key, &cached);
             tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
-            // If the Service is deleted or no longer selected, the cache's event of that enqueues it.
+            // If the Service is deleted or not selected, the event of the cache enqueues it.
             let Live::Selected(live) = self.api.read(&service).await? else { return Ok(()) };
             service = Arc::new(reduced(*live));
         }
@@ -157,7 +155,7 @@ impl ServiceReconciler {
         if let Some(blocked) = self.write_blocked(targets.nodes.is_empty()) {
             return Err(blocked.into());
         }
-        // Adopting the load balancer of an earlier term is not a change.
+        // An ensure that adopts the load balancer of an earlier term is not a change.
         let is_change = start.ensured.as_ref().is_some_and(|ensured| *ensured != inputs);
         let is_news = is_change || service::ingress(service).is_empty();
         let guarded = match adds_finalizer {
@@ -165,7 +163,7 @@ impl ServiceReconciler {
             false => Some(service.clone()),
         };
         let Some(guarded) = guarded else { return Ok(()) };
-        // The Service has become too large meanwhile: the cache's event of that enqueues it.
+        // The Service has become too large. The event of the cache enqueues the Service.
         if too_large(&guarded).is_some() {
             return Ok(());
         }
@@ -196,7 +194,7 @@ impl ServiceReconciler {
         if let Some(patch) = ingress.as_ref().and_then(|ingress| plan::status_patch(&guarded, ingress))
             && self.api.patch("write the load balancer status of", &guarded, patch).await?.is_none()
         {
-            // The event of the deletion follows, and its sync deletes the load balancer.
+            // The event of the deletion enqueues the Service. That sync deletes the load balancer.
             self.records.vanished(key, guarded);
             return Ok(());
         }
@@ -226,7 +224,7 @@ impl ServiceReconciler {
         cached: &Service,
         start: &SyncInput,
     ) -> Result<(), Stop> {
-        // A stale cache must not delete anything.
+        // A stale cache must not cause a deletion.
         let live = match self.api.read(cached).await? {
             Live::Selected(live) if live.metadata.uid == cached.metadata.uid && service::needs_cleanup(&live) => live,
             _ => return Ok(()),
@@ -237,7 +235,7 @@ impl ServiceReconciler {
             had_objects = within(CLOUD_LIMIT, fleet.get_load_balancer(self.cluster(), &live)).await?.is_some();
         }
         if had_objects {
-            // Recorded before the call: after a partial deletion the provider may find no objects.
+            // Recorded before the call, because after a partial deletion the provider may find no objects.
             self.records.had_objects(key);
         }
         let is_ours = plan::may_release(&live, &handling, had_objects);
@@ -261,8 +259,9 @@ impl ServiceReconciler {
         Ok(())
     }
 
-    /// Writes the load balancer's address to the Service, if missing, before any deletion: after a crash the address
-    /// may be the only trace of the objects that are left. Returns `None` if the Service is deleted.
+    /// Before a deletion, writes the address of the load balancer to a Service without an address, if the provider
+    /// needs it. After a crash, the address may be the only trace of the remaining objects. Returns `None` if the
+    /// Service is deleted.
     async fn with_address(
         &self,
         fleet: &dyn LoadBalancerFleet,
@@ -283,7 +282,7 @@ impl ServiceReconciler {
         }
     }
 
-    /// Keeps a finalizer that another program may own. An Event reports that once that program had time to remove it.
+    /// Keeps a finalizer that another program may own. Returns a wait, or after `PATIENCE` a failure for an Event.
     fn not_ours(&self, key: &str) -> Stop {
         let lasting = self.records.not_ours_for(key);
         if lasting < PATIENCE {
@@ -297,11 +296,11 @@ impl ServiceReconciler {
         ServiceBlocked::new(reason::FinalizerNotOurs, message, Retry::OnChange).into()
     }
 
-    /// Handles a Service that left the cache: it was deleted, left the selection, or needs no load balancer.
+    /// Handles a Service that left the cache because it was deleted, left the selection, or needs no load balancer.
     async fn sync_vanished(&self, fleet: &dyn LoadBalancerFleet, key: &str) -> Result<(), Stop> {
         let Some(service) = self.records.unguarded(key) else {
-            // It vanished with its finalizer, for example after a restore of etcd: the provider's orphan cleanup
-            // decides.
+            // The Service vanished with its finalizer, for example after a restore of etcd. The provider's orphan
+            // cleanup handles its load balancer.
             self.records.forget(key);
             return Ok(());
         };
@@ -320,7 +319,8 @@ impl ServiceReconciler {
         }
     }
 
-    /// Handles a Service whose name has another UID now. A live read confirms that, because the cache may be stale.
+    /// Handles a Service that another Service with the same name has replaced. A live read confirms the new UID,
+    /// because the cache may be stale.
     async fn sync_replaced(&self, fleet: &dyn LoadBalancerFleet, key: &str, service: &Service) -> Result<(), Stop> {
         if let Some(old) = self.records.unguarded(key) {
             let _claim = self.lock(key, None)?;
@@ -335,7 +335,7 @@ impl ServiceReconciler {
         Ok(())
     }
 
-    /// Deletes the load balancer of a Service that is confirmed deleted.
+    /// Deletes the load balancer of a Service whose deletion is confirmed.
     async fn delete_afterwards(&self, fleet: &dyn LoadBalancerFleet, key: &str, gone: &Service) -> Result<(), Stop> {
         if self.records.begin_attempt_event(key) {
             self.record_event(gone, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
@@ -352,14 +352,15 @@ impl ServiceReconciler {
         Ok(())
     }
 
-    /// With `--node-selector`, an empty list of Nodes is not sent: a mistyped selector would empty every load balancer.
+    /// Returns the failure that blocks the write of an empty list of Nodes, if `--node-selector` is set. A mistyped
+    /// selector would otherwise empty every load balancer.
     pub(super) fn write_blocked(&self, is_empty: bool) -> Option<ServiceBlocked> {
         let message = "--node-selector matches no Node that load balancers may use; the load balancer stays as it is";
         let is_withheld = is_empty && self.settings.has_node_selector;
         is_withheld.then(|| ServiceBlocked::new(reason::NoSelectedNodes, message, Retry::OnChange))
     }
 
-    /// The keys of all Services, and of those whose deletion may have been missed.
+    /// Returns the keys of all Services, including Services whose deletion may have been missed.
     pub(super) fn all_keys(&self) -> Vec<String> {
         let mut keys = self.services.keys();
         let known = self.reasons.keys().into_iter().chain(self.records.keys());
@@ -369,16 +370,16 @@ impl ServiceReconciler {
         keys
     }
 
-    /// Reports why the Service is not up to date, or that it is.
+    /// Reports the reason why the Service is not up to date. Clears the report if the Service is up to date.
     pub(super) fn show(&self, key: &str, service: Option<&Service>) {
         let Some(blocked) = self.records.blocked(key) else { return self.reasons.clear(key) };
         let (cached, unguarded) = (self.services.get(key), self.records.unguarded(key));
-        // If a deleted Service has a successor of its name, Events about the deletion belong to the deleted one.
+        // An Event about the deletion refers to the deleted Service, and not to a new Service with the same name.
         let gone = unguarded.as_deref().filter(|_| blocked.action == ServiceAction::DeleteAfterwards);
         self.hold(key, gone.or(service).or(cached.as_deref()).or(unguarded.as_deref()), &blocked);
     }
 
-    /// Sets the reason in the gauge. Logs it and records an Event if it changed.
+    /// Sets the reason in the gauge. If the reason changed, also logs the reason and records an Event.
     pub(super) fn hold(&self, key: &str, service: Option<&Service>, blocked: &ServiceBlocked) {
         if !self.reasons.set(key, blocked.reason, None) {
             return;
@@ -403,7 +404,6 @@ impl ServiceReconciler {
     }
 }
 
-/// The inputs of an ensure, in addition to the Service.
 struct EnsureRequest {
     adds_finalizer: bool,
     inputs: Inputs,
@@ -417,7 +417,7 @@ fn rejection(error: &Error, inputs: Inputs) -> Option<Rejection> {
     }
 }
 
-/// Treats `ImplementedElsewhere` as success: this provider has nothing left.
+/// Treats `ImplementedElsewhere` as success, because this provider has no objects of the Service.
 async fn nothing_left(deleted: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
     match deleted.await {
         Err(Error::ImplementedElsewhere) => Ok(()),

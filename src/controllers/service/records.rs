@@ -1,8 +1,8 @@
 //! State of each Service within one leadership term: the inputs of the last ensure, the Nodes behind the load balancer,
 //! failures with their backoff, and the call in flight.
 //!
-//! A sync and a round of node updates never call the cloud for the same Service concurrently: each holds its
-//! [`ServiceLock`].
+//! A sync and a round of node updates never call the cloud for the same Service concurrently, because each call
+//! requires the [`ServiceLock`] of the Service.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,58 +21,54 @@ use crate::cloud::service;
 use crate::cloud::service::cache_filter::for_deletion;
 use crate::controllers::retry::Retry;
 
-/// Backoff of each Service; as in the Go program.
+/// Backoff of each Service, as in the Go program.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(5), Duration::from_secs(300));
 
-/// The records of one leadership term.
 #[derive(Default)]
 pub(super) struct Records {
     by_key: Mutex<HashMap<String, Record>>,
-    /// Cached resourceVersions of Services for which a write conflicted. Outlives the record of the Service.
+    /// The resourceVersions of cached Services that a write conflict has shown to be outdated. An entry outlives the
+    /// record of the Service.
     outdated: Mutex<HashMap<String, String>>,
 }
 
 #[derive(Default)]
 struct Record {
-    /// Identifies the Service among successors with the same name. `None` once the record was dropped during a call.
+    /// The UID of the Service; `None` if the record was dropped during a call.
     uid: Option<String>,
     /// The inputs of the last successful ensure.
     ensured: Option<Inputs>,
-    /// The cloud may differ from `ensured`: a call did not complete, or the provider announced a resync.
+    /// Whether the cloud may differ from `ensured`, because a call did not complete or the provider announced a resync.
     is_stale: bool,
     /// Number of resyncs of the Service that the provider announced.
     announcements: u64,
-    /// `announcements` at the beginning of the last sync. A difference shows an announcement during the sync.
+    /// Value of `announcements` at the beginning of the last sync.
     seen_announcements: u64,
     rejection: Option<Rejection>,
-    /// The inputs of the ensure or delete in progress, which may be waiting for a retry.
+    /// The inputs of the current ensure or delete, which may be waiting for a retry.
     attempted: Option<Inputs>,
     /// The Nodes of the current or last ensure; `None` for a deletion.
     tried: Option<Arc<NodeSet>>,
-    /// The failures of the attempt with the inputs `attempted`.
     failure: Option<SyncFailure>,
-    /// Whether the Event `EnsuringLoadBalancer` or `DeletingLoadBalancer` of the attempt was recorded.
+    /// Whether the attempt has recorded the Event `EnsuringLoadBalancer` or `DeletingLoadBalancer`.
     is_announced: bool,
-    /// The provider had objects of the Service before its deletion began.
+    /// Whether the provider had objects of the Service before its deletion began.
     had_objects: bool,
-    /// When the finalizer was first kept because another program may own it.
+    /// Time when the finalizer was first kept because another program may own it.
     not_ours_since: Option<Instant>,
-    /// The Service as last observed, if it had no finalizer then. Needed to delete the load balancer of a vanished
-    /// Service.
+    /// The last observed Service, if it had no finalizer. Needed to delete the load balancer of a vanished Service.
     unguarded: Option<Arc<Service>>,
-    /// Whether at least one sync of the Service has completed. Before that, rounds leave the Service to its first sync.
+    /// Whether at least one sync of the Service has completed. Before that, rounds skip the Service.
     was_synced: bool,
     backends: Backends,
-    /// The failures of node updates.
     node_failure: Option<SyncFailure>,
     is_claimed: bool,
-    /// Why the Service itself is not up to date.
+    /// The reason why the Service itself is not up to date.
     blocked: Option<ServiceBlocked>,
-    /// Why its Nodes are not up to date.
+    /// The reason why the Nodes of the load balancer are not up to date.
     nodes_blocked: Option<ServiceBlocked>,
 }
 
-/// The Nodes behind a load balancer.
 #[derive(Clone, Default)]
 enum Backends {
     /// The Nodes are unknown, because no call of this term has set them.
@@ -80,7 +76,6 @@ enum Backends {
     Unknown,
     /// The load balancer had these Nodes before a call whose result is unknown.
     Uncertain(Arc<NodeSet>),
-    /// The load balancer has these Nodes.
     Known(Arc<NodeSet>),
 }
 
@@ -88,19 +83,19 @@ enum Backends {
 struct SyncFailure {
     failures: Failures,
     not_before: Option<Instant>,
-    /// The Nodes of the failed call, if the cloud refused it: a call with other Nodes need not wait.
+    /// The Nodes of the failed call, if the cloud refused the call. A call with other Nodes need not wait.
     rejected_nodes: Option<Arc<NodeSet>>,
 }
 
 impl SyncFailure {
-    /// Counts a failure at `at`. Returns the pause after it, if any.
+    /// Counts a failure at `at`. Returns the pause before the next attempt, if any.
     fn count(&mut self, retry: Retry, at: Instant) -> Option<Duration> {
         let pause = retry.pause(&mut self.failures, &BACKOFF);
         self.not_before = pause.map(|pause| at + pause);
         pause
     }
 
-    /// Whether the cloud may be called with these Nodes now.
+    /// Whether the cloud can be called with these Nodes now, in spite of the failure.
     fn is_over(&self, set: &Arc<NodeSet>, at: Instant) -> bool {
         self.is_of_others(set) || self.not_before.is_none_or(|end| end <= at)
     }
@@ -111,17 +106,16 @@ impl SyncFailure {
     }
 }
 
-/// The record's input to one sync.
+/// The state of the record at the beginning of an attempt.
 pub(super) struct SyncInput {
-    /// The record's input to the plan.
     pub(super) record: ServiceRecord,
     /// The inputs of the last successful ensure, even if stale.
     pub(super) ensured: Option<Inputs>,
-    /// The provider had objects of the Service before its deletion began.
     pub(super) had_objects: bool,
 }
 
-/// Permission to call the cloud for one Service. At most one exists per Service; dropping it releases the Service.
+/// Permission to call the cloud for one Service. At most one lock exists for each Service. Dropping the lock releases
+/// the Service.
 pub(super) struct ServiceLock {
     records: Arc<Records>,
     pub(super) key: String,
@@ -140,30 +134,29 @@ impl Drop for ServiceLock {
     }
 }
 
-/// The Services for one round of node updates.
 pub(super) struct UpdateRound {
-    /// The Services whose load balancers need other Nodes.
+    /// Locks of the Services whose load balancers need other Nodes.
     pub(super) claims: Vec<ServiceLock>,
-    /// The Services whose last update failed and whose load balancers have the correct Nodes now.
+    /// Keys of the Services whose last update failed, but whose load balancers have the correct Nodes now.
     pub(super) recovered: Vec<String>,
     /// The earliest end of a backoff.
     pub(super) next: Option<Instant>,
 }
 
 impl Records {
-    /// Whether the record under this key is of a Service with another UID.
+    /// Whether the record of this key belongs to a Service with another UID.
     pub(super) fn is_another(&self, key: &str, service: &Service) -> bool {
         let by_key = self.by_key.lock();
         by_key.get(key).is_some_and(|record| record.uid.is_some() && record.uid != service.metadata.uid)
     }
 
-    /// Begins a sync of the Service. The sync does not cover later announcements, not even in another attempt after a
-    /// conflict, because that may reuse the result of an earlier call.
+    /// Begins a sync of the Service. The sync does not cover announcements after this call, because an attempt after a
+    /// conflict may reuse the result of an earlier cloud call.
     pub(super) fn begin_sync(&self, key: &str) {
         self.change(key, |record| record.seen_announcements = record.announcements);
     }
 
-    /// Begins an attempt of a sync of the Service. Creates its record.
+    /// Begins an attempt of a sync. Creates the record of the Service if needed.
     pub(super) fn start(&self, key: &str, service: &Service) -> SyncInput {
         let mut by_key = self.by_key.lock();
         let record = by_key.entry(key.to_owned()).or_default();
@@ -181,12 +174,13 @@ impl Records {
         }
     }
 
-    /// Claims the Service for an ensure or delete with these inputs; without inputs, for the deletion of a vanished
-    /// Service. `None` while another call is in flight. `set` are the current Nodes.
+    /// Locks the Service for an ensure or delete with these inputs. Without inputs, the lock is for the deletion of a
+    /// vanished Service. `set` contains the current Nodes. Returns `None` while another call is in flight, or if the
+    /// Service has no record.
     ///
     /// # Errors
-    /// The remaining backoff, if the last attempt had the same inputs and failed, unless the cloud refused that attempt
-    /// with other Nodes than `set`.
+    /// Returns the remaining backoff if the last attempt with the same inputs failed. There is no backoff if the cloud
+    /// refused that attempt with other Nodes than `set`.
     pub(super) fn lock(
         self: &Arc<Self>,
         key: &str,
@@ -210,20 +204,20 @@ impl Records {
         Ok(Some(ServiceLock { records: Arc::clone(self), key: key.to_owned() }))
     }
 
-    /// Records that the cached version of this Service is outdated, as a write has shown.
+    /// Records that a write has shown the cached version of this Service to be outdated.
     pub(super) fn outdated(&self, key: &str, cached: &Service) {
         if let Some(version) = cached.metadata.resource_version.clone() {
             self.outdated.lock().insert(key.to_owned(), version);
         }
     }
 
-    /// Whether a write has shown the cached version to be outdated.
     pub(super) fn is_outdated(&self, key: &str, cached: &Service) -> bool {
         let version = self.outdated.lock().get(key).cloned();
         version.is_some() && version == cached.metadata.resource_version
     }
 
-    /// Records an event of the cache. A Service without the finalizer may vanish before its next sync.
+    /// Records an event of the cache. A Service without the finalizer is stored if this term may have created its load
+    /// balancer, because the Service may vanish before its next sync.
     pub(super) fn observe(&self, key: &str, service: Option<&Arc<Service>>) {
         self.outdated.lock().retain(|of, version| {
             of != key || service.is_some_and(|service| service.metadata.resource_version.as_ref() == Some(&*version))
@@ -239,18 +233,16 @@ impl Records {
         });
     }
 
-    /// The Service as last observed, if it had no finalizer then.
     pub(super) fn unguarded(&self, key: &str) -> Option<Arc<Service>> {
         self.by_key.lock().get(key)?.unguarded.clone()
     }
 
-    /// Must be called before a cloud call that carries Nodes.
+    /// Marks the Nodes as uncertain. Must be called before a cloud call that carries Nodes.
     pub(super) fn begin_node_update(&self, key: &str) {
         self.change(key, Record::begin_node_update);
     }
 
-    /// Must be called before an ensure with these Nodes, or a delete. The last ensure counts as stale until the call
-    /// succeeds and the status is written.
+    /// Marks the last ensure as stale. Must be called before an ensure with these Nodes, or before a delete.
     pub(super) fn begin_change(&self, key: &str, set: Option<&Arc<NodeSet>>) {
         self.change(key, |record| {
             record.begin_node_update();
@@ -258,19 +250,19 @@ impl Records {
         });
     }
 
-    /// Whether to record the Event for the beginning of the attempt: true once per attempt.
+    /// Whether to record the Event for the beginning of the attempt. Returns true once per attempt.
     pub(super) fn begin_attempt_event(&self, key: &str) -> bool {
         let mut is_first = false;
         self.change(key, |record| is_first = !std::mem::replace(&mut record.is_announced, true));
         is_first
     }
 
-    /// Records that the Service was deleted during the ensure, so its load balancer must be deleted, too.
+    /// Records that the Service was deleted during the ensure, so that its load balancer is deleted, too.
     pub(super) fn vanished(&self, key: &str, service: Service) {
         self.change(key, |record| record.unguarded = Some(Arc::new(for_deletion(&service))));
     }
 
-    /// Records that the load balancer has these Nodes. Returns whether it is known to have had other Nodes before.
+    /// Records the Nodes of the load balancer. Returns whether the previous Nodes are known and different.
     pub(super) fn nodes_updated(&self, key: &str, set: &Arc<NodeSet>) -> bool {
         let mut is_news = false;
         self.change(key, |record| {
@@ -310,7 +302,7 @@ impl Records {
         });
     }
 
-    /// Records that the load balancer was ensured with these inputs, and that the Service has its addresses.
+    /// Records a successful ensure with these inputs, after the status of the Service was written.
     pub(super) fn ensured(&self, key: &str, inputs: Inputs) {
         self.change(key, |record| {
             record.ensured = Some(inputs);
@@ -323,12 +315,12 @@ impl Records {
         self.change(key, |record| record.rejection = rejection.filter(|_| !record.was_resync_requested_since_start()));
     }
 
-    /// Records that the provider has objects of the Service, before they are deleted.
+    /// Records that the provider had objects of the Service before their deletion.
     pub(super) fn had_objects(&self, key: &str) {
         self.change(key, |record| record.had_objects = true);
     }
 
-    /// How long the finalizer has been kept because another program may own it.
+    /// Returns the time since the finalizer was first kept because another program may own it.
     pub(super) fn not_ours_for(&self, key: &str) -> Duration {
         let at = Instant::now();
         let mut lasting = Duration::ZERO;
@@ -338,7 +330,7 @@ impl Records {
         lasting
     }
 
-    /// Records an announced resync of this Service, or of all with `None`: the load balancers are ensured again.
+    /// Records an announced resync of one Service, or of all Services if `key` is `None`.
     pub(super) fn resync_requested(&self, key: Option<&str>) {
         let announce = |record: &mut Record| {
             record.announcements += 1;
@@ -351,7 +343,8 @@ impl Records {
         }
     }
 
-    /// Records a completed sync, which failed if `held` is given. Returns the backoff, if a retry may help.
+    /// Records a completed sync. The sync failed if `blocked` is given. Returns the pause before the next attempt, if
+    /// time alone leads to another attempt.
     pub(super) fn synced(&self, key: &str, blocked: Option<&ServiceBlocked>) -> Option<Duration> {
         let at = Instant::now();
         let mut pause = None;
@@ -370,7 +363,7 @@ impl Records {
                 }
             }
         });
-        // Without a record, each failure is the first one.
+        // Without a record, each failure counts as the first one.
         pause.or_else(|| blocked.and_then(|held| SyncFailure::default().count(held.retry, at)))
     }
 
@@ -379,26 +372,26 @@ impl Records {
         self.by_key.lock().get(key).is_some_and(|record| record.is_due(set, Instant::now()))
     }
 
-    /// The Services whose ensure the cloud refused with other Nodes than these.
+    /// Returns the keys of the Services whose ensure the cloud refused with other Nodes than these.
     pub(super) fn refused_with_others(&self, set: &Arc<NodeSet>) -> Vec<String> {
         let by_key = self.by_key.lock();
         let is_it = |record: &Record| record.failure.as_ref().is_some_and(|failure| failure.is_of_others(set));
         by_key.iter().filter(|(_, record)| is_it(record)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Why the Service is not up to date. The Service's own reason takes precedence over that of its Nodes.
+    /// Returns the reason why the Service is not up to date. If there is none, returns the reason why its Nodes are not
+    /// up to date.
     pub(super) fn blocked(&self, key: &str) -> Option<ServiceBlocked> {
         let by_key = self.by_key.lock();
         let record = by_key.get(key)?;
         record.blocked.clone().or_else(|| record.nodes_blocked.clone())
     }
 
-    /// Whether a sync has completed since the record was created.
     pub(super) fn was_synced(&self, key: &str) -> bool {
         self.by_key.lock().get(key).is_some_and(|record| record.was_synced)
     }
 
-    /// Claims all Services whose load balancers need other Nodes than they have, given this set.
+    /// Locks all Services whose load balancers must be updated to these Nodes now.
     pub(super) fn due(self: &Arc<Self>, set: &Arc<NodeSet>) -> UpdateRound {
         let at = Instant::now();
         let mut due = UpdateRound { claims: Vec::new(), recovered: Vec::new(), next: None };
@@ -419,11 +412,11 @@ impl Records {
         due
     }
 
-    /// Drops the record: this program has no load balancer for the Service.
+    /// Drops the record, because this program has no load balancer for the Service.
     pub(super) fn forget(&self, key: &str) {
         let mut by_key = self.by_key.lock();
         match by_key.get_mut(key) {
-            // A call is in flight: dropping its claim removes the record.
+            // A call is in flight. Dropping its lock removes the record.
             Some(record) if record.is_claimed => *record = Record { is_claimed: true, ..Record::default() },
             _ => drop(by_key.remove(key)),
         }
@@ -463,13 +456,12 @@ impl Record {
         }
     }
 
-    /// Whether the cloud may differ from the last ensure. A provider that fails to update the Nodes may have lost the
-    /// load balancer.
+    /// Whether the last ensure must be repeated. After a failed node update, the load balancer may be missing.
     fn is_stale(&self) -> bool {
         self.is_stale || self.node_failure.as_ref().is_some_and(|failure| !failure.failures.is_none())
     }
 
-    /// Whether the provider announced the Service after the sync began: the announcement may be about a later state.
+    /// Whether the provider announced the Service after the sync began. The sync may not cover that announcement.
     fn was_resync_requested_since_start(&self) -> bool {
         self.announcements != self.seen_announcements
     }
@@ -507,7 +499,7 @@ mod tests {
         ServiceBlocked::new(reason::CloudError, "why", retry)
     }
 
-    /// Records with one Service whose load balancer was ensured and has these Nodes.
+    /// Returns records with one Service. Its load balancer was ensured and has these Nodes.
     fn ensured(nodes: &Arc<NodeSet>) -> (Arc<Records>, Inputs) {
         let (records, inputs) = (Arc::<Records>::default(), Inputs::of(&service(), &[""]));
         records.start(KEY, &service());
@@ -528,7 +520,7 @@ mod tests {
         let start = records.start(KEY, &service());
         assert_eq!((start.record.ensured.as_ref(), start.ensured.as_ref()), (None, Some(&inputs)));
         records.resync_requested(None);
-        // Another attempt, after a conflict.
+        // The next attempt, after a conflict.
         records.start(KEY, &service());
         records.ensured(KEY, inputs.clone());
         assert_eq!(records.start(KEY, &service()).record.ensured, None, "it was announced during the call");
@@ -552,7 +544,7 @@ mod tests {
         records.start(KEY, &service());
         let claim = records.lock(KEY, Some(&inputs), &set("a")).unwrap();
         assert!(claim.is_some() && records.lock(KEY, Some(&inputs), &set("a")).unwrap().is_none(), "one at a time");
-        // Announced during the call, which then fails.
+        // A resync is requested during a call that fails.
         records.resync_requested(Some(KEY));
         drop(claim);
         assert_eq!(records.synced(KEY, Some(&held(Retry::After(after)))), Some(Duration::ZERO));
@@ -607,7 +599,7 @@ mod tests {
             assert!(again.claims.is_empty() && again.next == Some(Instant::now() + Duration::from_secs(pause)));
             tokio::time::advance(Duration::from_secs(pause)).await;
         }
-        // The Nodes are the previous ones again, but the cloud may have others by now.
+        // The Nodes are the previous ones again, but the failed update may have changed the load balancer.
         assert_eq!(records.due(&one).claims.len(), 1);
     }
 
@@ -626,7 +618,7 @@ mod tests {
             tokio::time::advance(Duration::from_secs(5)).await;
             assert_eq!(records.is_due(KEY, &three), is_refusal, "{is_refusal}: of other Nodes it is the first failure");
 
-            // The same for an ensure.
+            // The same applies to an ensure call.
             let (records, _) = ensured(&one);
             records.begin_change(KEY, Some(&two));
             assert!(records.lock(KEY, Some(&inputs), &two).unwrap().is_some());

@@ -1,5 +1,5 @@
-//! The Nodes behind every load balancer. Events update the set used for comparison; the Nodes themselves are unpacked
-//! for a call to the cloud, and shared by concurrent calls.
+//! The Nodes behind all load balancers. Events update the set that is used for comparison. The Nodes themselves are
+//! unpacked for a cloud call, and concurrent calls share them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -14,7 +14,6 @@ use super::node_set::{NodeSet, is_target};
 use crate::cloud::{CloudProvider, UsableAddresses, node};
 use crate::kubernetes::stores::Nodes;
 
-/// The targets of one leadership term.
 pub(super) struct Targets {
     store: Nodes,
     provider: Arc<dyn CloudProvider>,
@@ -23,56 +22,51 @@ pub(super) struct Targets {
 
 #[derive(Default)]
 struct TargetState {
-    /// The set according to the events; `None` before the first one, which is about all Nodes.
+    /// The set according to the events; `None` before the first event, which covers all Nodes.
     set: Option<Arc<NodeSet>>,
     /// The list that the calls in flight share, if any.
     list: Weak<TargetList>,
     damping: Damping,
-    /// By name, the state that load balancers use of Nodes whose changes are paused, or may be with the next change.
+    /// By name, the Node states that load balancers use during pauses. Contains Nodes in a pause, and Nodes whose next
+    /// change may begin a pause.
     published: BTreeMap<String, Arc<Node>>,
 }
 
 impl TargetState {
-    /// The Nodes whose changes are paused, in the state that load balancers use.
+    /// Returns the Nodes in a pause, in the state that load balancers use.
     fn pausing(&self) -> BTreeMap<String, Arc<Node>> {
         let pausing = self.published.iter().filter(|(name, _)| self.damping.is_pausing(name));
         pausing.map(|(name, node)| (name.clone(), Arc::clone(node))).collect()
     }
 }
 
-/// The Node in the state that load balancers use.
+/// Returns the Node in the state that load balancers use.
 fn seen(node: Arc<Node>, pausing: &BTreeMap<String, Arc<Node>>) -> Arc<Node> {
     let shown = pausing.get(node::name(&node)).filter(|_| !is_gone(Some(&node)));
     shown.cloned().unwrap_or(node)
 }
 
-/// The targets with their Nodes.
 pub(super) struct TargetList {
-    /// The set used for comparison.
     pub(super) set: Arc<NodeSet>,
-    /// The Nodes, by name.
+    /// The Nodes, sorted by name.
     pub(super) nodes: Vec<Arc<Node>>,
 }
 
-/// The effect of an event about Nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TargetChange {
     /// No change that load balancers depend on.
     Nothing,
-    /// The set has changed.
     Changed,
-    /// The set was empty and has a Node now.
+    /// The set was empty and now has a Node.
     NoLongerEmpty,
-    /// The Node changes too often: load balancers keep using its previous state until this time.
+    /// The Node changes too often. Load balancers use its previous state until the end of the pause.
     Waits {
-        /// The end of the pause.
         until: Instant,
-        /// Whether the pause begins now.
         is_first: bool,
     },
 }
 
-/// Whether the Node is deleted, or is being deleted, which cannot be undone.
+/// Whether the Node is deleted or is being deleted. A deletion cannot be undone.
 fn is_gone(node: Option<&Node>) -> bool {
     node.is_none_or(|node| node.metadata.deletion_timestamp.is_some())
 }
@@ -91,12 +85,12 @@ impl Targets {
         self.store.is_ready()
     }
 
-    /// The Node of this name was added, changed or deleted.
+    /// Records that the Node of this name was added, changed or deleted.
     pub(super) fn observe(&self, name: &str) -> TargetChange {
         let node = self.store.get(name);
         let mut state = self.state.lock();
         let TargetState { set, damping, published: shown, .. } = &mut *state;
-        // Before the first event of the cache, which calls `observe_all`, there is no set.
+        // There is no set before the first event of the cache, which calls `observe_all`.
         let Some(set) = set else { return TargetChange::Nothing };
         let usable = || node.as_deref().map(|node| self.with_usable(node));
         if !set.differs_in(name, usable()) {
@@ -120,13 +114,13 @@ impl Targets {
         if was_empty { TargetChange::NoLongerEmpty } else { TargetChange::Changed }
     }
 
-    /// Applies the changes of Nodes whose pause is over. Returns the end of the next pause.
+    /// Applies the changes of Nodes whose pause is over. Returns the earliest end of the other pauses.
     pub(super) fn end_pauses(&self) -> Option<Instant> {
         let mut state = self.state.lock();
         let TargetState { set, damping, published: shown, .. } = &mut *state;
         for name in damping.end_pauses(Instant::now().into_std()) {
             shown.remove(&name);
-            // If the Node's next change begins another pause, load balancers use the current state during that pause.
+            // If the next change of the Node begins a pause, load balancers use this state during the pause.
             if let Some(node) = self.store.get(&name) {
                 let usable = || Some(self.with_usable(&node));
                 if let Some(set) = set.as_mut().filter(|set| set.differs_in(&name, usable())) {
@@ -145,7 +139,7 @@ impl Targets {
 
     /// Rebuilds the set, because any Node may have changed.
     pub(super) fn observe_all(&self) {
-        // Unpacks one Node at a time.
+        // The store unpacks one Node at a time.
         let mut set = NodeSet::default();
         let pausing = self.state.lock().pausing();
         for node in self.store.list() {
@@ -153,19 +147,19 @@ impl Targets {
             set.put(node::name(&node), Some(self.with_usable(&node)));
         }
         let mut state = self.state.lock();
-        // Keeps the pointer of an equal set, which makes comparisons cheap.
+        // An equal set keeps its pointer, so that comparisons are cheap.
         if state.set.as_deref() != Some(&set) {
             state.set = Some(Arc::new(set));
         }
     }
 
-    /// The Nodes that every load balancer should have now.
+    /// Returns the set of the target Nodes for comparison.
     pub(super) fn current(&self) -> Arc<NodeSet> {
         let known = self.state.lock().set.clone();
         known.unwrap_or_else(|| Arc::clone(&self.list().set))
     }
 
-    /// The Nodes for a call to the cloud.
+    /// Returns the target Nodes for a cloud call.
     pub(super) fn list(&self) -> Arc<TargetList> {
         let (current, shared, pausing) = {
             let state = self.state.lock();

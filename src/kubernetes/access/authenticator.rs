@@ -10,13 +10,11 @@ use super::token_reviews::TokenReviews;
 use crate::base::error_chain::chain;
 use crate::runtime::admin::access::{Authenticator, NotAuthenticated, RequestCredentials, User};
 
-/// The group of all authenticated users.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// The group of all unauthenticated users.
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 
-/// An [`Authenticator`] that tries all credentials of a request.
+/// An [`Authenticator`] that tries the client certificate of a request, then its bearer token.
 pub struct DelegatedAuthenticator {
     trust: ClientTrust,
     tokens: TokenReviews,
@@ -24,15 +22,15 @@ pub struct DelegatedAuthenticator {
 }
 
 impl DelegatedAuthenticator {
-    /// Accepts the client certificates that `trust` verifies, and bearer tokens by `tokens`.
+    /// Creates an authenticator. `trust` verifies client certificates, and `tokens` verifies bearer tokens.
     pub fn new(trust: ClientTrust, tokens: TokenReviews, metrics: Metrics) -> Self {
         Self { trust, tokens, metrics }
     }
 
-    /// Tries the client certificate, then the token, and returns the user of the first one that names a user. A
-    /// rejected certificate is an error only if no token names a user: it may be meant for another purpose. Identity
-    /// headers of a proxy (`X-Remote-User` and the like), which the Go program reads first, are ignored: no API server
-    /// aggregates this port.
+    /// Tries the client certificate and then the token. Returns the first user found. A rejected certificate may be
+    /// meant for another purpose, so it is an error only if the token yields no user. Ignores the identity headers of a
+    /// front proxy (`X-Remote-User` and others), because no API server aggregates this port. The Go program reads these
+    /// headers first.
     async fn user(&self, shown: RequestCredentials<'_>) -> Result<Option<User>, NotAuthenticated> {
         let by_certificate = self.trust.user(shown.certificates, UnixTime::now());
         if let Err(refusal) = &by_certificate {
@@ -53,14 +51,15 @@ impl Authenticator for DelegatedAuthenticator {
     async fn authenticate(&self, shown: RequestCredentials<'_>) -> Result<Option<User>, NotAuthenticated> {
         let begin = Instant::now();
         let found = self.user(shown).await.map(|user| user.map(known));
-        // The Go program counts the anonymous user as an authenticated one.
+        // The Go program counts an anonymous user as authenticated.
         let name = found.as_ref().ok().map(|user| user.as_ref().map_or("", |user| &user.name));
         self.metrics.count_authentication(name, begin.elapsed());
         found
     }
 }
 
-/// Adds the group of authenticated users, as `group.AuthenticatedGroupAdder` of `kubernetes/apiserver`.
+/// Adds the group `system:authenticated`, unless the user is anonymous or already in this group or in
+/// `system:unauthenticated`. Mirrors `group.AuthenticatedGroupAdder` of `kubernetes/apiserver`.
 fn known(mut user: User) -> User {
     let is_told = user.groups.iter().any(|group| group == AUTHENTICATED || group == UNAUTHENTICATED);
     if !is_told && user.name != User::anonymous().name {

@@ -6,9 +6,9 @@ use rcgen::{
 use rustls::pki_types::CertificateDer;
 
 pub(super) struct Authority {
-    /// Its own certificate, as PEM.
+    /// Certificate of the authority, as PEM.
     pub(super) pem: String,
-    /// Its own certificate, as DER.
+    /// Certificate of the authority, as DER.
     pub(super) certificate: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
 }
@@ -44,7 +44,8 @@ fn authority(name: &str) -> CertificateParams {
     parameters
 }
 
-/// Parameters of a client certificate with these organisations, at most two; an empty `name` means no common name.
+/// Returns the parameters of a client certificate with at most two organisations. An empty `name` means no common
+/// name.
 pub(super) fn client(name: &str, organisations: &[&str]) -> CertificateParams {
     let mut parameters = named(name);
     // The library replaces an entry of the same kind, so the second organisation is given by its OID.

@@ -1,4 +1,4 @@
-//! Client certificates: verification by an authority, and the user that a certificate names.
+//! Verifies client certificates, and reads the user from a verified certificate.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,33 +15,32 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::runtime::admin::access::User;
 
-/// The OID in which Kubernetes puts a user's UID into a subject.
+/// OID of the subject attribute that contains a user's UID.
 const UID: &str = "1.3.6.1.4.1.57683.2";
 
-/// The extra key in which Kubernetes records the credential of a user.
+/// Key of the `extra` entry that identifies the user's credential.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
-/// Verifies client certificates by the authorities of a bundle.
 type ClientVerifier = Arc<dyn ClientCertVerifier>;
 
-/// A text is not a valid certificate bundle.
+/// The error for a text that is not a valid certificate bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum BadBundle {
     /// The text contains no certificate.
     #[error("there is no certificate in PEM form")]
     Empty,
-    /// The PEM form is broken. The library's error is left out, because it quotes the line.
+    /// The PEM encoding is invalid. The library's error is omitted, because it quotes the invalid line.
     #[error("the PEM form is broken")]
     Pem,
-    /// The certificate with this number, counted from 1, cannot be an authority.
+    /// The certificate with this number, counted from 1, cannot be used as a CA.
     #[error("the certificate with number {0} cannot be used")]
     Certificate(usize, #[source] rustls::Error),
-    /// The certificates cannot be used together.
+    /// The verifier rejects the certificates as a set.
     #[error("the certificates cannot be used")]
     Together(#[source] rustls::server::VerifierBuilderError),
 }
 
-/// A client certificate that does not identify a user.
+/// The error for a client certificate that does not identify a user.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("no authority vouches for the client certificate")]
@@ -52,27 +51,25 @@ pub(super) enum Refusal {
     ManyUids,
 }
 
-/// Checks that a text is a bundle of CAs.
+/// Checks that a text is a PEM bundle of CAs.
 pub fn check_bundle(pem: &[u8]) -> Result<(), BadBundle> {
     authorities(pem).map(drop)
 }
 
-/// The authorities by which client certificates are verified; none at first. Cheap to clone; clones share the state.
+/// The CAs that verify client certificates. Empty at first. Cheap to clone; clones share the CAs.
 #[derive(Clone, Default)]
 pub struct ClientTrust(Arc<Mutex<Option<ClientVerifier>>>);
 
 impl ClientTrust {
-    /// Accepts client certificates of the authorities in this PEM bundle from now on, and no others.
-    ///
-    /// # Errors
-    /// `pem` is no valid bundle; the previous authorities stay.
+    /// Replaces the CAs by those in this PEM bundle. Fails if the bundle is invalid; the previous CAs then stay in use.
     pub fn trust_clients(&self, pem: &[u8]) -> Result<(), BadBundle> {
         let cache_duration = authorities(pem)?;
         *self.0.lock() = Some(cache_duration);
         Ok(())
     }
 
-    /// The user that a client's chain, leaf first, names; `None` without a chain or without authorities.
+    /// Verifies `chain` and returns the user of its first certificate. Returns `None` if `chain` is empty, if there are
+    /// no CAs, or if the certificate has no common name.
     pub(super) fn user(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<Option<User>, Refusal> {
         let Some((leaf, others)) = chain.split_first() else { return Ok(None) };
         let authorities = self.0.lock().clone();
@@ -96,8 +93,8 @@ fn authorities(pem: &[u8]) -> Result<ClientVerifier, BadBundle> {
     verifier.build().map_err(BadBundle::Together)
 }
 
-/// The user of a verified certificate: the common name, with the organisations as groups; `None` without a common name.
-/// As `x509.CommonNameUserConversion` of `kubernetes/apiserver`.
+/// Returns the user of a verified certificate: the common name is the user name, and the organisations are the groups.
+/// Returns `None` without a common name. Mirrors `x509.CommonNameUserConversion` of `kubernetes/apiserver`.
 fn user(leaf: &CertificateDer<'_>) -> Result<Option<User>, Refusal> {
     let (_, certificate) = X509Certificate::from_der(leaf).map_err(|_| Refusal::Unreadable)?;
     let subject = certificate.subject();

@@ -1,8 +1,8 @@
 //! Watches the ConfigMap in which the API server publishes the CAs of client certificates, and trusts the same CAs.
 //!
-//! The last CAs stay while the API server is unreachable, when the ConfigMap is deleted and when its key is missing.
-//! The `requestheader-*` keys, which are for a front proxy, are not read: the secure port accepts no identity from
-//! headers.
+//! The previous CAs stay in use while the ConfigMap is missing or cannot be read, and while its key `client-ca-file` is
+//! missing or invalid. The `requestheader-*` keys for a front proxy are ignored: the secure port accepts no identity
+//! from headers.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -21,10 +21,8 @@ use crate::kubernetes::watch::{Failure, PAUSE_FORBIDDEN, WatchPolicy};
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
 
-/// The key in the ConfigMap's `data` under which the CA certificates for client certificates are stored, in PEM.
 const CLIENT_CA: &str = "client-ca-file";
 
-/// The ConfigMap's name in messages.
 const SHOWN: &str = "configmap kube-system/extension-apiserver-authentication";
 
 const POLICY: ObjectPolicy = ObjectPolicy {
@@ -35,20 +33,21 @@ const POLICY: ObjectPolicy = ObjectPolicy {
     worked: Duration::from_secs(30),
 };
 
-/// The result of reading the ConfigMap.
+/// Result of the last read of the ConfigMap.
 #[derive(Debug, Clone)]
 pub enum LookupResult {
-    /// Not read yet.
+    /// The first read has not completed.
     Pending,
-    /// The ConfigMap was read, or does not exist.
+    /// The ConfigMap was read, or it does not exist.
     Done,
-    /// This process is not permitted to read it.
+    /// This process is not permitted to read the ConfigMap.
     Forbidden(Arc<CallError>),
-    /// There was no answer, or no usable one.
+    /// The call to the API server failed for a reason other than a missing permission.
     Failed,
 }
 
-/// Returns a future that keeps `trust` in step with the ConfigMap and never completes, and the result of the last read.
+/// Returns a channel with the result of the last read, and a future that replaces the CAs of `trust` by those of the
+/// ConfigMap. The future never completes.
 pub fn follow_published(
     client: Client,
     trust: ClientTrust,
@@ -62,7 +61,7 @@ pub fn follow_published(
 struct ClientCaLookup {
     trust: ClientTrust,
     result: watch::Sender<LookupResult>,
-    /// The last bundle that was processed, valid or not.
+    /// The last processed bundle, valid or invalid.
     last_bundle: Option<String>,
 }
 
@@ -84,8 +83,8 @@ impl ClientCaLookup {
         }
     }
 
-    /// Applies a new bundle. An invalid one is reported once, and the previous CAs stay. A missing or blank key changes
-    /// nothing.
+    /// Applies the bundle of the ConfigMap if it has changed. Logs an invalid bundle once and keeps the previous CAs.
+    /// Ignores a missing or blank `client-ca-file`.
     fn take(&mut self, found: ConfigMap) {
         let bundle = found.data.and_then(|mut data| data.remove(CLIENT_CA)).filter(|pem| !pem.trim().is_empty());
         let Some(pem) = bundle.filter(|pem| self.last_bundle.as_ref() != Some(pem)) else { return };
@@ -108,7 +107,7 @@ impl ClientCaLookup {
     }
 
     fn failed(&self, failure: &Failure) {
-        // A broken watch is reported only if the ConfigMap cannot be read afterwards.
+        // Only the first failed call causes a warning. After a broken watch, the next read shows whether calls fail.
         let is_told = !matches!(
             (&*self.result.borrow(), failure),
             (LookupResult::Pending | LookupResult::Done, Failure::Call(_))

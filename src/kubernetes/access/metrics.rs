@@ -1,5 +1,4 @@
-//! Metrics of authentication and authorisation at the secure port, with the names, labels and buckets of
-//! `kubernetes/apiserver`.
+//! Metrics of authentication and authorisation at the secure port, named and labelled as in `kubernetes/apiserver`.
 
 use std::time::Duration;
 
@@ -7,20 +6,19 @@ use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
 
 use crate::runtime::metrics::Registry;
 
-/// The metrics of the delegation. Cheap to clone; clones share them.
+/// Metrics of delegated authentication and authorisation. Cheap to clone; clones share the values.
 #[derive(Clone)]
 pub struct Metrics {
-    /// TokenReviews, by HTTP status, or `<error>` without an answer.
+    /// TokenReviews, by HTTP status; `<error>` if there is no answer.
     pub(super) authentication: ReviewCounts,
-    /// SubjectAccessReviews, by HTTP status, or `<error>` without an answer.
+    /// SubjectAccessReviews, by HTTP status; `<error>` if there is no answer.
     pub(super) authorization: ReviewCounts,
     users: IntCounterVec,
     authentications: ReviewCounts,
-    /// Decisions on requests at the secure port: `allowed`, `denied`, `no-opinion` or `error`.
+    /// Decisions on requests at the secure port, by result: `allowed`, `denied`, `no-opinion` or `error`.
     pub(super) authorizations: ReviewCounts,
 }
 
-/// Number and duration of calls, by outcome.
 #[derive(Clone)]
 pub(super) struct ReviewCounts {
     total: IntCounterVec,
@@ -54,7 +52,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Registers the metrics. Fails if `registry` already has a collector of one of the names.
+    /// Registers the metrics. Fails if `registry` already has a collector with one of the names.
     pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
         registry.register(Box::new(self.users.clone()))?;
         for counted in [&self.authentication, &self.authorization, &self.authentications, &self.authorizations] {
@@ -64,7 +62,7 @@ impl Metrics {
         Ok(())
     }
 
-    /// Counts an authentication attempt; `user` is the user's name, perhaps anonymous, or `None` if it failed.
+    /// Counts an authentication attempt. `user` is the user's name, empty if anonymous, or `None` after a failure.
     pub(super) fn count_authentication(&self, user: Option<&str>, took: Duration) {
         if let Some(name) = user {
             self.users.with_label_values(&[shown_name(name)]).inc();
@@ -83,7 +81,6 @@ impl ReviewCounts {
         }
     }
 
-    /// Metrics of reviews sent to the API server.
     fn reviews(kind: &str) -> Self {
         let total = format!("apiserver_delegated_{kind}_request_total");
         let duration = format!("apiserver_delegated_{kind}_request_duration_seconds");
@@ -95,7 +92,6 @@ impl ReviewCounts {
         )
     }
 
-    /// Metrics of requests at the secure port.
     fn attempts(total: [&str; 2], duration: [&str; 2]) -> Self {
         Self::new("result", total, duration, prometheus::exponential_buckets(0.001, 2.0, 15).expect(VALID))
     }
@@ -106,7 +102,8 @@ impl ReviewCounts {
     }
 }
 
-/// Limits the number of label values, as `compressUsername` in `pkg/endpoints/filters/metrics.go`.
+/// Maps user names to a few label values, as `compressUsername` in `pkg/endpoints/filters/metrics.go` of
+/// `kubernetes/apiserver`.
 fn shown_name(name: &str) -> &str {
     match name {
         "admin" | "client" | "kube_proxy" | "kubelet" | "system:serviceaccount:kube-system:default" => name,

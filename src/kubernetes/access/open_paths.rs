@@ -1,10 +1,10 @@
-//! Pure: paths that need no permission, as `pkg/authorization/path` of `kubernetes/apiserver` parses them.
+//! Paths that need no permission. Pure. Mirrors `pkg/authorization/path` of `kubernetes/apiserver`.
 
-/// Paths that need no permission: patterns without the leading slash.
+/// Patterns of the paths that need no permission, without the leading slash.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OpenPaths(Vec<String>);
 
-/// A pattern has a star before its end.
+/// The error for a pattern with a star before its end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} has a * before its end; only the last character may be one")]
 pub struct BadPattern(pub String);
@@ -13,7 +13,7 @@ impl OpenPaths {
     /// Parses patterns such as `/path` and `/beginning*`. The leading slash is optional.
     ///
     /// # Errors
-    /// The first pattern with a star before its end.
+    /// Returns the first pattern with a star before its end.
     pub fn parse(patterns: &[String]) -> Result<Self, BadPattern> {
         let is_bad = |pattern: &&String| pattern.strip_suffix('*').unwrap_or(pattern).contains('*');
         match patterns.iter().find(is_bad) {
@@ -32,7 +32,7 @@ impl OpenPaths {
     }
 }
 
-/// Removes one slash only: `//foo` is another path than `/foo`.
+/// Removes at most one slash, because `//foo` and `/foo` are different paths.
 fn without_slash(path: &str) -> &str {
     path.strip_prefix('/').unwrap_or(path)
 }

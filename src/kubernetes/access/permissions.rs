@@ -1,4 +1,4 @@
-//! Authorises requests by SubjectAccessReviews of the API server.
+//! Authorises requests with SubjectAccessReviews.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::kubernetes::call::CallError;
 use crate::runtime::admin::access::{Authorizer, User};
 use crate::runtime::tasks::BoxError;
 
-/// The group whose members may do everything, in every cluster.
+/// Group whose members have every permission, so no review is needed.
 const MASTERS: &str = "system:masters";
 
 const KIND: Kind = Kind {
@@ -25,7 +25,7 @@ const KIND: Kind = Kind {
     effect: "what is asked for at the secure port is refused, open paths and the group system:masters apart",
 };
 
-/// An [`Authorizer`] that asks the API server and caches its answers. Failures are not cached.
+/// An [`Authorizer`] that asks the API server. It caches decisions, but neither failures nor contradictory answers.
 pub struct Permissions {
     always_allowed: OpenPaths,
     questions: ReviewClient<SubjectAccessReview, ReviewDecision>,
@@ -43,7 +43,8 @@ enum ReviewDecision {
 }
 
 impl Permissions {
-    /// Sends reviews by `client`, which must not be guarded by leadership.
+    /// Creates an authorizer. `client` must neither check leadership, because standbys also serve the secure port, nor
+    /// retry.
     pub fn new(client: Client, settings: &Authorization, metrics: Metrics) -> Self {
         Self {
             always_allowed: settings.always_allow.clone(),

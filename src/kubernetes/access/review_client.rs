@@ -1,5 +1,4 @@
-//! Sends reviews to the API server, with concurrency limit, rate limit, time limit, retries and cache, and reports
-//! failures.
+//! Sends reviews to the API server, caches the answers and logs failures. Limits concurrency, rate and time.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -20,24 +19,26 @@ use crate::base::error_chain::{chain, sources};
 use crate::kubernetes::call::{CallError, limited};
 use crate::kubernetes::client::{Bucket, Rate};
 
-/// Time limit of one review, including all attempts and the wait for a turn.
+/// Time limit of one review. Includes retries and the waits for the concurrency limit and the rate limit.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
-/// Concurrent reviews of one kind; further ones wait.
+/// Maximum number of concurrent reviews of one kind. Further reviews wait.
 const MAX_CONCURRENT: usize = 8;
 
-/// Rate limit of the reviews of one kind; a tenth of the Go program's. A client of the port may send a new token with
-/// each request, and the API server puts reviews in one flow with the writes of the controllers. Answers are cached.
+/// Rate limit of the reviews of one kind: a tenth of the limit in the Go program. A client of the secure port may send
+/// a new token with each request. Reviews must not delay the writes of the controllers, which share one flow of API
+/// Priority and Fairness with the reviews.
 const RATE: Rate = Rate { qps: 20.0, burst: 40 };
 
-/// Attempts per review, and the pauses in between; as the Go program's `DefaultAuthWebhookRetryBackoff`.
+/// Attempts per review, as in the Go program's `DefaultAuthWebhookRetryBackoff`.
 const ATTEMPTS: u32 = 5;
+/// Pauses between the attempts, as in the Go program's `DefaultAuthWebhookRetryBackoff`.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), LIMIT).growing_by(1.5).lengthened_by(0.2);
 
-/// Maximum number of cached answers of each kind.
+/// Maximum number of cached answers per kind of review.
 pub(super) const MAX_CACHED: usize = 1024;
 
-/// Sends one kind of review. Failures are not cached.
+/// A client for one kind of review. It caches answers, but not failures.
 pub(super) struct ReviewClient<K, A> {
     reviews: Api<K>,
     kind: Kind,
@@ -48,16 +49,14 @@ pub(super) struct ReviewClient<K, A> {
     last_failure: Mutex<ReviewFailure>,
 }
 
-/// The kind of a review, for messages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kind {
-    /// The API kind.
     pub(super) name: &'static str,
-    /// The effect at the secure port while the API server does not answer reviews.
+    /// Text for the log: the effect at the secure port while the API server does not answer reviews.
     pub(super) effect: &'static str,
 }
 
-/// Outcome of the last review, so that a failure is reported when it begins and not at every scrape.
+/// Outcome of the last review. With it, a failure is logged once instead of for each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReviewFailure {
     None,
@@ -70,7 +69,8 @@ where
     K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
     A: Clone,
 {
-    /// Sends reviews by `client`, which must not be guarded by leadership and must not retry.
+    /// Creates a review client. `client` must neither check leadership, because standbys also send reviews, nor retry,
+    /// because the review client does.
     pub(super) fn new(client: Client, kind: Kind, requests: ReviewCounts) -> Self {
         Self {
             reviews: Api::all(client),
@@ -83,11 +83,12 @@ where
         }
     }
 
-    /// The answer about `subject`, cached or new: `read` extracts it from the answered `review`, with its cache
-    /// duration, or `None` if it must not be cached.
+    /// Returns the answer about `subject`, from the cache or from the API server. `read` extracts the answer and its
+    /// cache duration from the returned review. Without a duration, the answer is not cached.
     ///
     /// # Errors
-    /// The API server refused the review, or did not answer within ten seconds.
+    /// The API server rejected the review, was unreachable, or did not answer within ten seconds, including the waits
+    /// for the limits.
     pub(super) async fn answer(
         &self,
         subject: &[u8],
@@ -99,9 +100,9 @@ where
             return Ok(answer);
         }
         let asking = async {
-            // Fails only if the semaphore is closed, which never happens.
+            // Fails only on a closed semaphore. This semaphore is never closed.
             let _turn = self.concurrency.acquire().await.ok();
-            // The same review may have been answered while this one waited.
+            // The same review may have been answered while this task waited.
             if let Some(answer) = self.answers.find(&asked) {
                 return Ok(answer);
             }
@@ -116,7 +117,6 @@ where
         outcome
     }
 
-    /// Sends the review, and repeats it after transient errors.
     async fn ask(&self, review: &K) -> kube::Result<K> {
         for failures in 1..ATTEMPTS {
             match self.attempt(review).await {
@@ -134,7 +134,7 @@ where
         let begin = Instant::now();
         let outcome = self.reviews.create(&PostParams::default(), review).await;
         let code = match &outcome {
-            // A create call is answered with this status; the library does not expose it.
+            // The library does not expose the status of a successful call. A create call returns 201.
             Ok(_) => "201".to_owned(),
             Err(kube::Error::Api(status)) => status.code.to_string(),
             Err(_) => "<error>".to_owned(),
@@ -165,7 +165,7 @@ where
     }
 }
 
-/// Whether a retry may help, as `DefaultShouldRetry` in `pkg/util/webhook/webhook.go`.
+/// Whether a retry may help. Mirrors `DefaultShouldRetry` in `pkg/util/webhook/webhook.go`.
 fn is_transient(error: &kube::Error) -> bool {
     if let kube::Error::Api(status) = error {
         let asks_for_delay = status.details.as_ref().is_some_and(|details| details.retry_after_seconds > 0);
@@ -179,14 +179,13 @@ fn is_transient(error: &kube::Error) -> bool {
     })
 }
 
-/// The digest of a review's subject, which may be a token.
+/// Digest of a review's subject. The subject itself is not stored, because it may be a token.
 type SubjectDigest = [u8; 32];
 
 fn question(text: &[u8]) -> SubjectDigest {
     Sha256::digest(text).into()
 }
 
-/// A bounded cache of answers that expire. Subjects are stored as digests only.
 struct ReviewCache<V> {
     capacity: usize,
     answers: Mutex<HashMap<SubjectDigest, (V, Instant)>>,
@@ -197,16 +196,15 @@ impl<V: Clone> ReviewCache<V> {
         Self { capacity: most, answers: Mutex::default() }
     }
 
-    /// The answer, unless it has expired.
     fn find(&self, question: &SubjectDigest) -> Option<V> {
         let answers = self.answers.lock();
         answers.get(question).filter(|(_, until)| *until > Instant::now()).map(|(answer, _)| answer.clone())
     }
 
-    /// Caches an answer for `believed`. If the cache is full, the entry that expires first is evicted.
+    /// Caches an answer for the duration `cache_duration`. If the cache is full, evicts the entry that expires first.
     fn remember(&self, question: SubjectDigest, answer: V, cache_duration: Duration) {
         let now = Instant::now();
-        // An overflowing expiry is not cached: the next caller asks again.
+        // An answer is not cached if its duration is zero, or if its expiry overflows.
         let Some(until) = now.checked_add(cache_duration).filter(|until| *until > now) else { return };
         let mut answers = self.answers.lock();
         if answers.len() >= self.capacity {
@@ -238,7 +236,7 @@ mod tests {
             questions.ask(&TokenReview::default()).await.unwrap();
         }
         let (asked, taken) = (count.load(std::sync::atomic::Ordering::SeqCst), start.elapsed().as_millis());
-        // 40 at once, the others at 20 per second.
+        // 40 requests are sent at once, the others at a rate of 20 per second.
         assert!(asked == 50 && (490..700).contains(&taken), "{asked} questions in {taken} ms");
     }
     const SECOND: Duration = Duration::from_secs(1);

@@ -9,10 +9,10 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::BoxError;
 
-/// The answer to a review: its status, or an error with this code.
+/// The answer to a review: the `status` of the review, or an error with this HTTP code.
 pub(super) type Answer = Result<Value, u16>;
 
-/// A client whose server answers each review by `script`, and the number of reviews.
+/// Returns a client with a server that answers each review by `script`, and the number of reviews.
 pub(super) fn server(script: impl Fn(&Value, usize) -> Answer + Send + Sync + 'static) -> (Client, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let (counter, script) = (count.clone(), Arc::new(script));
@@ -27,7 +27,7 @@ pub(super) fn server(script: impl Fn(&Value, usize) -> Answer + Send + Sync + 's
                     review["status"] = status;
                     (201, review)
                 }
-                // Breaks the connection instead: no server answers with this code.
+                // Code 0 means a broken connection.
                 Err(0) => return Err::<_, BoxError>(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()),
                 Err(code) => (code, json!({"kind": "Status", "status": "Failure", "message": "no", "code": code})),
             };
@@ -37,7 +37,7 @@ pub(super) fn server(script: impl Fn(&Value, usize) -> Answer + Send + Sync + 's
     (Client::new(service, "default"), count)
 }
 
-/// A client whose server never answers, and the number of requests that reached it.
+/// Returns a client with a server that never answers, and the number of requests that the server received.
 pub(super) fn silent_server() -> (Client, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let counter = count.clone();

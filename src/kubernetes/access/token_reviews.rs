@@ -1,4 +1,4 @@
-//! Authenticates bearer tokens by TokenReviews of the API server.
+//! Authenticates bearer tokens with TokenReviews.
 
 use std::time::Duration;
 
@@ -12,24 +12,27 @@ use super::review_client::{Kind, ReviewClient};
 use crate::kubernetes::call::CallError;
 use crate::runtime::admin::access::{NotAuthenticated, User};
 
-/// Maximum length of a bearer token, in bytes. Real ones are a few kilobytes.
+/// Maximum length of a bearer token, in bytes. Real tokens have a few kilobytes.
 const LONGEST_TOKEN: usize = 32 * 1024;
 
 const KIND: Kind = Kind { name: "TokenReview", effect: "bearer tokens at the secure port are refused" };
 
-/// Asks the API server and caches its answers. Failures are not cached.
+/// An authenticator of bearer tokens that asks the API server. It caches answers, but neither failures nor rejections
+/// that contain an error.
 pub struct TokenReviews {
     questions: ReviewClient<TokenReview, Option<User>>,
     cache_duration: Duration,
 }
 
 impl TokenReviews {
-    /// Sends reviews by `client`, which must not be guarded by leadership, and caches answers for `believed`.
+    /// Creates an authenticator that caches answers for the duration `believed`. `client` must neither check leadership
+    /// nor retry.
     pub fn new(client: Client, believed: Duration, metrics: &Metrics) -> Self {
         Self { questions: ReviewClient::new(client, KIND, metrics.authentication.clone()), cache_duration: believed }
     }
 
-    /// The user of the request's bearer token; `None` without a token.
+    /// Returns the user of the request's bearer token, or `None` if the request has no token. Fails if the token is
+    /// invalid or too long, or if the review fails.
     pub(super) async fn user_of_request(&self, headers: &HeaderMap) -> Result<Option<User>, NotAuthenticated> {
         let Some(token) = bearer_token(headers) else { return Ok(None) };
         if token.len() > LONGEST_TOKEN {
@@ -42,13 +45,13 @@ impl TokenReviews {
         }
     }
 
-    /// The user of the token; `None` if the token is invalid.
+    /// Returns the user of the token, or `None` if the token is invalid.
     pub async fn user_of(&self, token: &str) -> Result<Option<User>, CallError> {
         let spec = TokenReviewSpec { token: Some(token.to_owned()), ..TokenReviewSpec::default() };
         let read = |review: TokenReview| {
             let status = review.status.unwrap_or_default();
             let user = status.user.filter(|_| status.authenticated == Some(true)).and_then(user);
-            // An answer with an error may be wrong: a part of the API server may have been unable to check the token.
+            // A negative answer with an error may be wrong: the API server may have failed to check the token.
             let is_sure = user.is_some() || status.error.is_none_or(|error| error.is_empty());
             (user, is_sure.then_some(self.cache_duration))
         };
@@ -62,8 +65,8 @@ fn user(info: UserInfo) -> Option<User> {
     Some(User { name, uid: info.uid.unwrap_or_default(), groups, extra })
 }
 
-/// The bearer token; `None` without credentials of that kind. As `request/bearertoken` of `kubernetes/apiserver`, which
-/// ignores `Bearer` without a token.
+/// Returns the bearer token, if any. Ignores `Bearer` without a token, as `request/bearertoken` of
+/// `kubernetes/apiserver`.
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let mut parts = headers.get(AUTHORIZATION)?.to_str().ok()?.trim().splitn(3, ' ');
     let is_bearer = parts.next()?.eq_ignore_ascii_case("bearer");

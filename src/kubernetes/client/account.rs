@@ -1,7 +1,7 @@
 //! A separate service account for a controller (`--use-service-account-credentials`), and its token.
 //!
-//! Mirrors `pkg/clientbuilder` of `k8s.io/controller-manager`. The token is kept in memory only. Without a token,
-//! writes fail: this process's own identity is never used instead.
+//! Mirrors `pkg/clientbuilder` of `k8s.io/controller-manager`. The token is stored in memory only. Without a token,
+//! writes fail: this process never uses its own identity instead.
 
 #[cfg(test)]
 mod tests;
@@ -33,24 +33,26 @@ use crate::runtime::tasks;
 
 const NAMESPACE: &str = "kube-system";
 
-/// Requested lifetime of a token, in seconds; the server may choose another.
+/// Requested lifetime of a token, in seconds. The API server may choose another lifetime.
 const EXPIRATION_SECONDS: i64 = 3600;
 
-/// A shorter lifetime is attributed to clock skew, and replaced by this one.
+/// Minimum assumed lifetime of a token. A shorter computed lifetime is attributed to clock skew.
 const SHORTEST_LIFE: Duration = Duration::from_secs(600);
 
-/// A token is renewed after this part of its lifetime, less the slack.
+/// Part of the lifetime after which a token is renewed, less `SLACK`.
 const USED_PART: f64 = 0.8;
+/// Time subtracted from `USED_PART` of the lifetime.
 const SLACK: Duration = Duration::from_secs(10);
 
-/// Number of attempts in one series, and the pauses in between.
+/// Maximum number of attempts in one series to fetch a token.
 const ATTEMPTS: u32 = 4;
+/// Pauses between the attempts of a series.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), LONG_PAUSE);
 
-/// Pause between two series of attempts, and shortest interval between two tokens if the server rejects the first.
+/// Minimum pause after a failed series of attempts. Also the minimum interval between a token and its replacement.
 const LONG_PAUSE: Duration = Duration::from_secs(15);
 
-/// The identity of a service account. Clones share the token.
+/// Identity of a service account. Clones share the token.
 #[derive(Debug, Clone)]
 pub struct Account {
     name: &'static str,
@@ -60,25 +62,23 @@ pub struct Account {
 
 #[derive(Debug, Clone)]
 enum TokenState {
-    /// No result yet.
     Pending,
     Token(Arc<SecretString>),
     Failed(NoToken),
 }
 
 impl Account {
-    /// The account's user name.
     pub(super) fn user(&self) -> String {
         format!("system:serviceaccount:{NAMESPACE}:{}", self.name)
     }
 }
 
-/// Fetches and renews the token of one account.
+/// Task that fetches and renews the token of one account.
 pub struct TokenRenewer {
     name: &'static str,
     accounts: Api<ServiceAccount>,
     namespaces: Api<Namespace>,
-    /// The API for creating accounts, by a client that writes only while this process leads: a standby creates none.
+    /// API for creating the account. Its client writes only while this process leads, so a standby creates no account.
     make_account: Api<ServiceAccount>,
     make_namespace: Api<Namespace>,
     leadership: Leadership,
@@ -102,13 +102,12 @@ pub(super) fn new(name: &'static str, ask: Client, create: Client, leadership: L
     (Account { name, state: receiver, token_rejected: refused }, keeper)
 }
 
-/// When a token with this lifetime is renewed.
 fn renew_after(life: Duration) -> Duration {
     life.max(SHORTEST_LIFE).mul_f64(USED_PART).saturating_sub(SLACK)
 }
 
 impl TokenRenewer {
-    /// Fetches a token and renews it, forever. A failure keeps the current token.
+    /// Fetches a token and renews it forever. If a renewal fails, the current token stays.
     pub async fn run(self) -> Result<(), tasks::BoxError> {
         let mut is_told = false;
         loop {
@@ -119,7 +118,8 @@ impl TokenRenewer {
                     self.state.send_replace(TokenState::Token(Arc::new(token)));
                     began + renew_after(life)
                 }
-                // The account is created once this process leads; a new leader's first write waits for that.
+                // Only the leader creates a missing account, so a standby waits. The first write of a new leader waits
+                // for the token.
                 Err(error) if error.is_not_leader() => {
                     self.leadership.wait_until_leader().await;
                     continue;
@@ -144,7 +144,7 @@ impl TokenRenewer {
         }
     }
 
-    /// Reports once what is missing and how to fix it.
+    /// Logs the failure and its remedy.
     fn log_failure(&self, error: &CallError) {
         let (name, reason) = (self.name, chain(error));
         match error.is_forbidden() {
@@ -171,7 +171,7 @@ impl TokenRenewer {
     async fn fetch_patiently(&self) -> Result<(SecretString, Duration), CallError> {
         for failures in 1..ATTEMPTS {
             match self.fetch().await {
-                // A retry half a second later does not grant a permission.
+                // A retry within a second does not help if a permission or leadership is missing.
                 Err(error) if !error.is_forbidden() && !error.is_not_leader() => {
                     tracing::debug!("{}", chain(&error));
                     tokio::time::sleep(BACKOFF.pause(failures, 0.0)).await;
@@ -182,7 +182,6 @@ impl TokenRenewer {
         self.fetch().await
     }
 
-    /// Fetches a token and its lifetime.
     async fn fetch(&self) -> Result<(SecretString, Duration), CallError> {
         self.ensure_account().await?;
         let what = format!("create a token of the service account {NAMESPACE}/{}", self.name);
@@ -190,12 +189,12 @@ impl TokenRenewer {
         let request = TokenRequest { spec, ..TokenRequest::default() };
         let parameters = PostParams::default();
         let call = self.accounts.create_token_request(self.name, &parameters, &request);
-        // Without a status the token is empty: the server rejects it, and it is fetched again.
+        // Without a status, the token is empty. The API server rejects an empty token, and then a new token is fetched.
         let (token, life) = match limited(&what, CALL_LIMIT, call).await?.status {
             Some(status) => (status.token, status.expiration_timestamp.0.duration_since(Timestamp::now())),
             None => Default::default(),
         };
-        // A clock that is behind would compute a longer lifetime than requested.
+        // If the local clock is behind, the computed lifetime exceeds the requested lifetime.
         let most = Duration::from_secs(EXPIRATION_SECONDS.unsigned_abs());
         Ok((SecretString::from(token), Duration::try_from(life).unwrap_or_default().min(most)))
     }
@@ -212,7 +211,7 @@ impl TokenRenewer {
         let create = format!("create service account {NAMESPACE}/{}", self.name);
         let parameters = PostParams::default();
         match limited(&create, CALL_LIMIT, self.make_account.create(&parameters, &account)).await {
-            // Another client has created it meanwhile.
+            // Another client has created the account meanwhile.
             Err(error) if error.is_conflict() => {
                 limited(&what, CALL_LIMIT, self.accounts.get(self.name)).await.map(drop)
             }
@@ -220,7 +219,7 @@ impl TokenRenewer {
         }
     }
 
-    /// Creates a missing namespace, if permitted. If not, the account's creation fails, which is reported.
+    /// Creates the namespace if it is missing. Ignores a failure, because the creation of the account then fails, too.
     async fn ensure_namespace(&self) {
         let found = limited("get the namespace", CALL_LIMIT, self.namespaces.get(NAMESPACE)).await;
         if found.is_err_and(|error| error.is_not_found()) {
@@ -235,7 +234,7 @@ impl TokenRenewer {
     }
 }
 
-/// Adds the current token to each request.
+/// Returns a layer that adds the current token to each request.
 pub(super) fn layer<S>(account: Account) -> LayerFn<impl Fn(S) -> AuthorizationService<S>> {
     layer_fn(move |inner| AuthorizationService { inner, account: account.clone(), token_ready: None })
 }
@@ -243,7 +242,7 @@ pub(super) fn layer<S>(account: Account) -> LayerFn<impl Fn(S) -> AuthorizationS
 pub(super) struct AuthorizationService<S> {
     inner: S,
     account: Account,
-    /// Completes once there is a token or an error.
+    /// Future that completes once there is a token or an error.
     token_ready: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
@@ -258,7 +257,7 @@ where
     type Future = BoxFuture<'static, Result<Response<R>, BoxError>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // This client can send nothing without a token, so it may wait here. Each caller has its own time limit.
+        // Waits here, because this client can send nothing without a token. Each caller has its own time limit.
         if matches!(*self.account.state.borrow(), TokenState::Pending) {
             let mut state = self.account.state.clone();
             let known = self.token_ready.get_or_insert_with(|| {
@@ -296,7 +295,8 @@ where
         async move {
             let answer = answer.await?;
             if answer.status() == StatusCode::UNAUTHORIZED {
-                // The account was recreated, or the server's signing key has changed.
+                // A new token may help: the account may have been recreated, or the API server's signing key may have
+                // changed.
                 refused.notify_one();
             }
             Ok(answer)

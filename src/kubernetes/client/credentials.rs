@@ -1,5 +1,5 @@
-//! Credentials of requests to the API server: a token, a user name and password, or the output of a program. Blanks
-//! around a token in a file are removed, as in client-go; credentials that cannot be sent are an error.
+//! Credentials of requests to the API server: a token, a user name and password, or the output of a program. As in
+//! client-go, blanks around a token in a file are removed. Credentials that cannot be sent are an error.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use super::files::read_file;
 use super::identity;
 use super::proof::{CredentialsError, RequestCredentials, bearer, sensitive, token_header};
 
-/// How long a token from a file is used before the file is read again, as in client-go.
+/// Interval after which a token file is read again, as in client-go.
 const READ_AGAIN: Duration = Duration::from_secs(60);
 
-/// The source of credentials. Clones share the state.
+/// Source of credentials. Clones share the state.
 #[derive(Clone)]
 pub(super) enum Credentials {
     None,
@@ -31,8 +31,8 @@ pub(super) enum Credentials {
 }
 
 impl Credentials {
-    /// The credentials of this user. As in client-go, a token file takes precedence over an inline token, which is used
-    /// until the file can be read.
+    /// Returns the credentials of this user. As in client-go, a token file takes precedence over an inline token. The
+    /// inline token is used until the file has been read once.
     pub(super) fn of(user: &AuthInfo) -> Result<Self, CredentialsError> {
         let token = user.token.as_ref().map(|token| token.expose_secret()).filter(|token| !token.is_empty());
         if let Some(path) = user.token_file.as_ref().filter(|path| !path.is_empty()) {
@@ -50,7 +50,7 @@ impl Credentials {
             return bearer(token).map(Self::Fixed);
         }
         match &user.exec {
-            // As in client-go, which runs no program for a user with a client certificate.
+            // As in client-go, the program does not run for a user with a client certificate.
             Some(exec) if !identity::is_configured(user) => Exec::shared(exec).map(Self::Exec),
             _ => Ok(Self::None),
         }
@@ -66,7 +66,7 @@ impl Credentials {
         Ok(Arc::new(RequestCredentials { header, identity: None }))
     }
 
-    /// Records that the API server rejected these credentials (401).
+    /// Records that the API server rejected these credentials (401), if they come from an `exec` program.
     pub(super) fn refused(&self, proof: &Arc<RequestCredentials>) {
         if let Self::Exec(exec) = self {
             exec.refused(proof);
@@ -74,7 +74,7 @@ impl Credentials {
     }
 }
 
-/// The token of an auth provider. Only `oidc` is supported, as in client-go.
+/// Returns the token of an auth provider. Only `oidc` is supported, as in client-go.
 pub(super) fn token_of(provider: &AuthProviderConfig) -> Result<&str, String> {
     let name = provider.name.as_str();
     match (name, provider.config.get("id-token").map(|token| token.trim())) {
@@ -94,16 +94,15 @@ fn basic(name: &str, password: &str) -> Result<HeaderValue, CredentialsError> {
     header.map(sensitive).map_err(|_| CredentialsError("username and password cannot be sent".to_owned()))
 }
 
-/// A token file, such as that of a pod, which the kubelet rotates.
+/// A token file. The file may change: the kubelet rotates the token file of a pod.
 pub(super) struct TokenFile {
     path: PathBuf,
     header: HeaderValue,
-    /// `None` until the file could be read.
+    /// Time of the last attempt to read the file. `None` until the file was read for the first time.
     read_at: Option<SystemTime>,
 }
 
 impl TokenFile {
-    /// Reads the file. `token` is used until it can be read.
     fn read(path: PathBuf, token: Option<&str>) -> Result<Self, CredentialsError> {
         match (header_of(&path), token) {
             (Ok(header), _) => Ok(Self { path, header, read_at: Some(SystemTime::now()) }),
@@ -116,9 +115,9 @@ impl TokenFile {
         }
     }
 
-    /// The header with the token. Errors of later reads keep the old token: the file may be half written.
+    /// Returns the header with the token. If a later read fails, the old token stays: the file may be half written.
     fn header(&mut self) -> HeaderValue {
-        // If the clock was set back, the file is read at once.
+        // If the clock was set back, the file is read immediately.
         if self.read_at.is_some_and(|at| at.elapsed().is_ok_and(|age| age < READ_AGAIN)) {
             return self.header.clone();
         }
@@ -128,7 +127,7 @@ impl TokenFile {
                 self.read_at = Some(SystemTime::now());
                 tracing::warn!("the token for the API server cannot be read again; the old one stays: {error}");
             }
-            // The failure was logged when the client was built.
+            // This failure was logged when the client was built.
             Err(_) => {}
         }
         self.header.clone()

@@ -1,4 +1,4 @@
-//! Errors of requests to the API server: adds the server's name, also for calls that time out.
+//! Adds the API server's URL to errors of requests, and records the URL for timeout errors.
 
 use std::sync::Arc;
 
@@ -11,7 +11,6 @@ use tower::{BoxError, ServiceExt as _};
 use super::transport::Transport;
 use crate::kubernetes::call;
 
-/// The API server did not answer, or its answer broke off.
 #[derive(Debug, thiserror::Error)]
 #[error("API server {server}")]
 struct ServerError {
@@ -37,7 +36,7 @@ pub(super) fn layer(server: &http::Uri) -> LayerFn<impl Fn(Transport) -> Transpo
     })
 }
 
-/// The error without the library's wrapping, which adds no information.
+/// Returns the error without the library's wrapping, which adds no information.
 fn without_wrapping(error: BoxError) -> BoxError {
     match error.downcast::<kube::Error>().map(|error| *error) {
         Ok(kube::Error::Service(source)) => source,

@@ -1,5 +1,6 @@
-//! Credentials from a program of the kubeconfig (`exec`). As in client-go, the program runs for the first request,
-//! again before the credentials expire, and again when the API server rejects them. Messages never show its output.
+//! Credentials from a program that the kubeconfig names (`exec`). As in client-go, the program runs for the first
+//! request, before the credentials expire, and after the API server rejects them. Messages never show the program's
+//! output.
 
 use std::process::Stdio;
 use std::sync::{Arc, Weak};
@@ -25,22 +26,20 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Credentials are renewed this long before they expire.
 const MARGIN: SignedDuration = SignedDuration::from_secs(60);
 
-/// Shortest interval between two runs.
+/// Minimum interval between two runs of a program.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Maximum output of the program, in bytes.
+/// Maximum size of the program's output, in bytes.
 const MAX_OUTPUT: u64 = 1 << 20;
 
-/// The programs of all clients in this process.
 static PROGRAMS: Mutex<Vec<Weak<Exec>>> = Mutex::new(Vec::new());
 
-/// A program, and the result of its last run.
 pub(super) struct Exec {
     config: ExecConfig,
-    /// Identifies the program within the process: the whole configuration.
+    /// The whole configuration, which identifies the program within this process.
     key: serde_json::Value,
     last: Mutex<Option<Run>>,
-    /// Held while the program runs.
+    /// Locked while the program runs.
     run_lock: tokio::sync::Mutex<()>,
 }
 
@@ -53,7 +52,7 @@ struct Run {
     is_refused: bool,
 }
 
-/// The error in this part of a kubeconfig, if any.
+/// Returns the error in the `exec` part of a kubeconfig, if any.
 pub(super) fn problem(config: &ExecConfig) -> Option<&'static str> {
     if config.command.as_ref().is_none_or(|command| command.is_empty()) {
         return Some("exec: the command is missing");
@@ -68,7 +67,7 @@ pub(super) fn problem(config: &ExecConfig) -> Option<&'static str> {
 }
 
 impl Exec {
-    /// The program of `config`. Clients with the same configuration share it and its credentials, as in client-go.
+    /// Returns the program of `config`. As in client-go, clients with the same configuration share the program.
     pub(super) fn shared(config: &ExecConfig) -> Result<Arc<Self>, CredentialsError> {
         if let Some(reason) = problem(config) {
             return Err(CredentialsError(reason.to_owned()));
@@ -90,8 +89,8 @@ impl Exec {
         Ok(program)
     }
 
-    /// The program's credentials. The program runs in its own task: a caller that gives up does not end it, and a
-    /// caller whose credentials are still valid does not wait for it.
+    /// Returns the program's credentials. The program runs in its own task, so a cancelled caller does not stop it. If
+    /// the cached credentials are still valid, the caller does not wait for a renewal.
     pub(super) async fn proof(self: &Arc<Self>) -> Result<Arc<RequestCredentials>, CredentialsError> {
         let last = self.last.lock().clone();
         let renewal = match last {
@@ -107,20 +106,20 @@ impl Exec {
         renewal.await.unwrap_or_else(|_| Err(failed("the program was not run".to_owned())))
     }
 
-    /// Runs the program, unless another caller has done so meanwhile.
+    /// Runs the program, unless another caller has run it meanwhile.
     async fn renew(self: Arc<Self>) -> Result<Arc<RequestCredentials>, CredentialsError> {
         let _turn = self.run_lock.lock().await;
         if let Some(run) = self.last.lock().as_ref().filter(|run| !run.is_due()) {
             return run.outcome.clone();
         }
         let supplied = self.run().await;
-        // Read again: the API server may have rejected the credentials meanwhile.
+        // Reads `last` after the run, because the API server may have rejected the previous credentials meanwhile.
         let before = self.last.lock().clone();
         let run = match (supplied, before) {
             (Ok((proof, expires)), _) => {
                 Run { started: Instant::now(), outcome: Ok(Arc::new(proof)), expires, is_refused: false }
             }
-            // The previous credentials are used until they expire.
+            // If the run fails, the previous credentials are used until they expire.
             (Err(_), Some(before)) if before.is_good() => Run { started: Instant::now(), ..before },
             (Err(error), _) => Run { started: Instant::now(), outcome: Err(error), expires: None, is_refused: false },
         };
@@ -129,7 +128,7 @@ impl Exec {
         outcome
     }
 
-    /// Records that the API server rejected these credentials. Ignored if the program has run again since the request.
+    /// Records that the API server rejected these credentials. Ignores the credentials of an earlier run.
     pub(super) fn refused(&self, proof: &Arc<RequestCredentials>) {
         let mut last = self.last.lock();
         let is_of = |run: &&mut Run| run.outcome.as_ref().is_ok_and(|supplied| Arc::ptr_eq(supplied, proof));
@@ -148,7 +147,7 @@ impl Exec {
             }
         }
         command.env("KUBERNETES_EXEC_INFO", info(config)?);
-        // The program is never interactive: this process has no terminal. Error output may contain the program's input.
+        // The program has no terminal. Its error output is discarded, because it may contain the program's input.
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
         let started = command.process_group(0).spawn();
         let mut child = started.map_err(|error| failed(format!("the program cannot be started: {error}")))?;
@@ -156,7 +155,7 @@ impl Exec {
         let mut stdout = Zeroizing::new(Vec::new());
         let ended = async {
             if let Some(pipe) = child.stdout.take() {
-                // One byte more than allowed, to detect longer output without waiting for its end.
+                // Reads one byte more than allowed, to detect a longer output without waiting for its end.
                 pipe.take(MAX_OUTPUT + 1).read_to_end(&mut stdout).await?;
             }
             if stdout.len() as u64 > MAX_OUTPUT { Ok(None) } else { child.wait().await.map(Some) }
@@ -181,14 +180,15 @@ impl Run {
         self.started.elapsed() >= PAUSE && (is_expiring || !self.is_good())
     }
 
-    /// Whether the API server may still accept the credentials of this run.
+    /// Whether this run returned credentials that the API server may still accept.
     fn is_good(&self) -> bool {
         let has_expired = self.expires.is_some_and(|expires| Timestamp::now() >= expires);
         self.outcome.is_ok() && !has_expired && !self.is_refused
     }
 }
 
-/// The process group of a running program. Dropping it kills the program and its children.
+/// The process group of a running program; `None` after the program has ended. Dropping this value kills the program
+/// and its children.
 struct ProcessGroup(Option<Pid>);
 
 impl ProcessGroup {
@@ -304,7 +304,7 @@ mod tests {
 
     const TOKEN: &str = "echo '{\"status\": {\"token\": \"t\"}}'";
 
-    /// The first caller gives up long before the program ends, and the next one gets its credentials.
+    /// The first caller is cancelled before the program ends. The next caller gets the credentials of the same run.
     #[tokio::test]
     async fn a_caller_that_gives_up_does_not_end_the_program() {
         let folder = tempfile::tempdir().unwrap();
@@ -331,7 +331,7 @@ mod tests {
         let exec = exec("exit 1");
         let good =
             Run { started: Instant::now(), outcome: Ok(Arc::default()), expires: from_now(30), is_refused: false };
-        // As if the interval between runs had passed.
+        // The interval between two runs has passed.
         let due = Run { started: Instant::now().checked_sub(PAUSE).unwrap(), ..good };
         *exec.last.lock() = Some(due.clone());
         assert!(exec.proof().await.is_ok());
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(error.0, "exec: the program printed more than 1048576 bytes");
         let child = std::fs::read_to_string(&child).unwrap();
         support::eventually("the child has ended", Duration::from_secs(30), async || {
-            // A zombie has exited, too.
+            // A zombie process has exited too.
             match std::fs::read_to_string(format!("/proc/{}/stat", child.trim())) {
                 Ok(about) if !about.contains(") Z ") => Err(about),
                 _ => Ok(()),

@@ -1,4 +1,4 @@
-//! Reads a kubeconfig and the files that it names.
+//! Reads a kubeconfig, the files that it names, and the files of a pod's service account.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use crate::base::limited_read::{MAX_FILE, read_limited};
 
-/// Reads a file into a buffer that is wiped on drop.
+/// Function that reads a file into a buffer. The buffer is wiped on drop.
 pub type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Zeroizing<Vec<u8>>>;
 
 pub(super) fn read_file(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {

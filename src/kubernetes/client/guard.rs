@@ -1,5 +1,5 @@
-//! Checks leadership immediately before a write is sent, behind the client's buffer. Also contains the layer type
-//! shared by this check and the limits.
+//! Checks leadership after a write has left the client's buffer, immediately before the write is sent. Also defines
+//! [`WriteLayer`].
 
 use futures::future::BoxFuture;
 use futures::future::FutureExt;
@@ -9,10 +9,11 @@ use tower::{BoxError, Layer, Service};
 
 use crate::kubernetes::leadership::{Leadership, NotLeader};
 
-/// The response to a request. The request is sent when the future is first polled.
+/// Future of the response to a request. Its first poll sends the request.
 pub(super) type ResponseFuture<R> = BoxFuture<'static, Result<Response<R>, BoxError>>;
 
-/// Passes reads through and hands each write to the function, which may delay or reject it.
+/// Layer that passes reads through, and hands the response future of each write to a function. The function may delay
+/// or reject the write.
 pub(super) struct WriteLayer<F>(pub(super) F);
 
 pub(super) struct Writes<S, F> {
@@ -40,7 +41,7 @@ where
     type Future = ResponseFuture<R>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // Never waits here: one waiting write would stall the client's reads behind it.
+        // A write never waits here, because the client's reads would wait behind it.
         self.inner.poll_ready(context)
     }
 
@@ -54,7 +55,8 @@ where
     }
 }
 
-/// Lets writes pass only while this process leads.
+/// Returns a layer that rejects writes while this process does not lead, and cancels writes in flight when leadership
+/// ends.
 pub(super) fn layer<R: 'static>(
     leadership: Leadership,
 ) -> WriteLayer<impl Fn(Method, ResponseFuture<R>) -> ResponseFuture<R> + Clone + use<R>> {
@@ -62,7 +64,8 @@ pub(super) fn layer<R: 'static>(
         let over = leadership.wait_until_lost();
         let leadership = leadership.clone();
         async move {
-            // The request is sent at this future's first poll, which may be long after its creation.
+            // The first poll sends the request, maybe long after the creation of this future, so leadership is checked
+            // here.
             leadership.check()?;
             tokio::select! {
                 biased;

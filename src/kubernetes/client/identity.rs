@@ -1,5 +1,6 @@
 //! The client certificate of a kubeconfig and its private key, in every form that both client-go and this TLS library
-//! accept. An error says which of the two is wrong and how to convert it; it contains no text of the files.
+//! accept. Errors name the invalid part and, if possible, a command that converts it. Errors contain no text of the
+//! files.
 
 use std::io;
 use std::path::Path;
@@ -24,16 +25,14 @@ use crate::base::x509;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {reason}")]
 pub(super) struct IdentityProblem {
-    /// The kubeconfig key that names or holds it.
+    /// Key of the invalid value in the kubeconfig or in the output of an `exec` program.
     pub(super) key: &'static str,
     reason: String,
 }
 
-/// A certificate or key: its source and content.
 struct Source<'a> {
-    /// The kubeconfig key; that of the inline data, if present.
     key: &'static str,
-    /// The file name for commands, or a placeholder.
+    /// File name for the commands in messages; `FILE` for inline data.
     file: &'a str,
     text: Zeroizing<Vec<u8>>,
 }
@@ -44,8 +43,8 @@ impl Source<'_> {
     }
 }
 
-/// The client certificate of this user, if any. As in client-go, inline data takes precedence over a file, and a key
-/// without a certificate is ignored.
+/// Returns the client certificate of this user, if any. As in client-go, inline data takes precedence over a file, and
+/// a private key without a certificate is ignored, unless the key cannot be read.
 pub(super) fn of(user: &AuthInfo, read: ReadFile<'_>) -> Result<Option<CertifiedKey>, IdentityProblem> {
     let certificate = source(
         ["client-certificate-data", "client-certificate"],
@@ -88,19 +87,19 @@ pub(super) fn unreadable(error: &io::Error) -> String {
     format!("the file cannot be read: {error}")
 }
 
-/// Decodes base64. Ignores blanks and line breaks, which `base64` inserts.
+/// Decodes base64. Ignores blanks and line breaks, which the tool `base64` inserts.
 pub(super) fn decode_base64(data: &str) -> Option<Zeroizing<Vec<u8>>> {
     let joined = Zeroizing::new(data.split_ascii_whitespace().collect::<String>());
     STANDARD.decode(&*joined).ok().map(Zeroizing::new)
 }
 
-/// A client certificate from an `exec` program, as PEM.
+/// Returns the client certificate of an `exec` program. Both arguments are PEM.
 pub(super) fn of_program(certificate: &str, key: &str) -> Result<CertifiedKey, IdentityProblem> {
     let source = |key, text: &str| Source { key, file: "FILE", text: Zeroizing::new(text.as_bytes().to_vec()) };
     certified(&source("clientCertificateData", certificate), &source("clientKeyData", key))
 }
 
-/// Takes all certificates of `certificate`, and the first private key of `key`, as `tls.X509KeyPair` of Go.
+/// Combines all certificates of `certificate` with the first private key of `key`, as `tls.X509KeyPair` of Go.
 fn certified(certificate: &Source<'_>, key: &Source<'_>) -> Result<CertifiedKey, IdentityProblem> {
     let blocks = pem::blocks(&certificate.text);
     let listed = blocks.iter().filter(|block| block.label == "CERTIFICATE");
@@ -126,7 +125,7 @@ fn certified(certificate: &Source<'_>, key: &Source<'_>) -> Result<CertifiedKey,
     }
 }
 
-/// The first private key, whatever form its label says.
+/// Returns the first private key. Detects the form of the key from its content, because the label may be wrong.
 fn private_key(key: &Source<'_>) -> Result<PrivateKeyDer<'static>, IdentityProblem> {
     let Some(block) = pem::blocks(&key.text).into_iter().find(|block| block.label.ends_with("PRIVATE KEY")) else {
         let reason = "there is no private key in PEM form";
@@ -145,7 +144,8 @@ fn no_certificate(source: &Source<'_>, blocks: &[Block]) -> IdentityProblem {
     source.problem(missing_certificate(&source.text, blocks, source.file))
 }
 
-/// The message for a missing certificate, with the command to convert the present form.
+/// Returns the message for a missing certificate. If `text` is DER or contains a block such as `TRUSTED CERTIFICATE`,
+/// the message contains a command that converts it.
 pub(super) fn missing_certificate(text: &[u8], blocks: &[Block], file: &str) -> String {
     let reason = "there is no certificate in PEM form";
     let other = blocks.iter().find(|block| block.label.ends_with(" CERTIFICATE"));
@@ -160,12 +160,11 @@ pub(super) fn missing_certificate(text: &[u8], blocks: &[Block], file: &str) -> 
     }
 }
 
-/// Whether the content begins like a DER certificate or key.
 fn is_der(text: &[u8]) -> bool {
     text.first() == Some(&0x30)
 }
 
-/// Why the TLS library rejects a key, as far as its certificate shows.
+/// Returns the reason why the TLS library rejects a key, as far as the certificate of the key shows it.
 fn unsupported(key: &Source<'_>, certificate: &CertificateDer<'_>) -> String {
     let parsed = X509Certificate::from_der(certificate).ok();
     let kind = parsed.and_then(|(_, parsed)| match parsed.public_key().parsed().ok()? {
@@ -186,7 +185,6 @@ fn unsupported(key: &Source<'_>, certificate: &CertificateDer<'_>) -> String {
     }
 }
 
-/// The certificate in the form that the TLS library needs.
 pub(super) fn resolver(identity: &Arc<CertifiedKey>) -> Arc<rustls::sign::SingleCertAndKey> {
     Arc::new(rustls::sign::SingleCertAndKey::from(Arc::clone(identity)))
 }

@@ -1,5 +1,5 @@
-//! Reads a kubeconfig and the files that it names. Errors name line and key, and contain no text of the files, which
-//! may be a token or a private key: the library's errors quote the text that they cannot parse.
+//! Reads a kubeconfig and the files that it names. Errors name line and key. Errors contain no text of the files,
+//! because the text may be a token or a private key; the library's errors quote it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,16 +17,15 @@ use super::{credentials, exec, identity, proof, proxy, transport, verifier};
 use crate::base::pem;
 use crate::base::yaml::{self, Aliases, Node, Value, YamlError};
 
-/// Placeholder that keeps the library from using the environment's proxy; the configuration gets the kubeconfig's
-/// proxy.
+/// Placeholder that keeps the library from using the environment's proxy. The kubeconfig's proxy replaces it.
 const NO_PROXY: &str = "http://none.invalid";
 
-/// An error in a kubeconfig. Contains no text of it or of the files that it names.
+/// An error in a kubeconfig. Contains no text of the kubeconfig or of the files that it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KubeconfigProblem {
-    /// The line, counted from 1, if known.
+    /// Line of the error, counted from 1, if known.
     pub line: Option<usize>,
-    /// What is wrong, and what is expected.
+    /// The error, and the expected value.
     pub reason: String,
 }
 
@@ -46,10 +45,10 @@ impl fmt::Display for KubeconfigProblem {
 }
 
 /// Checks the kubeconfig `content` of `path` and the files that it names, as far as possible without network. Runs no
-/// program that the file names.
+/// program.
 ///
 /// # Errors
-/// All problems found.
+/// Returns the problems found.
 pub fn check_kubeconfig(path: &Path, content: &[u8], read: ReadFile<'_>) -> Result<(), Vec<KubeconfigProblem>> {
     parse(path, content, read).map(drop)
 }
@@ -60,7 +59,6 @@ pub(super) fn read(path: &Path) -> Result<Config, Vec<KubeconfigProblem>> {
     parse(path, &content, &read_file)
 }
 
-/// The configuration of the current context.
 fn parse(path: &Path, content: &[u8], read: ReadFile<'_>) -> Result<Config, Vec<KubeconfigProblem>> {
     let only = |problem| vec![problem];
     let text = decode(content).map_err(|reason| only(KubeconfigProblem::new(None, reason)))?;
@@ -76,11 +74,11 @@ fn parse(path: &Path, content: &[u8], read: ReadFile<'_>) -> Result<Config, Vec<
     });
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut named_proxy = None;
-    // Of several clusters with one name, the library takes the first, too.
+    // If several clusters have the same name, the library also takes the first.
     if let Some(named) = kubeconfig.clusters.iter_mut().find(|named| named.name == cluster)
         && let Some(values) = &mut named.cluster
     {
-        // Without a value, the library uses the environment's proxy.
+        // Without a `proxy_url`, the library would use the environment's proxy.
         named_proxy = values.proxy_url.replace(NO_PROXY.to_owned()).filter(|text| !text.is_empty());
         checks.check_cluster(&cluster, values, proxy.as_ref(), folder);
     }
@@ -96,7 +94,7 @@ fn parse(path: &Path, content: &[u8], read: ReadFile<'_>) -> Result<Config, Vec<
     let mut config = config_of(kubeconfig).map_err(unusable)?;
     config.proxy_url = proxy;
     if let Some(cluster) = config.auth_info.exec.as_mut().and_then(|exec| exec.cluster.as_mut()) {
-        // The library would pass the placeholder to the program.
+        // Otherwise the library would pass `NO_PROXY` to the `exec` program.
         cluster.proxy_url = named_proxy;
     }
     if config.root_cert.is_none() && verifier::client_config(&config, None).is_err() {
@@ -123,7 +121,7 @@ fn decode(content: &[u8]) -> Result<Zeroizing<String>, &'static str> {
     text.map(Zeroizing::new)
 }
 
-/// The problem of a text that the library cannot parse. Its own error quotes lines of the text.
+/// Returns the problem of a text that the library cannot parse. The library's own error quotes lines of the text.
 fn not_a_kubeconfig(text: &str, error: &KubeconfigError) -> KubeconfigProblem {
     match yaml::parse_document(text, Aliases::Copied).map(drop).and_then(|()| yaml::check_syntax(text)) {
         Err(YamlError::TooLarge(line)) => KubeconfigProblem::new(Some(line), "too many values, or nested too deeply"),
@@ -142,13 +140,13 @@ fn not_a_kubeconfig(text: &str, error: &KubeconfigError) -> KubeconfigProblem {
     }
 }
 
-/// The library's configuration of a kubeconfig whose files are already read, so the future completes at once.
+/// Converts a kubeconfig whose files are already read. The library's future then completes immediately.
 fn config_of(kubeconfig: Kubeconfig) -> Result<Config, KubeconfigError> {
     let options = KubeConfigOptions::default();
     Config::from_custom_kubeconfig(kubeconfig, &options).now_or_never().unwrap_or(Err(KubeconfigError::FindPath))
 }
 
-/// A list in a kubeconfig, and the key that holds the values of its items.
+/// A list in a kubeconfig, and the key that contains the values of an item.
 struct Items {
     list: &'static str,
     values: &'static str,
@@ -159,14 +157,14 @@ const CONTEXTS: Items = Items { list: "contexts", values: "context" };
 const USERS: Items = Items { list: "users", values: "user" };
 
 struct Checks<'a> {
-    /// The parsed file, for line numbers.
     tree: Option<Node>,
     read: ReadFile<'a>,
     problems: Vec<KubeconfigProblem>,
 }
 
 impl Checks<'_> {
-    /// The names of the current context's cluster and user.
+    /// Returns the names of the current context's cluster and user. If the context or its cluster is missing, adds a
+    /// problem and returns `None`.
     fn chosen(&mut self, kubeconfig: &Kubeconfig) -> Option<(String, Option<String>)> {
         let Some(current) = kubeconfig.current_context.as_ref().filter(|name| !name.is_empty()) else {
             self.problems.push(KubeconfigProblem::new(None, "current-context is not set"));
@@ -206,7 +204,8 @@ impl Checks<'_> {
         self.problems.push(KubeconfigProblem::new(line, reason));
     }
 
-    /// Checks the authorities and the server name, and keeps only certificates that can be parsed.
+    /// Checks `tls-server-name` and the authorities. Stores the authorities inline, without certificates that cannot be
+    /// parsed.
     fn check_cluster(&mut self, cluster: &str, values: &mut Cluster, proxy: Option<&http::Uri>, folder: &Path) {
         values.tls_server_name.take_if(|name| name.is_empty());
         if let Some(Err(reason)) = values.tls_server_name.as_deref().map(transport::server_name) {
@@ -244,9 +243,9 @@ impl Checks<'_> {
         }
     }
 
-    /// Checks the credentials, without running a program. Makes relative paths absolute.
+    /// Checks the credentials without running a program. Resolves relative paths against `folder`.
     fn check_user(&mut self, user: &str, values: &mut AuthInfo, folder: &Path) {
-        // Empty data is ignored: the file applies, and is read again.
+        // Removes empty inline data, so that the file is used, and reloaded when it changes.
         values.client_certificate_data.take_if(|data| data.is_empty());
         values.client_key_data.take_if(|data| data.expose_secret().is_empty());
         absolute(&mut values.client_certificate, folder);
@@ -261,7 +260,7 @@ impl Checks<'_> {
         });
         match (in_file, token.map(proof::bearer)) {
             (Some(Err(reason)), None) => self.problem(&USERS, user, "tokenFile", &format!("tokenFile: {reason}")),
-            // The inline token is used until the file can be read.
+            // The inline token is used until the file has been read once.
             (None | Some(Err(_)), Some(Err(error))) => self.problem(&USERS, user, "token", &format!("token: {error}")),
             _ => {}
         }
@@ -284,7 +283,7 @@ impl Checks<'_> {
         self.problems.push(KubeconfigProblem::new(self.line(items, name, key), reason));
     }
 
-    /// The line of a key among the values of the named item.
+    /// Returns the line of a key in the named item.
     fn line(&self, items: &Items, name: &str, key: &str) -> Option<usize> {
         let (_, Node { value: Value::List(listed), .. }) = self.tree.as_ref()?.entry(items.list)? else { return None };
         let is_named = |item: &&Node| match item.entry("name") {
@@ -296,7 +295,7 @@ impl Checks<'_> {
     }
 }
 
-/// Makes a path absolute, based on the folder of the kubeconfig; an empty one is none, as in client-go.
+/// Resolves a path against `folder`, the folder of the kubeconfig. As in client-go, an empty path is ignored.
 fn absolute(path: &mut Option<String>, folder: &Path) -> Option<PathBuf> {
     *path = path.take().filter(|path| !path.is_empty()).map(|path| match folder.join(&path).to_str() {
         Some(joined) => joined.to_owned(),

@@ -1,4 +1,4 @@
-//! Concurrency limit of writes, and their rate limit if one is set.
+//! Limits the concurrency of writes, and their rate if a rate is set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use tokio::time::Instant;
 use super::guard::{ResponseFuture, WriteLayer};
 use super::metrics;
 
-/// A rate limit, from the flags `--kube-api-qps` and `--kube-api-burst`.
+/// A rate limit, such as that of the flags `--kube-api-qps` and `--kube-api-burst`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
-    /// Writes per second on average; zero or less means unlimited, as in client-go.
+    /// Average number of requests per second. For writes, zero or less means unlimited, as in client-go.
     pub qps: f32,
-    /// Writes that may follow each other at once after idle time; at least one.
+    /// Number of requests that pass without a pause after idle time. Zero counts as one.
     pub burst: u32,
 }
 
-/// Delays writes, so that at most `in_flight` are in flight and they keep to `rate`. The delay is shown in the metrics
-/// of the API server at `host`.
+/// Returns a layer that passes at most `in_flight` writes concurrently, and limits their rate to `rate`. The metrics of
+/// the API server at `host` show the delay.
 pub(super) fn layer<R: 'static>(
     in_flight: usize,
     rate: Option<Rate>,
@@ -45,9 +45,9 @@ pub(super) fn layer<R: 'static>(
     })
 }
 
-/// A token bucket, first come, first served: callers wait inside a fair lock.
+/// A token bucket. Callers wait inside a fair lock, so the first caller is served first.
 pub(in crate::kubernetes) struct Bucket {
-    /// Time to gain one token.
+    /// Time in which one token is added.
     interval: Duration,
     burst: f64,
     level: Mutex<Level>,
@@ -77,7 +77,7 @@ impl Bucket {
                 level.tokens -= 1.0;
                 return;
             }
-            // Holds the lock on purpose: later callers wait in order.
+            // Keeps the lock on purpose, so that later callers wait in order.
             tokio::time::sleep(self.interval.mul_f64(1.0 - level.tokens)).await;
         }
     }

@@ -1,4 +1,4 @@
-//! Metrics of API server calls, with client-go's names: outcomes and durations.
+//! Metrics of calls to the API server, with client-go's names.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,13 +28,13 @@ const SECONDS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15
 const BYTES: [f64; 11] =
     [64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0, 16_777_216.0];
 
-/// The status label without an answer, as in client-go.
+/// Value of the status label if there is no answer, as in client-go.
 const NO_ANSWER: &str = "<error>";
 
-/// One per process, as in the Go program: clients are created in several places, and all are counted.
+/// Metrics of all clients. As in the Go program, there is one set per process, because several places create clients.
 static SERIES: LazyLock<Series> = LazyLock::new(Series::new);
 
-/// The expiry of client certificates. Without a certificate there is no time series.
+/// The earliest expiry of the client certificates. Without a certificate there is no time series.
 static EXPIRY: LazyLock<GaugeVec> = LazyLock::new(|| {
     let options = Opts::new(
         "vsphere_ccm_apiserver_client_certificate_expiry_timestamp_seconds",
@@ -43,7 +43,7 @@ static EXPIRY: LazyLock<GaugeVec> = LazyLock::new(|| {
     GaugeVec::new(options, &[]).expect("the name is a valid constant")
 });
 
-/// Expiry times, by server and certificate file.
+/// Expiry times in seconds since 1970, by server and certificate file.
 static KNOWN: Mutex<BTreeMap<String, f64>> = Mutex::new(BTreeMap::new());
 
 struct Series {
@@ -84,8 +84,7 @@ impl Series {
     }
 }
 
-/// Registers the metrics of all clients of the process. Fails if `registry` already has a collector of one of the
-/// names.
+/// Registers the metrics of all clients. Fails if `registry` already has a collector with one of the names.
 pub fn register(registry: &Registry) -> Result<(), prometheus::Error> {
     registry.register(Box::new(EXPIRY.clone()))?;
     let Series { requests, duration, request_size, response_size, limiter } = &*SERIES;
@@ -96,7 +95,8 @@ pub fn register(registry: &Registry) -> Result<(), prometheus::Error> {
     Ok(())
 }
 
-/// Shows the expiry of `config`'s client certificate, if it has a readable one.
+/// Updates the expiry metric, which shows the earliest expiry, with `config`'s client certificate. Does nothing if the
+/// certificate cannot be read.
 pub(super) fn show_expiry(config: &Config) {
     let user = &config.auth_info;
     let file = user.client_certificate.as_deref().unwrap_or_default();
@@ -118,11 +118,11 @@ pub(super) fn shown_for(file: &str) -> Option<f64> {
     known.iter().find(|(key, _)| key.ends_with(file)).map(|(_, seconds)| *seconds)
 }
 
-/// The expiry of the first certificate, in seconds since 1970.
+/// Returns the expiry of the first certificate, in seconds since 1970.
 fn not_after(pem: &[u8]) -> Option<f64> {
     let certificate = pem::blocks(pem).into_iter().find(|block| block.label == "CERTIFICATE")?;
     let (_, parsed) = x509_parser::parse_x509_certificate(&certificate.content).ok()?;
-    // Exact: seconds since 1970 are far below the limit of a float.
+    // The conversion is exact, because a float has 53 bits for integers.
     Some(parsed.validity().not_after.timestamp() as f64)
 }
 
@@ -131,7 +131,7 @@ pub(super) fn waited(method: &Method, host: &str, began: Instant) {
     SERIES.limiter.with_label_values(&[verb(method), host]).observe(began.elapsed().as_secs_f64());
 }
 
-/// The label value of a method: only for known ones, so that a caller's method never becomes a label value.
+/// Returns the label value of a method. Unknown methods share one value, so that a caller cannot add label values.
 fn verb(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
@@ -143,14 +143,14 @@ fn verb(method: &Method) -> &'static str {
     }
 }
 
-/// Whether the response is a stream of open-ended duration.
+/// Whether the request opens a watch, whose response is an open-ended stream.
 pub(super) fn is_watch<B>(request: &Request<B>) -> bool {
     let query = request.uri().query().unwrap_or_default();
     query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"))
 }
 
-/// Counts requests and responses. Placed next to the wire, so that unsent requests are not counted. `host` is the API
-/// server's host and port, as in its URL.
+/// Returns a layer that counts requests and responses. It must be inside the layers that delay or reject writes, so
+/// that unsent requests are not counted. `host` is the host and port in the API server's URL.
 pub(super) fn layer<S>(host: &str) -> LayerFn<impl Fn(S) -> MetricsService<S> + use<S>> {
     let host: Arc<str> = host.into();
     layer_fn(move |inner| MetricsService { inner, host: Arc::clone(&host) })
@@ -186,7 +186,6 @@ where
             // The first poll sends the request.
             let mut call = Call { verb, host, is_watch, began: Instant::now(), is_answered: false };
             if let Some(size) = size {
-                // Exact: far below the limit of a float.
                 call.observe(&SERIES.request_size, size as f64);
             }
             let answer = answer.await?;
@@ -197,7 +196,7 @@ where
     }
 }
 
-/// A sent request. Dropping it records its end.
+/// A sent request. Dropping it records the end of the request.
 struct Call {
     verb: &'static str,
     host: Arc<str>,
@@ -220,7 +219,7 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         if !self.is_answered {
-            // Refused, broken off, or cancelled by the caller.
+            // The request failed, or the caller cancelled it.
             self.answered(NO_ANSWER);
         }
         if !self.is_watch {
@@ -257,7 +256,7 @@ impl<B: Body + Unpin> Body for CountedBody<B> {
     }
 
     fn is_end_stream(&self) -> bool {
-        // Only a body that was read to its end is counted.
+        // Reports the end only after the last poll, because that poll counts the body.
         self.call.is_none() && self.body.is_end_stream()
     }
 
@@ -284,7 +283,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A server of this name that answers after a second: 409 to creations, a broken connection for deletions.
+    /// Returns a client of a server with this name, which answers after 1 s. A creation gets 409. A deletion gets a
+    /// broken connection.
     fn client(host: &str, leadership: Leadership) -> kube::Client {
         let service = tower::service_fn(|request: Request<KubeBody>| async move {
             tokio::time::sleep(SECOND).await;
@@ -307,7 +307,7 @@ mod tests {
             .build()
     }
 
-    /// The metrics of this server, without its label.
+    /// Returns the metrics of this server, without the label `host`.
     fn lines(host: &str) -> Vec<String> {
         let metrics = Metrics::new().unwrap();
         register(metrics.registry()).unwrap();
@@ -377,7 +377,7 @@ mod tests {
             let mut config = Config::new(format!("https://{year}.example").parse().unwrap());
             if year == 2040 {
                 let path = folder.path().join("tls.crt");
-                // A block that the reader skips is skipped here, too.
+                // The expiry ignores the same broken blocks as the reader of certificates.
                 let broken = "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n";
                 std::fs::write(&path, format!("{broken}{}", pem.replace("\nM", "\n M"))).unwrap();
                 config.auth_info.client_certificate = Some(path.display().to_string());

@@ -1,7 +1,8 @@
 //! The in-cluster configuration: the server from the environment, and the files of the pod's service account.
 //!
-//! Mirrors `InClusterConfig` of client-go (`rest/config.go`): without the token there is no configuration; if the
-//! authorities cannot be read, that is logged and the system's authorities apply; the file `namespace` is not read.
+//! Mirrors `InClusterConfig` of client-go (`rest/config.go`). The token must be readable. If the authorities cannot be
+//! read, an error is logged, and the system's authorities apply until the file can be read. The file `namespace` is not
+//! read.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,22 +12,22 @@ use kube::Config;
 use super::files::read_file;
 use super::{identity, verifier};
 
-/// The folder of the service account's files, which the kubelet mounts.
+/// Folder in which the kubelet mounts the files of the service account.
 pub(super) const FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 const HOST: &str = "KUBERNETES_SERVICE_HOST";
 const PORT: &str = "KUBERNETES_SERVICE_PORT";
 
-/// Why there is no in-cluster configuration.
+/// The error for a missing or invalid in-cluster configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum PodError {
-    /// This process does not run in a pod.
+    /// A variable of the API server is missing or empty, so this process does not run in a pod.
     #[error("the variables {HOST} and {PORT} are not set")]
     NoServer,
-    /// The server variables are invalid.
+    /// The variables do not form a valid URL.
     #[error("the variables {HOST} and {PORT} are not a host and a port")]
     Server(#[source] http::uri::InvalidUri),
-    /// The port variable is invalid.
+    /// The variable `KUBERNETES_SERVICE_PORT` is invalid.
     #[error("the variable {PORT} is not a port from 1 to 65535")]
     Port,
     /// The token cannot be read from this path.
@@ -34,12 +35,11 @@ pub enum PodError {
     Token(PathBuf, #[source] io::Error),
 }
 
-/// Builds the in-cluster client configuration from these environment variables and the service account's files in
-/// `folder`.
+/// Builds the in-cluster configuration from environment variables and the service account's files in `folder`.
 pub(super) fn config(variable: impl Fn(&str) -> Option<String>, folder: &Path) -> Result<Config, PodError> {
     let variable = |name| variable(name).filter(|value| !value.is_empty()).ok_or(PodError::NoServer);
     let (host, port) = (variable(HOST)?, variable(PORT)?);
-    // A URL accepts any number here, and the client would use another port.
+    // Checked here, because a URL accepts any number as port, and the client would then use another port.
     let port: std::num::NonZeroU16 = port.parse().map_err(|_| PodError::Port)?;
     let host = if host.contains(':') { format!("[{host}]") } else { host };
     let mut config = Config::new(format!("https://{host}:{port}").parse().map_err(PodError::Server)?);

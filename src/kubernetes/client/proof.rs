@@ -1,4 +1,4 @@
-//! Credentials of one request to the API server, in the form in which they are sent.
+//! Credentials of one request, in the form in which they are sent.
 
 use std::sync::Arc;
 
@@ -6,12 +6,11 @@ use http::HeaderValue;
 use rustls::sign::CertifiedKey;
 use zeroize::Zeroizing;
 
-/// The credentials for the API server cannot be used. Contains no text of a file, and no output of a program.
+/// The error for unusable credentials. Contains no text of a file and no output of a program.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct CredentialsError(pub(super) String);
 
-/// The credentials of one request.
 #[derive(Clone, Default)]
 pub(super) struct RequestCredentials {
     /// The value of the `Authorization` header.
@@ -32,7 +31,7 @@ pub(super) fn bearer(token: &str) -> Result<HeaderValue, CredentialsError> {
     }
 }
 
-/// The `Authorization` header for the token in a file.
+/// Returns the `Authorization` header for the token in a file.
 pub(super) fn token_header(content: &[u8]) -> Result<HeaderValue, CredentialsError> {
     let text = std::str::from_utf8(content).map_err(|_| CredentialsError("the file is not text".to_owned()))?;
     bearer(text.trim_start_matches('\u{feff}'))

@@ -1,6 +1,7 @@
-//! Connects to the API server through the proxy of the kubeconfig (`proxy-url`); ignores the environment.
+//! Connects to the API server through the proxy of the kubeconfig (`proxy-url`). Ignores the proxy variables of the
+//! environment.
 //!
-//! The library's own proxy support parses `NO_PROXY` when enabled, and fails on lists that others accept.
+//! The library's own proxy support is not enabled: it parses `NO_PROXY`, and fails on lists that other programs accept.
 
 use std::io;
 use std::pin::Pin;
@@ -20,10 +21,10 @@ use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceExt};
 use url::Url;
 
-/// The proxy of the current context's cluster, checked.
+/// Returns the proxy of the current context's cluster, after checking its URL. Returns `None` without a proxy.
 ///
 /// # Errors
-/// What is wrong with the URL, without the URL itself: it may contain a password.
+/// Describes the error in the URL. Does not contain the URL, which may contain a password.
 pub(super) fn of(kubeconfig: &Kubeconfig) -> Result<Option<Uri>, &'static str> {
     let context = kubeconfig.contexts.iter().find(|named| Some(&named.name) == kubeconfig.current_context.as_ref());
     let name = context.and_then(|named| named.context.as_ref()).map(|context| &context.cluster);
@@ -47,7 +48,7 @@ pub(super) fn is_tls(proxy: &Uri) -> bool {
     proxy.scheme_str() == Some("https")
 }
 
-/// Connections through `proxy`; `tls` applies to an HTTPS proxy.
+/// Returns a connector through `proxy`. `tls` is used only for the connection to an HTTPS proxy.
 pub(super) fn connector(
     proxy: &Uri,
     connector: HttpConnector,
@@ -80,8 +81,7 @@ pub(super) fn connector(
     })
 }
 
-/// Connects directly or through any kind of proxy. A single type, because the client is compiled once per connector
-/// type.
+/// Connector for direct connections and any kind of proxy. With a single type, the client is compiled only once.
 pub(super) type BoxConnector = BoxCloneSyncService<Uri, BoxStream, BoxError>;
 
 pub(super) fn boxed<C>(connector: C) -> BoxConnector
@@ -126,7 +126,6 @@ impl Write for BoxStream {
     }
 }
 
-/// The proxy's address without credentials, and the credentials.
 struct Destination {
     uri: Uri,
     user: Option<String>,
@@ -134,10 +133,10 @@ struct Destination {
 }
 
 impl Destination {
-    /// `None` if `proxy` is not a URL with a host.
+    /// Returns `None` if `proxy` is not a URL with a host.
     fn of(proxy: &Uri) -> Option<Self> {
         let url = Url::parse(&proxy.to_string()).ok()?;
-        // SOCKS is the only supported scheme whose default port the library does not know.
+        // The library has the default ports of all supported schemes except SOCKS.
         let port = url.port_or_known_default().unwrap_or(1080);
         let uri = Uri::builder()
             .scheme(proxy.scheme()?.clone())

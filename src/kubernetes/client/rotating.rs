@@ -1,8 +1,8 @@
-//! Reloads the kubeconfig's client certificate and key when their files change, as client-go
-//! (`transport/cert_rotation.go`): the client is rebuilt, so that no connection with the old certificate is reused.
+//! Reloads the kubeconfig's client certificate and private key when their files change. As in client-go
+//! (`transport/cert_rotation.go`), the client is rebuilt, so that no connection with the old certificate is reused.
 //! Requests in flight complete on the old connection.
 //!
-//! A token file needs no new connection: `credentials` reads it again once a minute, as client-go does.
+//! A token file needs no new connection: `credentials` reads the file again once a minute.
 
 use std::path::PathBuf;
 use std::task::{Context, Poll};
@@ -22,10 +22,10 @@ use zeroize::Zeroizing;
 use super::{metrics, transport};
 use crate::base::error_chain::chain;
 
-/// Minimum interval between two checks of the files. A request triggers a check if the last one is at least this old.
+/// Minimum interval between two checks of the files. Requests trigger the checks.
 const CHECK_PERIOD: Duration = Duration::from_secs(5);
 
-/// Digests detect changed files without keeping their secret content.
+/// Digests of the files. They show changes, and store no secret content.
 type Digests = Vec<Option<[u8; 32]>>;
 
 /// A client whose certificate comes from files.
@@ -33,14 +33,14 @@ pub(super) struct Rotating {
     config: Config,
     files: Vec<PathBuf>,
     digests: Digests,
-    /// Digests of the files whose failure was logged last.
+    /// Digests of the files for which an error was last logged.
     rejected: Option<Digests>,
     client: Client,
     last_check: Instant,
 }
 
 impl Rotating {
-    /// A client for `config`; `None` without a client certificate in files.
+    /// Returns a client for `config`, or `None` if neither the client certificate nor its private key is in a file.
     pub(super) fn new(config: &Config) -> Option<Result<Self, BoxError>> {
         let files = files_of(&config.auth_info);
         if files.is_empty() {
@@ -75,7 +75,7 @@ impl Rotating {
                 metrics::show_expiry(&self.config);
                 tracing::info!(server = %self.config.cluster_url, "the client certificate for the API server has changed");
             }
-            // Logged once per content, but retried: the cause may be elsewhere, such as an unreadable token file.
+            // Logged once per content, but retried: the cause may be another file, such as an unreadable token file.
             Err(error) if self.rejected.as_ref() != Some(&digests) => {
                 let reason = chain(error.as_ref());
                 tracing::warn!(
@@ -88,7 +88,7 @@ impl Rotating {
     }
 }
 
-/// The files to watch. Inline data takes precedence, and does not change.
+/// Returns the files to check. Inline data takes precedence over a file, and does not change.
 fn files_of(user: &AuthInfo) -> Vec<PathBuf> {
     let AuthInfo { client_certificate_data, client_key_data, .. } = user;
     let files =
@@ -132,7 +132,7 @@ mod tests {
         };
     }
 
-    /// The cause may disappear while the files stay the same.
+    /// A problem can end although the certificate files stay the same. Here it is an empty token file.
     #[tokio::test(start_paused = true)]
     async fn a_changed_certificate_that_could_not_be_used_is_tried_again() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Tests of the clients: what settings say, and that a write cannot pass without leadership.
+//! Tests of the clients: their settings, and that no write is sent without leadership.
 
 mod broken;
 mod forms;
@@ -21,7 +21,7 @@ use tower::BoxError;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A guarded client over a server that counts requests and answers each with a node, after `delay`.
+/// Returns a guarded client, and the number of requests. The server answers each request with a Node after `delay`.
 fn guarded(leadership: Leadership, delay: Duration) -> (Client, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let counter = count.clone();
@@ -130,7 +130,7 @@ async fn settings_that_cannot_work_say_which_and_what_is_expected() {
 
 #[tokio::test]
 async fn a_refused_connection_names_what_was_asked() {
-    // Bound and dropped: nobody listens there.
+    // The listener is dropped, so no process listens on the port.
     let address = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let config = Config::new(format!("http://{address}").parse().unwrap());
     let client = unguarded(&config, purpose::PROCESS).unwrap();

@@ -1,8 +1,8 @@
-//! The transport of requests: connections, credentials and retries, in the library's layers.
+//! Connections, credentials and retries of requests, as tower layers for the kube client.
 //!
-//! Watches share one HTTP/2 connection if the API server supports it. An idle connection is pinged, so that one that a
-//! load balancer has dropped ends within [`SILENCE`]. Every other call has a time limit, and cancelling it closes its
-//! HTTP/1.1 connection; on a shared connection the next call would hang, too.
+//! Watches share one HTTP/2 connection if the API server supports it. Pings end a dropped connection within
+//! [`SILENCE`]. Every other call uses HTTP/1.1 and has a time limit. Cancelling the call closes its connection; on a
+//! shared connection, the next call would hang, too.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -35,28 +35,27 @@ use super::proof::CredentialsError;
 use super::proxy::{self, BoxConnector};
 use super::{identity, metrics, verifier};
 
-/// A ping is sent after this much idle time (client-go: 30 s).
+/// Idle time after which a ping is sent (client-go: 30 s).
 const PING_AFTER: Duration = Duration::from_secs(20);
 
-/// A connection ends if its ping is not answered within this time (client-go: 15 s).
+/// Time limit of the answer to a ping, after which the connection ends (client-go: 15 s).
 const PONG_WITHIN: Duration = Duration::from_secs(10);
 
-/// Longest life of a dead connection: below the 45 s of client-go.
+/// Maximum life of a dead connection, below the 45 s of client-go.
 pub(super) const SILENCE: Duration = PING_AFTER.saturating_add(PONG_WITHIN);
 
 /// Interval of the kernel's TCP keepalive probes, for connections without pings.
 const KEEPALIVE_PAUSE: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
 
-/// Sends requests.
 pub(super) type Transport = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
 
 type Wire = legacy::Client<TimeoutConnector<HttpsConnector<BoxConnector>>, Body>;
 
-/// A builder of clients with the current credentials of `config`.
+/// Returns a builder of clients with the current credentials of `config`.
 pub(super) fn builder(config: Config) -> Result<ClientBuilder<Transport>, BoxError> {
-    // Comes before the credentials, because reading them logs an unreadable token file, and this function runs again
-    // for each retry of a changed certificate.
+    // The certificate is read before the credentials. Otherwise each retry of an unusable certificate, which calls this
+    // function again, would also log an unreadable token file again.
     let own = identity::of(&config.auth_info, &read_file).map_err(|problem| CredentialsError(problem.to_string()))?;
     let credentials = Credentials::of(&config.auth_info)?;
     let server = Server {
@@ -75,7 +74,7 @@ pub(super) fn builder(config: Config) -> Result<ClientBuilder<Transport>, BoxErr
     Ok(ClientBuilder::new(BoxService::new(service), config.default_namespace))
 }
 
-/// The name in the server's certificate, if it differs from the URL's.
+/// Parses `tls-server-name`, the name in the server's certificate if it differs from the URL's name.
 pub(super) fn server_name(text: &str) -> Result<ServerName<'static>, &'static str> {
     ServerName::try_from(text.to_owned()).map_err(|_| "tls-server-name: expected a host name or an IP address")
 }
@@ -120,7 +119,7 @@ impl ClientConnections {
             connector.set_reset_reader_on_write(config.reset_reader_on_write);
             let mut client = legacy::Client::builder(TokioExecutor::new());
             client.timer(TokioTimer::new()).http2_keep_alive_interval(PING_AFTER);
-            // Pings also without an open watch: otherwise the next watch would be sent into a dead connection.
+            // Pings also without an open watch. Otherwise the next watch would be sent into a dead connection.
             client.http2_keep_alive_timeout(PONG_WITHIN).http2_keep_alive_while_idle(true);
             Ok(client.build(connector))
         };
@@ -128,12 +127,13 @@ impl ClientConnections {
     }
 }
 
-/// As in client-go, any value of the variable `DISABLE_HTTP2` turns HTTP/2 off.
+/// Returns true for the connections of watches, unless the variable `DISABLE_HTTP2` has a non-empty value, as in
+/// client-go.
 fn speaks_http2(is_for_watches: bool, disabled: Option<&OsStr>) -> bool {
     is_for_watches && disabled.is_none_or(OsStr::is_empty)
 }
 
-/// Sends requests with their credentials. Clones share the state.
+/// The tower service that sends requests to the API server with their credentials. Clones share the state.
 #[derive(Clone)]
 struct Server {
     config: Arc<Config>,
@@ -142,8 +142,8 @@ struct Server {
 }
 
 impl Server {
-    /// The connections for this certificate of a program, or for none. Connections with an earlier certificate end with
-    /// their requests. A program never supplies a certificate if the kubeconfig has one.
+    /// Returns the connections for this certificate of an `exec` program, or for none. Connections with an earlier
+    /// certificate end with their requests. A program never supplies a certificate if the kubeconfig has one.
     fn connections(&self, supplied: Option<&Arc<CertifiedKey>>) -> Result<ClientConnections, BoxError> {
         let mut wires = self.connections.lock();
         if wires.supplied.as_ref().map(Arc::as_ptr) != supplied.map(Arc::as_ptr) {

@@ -1,6 +1,6 @@
-//! Verifies the API server's certificate by the authorities of the kubeconfig or the pod. Follows Go's `crypto/x509`
-//! where the TLS library is stricter: unusable certificates of a bundle are skipped, and a server certificate that is
-//! itself in the bundle is trusted while its dates, names and purpose are valid.
+//! Verifies the API server's certificate by the authorities of the kubeconfig, the pod or the operating system. Follows
+//! Go's `crypto/x509` where the TLS library is stricter. Unusable certificates of a bundle are skipped. A server
+//! certificate that is itself in the bundle is trusted while its dates, names and purpose are valid.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -25,10 +25,7 @@ use super::{identity, proxy};
 use crate::base::pem;
 use crate::base::x509::{self, Validity};
 
-/// The TLS configuration for the API server of `config`.
-///
-/// # Errors
-/// The operating system has no authorities, and no others are configured.
+/// Returns the TLS configuration for the API server. Fails if the system's authorities are required but cannot be used.
 pub(super) fn client_config(
     config: &Config,
     identity: Option<&Arc<rustls::sign::CertifiedKey>>,
@@ -43,34 +40,32 @@ pub(super) fn client_config(
         Some(identity) => builder.with_client_cert_resolver(identity::resolver(identity)),
         None => builder.with_no_client_auth(),
     };
-    // Off, as in client-go: the verifier does not see a resumed session, which would outlive a change of the
-    // authorities and the validity of the certificate.
+    // Session resumption is off, as in client-go. The verifier does not see a resumed session, so the session could
+    // outlive the certificate or a change of the authorities.
     tls.resumption = Resumption::disabled();
     Ok(tls)
 }
 
-/// The parseable certificates of a bundle.
+/// Returns those certificates of a PEM bundle that can be parsed.
 pub(super) fn read_bundle(text: &[u8]) -> Vec<Vec<u8>> {
     let blocks = pem::blocks(text).into_iter().filter(|block| block.label == "CERTIFICATE");
     let is_certificate = |der: &Vec<u8>| X509Certificate::from_der(der).is_ok();
     blocks.map(|block| block.content.to_vec()).filter(is_certificate).collect()
 }
 
-/// The trusted authorities for the API server, and for an HTTPS proxy.
+/// Trusted authorities for the API server and for an HTTPS proxy.
 #[derive(Debug)]
 enum Authorities {
     /// All certificates are accepted (`insecure-skip-tls-verify`), or there is no TLS.
     Unchecked,
     /// The authorities of the kubeconfig, or of the operating system.
     Fixed(ServerTrust),
-    /// The authorities of a pod, which the kubelet rotates: read for each connection. If they cannot be read, the old
-    /// ones stay.
+    /// The authorities of a pod, read for each connection. If the file cannot be read, the previous authorities stay.
     InFile(PathBuf, Mutex<ServerTrust>),
 }
 
 #[derive(Debug)]
 enum ServerTrust {
-    /// The authorities of the operating system.
     System(Arc<dyn ServerCertVerifier>),
     Listed(Bundle),
 }
@@ -95,11 +90,11 @@ impl ServerTrust {
     }
 }
 
-/// A bundle of certificates, any of which may be the server's own.
+/// A bundle of certificates. Each certificate may be an authority, or the server's own certificate.
 #[derive(Debug)]
 struct Bundle {
     listed: Arc<[CertificateDer<'static>]>,
-    /// `None` if none of them can be an authority.
+    /// `None` if no certificate in the bundle can be an authority.
     chain: Option<Arc<WebPkiServerVerifier>>,
 }
 
@@ -109,7 +104,6 @@ impl Bundle {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(listed.iter().filter(|listed| x509::may_issue(listed)).cloned());
         let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
-        // Building fails without an authority.
         Self { listed, chain: builder.build().ok() }
     }
 
@@ -152,7 +146,7 @@ impl Authorities {
         })
     }
 
-    /// The source of the authorities, for messages.
+    /// Returns the source of the authorities, for messages.
     fn shown(&self) -> &'static str {
         match self {
             Self::Unchecked | Self::Fixed(ServerTrust::Listed(_)) => "certificate-authority of the kubeconfig",
@@ -239,7 +233,8 @@ impl ServerCertVerifier for Verifier {
 }
 
 impl Verifier {
-    /// The error with advice, where the library's text is a single word.
+    /// Replaces an error for which the library's text is a single word by an error with advice. Returns other errors
+    /// unchanged.
     fn explained(&self, error: TlsError, leaf: &CertificateDer<'_>) -> TlsError {
         let TlsError::InvalidCertificate(failure) = &error else { return error };
         let reason = match failure {
@@ -264,7 +259,6 @@ impl Verifier {
     }
 }
 
-/// Why the certificate of the API server is rejected.
 struct RejectedCertificate(String);
 
 impl fmt::Display for RejectedCertificate {
@@ -282,14 +276,15 @@ impl fmt::Debug for RejectedCertificate {
 
 impl std::error::Error for RejectedCertificate {}
 
-/// The issuer, escaped: the text of an untrusted certificate must not break a log line.
+/// Returns the issuer, escaped, because the text of an untrusted certificate must not break a log line.
 fn issuer(leaf: &CertificateDer<'_>) -> String {
     let parsed = X509Certificate::from_der(leaf).ok();
     let name = parsed.map(|(_, parsed)| parsed.issuer().to_string()).unwrap_or_default();
     format!("{:?}", name.chars().filter(|char| !char.is_control()).take(200).collect::<String>())
 }
 
-/// The checks that the verification of a chain would include: dates, names, and server usage.
+/// Checks dates, names and server usage of a server certificate that is itself in the bundle, as the verification of a
+/// chain would.
 fn own_checks(leaf: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> Result<(), TlsError> {
     match x509::validity(leaf, now.as_secs()) {
         None => return Err(CertificateError::BadEncoding.into()),

@@ -1,5 +1,5 @@
-//! Decides which Events are written, repeated or dropped. Mirrors `EventCorrelator` of client-go's
-//! `tools/record/events_cache.go`. No I/O: callers pass the local time, as the time since recording began.
+//! Decides for each Event whether it is created, counted or dropped. Mirrors `EventCorrelator` of client-go's
+//! `tools/record/events_cache.go`. No I/O: callers pass the time since recording began.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,18 +12,21 @@ use sha2::{Digest as _, Sha256};
 use super::EventType;
 use crate::base::names::is_dns_name;
 
-/// Message prefix of an Event that combines several.
+/// Message prefix of a combined Event.
 pub(super) const COMBINED: &str = "(combined from similar events): ";
 
-/// Maximum number of remembered objects, groups and messages, each.
+/// Maximum number of entries in each map of the [`Correlator`].
 const MAX_CACHED: usize = 4096;
 
-/// Burst of Events about one object, and the time until one more is allowed.
+/// Maximum number of Events about one object in a burst, per component and Event type.
 const BURST: f64 = 25.0;
+/// Time after which one more Event is allowed after a burst.
 const REFILL: Duration = Duration::from_secs(300);
 
-/// Different messages of one group before they are combined, and the idle time after which the group starts over.
+/// Number of different messages at which the Events of a group are combined. A group has the same object, component,
+/// Event type and reason.
 const MAX_MESSAGES: usize = 10;
+/// Idle time after which a group starts over.
 const GROUP_PAUSE: Duration = Duration::from_secs(600);
 
 /// A recorded Event, before correlation.
@@ -37,7 +40,7 @@ pub(super) struct RecordedEvent {
     pub(super) at: Timestamp,
 }
 
-/// The write for a recorded Event: a new Event, or a higher count of an earlier one.
+/// The write for a recorded Event: a new Event, or a higher count of an earlier Event.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct EventWrite {
     pub(super) name: String,
@@ -46,7 +49,6 @@ pub(super) struct EventWrite {
     pub(super) first: Timestamp,
 }
 
-/// The recent history of Events.
 #[derive(Debug)]
 pub(super) struct Correlator {
     allowances: Lru<Allowance>,
@@ -79,7 +81,8 @@ impl Default for Correlator {
 }
 
 impl Correlator {
-    /// The write for `fact`, recorded at the local time `at`; `None` if its source exceeds the rate limit.
+    /// Returns the write for `fact`, recorded at the local time `at`, or `None` if the `subject` of `fact` exceeds the
+    /// rate limit.
     pub(super) fn take(&mut self, fact: &RecordedEvent, at: Duration) -> Option<EventWrite> {
         let subject = subject(fact);
         if !self.is_allowed(Digest::of(&subject), at) {
@@ -123,7 +126,7 @@ impl Correlator {
         if group.messages.len() < MAX_MESSAGES {
             return false;
         }
-        // Limits the size of the set, as upstream does.
+        // Limits the size of `messages`, as upstream does.
         group.messages.remove(0);
         true
     }
@@ -145,8 +148,8 @@ fn subject(fact: &RecordedEvent) -> String {
     .join("\0")
 }
 
-/// `<object>.<hex nanoseconds of the first time>`, as upstream names Events. If the object's name is no DNS name or too
-/// long, a digest replaces it.
+/// Returns `<object>.<hex nanoseconds of the first time>`, as upstream names Events. If the object's name is too long
+/// or not a DNS name, a digest replaces it.
 fn name(fact: &RecordedEvent, first: Timestamp) -> String {
     let object = fact.object.name.as_deref().unwrap_or_default();
     let stamp = format!("{:x}", first.as_nanosecond());
@@ -157,7 +160,7 @@ fn name(fact: &RecordedEvent, first: Timestamp) -> String {
     }
 }
 
-/// Identifies a text by the first half of its SHA-256.
+/// Digest of a text: the first half of its SHA-256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Digest([u8; 16]);
 
@@ -169,12 +172,12 @@ impl Digest {
     }
 }
 
-/// At most `limit` values by key; evicts the least recently used. An eviction scans all values, because an index by age
-/// would take more memory than most values.
+/// Map with at most `limit` values that evicts the least recently used value. An eviction scans all values, because an
+/// index by age would take more memory than most values.
 #[derive(Debug)]
 struct Lru<V> {
     limit: usize,
-    /// Each with the number of its last use. Not a hash table, which would be half empty with 4,096 entries.
+    /// Values with the number of their last use. Not a hash table, which would be half empty with 4,096 entries.
     values: BTreeMap<Digest, (u64, V)>,
     uses: u64,
 }
@@ -184,7 +187,7 @@ impl<V> Lru<V> {
         Self { limit, values: BTreeMap::new(), uses: 0 }
     }
 
-    /// The value of `key`, created if missing, and marked as most recently used.
+    /// Returns the value of `key`, and marks it as most recently used. Creates a missing value.
     fn get_or_insert_with(&mut self, key: Digest, make: impl FnOnce() -> V) -> &mut V {
         self.uses += 1;
         if self.values.len() >= self.limit && !self.values.contains_key(&key) {

@@ -1,4 +1,4 @@
-//! Tests of the recorder against a scripted API server, on a paused clock.
+//! Tests of the recorder with a scripted API server and a paused clock.
 
 use super::*;
 use http::{Request, Response, StatusCode};
@@ -7,10 +7,10 @@ use serde_json::Value;
 use std::sync::Mutex;
 use tower::BoxError;
 
-/// Methods and bodies of the requests so far.
+/// Methods and bodies of the received requests.
 type RecordedRequests = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// Answers with these statuses in turn, 0 being a connection that breaks, and 200 when none are left.
+/// Returns a server that answers with these statuses in order, and then with 200. Status 0 means a broken connection.
 fn server(statuses: &[u16]) -> (Client, RecordedRequests) {
     let seen = RecordedRequests::default();
     let (log, statuses) = (seen.clone(), statuses.to_vec());
@@ -46,11 +46,11 @@ fn node_reference() -> ObjectReference {
     ObjectReference { kind: Some("Node".into()), name: Some("a".into()), ..ObjectReference::default() }
 }
 
-/// Runs the writer until it has nothing left to do, and stops it.
+/// Runs the writer until it is idle, and stops it.
 async fn write_all(writer: EventWriter) {
     let stop = CancellationToken::new();
     let task = tokio::spawn(writer.run(stop.clone()));
-    // On a paused clock this passes only once the writer waits for nothing nearer.
+    // The paused clock reaches this time only after all earlier timers of the writer.
     tokio::time::sleep(Duration::from_secs(600)).await;
     stop.cancel();
     task.await.unwrap().unwrap();
@@ -109,10 +109,10 @@ fn reference_to(name: &str) -> ObjectReference {
     ObjectReference { kind: Some("Node".into()), name: Some(name.into()), ..ObjectReference::default() }
 }
 
-/// Object and reason of the requests so far.
+/// Object name and reason of each received request.
 type Arrivals = Arc<Mutex<Vec<(String, String)>>>;
 
-/// Answers each request after this time; the names of the objects and the reasons, in the order of their arrival.
+/// Returns a server that answers each request after this time, and the requests in the order of their arrival.
 fn slow_server(time: Duration) -> (Client, Arrivals) {
     let seen = Arrivals::default();
     let log = seen.clone();
@@ -130,7 +130,7 @@ fn slow_server(time: Duration) -> (Client, Arrivals) {
     (Client::new(service, "default"), seen)
 }
 
-/// As when 5,000 nodes join at once, faster than the API server takes their Events.
+/// 5,000 Nodes that join at the same time cause Events faster than the API server accepts them.
 #[tokio::test(start_paused = true)]
 async fn of_an_ordinary_storm_none_is_lost_and_several_are_on_the_wire_at_once() {
     const OBJECTS: usize = 5_000;
@@ -145,7 +145,7 @@ async fn of_an_ordinary_storm_none_is_lost_and_several_are_on_the_wire_at_once()
     while seen.lock().unwrap().len() < OBJECTS {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    // One after the other it would be 500 s.
+    // In sequence the requests would take 500 s.
     assert!(began.elapsed() < Duration::from_secs(100), "{:?}", began.elapsed());
     stop.cancel();
     task.await.unwrap().unwrap();
@@ -180,7 +180,7 @@ async fn events_about_one_object_stay_in_order_while_others_pass_by() {
     assert!(seen[..last_of_first].iter().any(|(name, _)| name != "first"), "none passed by");
 }
 
-/// What waits is written after the signal to stop, as long as there is time.
+/// After the stop signal, waiting Events are still written until the time limit.
 #[tokio::test(start_paused = true)]
 async fn what_is_waiting_at_the_end_is_written_within_two_seconds() {
     let (client, seen) = slow_server(Duration::from_millis(100));

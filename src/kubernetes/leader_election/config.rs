@@ -1,11 +1,11 @@
-//! The Lease that a candidate competes for, and its durations.
+//! Settings of a candidate: its Lease, and the durations.
 
 use std::time::Duration;
 
-/// Random part of the pause between attempts to acquire, in retry periods; client-go's `JitterFactor`.
+/// Maximum random extension of the pause between attempts to acquire, in retry periods, as client-go's `JitterFactor`.
 pub(super) const ACQUIRE_JITTER: f64 = 1.2;
 
-/// The Lease and its durations.
+/// Settings of a candidate.
 #[derive(Debug, Clone)]
 pub struct LeaseConfig {
     /// Namespace of the Lease.
@@ -14,15 +14,15 @@ pub struct LeaseConfig {
     pub name: String,
     /// Identity of this candidate; see [`identity`].
     pub identity: String,
-    /// How long other candidates wait without seeing a renewal. Written in whole seconds.
+    /// Time without a renewal after which other candidates may acquire the Lease. Written in whole seconds.
     pub lease_duration: Duration,
-    /// How long the holder tries to renew before it stops leading.
+    /// Time without a renewal after which the holder stops leading.
     pub renew_deadline: Duration,
     /// Pause between two attempts.
     pub retry_period: Duration,
 }
 
-/// The durations of a Lease contradict each other.
+/// The error for invalid durations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidLease(&'static str);
@@ -33,7 +33,7 @@ pub fn identity(hostname: &str) -> String {
 }
 
 impl LeaseConfig {
-    /// Checks the durations, with the conditions of client-go.
+    /// Checks the durations by the conditions of client-go.
     pub fn validate(&self) -> Result<(), InvalidLease> {
         let complaint = if self.retry_period.is_zero() {
             // Retries without a pause would flood the API server.
@@ -42,7 +42,7 @@ impl LeaseConfig {
             // There would be no time for a second attempt.
             "the renew deadline must be longer than 1.2 times the retry period"
         } else if self.lease_duration <= self.renew_deadline {
-            // Other candidates would take over while the holder still leads.
+            // Other candidates would acquire the Lease while the holder still leads.
             "the lease duration must be longer than the renew deadline"
         } else if self.lease_duration < Duration::from_secs(1) {
             // A Lease stores whole seconds.

@@ -1,14 +1,14 @@
-//! The check `leaderElection` of `/healthz`: a process that believes it leads must have renewed its Lease.
+//! The check `leaderElection` of `/healthz`: the leader must have renewed its Lease.
 //!
-//! Here a term ends by itself at the renew deadline, and no write passes afterwards, so a failure puts nothing at risk.
-//! The check fails if the elector did not even notice the end: its task hangs, or the process gets no CPU time.
+//! A term ends at the renew deadline, and no write passes afterwards. The check fails only if the elector does not
+//! record the end of the term, because its task hangs or the process gets no CPU time.
 
 use std::time::Duration;
 
 use super::LeaseConfig;
 use crate::kubernetes::leadership::Leadership;
 
-/// Tolerance beyond the lease duration; as in the Go program.
+/// Tolerance beyond the lease duration, as in the Go program.
 const TOLERANCE: Duration = Duration::from_secs(20);
 
 /// The check of one Lease.
@@ -25,8 +25,8 @@ impl RenewalCheck {
         Self { lease: config.name.clone(), lease_duration: config.lease_duration, leadership }
     }
 
-    /// Why the check fails: this process believes it leads, but has not renewed for longer than the lease duration and
-    /// 20 s. Mirrors `Check` of client-go's `tools/leaderelection/leaderelection.go`.
+    /// Returns the error text if the elector has a term whose last renewal is older than the lease duration plus 20 s.
+    /// Mirrors `Check` of client-go's `tools/leaderelection/leaderelection.go`.
     pub fn failure(&self) -> Option<String> {
         let is_overdue = self.leadership.unrenewed_for()? > self.lease_duration + TOLERANCE;
         is_overdue.then(|| format!("failed election to renew leadership on lease {}", self.lease))
@@ -44,7 +44,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn e_10_to_e_14_only_a_believed_leadership_that_was_not_renewed_fails() {
         let lease_duration = Duration::from_secs(15);
-        // The result of the election, the time since the last renewal, and whether the check passes.
+        // Name, result of the election, time since the last renewal, and whether the check passes.
         type Case = (&'static str, Option<bool>, Duration, bool);
         let cases: [Case; 7] = [
             ("E-10 no election yet", None, HOUR, true),

@@ -1,6 +1,6 @@
 //! A candidate's decision about the Lease. Mirrors `tryAcquireOrRenew` of client-go's
-//! `tools/leaderelection/leaderelection.go`. Pure: callers pass clocks and records, local times as monotonic time since
-//! the process began to compete.
+//! `tools/leaderelection/leaderelection.go`. Pure: callers pass clocks and records. Local times are monotonic and count
+//! from the creation of the candidate.
 
 use std::time::Duration;
 
@@ -8,38 +8,38 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::LeaseSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
-/// The record as last seen, and when it was seen to change, by the local clock. Remote clocks are not trusted.
+/// The last observed record, and the times of its observation by the local clock. Remote clocks are not trusted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observation {
     /// The Lease's `spec`.
     pub spec: LeaseSpec,
-    /// When the Lease was first seen with this `spec`.
+    /// Time at which this `spec` was first observed.
     pub observed_at: Duration,
-    /// The earliest time at which another process may acquire a Lease without holder, or create a missing one: until
-    /// then, the last holder that was seen may still lead.
+    /// Earliest time at which a candidate that does not lead may acquire a Lease without holder, or create a missing
+    /// Lease. Until then, the last observed holder may still lead.
     pub free_from: Duration,
-    /// When the Lease was last read.
+    /// Time of the last read of the Lease.
     pub last_read: Duration,
 }
 
-/// What to do about an existing Lease.
+/// Next action of a candidate.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LeaseDecision {
-    /// Another process holds the Lease, or may still believe that it does, at least until `until`.
+    /// Another process holds the Lease, or may still lead, at least until `until`.
     HeldBy {
-        /// The holder; empty if the record has none.
+        /// Holder of the Lease. Empty if the record has none.
         holder: String,
-        /// The end of the lease duration of the observed record, counted from when its change was seen.
+        /// Earliest time at which this process may acquire the Lease.
         until: Duration,
     },
-    /// Write this record: this process already holds the Lease.
+    /// Write this record. This process already leads or holds the Lease.
     Renew(LeaseSpec),
-    /// Write this record: no process holds the Lease.
+    /// Write this record. The Lease has no active holder.
     TakeOver(LeaseSpec),
 }
 
-/// Updates the previous observation with `spec`, read at `at`; a missing Lease has an empty spec. `lease_duration` is
-/// the setting of this process.
+/// Updates the previous observation with `spec`, which was read at `at`. A missing Lease has an empty spec.
+/// `lease_duration` is the setting of this process.
 pub fn observe(previous: Option<Observation>, spec: &LeaseSpec, at: Duration, lease_duration: Duration) -> Observation {
     if let Some(previous) = &previous
         && previous.spec == *spec
@@ -51,11 +51,11 @@ pub fn observe(previous: Option<Observation>, spec: &LeaseSpec, at: Duration, le
     } else if spec.lease_duration_seconds == Some(RELEASED_SECONDS) {
         Duration::ZERO
     } else {
-        // The Lease was deleted or cleared by hand, which its holder notices at the next renewal. A process that has
-        // not read the Lease recently cannot know the last holder.
+        // The Lease was deleted or cleared by hand, and its holder may still lead until its next renewal. An old
+        // observation does not show the last holder.
         let recent = previous.filter(|previous| at.saturating_sub(previous.last_read) <= lease_duration / 3);
         match recent {
-            // The Lease may have been renewed after that read.
+            // The holder may have renewed the Lease after the previous read.
             Some(previous) if holder(&previous.spec).is_some() => {
                 previous.free_from.max(previous.last_read + lease_duration)
             }
@@ -66,26 +66,27 @@ pub fn observe(previous: Option<Observation>, spec: &LeaseSpec, at: Duration, le
     Observation { spec: spec.clone(), observed_at: at, free_from, last_read: at }
 }
 
-/// The duration in a released record, as client-go writes it.
+/// Lease duration in a released record, in seconds, as client-go writes it.
 const RELEASED_SECONDS: i32 = 1;
 
-/// The holder in this record; `None` if it is empty.
+/// Returns the holder in this record, or `None` if the record has none.
 pub fn holder(spec: &LeaseSpec) -> Option<&str> {
     spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())
 }
 
-/// A candidate.
+/// A candidate for the Lease.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<'a> {
-    /// The candidate's identity in the record.
+    /// Identity of the candidate in the record.
     pub identity: &'a str,
-    /// The lease duration that the candidate writes.
+    /// Lease duration that the candidate writes.
     pub lease_duration: Duration,
-    /// Whether the candidate leads. If so, a record without holder was cleared during its leadership.
+    /// Whether the candidate leads. A leader renews a record without holder immediately, because the record was cleared
+    /// during the leadership. Other candidates wait until [`Observation::free_from`].
     pub is_leader: bool,
 }
 
-/// The decision of a candidate for an observation.
+/// Returns the decision of a candidate for an observation.
 pub fn decide(candidate: Candidate<'_>, observed: &Observation, at: Duration, wall_clock: Timestamp) -> LeaseDecision {
     let Candidate { identity, lease_duration, is_leader } = candidate;
     let holder = holder(&observed.spec);
@@ -108,12 +109,13 @@ pub fn decide(candidate: Candidate<'_>, observed: &Observation, at: Duration, wa
     }
 }
 
-/// The record of a Lease that does not exist yet.
+/// Returns the first record of a Lease that does not exist.
 pub fn first_record(identity: &str, lease_duration: Duration, wall_clock: Timestamp) -> LeaseSpec {
     LeaseSpec { lease_transitions: Some(0), ..record(identity, lease_duration, wall_clock) }
 }
 
-/// The record that releases the Lease: no holder, and a duration of one second, so that other candidates need not wait.
+/// Returns the record that releases the Lease. It has no holder and a duration of one second, so that other candidates
+/// need not wait.
 pub fn released_record(held: &LeaseSpec, wall_clock: Timestamp) -> LeaseSpec {
     LeaseSpec {
         lease_transitions: held.lease_transitions,
@@ -122,7 +124,7 @@ pub fn released_record(held: &LeaseSpec, wall_clock: Timestamp) -> LeaseSpec {
 }
 
 fn record(identity: &str, lease_duration: Duration, wall_clock: Timestamp) -> LeaseSpec {
-    // Whole seconds are written, rounded up, so that others wait longer than the renew deadline in any case.
+    // Rounds up to whole seconds, so that other candidates always wait longer than the renew deadline.
     let seconds = lease_duration.as_secs() + u64::from(lease_duration.subsec_nanos() > 0);
     LeaseSpec {
         holder_identity: Some(identity.to_owned()),
@@ -154,8 +156,7 @@ mod tests {
         }
     }
 
-    /// Vectors E-02 to E-07; each: the record, how many seconds ago it was seen, whether it can be acquired,
-    /// transitions.
+    /// A lease duration is rounded up to whole seconds.
     #[test]
     fn a_part_of_a_second_is_written_as_a_whole_one() {
         for (milliseconds, seconds) in [(15_000, 15), (10_900, 11), (1_001, 2)] {
@@ -164,6 +165,8 @@ mod tests {
         }
     }
 
+    /// Each case: name, record, age of the observation in seconds, and the transitions in the record of the new leader.
+    /// `None` means that the Lease cannot be acquired.
     // vectors: E-02–E-07
     #[test]
     fn a_lease_is_had_when_nobody_holds_it_or_it_stood_still_for_its_own_duration() {
@@ -247,7 +250,7 @@ mod tests {
         assert_eq!(others, LeaseDecision::HeldBy { holder: String::new(), until: LASTS * 2 });
     }
 
-    /// Also checks the released record.
+    /// Checks the first record and the released record.
     // vectors: E-01
     #[test]
     fn e_01_the_first_record_counts_no_transition_and_a_released_one_has_no_holder() {
@@ -259,7 +262,7 @@ mod tests {
         assert_eq!(released.holder_identity.as_deref(), Some(""));
         assert_eq!((released.lease_duration_seconds, released.lease_transitions), (Some(1), Some(4)));
     }
-    /// Exactly what client-go writes, with the microseconds that it requires.
+    /// The record is the same as that of client-go, which requires microseconds in times.
     #[test]
     fn the_record_is_written_as_candidates_in_go_read_it() {
         let spec = first_record("host_1", Duration::from_secs(15), Timestamp::from_second(1_700_000_000).unwrap());

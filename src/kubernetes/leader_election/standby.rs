@@ -1,5 +1,5 @@
-//! A standby's watch of the Lease: it acquires a released Lease at once, and the Lease of a crashed leader as soon as
-//! it was not renewed for the lease duration.
+//! Watches the Lease for a standby. The standby acquires a released Lease immediately, and the Lease of a crashed
+//! leader as soon as the lease duration has passed.
 
 use std::time::Duration;
 
@@ -12,14 +12,13 @@ use super::record;
 use crate::base::error_chain::chain;
 use crate::kubernetes::watch::{Event, EventStream, PAUSE_FORBIDDEN, WatchPolicy, WatchTarget};
 
-/// A watch that outlasts its announced end is considered dead, although the connection shows no error.
+/// A watch that outlasts its announced end is treated as dead, although the connection shows no error.
 const POLICY: WatchPolicy =
     WatchPolicy { seconds: 60..61, call_limit: Duration::from_secs(10), is_extended_by_events: false };
 
-/// Shortest interval between two attempts to open the watch.
+/// Minimum interval between two attempts to open the watch.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// A change of the Lease.
 pub(super) enum LeaseObservation {
     /// The Lease was released or deleted.
     GivenUp,
@@ -27,7 +26,7 @@ pub(super) enum LeaseObservation {
     Written(Box<Lease>),
 }
 
-/// Watches the Lease for changes. Opens its watch at the first call, and keeps it between calls.
+/// Watch of the Lease. [`ReleaseWatch::next`] opens the watch, which stays open between calls.
 pub(super) struct ReleaseWatch {
     target: WatchTarget,
     events: Option<EventStream<Lease>>,
@@ -42,13 +41,13 @@ impl ReleaseWatch {
         Self { target, events: None, next_start: Instant::now() }
     }
 
-    /// Closes the watch until the next call.
+    /// Closes the watch. The next call of [`ReleaseWatch::next`] opens the watch again.
     pub(super) fn close(&mut self) {
         self.events = None;
     }
 
-    /// Completes when the Lease was written or deleted after `version`, the resourceVersion last read. Never completes
-    /// without a version. Cancel-safe.
+    /// Completes when the Lease was written or deleted after `version`, the resourceVersion of the last read. Never
+    /// completes without a version. Cancel-safe.
     pub(super) async fn next(&mut self, version: Option<String>) -> LeaseObservation {
         let Some(version) = version else { return std::future::pending().await };
         loop {
@@ -75,7 +74,7 @@ impl ReleaseWatch {
         self.next_start = Instant::now() + PAUSE;
         match self.target.open(version, false).await {
             Ok(events) => self.events = Some(events),
-            // The elector's own polling takes over until then.
+            // The elector polls the Lease during the pause.
             Err(error) if error.is_forbidden() => {
                 tracing::info!("the lease cannot be watched (forbidden), so it is polled");
                 self.next_start = Instant::now() + PAUSE_FORBIDDEN;
@@ -115,7 +114,7 @@ mod tests {
         })
     }
 
-    /// A server with this Lease, which accepts every write.
+    /// Returns a client of a server with this Lease. The server accepts every write.
     fn client(lease: &Arc<Mutex<Value>>) -> kube::Client {
         let lease = lease.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -133,8 +132,8 @@ mod tests {
         kube::Client::new(service, "default")
     }
 
-    /// Competes for the Lease, which is changed to `written` after `delay`; returns the time until leadership. Polling
-    /// alone would notice the change up to 2.2 retry periods later.
+    /// Competes for the Lease, which is changed to `written` after `delay`. Returns the time until leadership. With
+    /// polling alone, the change would be noticed up to 2.2 retry periods later.
     async fn acquired_after(delay: Duration, written: Value) -> Duration {
         let stored = Arc::new(Mutex::new(lease(1)));
         let config = LeaseConfig {
@@ -176,7 +175,7 @@ mod tests {
         assert!((Duration::from_millis(500)..Duration::from_millis(600)).contains(&taken), "{taken:?}");
     }
 
-    /// The dead connection shows no error, and the next attempt to acquire cancels each call.
+    /// The dead connection gives no error. Each call is cancelled by the next attempt to acquire the Lease.
     #[tokio::test(start_paused = true)]
     async fn a_watch_that_is_cut_is_given_up_although_nobody_waits_for_long() {
         let api = Api::namespaced(client(&Arc::new(Mutex::new(lease(1)))), "b");

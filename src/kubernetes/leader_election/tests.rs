@@ -1,4 +1,4 @@
-//! Tests of the elector against a scripted API server, on a paused clock.
+//! Tests of the elector with a scripted API server and a paused clock.
 
 mod machines;
 mod schedules;
@@ -79,7 +79,7 @@ async fn a_silent_server_ends_the_term_at_the_deadline_and_the_process_stands_by
     tokio::time::sleep(Duration::from_millis(8500)).await;
     server.lock().unwrap().trouble = Trouble::Silent;
     let lasted = soon("it stops", first.leadership.wait_until_lost()).await;
-    // The last renewal was sent half a second before the silence.
+    // The last renewal was sent 0.5 s before the server stopped answering.
     assert!(lasted > Duration::from_secs(9) && lasted < Duration::from_secs(10), "{lasted:?}");
     assert!(!first.task.is_finished(), "it competes on");
 

@@ -1,4 +1,4 @@
-//! The shared store: Leases in the leader election's namespace, with the record in an annotation.
+//! Stores login records in Leases, in the leader election's namespace. The record is an annotation of the Lease.
 
 use std::collections::BTreeSet;
 
@@ -18,27 +18,25 @@ use crate::base::error_chain::chain;
 use crate::kubernetes::call::{CallError, limited};
 
 const ANNOTATION: &str = "vsphere-ccm.dev/logins";
-/// The label of all these Leases, for example to delete them.
+/// Label of all Leases with login records, for example to delete them.
 const LABEL: (&str, &str) = ("vsphere-ccm.dev/lease", "logins");
-/// Maximum number of Leases named in a command, because an Event's message has at most 1,024 bytes. For more Leases,
-/// the command deletes those of all accounts.
+/// Maximum number of Leases that a delete command names, because an Event's message has at most 1,024 bytes. For more
+/// Leases, the command deletes the Leases of all accounts.
 const MAX_NAMED: usize = 4;
 const CALL_LIMIT: Duration = Duration::from_secs(4);
 
-/// A store in the Leases of one namespace.
+/// Store that consists of the Leases of one namespace.
 pub struct LeaseStore {
     api: Api<Lease>,
 }
 
 impl LeaseStore {
-    /// Uses the Leases of this namespace. `client` must neither retry by itself nor check leadership: standbys log in,
-    /// too.
+    /// Creates a store in this namespace. `client` must neither retry nor check leadership: standbys also log in.
     pub fn new(client: Client, namespace: &str) -> Self {
         Self { api: Api::namespaced(client, namespace) }
     }
 
-    /// The Lease, if it exists, and the answer's `Date`, also of a 404. Like [`Api::get_opt`], which does not expose
-    /// headers.
+    /// Returns the Lease, if it exists, and the answer's `Date`, even for a 404. [`Api::get_opt`] exposes no headers.
     async fn fetch(&self, name: &str) -> kube::Result<(Option<Lease>, Option<i64>)> {
         let request = Request::new(self.api.resource_url());
         let request = request.get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
@@ -57,7 +55,7 @@ impl LeaseStore {
     }
 }
 
-/// The `Date` of an answer, in seconds since 1970.
+/// Returns the `Date` of an answer, in seconds since 1970.
 fn date(headers: &HeaderMap) -> Option<i64> {
     let text = headers.get(DATE)?.to_str().ok()?;
     rfc2822::parse(text).ok().map(|time| time.timestamp().as_second())
@@ -88,8 +86,7 @@ impl LedgerStore for LeaseStore {
             labels: Some([(LABEL.0.to_owned(), LABEL.1.to_owned())].into()),
             ..ObjectMeta::default()
         };
-        // The Lease has no holder, so its spec is empty. Other clients' annotations are not kept: the object belongs to
-        // this program.
+        // The Lease has no holder, so its spec is empty. Annotations of other clients are dropped.
         let lease = Lease { metadata, spec: Some(LeaseSpec::default()) };
         let parameters = PostParams::default();
         let written = match version {
@@ -106,7 +103,7 @@ fn delete_command(namespace: &str, names: &BTreeSet<String>) -> String {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let what = match names.as_slice() {
         [name] => (*name).to_owned(),
-        // An account that never failed at a server has no Lease for it.
+        // The first login of an account at a server creates the Lease, so some of these Leases may not exist.
         several if several.len() <= MAX_NAMED => format!("--ignore-not-found {}", several.join(" ")),
         _ => format!("-l {}={}", LABEL.0, LABEL.1),
     };
@@ -114,7 +111,7 @@ fn delete_command(namespace: &str, names: &BTreeSet<String>) -> String {
 }
 
 fn sorted(error: &CallError) -> StoreError {
-    // If the Lease was deleted between read and write, the caller reads again.
+    // The Lease was changed or deleted between read and write. The caller reads again.
     if error.is_conflict() || error.is_not_found() {
         StoreError::Conflict
     } else {

@@ -1,4 +1,4 @@
-//! Login state of one process: its own attempts, and when it first saw the entries of a record.
+//! Login state of one process: its own attempts, and its observations of records.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -12,37 +12,36 @@ use crate::cloud::login_ledger::{Outcome, SecretVersion};
 /// The state of one process. Never locked across an await.
 #[derive(Default)]
 pub(super) struct LocalState {
-    /// The known servers: the scope of their policy, and `host:port`.
+    /// Registered servers: the scope of their login policy, and `host:port`.
     pub(super) servers: BTreeSet<(&'static str, String)>,
-    /// This process's own attempts by record name, for when the store is out of reach.
+    /// Attempts of this process, by record name. Only they count while the store is out of reach.
     pub(super) own_entries: HashMap<String, Record>,
-    /// Ids of own attempts that are not in the store yet; they are added with the next write.
+    /// Ids of attempts of this process that the store lacks. The next write adds them.
     pub(super) without_leases: BTreeSet<String>,
-    /// Outcomes that are not in the store yet: record name, id, and outcome.
+    /// Outcomes that the store lacks: record name, id and outcome.
     pub(super) pending: Vec<(String, String, Outcome)>,
     /// Scopes of the policies whose last store call failed.
     pub(super) out_of_reach: BTreeSet<&'static str>,
-    /// Records that were read for the review of paused logins, by record name.
+    /// Records that the reviews of paused logins share, by record name.
     pub(super) last_reads: HashMap<String, SharedReading>,
-    /// Number of successful writes of this process to the store.
+    /// Number of successful writes to the store.
     pub(super) writes: u64,
     views: HashMap<RecordKey, RecordView>,
 }
 
-/// The name of a record, and whether it is the process's own record or the store's.
+/// Name of a record, and whether the record contains only this process's own attempts.
 type RecordKey = (String, bool);
 
 #[derive(Default)]
 struct RecordView {
-    /// When the record was last read; `None` before the first read.
+    /// Time of the last read; `None` before the first read.
     last_read: Option<Instant>,
-    /// The latest time at which each entry can have entered its state.
+    /// Latest time at which each entry can have entered its state.
     since: BTreeMap<(String, LoginState), Instant>,
-    /// Claims of an earlier process in this pod.
+    /// Ids of claims of an earlier process in this pod.
     lost_entries: BTreeSet<String>,
 }
 
-/// An entry as observed by this process.
 pub(super) struct ObservedEntry<'a> {
     pub(super) entry: &'a Entry,
     /// Minimum time since the entry entered its state.
@@ -56,26 +55,25 @@ pub(super) struct ObservedEntry<'a> {
 pub(super) struct AttemptOutcome<'a> {
     pub(super) id: &'a str,
     pub(super) outcome: Outcome,
-    /// The Secret version of the credentials, if they are from a Secret.
+    /// Secret version of the credentials, if they come from a Secret.
     pub(super) version: Option<&'a SecretVersion>,
 }
 
 impl<'a> AttemptOutcome<'a> {
-    /// An outcome that does not count.
+    /// Returns an outcome that does not count.
     pub(super) fn harmless(id: &'a str) -> Self {
         Self { id, outcome: Outcome::Harmless, version: None }
     }
 }
 
-/// One process in one pod.
 pub(super) struct Process {
     pub(super) pod: String,
-    /// Distinguishes the process from earlier ones in the pod.
+    /// Id that distinguishes this process from earlier processes in the pod.
     pub(super) start: String,
 }
 
 impl Process {
-    /// Whether `entry`, found when this process first read the record, is a claim of an earlier process in this pod.
+    /// Whether `entry` is a claim of an earlier process in this pod. Valid only at the first read of the record.
     fn replaced(&self, entry: &Entry) -> bool {
         let is_other = entry.start.is_some() && entry.start.as_ref() != Some(&self.start);
         entry.state == LoginState::Claimed && entry.pod.as_ref() == Some(&self.pod) && is_other
@@ -92,7 +90,8 @@ impl LocalState {
     /// Records that an entry of this process enters this state now.
     fn record_state(&mut self, name: &str, id: &str, state: LoginState) {
         for is_own in [true, false] {
-            // A record that was never read gets no view yet: its existing entries have to be dated by their own times.
+            // Creates no view of the store's record. `observe` creates the view at the first read, and derives the ages
+            // of existing entries from their dates.
             if is_own || self.views.contains_key(&(name.to_owned(), false)) {
                 let seen = self.views.entry((name.to_owned(), is_own)).or_default();
                 seen.since.insert((id.to_owned(), state), Instant::now());
@@ -100,7 +99,7 @@ impl LocalState {
         }
     }
 
-    /// Records an own attempt that is made now.
+    /// Records an attempt of this process that is made now.
     pub(super) fn note(&mut self, name: &str, entry: Entry) {
         self.record_state(name, &entry.id, entry.state);
         self.own_entries.entry(name.to_owned()).or_default().put(entry);
@@ -116,7 +115,7 @@ impl LocalState {
         }
         let Self { own_entries: own, without_leases: alone, views: seen, .. } = self;
         own.retain(|_, record| !record.entries.is_empty());
-        // Drops old observations: accounts come and go while a process runs for months.
+        // Drops old observations, because accounts come and go while a process runs for months.
         let is_recent = |seen: &RecordView| seen.last_read.is_none_or(|last_read| last_read.elapsed() < RETENTION);
         seen.retain(|(name, is_own), seen| if *is_own { own.contains_key(name) } else { is_recent(seen) });
         alone.retain(|id| own.values().any(|record| record.holds(id)));
@@ -125,7 +124,7 @@ impl LocalState {
         }
     }
 
-    /// The ids of this process's own rejections that are in the store.
+    /// Returns the ids of this process's own rejections that are in the store.
     pub(super) fn rejections(&self, name: &str) -> Vec<String> {
         let own = self.own_entries.get(name).into_iter().flat_map(|record| &record.entries);
         let rejected =
@@ -133,7 +132,7 @@ impl LocalState {
         rejected.map(|entry| entry.id.clone()).collect()
     }
 
-    /// The own entry with this id, dated by this clock.
+    /// Returns this process's entry with this id, dated by `clock`.
     pub(super) fn own_entry(&self, name: &str, id: &str, clock: Clock) -> Option<Entry> {
         let entry = self.own_entries.get(name)?.entries.iter().find(|entry| entry.id == id)?.clone();
         let since = self.views.get(&(name.to_owned(), true)).and_then(|seen| {
@@ -143,8 +142,8 @@ impl LocalState {
         Some(Entry { at: since.map_or(entry.at, |seconds| clock.now.saturating_sub(seconds)), ..entry })
     }
 
-    /// The minimum ages of the entries of a record, and which are lost. An entry that appears between two reads is no
-    /// older than the first of them; otherwise its date is trusted except for the clock's margin.
+    /// Returns the entries of a record with their minimum ages, and marks lost claims. The age of a new entry follows
+    /// from its date, minus the margin of `clock`. A new entry is never older than the previous read of the record.
     pub(super) fn observe<'a>(
         &mut self,
         name: &str,

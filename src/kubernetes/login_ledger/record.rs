@@ -1,8 +1,8 @@
-//! Pure: the login record of one account at one server, and whether another login is allowed.
+//! The login record of one account at one server, and the decision about another login. Pure.
 //!
-//! A server locks an account after a number of rejections within a time. So any window has at most as many attempts as
-//! the budget of the login's policy; one more with credentials that were accepted before, or if no attempt was
-//! rejected. Beyond the budget, the pauses grow. Callers pass the ages of the attempts, which the ledger determines.
+//! A server locks an account after a number of rejections within a time. So the ledger allows in each window at most as
+//! many attempts as the login policy's budget. One more attempt is allowed with credentials that were accepted before,
+//! or if no attempt was rejected. Beyond the budget, the pauses grow. The ledger determines the ages of the attempts.
 
 use std::time::Duration;
 
@@ -11,34 +11,33 @@ use serde::{Deserialize, Serialize};
 use crate::base::backoff::Backoff;
 use crate::cloud::login_ledger::{LoginPolicy, LoginRefusal, Outcome, PlannedLogin, SecretVersion};
 
-/// Time limit of a claim in flight. An older claim without an outcome is taken for a lost answer.
+/// Time limit of a claim in flight. An older claim without an outcome counts as a lost answer.
 pub const UNDER_WAY: Duration = Duration::from_secs(75);
-/// How long a login waits for another replica's login with credentials that are not known to be accepted: if these are
-/// wrong, one rejection shows it.
+/// Maximum wait for another login in flight whose credentials are not known to be accepted.
 pub const CAUTION: Duration = Duration::from_secs(10);
-/// Retry interval of a login that waits only for claims in flight, which are released when their logins are accepted.
+/// Retry interval of a login that waits only for claims in flight. A claim is released when its login is accepted.
 pub const RECHECK_AFTER: Duration = Duration::from_secs(1);
 /// Age at which an entry is dropped.
 pub const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long credentials accepted for one replica count as proven for the others. Long against the 30 s after which
-/// waiting logins are reviewed; short, because credentials without a version may be replaced.
+/// Time for which accepted credentials count as proven for all replicas. Much longer than the 30 s between reviews of
+/// waiting logins. Not longer than necessary, because credentials without a version may be replaced.
 pub const PROVEN_FOR: Duration = Duration::from_secs(10 * 60);
-/// Maximum number of entries of one record; the youngest stay. The longest window of a product, 15 minutes, has room
-/// for 20 attempts by the policy with the most attempts (four in 200 s), so no rejection is evicted while it counts for
-/// another product.
+/// Maximum number of entries of one record; the youngest stay. The longest window (15 minutes) has room for 20 attempts
+/// by the policy with the most attempts (four in 200 s), so no rejection is evicted while it counts.
 pub const MAX_ENTRIES: usize = 24;
-/// Maximum number of entries in earlier versions of this program: a record with this many may have dropped others.
+/// Maximum number of entries in earlier versions of this program. A record with this many entries may have dropped
+/// some.
 const MAX_KNOWN_ENTRIES: usize = 16;
-/// The longest backoff.
+/// Maximum pause of the backoff.
 const LONGEST: Duration = Duration::from_secs(30 * 60);
 
 const OTHERS_UNDER_WAY: &str = "other logins of the account are under way";
 
-/// The state of an attempt.
+/// State of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LoginState {
-    /// Claimed, and no outcome is recorded: in flight, or its answer was lost with its process.
+    /// Claimed without a recorded outcome: the attempt is in flight, or its answer was lost with its process.
     Claimed,
     /// The server rejected the credentials.
     Rejected,
@@ -62,20 +61,20 @@ impl LoginState {
 pub struct Entry {
     /// Unique id across all replicas.
     pub id: String,
-    /// Seconds since 1970, by the API server's clock if known.
+    /// Time of the state change in seconds since 1970, by the API server's clock if known.
     pub at: i64,
-    /// The state of the attempt.
+    /// State of the attempt.
     pub state: LoginState,
     /// Whether the same process had logged in with these credentials before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub known: bool,
-    /// The Secret version of the credentials, if they are from a Secret.
+    /// Secret version of the credentials, if they come from a Secret.
     #[serde(flatten)]
     pub version: Option<SecretVersion>,
-    /// The host name of the pod of the claiming process, while the attempt is a claim.
+    /// Host name of the claiming process's pod. Set only while the attempt is a claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
-    /// Distinguishes the claiming process from earlier ones in the pod.
+    /// Id that distinguishes the claiming process from earlier processes in the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<String>,
 }
@@ -92,42 +91,42 @@ impl Entry {
     }
 }
 
-/// The content of one Lease.
+/// Content of one Lease: the login record of one account at one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// The attempts, in the order in which they were made.
+    /// Attempts, in the order of their last state change.
     pub entries: Vec<Entry>,
-    /// The credentials accepted last, unless they were rejected since.
+    /// Credentials that were accepted last, unless they were rejected since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<AcceptedLogin>,
 }
 
-/// Accepted credentials: proven for all replicas.
+/// Accepted credentials, which count as proven for all replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceptedLogin {
-    /// When the credentials were accepted, dated like an entry.
+    /// Time of the accepted login, dated like an entry.
     pub at: i64,
-    /// The Secret version of the credentials, if they are from a Secret.
+    /// Secret version of the credentials, if they come from a Secret.
     #[serde(flatten)]
     pub version: Option<SecretVersion>,
 }
 
 impl Record {
-    /// Parses the text of [`Record::to_text`]. Unreadable text is an empty record: clearing the record by hand unlocks
-    /// an account at once.
+    /// Parses the text of [`Record::to_text`]. Unreadable text yields an empty record, so an administrator can unlock
+    /// an account immediately by clearing the record.
     pub fn from_text(text: &str) -> Self {
         let mut record: Self = serde_json::from_str(text).unwrap_or_default();
         record.bound();
         record
     }
 
-    /// The text that is stored.
+    /// Returns the text that is stored.
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Adds a claim, or replaces the entry with its id.
+    /// Adds an entry, or replaces the entry with the same id.
     pub fn put(&mut self, entry: Entry) {
         self.take(&entry.id);
         self.entries.push(entry);
@@ -145,7 +144,7 @@ impl Record {
         Some(self.entries.remove(at))
     }
 
-    /// Applies the outcome of an attempt; returns whether its claim existed.
+    /// Applies the outcome of an attempt. Returns whether the record had an entry of the attempt.
     pub fn apply(&mut self, id: &str, outcome: Outcome, at: i64) -> bool {
         let Some(entry) = self.take(id) else { return false };
         if let Some(state) = LoginState::after(outcome) {
@@ -159,9 +158,10 @@ impl Record {
         true
     }
 
-    /// Records that the server accepted credentials of this version, which count as proven for some time. Drops earlier
-    /// unanswered attempts with them and claims that are `lost`: they were no rejections, and the server's count starts
-    /// over. Without a version, drops those of all credentials. Rejections stay.
+    /// Records that the server accepted credentials of this version, which count as proven for [`PROVEN_FOR`]. Drops
+    /// earlier unanswered attempts of this version, and claims of this version for which `lost` returns true, because
+    /// the server's count of rejections starts over. Without a version, drops the unanswered attempts and lost claims
+    /// of all credentials. Rejections stay.
     pub fn clear_unanswered(&mut self, version: Option<&SecretVersion>, at: i64, lost: impl Fn(&Entry) -> bool) {
         self.accepted = Some(AcceptedLogin { at, version: version.cloned() });
         self.entries.retain(|entry| {
@@ -175,8 +175,8 @@ impl Record {
         });
     }
 
-    /// Whether credentials of this version were accepted shortly before `moment`, and not rejected since. A date later
-    /// than `moment` by more than the clock tolerance `margin` does not count: it would not expire.
+    /// Whether the server accepted credentials of this version shortly before `moment`, and has not rejected them
+    /// since. Ignores a date that is later than `moment` by more than `margin`, because it would not expire.
     pub fn is_accepted(&self, version: Option<&SecretVersion>, moment: i64, margin: Duration) -> bool {
         self.accepted.as_ref().is_some_and(|accepted| {
             let is_same = accepted.version.as_ref() == version;
@@ -189,7 +189,8 @@ impl Record {
         })
     }
 
-    /// Whether these attempts, which were in the record, have been deleted from it by hand.
+    /// Whether an administrator has deleted all these attempts, which were in the record. Returns false for no
+    /// attempts, and for a record that may itself have dropped entries.
     pub fn has_lost(&self, ids: &[String]) -> bool {
         // A full record drops entries by itself.
         !ids.is_empty() && self.entries.len() < MAX_KNOWN_ENTRIES && !ids.iter().any(|id| self.holds(id))
@@ -201,27 +202,27 @@ impl Record {
     }
 }
 
-/// Where an attempt was made, relative to the server of the login.
+/// Location of an attempt, relative to the server of the login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// At the same server.
+    /// The same server.
     This,
-    /// At another server of the same product.
+    /// Another server of the same product.
     SameProduct,
-    /// At a server of another product.
+    /// A server of another product.
     OtherProduct,
 }
 
-/// An entry as seen by one replica.
+/// An entry with its age, as observed by one replica.
 #[derive(Clone, Copy, Debug)]
 pub struct AgedEntry<'a> {
-    /// The entry.
+    /// The observed entry.
     pub entry: &'a Entry,
     /// Minimum time since the entry entered its state. After hours without a read, the entry may be much older.
     pub age: Duration,
-    /// Time since the entry entered its state, by the clock of the replica that wrote it.
+    /// Time since the entry entered its state, according to the date of the entry.
     pub estimated_age: Duration,
-    /// Where the attempt was made.
+    /// Location of the attempt.
     pub endpoint: Endpoint,
     /// Whether the entry is a claim of a process that has ended.
     pub is_lost: bool,
@@ -232,9 +233,9 @@ impl AgedEntry<'_> {
         self.entry.state == LoginState::Claimed && self.age < UNDER_WAY && !self.is_lost
     }
 
-    /// Whether the entry counts for a login at this server. Rejections count wherever they were made, those at another
-    /// product only within the window. Logins in flight count everywhere, as they may still be rejected; a lost answer
-    /// only at its own server.
+    /// Whether the entry counts for a login at this server. Rejections count at all servers, but rejections at another
+    /// product count only within the window. Logins in flight count at all servers, because they may still be rejected.
+    /// A lost answer counts only at its own server.
     fn counts(&self, window: Duration) -> bool {
         match self.endpoint {
             Endpoint::This => true,
@@ -250,22 +251,22 @@ impl AgedEntry<'_> {
     }
 }
 
-/// The evidence about the logins of an account.
+/// Evidence about the logins of an account.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
-    /// The attempts.
+    /// Attempts of the account.
     pub entries: &'a [AgedEntry<'a>],
-    /// Whether `entries` include the attempts of all replicas. Otherwise they are only this process's own, and the
-    /// server may count as many of each other replica.
+    /// Whether `entries` includes the attempts of all replicas. Otherwise it includes only the attempts of this
+    /// process, and each other replica may have made as many.
     pub is_shared: bool,
-    /// Whether another replica has logged in with the credentials since their last rejection.
+    /// Whether a replica has recently logged in with the credentials, without a rejection of them since then.
     pub is_accepted: bool,
 }
 
-/// Whether `attempt` is allowed. `random` in 0..1 lengthens a pause by up to a quarter.
+/// Decides whether `attempt` is allowed. `random` in 0..1 lengthens a pause by up to a quarter.
 ///
 /// # Errors
-/// The login has to wait: for other logins in flight, whose outcome decides, or because logins have failed.
+/// The login has to wait for other logins in flight, or because logins have failed.
 pub fn decide(evidence: Evidence<'_>, attempt: &PlannedLogin, random: f64) -> Result<(), LoginRefusal> {
     let longer = |refused: LoginRefusal| LoginRefusal { pause: refused.pause.mul_f64(1.0 + random / 4.0), ..refused };
     decide_without_jitter(evidence, attempt).map_err(longer)
@@ -278,7 +279,7 @@ fn decide_without_jitter(evidence: Evidence<'_>, attempt: &PlannedLogin) -> Resu
     if !evidence.is_shared {
         return decide_alone(&counted, attempt);
     }
-    // How long it stays doubtful that accepted credentials would still be accepted.
+    // Remaining time in which recent rejections outweigh an earlier acceptance of the credentials.
     let doubt = counted
         .iter()
         .filter(|aged| {
@@ -286,7 +287,7 @@ fn decide_without_jitter(evidence: Evidence<'_>, attempt: &PlannedLogin) -> Resu
         })
         .map(|aged| policy.window.saturating_sub(aged.estimated_age))
         .max();
-    // Without a version, other credentials may have been accepted: then the budget applies.
+    // Without a version, other credentials may have been accepted, so the budget applies.
     let is_proven = attempt.was_accepted || evidence.is_accepted && attempt.version.is_some();
     if is_proven && doubt.is_none() {
         return decide_proven(&counted, policy);
@@ -300,7 +301,7 @@ fn decide_without_jitter(evidence: Evidence<'_>, attempt: &PlannedLogin) -> Resu
     let in_window: Vec<&&AgedEntry<'_>> = counted.iter().filter(|aged| aged.age < policy.window).collect();
     let (budget, what) = match in_window.iter().any(|aged| aged.entry.state == LoginState::Rejected) {
         true => (policy.budget, "rejected or not answered"),
-        // All unanswered attempts may turn out to have been rejected.
+        // Each unanswered attempt may have been a rejection.
         false => (most(policy), "not answered"),
     };
     let last = in_window.get(budget.saturating_sub(1));
@@ -309,16 +310,15 @@ fn decide_without_jitter(evidence: Evidence<'_>, attempt: &PlannedLogin) -> Resu
     }
     let reason = || too_often(what, budget, &counted, policy);
     let used_up = last.map(|last| (policy.window.saturating_sub(last.age), reason()));
-    // A login with proven credentials waits no longer than the doubt about them lasts.
+    // A login with proven credentials waits only until the rejections are older than the window.
     let most = doubt.filter(|_| is_proven).unwrap_or(Duration::MAX);
     let slow_down = slow_down(&counted, attempt).filter(|_| !evidence.is_accepted);
     waits_longest(used_up, slow_down.map(|(pause, why)| (pause.min(most), why)))
 }
 
-/// Decides for a process that knows only its own attempts (`counted`, sorted by age): at most `budget_alone` attempts
-/// in any window, and one login at a time. So with a `budget` of three and a `budget_alone` of one, three replicas
-/// together keep to the budget. Accepted credentials do not wait long for another login in flight, which is most likely
-/// accepted.
+/// Decides for a process that sees only its own attempts (`counted`, sorted by age): at most `budget_alone` attempts in
+/// any window, and one login at a time. With a `budget` of three and a `budget_alone` of one, three replicas together
+/// keep to the budget. Accepted credentials wait at most [`CAUTION`] for another login in flight.
 fn decide_alone(counted: &[&AgedEntry<'_>], attempt: &PlannedLogin) -> Result<(), LoginRefusal> {
     let LoginPolicy { window, budget_alone, .. } = attempt.policy;
     let longest = if attempt.was_accepted { CAUTION } else { UNDER_WAY };
@@ -333,10 +333,11 @@ fn decide_alone(counted: &[&AgedEntry<'_>], attempt: &PlannedLogin) -> Result<()
     waits_longest(failed, slow_down(counted, attempt).filter(|_| !attempt.was_accepted))
 }
 
-/// Whether accepted credentials may be tried: only so many concurrently that the account is not locked if they are no
-/// longer accepted. An accepted login releases its slot at once. `counted` are the attempts that count. Uses their ages
-/// by their writers' clocks, because correct credentials must not wait after hours without a read; where clocks differ
-/// by minutes, more logins may fail.
+/// Decides for accepted credentials. Limits the logins in flight, so that the account is not locked if the server now
+/// rejects the credentials. An accepted login releases its slot immediately.
+///
+/// `counted` are the attempts that count. Their ages follow from their dates, because correct credentials must not wait
+/// after hours without a read. If clocks differ by minutes, more logins may fail.
 fn decide_proven(counted: &[&AgedEntry<'_>], policy: LoginPolicy) -> Result<(), LoginRefusal> {
     let mut recent: Vec<&&AgedEntry<'_>> = counted.iter().filter(|aged| aged.estimated_age < policy.window).collect();
     recent.sort_by_key(|aged| aged.estimated_age);
@@ -349,24 +350,25 @@ fn decide_proven(counted: &[&AgedEntry<'_>], policy: LoginPolicy) -> Result<(), 
     waits_longest(Some((policy.window.saturating_sub(last.estimated_age), reason)), None)
 }
 
-/// Whether an entry makes accepted credentials doubtful: they were rejected a moment ago.
+/// Whether the entry is a recent rejection that counts against the attempt's credentials.
 fn is_evidence_against(aged: &AgedEntry<'_>, attempt: &PlannedLogin) -> bool {
     let is_about_pair = match (&attempt.version, &aged.entry.version) {
         (Some(version), Some(rejected)) => version == rejected,
-        // Without both versions, the entry may be about other credentials.
+        // Without both versions, the entry may be about other credentials. It then counts only if its process had
+        // logged in with them before.
         _ => aged.entry.known,
     };
     aged.entry.state == LoginState::Rejected && aged.estimated_age < attempt.policy.window && is_about_pair
 }
 
-/// The number of attempts allowed in the window for credentials that were accepted before, or while none is known to be
-/// rejected.
+/// Returns the budget for credentials that were accepted before, or for a window without rejections.
 fn most(policy: LoginPolicy) -> usize {
     policy.budget.saturating_add(1)
 }
 
-/// The required pause since the last attempt, beyond the budget; `counted` is sorted by age. For another product only
-/// window and budget apply: one Secret may contain other credentials for it.
+/// Returns the remaining pause after rejections of the attempt's Secret version or, without a version, after attempts
+/// beyond the budget. `counted` is sorted by age. Attempts at another product do not cause this pause, because one
+/// Secret may contain other credentials for that product.
 fn slow_down(counted: &[&AgedEntry<'_>], attempt: &PlannedLogin) -> Option<RequiredWait> {
     let policy = attempt.policy;
     let of_product = || counted.iter().filter(|aged| !aged.is_of_other_product());
@@ -381,14 +383,14 @@ fn slow_down(counted: &[&AgedEntry<'_>], attempt: &PlannedLogin) -> Option<Requi
     let settled: Vec<&&AgedEntry<'_>> = of_product().filter(|aged| !aged.is_under_way()).collect();
     let was_rejected = settled.iter().any(|aged| aged.entry.state == LoginState::Rejected);
     let surplus = settled.len().checked_sub(if was_rejected { policy.budget } else { most(policy) })?;
-    // Either nothing was rejected, or these may be other credentials than the rejected ones.
+    // The maximum pause is shorter if no attempt was rejected, or if the credentials may differ from the rejected ones.
     let has_hope = attempt.is_new || !was_rejected;
     let backoff = Backoff::doubling(policy.window / 2, if has_hope { policy.window * 3 / 2 } else { LONGEST });
     let pause = pause_after(backoff, surplus).checked_sub(settled.first()?.age)?;
     Some((pause, "logins were rejected or not answered again and again".to_owned()))
 }
 
-/// The message for a used-up budget.
+/// Returns the message for a used-up budget.
 fn too_often(what: &str, times: usize, counted: &[&AgedEntry<'_>], policy: LoginPolicy) -> String {
     let seconds = policy.window.as_secs();
     let often = match times {
@@ -402,10 +404,10 @@ fn too_often(what: &str, times: usize, counted: &[&AgedEntry<'_>], policy: Login
     format!("{often} within {seconds} s{sum}")
 }
 
-/// How long a login must wait after failed logins, and why.
+/// Required wait after failed logins, and its reason.
 type RequiredWait = (Duration, String);
 
-/// Returns the longer wait; of equal waits, the first.
+/// Refuses the login with the longer wait, or with `first` if both are equal. Allows the login if there is no wait.
 fn waits_longest(first: Option<RequiredWait>, second: Option<RequiredWait>) -> Result<(), LoginRefusal> {
     match [second, first].into_iter().flatten().max_by_key(|(pause, _)| *pause) {
         Some((pause, why)) => Err(LoginRefusal { pause, reason: why, is_lockout: true }),
@@ -413,12 +415,12 @@ fn waits_longest(first: Option<RequiredWait>, second: Option<RequiredWait>) -> R
     }
 }
 
-/// The refusal of a login that waits for other logins in flight.
+/// Refuses a login that waits for other logins in flight.
 fn queued(why: &str) -> Result<(), LoginRefusal> {
     Err(LoginRefusal { pause: RECHECK_AFTER, reason: why.to_owned(), is_lockout: false })
 }
 
-/// The pause after a failure that follows `earlier` failures. Jitter is added to the decision as a whole.
+/// Returns the pause after a failure that follows `earlier` failures. [`decide`] adds the jitter.
 fn pause_after(backoff: Backoff, earlier: usize) -> Duration {
     backoff.pause(u32::try_from(earlier).unwrap_or(u32::MAX).saturating_add(1), 0.0)
 }

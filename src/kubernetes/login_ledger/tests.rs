@@ -1,4 +1,4 @@
-//! The ledger over a store in memory.
+//! Tests of the ledger with a store in memory.
 
 use tokio::time::Instant;
 
@@ -11,7 +11,7 @@ mod memory;
 
 const WINDOW: Duration = Duration::from_secs(200);
 
-/// That of vSphere, whose records have names without a scope.
+/// The login policy of vSphere. Its record names have no scope.
 const POLICY: LoginPolicy = LoginPolicy { scope: "", window: WINDOW, budget: 3, budget_alone: 1 };
 
 #[test]
@@ -29,7 +29,7 @@ fn the_name_of_a_record_tells_servers_and_users_apart_and_shows_neither() {
     assert_ne!(record_name("", "a", "bc"), record_name("", "ab", "c"));
 }
 
-/// A ledger on this store, by a clock that goes with the paused one and is off by some seconds.
+/// Returns a ledger on this store. Its wall clock follows the paused clock, with an error of `skew` seconds.
 fn ledger(store: &MemoryStore, began: Instant, skew: i64) -> Ledger {
     let clock = move || 1_900_000_000 + i64::try_from(began.elapsed().as_secs()).unwrap_or(0) + skew;
     Ledger::with_clock(store.clone(), Arc::new(clock))
@@ -40,7 +40,7 @@ fn attempt(is_known: bool) -> PlannedLogin {
     PlannedLogin { policy: POLICY, server, user, version: None, was_accepted: is_known, is_new: !is_known }
 }
 
-/// One login that ends so; nothing when it has to wait.
+/// Makes one login with this outcome. Returns an error if the login must wait.
 async fn one(ledger: &Ledger, attempt: &PlannedLogin, outcome: Outcome) -> Result<(), LoginRefusal> {
     let claim = ledger.claim(attempt).await?;
     ledger.record_outcome(claim, outcome).await;
@@ -58,12 +58,12 @@ async fn what_was_counted_while_the_store_was_out_of_reach_counts_when_it_is_bac
             assert!(one(replica, &attempt(false), outcome).await.is_err(), "{outcome:?}: alone, one is all");
         }
         store.fail(None);
-        // A pair that was accepted before is tried all the same, and whoever claims tells the others what he counted.
+        // A pair that was accepted before may log in. Its claim writes the local entries of the replica to the store.
         for replica in &replicas {
             let _ = one(replica, &attempt(true), Outcome::Harmless).await;
         }
         if outcome == Outcome::Unanswered {
-            // Three are written down, and the last one has its own.
+            // The store has three entries, and the fourth entry is only in the last replica.
             let other = self::ledger(&store, began, 60);
             assert_eq!(one(&other, &attempt(false), outcome).await, Ok(()));
         }
@@ -72,7 +72,7 @@ async fn what_was_counted_while_the_store_was_out_of_reach_counts_when_it_is_bac
             let refused = one(replica, &attempt(false), outcome).await.unwrap_err();
             assert!(refused.pause > WINDOW.mul_f64(0.9), "{outcome:?}: {who}: {refused}");
         }
-        // Whoever empties the record lets the account go: it is told once and not again.
+        // After an administrator emptied the record, the replicas do not write their old entries again.
         let name = record_name("", "vc.test:443", "ccm@vsphere.local");
         let version = store.read(&name).await.unwrap().stored.unwrap().version;
         store.write(&name, Some(&version), "").await.unwrap();
@@ -80,7 +80,7 @@ async fn what_was_counted_while_the_store_was_out_of_reach_counts_when_it_is_bac
     }
 }
 
-/// As sessions do: again when the pause is over.
+/// Each process retries after its pause, as sessions do.
 #[tokio::test(start_paused = true)]
 async fn three_processes_without_the_store_never_make_five_rejected_logins_in_three_minutes() {
     let began = Instant::now();
@@ -92,7 +92,7 @@ async fn three_processes_without_the_store_never_make_five_rejected_logins_in_th
     let mut rejected: Vec<Instant> = Vec::new();
     while began.elapsed() < Duration::from_secs(7200) {
         for (replica, not_before) in &replicas {
-            // Its session was accepted before, and again, until the password changed.
+            // The first attempt of each process has a pair that was accepted before the password changed.
             let is_known = rejected.len() < replicas.len();
             if not_before.get() > Instant::now() {
                 continue;
@@ -124,7 +124,7 @@ async fn a_pair_that_was_accepted_does_not_wait_for_rejections_that_are_over() {
         let (store, began) = (MemoryStore::default(), Instant::now());
         let (ledger, other) = (self::ledger(&store, began, 0), self::ledger(&store, began, skew));
         assert_eq!(one(&ledger, &attempt(false), Outcome::Harmless).await, Ok(()));
-        // Another replica with the same pair meets an hour in which everything is rejected, while this one looks away.
+        // For an hour all logins of another replica with the same pair are rejected. This replica makes no login.
         let mut is_known = true;
         for _ in 0..60 {
             if one(&other, &attempt(is_known), Outcome::Rejected).await.is_ok() {
@@ -134,7 +134,7 @@ async fn a_pair_that_was_accepted_does_not_wait_for_rejections_that_are_over() {
         }
         assert_eq!(one(&ledger, &attempt(true), Outcome::Harmless).await, Ok(()), "{skew}");
     }
-    // While it is young it casts doubt, and no longer.
+    // Only recent rejections delay a login with an accepted pair.
     let (store, began) = (MemoryStore::default(), Instant::now());
     let (ledger, other) = (self::ledger(&store, began, 0), self::ledger(&store, began, 60));
     for _ in 0..3 {
@@ -149,7 +149,7 @@ async fn a_pair_that_was_accepted_does_not_wait_for_rejections_that_are_over() {
     assert!(refused.pause <= WINDOW.mul_f64(1.25), "{refused}");
 }
 
-/// A store that answers, but takes its time.
+/// A store that answers after a delay.
 struct Slow(MemoryStore, Duration);
 
 #[async_trait]
@@ -194,7 +194,7 @@ async fn lost_answers_that_ended_with_an_accepted_login_hold_up_no_process_that_
     }
 }
 
-/// Its clock is far off. What counts is the store's.
+/// The clock of the process is wrong by up to 50 minutes, so the process uses the clock of the store.
 #[tokio::test(start_paused = true)]
 async fn the_dates_of_entries_are_believed_to_half_a_minute_by_a_process_that_has_just_started() {
     let (store, began) = (MemoryStore::default(), Instant::now());
@@ -205,10 +205,10 @@ async fn the_dates_of_entries_are_believed_to_half_a_minute_by_a_process_that_ha
     tokio::time::sleep(Duration::from_secs(150)).await;
     for skew in [0, 3_000, -3_000] {
         let refused = self::ledger(&store, began, skew).claim(&attempt(false)).await.unwrap_err();
-        // 50 s are left, and the margin, and jitter.
+        // The rest of the window is 50 s. A margin and jitter are added.
         assert!((80..=100).contains(&refused.pause.as_secs()), "{skew}: {refused:?}");
     }
-    // A store that does not tell the time: clocks of replicas are ten minutes apart.
+    // The store gives no time, and the clocks of the replicas differ by 500 s, so the pause is the whole window.
     store.hide_time();
     let refused = self::ledger(&store, began, 0).claim(&attempt(false)).await.unwrap_err();
     assert!((200..=250).contains(&refused.pause.as_secs()), "{refused:?}");
@@ -236,7 +236,7 @@ async fn a_claim_of_a_killed_process_is_lost_for_its_successor_and_under_way_for
     same_pod.record_outcome(kept, Outcome::Harmless).await;
     let claim = killed.claim(&attempt(false)).await.unwrap();
     assert!(store.texts().into_values().any(|text| text.contains(r#""pod":"a","start":""#)), "{:?}", store.texts());
-    // Whoever looked before the claim was made was there before it.
+    // A process that ran before the claim was made cannot be the successor of the killed process.
     for (who, ledger, may) in
         [("another pod", of_pod("b"), false), ("it ran before", same_pod, false), ("successor", of_pod("a"), true)]
     {
@@ -247,13 +247,13 @@ async fn a_claim_of_a_killed_process_is_lost_for_its_successor_and_under_way_for
         }
     }
     assert!(store.texts().into_values().all(|text| text.starts_with("{\"entries\":[]")), "the lost one is forgotten");
-    // It was not dead after all, and is rejected.
+    // The killed process was still alive, and its login is rejected.
     killed.record_outcome(claim, Outcome::Rejected).await;
     let text = store.texts().into_values().collect::<String>();
     assert!(text.contains("rejected") && !text.contains("pod"), "{text}");
 }
 
-/// The API server does not answer when the login is claimed, and answers again when it is settled.
+/// The API server does not answer at the claim of the login, and answers again when the outcome is recorded.
 #[tokio::test(start_paused = true)]
 async fn an_accepted_login_that_was_claimed_alone_clears_the_lost_answers_in_the_store() {
     let version = SecretVersion { uid: "u-1".to_owned(), resource_version: "7".to_owned() };
@@ -298,14 +298,14 @@ async fn the_command_that_ends_a_pause_deletes_the_rejections_of_the_account_at_
     assert!(ledger.can_retry(&elsewhere, false).await, "{command}");
 }
 
-/// That of NSX.
+/// The login policy of NSX.
 const NSX: LoginPolicy = LoginPolicy { scope: "nsx", window: Duration::from_secs(15 * 60), budget: 3, budget_alone: 1 };
 
 fn at_nsx() -> PlannedLogin {
     PlannedLogin { policy: NSX, ..at("nsx.test:443") }
 }
 
-/// One that knows a vCenter and an NSX.
+/// Returns a ledger with a vCenter and an NSX Manager.
 fn ledger_of_both(store: &MemoryStore, began: Instant) -> Ledger {
     let ledger = self::ledger(store, began, 0);
     ledger.know(POLICY, "vc.test:443");
@@ -328,7 +328,7 @@ async fn rejections_of_one_name_are_added_up_over_both_products_each_with_its_ow
     }
     tokio::time::sleep(Duration::from_secs(240)).await;
     assert!(other.claim(&at_nsx()).await.unwrap_err().is_lockout, "15 min are not over");
-    // The rejection at NSX is over for vCenter, also in a process that has just started.
+    // The rejection at NSX is outside the window of vCenter, also for a process that has just started.
     assert_eq!(self::one(&ledger_of_both(&store, began), &attempt(false), Outcome::Harmless).await, Ok(()));
     tokio::time::sleep(Duration::from_secs(15 * 60 - 230)).await;
     assert_eq!(self::one(&other, &at_nsx(), Outcome::Harmless).await, Ok(()));
@@ -371,8 +371,8 @@ async fn the_command_that_ends_a_pause_names_the_leases_of_both_products() {
     assert!(ledger.can_retry(&at_nsx(), false).await);
 }
 
-/// Attempts with a wrong password for an hour, as sessions make them: again when the pause is over. Each process is
-/// replaced by a new one once. Gives back when the attempts were made.
+/// Makes attempts with a wrong password for an hour. Each process retries after its pause, as sessions do, and is
+/// replaced by a new process once. Returns the times of the attempts.
 async fn an_hour_with_a_wrong_password(processes: u64, make: impl Fn() -> Ledger) -> Vec<Duration> {
     let began = Instant::now();
     let mut running: Vec<(Ledger, Duration)> = (0..processes).map(|_| (make(), Duration::ZERO)).collect();
@@ -428,7 +428,7 @@ async fn a_process_without_the_store_makes_one_attempt_at_nsx_in_15_minutes() {
         store.fail(Some("403"));
         ledger_of_both(&store, began)
     };
-    // One of them is the process that takes the place of the first.
+    // The new process makes one further attempt.
     let attempts = an_hour_with_a_wrong_password(1, make).await;
     assert_eq!(most_in(NSX.window, &attempts), 2, "the restart adds one: {attempts:?}");
     let later: Vec<Duration> = attempts.into_iter().filter(|at| at.as_secs() >= 420).collect();
@@ -448,7 +448,7 @@ async fn what_a_process_without_the_store_was_refused_at_vcenter_counts_at_nsx()
     assert_eq!(ledger.reset_command(NSX, "nsx.test:443", "ccm@vsphere.local"), None);
 }
 
-/// As the version before wrote it, which knew no other product.
+/// The record is in the format of the previous version, which had no entries of other products.
 #[tokio::test(start_paused = true)]
 async fn a_record_of_the_version_before_counts_at_nsx_and_is_written_in_the_same_form() {
     let (store, began) = (MemoryStore::default(), Instant::now());
@@ -467,7 +467,7 @@ async fn a_record_of_the_version_before_counts_at_nsx_and_is_written_in_the_same
     assert_eq!(store.texts().get(&name), Some(&text), "nothing is added that the version before does not know");
 }
 
-/// Counts what is read, and takes its time.
+/// A store that counts reads and answers them after a delay.
 struct CountingStore {
     store: MemoryStore,
     reads: Arc<std::sync::atomic::AtomicUsize>,
@@ -486,7 +486,7 @@ impl LedgerStore for CountingStore {
     }
 }
 
-/// An account of 20 vCenters is locked: the login of each is paused, and each is reviewed by itself.
+/// An account of 20 vCenters is locked. The login at each is paused, and each vCenter has its own review.
 #[tokio::test(start_paused = true)]
 async fn a_review_of_many_paused_logins_reads_each_record_once() {
     let (store, reads) = (MemoryStore::default(), Arc::default());
@@ -518,7 +518,7 @@ async fn a_review_does_not_take_a_rejection_for_deleted_that_is_younger_than_its
     assert!(!ledger.can_retry(&attempt(false), true).await);
 }
 
-/// User names change, for example those of generated accounts, while the process runs for months.
+/// A process may run for months while user names change, for example with generated accounts.
 #[tokio::test(start_paused = true)]
 async fn accounts_that_are_not_used_any_more_are_forgotten() {
     let (store, began) = (MemoryStore::default(), Instant::now());

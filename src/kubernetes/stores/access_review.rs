@@ -1,5 +1,5 @@
-//! Asks the API server whether this account may list and watch a kind before trying it: where the permission is
-//! optional, a refused list is no error and must not count as one.
+//! Asks the API server, before the first list, whether this account has permission to list and watch a kind. For an
+//! optional permission, a denied list is not an error and must not count as one.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::kubernetes::call::{CallError, limited};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Whether this account lacks the verb `list` or `watch` for all objects of the kind. False if the API server does not
-/// answer, or cannot tell: then the list itself shows whether it is permitted.
+/// Whether this account lacks the verb `list` or `watch` for all objects of the kind. Returns false if the API server
+/// does not answer or cannot decide. The list itself then shows whether it is permitted.
 pub(super) async fn is_denied<K: Resource<DynamicType = ()>>(client: &Client) -> bool {
     for verb in ["list", "watch"] {
         match ask::<K>(client, verb).await {

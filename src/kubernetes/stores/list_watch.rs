@@ -1,4 +1,5 @@
-//! The rounds that fill a store: a streaming list, or a paged list if the server rejects streaming, then a watch.
+//! The rounds that fill a store. A round lists if necessary, then watches. The list is streaming, or paged if the API
+//! server rejects streaming.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,34 +24,34 @@ use crate::kubernetes::watch::{
 const POLICY: WatchPolicy =
     WatchPolicy { seconds: 60..120, call_limit: Duration::from_secs(30), is_extended_by_events: true };
 
-/// A round that lasted this long counts as successful, even if it failed then.
+/// Minimum duration of a failed round that resets the backoff.
 pub(super) const SUCCESS_AFTER: Duration = Duration::from_secs(10);
 
-/// When to relist after an item could not be decoded: soon for the affected object, and rarely enough if it can never
-/// be decoded.
+/// Time until the relist after an item could not be decoded. It limits the load if the item can never be decoded.
 const RELIST: Duration = Duration::from_secs(60);
 
-/// Pause after a forbidden list. Short at first: an API server that has just started forbids everything until it has
-/// loaded its roles. Long later: the permission is missing.
+/// Pause after a denied list. The first pauses are short, because a starting API server denies everything until it has
+/// loaded its roles. Later pauses are long, because the permission is missing.
 const FORBIDDEN: Backoff = Backoff::doubling(Duration::from_secs(2), PAUSE_FORBIDDEN);
 
-/// The annotation of the bookmark that ends a streaming list.
+/// Annotation of the bookmark that ends a streaming list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Keeps one [`Store`] filled.
+/// Task that keeps one [`Store`] filled.
 pub(super) struct ListWatch<K> {
     target: WatchTarget,
     store: Store<K>,
     is_streaming: bool,
-    /// Where the next watch continues; `None` begins with a new list.
+    /// Version from which the next watch continues. `None` starts with a new list.
     version: Option<String>,
-    /// When to relist, because an item could not be decoded and the cache may lack an object.
+    /// Time of the next relist, because an item could not be decoded and the cache may lack an object.
     relist: Option<Instant>,
-    /// A streaming list was incomplete: the next lists are paged, until one is complete.
+    /// Whether an event of a streaming list could not be decoded. Lists are then paged until all items of a list can be
+    /// decoded.
     lists_in_pages: bool,
-    /// Incomplete lists were logged.
+    /// Whether incomplete lists were logged.
     is_logged: bool,
-    /// Consecutive refusals.
+    /// Consecutive denials.
     refusals: Failures,
 }
 
@@ -59,14 +60,14 @@ pub(super) struct ListWatch<K> {
 struct Page<K> {
     #[serde(default)]
     metadata: ListMeta,
-    /// May be null for an empty list. An answer without it is no list.
+    /// May be null for an empty list. An answer without this field is not a list.
     #[serde(deserialize_with = "Option::deserialize")]
     items: Option<Vec<Item<K>>>,
 }
 
 impl<K: CachedObject> Rounds for ListWatch<K> {
     async fn round(&mut self) -> Result<RoundEnd, Failure> {
-        // Not with a selector: an authorizer may permit the list with this selector only, which the list itself shows.
+        // There is no review with a selector, because an authorizer may permit the list only with this selector.
         if let Some(needed_by) = K::NEEDED_BY
             && self.target.parameters.label_selector.is_none()
             && self.version.is_none()
@@ -116,7 +117,6 @@ impl<K: CachedObject> ListWatch<K> {
         }
     }
 
-    /// Handles a missing permission, which may be granted later.
     async fn forbidden(&mut self, error: &str, needed_by: &str) -> RoundEnd {
         let again_in = self.refusals.next_pause(&FORBIDDEN, 0.0);
         if !self.store.set_refused(true) {
@@ -133,7 +133,7 @@ impl<K: CachedObject> ListWatch<K> {
         RoundEnd::Done
     }
 
-    /// One watch, after a list if there is no version to continue from.
+    /// Runs one watch, after a list if there is no version to continue from or a relist is due.
     async fn list_and_watch(&mut self) -> Result<(), Failure> {
         let mut is_list = self.version.is_none();
         if self.relist.is_some_and(|due| due <= Instant::now()) {
@@ -273,7 +273,7 @@ impl<K: CachedObject> ListWatch<K> {
         }
     }
 
-    /// Applies a list with this number of unreadable items; one without any is complete.
+    /// Applies a list with this number of unreadable items. The list is complete if the number is zero.
     fn filled(&mut self, mut fresh: BTreeMap<String, PackedObject<K>>, unreadable: usize, version: String) {
         tracing::debug!(kind = self.target.shown, count = fresh.len(), unreadable, "the cache is filled");
         if unreadable == 0 {
@@ -289,7 +289,7 @@ impl<K: CachedObject> ListWatch<K> {
                 );
             }
             self.relist = Some(Instant::now() + RELIST);
-            // Each cached object that the list lacks may be an unreadable item, so it is kept.
+            // A cached object that the list lacks may be an unreadable item, so it is kept.
             for key in self.store.keys() {
                 if let Some(known) = self.store.packed(&key) {
                     fresh.entry(key).or_insert(known);
@@ -297,7 +297,7 @@ impl<K: CachedObject> ListWatch<K> {
             }
         }
         self.store.replace_all(fresh);
-        // After an incomplete list, older events must be received, too: one may delete an object that the list kept.
+        // After an incomplete list, older events must also be received, because an event may delete a kept object.
         if unreadable == 0 || self.version.is_none() {
             self.version = Some(version);
         }
@@ -308,7 +308,7 @@ impl<K: CachedObject> ListWatch<K> {
     }
 }
 
-/// Whether an event could not be decoded; kube parses any JSON object as a Status without a code.
+/// Whether an event could not be decoded. kube parses any JSON object as a Status without a code.
 fn is_unreadable(error: &kube::Error) -> bool {
     match error {
         kube::Error::SerdeError(_) => true,

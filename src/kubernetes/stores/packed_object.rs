@@ -1,5 +1,5 @@
 //! A cached object: its JSON, without fields that no reader uses. A Node with 50 images is 15 KB on the wire, 5 KB in
-//! memory without the images, and about 1 KB packed. Readers get it unpacked, once for all readers of the same event.
+//! memory without the images, and about 1 KB packed. All readers of the same event share one unpacked object.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -12,9 +12,8 @@ use serde_json::Value;
 
 use crate::cloud::{node, service};
 
-/// Maximum size of a cached object, in bytes of JSON. A client that writes a Node determines its size: the API server
-/// accepts 1.5 MiB, which control characters make six times as long in JSON. [`CachedObject::prune`] keeps Services
-/// below it.
+/// Maximum size of a cached object, in bytes of JSON. Nodes can be larger: the API server accepts 1.5 MiB, and control
+/// characters make this six times as long in JSON. [`CachedObject::prune`] keeps Services below this limit.
 const MAX_BYTES: usize = 128 << 10;
 
 /// A kind that a [`Store`](super::Store) can cache. Its readers declare the fields to keep.
@@ -22,11 +21,11 @@ pub trait CachedObject: Resource<DynamicType = ()> + DeserializeOwned + Clone + 
     /// Paths of fields that are skipped while decoding.
     const UNREAD: &'static [&'static [&'static str]];
 
-    /// Maximum number of objects in a page of a list, which is in memory as a whole.
+    /// Maximum number of objects in a page of a list. The whole page is in memory at one time.
     const PAGE: u32;
 
-    /// Text about who needs the permission to list this kind, logged once if it is missing. `None` if this program does
-    /// not run without the permission.
+    /// Explanation of the permission to list this kind, logged once if the permission is missing. `None` if this
+    /// program requires the permission.
     const NEEDED_BY: Option<&'static str>;
 
     /// Whether any reader needs the object. Other objects are not cached.
@@ -68,7 +67,7 @@ impl CachedObject for Node {
 
 impl CachedObject for Service {
     const UNREAD: &'static [&'static [&'static str]] = service::cache_filter::UNREAD;
-    /// Each Service may have 256 KiB of annotations, which control characters make six times as long in JSON.
+    /// Each Service may have 256 KiB of annotations, and control characters make this six times as long in JSON.
     const PAGE: u32 = 10;
     const NEEDED_BY: Option<&'static str> = Some(
         "only clusters with load balancers need it, and manifests/components/services (Helm: rbac.services) grants it",
@@ -100,7 +99,7 @@ pub(super) struct PackedObject<K> {
 }
 
 impl<K: CachedObject> PackedObject<K> {
-    /// Packs an object if it can be unpacked again and is not too large.
+    /// Packs an object. Fails if the object cannot be unpacked again or is too large.
     pub(super) fn of(object: &Value) -> Result<Self, serde_json::Error> {
         let json = pass(|| serde_json::to_string(object))?;
         if json.len() > MAX_BYTES {
@@ -109,8 +108,7 @@ impl<K: CachedObject> PackedObject<K> {
             return Err(serde_json::Error::custom(format!("{size} {what}; expected at most {MAX_BYTES}")));
         }
         let json: Arc<str> = json.into();
-        // Decoded from text, as the client decodes answers: each other source would add a copy of the type's decoder to
-        // the binary.
+        // Decodes from text, as the client does. Another source would add a copy of the type's decoder to the binary.
         let is_marked = pass(|| serde_json::from_str::<K>(&json))?.is_marked();
         Ok(Self { json, is_marked, kind: PhantomData })
     }
@@ -120,7 +118,7 @@ impl<K: CachedObject> PackedObject<K> {
     }
 }
 
-/// One walk over the whole JSON of an object. All walks of the cache use it, so that a test can count them.
+/// Runs one walk over the whole JSON of an object. All walks of the cache use it, so that a test can count them.
 fn pass<T>(walk: impl FnOnce() -> T) -> T {
     #[cfg(test)]
     PASSES.set(PASSES.get() + 1);
@@ -133,24 +131,24 @@ thread_local! {
     pub(super) static PASSES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// An object in an API server answer.
+/// An object in an answer of the API server.
 #[derive(Clone)]
 pub(super) struct ListedObject<K> {
-    /// The object's name, or `namespace/name`.
+    /// Name of the object, or `namespace/name`.
     pub(super) key: String,
     /// `metadata.resourceVersion`
     pub(super) version: Option<String>,
     pub(super) object: CacheAction<K>,
 }
 
-/// The cache's action for an object.
+/// Action of the cache for an object.
 #[derive(Clone)]
 pub(super) enum CacheAction<K> {
-    /// Keep it.
+    /// Cache this object.
     Needed(PackedObject<K>),
-    /// Remove it.
+    /// Remove this object.
     Unneeded,
-    /// Keep the previous version: the object exists, but has another shape or is too large.
+    /// Keep the previous version: the object exists, but cannot be decoded or is too large.
     Unreadable(Arc<serde_json::Error>),
 }
 
@@ -161,7 +159,7 @@ impl<'de, K: CachedObject> Deserialize<'de> for ListedObject<K> {
     }
 }
 
-/// An item of a list; `None` if it has no name. A broken item does not make its page unreadable.
+/// An item of a list; `None` if it has no name. An item without a name does not make its page unreadable.
 pub(super) struct Item<K>(pub(super) Option<ListedObject<K>>);
 
 impl<'de, K: CachedObject> Deserialize<'de> for Item<K> {
@@ -192,14 +190,14 @@ impl<K: CachedObject> ListedObject<K> {
     }
 }
 
-/// Decodes any JSON, except for the fields at the paths `unread`, and the members at the path `filtered` that its
-/// function does not keep: these never get into memory.
+/// Decodes JSON. Skips the fields at the paths `unread`. At the path of `filtered`, also skips the members that the
+/// function of `filtered` rejects. Skipped values are never in memory.
 struct Tree {
     unread: Vec<&'static [&'static str]>,
     filtered: Option<FilteredPath>,
 }
 
-/// A path, and a function that says which members of the object at that path are kept.
+/// A path, and a function that returns true for the members to keep.
 type FilteredPath = (&'static [&'static str], fn(&str) -> bool);
 
 impl<'de> DeserializeSeed<'de> for Tree {
@@ -312,7 +310,7 @@ mod tests {
         assert_eq!((seen.key.as_str(), seen.version.as_deref()), ("a", Some("7")));
         let CacheAction::Needed(packed) = seen.object else { panic!("every Node is needed") };
         assert_eq!(serde_json::from_str::<Value>(&packed.json).unwrap(), kept);
-        // As if it had arrived complete.
+        // The unpacked object is the same as one that arrived with all required fields.
         kept["status"]["nodeInfo"] =
             json!(k8s_openapi::api::core::v1::NodeSystemInfo { system_uuid: "s".into(), ..Default::default() });
         assert_eq!(*packed.unpacked(), serde_json::from_value(kept.clone()).unwrap());

@@ -1,4 +1,4 @@
-//! Tests of the caches against a scripted API server, on a paused clock.
+//! Tests of the caches with a scripted API server and a paused clock.
 
 use super::packed_object::PASSES;
 use super::*;
@@ -14,11 +14,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tower::BoxError;
 
-/// One answer of the server.
+/// An answer of the server.
 enum Answer {
-    /// A body, complete.
+    /// A status code and a complete body.
     Json(u16, Value),
-    /// The events of a watch; it stays open afterwards when the flag says so.
+    /// The events of a watch, and whether the watch stays open after them.
     Watch(Vec<Value>, bool),
     /// The lines of a watch that stays open.
     Lines(String),
@@ -28,9 +28,9 @@ enum Answer {
 struct Script {
     answers: Mutex<VecDeque<Answer>>,
     asked: Mutex<Vec<(Instant, String)>>,
-    /// Answers to SelfSubjectAccessReviews, the last one for all that follow; without one, all is allowed.
+    /// Answers to SelfSubjectAccessReviews. The last one also answers all later reviews. Without any, all is allowed.
     reviews: Mutex<VecDeque<Answer>>,
-    /// What they asked, as verb and resource.
+    /// Times of the reviews, with verb and resource.
     reviewed: Mutex<Vec<(Instant, String)>>,
 }
 
@@ -39,7 +39,7 @@ impl Script {
         Arc::new(Self { answers: Mutex::new(answers.into()), ..Self::default() })
     }
 
-    /// The same, with answers to SelfSubjectAccessReviews.
+    /// Like [`Script::of`], with answers to SelfSubjectAccessReviews.
     fn with_reviews(answers: Vec<Answer>, reviews: Vec<Answer>) -> Arc<Self> {
         Arc::new(Self { answers: Mutex::new(answers.into()), reviews: Mutex::new(reviews.into()), ..Self::default() })
     }
@@ -87,7 +87,7 @@ impl Script {
     }
 }
 
-/// A SelfSubjectAccessReview with this status.
+/// Returns a SelfSubjectAccessReview with this status.
 fn review_says(status: Value) -> Answer {
     let (kind, version) = ("SelfSubjectAccessReview", "authorization.k8s.io/v1");
     Answer::Json(201, json!({"kind": kind, "apiVersion": version, "spec": {}, "status": status}))
@@ -178,7 +178,7 @@ async fn a_streaming_list_fills_the_cache_and_changes_follow() {
     assert!(!nodes.is_ready());
     let task = tokio::spawn(task);
     assert_eq!(next(&mut changes).await, Change::All);
-    // Announced to all who listened while the list was taken over, so it may come twice.
+    // The change is sent to all subscribers that exist while the list is stored, so it may arrive twice.
     assert_eq!(next(&mut changes).await, Change::All);
     assert_eq!(next(&mut changes).await, Change::Applied("a".into()));
     assert_eq!(next(&mut changes).await, Change::Deleted("b".into()));
@@ -193,10 +193,11 @@ async fn a_streaming_list_fills_the_cache_and_changes_follow() {
     task.abort();
 }
 
-/// A pass is one walk over the whole JSON of an object: from the wire into a tree, from the tree into the type (is it a
-/// Node?), from the tree into bytes, and from the bytes into the type. The event has its type in front, as the API server
-/// writes it: behind the object, serde would buffer the object first. The readers are the program's: the node controller
-/// queues and reconciles, the lifecycle controller looks twice, and the provider once.
+/// A pass is one walk over the whole JSON of an object. The four passes are: from the wire into a tree, from the tree
+/// into the type (which checks that the object is a Node), from the tree into bytes, and from the bytes into the type.
+/// The event has `type` before `object`, as the API server writes it. With the other order serde would buffer the
+/// object first. The readers are those of the program: two reads each by the node and lifecycle controllers, and one
+/// by the provider.
 #[tokio::test(start_paused = true)]
 async fn an_event_costs_at_most_four_passes_over_its_json_with_all_its_readers() {
     let script = Script::of(vec![
@@ -300,7 +301,7 @@ async fn a_bad_object_is_passed_over_and_what_was_known_of_it_stays() {
     task.abort();
 }
 
-/// An object of which nothing is known, not even its name.
+/// An object without a name.
 fn nameless() -> Value {
     json!({"metadata": {"resourceVersion": "9"}})
 }
@@ -528,10 +529,10 @@ async fn a_missing_permission_for_services_is_asked_for_again_and_is_no_failure(
     assert_eq!((services.is_ready(), services.is_refused()), (false, true));
     services.wait_until_ready().await;
     assert_eq!((services.keys(), services.is_refused()), (vec!["n/a".to_owned()], false));
-    // An API server that has just started refuses everyone until it has read its roles.
+    // An API server that has just started rejects all requests until it has read its roles.
     assert_eq!((began.elapsed().as_secs(), script.queries().len()), (2 + 4, 3));
     task.abort();
-    // Without the permission, the pauses grow to five minutes.
+    // As long as the permission is missing, the pauses grow to 5 minutes.
     let refusals = (0..20).map(|_| refused()).collect();
     let script = Script::of(refusals);
     let (services, task) = watch_services(script.client(), None);
@@ -540,7 +541,7 @@ async fn a_missing_permission_for_services_is_asked_for_again_and_is_no_failure(
     assert!(services.is_refused());
     assert_eq!(script.queries().len(), 8 + (3600 - 254) / 300);
     task.abort();
-    // Nodes are no choice: that they may not be listed is a failure like others.
+    // Nodes are always required, so a missing permission for them is a failure like any other.
     let script = Script::of(vec![refused(), Answer::Watch(vec![list_end(2)], true)]);
     let began = Instant::now();
     let (nodes, task) = start(&script);
@@ -554,7 +555,7 @@ async fn what_a_review_denies_is_not_listed_until_it_is_allowed() {
     let denied = || review_says(json!({"allowed": false, "reason": "no rule"}));
     let allowed = || review_says(json!({"allowed": true}));
     let events = vec![event("ADDED", service("a", 1, "LoadBalancer")), list_end(2)];
-    // It has `list` at the third look, and `watch` at the fourth.
+    // The third attempt has the permission to `list`, and the fourth also the permission to `watch`.
     let reviews = vec![denied(), denied(), allowed(), denied(), allowed()];
     let script = Script::with_reviews(vec![Answer::Watch(events, true)], reviews);
     let (services, task) = watch_services(script.client(), None);
@@ -569,7 +570,7 @@ async fn what_a_review_denies_is_not_listed_until_it_is_allowed() {
     assert_eq!(script.reviewed(), [list, list, list, watch, list, watch]);
     task.abort();
 
-    // Without the permission nothing is listed, and the pauses grow to five minutes.
+    // As long as the permission is missing, nothing is listed, and the pauses grow to 5 minutes.
     let script = Script::with_reviews(vec![], vec![denied()]);
     let (services, task) = watch_services(script.client(), None);
     let task = tokio::spawn(task);
@@ -579,7 +580,7 @@ async fn what_a_review_denies_is_not_listed_until_it_is_allowed() {
     task.abort();
 }
 
-/// What does not answer the question decides nothing.
+/// A failed review decides nothing, so the list is tried.
 #[tokio::test(start_paused = true)]
 async fn where_no_review_is_answered_the_list_is_tried() {
     let failed = [
@@ -599,7 +600,7 @@ async fn where_no_review_is_answered_the_list_is_tried() {
         assert_eq!(services.keys(), ["n/a"]);
         task.abort();
     }
-    // Nor where a selector may make the difference.
+    // With a selector no review is made, because a permission may be limited to the selector.
     let list = Answer::Watch(vec![event("ADDED", service("a", 1, "LoadBalancer")), list_end(2)], true);
     let script = Script::with_reviews(vec![list], vec![review_says(json!({"allowed": false}))]);
     let (services, task) = watch_services(script.client(), Some("lb=ours".into()));
@@ -607,7 +608,7 @@ async fn where_no_review_is_answered_the_list_is_tried() {
     services.wait_until_ready().await;
     assert_eq!((services.keys(), script.reviewed()), (vec!["n/a".to_owned()], vec![]));
     task.abort();
-    // Nodes are not asked about: without them nothing works.
+    // No review is made for Nodes, because Nodes are always required.
     let script = Script::of(vec![Answer::Watch(vec![list_end(2)], true)]);
     let (nodes, task) = start(&script);
     nodes.wait_until_ready().await;

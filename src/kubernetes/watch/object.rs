@@ -1,7 +1,7 @@
-//! Follows one object by name. Loads no other object of its kind, and needs only a Role for the named one.
+//! Follows one object by name. Reads no other object of its kind, and needs only a Role for the named object.
 //!
-//! A `get` shows whether the object exists, then a watch on its name shows changes. If the watch is forbidden, `get` is
-//! repeated; if `get` is forbidden, the policy says whether to try a watch alone.
+//! A `get` shows whether the object exists, then a watch on its name shows changes. If the watch is forbidden, the
+//! `get` is repeated. If the `get` is forbidden, the policy decides whether a watch alone is tried.
 
 use std::convert::Infallible;
 use std::fmt::Debug;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::{Event, Failure, PAUSE_FORBIDDEN, RoundEnd, Rounds, WatchPolicy, WatchTarget, repeat};
 use crate::kubernetes::call::{CALL_LIMIT, CallError, get_opt};
 
-/// How to follow an object.
+/// Settings for following an object.
 #[derive(Debug)]
 pub struct ObjectPolicy {
     pub watch: WatchPolicy,
@@ -23,18 +23,18 @@ pub struct ObjectPolicy {
     pub poll: Duration,
     /// Whether to try a watch if `get` is forbidden.
     pub watches_without_get: bool,
-    /// Pause if the object cannot be read.
+    /// Pause if reading the object is forbidden.
     pub forbidden: Duration,
-    /// A round that lasted this long counts as successful, even if it failed then.
+    /// Minimum duration of a failed round that resets the backoff.
     pub worked: Duration,
 }
 
-/// An update about an object. Without `Debug`: the object may be a Secret.
+/// An update about an object. It has no `Debug`, because the object may be a Secret.
 pub enum ObjectUpdate<K> {
     /// The current object; `None` if it does not exist.
     Read(Option<K>),
-    /// The current object, from a watch after a `get`. The first one may come from the API server's cache, and be older
-    /// than the object that was read.
+    /// The current object, from a watch after a `get`. The first object of the watch may come from the API server's
+    /// cache, and be older than the object from the `get`.
     Watched(Option<K>),
     /// The watch is forbidden, so the object is polled.
     Polled,
@@ -107,8 +107,7 @@ impl<K: WatchedObject, L: FnMut(ObjectUpdate<K>) + Send> Rounds for Object<K, L>
 }
 
 impl<K: WatchedObject, L: FnMut(ObjectUpdate<K>) + Send> Object<K, L> {
-    /// Without a version, the server begins with the current state: nothing is missed since the read, and no version
-    /// can be too old.
+    /// Watches from the current state, without a version: nothing is missed, and no version can be too old.
     async fn watch(&mut self, update: fn(Option<K>) -> ObjectUpdate<K>) -> Result<(), Failure> {
         let mut events = self.target.open("", false).await?;
         while let Some(event) = events.next().await? {
@@ -118,7 +117,7 @@ impl<K: WatchedObject, L: FnMut(ObjectUpdate<K>) + Send> Object<K, L> {
                 Event::Bookmark(_) => {}
             }
         }
-        // With `watch` alone, only the absence of events shows that the object does not exist.
+        // If only `watch` is permitted, the absence of events shows that the object does not exist.
         if !self.is_loaded {
             self.notify(ObjectUpdate::Read(None));
         }

@@ -1,4 +1,4 @@
-//! Tests of one watch and of one followed object against a scripted API server, on a paused clock.
+//! Tests of one watch and of one followed object, with a scripted API server and a paused clock.
 
 use super::object::{ObjectPolicy, ObjectUpdate, follow};
 use super::*;
@@ -32,8 +32,8 @@ fn version(version: u32) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "resourceVersion": version.to_string()}})
 }
 
-/// A server of one ConfigMap. It answers a `get` with a code, or 200 and version 1; it answers a watch with a code, or
-/// 200 and these events, and then keeps it open or not.
+/// A server with one ConfigMap. It answers a `get` with an error code, or with 200 and version 1. It answers a watch
+/// with an error code, or with 200 and these events. After the events the watch ends, unless `stays_open` is true.
 #[derive(Clone, Copy)]
 struct Server {
     get: u16,
@@ -77,7 +77,7 @@ impl Server {
     }
 }
 
-/// News in words.
+/// Returns the news as text.
 fn told(update: ObjectUpdate<ConfigMap>) -> String {
     let object = |object: Option<ConfigMap>| match object {
         Some(object) => format!("version {}", object.metadata.resource_version.unwrap()),
@@ -95,7 +95,7 @@ fn told(update: ObjectUpdate<ConfigMap>) -> String {
     }
 }
 
-/// What is learned from this server within so many seconds, and the queries of its watches.
+/// Returns the news from this server within this time, and the queries of its watches.
 async fn learned(server: Server, policy: &'static ObjectPolicy, seconds: f64) -> (Vec<String>, Vec<String>) {
     let (notes, watches) = (Mutex::new(Vec::new()), Arc::default());
     let api = Api::namespaced(server.client(&watches), "b");
@@ -116,7 +116,7 @@ async fn an_object_is_followed_as_far_as_the_permissions_go() {
         (all, &WITH_GET, 50.0, &[read, "version 2, may be late", "missing, may be late"][..], 1),
         (Server { get: 404, events: &[], ..all }, &WITH_GET, 50.0, &["missing"], 1),
         (ending, &WITH_GET, 2.5, &[read, read, read], 3),
-        // Forbidden watches are tried again after five minutes.
+        // A forbidden watch is retried after 5 minutes.
         (unwatched, &WITH_GET, 25.0, &[read, "polled", read, read, read], 1),
         (unread, &WITHOUT_GET, 50.0, &["version 2", "missing"], 1),
         (Server { get: 403, ..ending }, &WITHOUT_GET, 2.5, &["missing"], 3),
@@ -147,7 +147,8 @@ async fn failures_are_repeated_with_growing_pauses() {
     }
 }
 
-/// A server that fails and asks for a new list in turns is not asked once a second.
+/// A server that alternates between a failure and a request for a new list gets a growing backoff, not one request
+/// each second.
 #[tokio::test(start_paused = true)]
 async fn a_version_that_is_too_old_does_not_end_the_backoff() {
     struct Turns(Arc<Mutex<Vec<Duration>>>, u32);

@@ -45,24 +45,23 @@ pub use sources::DEFAULT_DIRECTORY;
 use fields::{Dialect, RawFile, dialect_of};
 use problems::{Findings, ProblemReport};
 
-/// A configuration and its warnings: unknown keys and sections, settings without effect. The caller logs them once.
+/// A configuration and its warnings, such as unknown keys. The caller logs each warning once.
 #[derive(Clone, Debug)]
 pub struct ParsedConfig {
     /// The configuration.
     pub config: Config,
     /// The warnings, in line order.
     pub warnings: Vec<ConfigProblem>,
-    /// The errors because of which optional parts are turned off, in line order.
+    /// The errors that turn off optional parts, in line order.
     pub rejected: Vec<(PartName, ConfigProblem)>,
-    /// Where the configuration names other files, for messages.
+    /// The places where the configuration names other files, for messages.
     pub files: FilePlaces,
 }
 
-/// Parses a `vsphere.conf` in either dialect, without environment variables and directories. `file` is its name, for
-/// messages.
+/// Parses a `vsphere.conf` in either dialect, without environment variables. `file` is the file name for messages.
 ///
 /// # Errors
-/// All errors together. None repeats a value of the file.
+/// Returns all errors together. No message repeats a value of the file.
 pub fn parse(text: &str, file: &str) -> Result<ParsedConfig, ConfigErrors> {
     parse_within(text, file, &Environment::default(), &FileChecks::default())
 }
@@ -72,23 +71,23 @@ pub fn parse(text: &str, file: &str) -> Result<ParsedConfig, ConfigErrors> {
 pub struct FileChecks<'a> {
     /// Whether a path is a directory.
     pub is_directory: &'a dyn Fn(&Path) -> bool,
-    /// Why the trust settings of this vCenter are unusable, for example because a CA file is missing; empty if they are
-    /// usable. Called for vCenters that variables define in addition to those of the file.
+    /// Reasons why the trust settings of a vCenter are unusable, for example a missing CA file. Empty if the settings
+    /// are usable. Called for vCenters that variables define in addition to those of the file.
     pub trust_errors: &'a dyn Fn(&VcenterConfig) -> Vec<String>,
 }
 
-/// No directory exists, and all CA files are usable.
+/// Assumes that no directory exists and that all CA files are usable.
 impl Default for FileChecks<'_> {
     fn default() -> Self {
         Self { is_directory: &|_| false, trust_errors: &|_| Vec::new() }
     }
 }
 
-/// Like [`parse`], with the environment variables and checks of other files.
+/// Parses like [`parse`], with environment variables and checks of other files.
 ///
 /// # Errors
-/// All errors together. None repeats a value of the file or of a variable. If only optional parts have errors, parsing
-/// succeeds: see [`ParsedConfig::refused`].
+/// Returns all errors together. No message repeats a value of the file or of a variable. If only optional parts have
+/// errors, parsing succeeds: see [`ParsedConfig::rejected`].
 pub fn parse_within(
     text: &str,
     file: &str,
@@ -125,17 +124,17 @@ pub fn parse_within(
     Ok(ParsedConfig { config, warnings, rejected: refused, files })
 }
 
-/// The content of `vsphere.conf`, validated and with all defaults.
+/// The validated content of `vsphere.conf`, with all defaults.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The vCenters in the order of the file; at least one. The one of `Global` comes last.
+    /// The vCenters: first those of the file in order, then that of `Global`, then those of variables; at least one.
     pub vcenters: Vec<VcenterConfig>,
-    /// The variables of vCenters that are turned off because of errors. Such a vCenter may have VMs that no other one
-    /// has, so no VM can be proved to be absent.
+    /// vCenters that are turned off because of errors, each as the name of the variable that defines it. Any VM may be
+    /// on such a vCenter, so no VM can be proved absent while this list has entries.
     pub refused_vcenters: Vec<String>,
-    /// The tag categories of zone and region. Off unless both are named.
+    /// The tag categories of zone and region; `None` unless both are configured.
     pub labels: Option<ZoneCategories>,
-    /// The rules for Node addresses; for all vCenters.
+    /// The address rules for the Nodes of all vCenters.
     pub addresses: AddressRules,
     /// The connection to NSX.
     pub nsx: OptionalSection<NsxConfig>,
@@ -146,7 +145,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Whether a part is in the file and invalid.
+    /// Returns true if this part is configured but turned off because of an error.
     pub fn is_refused(&self, part: PartName) -> bool {
         match part {
             PartName::Nsx => self.nsx.is_refused(),
@@ -156,8 +155,8 @@ impl Config {
         }
     }
 
-    /// Turns off parts that need the connection to NSX if there is none. Returns the parts turned off, with the
-    /// expectation for the message.
+    /// Turns off load balancers and routes if there is no connection to NSX. Returns the parts that are turned off,
+    /// each with the expectation for the message.
     pub fn refuse_without_nsx(&mut self) -> Vec<(PartName, &'static str)> {
         let mut refused = Vec::new();
         if self.nsx.used().is_some() {
@@ -178,7 +177,8 @@ impl Config {
 /// One vCenter entry.
 #[derive(Clone, Debug)]
 pub struct VcenterConfig {
-    /// The name of the entry: the section name or map key; unique. The Go program calls it the tenant.
+    /// The unique name of the entry: the section name, the map key, `server` of `Global`, or the value of the variable
+    /// that defines the vCenter.
     pub key: String,
     /// The spelling of the entry in messages.
     pub spelling: Spelling,
@@ -193,7 +193,7 @@ pub struct VcenterConfig {
     /// Accepted thumbprints of the server's certificate: SHA-1 (20 bytes) or SHA-256 (32 bytes), upper-case hex,
     /// separated by colons.
     pub thumbprints: Vec<String>,
-    /// Names, inventory paths or ids of the datacenters to search; empty means all.
+    /// Names, name patterns, inventory paths or ids of the datacenters to search; empty means all.
     pub datacenters: Vec<String>,
     /// The address families of Nodes, in order; at least one, without duplicates.
     pub ip_families: Vec<IpFamily>,
@@ -205,7 +205,7 @@ pub struct VcenterConfig {
 }
 
 impl VcenterConfig {
-    /// The entry's credentials, with its server.
+    /// Returns the credentials of the entry together with its server.
     pub fn entry_credentials(&self) -> EntryCredentials<'_> {
         let (credentials, fallback) = (&self.credentials, self.fallback_credentials.as_ref());
         EntryCredentials { server: &self.server, credentials, fallback }

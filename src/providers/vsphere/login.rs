@@ -1,14 +1,16 @@
-//! Logging in to vCenter and NSX without locking the account. Both lock an account after about five rejected logins.
+//! Logging in to vCenter and NSX without locking the account. Each product locks an account after about five rejected
+//! logins.
 //!
 //! `app` reads the sources of credentials (the cloud config, Secrets, directories) and publishes one `Offers` watch for
-//! each vCenter entry and NSX Manager: see `credentials`. The sessions (`vcenter::session`, `nsx::session`) follow that
+//! each vCenter entry and NSX Manager: see `credentials`. The sessions (`vcenter::session`, `nsx::session`) follow this
 //! watch and are the only code that logs in.
 //!
 //! Two limits apply to each login. `schedule`, local to this process, picks the credential to try next and backs off
-//! after a rejection (`retry`). The login throttle (`cloud::login_ledger`), shared by all replicas, then grants the
-//! attempt or makes it wait, by the `policy` of the product. The session reports the outcome to both.
+//! after a rejection (`retry`). The login throttle (`cloud::login_ledger`), shared by all replicas, then grants or
+//! delays the attempt by the `policy` of the product. The session reports the outcome to `schedule` and to the
+//! throttle.
 //!
-//! A new credential is tried while the session in use stays, so that a wrong one interrupts nothing.
+//! A new credential is tried while the current session stays open, so that a wrong credential interrupts nothing.
 
 pub mod credentials;
 pub mod policy;

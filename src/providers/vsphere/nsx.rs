@@ -1,16 +1,14 @@
-//! NSX: one connection, shared by the routes of the pod network (`routes`) and by the load balancers of Services
-//! (`load_balancer`).
+//! Routes of the pod network (`routes`) and load balancers of Services (`load_balancer`) on NSX, over one connection.
 //!
-//! Data flow: `services` applies the configuration. It builds one client of the Policy API with one `session`, and the
-//! routes and load balancers that use this client. Routes and load balancers list their NSX objects, compare them with
-//! Nodes and Services, and write the difference. NSX is the only store: lists rebuild the caches after a restart.
-//! `failure` maps each failed call to the error that the controllers handle.
+//! Data flow: `services` applies the configuration and builds one Policy API client with one `session`. Routes and load
+//! balancers list their NSX objects, compare them with Nodes and Services, and write the difference. NSX is the only
+//! store: lists rebuild the caches after a restart. `failure` maps failed calls to the errors of the controllers.
 //!
-//! The session exists only while this process leads for a controller that needs NSX (`AnyLeader`), and each write
-//! carries the leader's permit. So a standby changes nothing and risks no lockout of the account.
+//! The session exists only while this process is the leader for a controller that needs NSX (`AnyLeader`), and each
+//! write carries the permit of the leader. A standby therefore changes nothing in NSX and cannot lock the account.
 //!
-//! NSX is shared with other clusters and programs. Tags (`tags`, `ownership`) decide which objects this program may
-//! change: an object that is not provably this cluster's is foreign or ambiguous, and never changed.
+//! NSX is shared with other clusters and programs. This program changes an object only if the object provably belongs
+//! to this cluster (`tags`, `ownership`). All other objects are foreign or ambiguous.
 
 mod any_leader;
 pub mod cluster_uid;
@@ -35,10 +33,10 @@ pub use any_leader::AnyLeader;
 pub(in crate::providers::vsphere) use failure::failed;
 pub use session::{LoginSource, NsxSession, NsxSessionStatus, Token};
 
-/// Returns the addresses in the status of a Node that may receive traffic.
+/// Function that returns which addresses in the status of a Node may receive traffic.
 pub type UsableAddressesOf = Arc<dyn Fn(&Node) -> UsableAddresses + Send + Sync>;
 
-/// Turns a controller's leader token into the permit of its NSX requests.
+/// Converts the leader token of a controller to the permit of its NSX requests.
 pub(in crate::providers::vsphere) fn permit(permit: &LeaderToken) -> Arc<dyn Permit> {
     Arc::new(OfCall(permit.clone()))
 }

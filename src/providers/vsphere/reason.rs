@@ -7,7 +7,7 @@ use crate::cloud::reason::reasons;
 reasons! {
     /// A search found a VM that the account may not read.
     VMNotReadable,
-    /// The provider ID is that of another VM than the one on which the Node runs.
+    /// The provider ID of the Node belongs to a VM other than the VM on which the Node runs.
     ProviderIDMismatch,
     /// The provider ID is not `vsphere://` followed by a UUID.
     MalformedProviderID,
@@ -17,20 +17,19 @@ reasons! {
     VCenterCertificateRejected,
     /// A vCenter refuses the credentials.
     CredentialsRejected,
-    /// There are no credentials for a vCenter: the Secret or directory does not exist, has none for the vCenter, or was
-    /// not read.
+    /// No credentials exist for a vCenter: the Secret or directory is missing, has no entry for it, or was not read.
     CredentialsMissing,
     /// The Node's VM is on a vCenter that is no longer configured.
     VCenterNotConfigured,
-    /// The guest has not reported: VMware Tools is not running, or has not reported yet.
+    /// The guest reports nothing, because VMware Tools is not running or has not reported yet.
     ToolsNotRunning,
     /// The VM is powered off, so its guest reports nothing.
     VMPoweredOff,
     /// The guest reports no network interface.
     NoGuestNics,
-    /// No interface is on one of the configured networks.
+    /// No interface is on a configured network, and no address is in a configured CIDR.
     NoNetworkMatches,
-    /// The guest reports no address that other hosts could reach.
+    /// The guest reports no address that other hosts can reach.
     NoUsableAddress,
     /// A configured address family has no address that the rules allow.
     NoAddressOfFamily,
@@ -38,15 +37,17 @@ reasons! {
     NoZoneTags,
     /// The tags could not be read.
     ZoneUnknown,
-    /// A tag's name is no label value.
+    /// The name of a tag is not a valid label value.
     InvalidTagName,
-    /// Not deleted: this program never saw the Node's VM.
+    /// The Node is kept, because it has no record of its VM, and this process did not watch the VM until it left
+    /// vCenter.
     NeverSeen,
-    /// Not deleted: the VM's host left vCenter together with the VM, which may still run there.
+    /// The Node is kept, because its VM left vCenter together with the host, and may still run on that host.
     HostGone,
-    /// Not deleted: the VM's last host, on which it may still run, is not connected to vCenter.
+    /// The Node is kept, because the VM's last host, on which the VM may still run, is not connected to vCenter.
     HostNotConnected,
-    /// Not deleted: the VM's last host, folder, pool or datacenter is unknown or cannot be read.
+    /// The Node is kept, because the VM's last host is unknown, or both the last folder (or pool) and the datacenter
+    /// are unknown or gone.
     LocationUnknown,
     /// NSX does not answer, or is too busy.
     NSXUnavailable,
@@ -56,13 +57,13 @@ reasons! {
     NSXNoPermission,
     /// NSX rejects a request, or another client keeps changing the object.
     NSXRefused,
-    /// An object of NSX that the configuration or another object names does not exist.
+    /// The configuration or an object in NSX refers to an NSX object that does not exist.
     NSXObjectMissing,
-    /// NSX has load balancers of many Services that the API server does not have.
+    /// NSX has load balancers of many Services that do not exist in the API server.
     ManyOrphanedLoadBalancers,
     /// The Node has no address that can be the next hop of a route.
     NoNextHop,
-    /// A conflicting route of NSX is not this cluster's, or nothing proves that it is.
+    /// A conflicting route in NSX does not belong to this cluster, or its owner is not proved.
     RouteNotOurs,
     /// NSX has accepted a route but has not realized it.
     RouteNotRealized,
@@ -74,11 +75,12 @@ reasons! {
     LoadBalancerStillRealized,
     /// The annotation of a Service names a class of load balancers that the configuration does not have.
     LoadBalancerClassUnknown,
-    /// The annotation of a Service requests another class than that of its load balancer, which cannot change.
+    /// The annotation of a Service requests a class other than that of its load balancer, whose class cannot change.
     LoadBalancerClassFixed,
-    /// A pool, an application profile or the load balancer service of the configuration is not found in NSX, or not unique.
+    /// A pool, an application profile or the load balancer service of the configuration is missing in NSX or not
+    /// unique.
     LoadBalancerConfigWrong,
-    /// The IP pool has no free address, or not the one that a Service requests.
+    /// The IP pool has no free address, or the address that a Service requests is not free.
     AddressUnavailable,
     /// The load balancer service has no room for the virtual servers, pools or members of a Service.
     LoadBalancerCapacity,
@@ -86,10 +88,10 @@ reasons! {
     LoadBalancerAdoptedAsIs,
     /// The address of a load balancer is not allocated in an IP pool, and this program cannot allocate it.
     AddressNotReserved,
-    /// The address of a deleted load balancer stays allocated: a virtual server of another owner has it.
+    /// The address of a deleted load balancer stays allocated, because another owner's virtual server uses it.
     AddressNotReleased,
     /// Another client has changed the address of a virtual server, and the change is kept.
     LoadBalancerAddressEdited,
-    /// Another client had changed the address of a virtual server, and the change is reverted.
+    /// Another client has changed the address of a virtual server, and the change is reverted.
     LoadBalancerAddressSetBack,
 }

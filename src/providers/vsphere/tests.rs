@@ -1,5 +1,5 @@
-//! From the bytes of an answer to what a node is told: points 5, 8, 9 and 10 of the checklist of the wire protocol, and
-//! that no answer, however broken, breaks what is built from it.
+//! Tests from the bytes of an answer to the result for a Node: points 8.5, 8.8, 8.9 and 8.10 of the wire protocol
+//! checklist, and that a broken answer never leaves a broken mirror.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn nic(network: Option<&str>, device: i32, addresses: &[&str]) -> String {
     )
 }
 
-/// What is reported of a machine in good order.
+/// Returns the reported properties of a VM without problems.
 fn machine() -> Vec<String> {
     vec![
         change("name", "worker-1"),
@@ -66,13 +66,13 @@ fn machine() -> Vec<String> {
     ]
 }
 
-/// `machine()` without the paths that begin with one of `left_out`, and with `added`.
+/// Returns [`machine`] with `added`, and without the paths that start with one of `left_out`.
 fn machine_but(left_out: &[&str], added: &[String]) -> Vec<String> {
     let is_left_out = |change: &String| left_out.iter().any(|path| change.contains(&format!("<name>{path}")));
     machine().into_iter().filter(|change| !is_left_out(change)).chain(added.iter().cloned()).collect()
 }
 
-/// Host, pool and folder, each below an object of its own, and all below one datacenter.
+/// Returns host and pool in a cluster, and a folder, all in one datacenter.
 fn ancestors() -> String {
     [
         ("HostSystem", "host-9", Some(("ClusterComputeResource", "domain-c8"))),
@@ -136,7 +136,7 @@ fn described(mirror: &Mirror, families: &[IpFamily]) -> Result<InstanceMetadata,
     )
 }
 
-/// 8.5, what becomes of it: every order and kind of update leaves the copy as the server has it.
+/// Point 8.5, result: after each order and kind of updates, the mirror is the same as the server.
 #[test]
 fn checklist_8_5_updates_of_every_kind_leave_what_the_server_has() {
     let mut mirror = Mirror::default();
@@ -170,8 +170,7 @@ fn checklist_8_5_updates_of_every_kind_leave_what_the_server_has() {
     assert!(mirror.vms.is_empty());
 }
 
-/// 8.8: machines and inventories in odd states. Each has a decided outcome: what the node is told, or why nothing is
-/// concluded; never a crash, and never a wrong zone.
+/// Point 8.8: VMs and inventories in unusual states. Each gives metadata or a reason, never a panic or a wrong zone.
 #[test]
 fn checklist_8_8_odd_machines_and_inventories_have_a_decided_outcome() {
     let no_guest = ["guest.hostName", "guest.net"];
@@ -187,7 +186,8 @@ fn checklist_8_8_odd_machines_and_inventories_have_a_decided_outcome() {
         object("modify", "ClusterComputeResource", "domain-c8", &[link("parent", "Datacenter", "datacenter-lost")]);
     let circle = object("modify", "ClusterComputeResource", "domain-c8", &[link("parent", "HostSystem", "host-9")]);
     let state = |text: &str| change("runtime.connectionState", text);
-    // Case, machine, further updates, reason of the look-up or of the zone (none: in good order), shut down.
+    // Case, VM, further updates, reason of the look-up or of the zone (`None` without a problem), and whether the VM is
+    // shut down.
     type Case = (&'static str, Vec<String>, String, Option<&'static str>, Option<bool>);
     let cases: Vec<Case> = vec![
         ("in good order", machine(), String::new(), None, Some(false)),
@@ -270,7 +270,7 @@ fn checklist_8_8_odd_machines_and_inventories_have_a_decided_outcome() {
     }
 }
 
-/// 8.9: two machines of one UUID, the other byte order, upper case.
+/// Point 8.9: two VMs with the same UUID, the other byte order, and upper case.
 #[test]
 fn checklist_8_9_one_uuid_in_every_spelling_and_on_two_machines() {
     let reported = |node_uuid: &str, machines: &[(&str, &str, &str)]| {
@@ -321,7 +321,7 @@ fn checklist_8_9_one_uuid_in_every_spelling_and_on_two_machines() {
     assert_eq!(reported(UUID, &[("vm-1", "11111111-2222-3333-4444-555555555555", on)]), "!VMNotFound");
 }
 
-/// 8.10: `guest.net` in every shape.
+/// Point 8.10: all forms of `guest.net`.
 #[test]
 fn checklist_8_10_guest_interfaces_of_every_shape_give_the_right_addresses_or_a_reason() {
     use IpFamily::{V4, V6};

@@ -1,18 +1,18 @@
-//! The vCenter connections: one independent actor (`connection`) per configured vCenter, so that a dead vCenter never
-//! delays a Node of another one.
+//! The connections to the vCenters. Each configured vCenter has an independent actor (`connection`), so that an
+//! unreachable vCenter never delays the Nodes of another vCenter.
 //!
-//! Each actor owns one `session` (SOAP, and REST for tags) and on it one `subscription`: a ListView of the wanted VMs,
-//! a property collector whose filter covers these VMs and their ancestors, and one outstanding `WaitForUpdatesEx`. Only
-//! VMs that back Nodes are watched, so that cost grows with the cluster and not with the vCenter.
+//! Each actor owns one `session` (SOAP, and REST for tags) with one `subscription`: a ListView of the wanted VMs, a
+//! property collector whose filter covers these VMs and their ancestors, and one outstanding `WaitForUpdatesEx`. Only
+//! VMs that back Nodes are watched, so the cost grows with the cluster and not with the vCenter.
 //!
-//! Data flows one way: the property collector's updates go through [`mirror`] into a [`snapshot`], which [`Vcenter`]
-//! publishes. Snapshots are immutable, and reading one never blocks. During an outage the last snapshot stays, marked
-//! stale.
+//! The updates of the property collector change the [`mirror`]. Each change results in a [`snapshot`], which
+//! [`Vcenter`] publishes. Snapshots are immutable, and reading a snapshot never blocks. During an outage, the last
+//! snapshot stays and is marked stale.
 //!
-//! A snapshot is a cache. Irreversible decisions (is the VM deleted, is it powered off?) use fresh reads
-//! (`connection::reads`), and a new leader waits until `fence` has proven that the snapshot is current.
+//! A snapshot is a cache. Irreversible decisions about deleted or powered-off VMs use fresh reads
+//! (`connection::reads`). A new leader waits up to a few seconds until `fence` proves that the snapshot is current.
 //!
-//! Nothing here knows Nodes: `nodes` says which VMs to watch, and reads the snapshots.
+//! This module does not depend on Nodes. The module `nodes` selects the VMs to watch, and reads the snapshots.
 
 mod connection;
 mod fence;

@@ -8,12 +8,12 @@ use rustls::pki_types::CertificateDer;
 
 use crate::runtime::tasks::BoxError;
 
-/// An authenticated user, in the words of Kubernetes' `user.Info`.
+/// An authenticated user, with the fields of Kubernetes' `user.Info`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct User {
-    /// The name; never empty.
+    /// The name, which is never empty.
     pub name: String,
-    /// Distinguishes users of the same name; may be empty.
+    /// Identifier that distinguishes users of the same name. May be empty.
     pub uid: String,
     /// The groups of the user.
     pub groups: Vec<String>,
@@ -22,7 +22,7 @@ pub struct User {
 }
 
 impl User {
-    /// The user of requests without credentials.
+    /// Returns the user of requests without credentials.
     pub fn anonymous() -> Self {
         let groups = vec!["system:unauthenticated".to_owned()];
         Self { name: "system:anonymous".to_owned(), groups, ..Self::default() }
@@ -34,11 +34,11 @@ impl User {
 pub struct RequestCredentials<'a> {
     /// The request's headers.
     pub headers: &'a HeaderMap,
-    /// The client's certificate chain, leaf first. TLS has checked only that the client has the leaf's key.
+    /// The client's certificate chain, leaf first. TLS has verified only that the client has the key of the leaf.
     pub certificates: &'a [CertificateDer<'static>],
 }
 
-/// The request cannot be authenticated.
+/// Failure of an authentication.
 #[derive(Debug, thiserror::Error)]
 pub enum NotAuthenticated {
     /// The credentials are not valid.
@@ -49,19 +49,19 @@ pub enum NotAuthenticated {
     Unknown(#[source] BoxError),
 }
 
-/// Authenticates requests.
+/// An authenticator of requests.
 #[async_trait]
 pub trait Authenticator: Send + Sync {
-    /// The user; `None` if the request has no credentials of a kind that this authenticator knows.
+    /// Returns the user. Returns `None` if the request has no credentials of a kind that this authenticator supports.
     async fn authenticate(&self, shown: RequestCredentials<'_>) -> Result<Option<User>, NotAuthenticated>;
 }
 
-/// Authorizes requests.
+/// An authorizer of requests.
 #[async_trait]
 pub trait Authorizer: Send + Sync {
-    /// Whether the path is open to all users. Called before anything else, so that probes depend on no other server.
+    /// Whether the path is open to all users. Checked before authentication, so that probes depend on no other server.
     fn is_open(&self, path: &str) -> bool;
 
-    /// Whether `user` may do `verb` (an HTTP method in lower case) on `path`.
+    /// Returns whether `user` is allowed to do `verb` (an HTTP method in lower case) on `path`.
     async fn may(&self, user: &User, verb: &str, path: &str) -> Result<bool, BoxError>;
 }

@@ -1,5 +1,4 @@
-//! Time limits of one connection: how long it may wait for its client, and how long the client may take to read an
-//! answer.
+//! Time limits of one connection: for the wait for a request, and for the wait until the client reads an answer.
 
 use std::future::Future;
 use std::io;
@@ -14,19 +13,19 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::connections::{ConnectionSlot, Phase};
 
-/// Time limit for the first request with its whole header, after the handshake.
+/// Time limit from the handshake to the end of the header of the first request.
 const FIRST_LIMIT: Duration = Duration::from_secs(10);
 
 /// Time limit for the header of a further request, as in the Go program.
 const HEADER_LIMIT: Duration = Duration::from_secs(32);
 
-/// Longest idle time between two requests, as in the Go program.
+/// Maximum idle time between two requests, as in the Go program.
 const IDLE_LIMIT: Duration = Duration::from_secs(90);
 
-/// Longest time for which the client may leave an answer unread.
+/// Maximum time for which a write makes no progress, because the client does not read the answer.
 const WRITE_LIMIT: Duration = Duration::from_secs(15);
 
-/// Activity of a connection. Cheap to clone; all clones are one.
+/// Activity of a connection. Clones share the state.
 #[derive(Clone)]
 pub(super) struct Activity {
     shared: Arc<ConnectionActivity>,
@@ -45,12 +44,11 @@ struct StreamState {
     heard_since: Option<Instant>,
 }
 
-/// Marks a request as in progress until it is dropped.
+/// Guard of a request in progress. The request ends when the guard is dropped.
 pub(super) struct UnderWay(Activity);
 
 impl Activity {
-    /// The activity of a connection after its handshake. With `is_http1`, bytes that arrive between requests begin the
-    /// next header.
+    /// Creates the activity of a connection after its handshake. On HTTP/1, bytes between requests begin a header.
     pub(super) fn new(slot: ConnectionSlot, is_http1: bool) -> Self {
         slot.reached(Phase::Unused);
         let state = StreamState { under_way: 0, is_used: false, quiet_since: Instant::now(), heard_since: None };
@@ -59,7 +57,7 @@ impl Activity {
         }
     }
 
-    /// Completes when the connection must make room for another one.
+    /// Waits until the connection must make room for another connection.
     pub(super) async fn closed(&self) {
         self.shared.place.closed.cancelled().await;
     }
@@ -73,13 +71,13 @@ impl Activity {
         UnderWay(self.clone())
     }
 
-    /// Completes when the client has exceeded a time limit.
+    /// Waits until the client has exceeded a time limit.
     pub(super) async fn waited_too_long(&self) {
         loop {
             match self.deadline() {
                 Some(deadline) if deadline <= Instant::now() => return,
                 Some(deadline) => tokio::time::sleep_until(deadline).await,
-                // A request is in progress, which has its own time limits: check again later.
+                // A request in progress has its own time limits, so the connection is checked again later.
                 None => sleep(FIRST_LIMIT).await,
             }
         }
@@ -130,7 +128,7 @@ impl<S> MonitoredStream<S> {
         Self { inner, activity, unread: None }
     }
 
-    /// Returns the outcome of an attempt to write, or an error if nothing could be written for `WRITE_LIMIT`.
+    /// Returns the outcome of a write, or an error if nothing could be written for `WRITE_LIMIT`.
     fn limited<T>(&mut self, context: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
             self.unread = None;
@@ -222,7 +220,7 @@ mod tests {
         let under_way = busy.begin();
         assert!(tokio::time::timeout(IDLE_LIMIT * 2, busy.waited_too_long()).await.is_err());
         drop(under_way);
-        // Checked every ten seconds while a request is in progress.
+        // The idle time is checked every 10 s while a request is in progress.
         assert!((90..=100).contains(&waited(&busy).await));
     }
 

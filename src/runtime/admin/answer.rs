@@ -7,11 +7,11 @@ use http::{Response, StatusCode};
 use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Most answers larger than [`SMALL`] at once.
+/// Maximum number of answers larger than [`SMALL`] in memory.
 pub(super) const MAX_ANSWERS: usize = 1024;
 
-/// Answers of up to this many bytes need no slot, since they take no more memory than their requests: answers of probes
-/// are small, and must not fail because other clients leave large answers unread.
+/// Maximum size in bytes of an answer that needs no slot. Such an answer takes no more memory than its request. Answers
+/// of probes are small, so they never fail because other clients leave large answers unread.
 const SMALL: usize = 256;
 
 pub(super) type Answer = Response<Bytes>;
@@ -31,7 +31,7 @@ pub(super) fn typed(mut answer: Answer, content_type: &'static str) -> Answer {
     answer
 }
 
-/// The bytes of a large answer; dropping them frees the slot of the answer.
+/// The bytes of a large answer. The slot of the answer becomes free when the bytes are dropped.
 struct BufferedAnswer {
     bytes: Bytes,
     _place: OwnedSemaphorePermit,
@@ -43,7 +43,7 @@ impl AsRef<[u8]> for BufferedAnswer {
     }
 }
 
-/// Reserves a slot for the answer until its bytes are freed; without a free slot, answers 503.
+/// Reserves a slot for the answer until its bytes are freed. If no slot is free, returns an answer with the status 503.
 pub(super) fn kept(answer: Answer, slots: &Arc<Semaphore>) -> Answer {
     if answer.body().len() <= SMALL {
         return answer;
@@ -54,7 +54,7 @@ pub(super) fn kept(answer: Answer, slots: &Arc<Semaphore>) -> Answer {
     }
 }
 
-/// Keeps the headers and removes the body, for the answer to `HEAD`.
+/// Removes the body and keeps the headers, for the answer to `HEAD`.
 pub(super) fn without_body(mut answer: Answer) -> Answer {
     let size = answer.body().len();
     answer.headers_mut().insert(CONTENT_LENGTH, size.into());

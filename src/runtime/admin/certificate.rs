@@ -1,4 +1,4 @@
-//! The server's certificates: self-made or from files, selected by server name, replaced without a restart.
+//! The server's certificates: generated or from files, selected by server name, replaced without a restart.
 
 mod origin;
 mod pair;
@@ -26,7 +26,7 @@ use pair::Pair;
 /// Poll interval of the files. The kubelet needs up to a minute to update a mounted Secret.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// The server has no usable certificate.
+/// Failure to read or generate a certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// Creating a certificate for these names failed.
@@ -38,10 +38,10 @@ pub enum CertificateError {
     /// A file, or its folder, cannot be written.
     #[error("cannot write {}", .0.display())]
     Write(PathBuf, #[source] std::io::Error),
-    /// A folder has the first of these files, but not the second, which belongs to it.
+    /// The folder has the first file, but not its counterpart, the second file.
     #[error("{} is there, and its counterpart {} is not", .0.display(), .1.display())]
     Half(PathBuf, PathBuf),
-    /// The named file (certificate chain or key) is not PEM. Omits the library's error, which quotes the line.
+    /// The certificate chain or the key is not PEM. Omits the library's error, which quotes a line of the file.
     #[error("the {0} is not in PEM form")]
     Pem(&'static str),
     /// The certificate and the key do not belong together, or cannot be used.
@@ -58,15 +58,14 @@ pub struct Certificates {
     served: RwLock<Arc<ServedCertificates>>,
 }
 
-/// Maps names to certificates.
 #[derive(Debug)]
 struct ServedCertificates {
     default: Arc<CertifiedKey>,
-    /// Keys are lower case; the first label may be `*`.
+    /// Certificates by name in lower case. The first label may be `*`.
     by_name: HashMap<String, Arc<CertifiedKey>>,
 }
 
-/// The sources of the certificates, with the pairs in use. [`Keeper::run`] is the task that updates them.
+/// The sources of the certificates, with the pairs in use. The task [`CertificateUpdater::run`] updates the pairs.
 pub struct CertificateUpdater {
     certificates: Arc<Certificates>,
     default: Origin,
@@ -74,8 +73,8 @@ pub struct CertificateUpdater {
 }
 
 impl Certificates {
-    /// Reads or creates all certificates. Created certificates are for `names` and the loopback names. Blocks on the
-    /// file system.
+    /// Reads or generates all certificates. Generated certificates are for `names` and the loopback names. Blocks on
+    /// the file system.
     pub fn load(
         source: &CertificateSource,
         by_name: &[NamedPair],
@@ -96,7 +95,7 @@ impl Certificates {
         Ok((Arc::clone(&certificates), CertificateUpdater { certificates, default, by_name }))
     }
 
-    /// The kind of key of the default certificate.
+    /// Returns the kind of key of the default certificate.
     pub fn key_kind(&self) -> KeyKind {
         KeyKind::of(&self.served().default)
     }
@@ -113,8 +112,9 @@ impl ResolvesServerCert for Certificates {
 }
 
 impl ServedCertificates {
-    /// Like Go's `crypto/tls`: the name, then the name with `*` as first label; without a name, the local address of
-    /// the connection (`dynamiccertificates`).
+    /// Selects a certificate as Go's `crypto/tls` does: by the name, then by the name with `*` as first label. If the
+    /// client sends no name, selects by the local address of the connection, as `dynamiccertificates` does. If no
+    /// certificate matches, returns the default certificate.
     fn choose(&self, name: Option<&str>, address: Option<IpAddr>) -> Arc<CertifiedKey> {
         let found = match name {
             None => address.and_then(|address| self.by_name.get(&address.to_string())),
@@ -127,7 +127,7 @@ impl ServedCertificates {
     }
 }
 
-/// Maps names to pairs: earlier pairs take precedence, and configured names over the names in certificates.
+/// Maps names to pairs. Configured names take precedence over names in certificates, and earlier over later pairs.
 fn served(default: &Origin, by_name: &[(Vec<String>, Origin)]) -> ServedCertificates {
     let given = by_name.iter().flat_map(|(names, origin)| names.iter().map(move |name| (name, &origin.pair)));
     let unnamed = by_name.iter().filter(|(names, _)| names.is_empty());
@@ -140,8 +140,8 @@ fn served(default: &Origin, by_name: &[(Vec<String>, Origin)]) -> ServedCertific
 }
 
 impl CertificateUpdater {
-    /// Polls the contents of the files every 3 s, and renews self-made certificates before they expire. An unusable
-    /// pair leaves the previous one in place and is logged once.
+    /// Polls the files every 3 s, and renews generated certificates before they expire. If a new pair is unusable, logs
+    /// it once and keeps the previous pair.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), BoxError> {
         loop {
             if stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
@@ -167,8 +167,7 @@ impl CertificateUpdater {
     }
 }
 
-/// The TLS configuration for a fixed certificate chain (leaf first) and its private key, both PEM. They are never
-/// reloaded.
+/// Returns the TLS configuration for a fixed certificate chain (leaf first) and its private key, both in PEM form.
 pub fn given_certificate(chain: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, CertificateError> {
     let default = Pair::parse(chain, key)?.key;
     let certificates =

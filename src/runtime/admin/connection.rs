@@ -22,34 +22,34 @@ pub(super) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 /// Interval of keep-alive pings on HTTP/2 connections.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Longest life of a connection; clients reconnect.
+/// Maximum lifetime of a connection. Clients reconnect.
 const LIFE_LIMIT: Duration = Duration::from_secs(900);
 
-/// Grace period for requests in progress once a connection is being closed.
+/// Grace period for requests in progress when a connection is closed.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
 
-/// The largest header of a request, in bytes.
+/// Maximum size of a request header, in bytes.
 pub(super) const LARGEST_HEADER: usize = 32 * 1024;
 
-/// The largest header of an HTTP/2 request. Smaller, since one connection may have many requests.
+/// Maximum size of an HTTP/2 request header, in bytes. Smaller, because one connection may have many requests.
 const LARGEST_HTTP2_HEADER: u32 = 16 * 1024;
 
-/// Flow control windows for unread bodies, per HTTP/2 connection and per request. The first is the smallest legal one.
+/// Flow control windows in bytes: of an HTTP/2 connection (the smallest window that HTTP/2 allows), and of a request.
 const WINDOWS: (u32, u32) = (65_535, 8 * 1024);
 
-/// Bytes that wait to be sent, per HTTP/2 request, and per connection in TLS.
+/// Maximum number of bytes that wait to be sent, for each HTTP/2 request, and for each TLS connection.
 const SEND_BUFFER: usize = 32 * 1024;
 
-/// Most requests that an HTTP/2 client may cancel before they are handled; at this number the connection is closed.
+/// Maximum number of cancelled HTTP/2 requests that are not handled yet. At this limit the connection is closed.
 const MAX_RESETS: usize = 20;
 
-/// Most invalid requests of an HTTP/2 client; at this number the connection is closed.
+/// Maximum number of invalid requests of an HTTP/2 client. At this limit the connection is closed.
 const MAX_BAD_REQUESTS: usize = 50;
 
-/// Grace period for requests in progress of a connection that is closed because of its age.
+/// Grace period for requests in progress when a connection is closed because of its age.
 const LAST_ANSWERS: Duration = Duration::from_secs(20);
 
-/// Serves one connection until it ends, is too slow or must make room for another one.
+/// Serves one connection until it ends, is too slow or must make room for another connection.
 pub(super) async fn serve(server: Arc<Server>, tcp: TcpStream, address: SocketAddr, slot: ConnectionSlot) {
     let handshake = tokio::time::timeout(HANDSHAKE_LIMIT, secured(&server, tcp, &slot));
     let stream = tokio::select! {
@@ -63,7 +63,7 @@ pub(super) async fn serve(server: Arc<Server>, tcp: TcpStream, address: SocketAd
         Err(_) => return tracing::debug!(peer = %address, "a TLS handshake took too long"),
     };
     let session = stream.get_ref().1;
-    // Decides by the negotiated protocol and not by the first bytes, since waiting for those would have no time limit.
+    // Uses the protocol negotiated by ALPN. The detection by the first bytes would wait without a time limit.
     let is_http2 = session.alpn_protocol() == Some(b"h2");
     let certificates = session.peer_certificates().unwrap_or_default().to_vec();
     let activity = Activity::new(slot, !is_http2);
@@ -72,7 +72,7 @@ pub(super) async fn serve(server: Arc<Server>, tcp: TcpStream, address: SocketAd
 }
 
 async fn secured(server: &Server, tcp: TcpStream, slot: &ConnectionSlot) -> std::io::Result<TlsStream<TcpStream>> {
-    // Waits for the first bytes before allocating TLS state: until then, a connection costs only its socket.
+    // Waits for the first bytes before allocating TLS state. Until then, a connection costs only its socket.
     tcp.readable().await?;
     slot.reached(Phase::Handshake);
     let local = tcp.local_addr()?.ip();
@@ -81,7 +81,6 @@ async fn secured(server: &Server, tcp: TcpStream, slot: &ConnectionSlot) -> std:
     tls::at_address(local, accept).await
 }
 
-/// Serves HTTP on an established stream.
 async fn spoken(server: &Arc<Server>, stream: MonitoredStream<TlsStream<TcpStream>>, is_http2: bool, peer: Arc<Peer>) {
     let builder = builder(is_http2, server.streams);
     let (serving, asked) = (Arc::clone(server), Arc::clone(&peer));
@@ -90,7 +89,7 @@ async fn spoken(server: &Arc<Server>, stream: MonitoredStream<TlsStream<TcpStrea
     tokio::pin!(connection);
     let told_to_end = async {
         tokio::select! {
-            // Short, since an unauthenticated client that reads nothing could make the server buffer many answers.
+            // Short, because an unauthenticated client that reads nothing could make the server buffer many answers.
             () = peer.is_full.cancelled() => GRACE,
             () = tokio::time::sleep(LIFE_LIMIT) => LAST_ANSWERS,
             () = peer.activity.waited_too_long() => GRACE,
@@ -117,7 +116,7 @@ async fn spoken(server: &Arc<Server>, stream: MonitoredStream<TlsStream<TcpStrea
 fn builder(is_http2: bool, streams: u32) -> Builder<TokioExecutor> {
     let builder = Builder::new(TokioExecutor::new());
     let mut builder = if is_http2 { builder.http2_only() } else { builder.http1_only() };
-    // `activity` limits the time for a header, separately from the idle time between two requests.
+    // hyper's limit is off, because `activity` limits the time for a header, separately from the idle time.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(LARGEST_HEADER);
     builder
         .http2()

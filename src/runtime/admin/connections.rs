@@ -1,7 +1,6 @@
-//! The open connections, and which one is closed when there are too many.
-//!
-//! No client can keep the probes out: a new connection is always accepted. If there are then too many, one connection
-//! of the peer with the most connections is closed, the least advanced first.
+//! The open connections, and the choice of the connection that is closed when there are too many. A new connection is
+//! always admitted, so that no client can block the probes. If there are then too many connections, the least advanced
+//! connection of the peer with the most connections is closed.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,17 +12,18 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// A connection younger than this is closed only if its peer has no older one, since it needs time to send a request.
+/// A connection is young until this time has passed since the last change of its phase. A young connection needs time
+/// to send a request, so it is closed only if all connections to choose from are young.
 const MIN_AGE: Duration = Duration::from_millis(500);
 
-/// How far a connection has advanced, least first.
+/// Progress of a connection, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
     /// No bytes have arrived.
     Silent,
     /// The TLS handshake is in progress.
     Handshake,
-    /// No request has arrived.
+    /// The handshake is complete, but no request has arrived.
     Unused,
     /// All requests are answered.
     Idle,
@@ -31,7 +31,7 @@ pub(super) enum Phase {
     Busy,
 }
 
-/// The open connections. Cheap to clone; all clones are one.
+/// The open connections. Clones share the set.
 #[derive(Clone)]
 pub(super) struct Connections {
     entries: Arc<Mutex<HashMap<u64, ConnectionEntry>>>,
@@ -46,15 +46,15 @@ struct ConnectionEntry {
     closed: CancellationToken,
 }
 
-/// The slot of one connection; dropping it frees the slot.
+/// Slot of one connection. Dropping it frees the slot.
 pub(super) struct ConnectionSlot {
     connections: Connections,
     id: u64,
-    /// Cancelled when the connection must make room for another one.
+    /// Cancelled when the connection must make room for another connection.
     pub(super) closed: CancellationToken,
 }
 
-/// The client of a connection: its IPv4 address, or its IPv6 /64, since one client may have all addresses of a /64.
+/// Returns the IPv4 address of a client, or its IPv6 /64, because one client can have all addresses of a /64.
 fn peer(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from(u128::from(address) >> 64 << 64)),
@@ -63,12 +63,12 @@ fn peer(address: IpAddr) -> IpAddr {
 }
 
 impl Connections {
-    /// An empty set that admits `most` connections at once.
+    /// Creates an empty set that admits up to `most` connections.
     pub(super) fn new(most: usize) -> Self {
         Self { entries: Arc::default(), limit: most, next: Arc::default() }
     }
 
-    /// Returns the slot of a new connection; another one may be closed for it.
+    /// Returns the slot of a new connection. If there are too many connections, closes another connection.
     pub(super) fn admit(&self, address: IpAddr) -> ConnectionSlot {
         let (peer, now) = (peer(address), Instant::now());
         let id = self.next.fetch_add(1, Ordering::Relaxed);
@@ -86,8 +86,8 @@ impl Connections {
     }
 }
 
-/// Selects from the peer with the most connections, including the new one: connections older than `YOUNG` first, then
-/// the least advanced, then the oldest.
+/// Selects a connection of the peer with the most connections, counting the new connection. Connections that are not
+/// young come first, then the least advanced, then the connection that is in its phase for the longest time.
 fn connection_to_close(entries: &HashMap<u64, ConnectionEntry>, newcomer: IpAddr, now: Instant) -> Option<u64> {
     let mut counts = HashMap::from([(newcomer, 1_usize)]);
     for entry in entries.values() {
@@ -101,7 +101,6 @@ fn connection_to_close(entries: &HashMap<u64, ConnectionEntry>, newcomer: IpAddr
 }
 
 impl ConnectionSlot {
-    /// Records how far the connection has advanced.
     pub(super) fn reached(&self, phase: Phase) {
         if let Some(entry) = self.connections.entries.lock().get_mut(&self.id)
             && entry.phase != phase

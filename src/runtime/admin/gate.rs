@@ -15,15 +15,15 @@ use crate::base::error_chain::chain;
 /// Time limit for authentication and authorization of a request together.
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// Most requests that wait for TokenReview or SubjectAccessReview, for all addresses together.
+/// Maximum number of requests that wait for a TokenReview or SubjectAccessReview, for all addresses together.
 const MAX_WAITING: usize = 128;
 
-/// Most such requests of one address: a client with many requests must not keep the others out.
+/// Maximum number of requests of one address that wait for a review, so that one client cannot block other clients.
 const MAX_PER_ADDRESS: usize = 32;
 
 /// A rejected request.
 pub(super) struct Refusal {
-    /// The user, if known.
+    /// The user, perhaps anonymous; `None` if the request was rejected before authorization.
     pub(super) user: Option<User>,
     /// The answer to the client.
     pub(super) answer: Answer,
@@ -35,7 +35,7 @@ impl Refusal {
     }
 }
 
-/// Returns the user; `None` on an open path, where requests are not authenticated.
+/// Returns the user of an admitted request. Returns `None` on an open path, which needs no authentication.
 pub(super) async fn admitted(server: &Server, peer: &Peer, parts: &request::Parts) -> Result<Option<User>, Refusal> {
     if server.admin.authorizer.is_open(parts.uri.path()) {
         return Ok(None);
@@ -57,7 +57,7 @@ async fn decided(server: &Server, peer: &Peer, parts: &request::Parts) -> Result
     let user = match server.admin.authenticator.authenticate(shown).await {
         Ok(user) => user.unwrap_or_else(User::anonymous),
         Err(error) => {
-            // Logs at debug level only, since the authenticator itself logs once when it cannot reach the API server.
+            // The debug level is enough, because the authenticator logs once when it cannot reach the API server.
             tracing::debug!("{}", chain(&error));
             return Err(Refusal::of_anonymous(StatusCode::UNAUTHORIZED, "Unauthorized"));
         }
@@ -77,18 +77,18 @@ async fn decided(server: &Server, peer: &Peer, parts: &request::Parts) -> Result
     Err(Refusal { user: Some(user), answer })
 }
 
-/// Requests of each address that wait for a review. Addresses without any have no entry.
+/// Number of requests that wait for a review, by address. Addresses without such requests have no entry.
 #[derive(Default)]
 pub(super) struct ReviewLimiter(Mutex<HashMap<IpAddr, usize>>);
 
-/// Counts a request as waiting until it is dropped.
+/// Guard that counts a request as waiting until the guard is dropped.
 struct PendingReview<'a> {
     limiter: &'a ReviewLimiter,
     address: IpAddr,
 }
 
 impl ReviewLimiter {
-    /// Adds a request of this address, unless a limit is reached.
+    /// Counts a request of this address. Returns `None` if a limit is reached.
     fn turn(&self, address: IpAddr) -> Option<PendingReview<'_>> {
         let address = address.to_canonical();
         let mut of = self.0.lock();

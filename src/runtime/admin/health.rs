@@ -1,4 +1,4 @@
-//! Named checks and the text of a probe's answer, as the Go program's `healthz` gives it.
+//! Named checks, and the answers of the probes in the text form of the Go program's `healthz`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,29 +9,30 @@ use prometheus::{GaugeVec, IntCounterVec, Opts, Registry};
 
 use crate::runtime::metrics::Metrics;
 
-/// Most unknown names in a request's exclusions that the answer repeats, and most characters of each.
+/// Limits for unknown excluded checks in an answer: the number of names, and the characters of each name.
 const MAX_UNKNOWN: (usize, usize) = (16, 64);
 
 /// Outcome of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// Healthy.
+    /// The check passes.
     Ok,
-    /// Passes, with a text for the answer: an unreachable vCenter, for example, must not block a rollout.
+    /// The check passes, with a text for the answer. Used, for example, for an unreachable vCenter, which must not
+    /// block a rollout.
     Note(Cow<'static, str>),
-    /// The probe fails. The log has the reason, and so has the answer to a request for this check alone. The answer for
-    /// all checks withholds it, since probes are open to all users.
+    /// The check fails for this reason. The log and the answer for this single check contain the reason. The answer for
+    /// all checks omits it, because probes are open to all users.
     Failed(String),
 }
 
-/// The checks behind the probes. Cheap to clone; all clones are one. Checks can be added at any time.
+/// The checks of the probes. Clones share the checks, which can be added at any time.
 ///
 /// | added with | `/healthz` | `/livez` | `/readyz` | for |
 /// |---|---|---|---|---|
 /// | [`Checks::add_health`] | yes | no | no | the election and the controllers, as in the Go program |
 /// | [`Checks::add_readiness`], [`Checks::add_readiness_group`] | no | no | yes | what the process needs to work |
 ///
-/// A probe without checks of its own, such as `/livez`, has the check `ping`, which passes.
+/// A probe without own checks, such as `/livez`, has the check `ping`, which always passes.
 #[derive(Clone, Default)]
 pub struct Checks {
     named: Arc<RwLock<Vec<NamedCheck>>>,
@@ -40,7 +41,7 @@ pub struct Checks {
     pub(super) slis: Slis,
 }
 
-/// A function that returns checks, whose number may change, with their outcomes.
+/// A function that returns the names and outcomes of the current checks. Each call can return other checks.
 type Group = Arc<dyn Fn() -> Vec<(String, Health)> + Send + Sync>;
 
 type Check = Arc<dyn Fn() -> Health + Send + Sync>;
@@ -64,19 +65,19 @@ pub(super) enum Probe {
 }
 
 impl Checks {
-    /// Adds a check to `/healthz` alone, as the Go program does for the election and for each started controller.
-    /// Manifests may restart on this probe, so it must fail only where a restart helps. It must not block.
+    /// Adds a check to `/healthz` only, as the Go program does for the election and for each started controller. A
+    /// manifest may use `/healthz` as the liveness probe, so the check must fail only if a restart helps. The check
+    /// must not block.
     pub fn add_health(&self, name: impl Into<String>, check: impl Fn() -> Health + Send + Sync + 'static) {
         self.add(name.into(), Probe::Health, Arc::new(check));
     }
 
-    /// Adds a check of what the process needs before it can work. It must not block.
+    /// Adds a check to `/readyz`, for a prerequisite of this process. The check must not block.
     pub fn add_readiness(&self, name: impl Into<String>, check: impl Fn() -> Health + Send + Sync + 'static) {
         self.add(name.into(), Probe::Ready, Arc::new(check));
     }
 
-    /// Adds checks like those of [`Checks::add_readiness`] that come and go: each probe calls the function for the
-    /// current checks.
+    /// Adds a changing set of checks to `/readyz`. Each probe calls the function for the current checks.
     pub fn add_readiness_group(&self, checks: impl Fn() -> Vec<(String, Health)> + Send + Sync + 'static) {
         self.groups.write().push(Arc::new(checks));
     }
@@ -85,7 +86,7 @@ impl Checks {
         self.named.write().push(NamedCheck { name, probe, check });
     }
 
-    /// Whether the probe passes, and the text of the answer.
+    /// Returns whether the probe passes, and the text of the answer.
     pub(super) fn answer(&self, probe: Probe, is_verbose: bool, excluded: &[String]) -> (bool, String) {
         let checks = self.of(probe);
         let mut text = String::new();
@@ -111,7 +112,7 @@ impl Checks {
         if !unknown.is_empty() {
             unknown.sort();
             unknown.dedup();
-            // A client may send any names, so the answer must not become much larger than the request.
+            // A client can send any names, so the answer must not become much larger than the request.
             let shown = |name: &String| format!("{:?}", name.chars().take(MAX_UNKNOWN.1).collect::<String>());
             let unknown: Vec<_> = unknown.into_iter().take(MAX_UNKNOWN.0).map(shown).collect();
             let line = format!("warn: some health checks cannot be excluded: no matches for {}\n", unknown.join(","));
@@ -125,7 +126,7 @@ impl Checks {
         }
     }
 
-    /// Whether the check of this name passes, and its text; `None` if the probe has no such check.
+    /// Returns whether the check with this name passes, and its text. `None` if the probe has no such check.
     pub(super) fn single(&self, probe: Probe, name: &str) -> Option<(bool, String)> {
         let checks = self.of(probe);
         let named = checks.iter().find(|named| named.name == name)?;
@@ -136,7 +137,7 @@ impl Checks {
         })
     }
 
-    /// Returns copies of the probe's checks, which then run without a lock, so that probes do not wait for each other.
+    /// Returns copies of the probe's checks. Copies run without a lock, so that probes do not wait for each other.
     fn of(&self, probe: Probe) -> Vec<NamedCheck> {
         let mut checks = self.named.read().clone();
         if probe == Probe::Ready {
@@ -155,7 +156,7 @@ impl Checks {
         checks
     }
 
-    /// Runs a check and counts its outcome. Logs only new failures, since any client may ask at any rate.
+    /// Runs a check and counts its outcome. Logs only changed outcomes, because clients can send probes at any rate.
     fn check(&self, probe: Probe, named: &NamedCheck) -> Health {
         let NamedCheck { name, check, .. } = named;
         let health = check();
@@ -182,7 +183,7 @@ impl Checks {
 }
 
 impl Probe {
-    /// The probe's path without the slash, also in the last line of its answer and in the label `type` of its series.
+    /// Returns the path of the probe without the slash. The label `type` of the series has the same value.
     pub(super) fn name(self) -> &'static str {
         match self {
             Probe::Health => "healthz",
@@ -192,8 +193,7 @@ impl Probe {
     }
 }
 
-/// Outcomes of the probes, as the series of `/metrics/slis` (component-base's `metrics/prometheus/slis`). Cheap to
-/// clone; all clones are one.
+/// Outcomes of the checks, as the series of `/metrics/slis` (`metrics/prometheus/slis` of component-base).
 #[derive(Clone)]
 pub(super) struct Slis {
     registry: Registry,
@@ -223,13 +223,11 @@ impl Slis {
         self.all.with_label_values(&[check, probe, if passes { "success" } else { "error" }]).inc();
     }
 
-    /// Removes all values.
     pub(super) fn reset(&self) {
         self.last.reset();
         self.all.reset();
     }
 
-    /// The series in the text format.
     pub(super) fn encode(&self) -> Result<String, prometheus::Error> {
         Metrics::encode_of(&self.registry)
     }

@@ -20,17 +20,17 @@ use super::{Admin, Peer, Server, gate};
 use crate::runtime::logging::Verbosity;
 use crate::runtime::metrics;
 
-/// The longest body that is read, in bytes.
+/// Maximum size of a request body, in bytes.
 const LARGEST_BODY: usize = 1024;
 
 /// Time limit for receiving a body.
 const BODY_LIMIT: Duration = Duration::from_secs(10);
 
-/// The page of `/debug/flags`, as apiserver's `routes.DebugFlags` writes it.
+/// The page of `/debug/flags`, as `routes.DebugFlags` of apiserver writes it.
 const INDEX: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n/debug/flags/<br>\n<br>\nflags:<br>\n\
                      <table>\n\n<tr>v<br>\n\n</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n";
 
-/// Answers one request. Never fails; a panic is answered too.
+/// Answers one request. Never fails: a panic is answered with the status 500.
 pub(super) async fn answer(
     server: Arc<Server>,
     peer: Arc<Peer>,
@@ -41,7 +41,7 @@ pub(super) async fn answer(
     let (parts, body) = request.into_parts();
     let handled = AssertUnwindSafe(handled(&server, &peer, &parts, body)).catch_unwind().await;
     let (user, answer) = handled.unwrap_or_else(|_| {
-        // The hook for panics has logged the message already.
+        // The panic hook has already logged the message.
         tracing::error!(path = parts.uri.path(), "a request panicked");
         (None, text(StatusCode::INTERNAL_SERVER_ERROR, "This request caused a panic. Look in the logs for details."))
     });
@@ -50,22 +50,22 @@ pub(super) async fn answer(
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     headers.insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
     if parts.method == Method::HEAD {
-        // HTTP/1 would omit the body by itself, HTTP/2 would send it.
+        // For `HEAD`, HTTP/1 would omit the body by itself, but HTTP/2 would send it.
         answer = without_body(answer);
     }
     let is_known = user.as_ref().is_some_and(|user| *user != User::anonymous());
-    // Closes the connection, as Go's gate UnauthenticatedHTTP2DOSMitigation does: only authenticated clients may send
-    // many requests over one. So a client with an invalid certificate, whose rejection takes time, needs a handshake
+    // Closes the connection, as Go's gate `UnauthenticatedHTTP2DOSMitigation` does: only authenticated clients are
+    // allowed to send many requests over one connection. A client with an invalid certificate then needs a handshake
     // for each attempt.
     if parts.version == Version::HTTP_2 && !is_known {
         peer.is_full.cancel();
     } else if answer.status() == StatusCode::UNAUTHORIZED {
-        // An HTTP/1 answer must announce the close, or the client would send its next request on a closing connection.
+        // An HTTP/1 answer must announce the close. Otherwise the client would send another request on this connection.
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     tracing::debug!(
         verb = %parts.method,
-        // Omits the query, which may hold private data of the client.
+        // Omits the query, which may contain private data of the client.
         path = parts.uri.path(),
         status = answer.status().as_u16(),
         latency = ?start.elapsed(),
@@ -121,7 +121,7 @@ fn routed(admin: &Admin, parts: &request::Parts) -> Answer {
     }
 }
 
-/// The probe of a path, with the check that the path names if it is like `/readyz/nodes`.
+/// Returns the probe of a path, and the name of the check in a path such as `/readyz/nodes`.
 fn named_check(path: &str) -> Option<(Probe, Option<String>)> {
     let path = path.strip_prefix('/')?;
     let (probe, name) = path.split_once('/').map_or((path, None), |(probe, name)| (probe, Some(name)));

@@ -8,50 +8,50 @@ use std::path::PathBuf;
 pub struct Settings {
     /// The address to listen on.
     pub address: SocketAddr,
-    /// The default certificate, for names without their own.
+    /// The default certificate, for names that have no other certificate.
     pub certificate: CertificateSource,
-    /// Further certificates, by name.
+    /// Further certificates, with their server names.
     pub by_name: Vec<NamedPair>,
     /// Restrictions of TLS.
     pub tls: TlsRules,
     /// Whether HTTP/2 is offered.
     pub http2: bool,
-    /// Most concurrent requests of one HTTP/2 connection.
+    /// Maximum number of concurrent requests of one HTTP/2 connection.
     pub streams: u32,
-    /// Whether `SO_REUSEADDR` was requested; it is set in any case.
+    /// Whether `SO_REUSEADDR` was requested. The option is always set.
     pub shares_address: bool,
     /// Whether the pages that change the process are served (`/debug/flags/v`).
     pub debug: bool,
-    /// Requested features that do not exist here, to be logged once.
+    /// Requested features that this program lacks, to be logged once.
     pub warnings: Vec<String>,
 }
 
 /// The source of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CertificateSource {
-    /// Files, read again when they change.
+    /// Files, which are read again when they change.
     Files(PairFiles),
-    /// A folder: its pair is used if it exists, otherwise one is created and written there.
+    /// A folder. Its pair is used if it exists; otherwise a pair is generated and written there.
     Folder(PathBuf),
-    /// Created at the start and renewed before it expires; never written.
+    /// Memory only. The pair is generated at the start and renewed before it expires.
     Memory,
 }
 
-/// A certificate chain and its key, both PEM.
+/// The files of a certificate chain and its key, both in PEM form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PairFiles {
-    /// The chain, leaf first.
+    /// The file of the chain, leaf first.
     pub certificate: PathBuf,
-    /// The key.
+    /// The file of the key.
     pub key: PathBuf,
 }
 
-/// A pair with its names.
+/// A pair with its server names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedPair {
-    /// Its files.
+    /// The files of the pair.
     pub files: PairFiles,
-    /// Its names, with `*` allowed as first label; empty means the names in the certificate.
+    /// The names. The first label may be `*`. If empty, the names in the certificate are used.
     pub names: Vec<String>,
 }
 
@@ -60,8 +60,8 @@ pub struct NamedPair {
 pub struct TlsRules {
     /// Whether only TLS 1.3 is offered.
     pub only_13: bool,
-    /// The cipher suites that are offered; empty is all supported ones.
+    /// The offered cipher suites. If empty, all supported suites are offered.
     pub cipher_suites: Vec<rustls::CipherSuite>,
-    /// The key exchange groups that are offered; empty is all supported ones.
+    /// The offered key exchange groups. If empty, all supported groups are offered.
     pub groups: Vec<rustls::NamedGroup>,
 }

@@ -1,4 +1,4 @@
-//! Tests of the socket and of the server's time limits; what it serves is tested in `tests/apiserver/admin.rs`.
+//! Tests of the socket and of the time limits of the server. `tests/apiserver/admin.rs` tests the pages.
 
 use super::*;
 use tokio::io::AsyncReadExt;
@@ -72,7 +72,7 @@ async fn a_port_is_shared_only_when_asked() {
     bind(address, true).and_then(listen).unwrap();
 }
 
-/// Otherwise a process that cannot answer yet would take connections of another one on a shared port.
+/// Otherwise a process that cannot answer yet would accept connections for another process on a shared port.
 #[tokio::test]
 async fn a_port_that_is_taken_accepts_nothing_before_it_is_listened_on() {
     let socket = bind("127.0.0.1:0".parse().unwrap(), true).unwrap();

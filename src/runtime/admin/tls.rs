@@ -13,11 +13,11 @@ use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureSc
 
 use super::settings::TlsRules;
 
-/// Largest certificate chain of a client, in bytes: it is kept as long as the connection lives.
+/// Maximum size of a client's certificate chain, in bytes. The chain is kept as long as the connection lives.
 const LARGEST_CHAIN: usize = 16 * 1024;
 
-/// Most certificates between a client's own and a trusted CA. Finding a path through many of them takes long, and an
-/// unauthenticated client may send any.
+/// Maximum number of certificates between the client's certificate and a trusted CA. The search for a path through many
+/// certificates takes long, and an unauthenticated client can send any certificates.
 const MAX_INTERMEDIATES: usize = 3;
 
 tokio::task_local! {
@@ -25,23 +25,20 @@ tokio::task_local! {
     static LOCAL_ADDRESS: IpAddr;
 }
 
-/// Runs a handshake at this local address, which selects the certificate for a client that names no server.
+/// Runs a handshake at this local address, which selects the certificate if the client sends no server name.
 pub(super) async fn at_address<T>(address: IpAddr, handshake: impl Future<Output = T>) -> T {
     LOCAL_ADDRESS.scope(address.to_canonical(), handshake).await
 }
 
-/// The local address of the handshake in progress.
+/// Returns the local address of the handshake in progress.
 pub(super) fn local_address() -> Option<IpAddr> {
     LOCAL_ADDRESS.try_with(|address| *address).ok()
 }
 
-/// Builds the TLS configuration of all connections.
+/// Builds the TLS configuration of all connections. Fails if the rules leave no usable version or suite.
 ///
-/// Sessions are not resumed: thus each connection checks its client certificate, and no state of closed connections is
-/// kept.
-///
-/// # Errors
-/// The rules leave no usable version or suite.
+/// Sessions are not resumed, so that the client proves the possession of its key on each connection, and closed
+/// connections leave no state.
 pub fn server_config(
     rules: &TlsRules,
     http2: bool,
@@ -63,7 +60,7 @@ pub fn server_config(
     Ok(Arc::new(config))
 }
 
-/// The rustls provider, with the allowed suites and groups only. As in Go, the suites of TLS 1.3 are always allowed.
+/// Returns the rustls provider with the allowed suites and groups. As in Go, suites of TLS 1.3 are always allowed.
 fn provider(rules: &TlsRules) -> CryptoProvider {
     let mut provider = ring::default_provider();
     if !rules.cipher_suites.is_empty() {
@@ -75,8 +72,8 @@ fn provider(rules: &TlsRules) -> CryptoProvider {
     provider
 }
 
-/// Requests a client certificate and accepts any, or none. TLS proves only that the client has the key; the
-/// authenticator decides who it is and whether its certificate is trusted.
+/// Verifier that requests but does not require a client certificate, and accepts any chain within the size limits. TLS
+/// proves only that the client has the key. The authenticator identifies the client and checks the certificate.
 #[derive(Debug)]
 struct AnyHolder {
     provider: Arc<CryptoProvider>,

@@ -19,7 +19,7 @@ use super::line::{self, EventFields, Record, Value};
 use super::output::{LineQueue, Stream};
 use crate::base::error_chain::chain;
 
-/// Decides once for each callsite whether it is logged.
+/// Decides once for each callsite whether its messages are logged.
 impl<S: Subscriber> Layer<S> for Levels {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
         if self.pass(metadata) { Interest::always() } else { Interest::never() }
@@ -34,16 +34,15 @@ impl<S: Subscriber> Layer<S> for Levels {
     }
 }
 
-/// The format of lines, and their stream.
+/// The format and the stream of lines.
 #[derive(Debug, Clone, Copy)]
 pub struct Form {
     pub format: Format,
-    /// Whether lines that are no errors go to standard output.
+    /// Whether lines other than errors go to standard output.
     pub split: bool,
 }
 
 impl Form {
-    /// Formats a message as a line with the current time.
     pub fn line(self, level: Level, metadata: (&str, u32), task: Option<&str>, fields: &EventFields) -> String {
         let record = Record { time: Timestamp::now(), level, location: metadata, task, event: fields };
         match self.format {
@@ -52,27 +51,25 @@ impl Form {
         }
     }
 
-    /// As in Go, a warning counts as an error in the text form but not in JSON, which has no key for the severity.
+    /// Selects the stream. As in Go, a warning counts as an error in text but not in JSON, which has no severity key.
     fn stream(self, level: Level) -> Stream {
         let is_error = level == Level::ERROR || (level == Level::WARN && self.format == Format::Text);
         if self.split && !is_error { Stream::Output } else { Stream::Error }
     }
 }
 
-/// Writes the messages that pass the levels.
 pub struct Lines {
     pub form: Form,
     pub queue: LineQueue,
 }
 
 impl Lines {
-    /// Writes one message.
     pub fn write(&self, level: Level, metadata: (&str, u32), task: Option<&str>, fields: &EventFields) {
         self.queue.push(self.form.stream(level), self.form.line(level, metadata, task, fields));
     }
 }
 
-/// The name of a task, kept with its span.
+/// Name of a task, stored in its span.
 struct Task(String);
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
@@ -165,7 +162,7 @@ mod tests {
 
     type Seen = Arc<Mutex<Vec<(Stream, String)>>>;
 
-    /// A log of the test's own.
+    /// Returns a log for one test, and its written lines.
     fn log(levels: Levels, form: Form) -> (impl Subscriber + Send + Sync, Verbosity, output::FlushGuard, Seen) {
         let seen = Seen::default();
         let kept = Arc::clone(&seen);

@@ -1,4 +1,4 @@
-//! Pure: which messages pass, by verbosity, by file, and by target.
+//! Pure: selects the messages that are logged, by verbosity, file and target.
 
 use tracing::{Level, Metadata};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -13,9 +13,10 @@ const TRACE: u32 = 6;
 /// A pattern of `--vmodule` and its verbosity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Module {
-    /// A file name without folder and `.rs`; if it has a `/`, a path below `src/`. See `glob::matches`.
+    /// Pattern for the file name without folder and `.rs`. A pattern that contains `/` is for the path below `src/`,
+    /// without `.rs`. See `glob::matches`.
     pub pattern: String,
-    /// Verbosity of files that match; without effect if it is below the verbosity of the log.
+    /// Verbosity of matching files. Has no effect below the verbosity of the log.
     pub verbosity: u32,
 }
 
@@ -28,7 +29,7 @@ impl Module {
     }
 }
 
-/// The levels that pass.
+/// Filter of log messages.
 #[derive(Debug, Clone)]
 pub struct Levels {
     verbosity: u32,
@@ -37,18 +38,17 @@ pub struct Levels {
 }
 
 impl Levels {
-    /// Everything passes at `verbosity`; files that match the pattern of a module also at the module's verbosity.
+    /// Creates a filter for messages up to `verbosity`. Files that match a module use the module's verbosity if higher.
     pub fn new(verbosity: u32, modules: Vec<Module>) -> Self {
         Self { verbosity, modules, others: libraries(verbosity) }
     }
 
-    /// Sets the verbosity; the modules stay.
+    /// Sets the verbosity and keeps the modules.
     pub fn set(&mut self, verbosity: u32) {
         self.verbosity = verbosity;
         self.others = libraries(verbosity);
     }
 
-    /// Whether the messages of a callsite pass.
     pub fn pass(&self, metadata: &Metadata<'_>) -> bool {
         self.passes(metadata.target(), *metadata.level(), metadata.file().unwrap_or_default())
     }
@@ -58,12 +58,12 @@ impl Levels {
             return self.others.would_enable(target, &level);
         }
         let needed = verbosity_of(level);
-        // As in klog, the first pattern that matches decides, and never lowers the verbosity.
+        // As in klog, the first matching pattern applies, and it never lowers the verbosity.
         needed <= self.verbosity
             || self.modules.iter().find(|module| module.is_about(file)).is_some_and(|found| needed <= found.verbosity)
     }
 
-    /// The most detailed level at which any message passes; callsites of more detailed levels then cost nothing.
+    /// Returns the most detailed level at which a message passes. Callsites of more detailed levels cost nothing.
     pub fn most(&self) -> LevelFilter {
         let modules = self.modules.iter().map(|module| module.verbosity);
         let own = match modules.fold(self.verbosity, u32::max) {
@@ -75,7 +75,7 @@ impl Levels {
     }
 }
 
-/// klog's verbosity of a level; errors and warnings always pass.
+/// Returns klog's verbosity of a level. Errors and warnings always pass.
 pub fn verbosity_of(level: Level) -> u32 {
     match level {
         Level::ERROR | Level::WARN | Level::INFO => 0,
@@ -84,14 +84,14 @@ pub fn verbosity_of(level: Level) -> u32 {
     }
 }
 
-/// Whether the target belongs to this program and not to a library: `--vmodule` never enables the messages of
+/// Returns true if the target belongs to this program and not to a library. `--vmodule` never enables the messages of
 /// libraries, which may contain secrets.
 pub fn is_ours(target: &str) -> bool {
     let krate = target.split("::").next().unwrap_or_default();
     matches!(krate, "ccm" | "vsphere_cloud_controller_manager")
 }
 
-/// The level of libraries, which log less than this program at each verbosity.
+/// Returns the level for libraries, which is less detailed than the level for this program.
 fn of_libraries(verbosity: u32) -> LevelFilter {
     match verbosity {
         0..=3 => LevelFilter::WARN,
@@ -154,10 +154,10 @@ mod tests {
             (&[("controllers/node/*", 4)], "ccm::controllers", SYNC, Level::DEBUG, true),
             (&[("controllers/node/*", 4)], "ccm::controllers", NODE, Level::DEBUG, false),
             (&[("node", 0)], "ccm::controllers", NODE, Level::INFO, true),
-            // The first that matches.
+            // The first matching pattern decides.
             (&[("n*", 4), ("node", 6)], "ccm::controllers", NODE, Level::TRACE, false),
             (&[("x", 4), ("node", 6)], "ccm::controllers", NODE, Level::TRACE, true),
-            // A file's name never enables messages of libraries: they may contain bodies with Secrets.
+            // A file name never enables messages of libraries, which may contain bodies with Secrets.
             (&[("*", 9), ("mod", 9)], "kube_client::client", "/x/kube-client-5/src/client/mod.rs", Level::WARN, false),
             (&[("*", 9)], "hyper::proto", "/x/hyper/src/proto.rs", Level::TRACE, false),
         ];

@@ -1,6 +1,5 @@
-//! Pure: a message as one line, in klog's text form or as one JSON object with klog's keys.
-//!
-//! A message is always exactly one line: a line break in a value cannot forge another message.
+//! Pure: formats a message as one line, in klog's text form or as one JSON object with klog's keys. A message is always
+//! exactly one line, so that a line break in a value cannot forge another message.
 
 use std::fmt::Write;
 
@@ -9,18 +8,17 @@ use tracing::Level;
 
 use super::levels::verbosity_of;
 
-/// The key of an error, in both forms.
 const ERROR: &str = "err";
 
-/// A message.
+/// A message with its origin.
 #[derive(Debug)]
 pub struct Record<'a> {
     pub time: Timestamp,
-    /// The severity, and klog's verbosity.
+    /// The severity, which also determines klog's verbosity.
     pub level: Level,
-    /// The callsite: the path of the file, and the line number.
+    /// Path of the source file, and line number.
     pub location: (&'a str, u32),
-    /// The task that logs it.
+    /// Name of the task that logs the message.
     pub task: Option<&'a str>,
     pub event: &'a EventFields,
 }
@@ -29,21 +27,20 @@ pub struct Record<'a> {
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct EventFields {
     pub message: String,
-    /// The values of the message by key, in the order given. The key `error` is written `err`, as in klog.
+    /// Values by key, in the given order. The key `error` is written as `err`, as in klog.
     pub values: Vec<(&'static str, Value)>,
 }
 
-/// A value of a message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Written as it is: a number, `true` or `false`.
+    /// Written without quotes: a number, `true` or `false`.
     Bare(String),
     /// Written in quotes.
     Text(String),
 }
 
 impl Value {
-    /// A number; in quotes if it is not finite, which JSON cannot express.
+    /// Returns a number as a value. A number that is not finite is written in quotes, because JSON cannot express it.
     pub fn float(number: f64) -> Self {
         if number.is_finite() { Value::Bare(number.to_string()) } else { Value::Text(number.to_string()) }
     }
@@ -63,8 +60,8 @@ fn is_error(key: &str) -> bool {
     matches!(key, "error" | ERROR)
 }
 
-/// `Lmmdd hh:mm:ss.uuuuuu threadid file:line] "message" err="…" key="value" …`, in UTC. As in klog the thread is the
-/// process.
+/// Formats `Lmmdd hh:mm:ss.uuuuuu threadid file:line] "message" err="…" logger="task" key="value" …`, in UTC. As in
+/// klog, the thread ID is the process ID.
 pub fn text(record: &Record<'_>, process: u32) -> String {
     let severity = match record.level {
         Level::ERROR => 'E',
@@ -100,7 +97,7 @@ fn pair(line: &mut String, key: &str, value: &Value) {
     }
 }
 
-/// Quotes like Go's `strconv.Quote`: escapes line breaks and other characters that do not print.
+/// Quotes a text as Go's `strconv.Quote` does. Escapes line breaks and other characters that do not print.
 fn quote(line: &mut String, text: &str) {
     line.push('"');
     for char in text.chars() {
@@ -126,10 +123,10 @@ fn quote(line: &mut String, text: &str) {
     line.push('"');
 }
 
-/// One JSON object: `ts` in milliseconds since 1970, `logger`, `caller`, `msg`, `v`, the values, `err`. An error has no
-/// `v`; a warning is a message of verbosity 0, since klog has no key for it.
+/// Formats one JSON object: `ts` in milliseconds since 1970, `logger`, `caller`, `msg`, `v`, the values, `err`. An
+/// error has no `v`. A warning has the verbosity 0, because klog has no key for warnings.
 pub fn json(record: &Record<'_>) -> String {
-    // A double has 53 bits: exact enough for microseconds of present times, as in the Go program.
+    // The 53 bits of an `f64` are exact enough for microseconds of current times, as in the Go program.
     #[allow(clippy::cast_precision_loss, reason = "see above")]
     let milliseconds = record.time.as_nanosecond() as f64 / 1e6;
     let (path, number) = record.location;
@@ -143,7 +140,8 @@ pub fn json(record: &Record<'_>) -> String {
         member(&mut line, "v", &Value::Bare(verbosity_of(record.level).to_string()));
     }
     for (key, value) in record.event.others() {
-        // A key of the header gets the suffix `_`, because JSON parsers disagree about objects with duplicate keys.
+        // A key that equals one of klog's keys gets the suffix `_`, because JSON parsers disagree about objects with
+        // duplicate keys.
         let is_taken = matches!(*key, "ts" | "logger" | "caller" | "msg" | "v");
         if is_taken { member(&mut line, &format!("{key}_"), value) } else { member(&mut line, key, value) }
     }
@@ -154,7 +152,6 @@ pub fn json(record: &Record<'_>) -> String {
     line
 }
 
-/// The file with its folder.
 fn with_folder(path: &str) -> &str {
     let cut = path.rmatch_indices('/').nth(1);
     cut.and_then(|(at, _)| path.get(at + 1..)).unwrap_or(path)

@@ -1,7 +1,6 @@
-//! Writes lines: a bounded queue, emptied by its own thread.
-//!
-//! A task that logs never waits for the reader of the log. klog writes while it holds a lock, so that a full pipe stops
-//! the whole process; here lines are dropped and counted while the queue is full.
+//! Writes log lines through a bounded queue, which a separate thread empties. A task that logs never waits for the
+//! reader of the log. While the queue is full, lines are dropped and counted. klog writes under a lock, so that a full
+//! pipe stops the whole process.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -11,14 +10,13 @@ use std::time::Duration;
 
 use crate::runtime::tasks;
 
-/// Most bytes of waiting lines. A line that does not fit is dropped.
+/// Maximum number of waiting bytes. A line that does not fit is dropped.
 const MAX_WAITING: usize = 1 << 20;
-/// Approximate memory of a waiting line in addition to its text.
+/// Approximate memory of a waiting line in addition to its text, in bytes.
 const OVERHEAD: usize = 64;
-/// How long the process waits for the last lines at its end.
+/// Maximum time that the process waits for the last lines at its end.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// A stream of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     Output,
@@ -30,7 +28,7 @@ enum OutputTask {
     Flush(SyncSender<()>),
 }
 
-/// The queue of lines. Cheap to clone; all clones are one.
+/// The queue of lines. Clones share the queue.
 #[derive(Clone)]
 pub struct LineQueue {
     work: Sender<OutputTask>,
@@ -43,7 +41,7 @@ struct OutputState {
     dropped: AtomicU64,
 }
 
-/// When dropped, waits for the queued lines, for a second at most.
+/// Guard that waits on drop for the queued lines, for at most 1 s.
 #[must_use = "the last lines are lost when it is not held until the end"]
 pub struct FlushGuard(LineQueue);
 
@@ -51,14 +49,14 @@ impl Drop for FlushGuard {
     fn drop(&mut self) {
         let (done, is_done) = sync_channel(1);
         if self.0.work.send(OutputTask::Flush(done)).is_ok() {
-            // Gives up after a second, because the reader of the log is too slow.
+            // After a timeout, the remaining lines are lost: the reader of the log is too slow.
             let _ = is_done.recv_timeout(LAST_LINES);
         }
     }
 }
 
 impl LineQueue {
-    /// Starts the thread. `lost` formats the line with the number of dropped lines.
+    /// Starts the thread that writes the lines. `lost` formats the line that reports the number of dropped lines.
     pub fn start(
         write: impl FnMut(Stream, &str) + Send + 'static,
         lost: impl Fn(u64) -> String + Send + 'static,
@@ -70,7 +68,7 @@ impl LineQueue {
         Ok((queue.clone(), FlushGuard(queue)))
     }
 
-    /// Queues a line, with its line break, unless the queue is full.
+    /// Queues a line, including its line break. If the queue is full, counts the line as dropped.
     pub fn push(&self, stream: Stream, line: String) {
         let size = line.len() + OVERHEAD;
         let is_room = |waiting: usize| waiting.checked_add(size).filter(|waiting| *waiting <= MAX_WAITING);
@@ -103,7 +101,7 @@ fn write_all(
     }
 }
 
-/// Writes to the process's own streams, a line at a time. Ignores errors: a closed stream has no reader.
+/// Writes a line to a stream of this process. Ignores errors, because a closed stream has no reader.
 pub fn to_process(stream: Stream, line: &str) {
     let _ = match stream {
         Stream::Output => std::io::stdout().lock().write_all(line.as_bytes()).and_then(|()| std::io::stdout().flush()),

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use prometheus::core::Collector;
 use prometheus::proto::MetricType;
 
-/// A registry that also knows the series without a value, which the text format does not show.
+/// A registry that also lists the series that have no value. The text format omits such series.
 #[derive(Clone, Default)]
 pub struct Registry {
     registry: prometheus::Registry,
@@ -18,13 +18,13 @@ pub struct Registry {
 /// The description of a series, with or without a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
-    /// Its full name.
+    /// Full name.
     pub name: String,
     /// `counter`, `gauge` or `histogram`.
     pub kind: &'static str,
-    /// The names of its labels, sorted.
+    /// Sorted names of the labels.
     pub labels: Vec<String>,
-    /// Its help text.
+    /// Help text.
     pub help: String,
 }
 
@@ -41,13 +41,13 @@ impl Registry {
         Ok(())
     }
 
-    /// All series that were registered, by name.
+    /// Returns all registered series, sorted by name.
     pub fn series(&self) -> Vec<Series> {
         self.series.lock().values().cloned().collect()
     }
 }
 
-/// Read access to the library's registry.
+/// Read access to the registry of the crate `prometheus`.
 impl Deref for Registry {
     type Target = prometheus::Registry;
 

@@ -1,16 +1,12 @@
-//! Pure: the text format of series, with bucket bounds spelled as in the Go program.
-//!
-//! The bound is the value of a label: with another spelling (`0.00000001` for `1e-08`), queries over the series of both
-//! programs see two buckets instead of one.
+//! Pure: the text format of series, with bucket bounds spelled as in the Go program. A bound is the value of a label.
+//! With another spelling (`0.00000001` for `1e-08`), queries over the series of both programs return two buckets
+//! instead of one.
 
 use std::fmt::{self, Write};
 
 use prometheus::proto::{LabelPair, Metric, MetricFamily, MetricType};
 
-/// All series, in the order given.
-///
-/// # Errors
-/// A family of a type that is not used here: a summary, or one without type.
+/// Formats all series in the given order. Fails for an unused type: a summary, or a family without type.
 pub(super) fn encode(families: &[MetricFamily]) -> Result<String, prometheus::Error> {
     let mut text = String::new();
     for family in families {
@@ -41,7 +37,7 @@ fn write_family(text: &mut String, family: &MetricFamily, kind: &str) -> fmt::Re
 
 fn write_histogram(text: &mut String, name: &str, metric: &Metric) -> fmt::Result {
     let histogram = metric.get_histogram();
-    // Counts stay far below the integers that a float cannot represent exactly.
+    // Counts stay far below the integers that an `f64` cannot represent exactly.
     let count = histogram.get_sample_count() as f64;
     for bucket in histogram.get_bucket() {
         let bound = go_float(bucket.upper_bound());
@@ -76,7 +72,7 @@ fn write_sample(
     }
 }
 
-/// Escapes a text of the exposition: backslashes and line breaks, in labels also quotes.
+/// A text that is escaped: backslashes and line breaks, and in labels also quotes.
 struct EscapedText<'a> {
     text: &'a str,
     quotes: bool,
@@ -93,7 +89,7 @@ impl fmt::Display for EscapedText<'_> {
     }
 }
 
-/// A finite number as Go's shortest `%g`: with an exponent below 0.0001 and from a million on.
+/// Formats a finite number as Go's shortest `%g` does: with an exponent below 0.0001 and from 1,000,000 on.
 fn go_float(number: f64) -> String {
     let scientific = format!("{number:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };

@@ -1,4 +1,4 @@
-//! The series of a work queue, under client-go's names. Values that depend on the current time are computed per scrape.
+//! The series of a work queue, under client-go's names. Values that depend on the time are computed at each scrape.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,25 +9,25 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, Histogram, HistogramOpts, IntCounter, IntGauge, Opts};
 use tokio::time::Instant;
 
-/// Bounds in seconds, from ten nanoseconds to ten seconds. The labels equal client-go's, with its rounding errors.
+/// Bucket bounds in seconds, from 10 ns to 10 s, with client-go's rounding errors so that the labels are equal.
 const BUCKETS: [f64; 10] =
     [1e-8, 1e-7, 1e-6, 9.999_999_999_999_999e-6, 9.999_999_999_999_999e-5, 1e-3, 1e-2, 1e-1, 1.0, 10.0];
 
-/// The series of the queue of one name; they outlive a queue, since each term creates one. Clones share the series.
+/// The series of all queues of one name. The series outlive a queue, because each term of leadership creates a new
+/// queue. Clones share the series.
 #[derive(Clone)]
 pub struct QueueMetrics {
     depth: IntGauge,
-    /// Counts keys that become ready.
     pub(super) adds: IntCounter,
-    /// Counts the retries of keys, after failures and after delays that a worker chose.
+    /// Number of retries, after failures and after delays that a worker chose.
     pub(super) retries: IntCounter,
-    /// How long keys waited until they were handed out, in seconds.
+    /// Time in seconds that keys waited until they were handed out.
     pub(super) queue_duration: Histogram,
-    /// How long keys were processed, in seconds.
+    /// Time in seconds that keys were processed.
     pub(super) worked: Histogram,
     unfinished: Gauge,
     longest: Gauge,
-    /// Reads the content of the queue in use; returns `None` once the queue is dropped.
+    /// Function that reads the content of the current queue. Returns `None` after the queue is dropped.
     content: Arc<Mutex<ReadContent>>,
 }
 
@@ -36,16 +36,16 @@ type ReadContent = Box<dyn Fn(Instant) -> Option<Content> + Send>;
 /// The content of a queue.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Content {
-    /// Keys that are ready.
+    /// Number of waiting keys, including keys that were added again while they are processed.
     pub(super) waiting: usize,
-    /// The sum of the times for which keys have been processed so far.
+    /// Sum of the times for which the keys in progress have been processed.
     pub(super) unfinished: Duration,
-    /// The longest of these times.
+    /// Longest time for which a key in progress has been processed.
     pub(super) longest: Duration,
 }
 
 impl QueueMetrics {
-    /// Creates the series, at zero and unregistered. `name` is the value of their label, unique in the process.
+    /// Creates the series at zero, without registering them. `name` is the value of a label, unique in the process.
     pub fn new(name: &'static str) -> Self {
         let options =
             |series: &str, help: &str| Opts::new(series, help).subsystem("workqueue").const_label("name", name);
@@ -80,8 +80,8 @@ impl QueueMetrics {
         }
     }
 
-    /// Shows from now on the content that `look` reads, instead of that of an earlier queue.
-    pub(super) fn show(&self, look: impl Fn(Instant) -> Option<Content> + Send + 'static) {
+    /// Shows the content that `look` returns, instead of the content of an earlier queue.
+    pub(super) fn set_content(&self, look: impl Fn(Instant) -> Option<Content> + Send + 'static) {
         *self.content.lock() = Box::new(look);
     }
 
@@ -185,7 +185,7 @@ mod tests {
             ("unfinished_work_seconds", "0"),
             ("longest_running_processor_seconds", "0"),
         ]);
-        // Shows keys that became due, although no worker has noticed.
+        // The metrics count keys that became due, although no worker has taken them.
         tokio::time::advance(Duration::from_secs(100)).await;
         shown.says(&[("depth", "4"), ("adds_total", "6")]);
     }

@@ -1,4 +1,4 @@
-//! Tests of the work queue, on paused time.
+//! Tests of the work queue with a paused clock.
 
 use super::*;
 use futures::FutureExt as _;
@@ -99,7 +99,7 @@ async fn failures_back_off_up_to_the_maximum_and_are_forgotten() {
     assert!(!queue.is_backing_off(&"a"), "it waits, but not for its backoff");
 }
 
-/// Nothing new is known of the key, so it has to wait for its backoff.
+/// There is no new event for the key, so it waits for its backoff.
 #[tokio::test(start_paused = true)]
 async fn a_failure_ends_the_delays_that_were_asked_for_before_it() {
     for (case, delay, runs) in [("it passes while the key runs", 1, 2), ("it passes afterwards", 2, 1)] {
@@ -138,7 +138,8 @@ async fn an_addition_or_a_delay_while_a_key_runs_counts_unless_the_delay_is_foll
     assert!(!queue.is_backing_off(&"a"), "it failed once, and does not wait for that");
 }
 
-/// client-go's exponential limiter and its limit on waits, without jitter. Of its overall bucket there is none here.
+/// The expected delays are those of client-go's exponential limiter and its maximum, without jitter. This queue has no
+/// token bucket over all keys.
 // vectors: E-20–E-22
 #[tokio::test(start_paused = true)]
 async fn vectors_of_the_rate_limiters() {
@@ -225,7 +226,7 @@ async fn nothing_is_remembered_of_keys_that_are_done() {
     assert!(queue.shared.state.lock().entries.is_empty());
 }
 
-/// What the test does between two moments.
+/// An action of the test.
 #[derive(Clone, Debug)]
 enum Step {
     Add(usize),
@@ -249,7 +250,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 #[derive(Default)]
 struct Key {
     running: AtomicUsize,
-    /// Counts additions; a run notes the count it saw when it started.
+    /// Number of additions. Each run stores the number at its start in `seen`.
     added: AtomicUsize,
     seen: AtomicUsize,
 }

@@ -1,4 +1,4 @@
-//! What clients show, and what TLS may be like.
+//! The certificates of clients, and the supported TLS versions.
 
 use ccm::runtime::admin::{CertificateSource, Certificates, TlsRules, server_config};
 use rustls::client::ResolvesClientCert;
@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
-/// Shows this chain and signs with this key, whether or not they belong together.
+/// Presents this chain and signs with this key, even if they do not match.
 #[derive(Debug)]
 struct Shows(Arc<CertifiedKey>);
 
@@ -24,7 +24,7 @@ impl ResolvesClientCert for Shows {
     }
 }
 
-/// A client that shows so many certificates, the first with its own key or with another's.
+/// Returns a client with this many certificates, which signs with the key of the first one or with another key.
 fn holder(
     server: &Served,
     certificates: usize,
@@ -46,7 +46,7 @@ fn holder(
         .with_client_cert_resolver(Arc::new(Shows(Arc::new(CertifiedKey::new(chain, key)))))
 }
 
-/// The first line of the answer; nothing when there is none.
+/// Returns the first line of the answer, if there is one.
 async fn metrics(server: &Served, config: ClientConfig) -> Option<String> {
     let tcp = TcpStream::connect(server.address).await.unwrap();
     let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
@@ -106,7 +106,7 @@ async fn tls_is_as_the_flags_say() {
             let (client, _) =
                 tokio::join!(connector.connect("localhost".try_into().unwrap(), near), acceptor.accept(far));
             let error = client.map(|_| ()).unwrap_err().to_string();
-            // Whoever got as far as the certificate has agreed on everything else.
+            // A handshake that reaches the certificate has passed all other checks.
             assert_eq!(error.contains("UnknownIssuer"), expected, "{case}, {version:?}: {error}");
         }
     }

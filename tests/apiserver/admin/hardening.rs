@@ -1,4 +1,5 @@
-//! Whoever reaches the secure port may send anything: it is bounded, and the probes are answered meanwhile.
+//! Any client may send anything to the secure port. Its use of resources is limited, and the probes are answered in the
+//! meantime.
 
 use std::time::Instant;
 
@@ -8,16 +9,16 @@ use tokio_rustls::client::TlsStream;
 
 use super::*;
 
-/// TLS to the server, with this protocol.
+/// Opens TLS to the server, with this protocol.
 async fn tls(server: &Served, protocol: &[u8]) -> TlsStream<TcpStream> {
     let tcp = TcpStream::connect(server.address).await.unwrap();
     over_tls(server, tcp, protocol).await.unwrap()
 }
 
-/// What the server says until it closes.
+/// Reads until the server closes the connection.
 async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
     let mut bytes = Vec::new();
-    // A connection that is cut off says nothing more either.
+    // A connection that is reset delivers no more data either.
     let _ = tokio::time::timeout(LONG, stream.read_to_end(&mut bytes)).await.expect("the server closes");
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -30,7 +31,7 @@ async fn assert_healthy(server: &Served, after: &str) {
 #[tokio::test]
 async fn what_is_no_tls_is_turned_away() {
     let server = served().await;
-    // A hello of TLS 1.1: versions 3.1 outside and 3.2 inside, a random, no session, AES-CBC, no compression.
+    // A hello of TLS 1.1: versions 3.1 outside and 3.2 inside, a random value, no session, AES-CBC, no compression.
     let mut old_hello = vec![0x16, 3, 1, 0, 45, 1, 0, 0, 41, 3, 2];
     old_hello.extend([7; 32]);
     old_hello.extend([0, 0, 2, 0, 0x2f, 1, 0]);
@@ -43,7 +44,7 @@ async fn what_is_no_tls_is_turned_away() {
     ];
     for (case, bytes) in cases {
         let mut tcp = TcpStream::connect(server.address).await.unwrap();
-        // It may be closed while it is being written to.
+        // The server may close the connection during the write.
         let _ = tcp.write_all(&bytes).await;
         let _ = tcp.shutdown().await;
         let said = rest(&mut tcp).await;
@@ -81,7 +82,7 @@ async fn a_body_is_not_waited_for() {
     assert!(said.starts_with("HTTP/1.1 405 "), "{said}");
 }
 
-/// Old clients and proxies cannot lead one request into another.
+/// Contradictory lengths would let old clients and proxies smuggle one request inside another.
 #[tokio::test]
 async fn lengths_that_contradict_each_other_are_refused() {
     let server = served().await;
@@ -92,8 +93,8 @@ async fn lengths_that_contradict_each_other_are_refused() {
     assert!(said.starts_with("HTTP/1.1 400 "), "{said}");
 }
 
-/// More than two thousand connections that say nothing, half something, or have spoken TLS and ask nothing; all from
-/// the address that the probe comes from, too.
+/// More than two thousand connections without data, with half a request, or with TLS and no request. All come from the
+/// same address as the probe.
 #[tokio::test]
 async fn thousands_of_connections_keep_nobody_out() {
     let server = served().await;
@@ -107,13 +108,13 @@ async fn thousands_of_connections_keep_nobody_out() {
                 tcp.write_all(&[0x16, 3, 1, 0, 45, 1]).await.unwrap();
                 half.push(tcp);
             }
-            // It may have had to make room before it was ready.
+            // The server may have closed this connection to make room before it was ready.
             1 => unused.extend(over_tls(&server, tcp, b"http/1.1").await.ok()),
             _ => silent.push(tcp),
         }
         if number % 100 == 99 {
             let start = Instant::now();
-            // A new connection each time, as the kubelet's.
+            // A new connection each time, as the kubelet makes it.
             let answer = client(&server).get(format!("https://{}/healthz", server.address)).send().await;
             assert_eq!(answer.unwrap_or_else(|error| panic!("after {number}: {error:?}")).status().as_u16(), 200);
             (asked, slowest) = (asked + 1, slowest.max(start.elapsed()));
@@ -158,14 +159,14 @@ async fn nobody_known_has_a_second_request_on_one_http2_connection() {
     assert!(!connection.is_finished(), "whoever is known goes on");
 }
 
-/// Rapid reset (CVE-2023-44487): requests that are taken back as soon as they are sent.
+/// Rapid reset (CVE-2023-44487): requests that are cancelled immediately.
 #[tokio::test]
 async fn requests_that_are_taken_back_at_once_end_the_connection() {
     let server = served().await;
     let mut stream = tls(&server, b"h2").await;
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
     stream.write_all(&frame(4, 0, 0, &[])).await.unwrap();
-    // `:method GET`, `:scheme https`, `:path /`, and an authority of one letter.
+    // `:method GET`, `:scheme https`, `:path /`, and an authority with one letter.
     let headers = [0x82, 0x87, 0x84, 0x41, 0x01, b'a'];
     let (mut sent, mut received) = (0, Vec::new());
     let mut buffer = [0; 4096];
@@ -201,7 +202,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A header that goes on in further frames for ever (CVE-2024-27316).
+/// A header with endless continuation frames (CVE-2024-27316).
 #[tokio::test]
 async fn a_header_without_an_end_ends_the_http2_connection() {
     let server = served().await;
@@ -209,7 +210,7 @@ async fn a_header_without_an_end_ends_the_http2_connection() {
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
     stream.write_all(&frame(4, 0, 0, &[])).await.unwrap();
     stream.write_all(&frame(1, 0, 1, &[0x82, 0x87, 0x84])).await.unwrap();
-    // A literal header without indexing: name `x`, value of 100 letters.
+    // A literal header without indexing: name `x`, value with 100 letters.
     let mut header = vec![0, 1, b'x', 100];
     header.extend([b'y'; 100]);
     let block: Vec<u8> = header.iter().copied().cycle().take(header.len() * 150).collect();
@@ -227,7 +228,7 @@ async fn a_header_without_an_end_ends_the_http2_connection() {
     assert_healthy(&server, "endless header").await;
 }
 
-/// Answers that cannot be sent, since the client takes no byte of them (a window of nothing): the connection ends soon.
+/// Answers that cannot be sent, because the client has a window of zero bytes. The connection ends soon.
 #[tokio::test]
 async fn answers_that_nobody_reads_end_the_connection_of_whoever_is_not_known() {
     let server = served().await;
@@ -236,7 +237,7 @@ async fn answers_that_nobody_reads_end_the_connection_of_whoever_is_not_known() 
     // INITIAL_WINDOW_SIZE is 4.
     stream.write_all(&frame(4, 0, 0, &[0, 4, 0, 0, 0, 0])).await.unwrap();
     let path = b"/healthz?verbose&exclude=%7F";
-    // As in the other tests, and a literal `:path` (its name has number 4) of these bytes.
+    // As in the other tests, and a literal `:path` (its name has number 4) with these bytes.
     let mut headers = vec![0x82, 0x87, 0x41, 0x01, b'a', 0x04, u8::try_from(path.len()).unwrap()];
     headers.extend(path);
     for stream_id in [1, 3, 5, 7] {
@@ -246,13 +247,13 @@ async fn answers_that_nobody_reads_end_the_connection_of_whoever_is_not_known() 
     let mut received = Vec::new();
     let _ = tokio::time::timeout(LONG, stream.read_to_end(&mut received)).await.expect("the server ends it");
     println!("the connection was ended after {:?}", start.elapsed());
-    // What a connection of somebody who is known may take is 20 s.
+    // The limit for a connection of an authenticated client is 20 s.
     assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
     assert!(received.windows(2).any(|bytes| bytes[1] == 7), "a GOAWAY frame in {received:?}");
     assert_healthy(&server, "a window of nothing").await;
 }
 
-/// Whoever is refused has to connect anew, so that showing a wrong certificate again and again costs them more than us.
+/// A rejected client must connect again. Repeated wrong certificates cost the client more than the server.
 #[tokio::test]
 async fn whoever_is_refused_has_one_request_on_a_connection() {
     let server = served().await;
@@ -273,7 +274,7 @@ async fn whoever_asks_for_the_header_only_gets_no_body_over_http2() {
     let mut stream = tls(&server, b"h2").await;
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
     stream.write_all(&frame(4, 0, 0, &[])).await.unwrap();
-    // `:method HEAD` (the name has number 2), `:scheme https`, an authority of one letter, `:path /livez`.
+    // `:method HEAD` (the name has number 2), `:scheme https`, an authority with one letter, `:path /livez`.
     let mut headers = vec![0x02, 4];
     headers.extend(b"HEAD");
     headers.extend([0x87, 0x41, 0x01, b'a', 0x04, 6]);

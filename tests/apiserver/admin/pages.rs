@@ -1,4 +1,4 @@
-//! What is served beside the probes and `/metrics`.
+//! The paths of the secure port other than the probes and `/metrics`.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -25,7 +25,7 @@ async fn pages_are_written_at_each_request() {
     assert_eq!(ask(&server, "GET", "/configz/", "").await.0, 404);
 }
 
-/// O-75: in the Go program the paths of single checks cannot be reached.
+/// O-75: in the Go program the paths of single checks are not reachable.
 // vectors: O-75
 #[tokio::test]
 async fn o_75_single_checks_and_the_series_of_probes_are_served() {

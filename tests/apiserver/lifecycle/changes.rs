@@ -1,4 +1,4 @@
-//! What happens in the middle: other leaders, refusals, conflicts, panics.
+//! Disturbances during the work: other leaders, rejected requests, conflicts, panics.
 
 use async_trait::async_trait;
 use ccm::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence};
@@ -19,25 +19,25 @@ use tokio_util::sync::CancellationToken;
 
 use super::harness::{Form, LIMIT, Run, Start, instance, settings, several_passes, taints};
 
-/// Long enough that no test sees its end.
+/// Longer than any test.
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// A provider that counts proofs and does something while it answers.
+/// A provider that counts proofs and can act during an answer.
 #[derive(Clone)]
 struct Wrapped {
     cloud: Memory,
     proofs: Arc<AtomicUsize>,
-    /// From this proof on the machine exists, and nobody is told.
+    /// From the proof with this number on the machine exists. No event announces the machine.
     exists_from: usize,
-    /// Panics while it is set.
+    /// Whether the provider panics.
     panics: Arc<AtomicBool>,
-    /// Who edits the node that is asked about, between its look and its write, and how often.
+    /// If set, another client edits the requested node here between the controller's read and its write.
     meddler: Option<Api<Node>>,
     turns: Arc<AtomicUsize>,
     is_own: bool,
-    /// Whether it was asked if all is as known, with which a term begins.
+    /// Whether the confirmation at the start of a term was requested.
     is_confirmed: Arc<AtomicBool>,
-    /// Questions before that.
+    /// Number of requests before the confirmation.
     early: Arc<AtomicUsize>,
 }
 
@@ -131,7 +131,7 @@ async fn the_proof_is_made_once_more_before_the_deletion_and_not_more_often() {
     assert_eq!(run.count().await, 1);
     assert_eq!(run.metric("vsphere_ccm_node_deletions_total"), 0);
 
-    // While it is held, passes cost no proof.
+    // While the node is kept, passes make no proof.
     let cloud = Memory::default();
     let provider = Wrapped::new(&cloud);
     let run = Run::with(

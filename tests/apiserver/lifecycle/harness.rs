@@ -1,4 +1,4 @@
-//! A running node-lifecycle controller with nodes of its own.
+//! A running node-lifecycle controller with its own nodes.
 
 use ccm::cloud::{CloudProvider, InstanceMetadata};
 use ccm::controllers::Context;
@@ -20,11 +20,11 @@ use std::time::Duration;
 use support::{ApiServer, eventually, unique};
 use tokio_util::sync::CancellationToken;
 
-/// The label that keeps the nodes of tests apart.
+/// Label that separates the nodes of tests.
 const GROUP: &str = "test.ccm/group";
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// Short periods, and limits that are not in the way.
+/// Returns settings with short periods, and with limits that are never reached.
 pub fn settings() -> LifecycleSettings {
     LifecycleSettings {
         period: Duration::from_millis(200),
@@ -36,14 +36,14 @@ pub fn settings() -> LifecycleSettings {
     }
 }
 
-/// A node as a vector says it.
+/// A node in the form of a vector.
 #[derive(Clone, Debug, Default)]
 pub struct Form {
     pub name: String,
-    /// Empty: the condition is absent.
+    /// Status of the condition Ready. Empty if the condition is absent.
     pub ready: String,
     pub provider_id: String,
-    /// `key:effect` each.
+    /// Taints as `key:effect`.
     pub taints: Vec<String>,
     pub annotations: Vec<(String, String)>,
 }
@@ -70,7 +70,7 @@ impl Form {
     }
 }
 
-/// Reads `key:effect` and `key=value:effect`.
+/// Parses `key:effect` and `key=value:effect`.
 fn taint(text: &str) -> Value {
     let (key, effect) = text.split_once(':').unwrap();
     match key.split_once('=') {
@@ -88,7 +88,7 @@ fn conditions(ready: &str) -> Value {
     }
 }
 
-/// The taints as `key=value:effect`.
+/// Returns the taints as `key=value:effect`.
 pub fn taints(node: &Node) -> Vec<String> {
     ccm::cloud::node::taints(node)
         .iter()
@@ -104,7 +104,7 @@ pub fn instance(form: &Form, provider_id: &str) -> Instance {
     Instance { node_name: form.name.clone(), metadata, ..Instance::default() }
 }
 
-/// Waits until the controller has asked this many times more; for one node that is as many passes.
+/// Waits for 20 more requests of the controller to the cloud. With one node these are 20 passes.
 pub async fn several_passes(cloud: &Memory) {
     let asked = cloud.calls();
     eventually("several passes", LIMIT, async || {
@@ -113,23 +113,23 @@ pub async fn several_passes(cloud: &Memory) {
     .await;
 }
 
-/// A controller at work. Dropping it ends its tasks.
+/// A running controller. Its tasks end when this is dropped.
 pub struct Run {
-    /// An administrator's.
+    /// Client with the rights of an administrator.
     pub client: Client,
     pub group: String,
     metrics: Metrics,
     _tasks: Tasks,
 }
 
-/// What a run is started with.
+/// Parameters of a run.
 pub struct Start {
     pub provider: Arc<dyn CloudProvider>,
     pub settings: LifecycleSettings,
     pub leadership: Leadership,
-    /// Another's nodes.
+    /// Group of another run, to use the same nodes.
     pub group: Option<String>,
-    /// With which the controller works; an administrator's without.
+    /// Kubeconfig of the controller. The default is an administrator's.
     pub kubeconfig: Option<PathBuf>,
 }
 
@@ -173,12 +173,12 @@ impl Run {
         self.api().create(&PostParams::default(), &form.node(&self.group)).await.unwrap()
     }
 
-    /// As kube-controller-manager or the kubelet would.
+    /// Writes the condition Ready as kube-controller-manager or the kubelet does.
     pub async fn set_ready(&self, name: &str, ready: &str) {
         support::nodes::set_ready(&self.api(), name, ready, "").await.unwrap();
     }
 
-    /// Waits for the node to be as `is_expected` says.
+    /// Waits until the node meets `is_expected`.
     pub async fn wait(&self, what: &str, name: &str, is_expected: impl Fn(&Node) -> bool) -> Node {
         eventually(what, LIMIT, async || {
             let node = self.api().get(name).await.map_err(|error| error.to_string())?;
@@ -196,7 +196,7 @@ impl Run {
         .await;
     }
 
-    /// How many of the group's nodes there are.
+    /// Counts the group's nodes.
     pub async fn count(&self) -> usize {
         let chosen = ListParams::default().labels(&format!("{GROUP}={}", self.group));
         self.api().list_metadata(&chosen).await.unwrap().items.len()
@@ -206,7 +206,7 @@ impl Run {
         self.metrics.encode().unwrap()
     }
 
-    /// The value of a series; zero if it is not there.
+    /// Returns the value of a series, or zero if the series does not exist.
     pub fn metric(&self, series: &str) -> u64 {
         let text = self.text();
         let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
@@ -225,7 +225,7 @@ impl Run {
         self.wait_for_metric(what, &format!("vsphere_ccm_node_deletions_held{{reason=\"{reason}\"}}"), count).await;
     }
 
-    /// The Events about a node, by the order of their reasons.
+    /// Returns the Events about a node, sorted by reason.
     pub async fn events(&self, name: &str) -> Vec<Event> {
         let events: Api<Event> = Api::default_namespaced(self.client.clone());
         let about = ListParams::default().fields(&format!("involvedObject.name={name}"));

@@ -1,5 +1,5 @@
-//! The controller between a cloud and an API server in memory, on a paused clock: what happens between one step and the
-//! next, which the pure parts do not see.
+//! The controller between a cloud and an API server in memory, with a paused clock. Tests the interleaving of steps,
+//! which tests of the pure parts cannot cover.
 
 mod counting;
 mod deletion;

@@ -1,4 +1,4 @@
-//! What comes too late: a proof that an event has overtaken, and a deletion that a finalizer holds up.
+//! Late results: a proof that an event has invalidated, and a deletion that a finalizer delays.
 
 use async_trait::async_trait;
 use ccm::cloud::{CloudProvider, InstanceEvent, InstanceEvents, InstanceMetadata, InstancesV2, PowerState, Presence};
@@ -14,15 +14,15 @@ use tokio::sync::{Notify, mpsc};
 
 use super::harness::{Form, LIMIT, Run, Start, instance, settings, several_passes};
 
-/// A provider whose second proof is overtaken: an event about the machine comes while it is made. From the third on
-/// the machine is there.
+/// A provider whose second proof is invalidated by an event about the machine. From the third proof on the machine
+/// exists.
 #[derive(Clone)]
 struct Overtaken {
     cloud: Memory,
     proofs: Arc<AtomicUsize>,
     sender: mpsc::UnboundedSender<InstanceEvent>,
     events: Arc<Mutex<Option<mpsc::UnboundedReceiver<InstanceEvent>>>>,
-    /// The event was worked on.
+    /// Signals that the event was processed.
     is_taken: Arc<Notify>,
 }
 
@@ -50,7 +50,7 @@ impl InstanceEvents for Overtaken {
         let state = (receiver, Arc::clone(&self.is_taken), false);
         unfold(state, |(mut receiver, is_taken, has_given)| async move {
             if has_given {
-                // Whoever asks for the next one has worked on the last one.
+                // A request for the next event shows that the last one was processed.
                 is_taken.notify_one();
             }
             receiver.recv().await.map(|event| (event, (receiver, is_taken, true)))
@@ -128,7 +128,7 @@ async fn a_node_that_waits_for_its_finalizers_is_deleted_once() {
     run.wait("it is deleted", &form.name, |node| node.metadata.deletion_timestamp.is_some()).await;
     several_passes(&cloud).await;
     assert_eq!(run.metric("vsphere_ccm_node_deletions_total"), 1);
-    // It is written beside the deletion.
+    // The Event is written concurrently with the deletion.
     run.wait_for_event(&form.name, "DeletingNode").await;
     let events = run.events(&form.name).await;
     let told = events.iter().filter(|event| event.reason.as_deref() == Some("DeletingNode"));

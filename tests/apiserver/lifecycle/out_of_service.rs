@@ -42,7 +42,7 @@ async fn a_machine_that_stays_off_is_taken_out_of_service_and_put_back() {
         assert!(!is_out(&run.api().get(&form.name).await.unwrap()));
     }
 
-    // Somebody takes it off: it is not put back while the machine is off.
+    // An operator removes the taint. It is not added again while the machine is off.
     let mut live = run.api().get(&off.name).await.unwrap();
     live.spec.as_mut().unwrap().taints = None;
     run.api().replace(&off.name, &kube::api::PostParams::default(), &live).await.unwrap();
@@ -50,14 +50,14 @@ async fn a_machine_that_stays_off_is_taken_out_of_service_and_put_back() {
     several_passes(&cloud).await;
     assert!(!is_out(&run.api().get(&off.name).await.unwrap()));
 
-    // It runs: the mark goes, and the next time counts from the beginning.
+    // The machine runs, so the mark is removed. The next period starts at zero.
     cloud.update(&off.provider_id, |instance| instance.power = PowerState::On);
     run.wait("the mark goes", &off.name, |node| mark(node).is_none() && taints(node).is_empty()).await;
     cloud.update(&off.provider_id, |instance| instance.power = PowerState::Off);
     run.wait("it is out of service again", &off.name, is_out).await;
     run.wait_for_metric("twice", "vsphere_ccm_node_out_of_service_taints_total", 2).await;
 
-    // Also a controller without the flag takes off what is ours, once the machine runs or the Node is Ready.
+    // A controller without the flag also removes this program's taint, once the machine runs or the Node is Ready.
     drop(run);
     let run = Run::start(&cloud, settings()).await;
     let annotations = vec![(ANNOTATION_OUT_OF_SERVICE.into(), "2026-01-01T00:00:00Z".into())];
@@ -96,7 +96,7 @@ async fn the_limit_for_deletions_holds_it_and_what_others_set_stays() {
     run.wait_for_metric("one does not", "vsphere_ccm_node_out_of_service_taints_total", 1).await;
     for form in &forms {
         if !is_out(&run.api().get(&form.name).await.unwrap()) {
-            // It exists: nobody is to think that its Node was to be deleted.
+            // The machine exists. The message must not suggest a deletion of the Node.
             let message = run.wait_for_event(&form.name, "DeletionLimitReached").await.message.unwrap();
             let expected = "Node not taken out of service: the limit of 5 deletions in 3600 s is reached";
             assert!(message.starts_with(expected), "{message}");

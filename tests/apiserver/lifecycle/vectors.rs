@@ -1,4 +1,4 @@
-//! The vectors of the Go program, through both contracts.
+//! The vectors of the Go program, through both cloud contracts.
 
 use ccm::cloud::{PowerState, Unknown};
 use ccm::controllers::node_lifecycle::plan::TAINT_SHUTDOWN;
@@ -8,20 +8,20 @@ use support::{ApiServer, eventually};
 use super::harness::{Form, LIMIT, Run, Start, instance, settings, taints};
 use ccm::cloud::reason;
 
-/// What the cloud says.
+/// Answer of the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cloud {
-    /// The machine was there, and is gone.
+    /// The machine existed and was destroyed.
     Gone,
     Runs,
     ShutDown,
-    /// Every question fails.
+    /// Every request fails.
     Fails,
-    /// It was never there, which is an error of the look-up by name.
+    /// The machine never existed, which is an error in the look-up by name.
     NeverThere,
 }
 
-/// What becomes of the Node.
+/// Expected result for the Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Deleted,
@@ -41,8 +41,8 @@ fn vector(id: &'static str, ready: &'static str, has_provider_id: bool, cloud: C
     Vector { id, ready, has_provider_id, cloud, fate }
 }
 
-/// Where upstream deletes a Node without provider ID, or one with Ready=False, here it is kept; the row below is the same
-/// for a Node that is deleted here, too.
+/// Upstream deletes a Node without provider ID, and a Node with Ready=False. This program keeps such a Node. In these
+/// cases the next row has the same vector with a Node that this program deletes.
 fn vectors() -> Vec<Vector> {
     use Cloud::{Fails, Gone, NeverThere, Runs, ShutDown};
     use Fate::{Deleted, Tainted, Unchanged};
@@ -72,7 +72,7 @@ fn vectors() -> Vec<Vector> {
     ]
 }
 
-/// Puts the cloud into the state that the vector says, for this node.
+/// Sets the state of the cloud in the vector for this node.
 fn arrange(cloud: &Memory, form: &Form, state: Cloud) {
     let provider_id = format!("memory://{}", form.name);
     if state == Cloud::NeverThere {
@@ -161,7 +161,7 @@ async fn a_ready_node_loses_the_shutdown_taint_and_the_cloud_is_not_asked() {
     assert_eq!(taints(&node), ["X:NoSchedule"]);
     assert_eq!(cloud.calls(), 0);
 
-    // While it is not Ready, the taint follows the machine.
+    // While the Node is not Ready, the taint follows the machine.
     run.set_ready(&form.name, "Unknown").await;
     cloud.update(&form.provider_id, |instance| instance.power = PowerState::Off);
     run.wait("it is shut down", &form.name, |node| taints(node).contains(&shutdown)).await;

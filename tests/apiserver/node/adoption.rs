@@ -1,4 +1,4 @@
-//! Nodes that were registered without the taint and without provider ID, and nodes that are not ours.
+//! Nodes that were registered without the taint and without provider ID, and nodes of other providers.
 
 use super::harness::{Form, Start, instance, lines};
 use super::{A3, H, ZONES, metadata, zoned};

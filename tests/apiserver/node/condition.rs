@@ -1,4 +1,4 @@
-//! The condition that says why a node is not initialised, and the Events that go with it.
+//! The condition with the reason why a node is not initialised, and its Events.
 
 use super::harness::{
     Form, OwnsNothing, Run, Start, condition, instance, is_tainted, says, unknown, user_with, waiting,
@@ -16,14 +16,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::unique;
 
-/// Long enough that a node that is initialised at once is not told of.
+/// Long enough that a node with an immediate initialisation gets no condition.
 const AFTER: Duration = Duration::from_secs(1);
 
 fn soon() -> Policy {
     Policy { condition_after: AFTER, ..Policy::default() }
 }
 
-/// A cloud that knows the machine of this node, and says this instead of it.
+/// Returns a cloud that has the machine of this node, but answers `said`.
 fn cloud_that_says(name: &str, said: Option<Unknown>) -> Memory {
     let cloud = Memory::default();
     cloud.put(instance(name, metadata(&id(name), A3)));
@@ -35,7 +35,7 @@ fn id(name: &str) -> String {
     format!("memory://{name}")
 }
 
-/// Waits for many looks, during which nothing is written.
+/// Waits for many reconciliations that write nothing.
 async fn expect_quiet(run: &Run, cloud: &Memory, name: &str, result: &str) {
     let before = run.get(name).await.metadata.resource_version;
     run.wait_for_failing_looks(cloud, name, result, 20).await;
@@ -56,7 +56,7 @@ async fn a_node_of_another_provider_with_the_taint_gets_the_condition_and_nothin
     assert_eq!(after.metadata.annotations, before.metadata.annotations);
     run.wait_for_events(&name, &[("Warning", "ForeignProviderID", 1)]).await;
     run.wait_for_nodes_held("it is counted", "ForeignProviderID", false, 1).await;
-    // The other controller manager has initialised it.
+    // Another controller manager has initialised the node.
     let initialised = Patch::Merge(json!({"spec": {"taints": null}}));
     let nodes: Api<Node> = Api::all(run.client.clone());
     nodes.patch(&name, &PatchParams::default(), &initialised).await.unwrap();
@@ -96,7 +96,8 @@ async fn a_node_that_waits_says_why_once_for_each_reason_and_that_it_is_over() {
     expect_quiet(&run, &cloud, &name, "Settled").await;
     let events = [("Warning", "VMNotFound", 1), ("Warning", "CloudError", 1), ("Normal", "Synced", 1)];
     run.wait_for_events(&name, &events).await;
-    // Two reasons, the test's own write, the other words, addresses, the rest, and that it is over.
+    // Writes for two reasons, the test's own change, another message, addresses, the remaining fields, and the end of
+    // the condition.
     assert_eq!(run.writes(&name).await.len(), 7);
 }
 
@@ -151,7 +152,7 @@ async fn what_a_process_said_before_it_died_is_taken_back_from_an_initialised_no
 async fn what_the_api_server_refuses_is_said_and_finished_by_the_next_process() {
     let name = unique("n");
     let cloud = cloud_that_says(&name, None);
-    // The second write of an initialisation is not allowed, so that this process ends between the two.
+    // The user may not make the second write of an initialisation, so that this process stops between the two writes.
     let rights: &[(&[&str], &[&str])] = &[
         (&["nodes"], &["get", "list", "watch"]),
         (&["nodes/status"], &["patch"]),

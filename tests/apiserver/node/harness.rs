@@ -1,4 +1,4 @@
-//! A running node controller with nodes of its own, and nodes as short values.
+//! A running node controller with its own nodes, and nodes in a short form.
 
 mod clouds;
 
@@ -32,21 +32,21 @@ use tokio_util::sync::CancellationToken;
 
 pub use clouds::{Meddling, OwnsNothing, Panicking};
 
-/// The condition that says why a node is not initialised.
+/// Type of the condition with the reason why a node is not initialised.
 const CONDITION: &str = "VSphereInitialized";
-/// The label that keeps the nodes of tests apart.
+/// Label that separates the nodes of tests.
 const GROUP: &str = "test.ccm/group";
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a vector says about a node. The label that keeps tests apart is left out.
+/// A node in the form of a vector, without the label that separates tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Form {
     pub name: String,
-    /// The keys.
+    /// Keys of the taints.
     pub taints: Vec<String>,
     pub provider_id: String,
     pub provided_node_ip: String,
-    /// `Type address` each.
+    /// Addresses as `Type address`.
     pub addresses: Vec<String>,
     pub labels: BTreeMap<String, String>,
     pub system_uuid: String,
@@ -127,18 +127,18 @@ pub fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-/// A name for a node that waits to be initialised, and nothing else about it.
+/// Returns a node that waits for initialisation, with no other field than its name.
 pub fn waiting(name: &str) -> Form {
     Form { name: name.into(), taints: vec![TAINT_UNINITIALIZED.into()], ..Form::default() }
 }
 
-/// The condition that says why the node is not initialised.
+/// Returns the condition with the reason why the node is not initialised.
 pub fn condition(node: &Node) -> Option<&NodeCondition> {
     let conditions = node.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|condition| condition.type_ == CONDITION)
 }
 
-/// Whether the condition says this.
+/// Whether the condition has this status and reason.
 pub fn says(node: &Node, status: &str, reason: &str) -> bool {
     condition(node).is_some_and(|found| found.status == status && found.reason.as_deref() == Some(reason))
 }
@@ -147,7 +147,7 @@ pub fn unknown(reason: Reason, message: &str) -> Option<Unknown> {
     Some(Unknown::new(reason, message))
 }
 
-/// A kubeconfig of a user with these rights: resources of the core group, and verbs.
+/// Returns a kubeconfig of a user with these rights: resources of the core group, and verbs.
 pub async fn user_with(rights: &[(&[&str], &[&str])]) -> PathBuf {
     let server = ApiServer::shared().await;
     let client = server.client().await;
@@ -172,7 +172,7 @@ pub fn instance(node_name: &str, metadata: InstanceMetadata) -> Instance {
     Instance { node_name: node_name.into(), metadata, ..Instance::default() }
 }
 
-/// A controller about to work: with 16 workers, only events to go by, and nobody beside it.
+/// Parameters of a controller. The default has 16 workers, no periodic passes and no other replica.
 pub struct Start {
     group: String,
     provider: Arc<dyn CloudProvider>,
@@ -196,17 +196,17 @@ impl Start {
         }
     }
 
-    /// With a cloud in memory.
+    /// Uses a cloud in memory.
     pub fn on(cloud: &Memory) -> Self {
         Self::with(Arc::new(cloud.clone()))
     }
 
-    /// For the same nodes as another.
+    /// Uses the same nodes as another run.
     pub fn beside(self, other: &Run) -> Self {
         Self { group: other.group.clone(), ..self }
     }
 
-    /// A period of 100 ms.
+    /// Sets a period of 100 ms.
     pub fn restless(self) -> Self {
         Self { period: Duration::from_millis(100), ..self }
     }
@@ -247,12 +247,12 @@ impl Start {
     }
 }
 
-/// Every state that the nodes of a group had after they were registered.
+/// All states of a group's nodes after their registration.
 #[derive(Clone, Default)]
 struct History(Arc<Mutex<BTreeMap<String, Vec<Node>>>>);
 
 impl History {
-    /// Begins now; the future goes on.
+    /// Starts to collect now. The returned future continues the collection.
     async fn follow(self, api: Api<Node>, group: &str) -> impl Future<Output = Result<(), BoxError>> + use<> {
         let labels = format!("{GROUP}={group}");
         let start = api.list(&ListParams::default().labels(&labels)).await.unwrap().metadata.resource_version.unwrap();
@@ -269,9 +269,9 @@ impl History {
     }
 }
 
-/// A controller at work. Dropping it ends its tasks.
+/// A running controller. Its tasks end when this is dropped.
 pub struct Run {
-    /// An administrator's.
+    /// Client with the rights of an administrator.
     pub client: Client,
     group: String,
     nodes: Nodes,
@@ -289,7 +289,7 @@ impl Run {
         Start::with(provider).run().await
     }
 
-    /// Another replica for the same nodes, with a single worker and only events to go by.
+    /// Starts another replica for the same nodes, with a single worker and without periodic passes.
     pub async fn beside(other: &Self, provider: Arc<dyn CloudProvider>) -> Self {
         Start { workers: 1, ..Start::with(provider).beside(other) }.run().await
     }
@@ -306,7 +306,7 @@ impl Run {
         self.api().get(name).await.unwrap()
     }
 
-    /// Waits for the node to be as `is_expected` says.
+    /// Waits until the node meets `is_expected`.
     pub async fn wait(&self, what: &str, name: &str, is_expected: impl Fn(&Node) -> bool) -> Node {
         eventually(what, LIMIT, async || {
             let node = self.api().get(name).await.map_err(|error| error.to_string())?;
@@ -315,7 +315,7 @@ impl Run {
         .await
     }
 
-    /// The states of the node after its registration, up to now: as many as there were writes.
+    /// Returns the states of the node since its registration, one for each write.
     pub async fn writes(&self, name: &str) -> Vec<Node> {
         let version = self.get(name).await.metadata.resource_version;
         eventually("the history is complete", LIMIT, async || {
@@ -326,13 +326,13 @@ impl Run {
         .await
     }
 
-    /// Writes into the status, as somebody else.
+    /// Patches the status as another client.
     pub async fn patch_status(&self, name: &str, status: Value) -> Node {
         let patch = Patch::Strategic(json!({"status": status}));
         self.api().patch_status(name, &PatchParams::default(), &patch).await.unwrap()
     }
 
-    /// The Events about the node, once there are that many: type, reason and count.
+    /// Waits until the Events about the node have these types, reasons and counts.
     pub async fn wait_for_events(&self, name: &str, expected: &[(&str, &str, i32)]) {
         let events: Api<Event> = Api::default_namespaced(self.client.clone());
         let about = ListParams::default().fields(&format!("involvedObject.name={name}"));
@@ -352,19 +352,20 @@ impl Run {
         .await;
     }
 
-    /// The value of a series, zero before it exists.
+    /// Returns the value of a series, or zero if the series does not exist.
     pub fn metric(&self, series: &str) -> u64 {
         let text = self.metrics.encode().unwrap();
         let value = text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
         value.unwrap_or_default()
     }
 
-    /// Waits until nodes were looked at so many times more with this result.
+    /// Waits until nodes were reconciled this many more times with this result.
     pub async fn wait_for_looks(&self, result: &str, more: u64) {
         self.wait_for_looks_caused_by(|| {}, result, more).await;
     }
 
-    /// The same for a node at which each look fails: news of its instance ends the backoff, and the period does not.
+    /// The same for a node whose reconciliations always fail. An instance event ends the backoff, and the period does
+    /// not.
     pub async fn wait_for_failing_looks(&self, cloud: &Memory, name: &str, result: &str, more: u64) {
         let announce = || cloud.announce(InstanceEvent::Node(name.to_owned()));
         self.wait_for_looks_caused_by(announce, result, more).await;
@@ -381,12 +382,12 @@ impl Run {
         .await;
     }
 
-    /// Waits until the cache knows the node.
+    /// Waits until the cache has the node.
     pub async fn wait_for_cache(&self, name: &str) {
         eventually("the cache", LIMIT, async || self.nodes.get(name).map(drop).ok_or("not in the cache")).await;
     }
 
-    /// Waits for a line of the metrics.
+    /// Waits for a value of the metric of held nodes.
     pub async fn wait_for_nodes_held(&self, what: &str, reason: &str, initialized: bool, nodes: usize) {
         let labels = format!("initialized=\"{initialized}\",reason=\"{reason}\"");
         self.wait_for_metric(what, &format!("vsphere_ccm_nodes_held{{{labels}}} {nodes}")).await;

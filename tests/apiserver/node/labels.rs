@@ -1,4 +1,4 @@
-//! Labels of initialised nodes, by event.
+//! Labels of initialised nodes follow events.
 
 use super::harness::{Form, Start, instance, labels, lines};
 use super::{A3, ZONES, metadata, zoned};
@@ -30,7 +30,7 @@ async fn a_machine_in_another_zone_is_told_of_or_followed() {
         let line = "vsphere_ccm_node_labels_differing{label=\"topology.kubernetes.io/zone\"} 1";
         if mode == LabelMode::Init {
             run.wait_for_metric("counted", line).await;
-            // Told once, however often it is looked at.
+            // Reported once, after any number of reconciliations.
             run.wait_for_looks("Settled", 10).await;
             run.wait_for_events(&name, &[("Warning", "ZoneLabelsDiffer", 1)]).await;
             assert_eq!(run.writes(&name).await.len(), 1, "what was told is remembered");
@@ -101,7 +101,7 @@ async fn initialised_nodes_get_labels_of_the_flag_that_they_lack_only_where_all_
         run.wait_for_looks("Settled", 10).await;
         for name in &names {
             assert_eq!(Form::of(&run.get(name).await).labels, expected, "{on:?}");
-            // The registration of the record is one write, the labels are another one at most.
+            // One write adds the record, and at most one more changes the labels.
             let writes = run.writes(name).await.len();
             assert!(writes <= 2, "{on:?}: {writes} writes");
         }

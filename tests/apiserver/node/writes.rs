@@ -1,4 +1,4 @@
-//! How much is written: joining takes two writes, adoption one, and a quiet node none.
+//! Number of writes: two for a join, one for an adoption, and none for an unchanged node.
 
 use super::harness::{Form, Start, addresses, instance, is_tainted, labels, lines, waiting};
 use super::{A2, A2H, A2K, A3, ZONES, metadata, zoned};
@@ -16,7 +16,7 @@ const TYPES: [(&str, &str); 2] = [
 const REPORTED: &str = "vsphere-ccm.dev/reported";
 const DUAL: &[&str] = &["InternalIP 10.0.0.1", "InternalIP fc01::1", "Hostname h"];
 
-/// Nodes as the Go program leaves them, with what the cloud says about their machines.
+/// Returns nodes of the Go program, with the cloud's metadata of their machines.
 fn left_by_the_go_program() -> Vec<(&'static str, Form, InstanceMetadata)> {
     let machine = |list: &[&str]| InstanceMetadata {
         instance_type: TYPES[0].1.into(),
@@ -46,7 +46,7 @@ fn left_by_the_go_program() -> Vec<(&'static str, Form, InstanceMetadata)> {
     ]
 }
 
-/// The node without what differs after any write.
+/// Returns the node without the fields that every write changes.
 fn content(mut node: Node) -> Node {
     node.metadata.resource_version = None;
     node.metadata.managed_fields = None;
@@ -76,7 +76,7 @@ async fn a_node_that_the_go_program_left_gets_one_annotation_and_nothing_else() 
         let mut expected = content(node);
         let annotations = expected.metadata.annotations.get_or_insert_default();
         annotations.insert(ANNOTATION_VM.to_owned(), "vm-1".to_owned());
-        // What differs is remembered with it.
+        // The differences are stored in the same write.
         let reported = writes[0].metadata.annotations.as_ref().and_then(|all| all.get(REPORTED));
         assert_eq!(reported.is_some(), case.starts_with("another"), "{case}");
         annotations.extend(reported.map(|reported| (REPORTED.to_owned(), reported.clone())));
@@ -104,13 +104,13 @@ async fn the_record_of_a_ready_node_follows_its_machine_once_and_not_again_soon(
     first.wait("initialised", &name, |node| !is_tainted(node) && is_recorded_at("a")(node)).await;
     at("b", "10.0.0.1");
     first.wait("it followed", &name, is_recorded_at("b")).await;
-    // Moved again, and later changed in another way, which is written at once.
+    // Moved again, and later changed in another field, which is written immediately.
     at("c", "10.0.0.1");
     at("c", "10.0.0.2");
     let has_changed = |node: &Node| Form::of(node).addresses.iter().any(|line| line.ends_with("10.0.0.2"));
     let node = first.wait("the address", &name, has_changed).await;
     assert!(is_recorded_at("b")(&node), "it rests: {:?}", node.metadata.annotations);
-    // Whoever leads next compares anew.
+    // The next leader compares all fields again.
     let next = Start::on(&cloud).beside(&first).run().await;
     drop(first);
     next.wait("it followed", &name, is_recorded_at("c")).await;

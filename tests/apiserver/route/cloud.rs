@@ -1,5 +1,5 @@
-//! The memory provider with what tests of routes need: failures of one route, the times of listings, and a process that stops
-//! at a chosen step.
+//! The memory provider with additions for tests of routes: failures of one route, the times of lists, and a process
+//! that stops at a chosen step.
 
 use async_trait::async_trait;
 use ccm::cloud::{CloudProvider, Error, LeaderToken, Route, Routes};
@@ -20,17 +20,17 @@ pub const CLUSTER: &str = "my-k8s";
 
 type Failure = Box<dyn Fn() -> Error + Send>;
 
-/// See the file's header. Clones share all.
+/// The memory provider with additions. Clones share all state.
 #[derive(Clone, Default)]
 pub struct Cloud {
     pub memory: Memory,
     pub steps: Steps,
     listings: Arc<Mutex<Vec<Instant>>>,
-    /// The tries to create a route, by destination.
+    /// Times of the attempts to create a route, by destination.
     tries: Arc<Mutex<BTreeMap<String, Vec<Instant>>>>,
-    /// By destination.
+    /// Failures by destination.
     failures: Arc<Mutex<BTreeMap<String, Failure>>>,
-    /// The destination whose creation never ends.
+    /// Destination whose creation never ends.
     hanging: Arc<Mutex<String>>,
     delays: Arc<Mutex<Delays>>,
     permit: Arc<Mutex<Option<LeaderToken>>>,
@@ -46,12 +46,12 @@ struct Delays {
 }
 
 impl Cloud {
-    /// The same routes, for another process.
+    /// Returns the same routes for another process.
     pub fn for_next_process(&self) -> Self {
         Self { memory: self.memory.clone(), ..Self::default() }
     }
 
-    /// Creating a route to this destination fails from now on.
+    /// Makes creations of a route to this destination fail from now on.
     pub fn fail(&self, destination: &str, failure: impl Fn() -> Error + Send + 'static) {
         self.failures.lock().unwrap().insert(destination.to_owned(), Box::new(failure));
     }
@@ -60,47 +60,48 @@ impl Cloud {
         self.failures.lock().unwrap().remove(destination);
     }
 
-    /// Creating a route to this destination never ends.
+    /// Makes creations of a route to this destination hang.
     pub fn hang(&self, destination: &str) {
         *self.hanging.lock().unwrap() = destination.to_owned();
     }
 
-    /// How long a listing is under way after the cloud has read its routes, and a creation before the cloud has the route.
+    /// Sets the delay of a list after the cloud has read its routes, and the delay of a creation before the cloud has
+    /// the route.
     pub fn set_delays(&self, listing: Duration, creation: Duration) {
         *self.delays.lock().unwrap() = Delays { listing, creation };
     }
 
-    /// Routes have addresses from now on, and a creation replaces the route of the Node to this destination.
+    /// Makes routes have addresses from now on. A creation replaces the route of the Node to this destination.
     pub fn set_rewrites(&self) {
         self.rewrites.store(true, Ordering::SeqCst);
     }
 
-    /// How many routes each listing leaves out from now on.
+    /// Sets the number of routes that each list leaves out from now on.
     pub fn set_held(&self, held: usize) {
         self.held.store(held, Ordering::SeqCst);
     }
 
-    /// How many deletions were asked for.
+    /// Returns the number of requested deletions.
     pub fn deletions(&self) -> usize {
         self.deletions.load(Ordering::SeqCst)
     }
 
-    /// The permit of the last creation.
+    /// Returns the permit of the last creation.
     pub fn permit(&self) -> LeaderToken {
         self.permit.lock().unwrap().clone().expect("a creation")
     }
 
-    /// When the listings began.
+    /// Returns the start times of the lists.
     pub fn listings(&self) -> Vec<Instant> {
         self.listings.lock().unwrap().clone()
     }
 
-    /// When it was tried to create a route to this destination.
+    /// Returns the times of the attempts to create a route to this destination.
     pub fn tries(&self, destination: &str) -> Vec<Instant> {
         self.tries.lock().unwrap().get(destination).cloned().unwrap_or_default()
     }
 
-    /// The cluster's routes as `target destination addresses`, in order.
+    /// Returns the cluster's routes as `target destination addresses`, in order.
     pub fn routes(&self) -> Vec<String> {
         let own = self.memory.all_routes().into_iter().filter(|(cluster, _)| cluster == CLUSTER);
         let mut routes: Vec<_> = own.map(|(_, route)| shown(&route)).collect();
@@ -109,7 +110,7 @@ impl Cloud {
     }
 }
 
-/// What is compared of a route.
+/// Returns the compared fields of a route.
 pub fn shown(route: &Route) -> String {
     let mut addresses: Vec<_> = route.target_node_addresses.iter().map(|address| address.address.as_str()).collect();
     addresses.sort();
@@ -117,7 +118,7 @@ pub fn shown(route: &Route) -> String {
     format!("{} {} {}{blackhole}", route.target_node, route.destination_cidr, addresses.join(","))
 }
 
-/// A route as the cloud lists it, with one address.
+/// Returns a route with one address, as the cloud lists it.
 pub fn route(target: &str, destination: &str, address: &str) -> Route {
     let address = NodeAddress { type_: "InternalIP".into(), address: address.into() };
     Route {
@@ -201,16 +202,16 @@ impl Routes for Cloud {
     }
 }
 
-/// The steps of a process: one before and one after each call. It stops for good at a chosen one.
+/// The steps of a process: one before and one after each call. The process hangs forever at a chosen step.
 #[derive(Clone, Default)]
 pub struct Steps {
     taken: Arc<AtomicUsize>,
-    /// Zero: never.
+    /// Number of permitted steps. Zero means no limit.
     allowed: Arc<AtomicUsize>,
 }
 
 impl Steps {
-    /// The process stops after so many more steps.
+    /// Stops the process after this many more steps.
     pub fn stop_after(&self, more: usize) {
         self.allowed.store(self.taken.load(Ordering::SeqCst) + more + 1, Ordering::SeqCst);
     }
@@ -235,7 +236,7 @@ impl Steps {
         answer
     }
 
-    /// A client whose calls are steps.
+    /// Returns a client whose calls count as steps.
     pub fn client(&self, client: Client) -> Client {
         let steps = self.clone();
         let service = tower::service_fn(move |request: http::Request<Body>| {

@@ -1,4 +1,4 @@
-//! The condition `NetworkUnavailable`: written while routes are on, and removed after they were turned off.
+//! The condition `NetworkUnavailable`: written while routes are enabled, and removed after they were disabled.
 
 use ccm::cloud::Error;
 use ccm::controllers::route::{Off, RouteSettings};
@@ -167,7 +167,7 @@ async fn when_routes_are_off_only_our_condition_is_removed() {
         assert_eq!(run.get(&name).await.metadata.resource_version, node.metadata.resource_version, "{name}");
         assert_ne!(condition(&node), "");
     }
-    // It comes back, as another process may write it.
+    // The condition appears again, because another process may write it.
     run.wait_for_cache(&removed[0], |node| node.is_some_and(|node| condition(node).is_empty())).await;
     run.patch_status(&removed[0], unavailable("True", "NoRouteCreated"), MANAGER).await;
     run.wait_for_condition("it is removed again", &removed[0], "").await;
@@ -207,7 +207,7 @@ async fn a_node_whose_condition_stays_is_read_once_and_a_failed_read_is_repeated
     assert_eq!(patches[0].body["status"]["conditions"], json!([{"$patch": "delete", "type": "NetworkUnavailable"}]));
 }
 
-/// A Node that waits for a route, by the condition that `manager` wrote.
+/// Returns a Node that waits for a route, with the condition written by `manager`.
 fn left_behind(name: &str, manager: &str) -> Value {
     let mut node = Form::new(name, &[NETWORK], "10.0.1.1").json();
     let owned = json!({"f:status": {"f:conditions": {"k:{\"type\":\"NetworkUnavailable\"}": {}}}});
@@ -217,7 +217,7 @@ fn left_behind(name: &str, manager: &str) -> Value {
     node
 }
 
-/// A provider that cannot serve routes now is not one whose configuration has none.
+/// A provider without routes for now is different from a configuration without routes.
 #[tokio::test(start_paused = true)]
 async fn a_configuration_without_routes_turns_them_off_and_one_with_routes_on_again() {
     let (server, cloud) = (Server::start(), Cloud::default());

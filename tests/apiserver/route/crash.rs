@@ -1,11 +1,11 @@
-//! A process that ends at any step: the next one ends as one that was not interrupted.
+//! A process that ends at any step. The next process reaches the same state as without the interruption.
 
 use doubles::memory::Call;
 
 use super::harness::Form;
 use super::world::{World, go_by, networks, watching};
 
-/// What happens to the cluster.
+/// A change of the cluster.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Joins,
@@ -13,10 +13,11 @@ enum Event {
     IsDeleted,
 }
 
-/// How all ends: the routes, and the conditions of both nodes.
+/// Final state: the routes, and the conditions of both nodes.
 type End = (Vec<String>, [Option<String>; 2]);
 
-/// A cluster in which this happened; the process stops after so many steps. The end, and whether it stopped.
+/// Runs a process on this event and stops it after this many steps. Returns the final state, and whether the process
+/// stopped.
 async fn end(event: Event, steps: Option<usize>) -> (End, bool) {
     let world = World::start(watching()).await;
     let (other, node) =

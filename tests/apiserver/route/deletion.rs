@@ -1,4 +1,4 @@
-//! No guessed deletion: a route goes only if a live read says that its Node is gone, or does not want it.
+//! A route is deleted only if a live read shows that its Node does not exist or does not need the route.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn nodes_outside_of_the_selection_or_of_another_provider_keep_what_they_ha
         created.push(run.register(form).await);
     }
     for (form, network) in [(&unselected, "10.120.8.0/24"), (&foreign, "10.120.9.0/24")] {
-        // Its node does not want this route, and has other addresses.
+        // The node of this route does not need it, and has other addresses.
         let route = route(&form.name, network, "10.0.9.9");
         cloud.memory.put_route(CLUSTER, Route { enable_node_addresses: true, ..route });
     }
@@ -50,8 +50,8 @@ async fn a_stale_cache_deletes_nothing() {
     go_by(30).await;
     let created = world.cloud.routes();
     assert_eq!(created, ["n 10.120.0.0/24 10.0.1.1"]);
-    // The cache keeps the first network, while another leader makes the route of the second one; the cache knows a Node
-    // less, too.
+    // The cache keeps the first network while another leader creates the route for the second one. The cache also lacks
+    // a Node.
     world.server.hold_watch(true);
     world.change("n", &networks(&["10.120.1.0/24"]));
     world.server.with(|state| state.put(Form::new("m", &["10.120.2.0/24"], "10.0.2.1").json()));
@@ -71,7 +71,7 @@ async fn a_node_that_was_here_between_two_passes_keeps_no_route() {
     world.put(&Form::new("n", &[NETWORK], "10.0.1.1"));
     go_by(30).await;
     world.remove("n");
-    // It is registered again after the plan, and right before it is read.
+    // The Node is registered again after the plan, right before the read.
     world.server.before(&Method::GET, |state| drop(state.put(Form::new("n", &[NETWORK], "10.0.1.1").json())));
     go_by(3).await;
     assert!(world.server.node("n").is_some(), "it was read");
@@ -89,10 +89,10 @@ async fn a_failure_that_has_passed_holds_back_no_deletion() {
     world.server.always(&Method::GET, Fate::Refused(500));
     world.remove("n");
     go_by(30).await;
-    // The read that works finds the Node, which goes before the next pass.
+    // The successful read finds the Node, which is deleted before the next pass.
     world.server.before(&Method::GET, |state| drop(state.put(Form::new("n", &[NETWORK], "10.0.1.1").json())));
     world.server.always(&Method::GET, Fate::Works);
-    // In shorter steps than those in which changes are gathered.
+    // The steps are shorter than the period in which changes are collected.
     for _ in 0..1000 {
         if world.server.node("n").is_some() {
             break;
@@ -158,7 +158,7 @@ async fn a_cloud_that_rewrites_gets_a_changed_address_without_a_deletion() {
     go_by(30).await;
     assert_eq!((world.cloud.routes(), world.cloud.deletions()), (vec!["n 10.120.0.0/24 10.0.1.2".to_owned()], 0));
     assert_eq!(world.cloud.tries(NETWORK).len(), 2);
-    // A second one, of its time before it joined again, goes once the first one leads there.
+    // The second route, from before the Node joined again, is deleted once the first route has the right address.
     let second = Route { enable_node_addresses: true, ..route("n", NETWORK, "10.0.1.1") };
     assert_ne!(second.name, format!("{uid}-{NETWORK}"));
     world.cloud.memory.put_route(CLUSTER, second);
@@ -184,7 +184,7 @@ async fn another_node_of_the_same_name_is_not_taken_for_the_one_that_was_planned
     let world = World::start(watching()).await;
     world.put(&Form::new("n", &[NETWORK], "10.0.1.1"));
     go_by(30).await;
-    // It becomes another provider's right before it is read, and does not want the route any more.
+    // Right before the read the Node gets another provider, and does not need the route any more.
     world.server.before(&Method::GET, |state| state.change("n", &json!({"spec": {"providerID": "other://1"}})));
     world.change("n", &networks(&["10.120.1.0/24"]));
     go_by(60).await;
@@ -194,7 +194,7 @@ async fn another_node_of_the_same_name_is_not_taken_for_the_one_that_was_planned
 #[tokio::test(start_paused = true)]
 async fn a_network_that_another_node_keeps_is_not_routed_twice_and_that_is_reported() {
     let world = World::start(watching()).await;
-    // The older one: the network of the other one is refused before it is in the way.
+    // The Node is older, so the network of the other Node is rejected before it can conflict.
     world.put(&Form::new("n", &["10.120.9.0/24"], "10.0.2.1"));
     world.put(&Form { provider_id: "other://1".into(), ..Form::new("foreign", &[NETWORK], "10.0.1.1") });
     world.cloud.memory.put_route(CLUSTER, route("foreign", NETWORK, "10.0.1.1"));

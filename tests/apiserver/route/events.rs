@@ -1,4 +1,4 @@
-//! What the program says about routes, and how often.
+//! The Events about routes, and their number.
 
 use ccm::cloud::Error;
 

@@ -1,4 +1,4 @@
-//! Routes that cannot be created or deleted: each waits alone.
+//! Routes that cannot be created or deleted. Each one waits independently.
 
 use ccm::cloud::{Error, Route};
 use ccm::controllers::reason;
@@ -14,7 +14,7 @@ use crate::lifecycle::in_memory::world::seconds;
 const GOOD: &str = "10.120.0.0/24";
 const BAD: &str = "10.120.1.0/24";
 
-/// Two nodes; the route of the second one fails like this.
+/// Starts a world with two nodes. The route of the second one fails with this error.
 async fn world(failure: impl Fn() -> Error + Send + 'static) -> World {
     let world = World::start(watching()).await;
     go_by(30).await;
@@ -152,7 +152,7 @@ async fn a_route_that_exists_already_is_a_success() {
     world.cloud.set_delays(seconds(5), seconds(0));
     let uid = world.put(&Form::new("n", &[GOOD], "10.0.1.1"));
     go_by(3).await;
-    // Another leader creates it after the listing.
+    // Another leader creates the route after the list.
     let name = format!("{uid}-{GOOD}");
     world.cloud.memory.put_route(CLUSTER, Route { name, ..route("n", GOOD, "10.0.1.1") });
     go_by(5).await;

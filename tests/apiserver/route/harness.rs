@@ -1,4 +1,4 @@
-//! A running route controller with nodes of its own, and nodes as short values.
+//! A running route controller with its own nodes, and nodes in a short form.
 
 use ccm::controllers::Context;
 use ccm::controllers::route::{self, Off, PodNetworks, RouteSettings, Trigger};
@@ -19,11 +19,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::cloud::{CLUSTER, Cloud};
 
-/// The label that keeps the nodes of tests apart.
+/// Label that separates the nodes of tests.
 const GROUP: &str = "test.ccm/group";
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// The Go program's loop, with a short period.
+/// Returns settings for the Go program's loop, with a short period.
 pub fn looping() -> RouteSettings {
     settings(Trigger::Loop { period: Duration::from_millis(200) })
 }
@@ -34,7 +34,7 @@ pub fn settings(trigger: Trigger) -> RouteSettings {
     RouteSettings { cluster_name: CLUSTER.into(), networks, pod_networks, trigger, writes_condition: true }
 }
 
-/// A node as a vector says it.
+/// A node in the form of a vector.
 #[derive(Clone, Debug, Default)]
 pub struct Form {
     pub name: String,
@@ -49,7 +49,7 @@ impl Form {
         Self { name: name.into(), networks, address: address.into(), provider_id: String::new() }
     }
 
-    /// As an API server has it that does not know the group.
+    /// Returns the node without the group label, for the API server in memory.
     pub fn json(&self) -> Value {
         let mut spec = json!({"podCIDRs": self.networks, "podCIDR": self.networks.first()});
         if !self.provider_id.is_empty() {
@@ -59,13 +59,13 @@ impl Form {
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name}, "spec": spec, "status": status})
     }
 
-    /// The routes that the node wants, as [`Cloud::routes`] shows them.
+    /// Returns the routes that the node needs, in the form of [`Cloud::routes`].
     pub fn routes(&self) -> Vec<String> {
         self.networks.iter().map(|network| format!("{} {network} {}", self.name, self.address)).collect()
     }
 }
 
-/// `False RouteCreated`; empty without the condition.
+/// Returns status and reason, such as `False RouteCreated`. Empty without the condition.
 pub fn condition(node: &Node) -> String {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let found = conditions.iter().find(|condition| condition.type_ == "NetworkUnavailable");
@@ -73,9 +73,9 @@ pub fn condition(node: &Node) -> String {
     found.map(shown).unwrap_or_default()
 }
 
-/// A controller at work. Dropping it ends its tasks.
+/// A running controller. Its tasks end when this is dropped.
 pub struct Run {
-    /// An administrator's.
+    /// Client with the rights of an administrator.
     pub client: Client,
     pub group: String,
     pub nodes: Nodes,
@@ -83,14 +83,14 @@ pub struct Run {
     _tasks: Tasks,
 }
 
-/// What a run is started with.
+/// Parameters of a run.
 pub struct Start {
     pub cloud: Cloud,
     pub settings: RouteSettings,
     pub leadership: Leadership,
-    /// Another's nodes.
+    /// Group of another run, to use the same nodes.
     pub group: Option<String>,
-    /// Routes are off: only conditions are removed.
+    /// Whether routes are disabled, so that only conditions are removed.
     pub is_off: bool,
 }
 
@@ -139,7 +139,7 @@ impl Run {
         self.register_in(form, &self.group).await
     }
 
-    /// Creates a node of another group.
+    /// Creates a node in another group.
     pub async fn register_in(&self, form: &Form, group: &str) -> Node {
         let mut node = form.json();
         node["metadata"]["labels"] = json!({GROUP: group});
@@ -160,7 +160,7 @@ impl Run {
         self.api().get(name).await.unwrap()
     }
 
-    /// Waits until the condition of a node is this.
+    /// Waits until a node has this condition.
     pub async fn wait_for_condition(&self, what: &str, name: &str, expected: &str) -> Node {
         eventually(what, LIMIT, async || {
             let node = self.get(name).await;
@@ -169,7 +169,7 @@ impl Run {
         .await
     }
 
-    /// Waits until the cloud has these routes of the cluster, and no others.
+    /// Waits until the cloud has exactly these routes of the cluster.
     pub async fn wait_for_routes(&self, what: &str, cloud: &Cloud, expected: &[String]) {
         let mut expected = expected.to_vec();
         expected.sort();
@@ -180,7 +180,7 @@ impl Run {
         .await;
     }
 
-    /// Waits until that many passes more have ended.
+    /// Waits for the end of this many more passes.
     pub async fn several_passes(&self, count: u64) {
         let before = self.metric("route_controller_route_sync_total");
         eventually("several passes", LIMIT, async || {
@@ -190,7 +190,7 @@ impl Run {
         .await;
     }
 
-    /// Waits until the cache has the node as `is_expected` says.
+    /// Waits until the cached node meets `is_expected`.
     pub async fn wait_for_cache(&self, name: &str, is_expected: impl Fn(Option<&Node>) -> bool) {
         eventually("the cache", LIMIT, async || {
             let node = self.nodes.get(name);
@@ -199,7 +199,7 @@ impl Run {
         .await;
     }
 
-    /// The value of a series; zero if it is not there.
+    /// Returns the value of a series, or zero if the series does not exist.
     pub fn metric(&self, series: &str) -> u64 {
         let text = self.metrics.encode().unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
@@ -214,7 +214,7 @@ impl Run {
         .await;
     }
 
-    /// The Events about a node.
+    /// Returns the Events about a node.
     pub async fn events(&self, name: &str) -> Vec<Event> {
         let events: Api<Event> = Api::default_namespaced(self.client.clone());
         let about = ListParams::default().fields(&format!("involvedObject.name={name}"));

@@ -1,4 +1,4 @@
-//! What comes too late: the writes of a leader whose leadership is over.
+//! Late writes of a leader whose leadership has ended.
 
 use ccm::kubernetes::leader_election::{LeaderElector, LeaseConfig};
 use doubles::memory::Call;
@@ -31,7 +31,7 @@ async fn a_former_leader_writes_nothing() {
         first.register(form).await;
         first.wait_for_condition("the leader works", &form.name, "False RouteCreated").await;
     }
-    // A creation and a deletion are on their way when the leadership ends.
+    // A creation and a deletion are in flight when the leadership ends.
     for call in [Call::CreateRoute, Call::DeleteRoute] {
         cloud.memory.hold(call);
     }
@@ -53,7 +53,7 @@ async fn a_former_leader_writes_nothing() {
     let listings = cloud.listings().len();
     first.wait_for_metric("vsphere_ccm_routes{state=\"Ready\"}", 0).await;
     assert!(first.metric("running_managed_controllers{manager=\"cloud-controller-manager\",name=\"route\"}") == 0);
-    // The next leader has a cloud of its own in this test: what is here is the work of the former one.
+    // The next leader has another cloud in this test, so every change in this cloud comes from the former leader.
     let other = Cloud::default();
     let second = Run::with(Start { group: Some(first.group.clone()), ..Start::of(&other, looping()) }).await;
     let wanted = [before.routes(), late.routes()].concat();

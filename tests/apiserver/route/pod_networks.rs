@@ -1,4 +1,4 @@
-//! Nodes that claim networks which are not theirs: no traffic is led to them.
+//! Nodes that claim the networks of other nodes. No traffic goes to them.
 
 use ccm::cloud::Route;
 use ccm::controllers::route::{PodNetworks, RouteSettings};
@@ -13,7 +13,7 @@ const OWN: &str = "10.120.0.0/24";
 const CREATED: &str = "False RouteCreated";
 const NOT_CREATED: &str = "True NoRouteCreated";
 
-/// Registers a node that is younger than `older`, of which the API server's clock decides, in whole seconds.
+/// Registers a node with a later creation time than `older`. The API server's clock has a resolution of one second.
 async fn register_later(run: &Run, form: &Form, older: &str) {
     let created = async |name: &str| run.get(name).await.metadata.creation_timestamp;
     let before = created(older).await;
@@ -51,7 +51,7 @@ async fn a_node_gets_neither_a_foreign_network_nor_that_of_an_older_one() {
     let expected = format!("no route to {OWN} is created: the network {OWN} in spec.podCIDRs of node {}", names[2]);
     assert_eq!(told.reason.as_deref(), Some("FailedToCreateRoute"));
     assert!(told.message.as_deref().is_some_and(|message| message.starts_with(&expected)), "{:?}", told.message);
-    // With the older one gone, the next one has the network.
+    // After the deletion of the older node the next one gets the network.
     run.delete(&names[0]).await;
     run.wait_for_condition("the next one", &names[2], CREATED).await;
     run.wait_for_metric("vsphere_ccm_routes{state=\"PodNetworkInUse\"}", 1).await;
@@ -77,7 +77,7 @@ async fn a_route_that_would_not_be_created_now_is_kept_up_and_told() {
     assert_eq!((world.routes_in("PodNetworkForeign"), world.routes_in("PodNetworkInUse")), (1, 1));
     let told = [world.server.events("PodNetworkForeign"), world.server.events("PodNetworkInUse")].concat();
     assert!(told.len() == 2 && told.iter().all(|message| message.contains(" is kept, and would not be created now")));
-    // One listing that misses it says nothing.
+    // One list without the route is no evidence that it was deleted.
     world.cloud.memory.remove_route(CLUSTER, "old", foreign);
     world.change("owner", &address("10.0.2.9"));
     go_by(5).await;
@@ -86,7 +86,7 @@ async fn a_route_that_would_not_be_created_now_is_kept_up_and_told() {
     go_by(60).await;
     assert_eq!(world.condition("old").unwrap(), CREATED);
     assert_eq!(world.server.events("FailedToCreateRoute").len(), 0);
-    // It is lost: then it is as any other.
+    // The route is deleted. The network is then usable for any node.
     world.cloud.memory.remove_route(CLUSTER, "old", foreign);
     go_by(600).await;
     assert_eq!(world.cloud.routes().len(), 2);

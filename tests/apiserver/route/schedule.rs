@@ -1,4 +1,4 @@
-//! When passes begin: after changes of Nodes that matter, with pauses, and with the period.
+//! The start times of passes: after relevant changes of Nodes, with pauses, and periodically.
 
 use ccm::controllers::route::Trigger;
 use serde_json::json;
@@ -10,7 +10,7 @@ use super::harness::{Form, Run, settings};
 use super::world::{World, address, go_by, moment, networks, watching};
 use crate::lifecycle::in_memory::world::{pass, seconds};
 
-/// R-54 differs: nothing is resynchronized here, and the period brings the pass instead.
+/// R-54 differs: there is no resync here, and the period starts the pass.
 // vectors
 #[tokio::test(start_paused = true)]
 async fn only_changes_that_routes_depend_on_begin_a_pass() {
@@ -99,7 +99,7 @@ async fn what_was_created_while_routes_were_listed_is_listed_once_more() {
     go_by(30).await;
     world.cloud.set_delays(seconds(15), seconds(12));
     world.put(&Form::new("n", &["10.120.0.0/24"], "10.0.1.1"));
-    // The creation begins after 16 s. The listing of 18 s does not have the route, which is there 10 s later.
+    // The creation begins after 16 s. The list at 18 s does not have the route, which exists 10 s later.
     go_by(17).await;
     world.change("n", &networks(&["10.120.1.0/24"]));
     go_by(100).await;

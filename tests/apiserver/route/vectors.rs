@@ -1,4 +1,4 @@
-//! The vectors of the Go program that reconcile all routes, in its loop.
+//! The Go program's vectors for the reconciliation of all routes, in its loop.
 
 use ccm::cloud::Route;
 use ccm::kubernetes::leadership::Leadership;
@@ -11,7 +11,7 @@ use super::harness::{Form, Run, Start, looping};
 
 const CREATED: &str = "False RouteCreated";
 
-/// The nodes, the routes before, the routes after, and whether the controller calls the cloud to change any.
+/// The nodes, the routes before, the routes after, and whether the controller requests changes from the cloud.
 struct Vector {
     id: &'static str,
     nodes: Vec<Form>,
@@ -20,7 +20,7 @@ struct Vector {
     is_change: bool,
 }
 
-/// Routes of a cloud that compares addresses.
+/// Returns the routes for a cloud that compares addresses.
 fn addressed(mut routes: Vec<Route>, address: impl Fn(&str) -> Option<&'static str>) -> Vec<Route> {
     for route in &mut routes {
         route.enable_node_addresses = true;
@@ -44,8 +44,8 @@ fn wanted(nodes: &[Form]) -> Vec<String> {
     nodes.iter().flat_map(Form::routes).collect()
 }
 
-/// The vectors for nodes whose names begin with `prefix`. R-36 has a node that a real API server refuses: it wants the same
-/// network twice.
+/// Returns the vectors for nodes whose names begin with `prefix`. R-36 has a node with a duplicate network, which a
+/// real API server rejects.
 fn vectors(prefix: &str) -> Vec<Vector> {
     let (v4, v6) = (["10.120.0.0/24", "10.120.1.0/24"], ["a00:100::/24", "a00:200::/24"]);
     let named = |number: u8| format!("{prefix}-{number}");

@@ -1,4 +1,4 @@
-//! A route controller that leads, its cloud and an API server in memory. The clock of these tests is paused.
+//! A leading route controller, its cloud and an API server in memory. The clock of these tests is paused.
 
 use ccm::controllers::Context;
 use ccm::controllers::route::{self, Off, RouteSettings, Trigger};
@@ -16,12 +16,12 @@ use super::harness::{Form, condition, settings};
 use crate::lifecycle::in_memory::server::Server;
 use crate::lifecycle::in_memory::world::{MOMENT, pass, seconds};
 
-/// By default.
+/// Returns the default settings.
 pub fn watching() -> RouteSettings {
     settings(Trigger::Watch { period: seconds(300) })
 }
 
-/// See the file's header. Dropping it ends its tasks.
+/// A leading route controller, its cloud and its API server. Its tasks end when this is dropped.
 pub struct World {
     pub server: Server,
     pub cloud: Cloud,
@@ -34,7 +34,7 @@ impl World {
         Self::on(Server::start(), Cloud::default(), settings).await
     }
 
-    /// A process that finds a cluster and a cloud.
+    /// Starts a process on an existing cluster and cloud.
     pub async fn on(server: Server, cloud: Cloud, settings: RouteSettings) -> Self {
         let (nodes, watch) = watch_nodes(server.client(), None);
         let (recorder, writer) = recorder(server.client(), "test");
@@ -56,7 +56,7 @@ impl World {
         Self { server, cloud, metrics, _tasks: tasks }
     }
 
-    /// Creates or replaces a node. Gives its UID.
+    /// Creates or replaces a node. Returns its UID.
     pub fn put(&self, form: &Form) -> String {
         self.server.with(|state| state.put(form.json()))
     }
@@ -69,18 +69,18 @@ impl World {
         self.server.with(|state| state.remove(name));
     }
 
-    /// As [`condition`] shows it; nothing without the node.
+    /// Returns the node's condition in the form of [`condition`], or `None` without the node.
     pub fn condition(&self, name: &str) -> Option<String> {
         let node = self.server.node(name)?;
         Some(condition(&serde_json::from_value(node).unwrap()))
     }
 
-    /// How many writes of nodes there were.
+    /// Returns the number of writes of nodes.
     pub fn writes(&self) -> usize {
         self.server.sent(&http::Method::PATCH).len()
     }
 
-    /// The value of a series; zero if it is not there.
+    /// Returns the value of a series, or zero if the series does not exist.
     pub fn metric(&self, series: &str) -> u64 {
         let text = self.metrics.encode().unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
@@ -92,7 +92,7 @@ impl World {
     }
 }
 
-/// What removes conditions while routes are off, for as long as the result is kept.
+/// Starts the removal of conditions while routes are disabled. It runs until the result is dropped.
 pub fn withdraw_conditions(server: &Server, cloud: &Cloud, leadership: Leadership, off: Off) -> JoinSet<()> {
     let (nodes, watch) = watch_nodes(server.client(), None);
     let (recorder, _) = recorder(server.client(), "test");
@@ -103,12 +103,12 @@ pub fn withdraw_conditions(server: &Server, cloud: &Cloud, leadership: Leadershi
     tasks
 }
 
-/// A change of the addresses.
+/// Returns a change of the addresses.
 pub fn address(address: &str) -> Value {
     json!({"status": {"addresses": [{"type": "InternalIP", "address": address}]}})
 }
 
-/// A change of the networks of the pods.
+/// Returns a change of the pod networks.
 pub fn networks(networks: &[&str]) -> Value {
     json!({"spec": {"podCIDRs": networks}})
 }
@@ -117,7 +117,7 @@ pub async fn moment() {
     pass(MOMENT).await;
 }
 
-/// Time goes by.
+/// Advances the clock by this many seconds.
 pub async fn go_by(time: u64) {
     pass(seconds(time)).await;
 }

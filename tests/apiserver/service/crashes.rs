@@ -1,5 +1,5 @@
-//! A sync that is dropped at any of its awaits, as by a crash: the next leader ends as an uninterrupted one. And a process that
-//! leads no more.
+//! A sync that is dropped at any await, as in a crash. The next leader reaches the same state as without the
+//! interruption. Also a process that has lost the leadership.
 
 use ccm::controllers::driver::{Event, Next, Reconciler};
 use ccm::kubernetes::client::{self, purpose};
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::harness::{LIMIT, Run, Start, has_finalizer, ingress, spec};
 
-/// What is done to a Service before the sync that crashes.
+/// Change of a Service before the sync that crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Created,
@@ -27,7 +27,7 @@ enum Change {
     OtherType,
 }
 
-/// The first `polls` polls of the future, and its output if it needs no more.
+/// Polls the future this many times. Returns its output if it is complete by then.
 async fn begin<T>(future: impl Future<Output = T>, polls: usize) -> Option<T> {
     let (mut future, mut left) = (pin!(future), polls);
     poll_fn(|context| {
@@ -40,7 +40,7 @@ async fn begin<T>(future: impl Future<Output = T>, polls: usize) -> Option<T> {
     .await
 }
 
-/// Reconciles the key until nothing is left to do.
+/// Reconciles the key until no work is left.
 async fn settle<R: Reconciler>(term: &Arc<R>, key: &str) {
     eventually("it settles", LIMIT, async || {
         let outcome = Arc::clone(term).reconcile(key.to_owned()).await;
@@ -51,7 +51,7 @@ async fn settle<R: Reconciler>(term: &Arc<R>, key: &str) {
 }
 
 impl Run {
-    /// Waits until the cache has the Service as the API server has it.
+    /// Waits until the cached Service equals the Service in the API server.
     async fn wait_for_cache(&self, name: &str) {
         eventually("the cache is up to date", LIMIT, async || {
             let live = self.api().get_opt(name).await.unwrap();
@@ -63,7 +63,7 @@ impl Run {
         .await;
     }
 
-    /// How many objects the cloud has for the Service.
+    /// Counts the objects in the cloud for the Service.
     fn objects(&self, uid: &str) -> usize {
         self.cloud.load_balancer_objects_of(uid)
     }
@@ -77,7 +77,7 @@ fn is_balanced(service: &Service) -> bool {
 async fn a_sync_that_is_dropped_anywhere_is_completed_by_the_next_leader() {
     let server = ApiServer::shared().await;
     let (run, controller) = Run::prepare(server, Start::of(&Memory::default())).await;
-    // So that the calls of the cloud are awaits, too.
+    // Makes the calls of the cloud awaits, too.
     run.cloud.set_call_latency(Duration::from_millis(1));
     let begin_term = || {
         let term = Arc::new(controller.begin_term());
@@ -188,7 +188,7 @@ async fn a_process_that_leads_no_more_writes_neither_to_the_cloud_nor_to_the_ser
     let (new, deleted) = (run.api().get("new").await.unwrap(), run.api().get("deleted").await.unwrap());
     assert!(ingress(&new).is_empty() && has_finalizer(&deleted));
     assert_eq!(run.cloud.load_balancers().len(), 1);
-    // Nor does one that never led.
+    // The same for a process that never led.
     let (run, controller) =
         Run::prepare(server, Start { place: run.place(), leadership: Leadership::never(), ..Start::of(&run.cloud) })
             .await;

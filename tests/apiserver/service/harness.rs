@@ -1,4 +1,4 @@
-//! A service controller with Services and Nodes of its own, at work or step by step.
+//! A service controller with its own Services and Nodes, running or step by step.
 
 use ccm::cloud::node;
 use ccm::controllers::Context;
@@ -23,11 +23,11 @@ use tokio_util::sync::CancellationToken;
 
 pub use ccm::cloud::service::{FINALIZER, has_finalizer};
 
-/// The label that keeps the objects of tests apart.
+/// Label that separates the objects of tests.
 pub const GROUP: &str = "test.ccm/group";
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// A Service of type LoadBalancer with one port.
+/// Returns the spec of a Service of type LoadBalancer with one port.
 pub fn spec(protocol: &str) -> Value {
     json!({"type": "LoadBalancer", "ports": [{"port": 80, "protocol": protocol}]})
 }
@@ -36,14 +36,14 @@ pub fn ingress(service: &Service) -> &[LoadBalancerIngress] {
     ccm::cloud::service::ingress(service)
 }
 
-/// Whether the controller sent this request: it goes to the status.
+/// Whether the controller sent this request. The controller writes the status only.
 pub fn is_ours(event: &AuditEvent) -> bool {
     event.object_ref.resource == "services" && event.object_ref.subresource == "status"
 }
 
-/// A controller, at work unless it was only prepared. Dropping it ends its tasks.
+/// A controller. It runs unless it was only prepared. Its tasks end when this is dropped.
 pub struct Run {
-    /// An administrator's.
+    /// Client with the rights of an administrator.
     client: Client,
     pub cloud: Memory,
     pub namespace: String,
@@ -54,11 +54,11 @@ pub struct Run {
     tasks: Tasks,
 }
 
-/// What a run is started with.
+/// Parameters of a run.
 pub struct Start {
     pub cloud: Memory,
     pub leadership: Leadership,
-    /// The namespace and the label of another run, in place of new ones.
+    /// Namespace and label of another run. The default is a new pair.
     pub place: Option<(String, String)>,
     pub has_node_selector: bool,
 }
@@ -81,7 +81,7 @@ impl Run {
         run
     }
 
-    /// With caches that fill, and a controller that does not run.
+    /// Starts the caches, and returns a controller that does not run.
     pub async fn prepare(server: &ApiServer, start: Start) -> (Self, Controller<impl Reconciler>) {
         let Start { cloud, leadership, place, has_node_selector } = start;
         let client = server.client().await;
@@ -120,12 +120,12 @@ impl Run {
         (Self { client, cloud, namespace, group, metrics, services, nodes, tasks }, controller)
     }
 
-    /// Ends all tasks: the caches stay as they are.
+    /// Ends all tasks, so that the caches do not change any more.
     pub async fn freeze(&mut self) {
         self.tasks = Tasks::default();
     }
 
-    /// The namespace and the label, for another run.
+    /// Returns namespace and label, for another run.
     pub fn place(&self) -> Option<(String, String)> {
         Some((self.namespace.clone(), self.group.clone()))
     }
@@ -134,14 +134,14 @@ impl Run {
         format!("{}/{name}", self.namespace)
     }
 
-    /// The value of a series without labels, or with these.
+    /// Returns the value of a series. `series` may include labels.
     pub fn metric(&self, series: &str) -> f64 {
         let text = self.metrics.encode().unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("{series} in {text}")).parse().unwrap()
     }
 
-    /// A sync counts when it has ended, which can be after its Event or its call.
+    /// Waits for the value of a series. A sync is counted at its end, which can be after its Event or its call.
     pub async fn wait_for_metric(&self, what: &str, series: &str, value: f64) {
         eventually(what, LIMIT, async || {
             let is = self.metric(series);
@@ -185,7 +185,8 @@ impl Run {
         .await;
     }
 
-    /// The reasons of the controller's Events about a Service, in alphabetical order. The API server writes some, too.
+    /// Returns the reasons of the controller's Events about a Service, in alphabetical order. Events of the API server
+    /// are excluded.
     pub async fn events(&self, name: &str) -> Vec<String> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
         let about = ListParams::default().fields(&format!("involvedObject.name={name}"));
@@ -207,7 +208,7 @@ impl Run {
         .await;
     }
 
-    /// Whether the controller has said that the Node changes too often.
+    /// Whether the controller has reported that the Node changes too often.
     pub async fn is_flapping(&self, name: &str) -> bool {
         let events: Api<Event> = Api::default_namespaced(self.client.clone());
         let about =
@@ -225,7 +226,7 @@ impl Run {
         Api::<Node>::all(self.client.clone()).create(&PostParams::default(), &node).await.unwrap();
     }
 
-    /// Adds a Node and waits until the controller knows it.
+    /// Adds a Node and waits until the controller has cached it.
     pub async fn with_node(&self, name: &str) {
         self.node(name).await;
         let name = self.node_name(name);
@@ -243,7 +244,7 @@ impl Run {
         nodes.patch(&self.node_name(name), &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
-    /// Gives the Node this address and waits until the controller knows it.
+    /// Gives the Node this address and waits until the controller has cached it.
     pub async fn set_address(&self, name: &str, address: &str) {
         let nodes = Api::<Node>::all(self.client.clone());
         let status = json!({"status": {"addresses": [{"type": "InternalIP", "address": address}]}});
@@ -256,7 +257,7 @@ impl Run {
         .await;
     }
 
-    /// Takes the Node out of load balancers.
+    /// Excludes the Node from load balancers.
     pub async fn exclude(&self, name: &str) {
         self.patch_node(name, json!({"metadata": {"labels": {service::node_set::LABEL_EXCLUDE: ""}}})).await;
     }
@@ -271,7 +272,7 @@ impl Run {
         }
     }
 
-    /// Waits until there were this many calls, or more.
+    /// Waits until there were at least this many calls.
     pub async fn wait_for_calls(&self, call: Call, count: usize) {
         eventually(&format!("{count} calls {call:?}"), LIMIT, async || {
             let found = self.cloud.count(call);
@@ -280,7 +281,7 @@ impl Run {
         .await;
     }
 
-    /// Waits until every load balancer has these Nodes.
+    /// Waits until every load balancer has exactly these Nodes.
     pub async fn wait_for_nodes(&self, names: &[String]) {
         eventually("the load balancers have the Nodes", LIMIT, async || {
             let balancers = self.cloud.load_balancers();

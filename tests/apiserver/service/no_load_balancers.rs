@@ -1,4 +1,5 @@
-//! Services that wait although nothing is configured, with an API server of three answers and a paused clock.
+//! Services that wait although no load balancers are configured, with an API server with three answers and a paused
+//! clock.
 
 use ccm::controllers::Context;
 use ccm::controllers::service::no_load_balancers::NotConfigured;
@@ -21,7 +22,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
-/// A list inside a watch, which tells nothing more.
+/// Returns a watch that starts with a list and delivers no changes.
 fn watch() -> impl hyper::body::Body<Data = Bytes, Error = BoxError> + Send {
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "spec": {"type": "LoadBalancer"},
@@ -36,7 +37,7 @@ fn watch() -> impl hyper::body::Body<Data = Bytes, Error = BoxError> + Send {
     StreamBody::new(futures::stream::iter(lines).chain(futures::stream::pending()))
 }
 
-/// Watches one Service, and keeps what is posted.
+/// Returns a client with a watch of one Service. The posted objects are stored.
 fn client(posted: &Arc<Mutex<Vec<Value>>>) -> Client {
     let posted = Arc::clone(posted);
     let never = |never: Infallible| -> BoxError { match never {} };
@@ -80,7 +81,7 @@ async fn a_service_that_waits_in_vain_is_told_so_once_and_the_gauge_follows() {
     let is_shown = |value: u8| {
         metrics.encode().unwrap().lines().any(|line| line == format!("vsphere_ccm_load_balancer_configured {value}"))
     };
-    // The clock is paused: it jumps to the next thing that anybody waits for.
+    // The clock is paused. It jumps to the next time that any task waits for.
     tokio::time::sleep(Duration::from_secs(590)).await;
     assert!(posted.lock().unwrap().is_empty() && is_shown(0));
     tokio::time::sleep(Duration::from_secs(3600)).await;

@@ -1,4 +1,4 @@
-//! The Nodes behind load balancers.
+//! The Nodes of load balancers.
 
 use ccm::cloud::{Error, InstanceEvent, ServiceEvent, UsableAddresses, reason};
 use doubles::memory::{Call, Memory};
@@ -8,17 +8,17 @@ use support::{ApiServer, eventually};
 
 use super::harness::{LIMIT, Run, Start, ingress, spec};
 
-/// What is done for a Service when the Nodes change.
+/// Kind of a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     ClusterIp,
     NodePort,
     LoadBalancer,
-    /// One that is gone again.
+    /// The Service was deleted.
     Gone,
 }
 
-// In a fleet one call is for all Services; what upstream counts is how many of them.
+// One call covers all Services. Upstream counts the Services, not the calls.
 // vectors: S-40–S-46
 #[tokio::test(flavor = "multi_thread")]
 async fn only_services_with_a_load_balancer_are_told_about_the_nodes() {
@@ -51,7 +51,7 @@ async fn only_services_with_a_load_balancer_are_told_about_the_nodes() {
         if expected > 0.0 {
             run.wait_for_nodes(&[run.node_name("n1")]).await;
         }
-        // Whoever comes later is ensured with the Node.
+        // A later Service is ensured with the Node.
         run.create_ensured(&["last"]).await;
         eventually(id, LIMIT, async || match run.metric("service_controller_loadbalancer_sync_total") {
             count if count == expected => Ok(()),
@@ -62,7 +62,7 @@ async fn only_services_with_a_load_balancer_are_told_about_the_nodes() {
     }
 }
 
-// S-63 and S-64 cannot occur: a cache that is filled has no error, and before that no Service is synced.
+// S-63 and S-64 cannot occur: a filled cache has no errors, and Services are synced only after the cache is filled.
 // vectors: S-60–S-64
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_of_the_nodes_is_one_call_for_all_services() {
@@ -126,7 +126,7 @@ async fn nodes_that_leave_one_after_the_other_are_gathered() {
     assert!(calls <= 4, "{calls} calls");
 }
 
-// The retry belongs to the Service: the pass that follows makes no call.
+// The retry belongs to the Service. The pass after it makes no call.
 // vectors: S-52
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_the_cloud_did_not_take_are_tried_again_after_a_pause() {
@@ -140,7 +140,7 @@ async fn nodes_that_the_cloud_did_not_take_are_tried_again_after_a_pause() {
     run.wait_for_event("a", "UpdateLoadBalancerFailed").await;
     run.cloud.end_failures(Call::UpdateNodes);
     run.wait_for_metric("it is held", "vsphere_ccm_load_balancers_held{reason=\"CloudError\"}", 1.0).await;
-    // Another round begins, and leaves the Service out.
+    // Another round begins without the Service.
     run.create_ensured(&["b"]).await;
     run.node("n3").await;
     eventually("b has the third Node", LIMIT, async || {
@@ -175,12 +175,13 @@ async fn a_service_that_is_synced_during_a_round_gets_no_second_update() {
     run.wait("b is ensured", "b", |service| !ingress(service).is_empty()).await;
     run.wait_for_nodes(&["n1", "n2", "n3"].map(|name| run.node_name(name))).await;
     run.wait_for_event("a", "UpdatedLoadBalancer").await;
-    // It is written after the address.
+    // The Event is written after the address.
     run.wait_for_event("b", "EnsuredLoadBalancer").await;
     assert_eq!(run.events("b").await, ["EnsuredLoadBalancer", "EnsuringLoadBalancer"], "S-124");
 }
 
-/// A change of the Service waits until the round that includes it has ended, and then has its Nodes.
+/// A change of the Service waits until the current round with the Service has ended. Then the Service has the Nodes of
+/// that round.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sync_and_a_round_of_one_service_follow_each_other() {
     let run = Run::start(&Memory::default()).await;
@@ -247,7 +248,7 @@ async fn an_announcement_about_all_ensures_each_again() {
     assert_eq!(events, ["EnsuredLoadBalancer", "EnsuringLoadBalancer"], "nothing changed");
 }
 
-/// The Service changes while its load balancer is ensured, so that the API server does not take the status at first.
+/// The Service changes while its load balancer is ensured, so that the first status write conflicts.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_announcement_is_not_lost_when_a_write_conflicts() {
     let run = Run::start(&Memory::default()).await;
@@ -262,7 +263,7 @@ async fn an_announcement_is_not_lost_when_a_write_conflicts() {
     run.wait_for_calls(Call::EnsureLoadBalancer, 2).await;
 }
 
-/// The provider says which addresses count, also while the Node stays as it is.
+/// The provider decides which addresses are used, even if the Node does not change.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_about_the_addresses_of_one_node_or_of_all_is_a_change_of_the_nodes() {
     let run = Run::start(&Memory::default()).await;
@@ -282,7 +283,7 @@ async fn an_answer_about_the_addresses_of_one_node_or_of_all_is_a_change_of_the_
     run.wait_for_calls(Call::UpdateNodes, before + 2).await;
 }
 
-/// What the cloud refused once is not what it gets with other Nodes.
+/// A rejection of one set of Nodes does not apply to another set.
 #[tokio::test(flavor = "multi_thread")]
 async fn other_nodes_end_the_pause_after_a_refusal() {
     let refused = || Error::Refused {
@@ -302,7 +303,7 @@ async fn other_nodes_end_the_pause_after_a_refusal() {
     run.delete_node("n2").await;
     run.wait_for_nodes(&[run.node_name("n1"), run.node_name("n3")]).await;
 
-    // A load balancer that was refused as a whole is tried again, too.
+    // A load balancer that was rejected as a whole is tried again, too.
     run.cloud.fail(Call::EnsureLoadBalancer, refused);
     run.create("b", json!({}), spec("TCP")).await;
     run.wait_for_event("b", "SyncLoadBalancerFailed").await;
@@ -320,7 +321,7 @@ async fn a_node_that_changes_all_the_time_is_followed_after_pauses_and_its_end_a
     let (one, both) = ([run.node_name("n2")], [run.node_name("n1"), run.node_name("n2")]);
     run.wait_for_nodes(&both).await;
     let have = |names: &[String]| run.cloud.load_balancers().iter().all(|balancer| balancer.nodes == names);
-    // Back and forth, each time once it was followed, until it is not.
+    // Changes the Node repeatedly, each time after the controller has followed, until it does not follow any more.
     let mut followed = 0;
     for is_excluded in [true, false].into_iter().cycle() {
         let label = json!({"node.kubernetes.io/exclude-from-external-load-balancers": is_excluded.then_some("true")});
@@ -345,7 +346,7 @@ async fn a_node_that_changes_all_the_time_is_followed_after_pauses_and_its_end_a
         followed += 1;
     }
     assert!((1..=5).contains(&followed), "{followed}");
-    // The next change waits twice as long; that it is gone does not.
+    // The next change waits twice as long. A deletion of the Node does not wait.
     run.patch_node(
         "n1",
         json!({"metadata": {"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": "x"}}}),

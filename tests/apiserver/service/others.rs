@@ -1,4 +1,4 @@
-//! What belongs to others, or only seems to be gone: nothing is written and nothing is deleted.
+//! Objects of other owners, and objects that only seem to be deleted. The controller writes and deletes nothing.
 
 use ccm::cloud::Error;
 use ccm::controllers::driver::{Event, Next, Reconciler};
@@ -23,7 +23,7 @@ async fn what_may_be_another_programs_is_left_alone() {
     run.create("ip", json!({"finalizers": [FINALIZER]}), json!({"type": "ClusterIP", "ports": [{"port": 80}]})).await;
     run.delete("class").await;
     run.patch("class-then-ip", json!({"spec": {"type": "ClusterIP", "loadBalancerClass": null}})).await;
-    // Each of the three is asked about and keeps its finalizer.
+    // The controller asks for each of the three load balancers and keeps its finalizer.
     run.wait_for_calls(Call::GetLoadBalancer, 3).await;
     run.create_ensured(&["ours"]).await;
     for name in ["class", "class-then-ip", "ip"] {
@@ -33,7 +33,7 @@ async fn what_may_be_another_programs_is_left_alone() {
     let declined = run.api().get("declined").await.unwrap();
     assert!(!has_finalizer(&declined) && run.events("declined").await.is_empty());
     assert_eq!(run.cloud.load_balancers().len(), 1);
-    // Their owner has a minute to remove them.
+    // The owner of these load balancers has a minute to remove them.
     for name in ["class", "class-then-ip", "ip"] {
         eventually(&format!("an Event on {name}"), LIMIT * 2, async || match run.events(name).await.as_slice() {
             [reason] if reason == "SyncLoadBalancerFailed" => Ok(()),
@@ -44,7 +44,7 @@ async fn what_may_be_another_programs_is_left_alone() {
     }
 }
 
-/// As the Go program left it: the API server had no `managedFields` then, or they were removed.
+/// A Service of the Go program whose `managedFields` did not exist yet, or were removed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_of_the_go_program_is_deleted() {
     let cloud = Memory::default();
@@ -82,7 +82,7 @@ async fn a_service_that_leaves_the_selection_keeps_its_load_balancer_and_its_fin
     assert_eq!((run.cloud.load_balancers().len(), run.cloud.count(Call::DeleteLoadBalancer)), (2, 1));
 }
 
-/// A provider may need the address to know what an interrupted deletion leaves.
+/// A provider may need the address to find the leftovers of an interrupted deletion.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_address_is_written_before_a_deletion_where_the_provider_needs_it() {
     for needs_address in [true, false] {
@@ -102,14 +102,14 @@ async fn a_missing_address_is_written_before_a_deletion_where_the_provider_needs
     }
 }
 
-/// A term that reconciles by hand, so that nothing happens between two steps.
+/// A term that the test reconciles step by step, without any concurrent work.
 struct Steps<R> {
     run: Run,
     term: Arc<R>,
 }
 
 impl<R: Reconciler> Steps<R> {
-    /// Waits until the cache says so, and hands its event to the controller.
+    /// Waits until the cached Service meets `is_expected`, and passes its event to the controller.
     async fn see(&self, what: &str, name: &str, is_expected: impl Fn(Option<&Service>) -> bool) {
         self.wait_for_cache(what, name, is_expected).await;
         let key = self.run.key(name);
@@ -138,7 +138,7 @@ impl<R: Reconciler> Steps<R> {
         self.see("it is ensured", name, |cached| cached.is_some_and(|cached| !ingress(cached).is_empty())).await;
     }
 
-    /// Takes the finalizer off by hand.
+    /// Removes the finalizer manually.
     async fn unguard(&self, name: &str) {
         self.run.patch(name, json!({"metadata": {"finalizers": null}})).await;
         self.see("it has no finalizer", name, |cached| cached.is_some_and(|cached| !has_finalizer(cached))).await;
@@ -162,7 +162,7 @@ async fn a_service_that_vanishes_without_the_finalizer_loses_its_load_balancer()
     let steps = steps().await;
     let cloud = &steps.run.cloud;
     assert_eq!(steps.reconcile("unknown").await, Next::Period, "S-117");
-    // No cache gives such a key: nothing is known of it, and there is nothing to try again.
+    // No cache returns such a key. The Service is unknown, and there is no retry.
     assert_eq!(steps.reconcile("invalid/key/string").await, Next::Period, "S-115");
     steps.ensure("a").await;
     steps.unguard("a").await;
@@ -183,7 +183,7 @@ async fn a_service_that_vanishes_without_the_finalizer_loses_its_load_balancer()
     assert_eq!(cloud.count(Call::DeleteLoadBalancer), calls);
 }
 
-/// Such as a list of what there is: nothing is wrong, so that no Event says so.
+/// For example a list of existing objects. This is no error, so there is no Event.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_provider_waits_for_is_no_failure() {
     let steps = steps().await;
@@ -203,7 +203,7 @@ async fn what_the_provider_waits_for_is_no_failure() {
         cloud.end_failures(Call::DeleteLoadBalancer);
         assert_eq!(steps.reconcile(name).await, Next::Period, "{name}");
         steps.run.wait_for_event(name, "DeletedLoadBalancer").await;
-        // Events are written in their order.
+        // Events are written in order.
         let events = steps.run.events(name).await;
         assert!(events.iter().all(|event| !event.ends_with("Failed")), "{name}: {events:?}");
     }
@@ -214,13 +214,13 @@ async fn what_the_provider_waits_for_is_no_failure() {
 async fn a_service_that_only_seems_to_be_gone_loses_nothing() {
     let steps = steps().await;
     let cloud = &steps.run.cloud;
-    // With the finalizer it was not deleted in order, as after a restored backup: the provider's cleanup decides.
+    // A deletion despite the finalizer is irregular, as after a restored backup. The provider's clean-up decides.
     steps.ensure("guarded").await;
     steps.run.patch("guarded", json!({"metadata": {"finalizers": null}})).await;
     steps.run.delete("guarded").await;
     steps.see("it is gone", "guarded", |cached| cached.is_none()).await;
     assert_eq!(steps.reconcile("guarded").await, Next::Period);
-    // The same at a relist, which gives no event for each Service.
+    // The same at a relist, which has no event for each Service.
     steps.ensure("relisted").await;
     steps.run.patch("relisted", json!({"metadata": {"finalizers": null}})).await;
     steps.run.delete("relisted").await;
@@ -228,14 +228,15 @@ async fn a_service_that_only_seems_to_be_gone_loses_nothing() {
     let keys = steps.term.keys_of(Event::AllObjects("services"));
     assert_eq!(keys, [steps.run.key("relisted")], "no event said so");
     assert_eq!(steps.reconcile("relisted").await, Next::Period);
-    // It left the selection without the finalizer.
+    // The Service left the selection without the finalizer.
     steps.ensure("leaves").await;
     steps.unguard("leaves").await;
     steps.run.patch("leaves", json!({"metadata": {"labels": {GROUP: "another"}}})).await;
     steps.see("it is not in the cache", "leaves", |cached| cached.is_none()).await;
     assert_eq!(steps.reconcile("leaves").await, Next::Period);
     assert_eq!((cloud.load_balancers().len(), cloud.count(Call::DeleteLoadBalancer)), (3, 0));
-    // Another one of its name: the load balancer of the first one goes, and the second one gets its own.
+    // Another Service with the same name: the load balancer of the first one is deleted, and the second one gets a new
+    // one.
     steps.ensure("again").await;
     let first = cloud.load_balancers().len();
     steps.unguard("again").await;
@@ -249,7 +250,7 @@ async fn a_service_that_only_seems_to_be_gone_loses_nothing() {
     assert_eq!((cloud.load_balancers().len(), cloud.count(Call::DeleteLoadBalancer)), (first, 1));
 }
 
-/// The cache says that the Service has another type, or is being deleted; the API server says otherwise.
+/// In the cache the Service has another type or is being deleted. The API server has a different state.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stale_cache_deletes_nothing() {
     let steps = steps().await;
@@ -259,7 +260,7 @@ async fn a_stale_cache_deletes_nothing() {
         cached.is_some_and(|cached| cached.spec.as_ref().unwrap().type_.as_deref() == Some("ClusterIP"))
     };
     steps.see("the type is another one", "a", is_other).await;
-    // The cache stays behind from now on.
+    // The cache does not change from now on.
     let Steps { mut run, term } = steps;
     run.freeze().await;
     run.patch("a", json!({"spec": {"type": "LoadBalancer"}})).await;
@@ -271,13 +272,13 @@ async fn a_stale_cache_deletes_nothing() {
     assert!(has_finalizer(&run.api().get("a").await.unwrap()));
 }
 
-/// The cache says that the Service wants a load balancer; in the API server it is being deleted.
+/// In the cache the Service needs a load balancer. In the API server it is being deleted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stale_cache_does_not_have_a_load_balancer_made_again_and_again() {
     let steps = steps().await;
     steps.run.create("a", json!({"finalizers": [FINALIZER]}), spec("TCP")).await;
     steps.see("it is there", "a", |cached| cached.is_some()).await;
-    // The cache stays behind from now on.
+    // The cache does not change from now on.
     let Steps { mut run, term } = steps;
     run.freeze().await;
     run.delete("a").await;
@@ -319,12 +320,12 @@ async fn a_service_that_goes_while_it_is_ensured_is_no_error() {
     assert_eq!(steps.run.cloud.load_balancer_objects(), 0, "what was ensured too late goes, too");
 }
 
-/// Whatever is begun and not completed, the Service as it was before is not taken for what the cloud has.
+/// After an incomplete change the former state of the Service does not count as the state of the cloud.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_is_taken_back_half_way_is_ensured_again() {
     let steps = steps().await;
     let cloud = &steps.run.cloud;
-    // Without node ports the Service is in the end as it was.
+    // Without node ports the final Service is equal to the first one.
     let of_type = |kind: &str| json!({"type": kind, "ports": [{"port": 80}], "allocateLoadBalancerNodePorts": false});
     steps.run.create("a", json!({}), of_type("LoadBalancer")).await;
     steps.see("it is there", "a", |cached| cached.is_some()).await;

@@ -1,4 +1,4 @@
-//! A client of vCenter that waits for changes of all machines as the daemon does, and does nothing else.
+//! A client of vCenter that waits for changes of all machines as the daemon does, and does no other work.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use tokio::task::JoinHandle;
 const WAIT: Duration = Duration::from_secs(55);
 const PAGE: u32 = 100;
 
-/// See the file's header. Dropping it ends its wait.
+/// A bare client of vCenter. Its wait ends when this is dropped.
 pub struct Bare {
     changes: mpsc::UnboundedReceiver<usize>,
     waiting: JoinHandle<()>,
 }
 
 impl Bare {
-    /// Logs in, and follows all machines from now on.
+    /// Logs in, and watches all machines from now on.
     pub async fn follow(vcenter: &Vcenter) -> Self {
         let trust = TlsTrust::Ca { pem: vcenter.ca_pem().as_bytes().to_vec(), path: "ca.pem".to_owned() };
         let tls = TlsSettings { trust, ..TlsSettings::default() };
@@ -58,7 +58,7 @@ impl Bare {
         Self { changes, waiting }
     }
 
-    /// The number of the next machine that has changed.
+    /// Returns the number of the next machine that has changed.
     pub async fn next(&mut self) -> usize {
         self.changes.recv().await.expect("the bare client has ended")
     }
@@ -70,7 +70,7 @@ impl Drop for Bare {
     }
 }
 
-/// The machines `n-<number>` and their numbers.
+/// Returns the machines `n-<number>` with their numbers.
 async fn machines(client: &vim::Client, root: &MoRef) -> BTreeMap<MoRef, usize> {
     let both = || vec![Selection::named("down"), Selection::named("machines")];
     let ways = vec![

@@ -1,4 +1,4 @@
-//! What the Nodes show, and since when, by a watch.
+//! The states of the Nodes with their times, from a watch.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,10 @@ use super::HOST_LABEL;
 
 /// The taint of a node whose machine is off.
 pub const SHUT_DOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
-/// A watch that the server has not ended by then.
+/// Duration of a watch, short enough that the server does not end it first.
 const WATCH_SECONDS: u32 = 290;
 
-/// A Node, without what is not looked at.
+/// A Node with only the relevant fields.
 type Seen = Object<Spec, Status>;
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -44,21 +44,21 @@ struct Address {
 
 /// One version of a Node.
 pub struct Node {
-    /// Of its machine.
+    /// Number of the machine.
     pub number: usize,
-    /// When it was read.
+    /// Time of the read.
     pub at: Instant,
     texts: BTreeSet<String>,
 }
 
 impl Node {
-    /// Whether it has this address, this taint, or is on this host.
+    /// Whether the Node has this address, this taint, or this host.
     pub fn shows(&self, text: &str) -> bool {
         self.texts.contains(text)
     }
 }
 
-/// See the file's header. Dropping it ends the watch.
+/// The watch of all Nodes. It ends when this is dropped.
 pub struct Nodes {
     versions: mpsc::UnboundedReceiver<Node>,
     following: JoinHandle<()>,
@@ -66,7 +66,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// From now on.
+    /// Starts the watch.
     pub async fn follow(client: &Client) -> Self {
         let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
         let api: Api<Seen> = Api::all_with(client.clone(), &resource);
@@ -98,21 +98,21 @@ impl Nodes {
         Self { versions, following, shut_down: BTreeSet::new() }
     }
 
-    /// The next version of any Node.
+    /// Returns the next version of any Node.
     pub async fn next(&mut self) -> Node {
         let node = self.versions.recv().await.expect("the watch has ended");
         self.take_down(&node);
         node
     }
 
-    /// Takes in all that has come.
+    /// Processes all received versions.
     pub fn drain(&mut self) {
         while let Ok(node) = self.versions.try_recv() {
             self.take_down(&node);
         }
     }
 
-    /// Whether the node had the taint of a machine that is off, when it was seen last.
+    /// Whether the last version of the node had the taint of a machine that is off.
     pub fn is_shut_down(&self, number: usize) -> bool {
         self.shut_down.contains(&number)
     }

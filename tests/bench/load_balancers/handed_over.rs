@@ -1,5 +1,5 @@
-//! Load balancers that are handed over: ours makes some, the peer leads and makes more, then ours leads again. Who takes
-//! over has nothing to write, neither to NSX nor to a Service.
+//! Load balancers of two programs: this daemon creates some, the peer leads and creates more, then this daemon leads
+//! again. A new leader must write nothing, neither to NSX nor to a Service.
 
 use support::report::{Limit, Measure, OURS};
 
@@ -11,11 +11,11 @@ use crate::cluster::LIMIT;
 use crate::subject::Subject;
 
 const CHAPTER: &str = "load-balancers-handed-over";
-/// Services that each program makes, and nodes.
+/// Number of Services that each program creates, and number of nodes.
 const SERVICES: usize = 20;
 const NODES: usize = 5;
 
-/// See the file's header. There is nothing to measure without a peer.
+/// Measures the writes of the next leader. Without a peer there is no measurement.
 pub async fn measure(bench: &mut Bench) {
     let Some(peer) = bench.peer.clone() else {
         println!("  nothing is measured: {CHAPTER} needs another program, PEER");
@@ -47,7 +47,7 @@ async fn measure_both(bench: &mut Bench, ours: &Subject, peer: &Subject) {
 }
 
 impl World {
-    /// The process ends, this program is started, and what it writes is reported.
+    /// Stops the process, starts this program, and reports its writes.
     async fn hand_over(&self, bench: &mut Bench, (mut before, next): (Process, &Subject), of: &str) -> Process {
         before.running.daemon.stop(LIMIT).await;
         self.cluster.clear_lease().await;

@@ -1,4 +1,4 @@
-//! Services of type LoadBalancer with one port each, and what a watch shows of their addresses.
+//! Services of type LoadBalancer with one port each, and the times of their addresses from a watch.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::time::timeout;
 
-/// Requests at a time.
+/// Number of concurrent requests.
 const AT_ONCE: usize = 32;
-/// A watch that the server has not ended by then.
+/// Duration of a watch, short enough that the server does not end it first.
 const WATCH_SECONDS: u32 = 290;
 
-/// A Service, without what is not looked at.
+/// A Service with only the relevant fields.
 type Seen = Object<Nothing, SeenStatus>;
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -42,14 +42,14 @@ struct SeenIngress {
     ip: String,
 }
 
-/// What is known of one Service.
+/// Cached state of one Service.
 #[derive(Clone, Debug)]
 struct Known {
-    /// Since when it has an address, and which.
+    /// Address of the Service, with the time of its observation.
     address: Option<(String, Instant)>,
 }
 
-/// The Services that are there, as a watch shows them from a moment on.
+/// The existing Services, from a watch.
 pub struct Watched {
     api: Api<Seen>,
     version: String,
@@ -57,7 +57,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// What is there, and what changes.
+    /// Lists the Services and starts the watch.
     pub async fn start(client: &Client) -> Self {
         let api: Api<Seen> = Api::namespaced_with(client.clone(), "default", &ApiResource::erase::<Service>(&()));
         let mut watched = Self { api, version: String::new(), known: BTreeMap::new() };
@@ -65,7 +65,7 @@ impl Watched {
         watched
     }
 
-    /// What is there.
+    /// Lists the Services.
     async fn list(&mut self) {
         let list = self.api.list(&ListParams::default()).await.unwrap();
         self.version = list.metadata.resource_version.clone().unwrap_or_default();
@@ -87,30 +87,30 @@ impl Watched {
         };
     }
 
-    /// When each Service that is there got its address, the first one first.
+    /// Returns the times at which the existing Services got their addresses, sorted.
     pub fn times(&self) -> Vec<Instant> {
         let mut times: Vec<_> = self.known.values().filter_map(|known| Some(known.address.as_ref()?.1)).collect();
         times.sort_unstable();
         times
     }
 
-    /// The addresses of the Services that are there.
+    /// Returns the addresses of the existing Services.
     pub fn addresses(&self) -> BTreeMap<String, String> {
         let address = |(name, known): (&String, &Known)| Some((name.clone(), known.address.as_ref()?.0.clone()));
         self.known.iter().filter_map(address).collect()
     }
 
-    /// How many Services that are there have addresses.
+    /// Returns the number of existing Services with addresses.
     fn served(&self) -> usize {
         self.known.values().filter(|known| known.address.is_some()).count()
     }
 
-    /// Until so many Services have addresses.
+    /// Waits until this many Services have addresses.
     pub async fn until_served(&mut self, count: usize, limit: Duration) {
         self.until("Services have addresses", limit, |watched| watched.served() == count).await;
     }
 
-    /// Until there is no Service.
+    /// Waits until there is no Service.
     pub async fn until_gone(&mut self, limit: Duration) {
         self.until("all Services are gone", limit, |watched| watched.known.is_empty()).await;
     }
@@ -137,7 +137,7 @@ impl Watched {
                         self.known.remove(&service.name_any());
                     }
                     WatchEvent::Bookmark(bookmark) => self.version = bookmark.metadata.resource_version,
-                    // So much has changed since then that the server does not know it any more.
+                    // The version is too old for the server, because there were too many changes since then.
                     WatchEvent::Error(status) if status.code == 410 => self.list().await,
                     WatchEvent::Error(status) => panic!("the watch of Services was refused: {}", status.message),
                 }
@@ -149,7 +149,7 @@ impl Watched {
     }
 }
 
-/// The Service with this number.
+/// Returns the name of the Service with this number.
 pub fn name(number: usize) -> String {
     format!("service-{number}")
 }
@@ -184,7 +184,7 @@ pub async fn delete(client: &Client, numbers: impl IntoIterator<Item = usize>) {
     all.try_for_each_concurrent(AT_ONCE, delete).await.unwrap();
 }
 
-/// Gives a Service another node port, one of those that the API server chooses last.
+/// Gives a Service another node port, from the range that the API server uses last.
 pub async fn change_node_port(client: &Client, number: usize, node_port: usize) {
     let api = Api::<Service>::namespaced(client.clone(), "default");
     let ports = json!([{"name": "http", "port": 80, "targetPort": 8080, "nodePort": node_port}]);

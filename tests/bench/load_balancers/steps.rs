@@ -1,4 +1,4 @@
-//! What happens to the Services and their nodes, one step after the other, and what each costs.
+//! The changes of the Services and their nodes, step by step, with the cost of each.
 
 use std::time::{Duration, Instant};
 
@@ -17,33 +17,34 @@ use crate::cluster::LIMIT;
 use crate::machines::name;
 use crate::steady::window;
 
-/// Calls for a Service that is created, beside inventories, and once. Two of them read the realized state of what was written.
+/// Calls for each created Service, without inventories, and additional calls in total. Two of the calls read the
+/// realized state of written objects.
 const CREATION: f64 = 8.0;
 const ONCE: f64 = 20.0;
-/// Calls for a Service that is deleted, beside inventories. Three of them read the realized state of what was deleted.
+/// Calls for each deleted Service, without inventories. Three of them read the realized state of deleted objects.
 const DELETION: f64 = 12.0;
-/// Percent of one core while nothing changes.
+/// Limit in percent of one core while nothing changes.
 const CPU: f64 = 0.3;
-/// Seconds to the write that waited, and until all pools are right.
+/// Limits in seconds until a pending write, and until all pools are correct.
 const WRITE: f64 = 5.0;
 const POOLS: f64 = 5.0;
-/// How many pools one request has, and how large it is.
+/// Maximum number of pools in one request, and maximum size of the request.
 const BATCH: usize = 50;
 const BATCH_BYTES: usize = 512 << 10;
-/// Nodes that leave, and within which time.
+/// Number of nodes that leave, and the period in which they leave.
 const LEAVING: usize = 20;
 const LEAVING_WITHIN: Duration = Duration::from_secs(10);
-/// Of several: as often the calls of one.
+/// Factor for several nodes, relative to the calls for one node.
 const OF_SEVERAL: f64 = 6.0;
-/// From the last change to a window: what follows from it is over by then.
+/// Pause between the last change and a window, for the remaining work.
 const SETTLE: Duration = Duration::from_secs(30);
-/// The first of the node ports that Services get by a change.
+/// First node port of the Services with a change.
 const NODE_PORT: usize = 30_001;
-/// Tries until a Service is changed that the process which ends has not seen.
+/// Maximum number of attempts to change a Service that the ending process has not observed yet.
 const TRIES: usize = 5;
 
 impl World {
-    /// All Services at once.
+    /// Measures the creation of all Services at once.
     pub async fn measure_creation(&self, bench: &mut Bench) {
         let count = self.size.services;
         let mut watched = Watched::start(&self.cluster.client).await;
@@ -75,7 +76,7 @@ impl World {
         self.print_calls("all Services at once, afterwards");
     }
 
-    /// Nothing changes.
+    /// Measures a window without changes.
     pub async fn measure_quiet(&self, bench: &mut Bench, process: &Process) {
         self.until_quiet().await;
         sleep_until(tokio::time::Instant::now() + SETTLE).await;
@@ -96,7 +97,7 @@ impl World {
         self.report(bench, &what("CPU"), "% of a core", cpu / took * 100.0, Some(CPU));
     }
 
-    /// The leader ends, and another one that waits takes over.
+    /// Measures the end of the leader with a waiting standby.
     pub async fn measure_take_over(&self, bench: &mut Bench, mut first: Process) -> Process {
         let second = self.start(1, &[]).await;
         self.until_quiet().await;
@@ -107,7 +108,7 @@ impl World {
         second
     }
 
-    /// The only process ends, and is started again.
+    /// Measures a restart of the only process.
     pub async fn measure_restart(&self, bench: &mut Bench, mut before: Process) -> Process {
         before.running.daemon.stop(LIMIT).await;
         self.until_quiet().await;
@@ -139,7 +140,7 @@ impl World {
         self.report(bench, &format!("{what}: reads of NSX"), "calls", reads, most);
     }
 
-    /// The leader ends while a Service changes, which the next one writes.
+    /// Measures the end of the leader during a change of a Service. The next leader writes that change.
     pub async fn measure_waiting_write(&self, bench: &mut Bench, first: Process) -> Process {
         let mut leader = first;
         for attempt in 0..TRIES {
@@ -168,12 +169,12 @@ impl World {
         panic!("in {TRIES} attempts the process that ended has written the change itself");
     }
 
-    /// A node leaves, then several at once. Gives how many are left.
+    /// Measures the departure of a node, and then of several at once. Returns the number of remaining nodes.
     pub async fn measure_leaving(&self, bench: &mut Bench) -> usize {
         let left = self.size.nodes - 1;
         let most = self.size.pool_pages() as f64 + self.batches() as f64;
         self.measure_departure(bench, "a node leaves", (left, 1), Some(most), Some(POOLS)).await;
-        // Two stay.
+        // Two nodes stay.
         let several = LEAVING.min(left - 2);
         let what = format!("{several} nodes leave within {} s", LEAVING_WITHIN.as_secs());
         let left = left - several;
@@ -181,7 +182,7 @@ impl World {
         left
     }
 
-    /// The same by a process that writes pools one by one. One more node leaves.
+    /// Measures the departure of one more node with a process that writes pools one by one.
     pub async fn measure_without_batches(&self, bench: &mut Bench, mut before: Process, left: usize) -> Process {
         before.running.daemon.stop(LIMIT).await;
         self.nsx.reset_counts();
@@ -221,14 +222,14 @@ impl World {
         self.report(bench, &format!("{what}: all pools right"), "s", last.until(at), seconds);
     }
 
-    /// The least number of requests that all pools need.
+    /// Returns the minimum number of requests for all pools.
     fn batches(&self) -> usize {
         let bytes = |pool: &serde_json::Value| serde_json::to_vec(pool).map_or(0, |text| text.len());
         let largest = self.nsx.objects_below("/infra/lb-pools").iter().map(bytes).max().unwrap_or(1);
         self.size.services.div_ceil(BATCH.min((BATCH_BYTES / largest).max(1)))
     }
 
-    /// All Services are deleted at once.
+    /// Measures the deletion of all Services at once.
     pub async fn measure_deletion(&self, bench: &mut Bench) {
         let count = self.size.services;
         self.until_quiet().await;
@@ -255,7 +256,7 @@ impl World {
     }
 }
 
-/// When inventories began.
+/// Prints the start times of inventories.
 fn print_inventories(nsx: &FakeNsx) {
     let requests = nsx.requests();
     let Some(first) = requests.first() else { return };

@@ -1,4 +1,4 @@
-//! A cluster with initialised nodes, an NSX stand-in, and the processes that are measured one after the other.
+//! A cluster with initialised nodes, a fake NSX, and the processes that are measured one after the other.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -16,17 +16,17 @@ use crate::Bench;
 use crate::cluster::{Cluster, LIMIT};
 use crate::subject::{Running, Subject};
 
-/// What a call of NSX takes beside the work.
+/// Additional latency of a call to NSX.
 const CALL: Duration = Duration::from_millis(10);
-/// After so long without a call, nothing is left to be done: longer than the pause between two inventories.
+/// After this time without a call all work is complete. It is longer than the pause between two inventories.
 pub const QUIET: Duration = Duration::from_secs(12);
-/// Its memory does not change by a MiB for this long.
+/// Time for which a process's memory must not change by a MiB.
 const SETTLED: Duration = Duration::from_secs(10);
-/// A peer has no limits of its own.
+/// Limit of waits for a peer, which has no limits in the results.
 const PEER_LIMIT: Duration = Duration::from_secs(7_200);
 const CLUSTER_NAME: &str = "--cluster-name=bench";
 const LEASE: &str = "cloud-controller-manager";
-/// The collections whose objects load balancers consist of.
+/// Collections with the objects of load balancers.
 const COLLECTIONS: [&str; 5] = [
     "/infra/lb-services",
     "/infra/lb-virtual-servers",
@@ -34,11 +34,11 @@ const COLLECTIONS: [&str; 5] = [
     "/infra/lb-monitor-profiles",
     "/infra/ip-pools/p1/ip-allocations",
 ];
-/// The name of a process in NSX, and in the API server.
+/// Names of the processes in NSX and in the API server.
 const USERS: [&str; 5] = ["replica-0", "replica-1", "replica-2", "replica-3", "replica-4"];
 const PASSWORD: &str = "Correct-Horse-7";
 
-/// See the file's header.
+/// A cluster with an NSX.
 pub struct World {
     pub chapter: &'static str,
     pub subject: Subject,
@@ -47,7 +47,7 @@ pub struct World {
     pub size: Size,
 }
 
-/// One process, and its name in NSX and the API server.
+/// One process, with its name in NSX and in the API server.
 pub struct Process {
     pub running: Running,
     pub number: usize,
@@ -59,7 +59,7 @@ impl Process {
     }
 }
 
-/// The begin of something.
+/// The start of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment(Instant);
 
@@ -68,14 +68,14 @@ impl Moment {
         Self(Instant::now())
     }
 
-    /// Seconds from then on.
+    /// Returns the seconds from this moment until `at`.
     pub fn until(self, at: Instant) -> f64 {
         at.saturating_duration_since(self.0).as_secs_f64()
     }
 }
 
 impl World {
-    /// All nodes are initialised; there are no Services, and NSX has no load balancer.
+    /// Creates a world in which all nodes are initialised. There are no Services, and NSX has no load balancer.
     pub async fn new(bench: &Bench, chapter: &'static str, subject: Subject, size: Size) -> Self {
         let cluster = Cluster::new(ApiServer::audited().await, bench.vcenter(), size.nodes).await;
         let mut before = cluster.start(&bench.ours, &cluster.server.kubeconfig()).await;
@@ -92,7 +92,7 @@ impl World {
         Self { chapter, subject, cluster, nsx, size }
     }
 
-    /// The configuration of the process with this number.
+    /// Writes the configuration of the process with this number, and returns its path.
     fn config(&self, number: usize) -> PathBuf {
         let folder = self.cluster.server.folder();
         let (config, ca_file) = (folder.join(format!("{}.conf", USERS[number])), folder.join("nsx-ca.pem"));
@@ -100,7 +100,7 @@ impl World {
         let text = std::fs::read_to_string(&self.cluster.config).unwrap();
         let (host, user, ca_file) = (self.nsx.address(), USERS[number], ca_file.display());
         let profiles = "/infra/lb-app-profiles/default";
-        // A distributed load balancer has no size.
+        // A distributed load balancer has no size limit.
         let size = if self.size.fits() { "XLARGE" } else { "DLB" };
         let sections = format!(
             "[NSXT]\nhost = \"{host}\"\nuser = \"{user}\"\npassword = \"{PASSWORD}\"\nca-file = \"{ca_file}\"\n\
@@ -112,12 +112,12 @@ impl World {
         config
     }
 
-    /// Starts a process, and waits until it is well.
+    /// Starts a process, and waits until it is healthy.
     pub async fn start(&self, number: usize, more: &[&str]) -> Process {
         self.start_as(&self.subject, number, more).await
     }
 
-    /// As [`World::start`], of another program.
+    /// As [`World::start`], with another program.
     pub async fn start_as(&self, subject: &Subject, number: usize, more: &[&str]) -> Process {
         let kubeconfig = self.cluster.server.kubeconfig_of_administrator(USERS[number]);
         let flags = [&[CLUSTER_NAME], more].concat();
@@ -133,7 +133,7 @@ impl World {
         process
     }
 
-    /// How long something may take that is measured.
+    /// Returns the limit of a measured wait.
     pub fn patience(&self) -> Duration {
         if self.subject.name == OURS { 3 * LIMIT } else { PEER_LIMIT }
     }
@@ -148,7 +148,7 @@ impl World {
         bench.report(Measure { chapter: self.chapter, subject, name, unit, samples, limit });
     }
 
-    /// The calls of NSX until now, but those of logins.
+    /// Returns the number of calls to NSX so far, without logins.
     pub fn calls(&self) -> f64 {
         let counts = self.nsx.counts();
         let is_login = |operation: &str| operation.starts_with("session ");
@@ -161,19 +161,19 @@ impl World {
         println!("  {what}: {:?}; answers: {:?}", counts.operations, counts.statuses);
     }
 
-    /// Waits until there was no call of NSX for [`QUIET`].
+    /// Waits until there was no call to NSX for [`QUIET`].
     pub async fn until_quiet(&self) {
         let limit = self.patience();
         let is_quiet = settled(QUIET, limit, async || u64::from(self.nsx.counts().total())).await;
         assert!(is_quiet, "NSX was not without calls for {QUIET:?} within {limit:?}: {:?}", self.nsx.counts());
     }
 
-    /// Waits for the first call but those of logins.
+    /// Waits for the first call other than logins.
     pub async fn until_called(&self) {
         eventually("NSX is called", LIMIT, async || if self.calls() > 0.0 { Ok(()) } else { Err("not yet") }).await;
     }
 
-    /// What it takes once it is quiet.
+    /// Returns the process's use of memory once it is stable.
     pub async fn memory(&self, process: &Process) -> Usage {
         let is_settled = settled(SETTLED, LIMIT, async || process.running.usage().anonymous / 1024).await;
         assert!(is_settled, "its memory still changes after {LIMIT:?}");
@@ -186,7 +186,7 @@ impl World {
         usage
     }
 
-    /// What it takes with Services, more than without.
+    /// Reports the additional memory with Services, compared with no Services.
     pub fn report_memory(&self, bench: &mut Bench, without: &Usage, with: &[Usage]) {
         let more = |of: fn(&Usage) -> u64| -> Vec<f64> {
             with.iter().map(|usage| (of(usage) as f64 - of(without) as f64) / 1024.0).collect()
@@ -199,18 +199,18 @@ impl World {
         self.report_all(bench, &format!("{what}: peak"), "MiB", more(|usage| usage.peak), Some(peak));
     }
 
-    /// Objects of load balancers that are not marked for deletion.
+    /// Counts the objects of load balancers that are not marked for deletion.
     pub fn left(&self) -> usize {
         let all = COLLECTIONS.iter().flat_map(|collection| self.nsx.objects_below(collection));
         all.filter(|object| object["marked_for_delete"] != true).count()
     }
 
-    /// The place in the API server's audit log.
+    /// Returns the position in the API server's audit log.
     pub fn place(&self) -> u64 {
         self.cluster.server.audit_from(0).1
     }
 
-    /// The writes of these processes behind this place, but those of the Lease.
+    /// Returns the writes of these processes after this position, without those to the Lease.
     pub fn api_writes(&self, from: u64, users: &[&str]) -> Vec<AuditEvent> {
         let (events, _) = self.cluster.server.audit_from(from);
         let is_lease = |event: &AuditEvent| event.object_ref.resource == "leases" && event.object_ref.name == LEASE;
@@ -218,18 +218,18 @@ impl World {
         events.into_iter().filter(|event| event.is_write() && is_own(event) && !is_lease(event)).collect()
     }
 
-    /// Of them those of Services.
+    /// Returns the writes of these processes to Services.
     pub fn service_writes(&self, from: u64, users: &[&str]) -> Vec<AuditEvent> {
         let writes = self.api_writes(from, users);
         writes.into_iter().filter(|event| event.object_ref.resource == "services").collect()
     }
 
-    /// The versions since the first `seen` ones that a process wrote.
+    /// Returns the versions after the first `seen` ones that a process wrote.
     pub fn nsx_writes(&self, seen: usize) -> Vec<ObjectVersion> {
         self.nsx.history_from(seen).into_iter().filter(|version| version.request.is_some()).collect()
     }
 
-    /// Waits until all pools have exactly so many members, and gives the time of the last write.
+    /// Waits until all pools have exactly this many members, and returns the time of the last write.
     pub async fn until_pools_have(&self, members: usize, seen: usize) -> Instant {
         let began = Instant::now();
         loop {
@@ -250,7 +250,7 @@ impl World {
         }
     }
 
-    /// Waits until all Services have addresses, which are different.
+    /// Waits until all Services have addresses. Checks that the addresses differ.
     pub async fn until_served(&self, watched: &mut Watched, count: usize) {
         watched.until_served(count, self.patience()).await;
         let addresses: BTreeSet<String> = watched.addresses().into_values().collect();
@@ -262,7 +262,7 @@ impl World {
     }
 }
 
-/// The addresses of its members, sorted.
+/// Returns the addresses of a pool's members, sorted.
 fn members_of(pool: &serde_json::Value) -> Vec<String> {
     let members = pool["members"].as_array().into_iter().flatten();
     let mut addresses: Vec<String> =

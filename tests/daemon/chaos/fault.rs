@@ -1,160 +1,162 @@
-//! The faults of the campaign: what each is, where it is drawn, and how long it lasts.
+//! The faults of the campaign, their tracks and their durations.
 
 use std::ops::Range;
 
 use fastrand::Rng;
 
-/// Replicas of the daemon.
+/// Number of replicas of the daemon.
 pub const REPLICAS: usize = 3;
-/// vCenters.
+/// Number of vCenters.
 pub const VCENTERS: usize = 2;
 
-/// What goes wrong for a while. What is drawn with it stands in it.
+/// A temporary fault, with its random parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A vCenter does not listen.
     Down,
-    /// A vCenter takes calls and answers none; those are never answered.
+    /// A vCenter accepts calls and never answers them.
     Hangs,
-    /// A vCenter serves every call so many milliseconds later.
+    /// A vCenter delays every call by this many milliseconds.
     Slow(u64),
-    /// A proxy answers 503 instead of a vCenter.
+    /// A proxy answers 503 in place of a vCenter.
     Unavailable,
-    /// A login portal answers 200 with a page instead of a vCenter.
+    /// A login portal answers 200 with an HTML page in place of a vCenter.
     Portal,
-    /// All sessions end, so many times with a second in between.
+    /// All sessions end this many times, one second apart.
     SessionsKilled,
     /// A vCenter comes back with another id for every object, and without sessions.
     OtherIds,
-    /// The password is changed on the server; at the end it stands in the configuration. These sessions end with it.
+    /// The password is changed on the server, and at the end also in the configuration. These sessions end with the
+    /// change.
     Password(Sessions),
-    /// Rights are taken from the account, and given back.
+    /// The account loses this right and gets it back at the end.
     Permission(Right),
 
     /// NSX does not listen.
     NsxDown,
-    /// NSX takes calls and answers none; those are never answered.
+    /// NSX accepts calls and never answers them.
     NsxHangs,
-    /// NSX serves every call so many milliseconds later.
+    /// NSX delays every call by this many milliseconds.
     NsxSlow(u64),
     /// NSX answers 429.
     NsxThrottles,
-    /// A proxy answers 503 instead of NSX.
+    /// A proxy answers 503 in place of NSX.
     NsxUnavailable,
-    /// A login portal answers 200 with a page instead of NSX.
+    /// A login portal answers 200 with an HTML page in place of NSX.
     NsxPortal,
-    /// NSX carries writes out, and the connection is reset before the answer.
+    /// NSX executes writes and then resets the connection before the answer.
     NsxResets,
-    /// NSX refuses writes with 412, as if somebody else had written before.
+    /// NSX rejects writes with 412, as after a concurrent write.
     NsxConflicts,
     /// All sessions at NSX end.
     NsxSessionsKilled,
-    /// The passwords of all replicas are changed at NSX, and their sessions end; at the end they are in the
-    /// configuration.
+    /// The passwords of all replicas are changed at NSX, and their sessions end. At the end the configuration gets the
+    /// new passwords.
     NsxPassword,
-    /// The accounts lose the permission to use routes and pools, or only to write them, and get it back.
+    /// The accounts lose the permission to read and write routes and pools, or only to write them. They get it back at
+    /// the end.
     NsxPermission {
-        /// Whether they may still read.
+        /// Whether the accounts may still read.
         is_readable: bool,
     },
-    /// So many routes of the cluster are deleted by hand.
+    /// This many routes of the cluster are deleted by hand.
     NsxDeleted(usize),
-    /// Other programs take all addresses that are left, and give them back.
+    /// Other programs take all free addresses, and release them at the end.
     NsxExhausted,
-    /// Addresses are assigned so many milliseconds after they were asked for.
+    /// NSX assigns addresses this many milliseconds after the request.
     NsxLateAddresses(u64),
 
     /// The API server and its etcd are killed, and started again at the end.
     ApiServerKilled,
-    /// The API server serves every request so many milliseconds later.
+    /// The API server delays every request by this many milliseconds.
     ApiServerSlow(u64),
-    /// The API server answers 429, with a Retry-After of so many seconds if that is not zero.
+    /// The API server answers 429, with a Retry-After of this many seconds if it is not zero.
     TooManyRequests(u32),
-    /// All watches are cut, at the beginning and at the end.
+    /// All watches are cut, at the startning and at the end.
     WatchesCut,
-    /// So many watches are told that their resource version is too old; those that are open end.
+    /// This many watches get the error that their resource version is too old. Open watches end.
     WatchesExpired(u32),
-    /// The API server takes requests and answers none.
+    /// The API server accepts requests and never answers them.
     ApiServerHangs,
     /// All connections to the API server are cut.
     ConnectionsCut,
 
-    /// SIGKILL, and started again at the end.
+    /// SIGKILL, and a new start at the end.
     Killed(Whom),
-    /// SIGTERM, and started again at the end.
+    /// SIGTERM, and a new start at the end.
     Terminated(Whom),
-    /// SIGSTOP for longer than a Lease lasts, then SIGCONT.
+    /// SIGSTOP for longer than the lease duration, then SIGCONT.
     Frozen(Whom),
-    /// The wall clock jumps by so many seconds, and back at the end.
+    /// The wall clock jumps by this many seconds, and back at the end.
     Clock(Whom, i64),
 
-    /// The configuration is replaced by one that cannot be read, and back.
+    /// An invalid configuration replaces the configuration until the end.
     ConfigBroken,
-    /// The configuration is replaced by one without this vCenter, and back.
+    /// The configuration lacks this vCenter until the end.
     ConfigWithout(usize),
-    /// This vCenter shows another certificate; its CA file is replaced at the end.
+    /// This vCenter shows another certificate. Its CA file is replaced at the end.
     CertificateReplaced(usize),
 }
 
-/// Which sessions end.
+/// The sessions that end with a password change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sessions {
-    /// That of one replica, which is killed and started again while the configuration has the old password.
+    /// The session of one replica, which is killed and started again while the configuration has the old password.
     OfOne(usize),
-    /// All of this vCenter.
+    /// All sessions of this vCenter.
     All,
 }
 
-/// What the account may not read.
+/// Objects that the account may not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
-    /// The datacenter and all below it.
+    /// The datacenter and all objects below it.
     Tree,
     /// One of the machines.
     Machine(usize),
     /// The category of zones.
     Category,
-    /// What tags are attached to.
+    /// The objects that tags are attached to.
     Attachments,
 }
 
-/// Which replica.
+/// The replica that a fault hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whom {
-    /// The one that leads when the fault begins.
+    /// The leader at the start of the fault.
     Leader,
-    /// This one.
+    /// The replica with this number.
     Number(usize),
 }
 
-/// Faults of one track follow each other; those of different tracks come together.
+/// Faults of one track follow each other. Faults of different tracks overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Track {
     /// A vCenter and its account.
     Vcenter(usize),
     /// NSX and the replicas' accounts.
     Nsx,
-    /// What is between the replicas and the API server.
+    /// The connections between the replicas and the API server.
     ApiServer,
     /// The processes.
     Replicas,
-    /// Their clocks.
+    /// The wall clocks of the replicas.
     Clocks,
-    /// Their files.
+    /// The files of the replicas.
     Files,
 }
 
-/// All tracks.
 pub const TRACKS: [Track; 7] =
     [Track::Vcenter(0), Track::Vcenter(1), Track::ApiServer, Track::Replicas, Track::Clocks, Track::Files, Track::Nsx];
 
-/// A password that is wrong for all three replicas at once is refused three times, and then nobody tries a new one
-/// before 200 s have passed, so that the account is not locked: with the pauses' jitter that is over so long after.
+/// Seconds before the last new password. vCenter rejects the wrong password of the three replicas three times. Then no
+/// replica tries a new password for 200 s, so that the account is not locked. With jitter that pause ends after this
+/// time.
 const BUDGET_IS_BACK: u64 = 280;
 
 impl Track {
-    /// The kinds of faults, each of which is drawn once before any is drawn again. `left` is how many seconds the
-    /// campaign still lasts.
+    /// Returns one fault of each kind. Every kind is drawn once before any kind is drawn again. `left` is the remaining
+    /// time of the campaign in seconds.
     pub fn faults(self, random: &mut Rng, machines: usize, left: u64) -> Vec<Fault> {
         let mut whom = || match random.usize(..2 * REPLICAS) {
             number if number < REPLICAS => Whom::Number(number),
@@ -221,11 +223,11 @@ impl Track {
         }
     }
 
-    /// Milliseconds between two faults of the track.
+    /// Range of the pause between two faults of the track, in milliseconds.
     pub fn pause(self) -> Range<u64> {
         match self {
             Track::Vcenter(_) | Track::ApiServer => 1_000..5_000,
-            // There are more kinds of faults.
+            // The NSX track has more kinds of faults, so its pauses are short.
             Track::Nsx => 400..1_000,
             Track::Replicas | Track::Files => 3_000..9_000,
             Track::Clocks => 5_000..10_000,
@@ -234,7 +236,7 @@ impl Track {
 }
 
 impl Fault {
-    /// For how many milliseconds it lasts.
+    /// Range of the duration of the fault, in milliseconds.
     pub fn duration(self) -> Range<u64> {
         match self {
             Fault::SessionsKilled | Fault::OtherIds | Fault::ConnectionsCut => 0..1_500,
@@ -258,18 +260,18 @@ impl Fault {
         }
     }
 
-    /// Whether routes may not be written while it lasts.
+    /// Whether the fault can prevent writes of routes.
     pub fn delays_routes(self, track: Track) -> bool {
         match track {
             Track::Nsx => !matches!(self, Fault::NsxExhausted | Fault::NsxLateAddresses(_)),
             Track::ApiServer | Track::Replicas => true,
-            // A replica that is to be started waits.
+            // A replica that has to start waits until the configuration is valid again.
             Track::Files => self == Fault::ConfigBroken,
             Track::Vcenter(_) | Track::Clocks => false,
         }
     }
 
-    /// Its word in what is printed and in `docs/chaos.md`.
+    /// Name of the fault in the output and in `docs/chaos.md`.
     pub fn name(self) -> &'static str {
         match self {
             Fault::Down => "vcenter-down",

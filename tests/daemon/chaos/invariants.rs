@@ -1,4 +1,4 @@
-//! What must hold at every moment of a campaign, beside the rules for Nodes and the check of the audit log. Pure.
+//! The invariants of a campaign, except the rules for Nodes and the check of the audit log. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -14,56 +14,59 @@ use crate::invariants::rules::{SHUTDOWN_TAINT, has_taint};
 
 /// vCenter's single sign-on locks an account after about five rejections in three minutes.
 pub const WINDOW: Duration = Duration::from_secs(200);
-/// Logins on record in it that make others wait.
+/// Number of recorded failed logins in the window that make others wait.
 pub const BUDGET: usize = 3;
-/// Logins that may fail in it: a fourth one with a pair that was accepted before.
+/// Maximum number of failed logins in the window. The fourth one uses a pair of user and password that was accepted
+/// before.
 pub const MOST: usize = 4;
-/// Logins that replicas may lose in it while each counts alone: one, and one more when it restarts.
+/// Maximum number of failed logins in the window while each replica counts alone: one for each replica, and one more
+/// after its restart.
 const MOST_APART: usize = 2 * REPLICAS;
-/// A login may be made so long after the question to the record which got no answer.
+/// A replica may log in up to this long after a request for the record that got no answer.
 const LATE: Duration = Duration::from_secs(10);
-/// VmRSS of a replica, in kB: the daemon as tests build it takes about 116 MB with 5,000 nodes of real size; here are 200
-/// small ones. What grows without an end passes this in any long campaign.
+/// Limit of the `VmRSS` of a replica, in kB. A test build of the daemon takes about 116 MB with 5,000 nodes of real
+/// size. The campaign has 200 small nodes. A memory leak exceeds the limit in any long campaign.
 pub const MEMORY: u64 = 100 * 1_024;
-/// How much longer than else a Node may stay whose machine is gone: where nothing announces that its vCenter says something
-/// again, and no other node waits for the same, a proof of absence is made again after a pause of up to that.
+/// Additional time that a Node without machine may stay. If no event announces that its vCenter answers again, and no
+/// other node waits for the same vCenter, the daemon repeats the proof of absence after a pause of up to this time.
 pub const PROOFS: Duration = Duration::from_secs(60);
-/// A pause for the account's sake is up to a quarter longer than it has to be.
+/// A pause that protects the account may be up to a quarter longer than required.
 const JITTER: f64 = 1.25;
-/// The pauses that follow, while logins are lost again and again.
+/// The increasing pauses after repeated failed logins.
 const FIRST_PAUSE: Duration = Duration::from_secs(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// A line that says that code of the daemon panicked.
+/// Returns the first line that reports a panic of the daemon.
 pub fn panic_in<'a>(lines: impl IntoIterator<Item = &'a String>) -> Option<&'a String> {
     lines.into_iter().find(|line| line.contains("panic"))
 }
 
-/// Whether a replica takes more memory than it may; `resident` in kB.
+/// Whether a replica exceeds the memory limit. `resident` is in kB.
 pub fn is_too_large(resident: u64) -> bool {
     resident > MEMORY
 }
 
-/// A time in which replicas may not reach what they keep their record in, so that each counts its own logins; the last one
-/// may last.
+/// A time in which replicas may not reach the Lease with their record, so that each counts its own logins. The last
+/// such time may still be open.
 pub type Apart = (Instant, Option<Instant>);
 
-/// By vCenter.
+/// Logins by vCenter.
 type Logins = Vec<Vec<LoginAttempt>>;
 
-/// From when to when a process ran; it may still run.
+/// Start and end of a process. The end is `None` while the process runs.
 pub type Run = (Instant, Option<Instant>);
 
-/// How often vCenters counted against the account in the worst window, of logins that the replicas could count together. A
-/// rejection counts wherever it was, a wrong password without an answer at its own vCenter. A right one is no failure
-/// there, whatever became of the answer.
+/// Returns the maximum number of failed logins in a window, among the logins that the replicas could count together. A
+/// rejection counts at all vCenters. A wrong password without an answer counts at its own vCenter only. A correct
+/// password is no failure there, even if the answer was lost.
 pub fn worst_window_together(logins: &[Vec<LoginAttempt>], apart: &[Apart]) -> usize {
     let together = parts(logins, apart).0;
     ends(&together).map(|end| counted(&together, end)).max().unwrap_or(0)
 }
 
-/// The same of logins that each process had to count by itself, in a window with more of them than may be: how many there
-/// are, and how many may be. A process loses one. More than `REPLICAS` run in a window when replicas restart in it.
+/// The same for logins that each process had to count alone. Returns the number of failed logins and the permitted
+/// number for a window with too many of them. Each process may cause one. More than `REPLICAS` processes run in a
+/// window in which replicas restart.
 pub fn too_many_apart(logins: &[Vec<LoginAttempt>], apart: &[Apart], runs: &[Run]) -> Option<(usize, usize)> {
     let alone = parts(logins, apart).1;
     let allowed = |last: Instant| {
@@ -74,7 +77,7 @@ pub fn too_many_apart(logins: &[Vec<LoginAttempt>], apart: &[Apart], runs: &[Run
     ends(&alone).map(|end| (counted(&alone, end), allowed(end))).find(|(lost, allowed)| lost > allowed)
 }
 
-/// Logins that the replicas could count together, and the others.
+/// Separates the logins that the replicas could count together from the others.
 fn parts(logins: &[Vec<LoginAttempt>], apart: &[Apart]) -> (Logins, Logins) {
     let is_apart = |login: &LoginAttempt| {
         apart.iter().any(|(begin, end)| login.at >= *begin && end.is_none_or(|end| login.at < end + LATE))
@@ -87,12 +90,12 @@ fn parts(logins: &[Vec<LoginAttempt>], apart: &[Apart]) -> (Logins, Logins) {
     (part(false), part(true))
 }
 
-/// The windows to look at: each ends with a login.
+/// Returns the ends of the windows to check. Each window ends with a login.
 fn ends(logins: &[Vec<LoginAttempt>]) -> impl Iterator<Item = Instant> {
     logins.iter().flatten().map(|login| login.at)
 }
 
-/// How many logins count at the vCenter where most do in the window that ends then.
+/// Counts the failed logins in the window that ends at `end`, at the vCenter with the most of them.
 fn counted(logins: &[Vec<LoginAttempt>], end: Instant) -> usize {
     let is_in = |login: &&LoginAttempt| login.at <= end && end.saturating_duration_since(login.at) < WINDOW;
     let rejected = |login: &&LoginAttempt| login.outcome == LoginOutcome::Rejected;
@@ -103,11 +106,12 @@ fn counted(logins: &[Vec<LoginAttempt>], end: Instant) -> usize {
     logins.iter().map(of_one).max().unwrap_or(0)
 }
 
-/// How much longer than else a replica may need that has to log in now, so that the account is not locked: nothing while
-/// fewer than three logins of the account are on record. The records are those of its vCenters, which the replicas keep;
-/// a claim of a process that was killed stands there as well. How old an entry is each replica judges by its date and by
-/// what it has seen. A login that a replica made while it could not reach the record is written with its next claim: until
-/// then only the vCenters' lists have it.
+/// Returns the additional time that a replica may need for a login now, so that the account is not locked. It is zero
+/// while fewer than three logins of the account are recorded.
+///
+/// The records are the Leases of its vCenters, which also have the claims of killed processes. Each replica derives the
+/// age of an entry from its date and from its own observations. A login that a replica made while it could not reach
+/// the record is written with the next claim of that replica. Until then only the lists of the vCenters have it.
 pub fn excused(records: &[Record], logins: &[Vec<LoginAttempt>]) -> Duration {
     let lost = counted(logins, Instant::now());
     let of_one = |own: &Record| {
@@ -121,16 +125,16 @@ pub fn excused(records: &[Record], logins: &[Vec<LoginAttempt>]) -> Duration {
     records.iter().map(of_one).max().unwrap_or_default()
 }
 
-/// What is still to be written in a world that holds still.
+/// Differences between Nodes and machines.
 #[derive(Debug, Default)]
 pub struct Unsettled {
-    /// Nodes that are not as their machines say, or are missing.
+    /// Nodes that differ from their machines, or are missing.
     pub there: Vec<String>,
-    /// Nodes whose machines are gone.
+    /// Nodes whose machines do not exist.
     pub gone: Vec<String>,
 }
 
-/// What Nodes lack of what their machines say. They are named by their numbers.
+/// Returns the differences between Nodes and machines, by number.
 pub fn unsettled(machines: &[Machine], nodes: &BTreeMap<usize, Node>, wanted: &BTreeSet<usize>) -> Unsettled {
     let mut found = Unsettled::default();
     for (number, machine) in machines.iter().enumerate() {
@@ -182,7 +186,7 @@ mod tests {
         assert!(is_too_large(MEMORY + 1));
     }
 
-    /// Logins at a vCenter: seconds, whether the password was right, and how they ended.
+    /// Logins at a vCenter: time in seconds, whether the password was right, and the outcome.
     type Told<'a> = &'a [(u64, bool, LoginOutcome)];
 
     fn logins(start: Instant, all: Told<'_>) -> Vec<LoginAttempt> {
@@ -300,7 +304,7 @@ mod tests {
             let records: Vec<Record> = records.iter().map(|states| record(states)).collect();
             assert_eq!(excused(&records, &[]), expected, "{case}");
         }
-        // The record does not have what was lost while it could not be reached.
+        // The record lacks the logins that failed while the record was unreachable.
         let start = Instant::now().checked_sub(seconds(100)).unwrap();
         let records = [record(&[Rejected; 2]), record(&[])];
         for (lost, expected) in [(2, seconds(0)), (3, seconds(250))] {

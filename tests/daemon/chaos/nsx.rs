@@ -1,4 +1,4 @@
-//! NSX in a campaign: its router, its faults, and the checks of the work of replicas on it.
+//! NSX in a campaign: its router, its faults, and the checks of the replicas' writes to it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -30,25 +30,25 @@ use crate::invariants::nsx::routes::{
 };
 use crate::services::writes_of;
 
-/// The router that all have.
+/// The router that all replicas use.
 pub const ROUTER: &str = "/infra/tier-1s/t1";
-/// Of every account, at first.
+/// Initial password of every account.
 pub const PASSWORD: &str = "Correct-Horse-7";
 /// The user who deletes objects by hand.
 const OPERATOR: &str = "operator";
-/// Begins the ids of routes that are not this cluster's.
+/// Prefix of the ids of routes that belong to no cluster.
 const PLANTED: &str = "planted-";
-/// Of ten nodes so many have a network for their pods.
+/// Number of nodes with a pod network, of every ten.
 const ROUTED: usize = 3;
-/// The audit log has everything that is older.
+/// Writes that are older than this are in the audit log.
 const LOGGED: Duration = Duration::from_secs(15);
-/// A login may be made so long after the question to the record which got no answer.
+/// A replica may log in up to this long after a request for the record that got no answer.
 const LATE: Duration = Duration::from_secs(10);
-/// The pause after a missing permission.
+/// Pause of the daemon after a missing permission.
 const NO_PERMISSION: Duration = Duration::from_secs(300);
-/// A login that waits is reviewed within this time.
+/// The daemon checks a waiting login again within this time.
 const REVIEW: Duration = Duration::from_secs(60);
-/// Calls that write, as the fake names them.
+/// Calls that write, by their names in the fake.
 const WRITES: [&str; 18] = [
     "PATCH static-routes",
     "PUT static-routes",
@@ -69,19 +69,19 @@ const WRITES: [&str; 18] = [
     "DELETE lb-services",
     "DELETE ip-allocations",
 ];
-/// What accounts may not use without the permission.
+/// Kinds of calls that accounts may lose the permission for.
 const DENIABLE: [&str; 2] = ["static-routes", "lb-pools"];
-/// Versions that a failed run may print.
+/// Number of recent object versions that a failed run may print.
 const KEPT_VERSIONS: usize = 2_000;
-/// Lines of a daemon's output in the message of a failure.
+/// Number of lines of a daemon's output in the message of a failure.
 const LINES: usize = 40;
 
-/// The network for the pods of the node with this number, if it has one.
+/// Returns the pod network of the node with this number, if it has one.
 pub fn network(number: usize) -> Option<String> {
     (number % 10 < ROUTED).then(|| format!("10.244.{number}.0/24"))
 }
 
-/// A manager with these accounts, and a router that already has routes of others.
+/// Returns an NSX manager with these accounts, and with a router that already has routes of others.
 pub fn model(accounts: &[String], cluster: &str) -> Model {
     let tag = |(scope, tag): &(&str, &str)| json!({"scope": scope, "tag": tag});
     let others: [(&str, &[(&str, &str)]); 4] = [
@@ -100,7 +100,7 @@ pub fn model(accounts: &[String], cluster: &str) -> Model {
     })
 }
 
-/// What is known of NSX and its faults.
+/// State of the checks of NSX and its faults.
 pub struct Watch {
     /// Faults that may delay routes, by their number.
     pub faults: BTreeMap<usize, Span>,
@@ -109,13 +109,13 @@ pub struct Watch {
     ownership: Ownership,
     versions: Vec<RouteVersion>,
     seen: usize,
-    /// Writes that the audit log may not explain yet.
+    /// Writes that may not be explained by the audit log yet.
     unjudged: Vec<(Instant, NsxWrite)>,
     is_closed: bool,
 }
 
 impl Watch {
-    /// Of a manager that no replica has written to.
+    /// Creates the state for a manager without writes of replicas.
     pub async fn new(cluster: &Cluster, site: &Site) -> Self {
         let namespace = Api::<Namespace>::all(cluster.client.clone()).get("kube-system").await.unwrap();
         let uid = namespace.metadata.uid.unwrap();
@@ -130,21 +130,21 @@ impl Watch {
         }
     }
 
-    /// The fault with this number has ended, if it was one of these.
+    /// Records the end of the fault with this number, if the fault may delay routes.
     pub fn ended(&mut self, number: usize, fault: Fault) {
-        // What was refused for a missing permission is tried again later.
+        // The daemon retries a write only some time after a missing permission.
         let after = if matches!(fault, Fault::NsxPermission { .. }) { NO_PERMISSION } else { Duration::ZERO };
         if let Some((_, end)) = self.faults.get_mut(&number) {
             *end = Some(Instant::now() + after);
         }
     }
 
-    /// All replicas have ended: nothing more comes.
+    /// Records that all replicas have ended, so that no more writes follow.
     pub fn close(&mut self) {
         self.is_closed = true;
     }
 
-    /// The writes that can be judged by now.
+    /// Takes the writes that the audit log can explain by now.
     fn take_judgeable(&mut self) -> Vec<NsxWrite> {
         let is_closed = self.is_closed;
         let (ready, rest): (Vec<_>, Vec<_>) =
@@ -199,7 +199,7 @@ impl World {
         }
     }
 
-    /// Ends it.
+    /// Ends a fault of NSX.
     pub async fn end_at_nsx(&mut self, fault: Fault) {
         let nsx = &self.site.nsx;
         match fault {
@@ -208,7 +208,7 @@ impl World {
             Fault::NsxSessionsKilled => nsx.kill_sessions(),
             Fault::NsxDeleted(_) => {}
             Fault::NsxPassword => {
-                // That of fresh daemons is as it was.
+                // The password of the fresh daemon's account has not changed.
                 self.site.nsx_passwords[..REPLICAS].fill(self.site.next_nsx_password.clone());
                 self.site.write();
             }
@@ -223,7 +223,7 @@ impl World {
         }
     }
 
-    /// The routes of this cluster by path.
+    /// Returns the routes of this cluster with their paths.
     pub fn own_routes(&self) -> Vec<(String, Route)> {
         let objects = self.site.nsx.objects_below(&format!("{ROUTER}/static-routes"));
         let paths = objects.into_iter().map(|object| (object["path"].as_str().unwrap().to_owned(), object));
@@ -231,12 +231,12 @@ impl World {
         own.filter_map(|(path, object)| Some((path, Route::of(&object)?))).collect()
     }
 
-    /// The routes that the Nodes of now need.
+    /// Returns the routes that the current Nodes need.
     async fn wanted_routes(&self) -> Vec<Destination> {
         self.all_nodes().await.values().filter_map(destination).collect()
     }
 
-    /// Waits until NSX has the routes that Nodes need, and no others. How long that took.
+    /// Waits until NSX has exactly the routes that the Nodes need. Returns the elapsed time.
     pub async fn until_routes_are_as_nodes(&mut self, limit: Duration) -> Duration {
         let began = Instant::now();
         eventually("NSX has the routes of all Nodes", limit, async || {
@@ -252,8 +252,8 @@ impl World {
         began.elapsed()
     }
 
-    /// Does what an operator does who knows that passwords and permissions are correct: deletes full records of logins, and
-    /// restarts a leader that was refused for a missing permission. Returns the time that this adds to the recovery.
+    /// Acts as an operator after a check of all passwords and permissions: deletes full login records, and restarts a
+    /// leader that was rejected for a missing permission. Returns the time that this adds to the recovery.
     pub async fn let_nsx_go(&mut self, follows: bool) -> Duration {
         let mut longer = Duration::ZERO;
         for account in &self.site.accounts[..REPLICAS] {
@@ -270,7 +270,7 @@ impl World {
                 && request.status == Some(403)
                 && request.at.elapsed() < NO_PERMISSION
         };
-        // A Service that found no free address tries again after five minutes, too.
+        // The daemon also retries after five minutes for a Service without a free address.
         if self.has_service_without_address().await || self.site.nsx.requests().iter().any(was_refused) {
             self.stop_replica(leader).await;
             self.start_replica(leader, follows);
@@ -283,12 +283,11 @@ impl World {
         stored.map(|stored| Record::from_text(&stored.text)).unwrap_or_default()
     }
 
-    /// Holds what has come to NSX since the last call to what must hold. `runs` are the processes with the numbers of
-    /// their replicas.
+    /// Checks the requests at NSX since the last call against the invariants. `runs` are the processes with the numbers
+    /// of their replicas.
     ///
-    /// # Panics
     ///
-    /// When something does not.
+    /// If an invariant is violated.
     pub fn check_nsx(&mut self, runs: &[(usize, Run)]) {
         self.take_versions();
         let writes = self.watch.take_judgeable();
@@ -313,7 +312,7 @@ impl World {
     fn take_versions(&mut self) {
         let new = self.site.nsx.history_from(self.watch.seen);
         self.watch.seen += new.len();
-        // Pools are large and change with each Node.
+        // Versions of pools are large, and a pool changes with each Node.
         self.site.nsx.forget_versions(self.watch.seen.saturating_sub(KEPT_VERSIONS));
         if new.is_empty() {
             return;
@@ -340,17 +339,17 @@ impl World {
         }
     }
 
-    /// A fresh daemon has looked at all routes, and written nothing.
+    /// Checks that a fresh daemon has read all routes and has written nothing.
     pub async fn assert_nsx_untouched(&self, daemon: &Daemon, seen: usize) {
         let account = &self.site.accounts[REPLICAS];
-        // What the first listing leads to is written before the second one.
+        // The daemon makes the writes for its first listing before it starts the second listing.
         self.until_listed(2, daemon).await;
         let written: Vec<_> =
             self.site.nsx.history_from(seen).into_iter().filter(|version| version.user == *account).collect();
         assert!(written.is_empty(), "a fresh daemon wrote {written:#?}\n{}", daemon.output().tail(LINES));
     }
 
-    /// Deletes all routes of this cluster, and gives them.
+    /// Deletes all routes of this cluster, and returns them.
     pub fn delete_routes(&self) -> Vec<Route> {
         let routes = self.own_routes();
         for (path, _) in &routes {
@@ -359,7 +358,7 @@ impl World {
         sorted(routes)
     }
 
-    /// A fresh daemon writes the same routes as there were before.
+    /// Checks that a fresh daemon writes the same routes as before.
     pub async fn assert_routes_alike(&mut self, before: &[Route], daemon: &Daemon) {
         self.until_routes_are_as_nodes(RECOVERY).await;
         assert_eq!(sorted(self.own_routes()), before, "{}", daemon.output().tail(LINES));
@@ -377,7 +376,7 @@ impl World {
     }
 }
 
-/// The accounts of replicas, each with what it may not use.
+/// Returns the accounts of the replicas, each with every kind of call that it can lose.
 fn denials(accounts: &[String]) -> impl Iterator<Item = (&String, &'static str)> {
     accounts[..REPLICAS].iter().flat_map(|account| DENIABLE.map(|what| (account, what)))
 }

@@ -1,4 +1,4 @@
-//! What happens in a campaign, and when: a function of the seed and its length alone.
+//! The timeline of a campaign. It depends on the seed and the length only.
 
 use std::time::Duration;
 
@@ -9,81 +9,77 @@ use super::{LASTING_SERVICES, SERVICES, is_lasting};
 use crate::invariants::machine::Power;
 use crate::services::{POLICIES, PORTS, Policies, Ports, ServiceChange};
 
-/// A fault with its time, counted from the begin of the campaign.
+/// A fault with its times, counted from the start of the campaign.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {
-    /// What.
     pub fault: Fault,
-    /// Where.
     pub track: Track,
-    /// From when.
     pub begins: Duration,
-    /// Until when.
     pub ends: Duration,
 }
 
-/// Something that happens to a machine or a Node, given by its number. Where it does not apply, nothing happens.
+/// A change of a machine or a Node, given by its number. A change that does not apply has no effect.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
-    /// A kubelet registers its node, if there is none.
+    /// A kubelet registers its Node, if there is none.
     Register(usize),
     /// The Node is deleted.
     DeleteNode(usize),
-    /// The condition Ready.
+    /// The condition Ready gets this status.
     Ready(usize, &'static str),
-    /// A machine appears, with the UUID of the one before.
+    /// A machine appears, with the UUID of its predecessor.
     Create(usize),
     /// A machine is destroyed.
     Destroy(usize),
-    /// A machine is destroyed, and nobody hears of its kubelet any more.
+    /// A machine is destroyed, and its kubelet stops reporting.
     Lose(usize),
-    /// A machine has another name in the inventory, or its own again.
+    /// A machine gets another name in the inventory, or its first name again.
     Rename(usize, bool),
     /// A machine is switched on, off, or suspended.
     Power(usize, Power),
-    /// The guest has another address.
+    /// The guest gets another address.
     Address(usize, u8),
     /// A Service of type LoadBalancer is created, if there is none.
     CreateService(usize, Ports, Policies),
-    /// Something happens to a Service.
+    /// A Service changes.
     ChangeService(usize, ServiceChange),
 }
 
-/// One step of the timeline. Numbers are those of the faults.
+/// One step of the timeline, with the number of its fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step {
     /// A fault begins.
     Begin(usize),
-    /// It ends.
+    /// The fault ends.
     End(usize),
-    /// Something happens.
+    /// A machine, a Node or a Service changes.
     Act(Action),
 }
 
-/// See the file's header.
+/// Timeline of a campaign.
 #[derive(Debug, PartialEq)]
 pub struct Script {
-    /// In the order of their begins.
+    /// Faults in the order of their start times.
     pub faults: Vec<Planned>,
-    /// What happens when, in order.
+    /// All steps with their times, in order.
     pub steps: Vec<(Duration, Step)>,
 }
 
-/// The first faults wait so long, in milliseconds: something is to be there that can be broken.
+/// Delay of the first faults, in milliseconds. Some nodes must have joined before.
 const LEAD: u64 = 3_000;
-/// Nodes register in so many waves, over this part of the campaign.
+/// Nodes register in this many waves, during this part of the campaign.
 const WAVES: usize = 8;
 const JOINING: f64 = 0.6;
-/// Between two actions, in milliseconds.
+/// Interval between two actions, in milliseconds.
 const PACE: u64 = 120;
-/// Between two actions of Services, in milliseconds; all of them are created in the beginning, each so long after the one before.
+/// Interval between two actions of Services, and interval between their creations at the start, in milliseconds.
 const SERVICE_PACE: u64 = 400;
 const CREATION_PACE: u64 = 50;
-/// The ports of a Service may change to these ports of the nodes.
+/// Range of the node ports that a Service may change to.
 const NODE_PORTS: std::ops::Range<u16> = 31_000..31_200;
 
 impl Script {
-    /// Of this seed, for a campaign of so many seconds and machines.
+    /// Draws the timeline for this seed, number of seconds and number of machines.
     pub fn new(seed: u64, seconds: u64, machines: usize) -> Self {
         let mut random = Rng::with_seed(seed);
         let end = seconds * 1_000;
@@ -108,7 +104,7 @@ impl Script {
     }
 }
 
-/// The faults of one track: each kind once, in an order of the seed, then each again.
+/// Draws the faults of one track: every kind once in a random order, then every kind again.
 fn draw(track: Track, random: &mut Rng, end: u64, machines: usize, faults: &mut Vec<Planned>) {
     let mut at = LEAD + random.u64(..2_000);
     loop {
@@ -126,7 +122,7 @@ fn draw(track: Track, random: &mut Rng, end: u64, machines: usize, faults: &mut 
     }
 }
 
-/// Every node registers once, in waves.
+/// Draws the time at which every node registers once, in waves.
 fn joins(random: &mut Rng, end: u64, machines: usize) -> Vec<(Duration, Step)> {
     let mut numbers: Vec<usize> = (0..machines).collect();
     random.shuffle(&mut numbers);
@@ -139,10 +135,10 @@ fn joins(random: &mut Rng, end: u64, machines: usize) -> Vec<(Duration, Step)> {
         .collect()
 }
 
-/// What happens to Services. The first of them only get created.
+/// Draws the changes of Services. The first Services are only created.
 fn services(random: &mut Rng, end: u64) -> Vec<(Duration, Step)> {
     let ports = |random: &mut Rng| random.usize(1..1 << PORTS.len());
-    // Half of them are plain.
+    // Half of the Services have no policies.
     let policies = |random: &mut Rng| if random.bool() { random.usize(..1 << POLICIES) } else { 0 };
     let mut steps = Vec::new();
     for number in 0..SERVICES {
@@ -171,7 +167,7 @@ fn services(random: &mut Rng, end: u64) -> Vec<(Duration, Step)> {
     steps
 }
 
-/// Nothing happens to machines that last.
+/// Draws one change. Lasting machines never change.
 fn action(random: &mut Rng, machines: usize) -> Action {
     let number = random.usize(..machines);
     let number = if is_lasting(number) { number + 1 } else { number };
@@ -248,7 +244,7 @@ mod tests {
         script.steps.iter().any(|(_, step)| matches!(step, Step::Act(action) if is_it(action)))
     }
 
-    /// Of the campaign that is part of `make test`, and of `make chaos`.
+    /// Checks the seed of `make test` and `make chaos`.
     #[test]
     fn the_seed_of_every_day_draws_every_fault() {
         for seconds in [SECONDS, 600] {

@@ -1,4 +1,4 @@
-//! The Services of type LoadBalancer in a campaign, and what their load balancers have to be.
+//! The Services of type LoadBalancer in a campaign, and the checks of their load balancers.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,40 +19,40 @@ use crate::services::{exhaust, with_addresses};
 /// The id of the pool of addresses.
 pub const POOL: &str = "p9";
 const NETWORK: &str = "198.51.100";
-/// More than all Services need, also while released ones are kept for a while.
+/// More addresses than all Services need, also while released addresses are reserved for a while.
 const ADDRESSES: usize = 100;
-/// One node of so many is behind the load balancers.
+/// One of this many nodes is a member of the load balancers.
 const MEMBERS: usize = 5;
-/// One machine of so many lasts: the first one of each vCenter.
+/// One of this many machines lasts: the first machine of each vCenter.
 const LASTING: usize = 100;
 
-/// Whether a node is behind the load balancers.
+/// Whether a node is a member of the load balancers.
 pub fn is_member(number: usize) -> bool {
     number.is_multiple_of(MEMBERS)
 }
 
-/// Whether nothing happens to a machine and its node but faults.
+/// Whether only faults affect a machine and its node.
 pub fn is_lasting(number: usize) -> bool {
     number.is_multiple_of(LASTING)
 }
 
-/// The addresses of the machines that last.
+/// Returns the addresses of the machines that last.
 pub fn lasting() -> impl Iterator<Item = String> {
     (0..MACHINES).filter(|number| is_lasting(*number)).map(ip)
 }
 
-/// A manager with the pool of addresses.
+/// Adds the pool of addresses to a manager.
 pub fn model(model: Model) -> Model {
     with_addresses(model, POOL, NETWORK, ADDRESSES)
 }
 
-/// Another program takes all addresses that are left, or gives them back.
+/// Makes another program take all free addresses, or release them.
 pub fn exhaust_pool(nsx: &FakeNsx, user: &str, is_on: bool) {
     exhaust(nsx, user, (POOL, ADDRESSES), is_on);
 }
 
 impl World {
-    /// Creates, changes or deletes a Service, and judges the addresses of all of them.
+    /// Creates, changes or deletes a Service, and checks the addresses of all Services.
     pub async fn act_on_service(&mut self, action: Action) -> bool {
         let is_done = match action {
             Action::CreateService(number, ports, policies) => {
@@ -65,13 +65,13 @@ impl World {
         is_done
     }
 
-    /// Whether one waits for an address.
+    /// Whether a Service waits for an address.
     pub async fn has_service_without_address(&self) -> bool {
         let services = self.balanced.list().await;
         services.iter().any(|service| intent(service).is_some() && addresses(service).is_empty())
     }
 
-    /// Waits until NSX has the load balancers that Services ask for, and no others. How long that took.
+    /// Waits until NSX has exactly the load balancers that Services ask for. Returns the elapsed time.
     pub async fn until_load_balancers_are_as_services(&mut self, limit: Duration) -> Duration {
         let began = Instant::now();
         eventually("NSX has the load balancers of all Services", limit, async || {
@@ -87,7 +87,7 @@ impl World {
         began.elapsed()
     }
 
-    /// A fresh daemon has ensured all load balancers.
+    /// Waits until a fresh daemon has ensured all load balancers.
     pub async fn until_ensured(&self, daemon: &mut Daemon, (admin, token): (&Admin, &str), limit: Duration) {
         let wanted = self.balanced.list().await.iter().filter(|service| intent(service).is_some()).count() as f64;
         eventually("a fresh daemon has ensured every load balancer", limit, async || {
@@ -99,7 +99,7 @@ impl World {
         .await;
     }
 
-    /// The resource versions of the Services by name.
+    /// Returns the resource versions of the Services by name.
     pub async fn service_versions(&self) -> BTreeMap<String, Option<String>> {
         let services = self.balanced.list().await;
         services.iter().map(|service| (service.name_any(), service.resource_version())).collect()

@@ -1,4 +1,4 @@
-//! The two vCenters and NSX, and the files that lead the replicas there.
+//! The two vCenters and NSX, and the configuration files of the replicas.
 
 use std::path::{Path, PathBuf};
 
@@ -11,35 +11,35 @@ use super::{nsx, services};
 use crate::cluster::Cluster;
 use crate::services::section;
 
-/// See the file's header.
+/// The vCenters, NSX and the files of a campaign.
 pub struct Site {
-    /// In their order.
+    /// The vCenters by number.
     pub fakes: Vec<FakeVcenter>,
-    /// What the configuration says of each.
+    /// Password of each vCenter in the configuration.
     pub passwords: Vec<String>,
-    /// What stands in the CA file of each when it is replaced.
+    /// Next content of the CA file of each vCenter.
     pub certificates: Vec<String>,
-    /// Whether the configuration cannot be read.
+    /// Whether the configuration is invalid.
     pub is_broken: bool,
-    /// Which one is missing in the configuration.
+    /// Number of the vCenter that the configuration lacks.
     pub without: Option<usize>,
-    /// The one manager.
+    /// The NSX manager.
     pub nsx: FakeNsx,
-    /// The accounts there: one of each replica, and one of fresh daemons. Those of replicas have the names of their users
-    /// at the API server.
+    /// The accounts at NSX: one of each replica, and one of fresh daemons. Accounts of replicas have the names of the
+    /// replicas' users at the API server.
     pub accounts: Vec<String>,
-    /// What the configuration says of the password of each.
+    /// NSX password of each account in the configuration.
     pub nsx_passwords: Vec<String>,
-    /// That of the replicas at NSX since the last change.
+    /// Password of the replicas at NSX since the last change.
     pub next_nsx_password: String,
-    /// One for each account.
+    /// Configuration file of each account.
     configs: Vec<PathBuf>,
     authorities: Vec<PathBuf>,
     nsx_authority: PathBuf,
 }
 
 impl Site {
-    /// Each vCenter has its part of the machines.
+    /// Starts the fakes. Each vCenter has its part of the machines.
     pub async fn start(cluster: &Cluster, users: &[String]) -> Self {
         let mut fakes = Vec::new();
         for number in 0..VCENTERS {
@@ -70,22 +70,22 @@ impl Site {
         site
     }
 
-    /// The file of this replica.
+    /// Returns the configuration file of this replica.
     pub fn config(&self, replica: usize) -> &Path {
         &self.configs[replica]
     }
 
-    /// The file of fresh daemons.
+    /// Returns the configuration file of fresh daemons.
     pub fn fresh_config(&self) -> &Path {
         &self.configs[REPLICAS]
     }
 
-    /// Puts the CA file of this vCenter in its place.
+    /// Replaces the CA file of this vCenter.
     pub fn write_authority(&self, number: usize) {
         replace_file(&self.authorities[number], &self.certificates[number]);
     }
 
-    /// Puts the configuration of each replica in its place.
+    /// Replaces the configuration of each replica.
     pub fn write(&self) {
         let numbers = (0..VCENTERS).filter(|number| self.without != Some(*number));
         let text = Cluster::zoned(&numbers.map(|number| self.section(number)).collect::<Vec<_>>());
@@ -95,7 +95,7 @@ impl Site {
         }
     }
 
-    /// The name of the Lease with the logins of this account at NSX.
+    /// Returns the name of the Lease with the logins of this account at NSX.
     pub fn nsx_record(&self, account: &str) -> String {
         record_name("nsx", &format!("127.0.0.1:{}", self.nsx.port()), account)
     }

@@ -1,4 +1,4 @@
-//! What happens to machines and Nodes, as operators and kubelets do it.
+//! Changes of machines and Nodes, as operators and kubelets make them.
 
 use std::time::Instant;
 
@@ -15,13 +15,13 @@ use crate::cluster::{ip, uuid};
 use crate::invariants::machine::Power;
 use crate::invariants::rules::{VM, has_taint};
 
-/// Requests that are made at a time.
+/// Maximum number of concurrent requests.
 const AT_ONCE: usize = 20;
-/// Of each vCenter.
+/// Hosts of each vCenter.
 const HOSTS: [&str; 3] = ["host-1", "host-2", "host-3"];
 
 impl World {
-    /// Does it; whether there was anything to do. Without an API server nobody writes Nodes.
+    /// Executes the action. Returns false if it did not apply. Nodes are not written without an API server.
     pub async fn act(&mut self, action: Action) -> bool {
         self.count += 1;
         match action {
@@ -75,7 +75,7 @@ impl World {
         self.fake(number).destroy_vm(&self.names[number]);
     }
 
-    /// A machine runs that was not there before.
+    /// Records that a new machine runs.
     pub fn appeared(&mut self, number: usize) {
         let machine = &mut self.judged.machines[number];
         (machine.is_there, machine.power, machine.address) = (true, Some(Power::On), Some(ip(number)));
@@ -96,7 +96,7 @@ impl World {
         self.judged.machines[number].note();
     }
 
-    /// Some of the nodes have a network for their pods, and some are behind the load balancers.
+    /// Returns a node. Some nodes have a pod network, and some are members of the load balancers.
     fn kubelet(&self, number: usize) -> KubeletNode {
         let kubelet = self.cluster.kubelet(number);
         let kubelet = if services::is_member(number) { kubelet } else { kubelet.label(LABEL_EXCLUDE, "true") };
@@ -122,9 +122,9 @@ impl World {
         self.judged.set_ready(&self.cluster.name(number), status, &self.count.to_string()).await
     }
 
-    /// Makes it clear what every Node should be: of each machine that is there, there is one that is ready if it runs;
-    /// of the others no kubelet reports, or they are taken away where the daemon would keep them: because it never initialised them, or
-    /// because their machines' last hosts are gone.
+    /// Makes the expected state of every Node unambiguous. Each existing machine gets a Node that is ready if the
+    /// machine runs. For other machines no kubelet reports. A Node that the daemon would keep is deleted here: the
+    /// daemon never initialised it, or the last host of its machine does not exist.
     pub async fn make_clear(&mut self) {
         for number in 0..self.judged.machines.len() {
             if self.judged.machines[number].is_there && self.joined.contains(&number) {
@@ -154,9 +154,9 @@ impl World {
         }
     }
 
-    /// Whether the host that the Node records has another id by now: a machine that was destroyed near the moment when
-    /// its vCenter came back with other ids for all objects. Its host looks as if it were gone, and the machine may run
-    /// on there for all the daemon knows.
+    /// Whether the host in the Node's record has another id by now. This happens if a machine is destroyed shortly
+    /// before or after its vCenter comes back with other ids for all objects. The host seems to be removed, and the
+    /// daemon cannot exclude that the machine still runs there.
     fn names_a_host_that_is_gone(&self, number: usize, node: &Node) -> bool {
         let record = node.metadata.annotations.as_ref().and_then(|annotations| annotations.get(VM));
         let record: Option<serde_json::Value> = record.and_then(|text| serde_json::from_str(text).ok());
@@ -164,7 +164,8 @@ impl World {
         host.is_some_and(|host| HOSTS.iter().all(|name| self.fake(number).id("HostSystem", name) != host))
     }
 
-    /// Some nodes whose machines are there join anew, so that they record where those are now; gives their numbers.
+    /// Makes some nodes with existing machines join again, so that they record the current hosts. Returns their
+    /// numbers.
     pub async fn join_anew(&mut self, count: usize) -> Vec<usize> {
         let is_there = |number: &usize| self.judged.machines[*number].is_there && !is_lasting(*number);
         let numbers: Vec<usize> = self.joined.iter().copied().filter(is_there).take(count).collect();
@@ -176,7 +177,7 @@ impl World {
         numbers
     }
 
-    /// The Nodes of now are deleted, and their kubelets register them again, as ready as they were.
+    /// Deletes the current Nodes and registers them again, with the same readiness.
     pub async fn begin_anew(&mut self) {
         for (number, node) in self.all_nodes().await {
             assert!(self.judged.delete(&node).await);

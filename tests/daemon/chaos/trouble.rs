@@ -1,4 +1,4 @@
-//! Makes faults begin and end.
+//! Start and end of the faults.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::script::Planned;
 use super::world::World;
 
 impl World {
-    /// Begins the fault of this number.
+    /// Begins the fault with this number.
     pub async fn begin(&mut self, number: usize, planned: &Planned, follows: bool) {
         let hit = match planned.fault {
             Fault::Killed(whom) | Fault::Terminated(whom) | Fault::Frozen(whom) | Fault::Clock(whom, _) => {
@@ -70,7 +70,7 @@ impl World {
         }
     }
 
-    /// Ends it.
+    /// Ends the fault with this number.
     pub async fn end(&mut self, number: usize, planned: &Planned, follows: bool) {
         let hit = self.hit.get(&number).copied().unwrap_or_default();
         self.tell(format!("end   #{number} {:?} {:?} (replica {hit})", planned.track, planned.fault));
@@ -126,7 +126,7 @@ impl World {
         replica
     }
 
-    /// To this replica, if it runs.
+    /// Sends a signal to this replica, if it runs.
     async fn signal(&self, replica: usize, signal: &str) {
         if let Some(daemon) = &self.replicas[replica].daemon {
             daemon.signal(signal).await;
@@ -185,7 +185,8 @@ impl World {
         match right {
             Right::Tree => fake.set_tree_readable("Datacenter", "dc-1", is_given),
             Right::Machine(number) => {
-                // It may be another vCenter's, or gone, or have come back meanwhile: then nothing was taken from it.
+                // Since then the machine may have moved to another vCenter, or been destroyed and created again. In
+                // that case the machine did not lose the right.
                 if super::world::vcenter_of(number) == vcenter && self.judged.machines[number].is_there {
                     fake.set_readable("VirtualMachine", &self.names[number], is_given);
                 }
@@ -196,7 +197,7 @@ impl World {
     }
 }
 
-/// Whether replicas may not reach what they keep their record of logins in.
+/// Whether the fault can prevent replicas from reaching their record of logins.
 fn cuts_off(fault: Fault) -> bool {
     matches!(
         fault,

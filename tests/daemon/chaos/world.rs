@@ -1,5 +1,5 @@
-//! Three replicas, each with a proxy to the API server and a clock of its own; two vCenters with the machines; what is
-//! known of all of them; and the invariants, looked at again and again.
+//! The world of a campaign: three replicas, each with its own clock and its own proxy to the API server, two vCenters
+//! with the machines, the observed state, and the repeated checks of the invariants.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -30,91 +30,92 @@ use crate::invariants::versions::Versions;
 use crate::invariants::world::Judged;
 use crate::services::Services;
 
-/// Between two looks at what takes longer than the Nodes: output, memory, audit log, logins.
+/// Interval between two checks of output, memory, audit log and logins. These checks take longer than the checks of
+/// Nodes.
 const LOOK: Duration = Duration::from_secs(2);
-/// A process that is told to stop has so long.
+/// Limit for a process to stop.
 const STOP: Duration = Duration::from_secs(30);
-/// What a daemon says whose configuration is broken when it starts.
+/// Log texts of a daemon whose configuration is invalid at its start.
 const MISTAKES: [&str; 2] = ["invalid configuration:", " configuration errors:"];
-/// What a daemon says whose configuration was read.
+/// Log text of a daemon that has read its configuration.
 const STARTED: &str = " has started";
-/// How long somebody waits who asks for the leader.
+/// Limit for the request for the leader.
 const ASK: Duration = Duration::from_secs(3);
-/// Things that a failed run tells of, and lines of each process.
+/// Number of events and of lines of each process that a failed run prints.
 const TOLD: usize = 80;
 const LINES: usize = 60;
 
-/// One of the three.
+/// One of the three replicas.
 pub struct Replica {
-    /// All that stands between it and the API server.
+    /// The proxy between the replica and the API server.
     pub proxy: ApiProxy,
-    /// Its wall clock.
+    /// Wall clock of the replica.
     pub clock: Clock,
-    /// Nothing while it is killed.
+    /// The process; `None` while it is killed.
     pub daemon: Option<Daemon>,
-    /// When its process was started.
+    /// Start time of the process.
     started: Instant,
     user: String,
     kubeconfig: PathBuf,
-    /// It is to be started when the configuration is mended.
+    /// Whether the replica has to start once the configuration is valid again.
     is_due: bool,
 }
 
-/// How far things went, for what is printed at the end.
+/// Maxima and totals for the output at the end.
 #[derive(Debug, Default)]
 pub struct Peaks {
-    /// VmRSS of a replica, in kB.
+    /// Maximum `VmRSS` of a replica, in kB.
     pub memory: u64,
-    /// Logins that counted against the account in one window.
+    /// Maximum number of failed logins of the account in one window.
     pub logins: usize,
-    /// Accepted writes of replicas to Nodes.
+    /// Number of accepted writes of replicas to Nodes.
     pub writes: usize,
 }
 
-/// See the file's header. When it is dropped by a failure, it tells what happened last.
+/// All parts of a campaign. Prints the last events if it is dropped by a failure.
 pub struct World {
-    /// With etcd, and an audit log.
+    /// API server with etcd and an audit log.
     pub server: ApiServer,
-    /// Whether it runs.
+    /// Whether the API server runs.
     pub is_served: bool,
-    /// The nodes' part of it.
+    /// Nodes of this test at the API server.
     pub cluster: Cluster,
-    /// The vCenters and the files that lead there.
+    /// The vCenters, NSX and the configuration files.
     pub site: Site,
-    /// All of the time.
+    /// The replicas by number.
     pub replicas: Vec<Replica>,
-    /// The machines, and the nodes.
+    /// Expected and observed state of machines and Nodes.
     pub judged: Judged,
-    /// What is known of NSX.
+    /// Observed state of NSX.
     pub watch: Watch,
     /// The Services of type LoadBalancer.
     pub balanced: Services,
     /// Names of machines in the inventory, by number.
     pub names: Vec<String>,
-    /// Nodes that a kubelet registered.
+    /// Numbers of the Nodes that a kubelet registered.
     pub joined: BTreeSet<usize>,
-    /// How far things went.
+    /// Maxima and totals.
     pub peaks: Peaks,
-    /// Actions so far: makes each write of the test another one.
+    /// Number of actions so far. It makes each write of the test different.
     pub count: usize,
-    /// Which replica a fault of the leader has hit, by the fault's number.
+    /// Replica that a fault of the leader has hit, by number of the fault.
     pub hit: HashMap<usize, usize>,
-    /// When replicas could perhaps not count logins together.
+    /// Times in which replicas may not have counted logins together.
     pub apart: Vec<Apart>,
     began: Instant,
     looked: Instant,
     /// Accepted writes to Nodes and Leases.
     pub audit: Vec<AuditEvent>,
     audit_length: u64,
-    /// Of the last processes that have ended, by the number of the replica.
+    /// Outputs of the last processes that have ended, with the numbers of their replicas.
     ended: Vec<(usize, Output)>,
-    /// Of all processes that have ended, with the number of the replica.
+    /// Times of all processes that have ended, with the numbers of their replicas.
     ended_runs: Vec<(usize, Run)>,
     told: Vec<String>,
 }
 
 impl World {
-    /// All replicas are started, and know both vCenters soon. No node is there.
+    /// Starts all replicas, and waits until they have read both vCenters. There are no nodes yet.
     pub async fn start(follows: bool) -> Self {
         let server = ApiServer::audited().await;
         let cluster = Cluster::on(&server).await;
@@ -168,25 +169,25 @@ impl World {
         world
     }
 
-    /// How long it has been there.
+    /// Returns the time since the start.
     pub fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Writes down what happens.
+    /// Logs an event of the campaign.
     pub fn tell(&mut self, what: String) {
         self.told.push(format!("{:>7.2} s  {what}", self.began.elapsed().as_secs_f32()));
     }
 
-    /// The flags of every daemon.
+    /// Returns the flags of every daemon.
     pub fn flags(&self, follows: bool) -> Vec<String> {
         let mut flags = flags(&FLAGS, PERIOD, GRACE, follows);
         flags.push(format!("--cluster-name={}", self.cluster.pool()));
         flags
     }
 
-    /// Starts this replica, if it does not run. With a configuration that cannot be read it would end at once, and be
-    /// started again and again: here it is started once that is mended.
+    /// Starts this replica, if it does not run. A replica ends at once if its configuration is invalid. Therefore it
+    /// starts only after the configuration is valid again.
     pub fn start_replica(&mut self, number: usize, follows: bool) {
         let mut flags = self.flags(follows);
         let Self { replicas, cluster, site, judged, .. } = self;
@@ -205,7 +206,7 @@ impl World {
         replica.daemon = Some(daemon);
     }
 
-    /// As a kubelet: who found the configuration broken at its start is started again when that is mended.
+    /// Starts the replicas that ended because their configuration was invalid, as a kubelet does.
     pub fn start_those_due(&mut self, follows: bool) {
         for number in 0..REPLICAS {
             let Some(mut daemon) = self.replicas[number].daemon.take() else { continue };
@@ -234,7 +235,7 @@ impl World {
         }
     }
 
-    /// Tells this replica to stop, and waits until it has.
+    /// Stops this replica with SIGTERM, and waits until it has ended.
     pub async fn stop_replica(&mut self, number: usize) {
         self.replicas[number].is_due = false;
         if let Some(mut daemon) = self.replicas[number].daemon.take() {
@@ -250,7 +251,7 @@ impl World {
         }
     }
 
-    /// Its output is looked at for the last time, and kept for a while.
+    /// Checks the output of an ended process for the last time, and keeps it for a while.
     fn ended(&mut self, number: usize, daemon: &Daemon) {
         assert_no_panic(number, daemon.output());
         self.ended_runs.push((number, (self.replicas[number].started, Some(Instant::now()))));
@@ -264,7 +265,7 @@ impl World {
         }
     }
 
-    /// Who holds the Lease; some replica if nobody can say.
+    /// Returns the holder of the Lease, or any replica if the holder cannot be read.
     pub async fn leader(&self) -> usize {
         let leases = Api::<Lease>::namespaced(self.cluster.client.clone(), "kube-system");
         let lease = match self.is_served {
@@ -280,12 +281,12 @@ impl World {
         self.replicas.iter().position(is_it).unwrap_or(self.count % REPLICAS)
     }
 
-    /// The nodes by number.
+    /// Returns the nodes by number.
     pub async fn all_nodes(&self) -> BTreeMap<usize, Node> {
         self.cluster.nodes().await.into_values().map(|node| (number(&node), node)).collect()
     }
 
-    /// As an operator does who knows that nothing is wrong with the password: the replicas' record of logins is deleted.
+    /// Deletes the replicas' record of logins, as an operator does after a check of the password.
     pub async fn let_accounts_go(&self) {
         let leases = Api::<Lease>::namespaced(self.cluster.client.clone(), "kube-system");
         for fake in &self.site.fakes {
@@ -297,7 +298,7 @@ impl World {
         }
     }
 
-    /// What the replicas have on record of the account's logins at each vCenter.
+    /// Reads the replicas' records of the account's logins at each vCenter.
     pub async fn records(&self) -> Vec<Record> {
         let store = LeaseStore::new(self.cluster.client.clone(), "kube-system");
         let mut records = Vec::new();
@@ -308,12 +309,12 @@ impl World {
         records
     }
 
-    /// The logins at each vCenter.
+    /// Returns the logins at each vCenter.
     pub fn logins(&self) -> Vec<Vec<LoginAttempt>> {
         self.site.fakes.iter().map(FakeVcenter::login_attempts).collect()
     }
 
-    /// The logins that were not accepted, one a line, for a failed run.
+    /// Returns the failed logins, one a line, for the output of a failed run.
     fn lines_of(&self, logins: &[LoginAttempt]) -> Vec<String> {
         let failed = logins.iter().filter(|login| login.outcome != LoginOutcome::Accepted);
         let line = |login: &LoginAttempt| {
@@ -324,11 +325,10 @@ impl World {
         failed.map(line).collect()
     }
 
-    /// Holds what has come since the last call to what must hold.
+    /// Checks all events since the last call against the invariants.
     ///
-    /// # Panics
     ///
-    /// When something does not.
+    /// If an invariant is violated.
     pub fn check(&mut self) {
         self.judged.check();
         if self.looked.elapsed() >= LOOK {
@@ -336,7 +336,7 @@ impl World {
         }
     }
 
-    /// The same of what takes longer, now.
+    /// Checks output, memory, audit log and logins now.
     pub fn check_the_rest(&mut self) {
         self.looked = Instant::now();
         for number in 0..REPLICAS {
@@ -376,7 +376,7 @@ impl World {
         self.check_nsx(&numbered);
     }
 
-    /// All replicas end in order, and every deletion is judged.
+    /// Stops all replicas, and checks every deletion.
     pub async fn stop(&mut self) {
         for number in 0..REPLICAS {
             self.stop_replica(number).await;
@@ -387,24 +387,24 @@ impl World {
         self.check_the_rest();
     }
 
-    /// The vCenter of this machine.
+    /// Returns the vCenter of this machine.
     pub fn fake(&self, number: usize) -> &FakeVcenter {
         &self.site.fakes[vcenter_of(number)]
     }
 }
 
-/// The number of the vCenter that has this machine.
+/// Returns the number of the vCenter that has this machine.
 pub fn vcenter_of(number: usize) -> usize {
     number * VCENTERS / MACHINES
 }
 
-/// The name of the Lease with the logins of the account at this vCenter.
+/// Returns the name of the Lease with the logins of the account at this vCenter.
 fn record_of(fake: &FakeVcenter) -> String {
     record_name("", &format!("{}:{}", fake.host(), fake.port()), &fake.user())
 }
 
-/// Whether a daemon has ended because its configuration was broken when it started. One that runs is told of the same
-/// mistakes, and runs on.
+/// Whether a daemon has ended because its configuration was invalid at the start. A running daemon logs the same
+/// mistakes and continues.
 fn is_refused(daemon: &mut Daemon) -> bool {
     let has_ended = daemon.ended().is_some_and(|status| status.code() == Some(1));
     let output = daemon.output();

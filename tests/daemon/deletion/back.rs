@@ -1,5 +1,5 @@
-//! When what kept vCenter from saying anything is over, the proofs that failed meanwhile are made again soon, and not
-//! after the pause to which their failures had led.
+//! After the end of a vCenter outage the daemon repeats the failed proofs soon, and does not wait for the end of their
+//! backoff.
 
 use std::time::{Duration, Instant};
 
@@ -9,19 +9,19 @@ use super::evidence::ABSENT;
 use super::world::{PROMPT, Role, SHORT, World};
 use crate::cluster::{ANSWERS, LIMIT};
 
-/// After so many proofs in a row that could not be made ...
+/// Number of consecutive failed proofs before the end of the outage.
 const FAILED: usize = 6;
-/// ... the next one would be made after this time, at the earliest.
+/// Minimum pause between the last of these failures and the next proof, without the end of the outage.
 const OLD_PAUSE: Duration = Duration::from_secs(24);
-/// How long it takes until so many have failed: half a minute, and what the daemon's other work takes.
+/// Limit for this many failures: half a minute, and the time of the daemon's other work.
 const FAILING: Duration = Duration::from_secs(120);
 
 async fn world() -> World {
     World::start_on(ApiServer::shared().await, vec![Model::small()], [0; 4], &SHORT).await
 }
 
-/// Waits for so many answers about the machine of this node that say nothing. Before the daemon hears that the machine
-/// was destroyed it says that it exists; afterwards nobody can say anything.
+/// Waits for this many inconclusive answers about the machine of this node. The daemon answers that the machine exists
+/// until it observes the destruction. After that its answers are inconclusive.
 async fn until_failed(world: &World, role: Role, times: usize) {
     eventually(&format!("{times} proofs about {role:?} have failed"), FAILING, async || {
         let answers = world.answers(role.number());
@@ -57,7 +57,8 @@ mod nightly {
         world.stay(&[Role::Kept.number(), Role::Beside.number()], &[Role::Live.number()]).await;
     }
 
-    /// The session lives on, so that nothing is announced: that the next node's proof can be made is what tells it.
+    /// The session stays valid, so that no event announces the end of the fault. The successful proof of the next node
+    /// reveals it.
     #[tokio::test]
     async fn a_proof_that_can_be_made_again_lets_those_be_made_that_wait() {
         let world = world().await;

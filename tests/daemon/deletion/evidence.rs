@@ -1,4 +1,4 @@
-//! What the daemon was told of each node's machine: what makes "not deleted" more than "not deleted yet".
+//! The daemon's answers about each node's machine. They distinguish "not deleted" from "not deleted yet".
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,27 +7,27 @@ use support::{ApiServer, Daemon, eventually};
 
 use crate::admin::{Admin, token_of};
 
-/// What the daemon writes, at the level of its decisions, about each answer of its provider.
+/// Log text for each answer of the provider.
 const ANSWER: &str = "asked whether the machine exists";
-/// What an answer says that is a proof of absence.
+/// Text of an answer that is a proof of absence.
 pub const ABSENT: &str = "exists: absent,";
-/// An answer that says nothing is asked for again after a pause that doubles, and may itself take 25 s.
+/// The daemon repeats an inconclusive proof after a pause that doubles. The proof itself may take 25 s.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The answers about the machine of the node with this name so far, each as a line of the log.
+/// Returns the answers so far about the machine of the node with this name, each as a line of the log.
 pub fn answers(daemon: &Daemon, name: &str) -> Vec<String> {
     let node = format!("node=\"{name}\"");
     let is_about = |line: &String| line.contains(ANSWER) && line.contains(&node);
     daemon.output().lines().into_iter().filter(is_about).collect()
 }
 
-/// The name of the node that a line of the log is about.
+/// Returns the name of the node in a line of the log.
 fn node_of(line: &str) -> Option<&str> {
     line.split_once("node=\"")?.1.split('"').next()
 }
 
-/// Waits until there are so many more answers about each of these nodes. Lines are counted as they come: of a long log the
-/// first ones are not kept.
+/// Waits until the log has this many more answers about each of these nodes. Lines are counted as they arrive, because
+/// the test drops the first lines of a long log.
 pub async fn until_asked(daemon: &Daemon, names: &[String], more: usize) {
     let mut asked: BTreeMap<&str, usize> = names.iter().map(|name| (name.as_str(), 0)).collect();
     let mut position = 0;
@@ -54,12 +54,12 @@ impl Metrics {
         Self { admin: Admin::new(), token: token_of(server).await }
     }
 
-    /// The flag for the daemon that is asked.
+    /// Returns the flag for the daemon.
     pub fn flag(&self) -> String {
         self.admin.flag()
     }
 
-    /// The sum of a series, named with or without labels as `/metrics` writes them.
+    /// Returns the sum of a series, named with or without labels as in `/metrics`.
     pub async fn sum(&self, series: &str, daemon: &mut Daemon) -> f64 {
         self.admin.sum(series, &self.token, daemon).await
     }

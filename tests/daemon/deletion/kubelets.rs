@@ -1,4 +1,5 @@
-//! With the real kube-controller-manager, which alone sets Ready=Unknown, and kubelets that send heartbeats.
+//! Deletion with the real kube-controller-manager, which alone sets Ready=Unknown, and with kubelets that send
+//! heartbeats.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -19,30 +20,30 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::cluster::Cluster;
 use crate::invariants::rules::{SHUTDOWN_TAINT, has_taint, ready};
 
-/// Between two heartbeats; kubelets take 10 s.
+/// Interval between two heartbeats. The default of kubelets is 10 s.
 const BEAT: Duration = Duration::from_secs(2);
-/// After this long without a heartbeat a kubelet is silent; 50 s by default.
+/// After this time without a heartbeat the controller manager sets Ready=Unknown. The default is 50 s.
 const SILENT: Duration = Duration::from_secs(10);
-/// `--node-deletion-grace`, as by default.
+/// Default of `--node-deletion-grace`.
 const GRACE: Duration = Duration::from_secs(30);
-/// What everything else takes, on a machine that also compiles.
+/// Tolerance for all other steps, on a machine that also compiles.
 const SLACK: Duration = Duration::from_secs(15);
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The node whose machine is destroyed, and of which nobody hears any more.
+/// The machine of this node is destroyed, and its kubelet stops reporting.
 const GONE: usize = 0;
-/// Its machine is destroyed, and a kubelet reports that it is not ready.
+/// The machine of this node is destroyed, and its kubelet reports that the node is not ready.
 const REPORTS: usize = 1;
 const OFF: usize = 2;
-/// Silent for a while, and its machine is there.
+/// The kubelet of this node is silent for a while, and its machine exists.
 const PAUSED: usize = 3;
 const WELL: usize = 4;
 const NODES: usize = 5;
 
-/// What each kubelet reports of itself; nothing while it is silent.
+/// Status that each kubelet reports; `None` while it is silent.
 type Reports = Arc<Mutex<BTreeMap<usize, Option<&'static str>>>>;
 
-/// The kubelets of all nodes. Dropping it ends them.
+/// The kubelets of all nodes. They end when this is dropped.
 struct Kubelets {
     reports: Reports,
     task: JoinHandle<()>,
@@ -87,7 +88,7 @@ impl Drop for Kubelets {
     }
 }
 
-/// Renews the Lease; the status is written when it is another one.
+/// Renews the Lease. Writes the status only if it has changed.
 async fn heartbeat(leases: &Api<Lease>, nodes: &Api<Node>, name: &str, status: &str) {
     let renewal = Patch::Merge(json!({"spec": {"renewTime": now()}}));
     leases.patch(name, &PatchParams::default(), &renewal).await.unwrap();
@@ -101,7 +102,7 @@ async fn heartbeat(leases: &Api<Lease>, nodes: &Api<Node>, name: &str, status: &
     }
 }
 
-/// As `metav1.MicroTime`.
+/// Returns the current time as `metav1.MicroTime`.
 fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
@@ -117,7 +118,7 @@ impl World<'_> {
         Api::<Node>::all(self.cluster.client.clone()).get_opt(&self.cluster.name(number)).await.unwrap()
     }
 
-    /// Waits until the Node is as `is_expected` says; gives the moment.
+    /// Waits until the Node meets `is_expected`. Returns the time.
     async fn until(&self, what: &str, number: usize, is_expected: impl Fn(Option<&Node>) -> bool) -> Instant {
         eventually(&format!("{} {what}", self.cluster.name(number)), LIMIT, async || {
             let node = self.node(number).await;

@@ -1,4 +1,4 @@
-//! The leader changes in the middle of a grace period.
+//! The leader changes during a grace period.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,14 @@ use super::world::{PROMPT, Role, SHORT, World};
 use crate::cluster::{LIMIT, ip, until_passed, uuid};
 
 const GRACE: Duration = Duration::from_secs(6);
-/// For a leader to which something has to happen before its grace period is over.
+/// Grace period of a leader that is disturbed before the period is over.
 const LONG_GRACE: Duration = Duration::from_secs(12);
-/// An allowance of two in ten seconds is one more every five.
+/// A limit of two deletions in ten seconds permits one more every five seconds.
 const REFILL: Duration = Duration::from_secs(5);
 
 async fn world(more: &[&str]) -> World {
     let lease = format!("--leader-elect-resource-name={}", unique("lease"));
-    // Long enough that an API server on a busy machine answers in time: the right one has to lead.
+    // Long enough that an API server on a busy machine answers in time. Otherwise the wrong replica would lead.
     let election = [
         "--leader-elect=true",
         &lease,
@@ -32,7 +32,7 @@ async fn world(more: &[&str]) -> World {
     world
 }
 
-/// Starts a second replica, which is the world's from now on, and gives the first.
+/// Starts a second replica as the daemon of the world, and returns the first.
 async fn with_second(world: &mut World) -> Daemon {
     let first = world.take_daemon();
     world.start_daemon();
@@ -43,7 +43,7 @@ async fn with_second(world: &mut World) -> Daemon {
 #[tokio::test]
 async fn a_new_leader_begins_the_grace_period_anew_with_an_allowance_of_one() {
     let mut world = world(&["--node-deletion-limit=2,0%,10s"]).await;
-    // Of the second one, which alone deletes.
+    // Flags of the second replica, which alone deletes nodes.
     world.flags.push(format!("--node-deletion-grace={}s", GRACE.as_secs()));
     world.grace = GRACE;
     let mut first = with_second(&mut world).await;
@@ -76,18 +76,19 @@ async fn a_new_leader_begins_the_grace_period_anew_with_an_allowance_of_one() {
     }
     println!("a new leader deleted three Nodes after {deleted:?}, proved absent after {proved:?}");
     assert!(proved <= PROMPT, "{proved:?}");
-    // The line may be read some time after it was written.
+    // The test may read the line some time after the daemon has written it.
     let early = Duration::from_secs(1);
     assert!(deleted[0] + early >= GRACE && deleted[0] <= proved + GRACE + PROMPT, "{deleted:?}");
     assert!(deleted[2] + early >= 2 * REFILL, "one, and one more every {REFILL:?}: {deleted:?}");
     world.stay(&[], &[Role::Live.number()]).await;
 }
 
-/// As when a virtual machine is suspended: it wakes up in the belief that it leads and that the grace period is over.
+/// As after the resume of a suspended virtual machine. The process resumes with a stale state: it still acts as the
+/// leader, and its grace period is over.
 #[tokio::test]
 async fn a_leader_that_was_frozen_in_the_grace_period_deletes_nothing() {
     let mut world = world(&[]).await;
-    // The second one deletes nothing at all: whatever is deleted is the first one's doing.
+    // The second replica never deletes nodes. Every deletion would come from the first.
     world.flags.push("--node-deletion=off".to_owned());
     let mut first = with_second(&mut world).await;
     let (back, gone) = (Role::Kept.number(), Role::Doomed.number());
@@ -101,7 +102,7 @@ async fn a_leader_that_was_frozen_in_the_grace_period_deletes_nothing() {
     }
     first.signal("STOP").await;
     world.daemon().wait_for_line("became leader", LIMIT).await;
-    // One machine is there again meanwhile.
+    // One machine exists again in the meantime.
     let name = world.name(Role::Kept);
     world.fakes[0].create_vm(Machine::new(&name, &uuid(back)).ip(&ip(back)));
     until_passed(since, LONG_GRACE + Duration::from_secs(1)).await;
@@ -109,7 +110,7 @@ async fn a_leader_that_was_frozen_in_the_grace_period_deletes_nothing() {
     first.wait_for_line("this process stands by", LIMIT).await;
     world.stay(&[back, Role::Beside.number()], &[gone, Role::Live.number()]).await;
 
-    // It leads again, and begins anew.
+    // The first replica leads again, and starts a new grace period.
     let stops = Instant::now();
     assert_eq!(world.take_daemon().stop(LIMIT).await.code(), Some(0));
     let took = world.until_deleted(gone, stops).await;
@@ -120,8 +121,8 @@ async fn a_leader_that_was_frozen_in_the_grace_period_deletes_nothing() {
     }
 }
 
-/// Both are cold standbys while the other one leads. Where the first one saw a machine counts for nothing once the other
-/// one has recorded a newer place.
+/// Each replica is a cold standby while the other leads. The place where the first replica saw a machine is invalid
+/// once the second has recorded a newer place.
 #[tokio::test]
 async fn who_leads_again_proves_absence_where_the_other_leader_saw_the_machine() {
     let grace = format!("--node-deletion-grace={}s", GRACE.as_secs());
@@ -143,7 +144,7 @@ async fn who_leads_again_proves_absence_where_the_other_leader_saw_the_machine()
     let moved_to = if seen_on == "host-1" { "host-2" } else { "host-1" };
     world.fakes[0].migrate_vm(&world.name(moved), moved_to);
     world.until_recorded(moved, moved_to).await;
-    // The host leaves vCenter with its machines, as when an administrator removes it.
+    // The host and its machines leave vCenter, as when an administrator removes the host.
     world.fakes[0].remove_host(moved_to);
     world.destroy(gone);
     assert_eq!(world.take_daemon().stop(LIMIT).await.code(), Some(0));
@@ -160,8 +161,8 @@ async fn who_leads_again_proves_absence_where_the_other_leader_saw_the_machine()
     assert!(!world.answers(moved.number()).iter().any(|line| line.contains(ABSENT)));
 }
 
-/// A machine that moved has its new place on record before its host there goes: else a new leader would look for it at the
-/// host that it left, which answers.
+/// A leader records the new host of a moved machine before that host is removed. Otherwise a new leader would search at
+/// the former host, which answers, and would conclude absence.
 #[tokio::test]
 async fn a_machine_whose_host_goes_soon_after_it_moved_there_is_not_absent_for_a_new_leader() {
     let mut world = world(&[]).await;
@@ -171,7 +172,7 @@ async fn a_machine_whose_host_goes_soon_after_it_moved_there_is_not_absent_for_a
         let next = ["host-1", "host-2", "host-3"].into_iter().find(|host| *host != before && *host != last).unwrap();
         world.fakes[0].migrate_vm(&world.name(role), next);
         world.until_recorded(role, next).await;
-        // Written in ten minutes, if nothing else happens.
+        // Without other changes this place is recorded only after ten minutes.
         world.fakes[0].migrate_vm(&world.name(role), last);
     }
     world.fakes[0].set_maintenance("host-3", true);

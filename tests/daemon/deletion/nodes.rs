@@ -1,4 +1,4 @@
-//! What happens to the Node itself: recreated, ready again, never initialised, with a provider ID that says nothing.
+//! Changes of the Node itself: recreated, ready again, never initialised, or with an unusable provider ID.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use support::{ApiServer, KubeletNode, Machine, Model, eventually};
 use super::world::{PROMPT, Role, SHORT, World};
 use crate::cluster::{LIMIT, swapped, uuid};
 
-/// Long enough that something can be done in the middle of it.
+/// Long enough for actions in the middle of the grace period.
 const LONG_GRACE: Duration = Duration::from_secs(6);
 
 async fn patient_world() -> World {
@@ -21,7 +21,7 @@ async fn patient_world() -> World {
 #[tokio::test]
 async fn a_node_recreated_under_the_same_name_is_not_deleted_for_the_old_one() {
     let mut world = patient_world().await;
-    // The second one stands for a machine that is destroyed and whose Node nobody recreates.
+    // The second Node has a destroyed machine and is not recreated.
     let (again, tainted, gone) = (Role::Kept.number(), Role::Beside.number(), Role::Doomed.number());
     for role in [Role::Kept, Role::Doomed, Role::Beside] {
         world.destroy(role);
@@ -32,7 +32,7 @@ async fn a_node_recreated_under_the_same_name_is_not_deleted_for_the_old_one() {
         world.until_event(number, "DeletionGracePeriod").await;
     }
     let proved = Instant::now();
-    // One comes back with a machine of its own, one is registered by a kubelet whose machine nobody knows.
+    // One Node comes back with a new machine. Another is registered by a kubelet with an unknown machine.
     let fresh = uuid(70);
     let name = world.name(Role::Kept);
     world.fakes[0].create_vm(Machine::new(&name, &fresh).ip("10.1.9.9"));
@@ -80,7 +80,7 @@ async fn a_node_that_is_ready_again_during_the_grace_period_begins_it_anew() {
 #[tokio::test]
 async fn a_node_whose_provider_id_names_no_machine_of_ours_is_never_deleted() {
     let mut world = World::start(vec![Model::small()], [0; 4]).await;
-    // Without the taint: somebody else initialised them.
+    // The Nodes lack the taint, as if another program had initialised them.
     let ids = [
         ("vsphere://not-a-uuid", Some("MalformedProviderID")),
         ("vsphere://", Some("MalformedProviderID")),
@@ -105,13 +105,13 @@ async fn a_node_whose_provider_id_names_no_machine_of_ours_is_never_deleted() {
             world.until_held(*number, &[word]).await;
         }
     }
-    // Nobody is asked about a machine of another provider.
+    // The daemon asks no vCenter about a machine of another provider.
     let foreign = added.pop().unwrap().0;
     let asked = added.iter().map(|(number, _)| *number).chain([Role::Kept.number()]);
     world.stay(&asked.collect::<Vec<_>>(), &[foreign, Role::Live.number()]).await;
 }
 
-/// A node that is not waiting to be initialised.
+/// Returns a node that does not wait for initialisation.
 fn with_provider_id(mut node: Node, id: &str) -> Node {
     let spec = node.spec.get_or_insert_default();
     spec.taints = None;
@@ -122,7 +122,7 @@ fn with_provider_id(mut node: Node, id: &str) -> Node {
 mod nightly {
     use super::*;
 
-    /// With everything as it is by default, as in a cluster.
+    /// Uses default values for all flags, as in a cluster.
     #[tokio::test]
     async fn a_destroyed_machine_is_told_within_the_default_grace_period_and_ten_seconds() {
         const DEFAULT_GRACE: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! The rows: what goes wrong, what is said of each node meanwhile, and how it is mended.
+//! The rows: the fault, the expected fate of each node during it, and the end of the fault.
 
 use std::future::ready;
 use std::rc::Rc;
@@ -9,22 +9,22 @@ use support::{Denial, Fault, Machine, Model, Trouble, Unreadable};
 use super::world::{NOT_READY, Role, World};
 use crate::cluster::{ip, uuid};
 
-/// What is done to a world.
+/// An action on a world.
 pub type Act = Rc<dyn for<'a> Fn(&'a mut World) -> LocalBoxFuture<'a, ()>>;
 
-/// What a vCenter is like from the start.
+/// A change of a vCenter's model before the start.
 type Change = fn(Model) -> Model;
 
-/// What becomes of a node.
+/// Expected fate of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Its machine is known to be there, and nothing is told.
+    /// The daemon sees that the machine exists, and creates no Event.
     Exists,
-    /// It stays, whatever is told.
+    /// The node stays, with any Event.
     Stays,
-    /// It stays, and one of these words says why.
+    /// The node stays, and its Event has one of these reasons.
     Held(&'static [&'static str]),
-    /// It is deleted.
+    /// The node is deleted.
     Deleted,
 }
 use Fate::{Deleted, Exists, Held, Stays};
@@ -33,32 +33,33 @@ const DOWN: Fate = Held(&["VCenterUnavailable"]);
 const DENIED: Fate = Held(&["NoPermission"]);
 const NOT_CONFIGURED: Fate = Held(&["VCenterNotConfigured"]);
 
-/// Whether the daemon sees the trouble begin.
+/// Start of the fault, relative to the daemon's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// It works when the trouble begins.
+    /// The daemon runs when the fault begins.
     Before,
-    /// It is killed before the trouble begins, and started when all is done.
+    /// The daemon is killed before the fault begins, and started once the fault is complete.
     AfterRestart,
 }
 
-/// One trouble.
+/// One fault.
 pub struct Row {
     pub name: String,
     pub moments: &'static [Moment],
-    /// Those that are left to `make nightly`.
+    /// Moments that only `make nightly` tests.
     pub nightly: &'static [Moment],
     pub vcenters: usize,
-    /// At which vCenter the machines are: of the one that goes wrong, of the one that is destroyed, beside it, and ready.
+    /// Number of the vCenter of each machine, in the order of [`Role`]: with the fault, destroyed, healthy, and ready.
     pub homes: [usize; 4],
     pub model: Change,
     pub begin: Act,
     pub end: Act,
-    /// Of the node that goes wrong, of that whose machine is destroyed, and of the one beside.
+    /// Fates during the fault: of the node with the fault, of the node with the destroyed machine, and of the healthy
+    /// node.
     pub fates: [Fate; 3],
-    /// The same when it is mended.
+    /// Fates after the end of the fault, in the same order.
     pub mended: [Fate; 3],
-    /// Whether a call of the proof for the destroyed machine may hang until its time limit.
+    /// Whether a call in the proof for the destroyed machine may hang until its time limit.
     pub may_hang: bool,
 }
 
@@ -79,7 +80,7 @@ impl Row {
         }
     }
 
-    /// There are two vCenters; these are those of the machines.
+    /// Uses two vCenters. `homes` are the vCenters of the machines.
     fn homes(self, homes: [usize; 4]) -> Self {
         Self { vcenters: 2, homes, ..self }
     }
@@ -88,7 +89,8 @@ impl Row {
         Self { moments, ..self }
     }
 
-    /// A daemon that starts in the middle of it sees the same as in a row beside this one.
+    /// Leaves the restart to `make nightly`, because a daemon that starts during this fault sees the same as in a
+    /// similar row.
     fn restarted_nightly(self) -> Self {
         Self { moments: &[Moment::Before], nightly: &[Moment::AfterRestart], ..self }
     }
@@ -106,7 +108,7 @@ impl Row {
     }
 }
 
-/// Something that is done at once.
+/// Wraps an action without waiting.
 fn now(act: impl Fn(&World) + 'static) -> Act {
     Rc::new(move |world| {
         act(world);
@@ -114,23 +116,22 @@ fn now(act: impl Fn(&World) + 'static) -> Act {
     })
 }
 
-/// Something that takes time.
+/// Wraps an asynchronous action.
 fn then(act: impl for<'a> Fn(&'a mut World) -> LocalBoxFuture<'a, ()> + 'static) -> Act {
     Rc::new(act)
 }
 
-/// The name of the machine that goes wrong.
+/// Returns the name of the machine with the fault.
 fn kept(world: &World) -> String {
     world.name(Role::Kept)
 }
 
-/// All rows.
 pub fn all() -> Vec<Row> {
     let rows = [silence(), configuration(), sessions(), rights(), hosts(), states(), moves(), halves()];
     rows.into_iter().flatten().collect()
 }
 
-/// vCenters that do not answer.
+/// Faults of vCenters that do not answer.
 fn silence() -> Vec<Row> {
     let up = |vcenters: usize| {
         then(move |world| {
@@ -153,7 +154,7 @@ fn silence() -> Vec<Row> {
     vec![
         Row::new("every vCenter is down", [DOWN, DOWN, DOWN], down(2)).homes([0, 1, 0, 1]).end(up(2)),
         Row::new("one of two vCenters is down", [DOWN, DOWN, Exists], down(1)).homes([0, 1, 1, 1]).end(up(1)),
-        // The wait that is pending goes on, as behind a firewall that forgot the connection.
+        // The pending `WaitForUpdatesEx` hangs, as behind a firewall that dropped the connection.
         Row::new(
             "one of two vCenters answers no call",
             [Stays, DOWN, Exists],
@@ -165,7 +166,7 @@ fn silence() -> Vec<Row> {
     ]
 }
 
-/// vCenters that are taken out of `vsphere.conf`, and another one in the place of one.
+/// Faults in which `vsphere.conf` loses a vCenter, or names another one in its place.
 fn configuration() -> Vec<Row> {
     let configure = |fakes: &'static [usize]| {
         then(move |world| {
@@ -177,7 +178,7 @@ fn configuration() -> Vec<Row> {
             })
         })
     };
-    // Hosts and folders have the ids of the old ones, and so has a machine that is another one.
+    // Hosts and folders have the same ids as in the former vCenter. Another machine has the id of the machine.
     let replaced = |is_loading: bool| {
         then(move |world| {
             Box::pin(async move {
@@ -189,7 +190,7 @@ fn configuration() -> Vec<Row> {
             })
         })
     };
-    // That machine is destroyed, which says nothing of the one that had its id.
+    // The destruction of that machine proves nothing about the machine that had the same id before.
     let emptied = then(|world| {
         Box::pin(async move {
             world.fakes[0].clear();
@@ -199,7 +200,7 @@ fn configuration() -> Vec<Row> {
             world.fakes[0].destroy_vm("somebody-else");
         })
     });
-    // Its hosts are added to the new one, which registers their machines.
+    // The hosts of the former vCenter join the new vCenter, which registers their machines.
     let registered = now(|world| {
         for role in [Role::Kept, Role::Beside] {
             world.fakes[0].create_vm(Machine::new(&world.name(role), &uuid(role.number())).ip(&ip(role.number())));
@@ -216,7 +217,7 @@ fn configuration() -> Vec<Row> {
         .mended([Exists, Deleted, Exists]),
         Row::new("the vCenter is replaced by another one under the same name", [NOT_CONFIGURED; 3], replaced(false))
             .end(registered)
-            // Nobody can say any more that it was destroyed, and not lost.
+            // The daemon cannot prove any more that the machine was destroyed.
             .mended([Exists, NOT_CONFIGURED, Exists]),
         Row::new(
             "the vCenter is replaced by another one whose inventory loads slowly",
@@ -228,7 +229,7 @@ fn configuration() -> Vec<Row> {
     ]
 }
 
-/// Sessions that end in the middle of a look-up.
+/// Faults of sessions that end during a search.
 fn sessions() -> Vec<Row> {
     let gone = || Trouble::Fault(Fault::not_authenticated());
     vec![
@@ -257,7 +258,7 @@ fn sessions() -> Vec<Row> {
                 [Exists, Deleted, Exists],
                 then(|world| {
                     Box::pin(async move {
-                        // A machine that has another id is looked for anew.
+                        // The daemon searches again for a machine with a new id.
                         world.fakes[0].reregister_vm(&kept(world));
                         world.fakes[0].next("FindAllByUuid", Trouble::Hang);
                         world.fakes[0].kill_soap_sessions(Fault::not_authenticated());
@@ -268,7 +269,7 @@ fn sessions() -> Vec<Row> {
     ]
 }
 
-/// Rights that the account loses, and how a server says so.
+/// Faults in which the account loses rights, and the server's answers to that.
 fn rights() -> Vec<Row> {
     let lose = |kind: &'static str, name: &'static str, is_readable: bool| {
         now(move |world| match kind {
@@ -316,7 +317,7 @@ fn rights() -> Vec<Row> {
     scoped.chain([refused, host]).collect()
 }
 
-/// Hosts that go, with the machines on them.
+/// Faults of hosts that leave vCenter with their machines.
 fn hosts() -> Vec<Row> {
     vec![
         Row::new(
@@ -324,7 +325,7 @@ fn hosts() -> Vec<Row> {
             [Held(&["HostGone"]), Deleted, Exists],
             now(|world| world.fakes[0].remove_host("host-2")),
         )
-        // It is added again, as another object, and so is its machine.
+        // The host is added again as another object, and so is its machine.
         .end(now(|world| {
             world.fakes[0].create_vm(Machine::new(&kept(world), &uuid(0)).ip(&ip(0)));
         })),
@@ -347,7 +348,7 @@ fn connection(vm: Machine, state: &str) -> Machine {
     vm.text("runtime.connectionState", state)
 }
 
-/// Machines that are there, in a state in which they cannot be used.
+/// Machines that exist in an unusable state.
 fn states() -> Vec<Row> {
     let state = |name: &'static str, change: fn(Machine) -> Machine, back: fn(Machine) -> Machine| {
         Row::new(
@@ -378,7 +379,7 @@ fn states() -> Vec<Row> {
     ]
 }
 
-/// Machines that are elsewhere, or another object.
+/// Machines that move or become another object.
 fn moves() -> Vec<Row> {
     vec![
         Row::new(
@@ -416,7 +417,7 @@ fn moves() -> Vec<Row> {
     ]
 }
 
-/// Half an answer.
+/// Incomplete answers.
 fn halves() -> Vec<Row> {
     vec![
         Row::new(
@@ -435,7 +436,7 @@ fn halves() -> Vec<Row> {
             [Exists, Deleted, Exists],
             then(|world| {
                 Box::pin(async move {
-                    // One object of many is told, and then nothing.
+                    // The answer has one object of many, and the next call hangs.
                     world.fakes[0].every_after("WaitForUpdatesEx", 1, Trouble::Hang);
                     world.fakes[0].reset_counts();
                 })

@@ -1,5 +1,5 @@
-//! A thousand machines are gone at once: deletion pauses and says so, then goes on under the limit, and ends when the
-//! machines are there again.
+//! A thousand machines disappear at once. Deletion pauses with an Event, then continues under the limit, and ends when
+//! the machines exist again.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -16,11 +16,11 @@ use super::evidence::{Metrics, until_asked};
 use crate::cluster::{Cluster, until_passed};
 
 const NODES: usize = 1_000;
-/// Their machines are there all along.
+/// Number of nodes whose machines always exist.
 const WELL: usize = 20;
-/// Their machines are gone, and they are ready.
+/// Number of nodes that are ready although their machines are destroyed.
 const READY: usize = 20;
-/// Two percent of all nodes, every five seconds.
+/// Deletions for each window: two percent of all nodes, every five seconds.
 const ALLOWANCE: usize = 20;
 const WINDOW: Duration = Duration::from_secs(5);
 const HOLD: Duration = Duration::from_secs(30);
@@ -30,12 +30,12 @@ const FLAGS: [&str; 4] = [
     "--node-deletion-limit=5,2%,5s",
     "--node-deletion-mass-hold=30s",
 ];
-/// How many nodes are not deleted, and why.
+/// Metric of the nodes that are not deleted, by reason.
 const HELD: &str = "vsphere_ccm_node_deletions_held";
 const LIMIT: Duration = Duration::from_secs(120);
-/// The daemon works on so many nodes at a time.
+/// Number of nodes that the daemon reconciles concurrently.
 const WORKERS: usize = 8;
-/// Requests to the API server at a time.
+/// Number of concurrent requests to the API server.
 const AT_ONCE: usize = 32;
 
 fn name(number: usize) -> String {
@@ -50,7 +50,7 @@ fn machine(number: usize) -> Machine {
     Machine::new(&name(number), &Model::uuid(number)).ip(&address(number))
 }
 
-/// A Node as this program leaves it, so that nothing is to be initialised.
+/// Returns a Node as the daemon leaves it, so that it needs no initialisation.
 fn node(cluster: &Cluster, fake: &FakeVcenter, number: usize) -> Node {
     let mut node = cluster.marked(KubeletNode::new(&name(number), &Model::uuid(number)).ready()).build();
     let record = json!({
@@ -69,7 +69,7 @@ fn node(cluster: &Cluster, fake: &FakeVcenter, number: usize) -> Node {
     node
 }
 
-/// The cluster's nodes, as a list says.
+/// Returns the names of the cluster's nodes.
 async fn names(nodes: &Api<Node>) -> BTreeSet<String> {
     let all = nodes.list_metadata(&ListParams::default()).await.unwrap();
     all.items.into_iter().filter_map(|node| node.metadata.name).collect()
@@ -90,7 +90,7 @@ async fn a_thousand_machines_gone_at_once_pause_deletion_and_then_it_goes_on_und
     let config = fake.ini_section("vc-1", "dc-1", server.folder());
     let mut daemon = cluster.start(&config, &[&FLAGS[..], &[&metrics.flag()]].concat());
     let gone = WELL + 1..=NODES;
-    // The kubelets of the first are cut off, those of the last still report.
+    // The kubelets of the first nodes are silent. Those of the last nodes still report.
     each(1..=NODES - READY, async |number| {
         set_ready(&nodes, &name(number), "Unknown", "").await.unwrap();
     })
@@ -111,21 +111,21 @@ async fn a_thousand_machines_gone_at_once_pause_deletion_and_then_it_goes_on_und
 
     let (none, first, deleted_at_first) = deleted(&nodes, 1, begun).await;
     let paused = first.duration_since(begun);
-    // The series says it when the look is over that noticed it.
+    // The metric changes at the end of the pass that notices the absence.
     assert!(paused + Duration::from_secs(1) >= HOLD, "deletion paused for {paused:?}");
     let (_, last, deleted_at_last) = deleted(&nodes, 3 * ALLOWANCE, first).await;
     let time = last.duration_since(none);
     println!("{deleted_at_first} to {deleted_at_last} Nodes were deleted in {time:?}");
-    // Each worker may have had its permit, and been at the second proof, when there was none deleted.
+    // Each worker may have got its permit and made the second proof before the first deletion counted.
     let allowed = ALLOWANCE as f64 * (1.0 + time.as_secs_f64() / WINDOW.as_secs_f64()) + WORKERS as f64;
     assert!(deleted_at_last as f64 <= allowed, "{deleted_at_last} of {allowed} in {time:?}");
 
-    // It was a mistake, and is mended: the machines are registered again.
+    // An operator registers the machines again.
     for number in gone {
         fake.create_vm(machine(number));
     }
     let left = names(&nodes).await.len();
-    // At the pace of before, twice the allowance would be gone by then.
+    // At the former rate the daemon would delete twice the allowance in this time.
     until_passed(Instant::now(), 2 * WINDOW).await;
     let after = names(&nodes).await;
     assert!(left - after.len() <= ALLOWANCE / 2, "{left} and then {}: only what was proved before", after.len());
@@ -138,8 +138,8 @@ async fn each(numbers: impl IntoIterator<Item = usize>, act: impl AsyncFn(usize)
     futures::stream::iter(numbers).for_each_concurrent(AT_ONCE, async |number| act(number).await).await;
 }
 
-/// Waits until a series is one or more. Gives a moment before that: when the last look began that saw less, or `since`
-/// if there was none.
+/// Waits until a series is one or more. Returns a time before that: the start of the last read with a smaller value, or
+/// `since` if there is none.
 async fn until_some(metrics: &Metrics, daemon: &mut Daemon, series: &str, since: Instant) -> Instant {
     let mut before = since;
     eventually(&format!("{series} is not zero"), LIMIT, async || {
@@ -155,8 +155,8 @@ async fn until_some(metrics: &Metrics, daemon: &mut Daemon, series: &str, since:
     .await
 }
 
-/// Waits until so many Nodes are deleted. Gives a moment before that as [`until_some`] does, when it was seen, and how
-/// many they were.
+/// Waits until this many Nodes are deleted. Returns a time before that as [`until_some`] does, the time of the
+/// observation, and the number of deleted Nodes.
 async fn deleted(nodes: &Api<Node>, count: usize, since: Instant) -> (Instant, Instant, usize) {
     let mut before = since;
     eventually(&format!("{count} Nodes are deleted"), LIMIT, async || {

@@ -1,4 +1,4 @@
-//! One cluster with its vCenters and its daemon, in which something goes wrong.
+//! One cluster with its vCenters and its daemon, for a fault.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -15,36 +15,36 @@ use support::{ApiServer, Daemon, FakeVcenter, KubeletNode, Machine, Model, event
 use super::evidence;
 use crate::cluster::{Cluster, LIMIT, ip, until_passed, uuid};
 
-/// How long a node of these tests has to be Ready=Unknown and proved absent.
+/// Grace period of these tests: time with Ready=Unknown and a proof of absence before the deletion.
 const GRACE: Duration = Duration::from_secs(2);
-/// What each of the two proofs for a deletion that nothing holds may take, the second beyond the grace period. One that
-/// waits for a call that hangs takes as long as that call's limit, which is no less.
+/// Time limit of each of the two proofs for a deletion, for the second one beyond the grace period. A proof with a call
+/// that hangs takes the time limit of that call, which is at least as long.
 pub const PROMPT: Duration = Duration::from_secs(10);
-/// The flags that shorten what takes minutes in a cluster.
+/// Flags that shorten periods of minutes.
 pub const SHORT: [&str; 4] = [
     "--node-monitor-period=1s",
     "--node-deletion-grace=2s",
     "--node-deletion-limit=5,10%,5s",
     "--node-deletion-mass-hold=5s",
 ];
-/// Answers about the machine of a node that are waited for, once its grace period is over, before it counts as not
+/// Answers about the machine of a node that the test awaits after the grace period, before the node counts as not
 /// deleted.
 const ROUNDS: usize = 2;
 
 /// The nodes of every world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Its machine is there all along; it is the one that goes wrong.
+    /// The machine always exists, and has the fault.
     Kept,
-    /// Its machine is destroyed.
+    /// The machine is destroyed.
     Doomed,
-    /// Its machine is there all along, beside the one that goes wrong.
+    /// The machine always exists, without the fault.
     Beside,
-    /// Its machine is destroyed, and its kubelet says that it is ready.
+    /// The machine is destroyed, and the kubelet reports that the node is ready.
     Live,
 }
 
-/// Those that are made not ready.
+/// The roles whose nodes become not ready.
 pub const NOT_READY: [Role; 3] = [Role::Kept, Role::Doomed, Role::Beside];
 const ALL: [Role; 4] = [Role::Kept, Role::Doomed, Role::Beside, Role::Live];
 
@@ -54,31 +54,31 @@ impl Role {
     }
 }
 
-/// See the file's header.
+/// One cluster with its vCenters and its daemon.
 pub struct World {
     pub cluster: Cluster,
     pub fakes: Vec<FakeVcenter>,
-    /// The flags of its daemons.
+    /// Flags of the daemons.
     pub flags: Vec<String>,
-    /// At which vCenter the machine of each role is.
+    /// Number of the vCenter of each role's machine.
     homes: [usize; 4],
     folder: PathBuf,
-    /// The `vsphere.conf`.
+    /// Path of the `vsphere.conf`.
     config: PathBuf,
     daemon: Option<Daemon>,
-    /// The nodes as they were registered, by number.
+    /// UIDs of the nodes at their registration, by number.
     pub uids: Vec<String>,
-    /// What the flags say about it.
+    /// Grace period in the flags.
     pub grace: Duration,
 }
 
 impl World {
-    /// One of the shared API server. All its nodes are initialised and ready.
+    /// Starts a world on the shared API server. All its nodes are initialised and ready.
     pub async fn start(models: Vec<Model>, homes: [usize; 4]) -> Self {
         Self::start_on(ApiServer::shared().await, models, homes, &SHORT).await
     }
 
-    /// On this API server, with these flags.
+    /// Starts a world on this API server, with these flags.
     pub async fn start_on(server: &ApiServer, models: Vec<Model>, homes: [usize; 4], flags: &[&str]) -> Self {
         let cluster = Cluster::on(server).await;
         let machine = |role: Role| Machine::new(&cluster.name(role.number()), &uuid(role.number()));
@@ -103,7 +103,7 @@ impl World {
         node.metadata.uid.unwrap()
     }
 
-    /// Registers a node that is as the caller says, with the name of the number `uids.len()`, which is given back.
+    /// Registers this node under the name with the number `uids.len()`, and returns the number.
     pub async fn add(&mut self, node: Node) -> usize {
         let number = self.uids.len();
         let node = self.nodes().create(&PostParams::default(), &node).await.unwrap();
@@ -127,25 +127,25 @@ impl World {
         replace_file(&self.config, text);
     }
 
-    /// Starts a daemon, and leaves alone one that runs already and was taken.
+    /// Starts a daemon. A daemon that was taken before still runs.
     pub fn start_daemon(&mut self) {
         let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
         self.daemon = Some(self.cluster.start_on(&self.config, &flags));
     }
 
-    /// As a crash would.
+    /// Kills the daemon, as a crash does.
     pub async fn kill_daemon(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.kill().await;
         }
     }
 
-    /// The daemon, for one who starts another beside it.
+    /// Takes the daemon, for a test that starts a second one.
     pub fn take_daemon(&mut self) -> Daemon {
         self.daemon.take().unwrap()
     }
 
-    /// This daemon is the world's from now on.
+    /// Makes this daemon the daemon of the world.
     pub fn go_on_with(&mut self, daemon: Daemon) {
         self.daemon = Some(daemon);
     }
@@ -158,7 +158,7 @@ impl World {
         self.daemon.as_mut().unwrap()
     }
 
-    /// Waits until the daemon works by the file as it is now.
+    /// Waits until the daemon uses the current file.
     pub async fn until_configured(&mut self) {
         self.daemon().wait_for_line("was read again and is in force", LIMIT).await;
     }
@@ -167,7 +167,7 @@ impl World {
         self.daemon.as_ref().map_or_else(String::new, |daemon| daemon.output().tail(60))
     }
 
-    /// The vCenter of this role's machine.
+    /// Returns the vCenter of this role's machine.
     pub fn home(&self, role: Role) -> &FakeVcenter {
         &self.fakes[self.homes[role.number()]]
     }
@@ -176,7 +176,7 @@ impl World {
         self.cluster.name(role.number())
     }
 
-    /// The virtual machine is destroyed, as vCenter tells it.
+    /// Destroys the virtual machine in vCenter.
     pub fn destroy(&self, role: Role) {
         self.home(role).destroy_vm(&self.name(role));
     }
@@ -185,14 +185,14 @@ impl World {
         Api::all(self.cluster.client.clone())
     }
 
-    /// The host in the record of this role's Node.
+    /// Returns the host in the record of this role's Node.
     pub async fn recorded_host(&self, role: Role) -> String {
         let node = self.nodes().get(&self.name(role)).await.unwrap();
         let record: Value = serde_json::from_str(&node.metadata.annotations.unwrap()["vsphere-ccm.dev/vm"]).unwrap();
         record["host"].as_str().unwrap().to_owned()
     }
 
-    /// Waits until the record of this role's Node names this host.
+    /// Waits until the record of this role's Node has this host.
     pub async fn until_recorded(&self, role: Role, host: &str) {
         eventually(&format!("{host} is recorded"), LIMIT, async || match self.recorded_host(role).await {
             recorded if recorded == host => Ok(()),
@@ -213,23 +213,23 @@ impl World {
         .await;
     }
 
-    /// Writes the condition as the kubelet (`True`, `False`) or the kube-controller-manager (`Unknown`) does.
+    /// Writes the condition Ready as the kubelet (`True`, `False`) or the kube-controller-manager (`Unknown`) does.
     pub async fn set_ready(&self, number: usize, status: &str) {
         nodes::set_ready(&self.nodes(), &self.cluster.name(number), status, "").await.unwrap();
     }
 
-    /// The kubelets of all but the one that stays ready are not heard of any more.
+    /// Sets Ready=Unknown for all nodes except the one that stays ready.
     pub async fn turn_not_ready(&self) {
         join_all(NOT_READY.map(|role| self.set_ready(role.number(), "Unknown"))).await;
     }
 
-    /// Whether the Node that was registered under this number is there.
+    /// Whether the Node that was registered under this number still exists.
     pub async fn is_there(&self, number: usize) -> bool {
         let node = self.nodes().get_opt(&self.cluster.name(number)).await.unwrap();
         node.is_some_and(|node| node.metadata.uid.as_ref() == self.uids.get(number))
     }
 
-    /// Waits until the Node is deleted; how long that was from `since`.
+    /// Waits until the Node is deleted. Returns the time since `since`.
     pub async fn until_deleted(&self, number: usize, since: Instant) -> Duration {
         let name = self.cluster.name(number);
         eventually(&format!("{name} is deleted"), LIMIT, async || match self.is_there(number).await {
@@ -243,8 +243,8 @@ impl World {
         took
     }
 
-    /// Waits until the Node is deleted, for which each of the two proofs may take `limit`, [`PROMPT`] or longer. Gives
-    /// the time since `since`, the first moment at which the daemon could be told.
+    /// Waits until the Node is deleted. Each of the two proofs may take `limit`, [`PROMPT`] or longer. Returns the time
+    /// since `since`, the earliest time at which the daemon could observe the destruction.
     pub async fn until_deleted_soon(&self, number: usize, since: Instant, limit: Duration) -> Duration {
         let name = self.cluster.name(number);
         self.until_told(number, evidence::ABSENT).await;
@@ -256,7 +256,7 @@ impl World {
         proved + took
     }
 
-    /// Waits until the daemon that runs was told something of this node's machine that contains `text`.
+    /// Waits until the running daemon has logged an answer about this node's machine that contains `text`.
     pub async fn until_told(&self, number: usize, text: &str) {
         let what = format!("the daemon is told {text:?} about {}", self.cluster.name(number));
         eventually(&what, LIMIT, async || match self.answers(number) {
@@ -266,7 +266,7 @@ impl World {
         .await;
     }
 
-    /// The Events about the Node that was registered under this number, the newest last.
+    /// Returns the Events about the Node that was registered under this number, the newest last.
     pub async fn events(&self, number: usize) -> Vec<Event> {
         let events = Api::<Event>::namespaced(self.cluster.client.clone(), "default");
         let about = format!("involvedObject.kind=Node,involvedObject.name={}", self.cluster.name(number));
@@ -276,7 +276,7 @@ impl World {
         events
     }
 
-    /// Waits until an Event about the Node has this reason, whatever was told since, and gives its message.
+    /// Waits until an Event about the Node has this reason, also if later Events exist. Returns its message.
     pub async fn until_event(&self, number: usize, reason: &str) -> String {
         eventually(&format!("Event {reason} about {}", self.cluster.name(number)), LIMIT, async || {
             let events = self.events(number).await;
@@ -289,7 +289,7 @@ impl World {
         .await
     }
 
-    /// The Events about a Node, for failure messages.
+    /// Returns the Events about a Node, for failure messages.
     pub async fn story(&self, number: usize) -> String {
         let events = self.events(number).await;
         events.iter().fold(String::new(), |mut story, event| {
@@ -299,7 +299,7 @@ impl World {
         })
     }
 
-    /// Waits until one of these words is what the Node is held by, and gives the Event's message.
+    /// Waits until an Event gives one of these reasons for a Node that stays. Returns the Event's message.
     pub async fn until_held(&self, number: usize, words: &[&str]) -> String {
         let what = format!("{} is held by one of {words:?}", self.cluster.name(number));
         eventually(&what, LIMIT, async || {
@@ -314,13 +314,13 @@ impl World {
         .await
     }
 
-    /// What the daemon that runs was told of this node's machine so far.
+    /// Returns the running daemon's answers so far about this node's machine.
     pub fn answers(&self, number: usize) -> Vec<String> {
         evidence::answers(self.daemon.as_ref().unwrap(), &self.cluster.name(number))
     }
 
-    /// The grace period passes, and the daemon asks about the machine of each of `asked` again and again: these nodes and
-    /// those that are `ready` stay.
+    /// Waits for the grace period and for several answers about the machine of each node in `asked`. Checks that these
+    /// nodes and the nodes in `ready` stay.
     pub async fn stay(&self, asked: &[usize], ready: &[usize]) {
         until_passed(Instant::now(), self.grace).await;
         let names: Vec<String> = asked.iter().map(|number| self.cluster.name(*number)).collect();

@@ -1,4 +1,4 @@
-//! Three replicas with an account at NSX each, Services of type LoadBalancer, and what is done to the leader.
+//! Three replicas with an account at NSX each, Services of type LoadBalancer, and hits on the leader.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::invariants::nsx::routes::tag;
 use crate::services::{PORTS, ServiceChange, Services, section, with_addresses, writes_of};
 
 const NODES: usize = 4;
-/// As in the other test, without limits: what is slow here is NSX.
+/// As in the other handover test, but without rate limits, because NSX is slow here.
 const FLAGS: [&str; 5] = [
     "--leader-elect=true",
     "--leader-elect-lease-duration=5s",
@@ -28,9 +28,9 @@ const FLAGS: [&str; 5] = [
     "--leader-elect-retry-period=500ms",
     "--node-deletion=off",
 ];
-/// Each call to NSX takes so much longer, so that much is under way at every hit.
+/// Additional latency of each call to NSX, so that calls are in flight at every hit.
 const DELAY: Duration = Duration::from_millis(50);
-/// Virtual servers that are created of each wave before the hit.
+/// Number of virtual servers of each wave that exist before the hit.
 const BEGUN: usize = 3;
 const PASSWORD: &str = "Correct-Horse-7";
 const POOL: &str = "p9";
@@ -45,11 +45,11 @@ struct Replica {
     daemon: Daemon,
 }
 
-/// See the file's header.
+/// The replicas, the fakes and the Services of the test.
 pub struct Balanced {
     server: ApiServer,
     cluster: Cluster,
-    /// Kept running.
+    /// The vCenter. It runs until this is dropped.
     _vcenter: FakeVcenter,
     nsx: FakeNsx,
     services: Services,
@@ -60,7 +60,8 @@ pub struct Balanced {
 }
 
 impl Balanced {
-    /// All replicas stand by or lead, and the Nodes are initialised. There is no Service.
+    /// Starts the replicas, and waits until all of them lead or stand by, and the Nodes are initialised. There is no
+    /// Service.
     pub async fn start() -> Self {
         let server = ApiServer::audited().await;
         let cluster = Cluster::on(&server).await;
@@ -95,8 +96,8 @@ impl Balanced {
         Self { server, cluster, _vcenter: vcenter, nsx, services, replicas, users, judged_versions, writes }
     }
 
-    /// Hits the leader while Services from this number on are created, up to the one before `until`, and all others change.
-    /// The next leader completes all of them.
+    /// Creates the Services with the numbers `from..until`, changes all others, and hits the leader during these
+    /// changes. The next leader completes all of them.
     pub async fn hit(&mut self, hit: Hit, from: usize, until: usize) {
         let leader = self.leader_but(None).await;
         let before = self.services.rules.seen.created;
@@ -116,7 +117,7 @@ impl Balanced {
             }
         })
         .await;
-        // On a busy machine it may be another one by now.
+        // On a busy machine another replica may lead by now.
         let leader = self.leader_but(None).await;
         let (open, told) = (self.differences().await.len(), Instant::now());
         self.replicas[leader].daemon.signal(hit.signal()).await;
@@ -132,7 +133,7 @@ impl Balanced {
         self.bring_back(hit, leader).await;
     }
 
-    /// Hits the leader while nothing is to be done. The next one looks at every Service, and writes nothing.
+    /// Hits the leader while there is no work. The next leader reconciles every Service, and writes nothing.
     pub async fn hit_in_quiet(&mut self, hit: Hit) {
         let leader = self.leader_but(None).await;
         let (versions, services) = (self.nsx.versions(), self.service_versions().await);
@@ -181,7 +182,7 @@ impl Balanced {
         }
     }
 
-    /// Judges what has come to NSX since the last call.
+    /// Checks the object versions at NSX since the last call.
     fn check(&mut self) {
         let new = self.nsx.history_from(self.judged_versions);
         self.judged_versions += new.len();
@@ -206,7 +207,7 @@ impl Balanced {
         .await;
     }
 
-    /// Who holds the Lease, once it is another one than this.
+    /// Waits until the Lease has a holder other than `before`, and returns it.
     async fn leader_but(&self, before: Option<usize>) -> usize {
         eventually("one of the replicas holds the Lease", LIMIT, async || {
             let holder = self.cluster.holder(self.cluster.pool()).await;
@@ -220,7 +221,7 @@ impl Balanced {
         .await
     }
 
-    /// All replicas end in order, and no one has written that did not lead. Returns the number of terms and of writes to NSX.
+    /// Stops all replicas, and checks that only leaders wrote. Returns the numbers of terms and of writes to NSX.
     pub async fn stop(&mut self) -> (usize, usize) {
         for replica in &mut self.replicas {
             let status = replica.daemon.stop(GRACE).await;
@@ -245,8 +246,8 @@ impl Balanced {
         (terms.len(), self.writes.len())
     }
 
-    /// What the Go program would write or not find, but for health checks that it does not know: it removes them, and makes its
-    /// own for TCP ports.
+    /// Returns the objects that the Go program would write or not find. Health checks are excluded, because the Go
+    /// program removes unknown health checks and creates its own for TCP ports.
     async fn handed_back(&self) -> Vec<String> {
         let mut program = GoProgram::new(self.cluster.pool());
         program.classes = [("default".to_owned(), GoClass::of_pool(POOL))].into();

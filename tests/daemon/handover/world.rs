@@ -1,4 +1,4 @@
-//! Three replicas with a user each, a vCenter, nodes that join, and what is done to the leader.
+//! Three replicas with a user each, a vCenter, nodes that join, and hits on the leader.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,13 +13,14 @@ use support::{ApiServer, Daemon, FakeVcenter, eventually, unique};
 
 use crate::cluster::{ANSWERS, Cluster, ip};
 
-/// How long anything here may take, on a machine that also compiles.
+/// Limit of each step, on a machine that also compiles.
 pub const LIMIT: Duration = Duration::from_secs(120);
 /// Kubernetes kills a pod after 30 s.
 pub const GRACE: Duration = Duration::from_secs(30);
 pub const REPLICAS: usize = 3;
-/// The Lease is short, so that much happens in a minute, and is given up early enough that a busy machine does not make
-/// two leaders: a write may be on its way for the difference. Writes are few, so that some are under way at every hit.
+/// The lease duration is short, so that several terms fit into a minute. The renew deadline is much shorter, so that a
+/// busy machine does not cause two leaders: a write may be in flight for the difference of the two. The rate limit is
+/// low, so that writes are in flight at every hit.
 const FLAGS: [&str; 6] = [
     "--leader-elect=true",
     "--leader-elect-lease-duration=5s",
@@ -28,23 +29,24 @@ const FLAGS: [&str; 6] = [
     "--kube-api-qps=15",
     "--kube-api-burst=1",
 ];
-/// Of each wave of nodes, these parts of it (in sixths) join before the hit, after it, and when who was hit comes back.
+/// Parts of each wave of nodes, in sixths: joined before the hit, and joined once the next leader works. The rest joins
+/// after the hit replica has come back.
 const BEFORE: usize = 2;
 const AFTER: usize = 4;
 const PARTS: usize = 6;
-/// The label that tells waves apart.
+/// Label with the number of the wave.
 const WAVE: &str = "test.example/wave";
-/// What a replica logs that finds that it has lost the Lease.
+/// Log text of a replica that observes that it has lost the Lease.
 pub const STANDS_BY: &str = "this process stands by";
 
-/// What is done to the leader.
+/// Ways to hit the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hit {
-    /// SIGTERM: it gives the Lease up.
+    /// SIGTERM: the leader releases the Lease.
     Terminate,
-    /// SIGKILL: the Lease runs out.
+    /// SIGKILL: the Lease expires.
     Kill,
-    /// SIGSTOP until another leads and has written: it wakes up as a leader of before.
+    /// SIGSTOP until another replica leads and has written. The frozen replica resumes with the state of a leader.
     Freeze,
 }
 
@@ -54,7 +56,7 @@ struct Replica {
     daemon: Daemon,
 }
 
-/// See the file's header.
+/// The replicas, the vCenter and the nodes of the test.
 pub struct World {
     cluster: Cluster,
     fake: FakeVcenter,
@@ -62,14 +64,15 @@ pub struct World {
     lease_flag: String,
     replicas: Vec<Replica>,
     users: Vec<String>,
-    /// Nodes that have joined.
+    /// Number of nodes that have joined.
     joined: usize,
-    /// Replicas that could not log out.
+    /// Number of replicas that could not log out.
     killed: usize,
 }
 
 impl World {
-    /// All replicas stand by or lead, and know the vCenter with this many machines.
+    /// Starts the replicas, and waits until all of them lead or stand by and have read a vCenter with this many
+    /// machines.
     pub async fn start(server: &ApiServer, machines: usize) -> Self {
         let cluster = Cluster::on(server).await;
         let fake = FakeVcenter::start(cluster.model(0..machines)).await;
@@ -94,7 +97,7 @@ impl World {
         self.cluster.pool()
     }
 
-    /// Those of the replicas.
+    /// Returns the users of the replicas.
     pub fn users(&self) -> &[String] {
         &self.users
     }
@@ -103,8 +106,8 @@ impl World {
         self.cluster.start(&self.config, &[&FLAGS[..], &[&self.lease_flag, kubeconfig]].concat())
     }
 
-    /// Hits the leader in the middle of a join and waits until another one has finished it. Nodes join all the time, up to
-    /// the one before this number; the last of them still do at the end.
+    /// Hits the leader during a join, and waits until another leader has finished it. Nodes with numbers below `until`
+    /// join all the time, and the last of them join at the end.
     pub async fn hit(&mut self, hit: Hit, until: usize) {
         let first = self.joined;
         let part = |sixths: usize| first + (until - first) * sixths / PARTS;
@@ -112,7 +115,7 @@ impl World {
         let leader = self.leader_but(None).await;
         wave.join(first..part(BEFORE)).await;
         wave.until_begun(&self.replicas[leader].daemon).await;
-        // On a busy machine it may be another one by now.
+        // On a busy machine another replica may lead by now.
         let leader = self.leader_but(None).await;
         let waiting = wave.waiting().await.len();
         let told = Instant::now();
@@ -136,8 +139,9 @@ impl World {
         self.bring_back(hit, leader, first..part(AFTER)).await;
     }
 
-    /// Who was hit stands by again. What it had begun before can no longer be written, since another one has written to
-    /// those Nodes. Who was frozen finds plenty to write: nodes that wait, and new addresses of machines that it knows.
+    /// Waits until the hit replica stands by again. Its pending writes fail, because another leader has written to
+    /// those Nodes. A frozen replica has much to write when it resumes: waiting nodes, and new addresses of machines
+    /// that it has cached.
     async fn bring_back(&mut self, hit: Hit, replica: usize, known: Range<usize>) {
         let kubeconfig = self.replicas[replica].kubeconfig.clone();
         let daemon = &mut self.replicas[replica].daemon;
@@ -167,7 +171,7 @@ impl World {
         }
     }
 
-    /// Who holds the Lease, once it is another one than this.
+    /// Waits until the Lease has a holder other than `before`, and returns it.
     async fn leader_but(&self, before: Option<usize>) -> usize {
         eventually("one of the replicas holds the Lease", LIMIT, async || {
             let holder = self.cluster.holder(self.lease()).await;
@@ -181,7 +185,7 @@ impl World {
         .await
     }
 
-    /// Waits until all that joined are initialised, each as its machine is.
+    /// Waits until all joined nodes are initialised and agree with their machines.
     pub async fn until_all_are_initialised(&self) {
         let leader = self.leader_but(None).await;
         let daemon = &self.replicas[leader].daemon;
@@ -201,7 +205,7 @@ impl World {
         views.get(&self.cluster.name(number)).is_some_and(|view| !view.uninitialized && is_its(view))
     }
 
-    /// All replicas end in order.
+    /// Stops all replicas.
     pub async fn stop(&mut self) {
         for replica in &mut self.replicas {
             let status = replica.daemon.stop(GRACE).await;
@@ -218,7 +222,7 @@ impl World {
 /// The nodes that join around one hit.
 struct Wave<'a> {
     cluster: &'a Cluster,
-    /// That of the first of them.
+    /// Number of the first node.
     number: usize,
 }
 
@@ -234,7 +238,7 @@ impl Wave<'_> {
         nodes.items.iter().map(NodeView::of).collect()
     }
 
-    /// Those that are not initialised.
+    /// Returns the views of the nodes that are not initialised.
     async fn waiting(&self) -> Vec<NodeView> {
         self.views().await.into_iter().filter(|view| view.uninitialized).collect()
     }
@@ -257,7 +261,7 @@ impl Wave<'_> {
 }
 
 impl Hit {
-    /// The signal that does it.
+    /// Returns the signal for the hit.
     pub fn signal(self) -> &'static str {
         match self {
             Hit::Terminate => "TERM",
@@ -266,13 +270,13 @@ impl Hit {
         }
     }
 
-    /// The exit status it leads to.
+    /// Returns the exit status after the hit.
     pub fn status(self) -> i32 {
         if self == Hit::Kill { 128 + 9 } else { 0 }
     }
 }
 
-/// How many lines of a daemon have this text.
+/// Counts the lines of a daemon with this text.
 pub fn count(daemon: &Daemon, text: &str) -> usize {
     daemon.output().lines().iter().filter(|line| line.contains(text)).count()
 }

@@ -1,4 +1,4 @@
-//! An OCI archive, read as a container runtime reads it: from `index.json`, by digests.
+//! Reads an OCI archive as a container runtime does: from `index.json`, by digests.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -8,13 +8,13 @@ use sha2::{Digest, Sha256};
 
 /// An archive with one image of one layer.
 pub struct Contents {
-    /// The image in `index.json`.
+    /// Descriptor of the image in `index.json`.
     pub descriptor: Value,
     pub config: Value,
     pub layer: Vec<Entry>,
 }
 
-/// An entry of a tar file, with root as its owner and the time 0. A folder has no contents.
+/// An entry of a tar file, owned by root and with modification time 0. A folder has no contents.
 #[derive(Debug, PartialEq)]
 pub struct Entry {
     pub path: String,
@@ -23,7 +23,7 @@ pub struct Entry {
 }
 
 impl Contents {
-    /// Each blob has its digest and its size, and each is part of the image.
+    /// Reads the archive. Checks the digest and the size of each blob, and that each blob is part of the image.
     pub fn read(archive: &[u8]) -> Self {
         let mut files: BTreeMap<String, Vec<u8>> =
             entries(archive).into_iter().filter_map(|entry| Some((entry.path, entry.contents?))).collect();

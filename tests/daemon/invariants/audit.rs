@@ -1,5 +1,5 @@
-//! What an audit log says about leaders: who led when, and which writes to Nodes and Services nobody should have made. Pure:
-//! the log comes as values.
+//! Reads an audit log for the terms of leaders, and for writes to Nodes and Services by replicas that did not lead.
+//! Pure: the log is a parameter.
 
 use k8s_openapi::jiff::Timestamp;
 use support::AuditEvent;
@@ -7,36 +7,37 @@ use support::AuditEvent;
 /// A time in which one replica held the Lease.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Term {
-    /// The replica's user.
+    /// User of the replica.
     pub user: String,
-    /// When the update that made it the holder was answered.
+    /// Time of the answer to the update that made the replica the holder.
     pub began: Timestamp,
-    /// When the update that gave the Lease up was answered, if that is how it ended.
+    /// Time of the answer to the update that released the Lease; `None` if the replica did not release it.
     pub given_up: Option<Timestamp>,
 }
 
-/// A write to a Node or a Service that was accepted though its writer did not lead when it came.
+/// An accepted write to a Node or a Service whose writer did not lead when the write arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Breach {
     pub user: String,
-    /// Resource, namespace and name: `nodes//a`.
+    /// Resource, namespace and name, such as `nodes//a`.
     pub object: String,
     pub received: Timestamp,
-    /// The last term that had begun by then.
+    /// The last term that began before the write.
     pub term: Option<Term>,
 }
 
-/// The terms of a Lease, first to last.
+/// Returns the terms of a Lease, first to last.
 pub fn terms(log: &[AuditEvent], lease: &str) -> Vec<Term> {
     let is_ours = |event: &&AuditEvent| {
         let about = &event.object_ref;
         let is_lease = about.api_group == "coordination.k8s.io" && about.resource == "leases";
-        // The name is not in the path when it is created.
+        // The path of a creation has no name.
         let name = event.request_object["metadata"]["name"].as_str().unwrap_or(&about.name);
         is_lease && name == lease && event.is_write() && event.is_accepted()
     };
     let mut written: Vec<&AuditEvent> = log.iter().filter(is_ours).collect();
-    // The order of the writes, which that of the answers need not be: each names the version that it replaces.
+    // Sorted by the order of the writes. The order of the answers can differ. Each write names the version that it
+    // replaces.
     written.sort_by_key(|event| replaced(event));
     let mut terms: Vec<Term> = Vec::new();
     let mut before = String::new();
@@ -52,32 +53,33 @@ pub fn terms(log: &[AuditEvent], lease: &str) -> Vec<Term> {
     terms
 }
 
-/// The version that a write replaces; zero when it creates.
+/// Returns the version that a write replaces, or zero for a creation.
 fn replaced(event: &AuditEvent) -> u64 {
     event.request_object["metadata"]["resourceVersion"].as_str().map_or(0, |version| version.parse().unwrap())
 }
 
-/// Whether it is an accepted write to an object that only a leader may write.
+/// Whether the event is an accepted write to an object that only a leader may write.
 pub fn is_leaders_write(event: &AuditEvent) -> bool {
     let about = &event.object_ref;
     let is_leaders = about.api_group.is_empty() && ["nodes", "services"].contains(&about.resource.as_str());
     is_leaders && event.is_write() && event.is_accepted()
 }
 
-/// The accepted writes to Nodes and Services by one of these users.
+/// Returns the accepted writes to Nodes and Services by one of these users.
 pub fn leaders_writes<'a>(log: &'a [AuditEvent], users: &'a [String]) -> impl Iterator<Item = &'a AuditEvent> {
     log.iter().filter(|event| is_leaders_write(event) && users.contains(&event.user.username))
 }
 
-/// The last term that had begun at that moment, and whether it was this user's and still lasted.
+/// Returns the last term that began before `at`, and whether the term belonged to this user and had not ended.
 pub fn term_at<'a>(terms: &'a [Term], user: &str, at: Timestamp) -> (Option<&'a Term>, bool) {
     let term = terms.iter().rev().find(|term| term.began < at);
     let holds = |term: &Term| term.user == user && term.given_up.is_none_or(|given_up| at <= given_up);
     (term, term.is_some_and(holds))
 }
 
-/// The accepted writes to Nodes and Services by one of these users that came after another one had become the leader, before the
-/// writer ever was one, or after it had given the Lease up. What came before and was answered later is none.
+/// Returns the accepted writes to Nodes and Services by one of these users that arrived before the user's first term,
+/// after the start of another user's term, or after the release of the Lease. A write that arrived in time and was
+/// answered later is no breach.
 pub fn breaches(log: &[AuditEvent], lease: &str, users: &[String]) -> Vec<Breach> {
     let terms = terms(log, lease);
     let breach = |event: &AuditEvent| {
@@ -106,7 +108,7 @@ mod tests {
         Timestamp::from_second(1_000_000 + second).unwrap()
     }
 
-    /// A request that came at the first second and was answered at the second one.
+    /// Returns a request that arrived at the first second and was answered at the second one.
     fn request(user: &str, verb: &str, times: (i64, i64), code: u16, about: &Value, sent: &Value) -> AuditEvent {
         serde_json::from_value(json!({
             "verb": verb,
@@ -121,7 +123,7 @@ mod tests {
         .unwrap()
     }
 
-    /// The n-th write of a Lease, answered at that second.
+    /// Returns the n-th write of a Lease, answered at that second.
     fn lease(user: &str, version: u64, holder: &str, second: i64) -> AuditEvent {
         lease_named(LEASE, user, version, holder, (second, 200))
     }
@@ -134,12 +136,12 @@ mod tests {
         request(user, if version.is_null() { "create" } else { "update" }, (second, second), code, &about, &sent)
     }
 
-    /// A write to a Node that came at the first second and was answered at the second one.
+    /// Returns a write to a Node that arrived at the first second and was answered at the second one.
     fn node(user: &str, times: (i64, i64)) -> AuditEvent {
         node_with(user, "patch", times, 200)
     }
 
-    /// The same to a Service.
+    /// Returns a write to a Service with these times.
     fn service(user: &str, times: (i64, i64)) -> AuditEvent {
         let about = json!({ "resource": "services", "subresource": "status", "namespace": "n", "name": "s-1" });
         request(user, "patch", times, 200, &about, &Value::Null)
@@ -155,7 +157,7 @@ mod tests {
         vec![lease("a", 0, "id-a", 10), lease("a", 1, "id-a", 12), lease("b", 2, "id-b", 20), lease("b", 3, "id-b", 22)]
     }
 
-    /// The same, and A gives the Lease up at second 15.
+    /// As [`hand_over`], but A releases the Lease at second 15.
     fn clean_hand_over() -> Vec<AuditEvent> {
         vec![lease("a", 0, "id-a", 10), lease("a", 1, "", 15), lease("b", 2, "id-b", 20)]
     }

@@ -1,4 +1,4 @@
-//! The daemons whose Nodes are judged.
+//! The daemons whose Nodes are checked.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use support::{Daemon, eventually};
 
 use crate::admin::Admin;
 
-/// Short times, so that much happens in a minute.
+/// Short periods, so that many events happen in a minute.
 const SHORT: [&str; 4] = [
     "--leader-elect-retry-period=500ms",
     "--tag-poll-interval=1s",
@@ -14,8 +14,9 @@ const SHORT: [&str; 4] = [
     "--node-deletion-mass-hold=1s",
 ];
 
-/// The flags of every daemon of a world: those that are the world's `own`, the longest pause between two looks at a node,
-/// how long a node that is not ready waits for its deletion, and whether labels follow their machines.
+/// Returns the flags of every daemon of a world. `own` are the flags of this world, `period` is the longest pause
+/// between two reconciliations of a node, `grace` is the grace period for the deletion of a node that is not ready, and
+/// `follows` makes labels follow their machines.
 pub fn flags(own: &[&str], period: Duration, grace: Duration, follows: bool) -> Vec<String> {
     let mut flags: Vec<String> = SHORT.iter().chain(own).map(|&flag| flag.to_owned()).collect();
     flags.push(format!("--node-status-update-frequency={}s", period.as_secs()));
@@ -26,7 +27,7 @@ pub fn flags(own: &[&str], period: Duration, grace: Duration, follows: bool) -> 
     flags
 }
 
-/// Waits until a daemon has looked at each of so many nodes with its machine known, twice.
+/// Waits until a daemon has reconciled this many nodes twice, with their machines found.
 pub async fn until_looked(daemon: &mut Daemon, nodes: usize, (admin, token): (&Admin, &str), limit: Duration) {
     let wanted = 2.0 * nodes as f64;
     eventually("every node was looked at with its machine known", limit, async || {

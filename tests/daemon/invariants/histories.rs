@@ -1,4 +1,4 @@
-//! The rules for Nodes held to histories that break exactly one of them, and to others that break none.
+//! Tests the rules for Nodes with histories that break exactly one of them, and with others that break none.
 
 use std::time::{Duration, Instant};
 
@@ -16,26 +16,26 @@ use crate::cluster::labels;
 
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Who made a version.
+/// Author of a version.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum By {
     /// The test, as a kubelet or an operator.
     Test,
-    /// Somebody else: the daemon. The proof of a deletion began just then.
+    /// The daemon. For a deletion, the proof began at the same second.
     Daemon,
     /// The daemon deletes, and the proof began at this second.
     Proved(u64),
-    /// The daemon deletes, and this is what the logs have of it.
+    /// The daemon deletes, and this is the content of the logs.
     Unproved(Logged),
-    /// Nobody can tell: versions before it were missed, those since this second.
+    /// Unknown author, because versions since this second were missed.
     Missed(u64),
 }
 use By::{Daemon, Missed, Proved, Test, Unproved};
 
-/// One version: when it came, in seconds, from whom, and what it is; a deletion if it is nothing.
+/// One version: its time in seconds, its author and its content. `None` is a deletion.
 type Step = (u64, By, Option<Value>);
 
-/// A node that waits to be initialised, ready or not.
+/// Returns a node that waits for initialisation, ready or not.
 fn waiting(ready: &str) -> Value {
     json!({
         "metadata": {"name": "n-0", "uid": "u", "labels": {"own": "1"}},
@@ -44,7 +44,7 @@ fn waiting(ready: &str) -> Value {
     })
 }
 
-/// The same as the daemon leaves it.
+/// Returns the node as the daemon leaves it.
 fn done(ready: &str) -> Value {
     let mut node = waiting(ready);
     for (key, value) in labels("zone-a") {
@@ -62,7 +62,7 @@ fn with(mut node: Value, change: impl FnOnce(&mut Value)) -> Value {
     node
 }
 
-/// Takes this label off.
+/// Removes this label.
 fn without(node: &mut Value, label: &str) {
     node["metadata"]["labels"].as_object_mut().unwrap().remove(label);
 }
@@ -80,19 +80,19 @@ fn labelled(key: &'static str, value: &'static str) -> Value {
     with(done("True"), |node| node["metadata"]["labels"][key] = value.into())
 }
 
-/// What has become of the machine all along.
+/// State of the machine during the history.
 #[derive(Clone, Copy, Debug)]
 enum Truth {
     Runs,
     IsOff,
     IsGone,
-    /// It was gone between these seconds.
+    /// The machine did not exist between these seconds.
     WasGone(u64, u64),
 }
 use Truth::{IsGone, IsOff, Runs, WasGone};
 
 impl Truth {
-    /// Such a machine. Else than said it is as it is since before the first second.
+    /// Returns a machine in this state, since before the first second unless stated otherwise.
     fn machine(self, start: Instant) -> Machine {
         let mut machine = Machine::default();
         let power = if matches!(self, IsOff | IsGone) { Power::Off } else { Power::On };
@@ -108,7 +108,7 @@ impl Truth {
     }
 }
 
-/// What the rules say of these versions; the first line of it.
+/// Applies the rules to these versions. Returns the first line of a violation.
 fn judge(mut rules: Rules, truth: Truth, steps: &[Step]) -> Result<(), String> {
     let start = Instant::now();
     let machines = [truth.machine(start)];
@@ -138,7 +138,7 @@ fn judge(mut rules: Rules, truth: Truth, steps: &[Step]) -> Result<(), String> {
     Ok(())
 }
 
-/// The Node with the times of its condition Ready, after it was `before`.
+/// Sets the times of the Node's condition Ready, as the successor of the version `before`.
 fn at_second(at: u64, mut node: Node, before: &Node) -> Node {
     let now = Timestamp::from_second(i64::try_from(at).unwrap()).unwrap();
     let same = ready_of(before).filter(|condition| condition.status == ready(&node));
@@ -147,7 +147,7 @@ fn at_second(at: u64, mut node: Node, before: &Node) -> Node {
     node
 }
 
-/// Registered, and initialised by the daemon; then this.
+/// Prepends the registration and the initialisation by the daemon.
 fn then(mut steps: Vec<Step>) -> Vec<Step> {
     let ready = if steps.iter().any(|step| matches!(step.1, Daemon | Proved(_) | Unproved(_)) && step.2.is_none()) {
         "Unknown"
@@ -250,7 +250,7 @@ fn each_rule_is_broken_by_a_history_of_its_own() {
         ("a node was deleted whose machine existed all the time", Runs, then(vec![(9, Daemon, None)])),
         ("a node was deleted whose machine existed all the time", IsOff, then(vec![(9, Daemon, None)])),
         ("a node was deleted whose machine existed all the time", Runs, then(vec![(99, Missed(50), None)])),
-        // It was gone within the last 30 s, and there again when the proof began.
+        // The machine was absent within the last 30 s, and existed again when the proof began.
         ("a node was deleted whose machine existed all the time", WasGone(19, 20), then(vec![(40, Proved(39), None)])),
         (
             "a node was deleted whose machine existed all the time",
@@ -272,7 +272,7 @@ fn each_rule_is_broken_by_a_history_of_its_own() {
     }
 }
 
-/// A version is missing: the test itself is wrong, or its watch.
+/// A version is missing, so the test itself or its watch is wrong.
 #[test]
 fn a_deletion_is_of_a_node_that_was_seen() {
     let node = serde_json::from_value(with(done("False"), |node| node["metadata"]["resourceVersion"] = "1".into()));
@@ -317,7 +317,7 @@ fn what_a_daemon_may_do_breaks_none() {
     }
 }
 
-/// Whether the log has the proof is asked again until it is known.
+/// The rules check the log again until they find the proof.
 #[test]
 fn a_deletion_is_judged_once_its_proof_is_logged() {
     let mut rules = Rules::new(GRACE, false);
@@ -340,7 +340,7 @@ fn a_deletion_is_judged_once_its_proof_is_logged() {
     assert_eq!((rules.pending(), rules.seen.proofs, rules.seen.lost_proofs), (0, 1, 0));
 }
 
-/// Two of four are deleted at second 20; the test may have deleted another one before.
+/// Two of four nodes are deleted at second 20. The test may have deleted another one before.
 #[test]
 fn nodes_of_the_control_plane_are_counted_when_one_is_deleted() {
     let start = Instant::now();

@@ -1,44 +1,45 @@
-//! How many Nodes one daemon may delete in a while, as far as it shows from outside. Each daemon of these tests leads from
-//! its start to its end, and counts only what it did itself. Pure.
+//! Limits for the deletions of Nodes by one daemon in a window, as an observer can check them. Each daemon of these
+//! tests leads from its start to its end, and counts only its own deletions. Pure.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::proofs::Proof;
 
-/// What is read before the last proof takes less: the deletion was permitted at most so long before the proof began.
+/// Maximum time between the permit for a deletion and the start of the last proof.
 pub const PERMIT: Duration = Duration::from_secs(2);
 
-/// What must not be exceeded, and what was done.
+/// The limits and the deletions so far.
 pub struct Limits {
-    /// So many Nodes within the window.
+    /// Maximum number of Nodes within the window.
     nodes: usize,
     window: Duration,
-    /// Nothing is deleted between these moments.
+    /// Period without deletions.
     hold: Option<(Instant, Instant)>,
-    /// By daemon, in the order of their proofs; whether each was of the control plane.
+    /// By daemon: the proofs in their order, and whether each Node was of the control plane.
     done: HashMap<usize, Vec<(Instant, bool)>>,
 }
 
 impl Limits {
-    /// Nothing was deleted.
+    /// Creates the limits without deletions.
     pub fn new(nodes: usize, window: Duration) -> Self {
         Self { nodes, window, hold: None, done: HashMap::new() }
     }
 
-    /// Nothing may be deleted from now on for so long.
+    /// Forbids deletions from `since` on for this time.
     pub fn hold(&mut self, since: Instant, length: Duration) {
         self.hold = Some((since, since + length));
     }
 
-    /// A Node was deleted after this proof; `others` are the Nodes of the control plane that are left, if it was one.
+    /// Records the deletion of a Node after this proof. For a Node of the control plane `others` is the number of the
+    /// remaining ones.
     pub fn take(&mut self, proof: Proof, others: Option<usize>) -> Result<(), String> {
         let Proof { began, process } = proof;
         if self.hold.is_some_and(|(since, until)| since <= began && began < until) {
             return Err("a node was deleted while many were gone".to_owned());
         }
         let done = self.done.entry(process).or_default();
-        // The one that was permitted first may have been proved last.
+        // The first permitted deletion may have the last proof.
         let window = self.window - PERMIT;
         if let Some(others) = others {
             let is_lately = |before: Instant| before <= began && began - before < window;
@@ -60,9 +61,9 @@ impl Limits {
 mod tests {
     use super::*;
 
-    /// When the proof began, in seconds; by which daemon; how many others of the control plane there are.
+    /// Start of the proof in seconds, number of the daemon, and number of the remaining nodes of the control plane.
     type Deletion = (u64, usize, Option<usize>);
-    /// Its name; when a hold begins; what is deleted, and what is told of it.
+    /// Name, start of the period without deletions, deletions, and the expected result.
     type Case<'a> = (&'a str, Option<u64>, &'a [Deletion], Result<(), String>);
 
     fn judge(hold: Option<u64>, deletions: &[Deletion]) -> Result<(), String> {

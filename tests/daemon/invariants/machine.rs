@@ -1,60 +1,57 @@
-//! What the test did to a machine, and when: the truth that the daemon is measured by.
+//! The test's changes to a machine with their times. The daemon's results are compared with them.
 
 use std::time::{Duration, Instant};
 
-/// For how long it is remembered when there was no machine.
+/// Time after which a period without machine is forgotten.
 const MEMORY: Duration = Duration::from_secs(600);
 
 /// A power state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Power {
-    /// Running.
     On,
-    /// Switched off.
     Off,
-    /// Suspended.
     Suspended,
 }
 
-/// A machine, as far as the test knows: nobody else changes it.
+/// State of a machine. Only the test changes it.
 #[derive(Default)]
 pub struct Machine {
-    /// Whether it is in the inventory.
+    /// Whether the machine is in the inventory.
     pub is_there: bool,
-    /// Whether its clone is.
+    /// Whether the clone of the machine is in the inventory.
     pub has_twin: bool,
-    /// Its power state.
+    /// Power state of the machine.
     pub power: Option<Power>,
-    /// The first address of its guest.
+    /// First address of the guest.
     pub address: Option<String>,
-    /// The zone it is in by itself, and not by its host.
+    /// Zones of the machine's own tags, without those of its host.
     pub zones: Vec<usize>,
-    /// When nothing in the inventory had its UUID; the last one may last.
+    /// Periods in which no object in the inventory had the UUID. The last one may be open.
     gone: Vec<(Instant, Option<Instant>)>,
-    /// When it was not known to be running; the last one may last.
+    /// Periods in which the machine possibly did not run. The last one may be open.
     not_running: Vec<(Instant, Option<Instant>)>,
 }
 
 impl Machine {
-    /// To be called before something is taken away, and again after something was put there: what lies in between
-    /// counts as either.
+    /// Records the state now. The caller must call this before a removal and again after an addition. The time between
+    /// the two counts as both states.
     pub fn note(&mut self) {
         self.note_at(Instant::now());
     }
 
-    /// The same for a moment that a test chooses.
+    /// As [`Machine::note`], for a time that a test chooses.
     pub fn note_at(&mut self, now: Instant) {
         mark(&mut self.gone, !self.is_there && !self.has_twin, now);
-        // Which of the two is taken for the node's is for other tests.
+        // Other tests check which of the two machines the daemon uses for the node.
         mark(&mut self.not_running, self.has_twin || self.power != Some(Power::On), now);
     }
 
-    /// Whether at some time between these moments nothing had its UUID.
+    /// Whether at some time between these moments no object had the UUID.
     pub fn was_gone(&self, since: Instant, until: Instant) -> bool {
         meets(&self.gone, since, until)
     }
 
-    /// Whether at some time between these moments it may not have been running.
+    /// Whether at some time between these moments the machine possibly did not run.
     pub fn was_not_running(&self, since: Instant, until: Instant) -> bool {
         meets(&self.not_running, since, until)
     }

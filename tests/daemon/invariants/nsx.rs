@@ -1,4 +1,4 @@
-//! Checks the work of replicas on NSX. Pure: versions of objects, terms, logins and Nodes come as values.
+//! Checks the replicas' writes to NSX. Pure: versions of objects, terms, logins and Nodes are parameters.
 
 pub mod leadership;
 pub mod load_balancers;
@@ -9,10 +9,10 @@ pub mod routes;
 
 use std::time::{Duration, Instant};
 
-/// From when to when something lasted; it may still last.
+/// Start and end of a period. The end is `None` while the period lasts.
 pub type Span = (Instant, Option<Instant>);
 
-/// How much of the time from `begin` to `end` lies in none of these spans, which may overlap.
+/// Returns the part of the time from `begin` to `end` that is outside all of these spans. Spans may overlap.
 pub fn outside(begin: Instant, end: Instant, spans: &[Span]) -> Duration {
     let mut sorted: Vec<(Instant, Instant)> =
         spans.iter().map(|(from, to)| (*from.max(&begin), to.unwrap_or(end).min(end))).collect();

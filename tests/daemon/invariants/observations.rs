@@ -1,28 +1,28 @@
-//! How much was seen of what daemons do: a run in which nothing happens shows nothing.
+//! Counts of the observed actions of daemons. A run with too few of them proves nothing.
 
-/// See the file's header.
+/// Counts of observed actions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Seen {
     /// Versions that the daemon wrote.
     pub writes: usize,
-    /// Nodes that it initialised.
+    /// Nodes that the daemon initialised.
     pub initialised: usize,
-    /// Nodes that it deleted.
+    /// Nodes that the daemon deleted.
     pub deleted: usize,
-    /// Of those, nodes of the control plane.
+    /// Deleted nodes of the control plane.
     pub control_plane: usize,
-    /// Deletions that were judged from the beginning of their proofs.
+    /// Deletions that were checked from the start of their proofs.
     pub proofs: usize,
     /// Deletions whose daemon was killed before it could log the proof.
     pub lost_proofs: usize,
     /// Writes that changed addresses of an initialised node.
     pub readdressed: usize,
-    /// Writes that put a shutdown taint on, or took it off.
+    /// Writes that added or removed a shutdown taint.
     pub shutdowns: usize,
 }
 
 impl Seen {
-    /// What in a run of that length there is less of than in `least`; nothing if there is enough of all.
+    /// Returns the counts that are less than in `least`.
     pub fn lacks(&self, least: &Seen) -> Vec<String> {
         let pairs = [
             ("writes", self.writes, least.writes),

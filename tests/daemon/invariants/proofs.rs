@@ -1,4 +1,4 @@
-//! When the proofs that led to deletions began, as the daemons log it.
+//! Times at which the proofs for deletions began, from the daemons' logs.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -9,77 +9,78 @@ use support::supervisor::Output;
 
 use super::rules::LOOK;
 
-/// A line that did not come within this time does not come any more: a frozen daemon writes its lines later.
+/// Limit for a log line after a deletion. A frozen daemon writes its lines later.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The proof, and the deletion after it, take less. Clocks of daemons are wrong by whole minutes.
+/// Maximum duration of the proof and of the deletion after it. It is at most a minute, because clock errors in these
+/// tests are whole minutes: only one of them then fits a logged time.
 const LONGEST: Duration = Duration::from_secs(60);
 const FIELD: &str = "proof_began";
 
 /// The proof right before a deletion.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Proof {
-    /// When it began to be made.
+    /// Start of the proof.
     pub began: Instant,
-    /// Which daemon made it: each start is another one.
+    /// Number of the daemon's process that made the proof. Each start has a new number.
     pub process: usize,
 }
 
-/// What the logs have of a deletion.
+/// Content of the logs for a deletion.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Logged {
-    /// The proof.
+    /// The logs have the proof.
     Proof(Proof),
-    /// It may still come.
+    /// The proof may still be logged.
     Awaited,
-    /// It does not come, and a daemon was killed that may have sent the deletion.
+    /// The proof will not be logged, because a daemon was killed that may have sent the deletion.
     Lost,
-    /// It does not come, and no daemon was killed.
+    /// The proof will not be logged, although no daemon was killed.
     Never,
 }
 
-/// The logs of all daemons of a test, and what they have of deletions.
+/// The logs of all daemons of a test, and their proofs of deletions.
 pub struct Proofs {
-    /// What is still written, by process, and how much of it was read.
+    /// Logs that may still grow: process, output and read position.
     logs: Vec<(usize, Output, usize)>,
     started: usize,
-    /// By UID of the Node: what each daemon wrote.
+    /// Begin and process of each logged proof, by UID of the Node.
     found: HashMap<String, Vec<(Timestamp, usize)>>,
     killed: Vec<Instant>,
-    /// How many seconds wall clocks of daemons were ahead.
+    /// Seconds by which wall clocks of daemons were ahead.
     ahead: BTreeSet<i64>,
     is_closed: bool,
 }
 
 impl Proofs {
-    /// Of no daemon.
+    /// Creates the logs without a daemon.
     pub fn new() -> Self {
         let ahead = BTreeSet::from([0]);
         Self { logs: Vec::new(), started: 0, found: HashMap::new(), killed: Vec::new(), ahead, is_closed: false }
     }
 
-    /// A daemon was started that writes this.
+    /// Records the start of a daemon with this output.
     pub fn started(&mut self, output: &Output) {
         self.logs.push((self.started, output.clone(), 0));
         self.started += 1;
         self.is_closed = false;
     }
 
-    /// A daemon was killed just now.
+    /// Records that a daemon was killed now.
     pub fn killed(&mut self) {
         self.killed.push(Instant::now());
     }
 
-    /// The wall clock of a daemon is wrong by so much from now on.
+    /// Records that the wall clock of a daemon is ahead by this much from now on.
     pub fn clock_is_ahead(&mut self, seconds: i64) {
         self.ahead.insert(seconds);
     }
 
-    /// All daemons have ended, and all that they wrote was read.
+    /// Records that all daemons have ended and all their output was read.
     pub fn close(&mut self) {
         self.is_closed = true;
     }
 
-    /// Reads what was written since.
+    /// Reads the new lines.
     pub fn read(&mut self) {
         self.logs.retain_mut(|(process, output, position)| {
             let may_write = !output.is_last();
@@ -92,12 +93,13 @@ impl Proofs {
         });
     }
 
-    /// What is there about the deletion of the Node with this UID, of which the test heard between these moments.
+    /// Returns the logged proof for the deletion of the Node with this UID. The test observed the deletion between
+    /// these moments.
     pub fn of(&self, uid: &str, since: Instant, at: Instant) -> Logged {
         let found = self.found.get(uid).map(Vec::as_slice).unwrap_or_default();
         let proofs =
             found.iter().filter_map(|&(began, process)| Some(Proof { began: self.moment(began, since, at)?, process }));
-        // What was refused has no line, and what got no answer has one, too.
+        // A rejected deletion has no line. A deletion without an answer has a line, too.
         match proofs.max_by_key(|proof| proof.began) {
             Some(proof) => Logged::Proof(proof),
             None if !self.is_closed && at.elapsed() < PATIENCE => Logged::Awaited,
@@ -106,7 +108,7 @@ impl Proofs {
         }
     }
 
-    /// What a daemon's wall clock says, as a moment not long before those.
+    /// Converts the time of a daemon's wall clock into a moment shortly before `since` or `at`.
     fn moment(&self, time: Timestamp, since: Instant, at: Instant) -> Option<Instant> {
         let (wall_clock, now) = (Timestamp::now(), Instant::now());
         let moments = self.ahead.iter().filter_map(|ahead| {
@@ -117,7 +119,7 @@ impl Proofs {
     }
 }
 
-/// The UID of the Node and the beginning of the proof, if this line has them: in the text form, or as JSON.
+/// Returns the UID of the Node and the start of the proof, if this line has them in text form or as JSON.
 fn proof_in(line: &str) -> Option<(String, Timestamp)> {
     if !line.contains(FIELD) {
         return None;
@@ -154,7 +156,7 @@ mod tests {
         proofs
     }
 
-    /// So many seconds ago, to a tenth.
+    /// Whether the proof of this process began this many seconds ago, with a tolerance of 0.1 s.
     fn is_ago(logged: Logged, seconds: f64, process: usize) -> bool {
         let Logged::Proof(proof) = logged else { return false };
         proof.process == process && (proof.began.elapsed().as_secs_f64() - seconds).abs() < 0.1

@@ -1,4 +1,4 @@
-//! What of Nodes is the daemon's: what a fresh one would write is the same.
+//! The daemon's part of Nodes. A fresh daemon must write the same.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use support::supervisor::Output;
 use super::rules::{SHUTDOWN_TAINT, VM, addresses, has_taint, provider_id};
 use crate::cluster::labels;
 
-/// Lines of a daemon's output that a difference is told with.
+/// Number of lines of a daemon's output in a failure message.
 const LINES: usize = 40;
 
-/// What of a Node is the daemon's.
+/// The daemon's part of a Node.
 #[derive(Debug, PartialEq)]
 pub struct Result {
     provider_id: String,
@@ -20,12 +20,12 @@ pub struct Result {
     labels: BTreeMap<&'static str, Option<String>>,
     is_initialised: bool,
     is_marked_as_shut_down: bool,
-    /// vCenter and machine. Where the machine was is as of the last time that was written: for a vMotion alone that is
-    /// put off.
+    /// vCenter and machine. The host is not compared, because the daemon delays the write after a vMotion.
     vm: [String; 2],
 }
 
-/// Of each Node by name. Labels that do not follow the machine say where it was at the initialisation: then it only counts that they exist.
+/// Returns the daemon's part of each Node by name. Labels that do not follow the machine have the zone at the time of
+/// the initialisation. Of such labels only the existence is compared.
 fn results(nodes: &BTreeMap<String, Node>, follows: bool) -> BTreeMap<String, Result> {
     let result = |node: &Node| {
         let label = |key: &str| node.metadata.labels.as_ref()?.get(key).cloned();
@@ -42,14 +42,15 @@ fn results(nodes: &BTreeMap<String, Node>, follows: bool) -> BTreeMap<String, Re
     nodes.iter().map(|(name, node)| (name.clone(), result(node))).collect()
 }
 
-/// The vCenter and the machine that the Node records.
+/// Returns the vCenter and the machine in the Node's record.
 fn machine(node: &Node) -> [String; 2] {
     let record = node.metadata.annotations.as_ref().and_then(|annotations| annotations.get(VM));
     let record: serde_json::Value = record.map_or_else(Default::default, |text| serde_json::from_str(text).unwrap());
     ["vcenter", "vm"].map(|field| record[field].to_string())
 }
 
-/// The Node without the place of its machine, which follows a vMotion with a delay, and what changes with each write.
+/// Returns the Node without the place of its machine, which follows a vMotion with a delay, and without the fields that
+/// change with each write.
 fn without_place(node: &Node) -> (Node, [String; 2]) {
     let mut rest = node.clone();
     rest.metadata.annotations.get_or_insert_default().remove(VM);
@@ -57,8 +58,8 @@ fn without_place(node: &Node) -> (Node, [String; 2]) {
     (rest, machine(node))
 }
 
-/// A fresh daemon, which wrote this `output`, has changed none of the Nodes that were `left`, the place of their machines
-/// apart.
+/// Asserts that a fresh daemon with this `output` has changed none of the Nodes in `left`, except the place of their
+/// machines.
 pub fn assert_untouched(found: &BTreeMap<String, Node>, left: &BTreeMap<String, Node>, output: &Output) {
     for (name, node) in found {
         let before = &left[name];
@@ -69,7 +70,7 @@ pub fn assert_untouched(found: &BTreeMap<String, Node>, left: &BTreeMap<String, 
     }
 }
 
-/// A fresh daemon has written on new Nodes of the same machines what stood on those that were `left`.
+/// Asserts that a fresh daemon has written the same to new Nodes of the same machines as to the Nodes in `left`.
 pub fn assert_alike(found: &BTreeMap<String, Node>, left: &BTreeMap<String, Node>, follows: bool, output: &Output) {
     assert_eq!(found.keys().collect::<Vec<_>>(), left.keys().collect::<Vec<_>>());
     let expected = results(left, follows);
@@ -78,7 +79,8 @@ pub fn assert_alike(found: &BTreeMap<String, Node>, left: &BTreeMap<String, Node
     }
 }
 
-/// The addresses in their order within a type. Between types it means nothing, and depends on what the node had before.
+/// Returns the addresses in their order within a type. The order between types has no meaning and depends on the
+/// addresses that the node had before.
 fn by_type(node: &Node) -> Vec<String> {
     let mut all = addresses(node).iter().collect::<Vec<_>>();
     all.sort_by(|left, right| left.type_.cmp(&right.type_));

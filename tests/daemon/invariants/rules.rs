@@ -1,4 +1,4 @@
-//! What every version of a Node is held to. Whatever the test did not write, the daemon did.
+//! The rules for every version of a Node. Every version that the test did not write is a write of the daemon.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -16,49 +16,50 @@ use crate::cluster::labels;
 
 /// The taint of a node whose machine is switched off.
 pub const SHUTDOWN_TAINT: &str = "node.cloudprovider.kubernetes.io/shutdown";
-/// The record of the machine.
+/// Annotation with the record of the machine.
 pub const VM: &str = "vsphere-ccm.dev/vm";
-/// Which labels differ from what vCenter says, so that this is told once.
+/// Annotation with the labels that differ from vCenter, so that the daemon reports each difference once.
 const REPORTED: &str = "vsphere-ccm.dev/reported";
-/// The conditions that are the daemon's.
+/// Types of the conditions that the daemon writes.
 const CONDITIONS: [&str; 2] = ["VSphereInitialized", "NetworkUnavailable"];
-/// How long ago the daemon may have looked before it wrote: a proof of absence takes no longer.
+/// Maximum time between a read of the daemon and the write that results from it. A proof of absence takes no longer.
 pub const LOOK: Duration = Duration::from_secs(30);
 /// The label of a node of the control plane.
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
-/// The versions so far.
+/// The versions so far, and the expectations for the next ones.
 pub struct Rules {
-    /// How long a node has to be Ready=Unknown before its deletion.
+    /// Time that a node must be Ready=Unknown before its deletion.
     grace: Duration,
-    /// Whether labels follow the machine; else they are what they were at the initialisation.
+    /// Whether labels follow the machine. Otherwise they keep their values from the initialisation.
     follows: bool,
-    /// How many Nodes one daemon may delete, where that is limited.
+    /// Limits for the deletions of one daemon, if there are any.
     limits: Option<Limits>,
     nodes: HashMap<String, Known>,
-    /// Versions that the test wrote, by UID and resourceVersion, and when it began to.
+    /// Versions that the test wrote, by UID and resourceVersion, with the start of each write.
     written: HashMap<(String, String), Instant>,
     /// UIDs of the Nodes that the test deleted.
     deleted: HashSet<String>,
-    /// When the test deleted Nodes of the control plane.
+    /// Times at which the test deleted Nodes of the control plane.
     without: Vec<Instant>,
-    /// Deletions by daemons whose proofs are still to be judged.
+    /// Deletions by daemons whose proofs are not checked yet.
     pending: Vec<Deletion>,
-    /// How much was seen.
+    /// Counts of the observed actions.
     pub seen: Seen,
 }
 
 struct Known {
     node: Node,
-    /// The last time of Ready=Unknown.
+    /// Last period of Ready=Unknown.
     silence: Option<Silence>,
 }
 
-/// A time of Ready=Unknown.
+/// A period of Ready=Unknown.
 struct Silence {
-    /// What the condition says of its beginning. A daemon that was deaf sees by it that the kubelet reported in between.
+    /// Transition time of the condition. A daemon without a watch can see from it that the kubelet has reported in the
+    /// meantime.
     transition: Option<Timestamp>,
-    /// No daemon can have heard of it before.
+    /// Earliest time at which a daemon can have observed the period.
     since: Instant,
 }
 
@@ -66,19 +67,19 @@ struct Silence {
 struct Deletion {
     number: usize,
     uid: String,
-    /// When the test heard of it.
+    /// Time at which the test observed the deletion.
     at: Instant,
-    /// See [`Version`].
+    /// See [`Version::missed_since`].
     missed_since: Option<Instant>,
     silent_since: Instant,
-    /// If it was one of the control plane, how many others of it there were.
+    /// For a node of the control plane: number of the other ones.
     others: Option<usize>,
-    /// The Node before and after, for people.
+    /// The Node before and after, for failure messages.
     text: String,
 }
 
 impl Rules {
-    /// Nothing is known yet.
+    /// Creates the rules without any version.
     pub fn new(grace: Duration, follows: bool) -> Self {
         Self {
             grace,
@@ -93,32 +94,32 @@ impl Rules {
         }
     }
 
-    /// Each daemon has these limits, too.
+    /// Adds limits for each daemon.
     pub fn limited(self, limits: Limits) -> Self {
         Self { limits: Some(limits), ..self }
     }
 
-    /// Nothing may be deleted from `since` on for so long.
+    /// Forbids deletions from `since` on for this time.
     pub fn hold(&mut self, since: Instant, length: Duration) {
         self.limits.as_mut().unwrap().hold(since, length);
     }
 
-    /// The test wrote this, and began to at that moment.
+    /// Records a write of the test that started at `began`.
     pub fn wrote(&mut self, node: &Node, began: Instant) {
         self.written.insert((uid(node), version(node)), began);
     }
 
-    /// The test is about to delete this.
+    /// Records that the test will delete this Node.
     pub fn will_delete(&mut self, node: &Node) {
         self.deleted.insert(uid(node));
     }
 
-    /// How many deletions are not judged yet.
+    /// Returns the number of unchecked deletions.
     pub fn pending(&self) -> usize {
         self.pending.len()
     }
 
-    /// Takes the next version of a node whose machine is `machine`.
+    /// Applies the rules to the next version of a node with this machine.
     pub fn take(&mut self, version: Version, machine: &Machine) -> Result<(), String> {
         let Version { at, node, is_deletion, missed_since } = version;
         let uid = uid(&node);
@@ -129,7 +130,7 @@ impl Rules {
         let is_ours = written.is_some();
         let known = self.nodes.remove(&uid);
         match &known {
-            // Of several writes in one nobody can tell who made which.
+            // The version merges several writes, so the authors are unknown.
             _ if missed_since.is_some() => {}
             None if !is_ours => return Err(format!("somebody else made a Node:\n{}", text(&node))),
             Some(known) if !is_ours => {
@@ -155,7 +156,7 @@ impl Rules {
         self.seen.deleted += 1;
         self.seen.control_plane += usize::from(is_control_plane);
         let silent_since = known.silence.as_ref().map(|silence| silence.since);
-        // Of versions that were missed nobody knows what they were.
+        // The content of missed versions is unknown.
         if missed_since.is_none() {
             let checked = hold(is_silent(&known.node), "a node was deleted whose kubelet reports")
                 .and_then(|()| hold(!has_taint(&known.node, UNINITIALIZED_TAINT), "an uninitialised node was deleted"));
@@ -174,14 +175,15 @@ impl Rules {
         Ok(())
     }
 
-    /// The nodes of the control plane, with those that the test deleted a moment ago: a daemon may have counted them.
+    /// Counts the nodes of the control plane, including those that the test deleted shortly before, because a daemon
+    /// may have counted them.
     fn control_plane(&mut self, at: Instant) -> usize {
         self.without.retain(|deleted| at.saturating_duration_since(*deleted) < PERMIT);
         self.nodes.values().filter(|known| is_control_plane(&known.node)).count() + self.without.len()
     }
 
-    /// Judges the deletions of which the logs have something by now. `logged` is asked for a UID, and since when and until
-    /// when the test may have heard of the deletion late.
+    /// Checks the deletions whose proofs are logged by now. `logged` gets a UID and the earliest and latest time at
+    /// which the test may have observed the deletion.
     pub fn conclude(
         &mut self,
         machines: &[Machine],
@@ -221,7 +223,8 @@ impl Rules {
         }
     }
 
-    /// The daemon was killed before it could log it: it may have looked at any moment of a while.
+    /// Checks a deletion of a daemon that was killed before it could log the proof. The last read may have been at any
+    /// time of a period.
     fn judge_without_proof(&self, deletion: &Deletion, machine: &Machine) -> Result<(), String> {
         let Deletion { at, missed_since, silent_since, .. } = *deletion;
         match missed_since {
@@ -277,20 +280,20 @@ impl Rules {
     }
 }
 
-/// Whether a node may have been deleted at `at` that was looked at since then.
+/// Checks that the machine was absent at some time between `since` and `at`.
 fn check_existence(machine: &Machine, since: Instant, at: Instant) -> Result<(), String> {
     hold(machine.was_gone(since, at), "a node was deleted whose machine existed all the time")
 }
 
 impl Known {
-    /// `since` is from when on this version can have been seen.
+    /// Adds the next version. `since` is the earliest time at which a daemon can have seen it.
     fn next(known: Option<Self>, node: Node, since: Instant) -> Self {
         let before = known.and_then(|known| known.silence);
         if !is_silent(&node) {
             return Self { node, silence: before };
         }
         let transition = ready_of(&node).and_then(|ready| Some(ready.last_transition_time.as_ref()?.0));
-        // It is written in seconds: that the kubelet reported within one does not show.
+        // The transition time has a resolution of one second, so a shorter report of the kubelet is invisible.
         let same = before.filter(|silence| silence.transition == transition);
         Self { node, silence: Some(same.unwrap_or(Silence { transition, since })) }
     }
@@ -318,7 +321,7 @@ fn version(node: &Node) -> String {
     node.metadata.resource_version.clone().unwrap()
 }
 
-/// All of a Node that is not the daemon's.
+/// Returns the parts of a Node that the daemon does not write.
 fn others(node: &Node) -> Node {
     let mut node = node.clone();
     let metadata = &mut node.metadata;
@@ -350,7 +353,7 @@ pub fn addresses(node: &Node) -> &[NodeAddress] {
     node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default()
 }
 
-/// Pods land on such a node, and nobody reaches them.
+/// Whether the node is initialised without an address. Pods would be scheduled to it and be unreachable.
 fn is_initialised_without_address(node: &Node) -> bool {
     !has_taint(node, UNINITIALIZED_TAINT) && !has_ip(node)
 }
@@ -363,7 +366,7 @@ fn has_ip(node: &Node) -> bool {
     addresses(node).iter().any(|address| matches!(address.type_.as_str(), "InternalIP" | "ExternalIP"))
 }
 
-/// The taints, in their order.
+/// Returns the taints, in their order.
 pub fn taints(node: &Node) -> &[Taint] {
     node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
 }
@@ -377,17 +380,17 @@ fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
     node.metadata.labels.as_ref()?.get(key).map(String::as_str)
 }
 
-/// Whether it has the label of the control plane.
+/// Whether the node has the label of the control plane.
 pub fn is_control_plane(node: &Node) -> bool {
     label(node, CONTROL_PLANE).is_some()
 }
 
-/// The number that its name ends with.
+/// Returns the number at the end of the node's name.
 pub fn number(node: &Node) -> usize {
     node.metadata.name.as_deref().unwrap().rsplit('-').next().unwrap().parse().unwrap()
 }
 
-/// What the condition Ready says.
+/// Returns the status of the condition Ready.
 pub fn ready(node: &Node) -> &str {
     ready_of(node).map_or("", |condition| condition.status.as_str())
 }
@@ -396,7 +399,7 @@ fn is_ready(node: &Node) -> bool {
     ready(node) == "True"
 }
 
-/// Whether no kubelet reports: Ready=Unknown, or without the condition.
+/// Whether no kubelet reports: Ready=Unknown, or no such condition.
 fn is_silent(node: &Node) -> bool {
     matches!(ready(node), "" | "Unknown")
 }

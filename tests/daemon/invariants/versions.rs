@@ -1,4 +1,4 @@
-//! Every version of this test's Nodes, in order, as the API server's watch gives them.
+//! Every version of this test's Nodes, in order, from the API server's watch.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,49 +11,49 @@ use kube::{Api, Client};
 use tokio::task::JoinHandle;
 use tokio::time::{interval, timeout};
 
-/// How long an API server that was killed may be away.
+/// Limit for the absence of an API server that was killed.
 const LIMIT: Duration = Duration::from_secs(180);
-/// Between two questions whether it is back.
+/// Interval between two checks that the API server is available again.
 const LOOK_PERIOD: Duration = Duration::from_millis(250);
-/// What was written so long before the end of a watch may not have been told.
+/// A watch may not have delivered writes that were this short before its end.
 const DELIVERY: Duration = Duration::from_secs(5);
-/// How long it may take for one answer.
+/// Limit for one answer.
 const CALL_LIMIT: Duration = Duration::from_secs(10);
 
 /// One version of a Node.
 pub struct Version {
-    /// When it was heard of.
+    /// Time at which the test received the version.
     pub at: Instant,
-    /// The Node; of a deleted one what it was last.
+    /// The Node, for a deletion in its last state.
     pub node: Node,
-    /// Whether it is deleted with this.
+    /// Whether the version is the deletion of the Node.
     pub is_deletion: bool,
-    /// Versions before this one were missed, all later than this moment.
+    /// If versions before this one were missed: a time before all of them.
     pub missed_since: Option<Instant>,
 }
 
-/// What is done when the watch breaks off.
+/// Reaction to the loss of the watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
     /// The test fails.
     Fails,
-    /// All nodes are read anew, and that versions may be missing is told.
+    /// All nodes are read again, and the next versions are marked with `missed_since`.
     IsTold,
 }
 
-/// Collects them. Dropping it ends that.
+/// Collector of the versions. It stops when this is dropped.
 pub struct Versions {
     collected: Arc<Mutex<Vec<Version>>>,
     watch: JoinHandle<()>,
 }
 
 impl Versions {
-    /// From now on; there is no such Node yet. None is missed.
+    /// Starts to collect. No such Node exists yet, so no version is missed.
     pub async fn watch(client: Client, labels: &str) -> Self {
         Self::begin(client, labels, Loss::Fails).await
     }
 
-    /// The same with an API server that may be killed and comes back.
+    /// As [`Versions::watch`], for an API server that may be killed and restarted.
     pub async fn through_restarts(client: Client, labels: &str) -> Self {
         Self::begin(client, labels, Loss::IsTold).await
     }
@@ -74,7 +74,7 @@ impl Versions {
         Self { collected, watch: tokio::spawn(collector.run(start)) }
     }
 
-    /// What has come since the last call.
+    /// Returns the versions since the last call.
     pub fn take(&self) -> Vec<Version> {
         assert!(!self.watch.is_finished(), "the watch broke off; its reason is above");
         std::mem::take(&mut self.collected.lock().unwrap())
@@ -92,12 +92,12 @@ struct Collector {
     labels: String,
     loss: Loss,
     collected: Arc<Mutex<Vec<Version>>>,
-    /// The last version of each Node that is not deleted, by UID.
+    /// Last version of each existing Node, by UID.
     last: BTreeMap<String, Node>,
 }
 
 impl Collector {
-    /// Goes on where it was when the API server ends the watch, which it does every few minutes.
+    /// Watches again from the last version when the API server ends the watch, as it does every few minutes.
     async fn run(mut self, mut from: String) {
         loop {
             match self.follow(&mut from).await {
@@ -108,7 +108,7 @@ impl Collector {
         }
     }
 
-    /// One watch, until it ends.
+    /// Reads one watch until it ends.
     async fn follow(&mut self, from: &mut String) -> Result<(), String> {
         let parameters = WatchParams::default().labels(&self.labels);
         let events = self.nodes.watch(&parameters, from).await.map_err(|error| error.to_string())?;
@@ -129,7 +129,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Reads all Nodes, once the API server is back; where to go on.
+    /// Reads all Nodes once the API server is available again. Returns the resource version for the next watch.
     async fn read_anew(&mut self, missed_since: Instant) -> String {
         let parameters = ListParams::default().labels(&self.labels);
         let deadline = Instant::now() + LIMIT;

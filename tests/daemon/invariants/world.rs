@@ -1,5 +1,5 @@
-//! What races and faults have in common: the machines as they are, the Nodes as others than the daemon write them, and
-//! what every version of a Node is held to.
+//! The common part of race tests and fault tests: the state of the machines, the writes to Nodes by other clients than
+//! the daemon, and the rules for every version of a Node.
 
 use std::time::Instant;
 
@@ -15,27 +15,27 @@ use super::proofs::Proofs;
 use super::rules::{Rules, number};
 use super::versions::Versions;
 
-/// See the file's header.
+/// The machines and Nodes of a test, with the rules.
 pub struct Judged {
-    /// By number.
+    /// Machines by number.
     pub machines: Vec<Machine>,
-    /// What versions are held to.
+    /// The rules for versions.
     pub rules: Rules,
-    /// What daemons log of the proofs that led to deletions.
+    /// The proofs of deletions in the daemons' logs.
     pub proofs: Proofs,
-    /// Which routes the Nodes needed, and when.
+    /// The routes that Nodes needed, with the times.
     pub needs: Needs,
-    /// The nodes, as an administrator sees them.
+    /// Nodes, with the rights of an administrator.
     pub nodes: Api<Node>,
-    /// When the last version of a Node came.
+    /// Arrival of the last version of a Node.
     pub last_version: Instant,
-    /// The same of a Node whose machine exists.
+    /// Arrival of the last version of a Node whose machine exists.
     pub last_change: Instant,
     versions: Versions,
 }
 
 impl Judged {
-    /// No machine, and no Node.
+    /// Creates the state without machines and Nodes.
     pub fn new(nodes: Api<Node>, versions: Versions, rules: Rules) -> Self {
         let now = Instant::now();
         Self {
@@ -50,11 +50,10 @@ impl Judged {
         }
     }
 
-    /// Holds the versions that have come since the last call to the rules.
+    /// Applies the rules to the versions since the last call.
     ///
-    /// # Panics
     ///
-    /// When one of them breaks one.
+    /// If a version breaks a rule.
     pub fn check(&mut self) {
         for version in self.versions.take() {
             self.last_version = version.at;
@@ -74,14 +73,14 @@ impl Judged {
         }
     }
 
-    /// Registers this node, if there is none of its name.
+    /// Registers this node, if no node has its name.
     pub async fn register(&mut self, kubelet: KubeletNode) -> bool {
         let began = Instant::now();
         let written = self.nodes.create(&PostParams::default(), &kubelet.build()).await;
         self.written(written, began)
     }
 
-    /// Deletes this Node, if it is there and no other has come in its place.
+    /// Deletes this Node, if it exists with the same UID.
     pub async fn delete(&mut self, node: &Node) -> bool {
         self.rules.will_delete(node);
         let preconditions = Some(Preconditions { uid: node.metadata.uid.clone(), resource_version: None });
@@ -93,15 +92,16 @@ impl Judged {
         }
     }
 
-    /// As a kubelet or kube-controller-manager does. The message makes it another version than the one before.
+    /// Writes the condition Ready as a kubelet or the kube-controller-manager does. `message` makes the version
+    /// different from the one before.
     pub async fn set_ready(&mut self, name: &str, status: &str, message: &str) -> bool {
         let began = Instant::now();
         let written = set_ready(&self.nodes, name, status, message).await;
         self.written(written, began)
     }
 
-    /// Takes the answer to a write of somebody else than the daemon. There may be no such Node any more, or another write
-    /// may have come first.
+    /// Records the result of a test's own write. Returns false if the Node does not exist, or if another write came
+    /// first.
     pub fn written(&mut self, written: kube::Result<Node>, began: Instant) -> bool {
         match written {
             Ok(node) => self.rules.wrote(&node, began),

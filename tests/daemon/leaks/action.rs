@@ -1,61 +1,62 @@
-//! What may happen to Services, Nodes, NSX and the replicas, and in which order: a function of the seed alone.
+//! The actions on Services, Nodes, NSX and the replicas, in their order. They depend on the seed only.
 
 use fastrand::Rng;
 
 use crate::services::{POLICIES, PORTS, Policies, Ports, ServiceChange};
 
-/// One thing that happens. The first number is a Service, a Node or a replica. Where it does not apply, nothing happens.
+/// One action. The first number is a Service, a Node or a replica. An action that does not apply has no effect.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// A Service of type LoadBalancer is created with these ports and policies; every other one is of the second class.
+    /// Creates a Service of type LoadBalancer with these ports and policies. Every second Service is of the second
+    /// class.
     Create(usize, Ports, Policies),
-    /// Something happens to a Service.
+    /// Changes a Service.
     Change(usize, ServiceChange),
 
-    /// A Node is registered.
+    /// Registers a Node.
     Register(usize),
-    /// A Node is deleted.
+    /// Deletes a Node.
     DeleteNode(usize),
-    /// A Node is kept out of load balancers, or not.
+    /// Excludes a Node from load balancers, or includes it again.
     Exclude(usize, bool),
-    /// The VM of a Node has another address.
+    /// Gives the VM of a Node another address.
     Address(usize, u8),
 
-    /// An administrator changes an object of this cluster in NSX, the one with this number.
+    /// An administrator changes the object of this cluster with this number in NSX.
     ByHand(ByHand, usize),
-    /// Other programs take all addresses that are left, or give them back.
+    /// Other programs take all free addresses, or release them.
     Exhaust(bool),
 
-    /// The next calls of this operation, so many, go wrong in this way.
+    /// The next calls of this operation fail in this way. The last number is the number of calls.
     Break(&'static str, Fault, u32),
-    /// Every session ends.
+    /// Ends every session.
     EndSessions,
-    /// Every connection is closed, also those of calls that hang.
+    /// Closes every connection, including those with calls that hang.
     Sever,
-    /// The account of a replica has another password, its sessions end, and its configuration follows.
+    /// Changes the password of a replica's account and of its configuration, and ends its sessions.
     Password(usize),
-    /// The account of a replica may not write these objects.
+    /// Denies the account of a replica the permission to write these objects.
     Deny(usize, &'static str),
-    /// All accounts may write everything.
+    /// Permits all accounts to write all objects.
     Allow,
-    /// Addresses take so many milliseconds.
+    /// NSX assigns addresses after this many milliseconds.
     LateAddresses(u64),
-    /// Every call is served so many milliseconds later.
+    /// Delays every call by this many milliseconds.
     Delay(u64),
-    /// NSX does not listen, or does again.
+    /// NSX stops listening, or listens again.
     Down(bool),
 
-    /// A replica is killed and started again.
+    /// Kills a replica and starts it again.
     Kill(usize),
-    /// A replica is stopped in order and started again.
+    /// Stops a replica with SIGTERM and starts it again.
     Restart(usize),
-    /// A replica is frozen, and the other one continues if it was.
+    /// Freezes a replica. If the other replica is frozen, it continues.
     Freeze(usize),
-    /// Both continue.
+    /// Both replicas continue.
     Thaw,
 }
 
-/// What an administrator does by hand.
+/// A manual change by an administrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByHand {
     /// Removes a member of a pool.
@@ -74,17 +75,17 @@ pub enum ByHand {
     DeleteProfile,
     /// Sets `enabled` of a virtual server to false.
     Disable,
-    /// Lets a virtual server send to another port of the nodes.
+    /// Changes the node port of a virtual server.
     RenumberServer,
-    /// Lets a monitor ask another port of the nodes.
+    /// Changes the node port of a monitor.
     RenumberMonitor,
-    /// Gives a group other networks.
+    /// Changes the networks of a group.
     EditGroup,
-    /// Gives a persistence profile another time.
+    /// Changes the timeout of a persistence profile.
     EditProfile,
 }
 
-/// How a call to NSX goes wrong.
+/// Ways in which a call to NSX fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// 429.
@@ -95,30 +96,30 @@ pub enum Fault {
     Unavailable,
     /// 200 with the page of a login portal.
     Portal,
-    /// There is no answer before the connection is closed.
+    /// No answer until the connection is closed.
     Hang,
     /// 500: the transaction was aborted.
     Aborted,
-    /// The revision is old.
+    /// Rejected for an old revision.
     Conflict,
-    /// The call takes effect, and the connection is closed without an answer.
+    /// The call is executed, and the connection is closed without an answer.
     Lost,
-    /// The connection is closed, and the call does nothing.
+    /// The connection is closed, and the call is not executed.
     Dropped,
-    /// The call takes effect, and the answer is cut off.
+    /// The call is executed, and the answer is truncated.
     Cut,
-    /// The call takes effect, and the answer is late.
+    /// The call is executed, and the answer is late.
     Late,
     /// The session has expired.
     Expired,
-    /// A list misses an object.
+    /// A list lacks an object.
     Incomplete,
 }
 
-/// Those of the configuration, and one that it does not have.
+/// Load balancer classes of the configuration, and one that the configuration lacks.
 pub const CLASSES: [&str; 3] = ["default", "web", "missing"];
 
-/// The ports of a Service change on this many of the ports of the nodes.
+/// Node ports that the ports of a Service may use.
 const NODE_PORTS: std::ops::Range<u16> = 31_000..31_040;
 const FAULTS: [Fault; 12] = [
     Fault::Throttled,
@@ -148,7 +149,7 @@ const CHANGES_BY_HAND: [ByHand; 12] = [
     ByHand::EditGroup,
     ByHand::EditProfile,
 ];
-/// None that log in: failed logins are limited to a few in 15 minutes.
+/// Operations without a login. Failed logins are limited to a few in 15 minutes.
 const OPERATIONS: [&str; 18] = [
     "PUT lb-virtual-servers",
     "PUT lb-pools",
@@ -172,45 +173,45 @@ const OPERATIONS: [&str; 18] = [
 const LISTS: [&str; 4] =
     ["LIST lb-virtual-servers", "LIST lb-pools", "LIST lb-monitor-profiles", "LIST ip-allocations"];
 
-/// What an account may be kept from writing.
+/// Kinds of objects that an account may lose the permission to write.
 const DENIABLE: [&str; 5] = ["lb-virtual-servers", "lb-pools", "lb-monitor-profiles", "ip-allocations", "groups"];
 
-/// Actions of one time with faults: so many in all, and of each sort.
+/// Numbers of actions of a period with faults, by sort.
 const FAULTS_IN_TROUBLE: usize = 20;
 const BY_HAND_IN_TROUBLE: usize = 6;
 const NODES_IN_TROUBLE: usize = 8;
 const SERVICES_IN_TROUBLE: usize = 16;
-/// Actions of one time without faults, as many in all.
+/// Numbers of actions of a period without faults, with the same total.
 const BY_HAND_IN_CALM: usize = 6;
 const NODES_IN_CALM: usize = 14;
 const SERVICES_IN_CALM: usize = 30;
 
-/// The actions of a seed. Times with faults and times without alternate, each with as many actions. Every kind of fault and
-/// of change by hand comes once before any comes again.
+/// The actions of a seed. Periods with faults and periods without alternate, each with the same number of actions.
+/// Every kind of fault and of manual change occurs once before any kind occurs again.
 pub struct Script {
     random: Rng,
     services: usize,
-    /// The Nodes that actions change.
+    /// Numbers of the Nodes that actions change.
     nodes: std::ops::Range<usize>,
-    /// Left of the round of faults.
+    /// Remaining faults of the round.
     faults: Vec<Action>,
-    /// Left of the round of changes by hand.
+    /// Remaining manual changes of the round.
     by_hand: Vec<ByHand>,
 }
 
 impl Script {
-    /// For so many Services, and for these Nodes.
+    /// Creates a script for this number of Services and for these Nodes.
     pub fn new(seed: u64, services: usize, nodes: std::ops::Range<usize>) -> Self {
         Self { random: Rng::with_seed(seed), services, nodes, faults: Vec::new(), by_hand: Vec::new() }
     }
 
-    /// The actions of the next time with faults.
+    /// Returns the actions of the next period with faults.
     pub fn trouble(&mut self) -> Vec<Action> {
         let faults: Vec<Action> = (0..FAULTS_IN_TROUBLE).map(|_| self.fault()).collect();
         self.shuffled(faults, [SERVICES_IN_TROUBLE, NODES_IN_TROUBLE, BY_HAND_IN_TROUBLE])
     }
 
-    /// The actions of the next time without faults.
+    /// Returns the actions of the next period without faults.
     pub fn calm(&mut self) -> Vec<Action> {
         self.shuffled(Vec::new(), [SERVICES_IN_CALM, NODES_IN_CALM, BY_HAND_IN_CALM])
     }
@@ -228,7 +229,7 @@ impl Script {
         let (number, ports) = (random.usize(..self.services), random.usize(1..1 << PORTS.len()));
         let policies = random.usize(..1 << POLICIES);
         let change = match random.u32(..18) {
-            // Half of them are plain.
+            // Half of the Services have no policies.
             0..5 => return Action::Create(number, ports, if random.bool() { policies } else { 0 }),
             5..8 => ServiceChange::Ports(ports),
             8..10 => ServiceChange::NodePort(random.u16(NODE_PORTS)),
@@ -271,7 +272,7 @@ impl Script {
     }
 }
 
-/// Every kind of fault in an order of its own, those of single calls twice.
+/// Returns every kind of fault in a random order. Faults of single calls occur twice.
 fn round_of_faults(random: &mut Rng) -> Vec<Action> {
     let (replica, other) = (random.usize(..2), random.usize(..2));
     let mut round = vec![
@@ -305,7 +306,7 @@ mod tests {
 
     use super::*;
 
-    /// The actions of so many times with faults and times without.
+    /// Returns the actions of this many periods with faults and periods without.
     fn actions(seed: u64, times: usize) -> Vec<Action> {
         let mut script = Script::new(seed, super::super::SERVICES, super::super::ACTION_NODES);
         (0..times).flat_map(|_| [script.trouble(), script.calm()].concat()).collect()
@@ -327,7 +328,7 @@ mod tests {
         }
     }
 
-    /// What no fault is, nor a change by hand.
+    /// Whether the action is neither a fault nor a manual change.
     fn is_work(action: &Action) -> bool {
         matches!(
             action,
@@ -355,7 +356,7 @@ mod tests {
         for seed in 0..50 {
             let drawn = actions(seed, super::super::LEAST_ROUNDS).into_iter().filter(|action| !is_work(action));
             let drawn: BTreeSet<String> = drawn.map(kind).collect();
-            // Of single calls, changes by hand, and the other 13.
+            // Faults of single calls, manual changes, and the other 13 kinds.
             assert_eq!(drawn.len(), FAULTS.len() + 1 + CHANGES_BY_HAND.len() + 13, "seed {seed}: {drawn:?}");
         }
     }

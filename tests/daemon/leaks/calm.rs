@@ -1,4 +1,4 @@
-//! A time without faults: what replicas complete in it, however slow they are.
+//! A period without faults, with work that even slow replicas complete.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::services::{PORTS, ServiceChange};
 
 /// The Node that leaves the load balancer and comes back.
 const NODE: usize = NODES.start;
-/// Source ranges and session affinity: they need a group and a persistence profile.
+/// Source ranges and session affinity, which need a group and a persistence profile.
 const POLICIES: usize = 0b11;
 
 /// The load balancer of one Service in NSX.
@@ -21,7 +21,7 @@ const POLICIES: usize = 0b11;
 struct Balancer {
     servers: usize,
     allocations: usize,
-    /// The members of each pool.
+    /// Members of each pool.
     pools: Vec<BTreeSet<String>>,
 }
 
@@ -36,7 +36,7 @@ impl Balancer {
         }
     }
 
-    /// Whether every port has its virtual server, and a pool with this member or without it.
+    /// Whether every port has its virtual server, and every pool has this member (or lacks it).
     fn has_member(&self, address: &str, is_member: bool) -> bool {
         let is_so = |pool: &BTreeSet<String>| !pool.is_empty() && pool.contains(address) == is_member;
         self.servers == PORTS.len() && self.pools.len() == PORTS.len() && self.pools.iter().all(is_so)
@@ -48,8 +48,8 @@ impl Balancer {
 }
 
 impl World {
-    /// Ends the faults of NSX. Then a Service that nothing else happens to gets a load balancer, a Node leaves that and comes
-    /// back, and the Service is deleted. A replica that is frozen stays so meanwhile: the other one leads.
+    /// Ends the faults of NSX. Then a Service without other changes gets a load balancer, a Node leaves the load
+    /// balancer and comes back, and the Service is deleted. A frozen replica stays frozen, so the other one leads.
     pub async fn complete_one(&mut self) {
         self.end_faults().await;
         let number = SERVICES + self.completed;
@@ -66,7 +66,7 @@ impl World {
         self.until("nothing of it is left", number, |balancer, _| balancer.is_gone()).await;
     }
 
-    /// Waits for the load balancer of a Service, and the address of the Node.
+    /// Waits until the load balancer of a Service and the address of the Node meet `is_done`.
     async fn until(&mut self, what: &str, number: usize, is_done: impl Fn(&Balancer, &str) -> bool) {
         eventually(&format!("Service {number}: {what}"), RECOVERY, async || {
             self.check().await;

@@ -1,4 +1,4 @@
-//! The NSX of the test: what others have in it, its faults, and what an administrator does by hand.
+//! The NSX of the test: objects of other owners, faults, and manual changes.
 
 use std::time::{Duration, Instant};
 
@@ -13,27 +13,28 @@ use crate::cluster::ip;
 use crate::invariants::nsx::load_balancers::{Cluster, Kind};
 use crate::services::{exhaust, section, with_addresses};
 
-/// Of every account.
+/// Password of every account.
 pub const PASSWORD: &str = "Correct-Horse-7";
-/// The administrator.
+/// User name of the administrator.
 const OPERATOR: &str = "operator";
-/// One for each class of the configuration.
+/// One address pool for each class of the configuration.
 const POOLS: [(&str, &str); 2] = [("p9", "198.51.100"), ("p8", "203.0.113")];
-/// Of each pool: more than all Services need, and few enough to be used again.
+/// Number of addresses of each pool: enough for all Services, and few enough that addresses are reused.
 const ADDRESSES: usize = 16;
-/// Ports of the nodes that no Service has.
+/// A node port that no Service has.
 const WRONG_NODE_PORT: u16 = 31_999;
-/// Two lists in a row that miss the same object mean that it is gone: between two incomplete ones there is a complete one.
+/// The daemon treats an object as deleted if two consecutive lists lack it. This interval permits a complete list
+/// between two incomplete ones.
 const BETWEEN_INCOMPLETE: Duration = Duration::from_secs(30);
 
-/// A manager with these accounts, and pools whose released addresses are soon used again.
+/// Returns a manager with these accounts, and with pools whose released addresses are soon available again.
 pub fn model(accounts: impl Iterator<Item = String>) -> Model {
     let with_pool = |model, (id, network): &(&str, &str)| with_addresses(model, id, network, ADDRESSES);
     let model = POOLS.iter().fold(Model::small().tier1("t2"), with_pool);
     accounts.fold(model, |model, account| model.user(&account, PASSWORD))
 }
 
-/// The sections of `vsphere.conf`, with the classes `default` and `web`.
+/// Returns the sections of `vsphere.conf`, with the classes `default` and `web`.
 pub fn sections(nsx: &FakeNsx, ca_file: &std::path::Path, account: &str, password: &str) -> String {
     format!(
         "[NSXT]\nhost = \"{}\"\nuser = \"{account}\"\npassword = \"{password}\"\nca-file = \"{}\"\n\
@@ -46,8 +47,8 @@ pub fn sections(nsx: &FakeNsx, ca_file: &std::path::Path, account: &str, passwor
     )
 }
 
-/// Load balancers for Services of the same names: of another cluster, of another cluster with the same name, and of an unknown
-/// cluster with that name, with the Nodes of this one. All are on another gateway.
+/// Creates load balancers for Services with the same names: of another cluster, of another cluster with the same name,
+/// and of an unknown cluster with that name and with the Nodes of this one. All are on another gateway.
 pub fn put_foreign(nsx: &FakeNsx, cluster: &Cluster, namespace: &str) {
     let on_other_gateway = |mut balancer: GoBalancer| {
         balancer.tier1_path = "/infra/tier-1s/t2".to_owned();
@@ -65,24 +66,24 @@ pub fn put_foreign(nsx: &FakeNsx, cluster: &Cluster, namespace: &str) {
         let held = of(&cluster.name, service, last);
         on_other_gateway(held.nodes(&nodes.each_ref().map(|(name, address)| (name.as_str(), *address))));
     }
-    // An administrator's own, without any tag.
+    // Objects of an administrator, without tags.
     nsx.put_by_hand(OPERATOR, "/infra/lb-pools/by-hand", json!({"members": [{"ip_address": ip(0)}]}));
     nsx.put_by_hand(OPERATOR, "/infra/lb-monitor-profiles/by-hand", json!({"resource_type": "LBTcpMonitorProfile"}));
 }
 
-/// Makes faults and changes by hand happen.
+/// Executor of faults and manual changes.
 pub struct Operator {
     last_incomplete: Option<Instant>,
     cluster: Cluster,
 }
 
 impl Operator {
-    /// No fault yet.
+    /// Creates an operator that has caused no fault.
     pub fn new(cluster: Cluster) -> Self {
         Self { last_incomplete: None, cluster }
     }
 
-    /// Says whether there was something to do.
+    /// Executes the action. Returns false if it did not apply.
     pub async fn act(&mut self, nsx: &FakeNsx, action: &Action) -> bool {
         match *action {
             Action::ByHand(what, number) => return self.by_hand(nsx, what, number),
@@ -123,8 +124,8 @@ impl Operator {
         exhaust_all(nsx, false);
     }
 
-    /// Waits until no pool has released addresses that are still reserved: what is free otherwise may be too few for all Services
-    /// that wait, and those without an address try again after five minutes.
+    /// Waits until no pool has released addresses that are still reserved. Otherwise there may be too few free
+    /// addresses for all waiting Services, and Services without an address retry only after five minutes.
     pub async fn until_addresses_are_free(&self, nsx: &FakeNsx) {
         for (id, _) in POOLS {
             eventually(&format!("all addresses of the pool {id} are free or in use"), RECOVERY, async || {
@@ -197,7 +198,7 @@ fn trouble(fault: Fault) -> Trouble {
     }
 }
 
-/// The answer of a list without one object in the middle of it.
+/// Removes one object from the middle of a list answer.
 fn without_one(text: &str) -> String {
     let Ok(mut answer) = serde_json::from_str::<Value>(text) else { return text.to_owned() };
     if let Some(results) = answer["results"].as_array_mut().filter(|results| !results.is_empty()) {

@@ -1,4 +1,4 @@
-//! The cluster, NSX and two replicas, and how actions happen to them.
+//! The cluster, NSX and two replicas, and the execution of actions.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -27,9 +27,9 @@ use crate::invariants::nsx::routes::tag;
 use crate::invariants::rules::{addresses, has_taint};
 use crate::services::{ServiceChange, Services, done, story_of, writes_of};
 
-/// Processes at most, each with an account of its own, so that their writes can be told apart.
+/// Maximum number of processes. Each has its own account, so that the test can attribute its writes.
 const PROCESSES: usize = 2000;
-/// The Lease is given up early enough that a write on its way ends before another replica leads.
+/// The renew deadline is early enough that a write in flight ends before another replica leads.
 const FLAGS: [&str; 6] = [
     "--leader-elect=true",
     "--leader-elect-lease-duration=4s",
@@ -38,36 +38,36 @@ const FLAGS: [&str; 6] = [
     "--node-monitor-period=1s",
     "--node-deletion=off",
 ];
-/// A process that gets SIGTERM has so long.
+/// Limit for a process to end after SIGTERM.
 const STOP: Duration = Duration::from_secs(30);
-/// Seconds after which groups and persistence profiles are listed again.
+/// Seconds after which the daemon lists groups and persistence profiles again.
 const HALF_AN_HOUR: u32 = 1801;
-/// Actions and processes that a failed run prints.
+/// Numbers of actions and processes that a failed run prints.
 const SHOWN_ACTIONS: usize = 60;
 const SHOWN_PROCESSES: usize = 4;
 
 struct Replica {
     daemon: Daemon,
-    /// At the API server and at NSX.
+    /// User at the API server and at NSX.
     user: String,
     config: PathBuf,
     is_frozen: bool,
-    /// Its account has another password than at its start. Rejected logins are limited to a few in 15 minutes.
+    /// Whether the account's password has changed since the start. Rejected logins are limited to a few in 15 minutes.
     has_new_password: bool,
 }
 
-/// See the file's header. A failure prints the last actions and log lines.
+/// The parts of the test. A failure prints the last actions and log lines.
 pub struct World {
-    /// With the rules of their load balancers.
+    /// Services with the rules for their load balancers.
     pub services: Services,
-    /// Actions so far.
+    /// Number of actions so far.
     pub count: usize,
-    /// Services that came and went while no fault was under way.
+    /// Number of Services that were created and deleted in periods without faults.
     pub completed: usize,
     server: ApiServer,
     cluster: Cluster,
     vcenter: FakeVcenter,
-    /// Made once: it writes a file that replicas read.
+    /// Section of the vCenter. It is made once, because that writes a file which replicas read.
     vcenter_section: String,
     nsx: FakeNsx,
     ca_file: PathBuf,
@@ -78,9 +78,9 @@ pub struct World {
     replicas: Vec<Replica>,
     ending: Vec<Daemon>,
     outputs: VecDeque<(String, Output)>,
-    /// What accounts may not write.
+    /// Kinds of objects that accounts may not write.
     denied: Vec<(String, &'static str)>,
-    /// Versions of objects that were judged.
+    /// Number of checked object versions.
     judged_versions: usize,
     writes: Vec<NsxWrite>,
     began: Instant,
@@ -88,7 +88,8 @@ pub struct World {
 }
 
 impl World {
-    /// Two replicas lead or stand by, all Nodes are there, and the lasting Services have their load balancers.
+    /// Starts two replicas, and waits until both lead or stand by, all Nodes exist, and the lasting Services have their
+    /// load balancers.
     pub async fn start(server: ApiServer) -> Self {
         let cluster = Cluster::on(&server).await;
         let vcenter = FakeVcenter::start(cluster.model(0..NODES.end)).await;
@@ -128,19 +129,19 @@ impl World {
         }
         world.cluster.wait_until_initialised(0..NODES.end, &world.replicas[0].daemon).await;
         for number in 0..LASTING_SERVICES {
-            // The first is plain, and the ports of each are others.
+            // The first Service has no policies, and each has different ports.
             world.act(Action::Create(number, number + 1, number * 7)).await;
         }
         world.settle().await;
         world
     }
 
-    /// A process with an account of its own.
+    /// Starts a process with its own account.
     fn start_replica(&mut self, more: &[&str]) -> Replica {
         self.start_replica_in(&[], more)
     }
 
-    /// The same, with environment variables.
+    /// As [`World::start_replica`], with environment variables.
     fn start_replica_in(&mut self, variables: &[(&str, &str)], more: &[&str]) -> Replica {
         let user = self.users[self.started].clone();
         self.started += 1;
@@ -160,7 +161,7 @@ impl World {
         format!("{}\n{}", self.vcenter_section, nsx::sections(&self.nsx, &self.ca_file, user, password))
     }
 
-    /// Does it, and then judges what replicas have done so far.
+    /// Executes the action, and then checks the replicas' writes so far.
     pub async fn act(&mut self, action: Action) {
         self.count += 1;
         let is_done = self.perform(&action).await;
@@ -231,7 +232,8 @@ impl World {
 
     async fn replica(&mut self, action: &Action) -> bool {
         match *action {
-            // A login to vCenter that is lost with its process would keep the next one waiting, by design.
+            // A login to vCenter without an answer, because its process was killed, would delay the next login by
+            // design.
             Action::Kill(number) if self.replicas[number].daemon.output().find(ANSWERS).is_some() => {
                 self.replicas[number].daemon.kill().await;
                 self.replicas[number] = self.start_replica(&FLAGS);
@@ -270,7 +272,7 @@ impl World {
         self.ending.retain_mut(|daemon| daemon.ended().is_none_or(|status| status.code() != Some(0)));
     }
 
-    /// Judges the versions of objects that have come since the last call, and what Services report.
+    /// Checks the object versions since the last call, and the addresses that Services report.
     pub async fn check(&mut self) {
         let new = self.nsx.history_from(self.judged_versions);
         self.judged_versions += new.len();
@@ -286,7 +288,7 @@ impl World {
         self.operator.until_addresses_are_free(&self.nsx).await;
     }
 
-    /// The objects of a Service in NSX.
+    /// Returns the objects of a Service in NSX.
     pub fn objects_of(&self, number: usize) -> Vec<Value> {
         let key = format!("{}/{}", self.services.cluster.name, Services::name(number));
         let mut objects = self.nsx.objects();
@@ -297,14 +299,14 @@ impl World {
         objects
     }
 
-    /// The internal address of a Node, if it has one.
+    /// Returns the internal address of a Node, if it has one.
     pub async fn internal_ip(&self, number: usize) -> Option<String> {
         let node = self.nodes.get_opt(&self.cluster.name(number)).await.unwrap()?;
         let mut all = addresses(&node).iter();
         all.find(|address| address.type_ == "InternalIP").map(|address| address.address.clone())
     }
 
-    /// Ends all faults, brings all Nodes back, and starts other replicas, which read everything.
+    /// Ends all faults, brings all Nodes back, and starts new replicas, which read all objects.
     pub async fn repair(&mut self) {
         self.act(Action::Thaw).await;
         self.end_faults().await;
@@ -317,7 +319,7 @@ impl World {
         }
     }
 
-    /// Waits until NSX has what the Services ask for, and nothing else.
+    /// Waits until NSX has exactly the objects that the Services ask for.
     pub async fn settle(&mut self) {
         eventually("every Service has what it asks for", RECOVERY, async || {
             self.check().await;
@@ -339,7 +341,7 @@ impl World {
         [pending, self.services.differences(&self.nsx, nodes.values()).await].concat()
     }
 
-    /// Stops all replicas in order.
+    /// Stops all replicas with SIGTERM.
     pub async fn stop(&mut self) {
         for replica in std::mem::take(&mut self.replicas) {
             self.end(replica.daemon).await;
@@ -351,7 +353,7 @@ impl World {
         self.check().await;
     }
 
-    /// No replica wrote to NSX, a Node or a Service while it did not lead.
+    /// Checks that no replica wrote to NSX, a Node or a Service while it did not lead.
     pub async fn check_leadership(&self) {
         let lease = self.cluster.pool();
         let log = eventually("the audit log has the end of the last term", LIMIT, async || {
@@ -370,7 +372,7 @@ impl World {
         println!("{} terms", terms.len());
     }
 
-    /// A daemon that knows nothing writes nothing to NSX, a Service or a Node.
+    /// Checks that a fresh daemon writes nothing to NSX, a Service or a Node.
     pub async fn assert_settled_for_a_fresh_daemon(&mut self) {
         let versions = self.nsx.history().len();
         let (mut daemon, user, _) = self.start_fresh(&[]).await;
@@ -385,21 +387,21 @@ impl World {
         assert!(written.is_empty(), "a fresh daemon wrote {written:#?}\n{}", daemon.output().tail(60));
     }
 
-    /// A group or persistence profile whose process ended after it had written it is found by the half-hourly list, and one
-    /// of a Service that is gone is deleted by the second such list. Nothing else may be left by then.
+    /// Checks that an hour later no unused object exists. The half-hourly list finds a group or persistence profile
+    /// whose process ended after the write. The second such list deletes the objects of deleted Services.
     pub async fn assert_nothing_is_left_after_an_hour(&mut self) {
         let unused = self.services.unused(&self.nsx);
         println!("{} groups and persistence profiles wait for their list", unused.len());
         let clock = Clock::new(self.cluster.folder());
         let (mut daemon, user, admin) = self.start_fresh(&clock.environment()).await;
         let lists = || self.nsx.counts().of_user(&user, "LIST groups");
-        // The last lists of a reading: one for the pool of each class.
+        // The last lists of a pass, one for the pool of each class.
         let last = || self.nsx.counts().of_user(&user, "LIST ip-allocations");
         for time in [HALF_AN_HOUR, 2 * HALF_AN_HOUR] {
             let (before, last_before) = (lists(), last());
             clock.pass(time);
             eventually("groups and persistence profiles are listed", LIMIT, async || {
-                // It looks at its clock when something happens.
+                // The daemon reads its clock when an event arrives, such as this connection.
                 drop(tokio::net::TcpStream::connect(("127.0.0.1", admin.port())).await);
                 match lists() > before && last() - last_before >= u32::try_from(CLASSES.len()).unwrap() {
                     true => Ok(()),
@@ -421,7 +423,7 @@ impl World {
         assert_eq!(daemon.stop(STOP).await.code(), Some(0), "{}", daemon.output().tail(40));
     }
 
-    /// A daemon that has ensured every load balancer, its account, and its port.
+    /// Starts a daemon, waits until it has ensured every load balancer, and returns it with its account and its port.
     async fn start_fresh(&mut self, variables: &[(&str, &str)]) -> (Daemon, String, Admin) {
         let services = self.services.list().await;
         let wanted = services.iter().filter(|service| intent(service).is_some()).count();

@@ -1,5 +1,5 @@
-//! Load balancers that the Go program made: a start writes nothing about whole ones; half-made and half-deleted ones are
-//! completed.
+//! Load balancers that the Go program created. The daemon writes nothing to complete ones at its start. It completes
+//! the creation or deletion of partial ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -16,22 +16,21 @@ use support::fake_nsx::go::{GoPaths, GoStep};
 use super::site::{GO, LIMIT, Setup, Site, manager, on_existing, on_gateway, server};
 use crate::cluster::ip;
 
-/// The Nodes.
 const NODES: usize = 3;
-/// The Service that is created last, with a load balancer of ours.
+/// Name of the Service that is created last, with a load balancer of this program.
 const MARKER: &str = "marker";
 
 fn address(index: usize) -> IpAddr {
     [192, 0, 2, 60 + u8::try_from(index).unwrap()].into()
 }
 
-/// A Service whose load balancer is whole.
+/// A Service with a complete load balancer.
 struct Whole {
     name: &'static str,
     ports: &'static [(&'static str, u16)],
     spec: Value,
     annotations: Value,
-    /// Whether the Go program ignores what it asks for.
+    /// Whether the Service has settings that the Go program ignores.
     is_as_is: bool,
 }
 
@@ -40,7 +39,7 @@ impl Whole {
         Self { name, ports, spec: json!({}), annotations: json!({}), is_as_is: false }
     }
 
-    /// It asks for something that the Go program ignores.
+    /// Returns a Service with settings that the Go program ignores.
     fn asking(name: &'static str, ports: &'static [(&'static str, u16)], spec: Value) -> Self {
         Self { spec, is_as_is: true, ..Self::new(name, ports) }
     }
@@ -64,7 +63,7 @@ fn all() -> Vec<Whole> {
     ]
 }
 
-/// Puts it as the Go program leaves it.
+/// Creates the load balancer as the Go program leaves it.
 async fn put(site: &Site, whole: &Whole, address: IpAddr, is_existing: bool) {
     let service = site.create_with(whole.name, whole.ports, whole.spec.clone()).await;
     site.patch(whole.name, json!({"metadata": {"annotations": whole.annotations}})).await;
@@ -86,7 +85,7 @@ async fn put(site: &Site, whole: &Whole, address: IpAddr, is_existing: bool) {
     site.select(whole.name).await;
 }
 
-/// Fields that the Go program does not look at.
+/// Edits fields that the Go program ignores.
 fn edit(site: &Site, paths: &GoPaths) {
     site.nsx.change_by_hand(GO, &paths[&GoStep::Pool(0)], |pool| {
         pool["algorithm"] = json!("LEAST_CONNECTION");
@@ -101,7 +100,7 @@ fn edit(site: &Site, paths: &GoPaths) {
     assert!(site.nsx.enable_by_hand(GO, &paths[&GoStep::VirtualServer(0)], false));
 }
 
-/// What tells versions of Services apart.
+/// Returns the resource versions of the Services.
 async fn versions(site: &Site) -> BTreeMap<String, Option<String>> {
     site.selected().await.into_iter().map(|(name, service)| (name, service.resource_version())).collect()
 }
@@ -120,7 +119,8 @@ async fn is_taken_over_without_a_write(knows_uid: bool, is_existing: bool) {
     let mut process = site.start(&[]);
     process.wait_until_ensured(all.len()).await;
     assert_eq!(site.nsx.written_from(seen), [], "{what}");
-    // All that a start causes is done when a load balancer that is asked for afterwards is, and its Event is written.
+    // All work of the start is complete once a load balancer that was requested afterwards is complete and its Event is
+    // written.
     site.create(MARKER, &[("TCP", 80)]).await;
     site.select(MARKER).await;
     site.wait_for_address(MARKER, &process).await;
@@ -144,7 +144,7 @@ async fn is_taken_over_without_a_write(knows_uid: bool, is_existing: bool) {
     expected.sort();
     let events: Vec<_> = site.events().await.into_iter().filter(|(name, _)| name != MARKER).collect();
     assert_eq!(events, expected, "{what}");
-    // The address of a second allocation is not read while a virtual server has the one in use.
+    // The daemon does not read the address of a second allocation while a virtual server uses the first one.
     process.wait_until_held(0).await;
     let apart = ["two-allocations".to_owned()].into();
     assert_eq!(site.handed_back(&apart).await, Vec::<String>::new(), "{what}");
@@ -157,7 +157,7 @@ async fn a_start_writes_nothing_about_whole_load_balancers_of_the_go_program() {
     join_all(cases.map(|(knows_uid, is_existing)| is_taken_over_without_a_write(knows_uid, is_existing))).await;
 }
 
-/// A load balancer of which only a part is there.
+/// A partial load balancer.
 struct Part {
     name: String,
     address: IpAddr,
@@ -167,7 +167,7 @@ struct Part {
 }
 
 impl Part {
-    /// Made up to this object, with or without the address in the status.
+    /// Creates the first `count` objects of a load balancer, with or without the address in the Service's status.
     async fn made(site: &Site, count: usize, has_status: bool, address: IpAddr) -> Self {
         let name = format!("made-{count}-{has_status}");
         let service = site.create(&name, &[("TCP", 80)]).await;
@@ -176,7 +176,8 @@ impl Part {
         Self { name, address, paths, has_status, is_deleted: false }
     }
 
-    /// Deleted up to this object; the Service is being deleted, or wanted again.
+    /// Deletes the first `count` objects of a load balancer. The Service is being deleted, or requests a load balancer
+    /// again.
     async fn deleted(site: &Site, count: usize, is_deleted: bool, address: IpAddr) -> Self {
         let name = format!("deleted-{count}-{is_deleted}");
         let service = site.create(&name, &[("TCP", 80)]).await;
@@ -189,12 +190,12 @@ impl Part {
         self.paths.contains_key(&step)
     }
 
-    /// Whether its address is still reserved for it, and something shows that.
+    /// Whether the address is still reserved for the Service, with evidence for that.
     fn keeps_address(&self) -> bool {
         self.has_status && self.has(GoStep::Allocation)
     }
 
-    /// The paths of what nothing shows to be this cluster's.
+    /// Returns the paths of objects without evidence that they belong to this cluster.
     fn held(&self) -> Vec<&String> {
         let is_held = |step: &GoStep| match step {
             GoStep::Monitor(_) | GoStep::Pool(_) => !self.has(GoStep::VirtualServer(0)),
@@ -219,7 +220,7 @@ async fn parts(site: &Site) -> Vec<Part> {
 
 async fn are_completed(knows_uid: bool) {
     let mut site = Site::alone(knows_uid, 0..NODES).await;
-    // It stays as long as the cluster has a virtual server of the Go program.
+    // The load balancer service stays as long as the cluster has a virtual server of the Go program.
     let other = site.create("whole", &[("TCP", 80)]).await;
     site.of_go(&other, [192, 0, 2, 100].into(), 0..NODES).put(&site.nsx, GO);
     site.leave_by_go("whole", Some([192, 0, 2, 100].into())).await;
@@ -259,7 +260,7 @@ async fn are_completed(knows_uid: bool) {
         assert_eq!(site.nsx.object(path), Some(before), "{path} {knows_uid}");
     }
     process.wait_until_held(parts.iter().flat_map(Part::held).count()).await;
-    // Apart from what is held, of Services that are gone, too.
+    // Lines about objects of unclear owner are excluded, also those of deleted Services.
     let apart = parts.iter().filter(|part| !part.held().is_empty()).map(|part| part.name.clone()).collect();
     let is_of_held = |line: &String| parts.iter().flat_map(Part::held).any(|path| line.ends_with(path.as_str()));
     let wrong: Vec<String> = site.handed_back(&apart).await.into_iter().filter(|line| !is_of_held(line)).collect();
@@ -272,11 +273,11 @@ async fn half_made_and_half_deleted_load_balancers_of_the_go_program_are_complet
     join_all([true, false].map(are_completed)).await;
 }
 
-/// The one in use stays; the other one goes if it is ours.
+/// The allocation in use stays. The other one is deleted if it belongs to this cluster.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_allocations_the_one_in_use_stays() {
     let mut site = Site::alone(true, 0..NODES).await;
-    // They were made long ago: an address that does not come yet would be left out.
+    // The allocations are old, so their addresses must be assigned. Otherwise the daemon would skip them.
     site.nsx.set_realization("ip-allocations", Realization::After(Duration::ZERO));
     let namespaces = kube::Api::<k8s_openapi::api::core::v1::Namespace>::all(site.cluster.client.clone());
     let uid = namespaces.get("kube-system").await.unwrap().metadata.uid.unwrap();
@@ -305,7 +306,8 @@ async fn of_two_allocations_the_one_in_use_stays() {
     let written: Vec<_> = site.nsx.written_from(seen);
     assert!(written.iter().all(|version| version.path == second["ours"]), "{written:#?}");
     assert_eq!(site.nsx.object(&second["ours"]), None);
-    // The one without a UID is beside no other that is ours, so that its address is not read.
+    // No other allocation of this cluster accompanies the one without UID, so that the daemon does not read its
+    // address.
     process.wait_until_held(0).await;
     assert_eq!(versions(&site).await, services);
     process.stop().await;

@@ -1,4 +1,4 @@
-//! Two clusters of one name on one manager, each with an API server of its own: neither writes anything of the other.
+//! Two clusters with the same name on one manager, each with its own API server. Neither writes objects of the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,24 +14,24 @@ use crate::invariants::nsx::load_balancers::pools;
 
 /// The default name of a cluster.
 const DEFAULT: &str = "kubernetes";
-/// Of both clusters, with the same addresses.
+/// Number of Nodes of each cluster. Both clusters use the same addresses.
 const NODES: usize = 3;
-/// The accounts of the clusters in NSX begin with these.
+/// Prefixes of the clusters' accounts in NSX.
 const ACCOUNTS: [&str; 2] = ["one", "other"];
-/// A Service that both clusters have, and one that is lost in the second one without its load balancer.
+/// Name of a Service of both clusters, and name of a Service that the second cluster loses without its load balancer.
 const LASTING: &str = "s";
 const LOST: &str = "lost";
-/// In seconds: what is left over has to be in two readings that are ten minutes apart. Everything is read again after half an
-/// hour in any case.
+/// Times in seconds. The daemon deletes an unused object after two passes that are ten minutes apart. It reads all
+/// objects again after half an hour in any case.
 const TEN_MINUTES: u32 = 601;
 const HALF_AN_HOUR: u32 = 1801;
 
-/// Of an account: that of the site that it begins with.
+/// Returns the prefix of an account, which is its site.
 fn cluster_of(account: &str) -> Option<&'static str> {
     ACCOUNTS.into_iter().find(|site| account.split('-').next() == Some(site))
 }
 
-/// The first write to an object of which the other cluster wrote the first version.
+/// Returns the first write to an object that the other cluster created.
 fn breach(history: &[ObjectVersion]) -> Option<String> {
     let mut owners = BTreeMap::new();
     for version in history {
@@ -72,7 +72,7 @@ impl Pair {
         assert_eq!(breach(&self.one.nsx.history()), None, "{}", self.what);
     }
 
-    /// The paths of what an account of this site made and is there.
+    /// Returns the paths of the existing objects that accounts of this site created.
     fn paths_of(&self, site: &'static str) -> BTreeSet<String> {
         let is_one = |object: &Value| {
             let maker = object["_create_user"].as_str().and_then(cluster_of);
@@ -86,7 +86,7 @@ impl Pair {
             .collect()
     }
 
-    /// Waits until the pools of a Service have so many members, of one of both clusters.
+    /// Waits until the pools of a Service of one site have this many members.
     async fn wait_for_members(&self, site: &'static str, count: usize, process: &Process) {
         eventually(&format!("{}: the pools of {site} have {count} members", self.what), LIMIT, async || {
             let paths = self.paths_of(site);
@@ -102,7 +102,7 @@ impl Pair {
     }
 }
 
-/// Creates Services of both names, and gives the addresses.
+/// Creates Services with both names, and returns their addresses.
 async fn create(site: &Site, process: &Process) -> BTreeSet<IpAddr> {
     let mut addresses = BTreeSet::new();
     for name in [LASTING, LOST] {
@@ -113,8 +113,8 @@ async fn create(site: &Site, process: &Process) -> BTreeSet<IpAddr> {
     addresses
 }
 
-/// The second cluster creates, changes, loses and deletes while the first one has Services of the same names, which then
-/// does the same.
+/// The second cluster creates, changes, loses and deletes Services while the first one has Services with the same
+/// names. Then the first cluster does the same.
 async fn live_beside_each_other(mut pair: Pair, knows_uid: bool) {
     let what = pair.what.clone();
     let mut first = pair.one.start(&[]);
@@ -124,7 +124,7 @@ async fn live_beside_each_other(mut pair: Pair, knows_uid: bool) {
     assert!(of_one.is_disjoint(&of_other), "{what}: each has its own addresses");
     pair.check();
 
-    // Ports and Nodes change.
+    // Changes of ports and Nodes.
     pair.other.set_ports(LASTING, &[("TCP", 81, None), ("UDP", 80, None)]).await;
     pair.wait_for_ports(&["80", "81"], &second).await;
     pair.other.exclude(1, true).await;
@@ -136,7 +136,7 @@ async fn live_beside_each_other(mut pair: Pair, knows_uid: bool) {
     pair.wait_for_members("other", NODES - 1, &second).await;
     pair.check();
 
-    // The second cluster loses a Service while no process of it runs.
+    // The second cluster loses a Service while none of its processes runs.
     second.stop().await;
     pair.other.services.delete(LOST, &DeleteParams::default()).await.unwrap();
     pair.other.patch(LOST, json!({"metadata": {"finalizers": null}})).await;
@@ -148,7 +148,7 @@ async fn live_beside_each_other(mut pair: Pair, knows_uid: bool) {
     assert_eq!(pair.paths_of("one"), kept, "{what}");
     pair.check();
 
-    // The lasting one is deleted, and then both of the first cluster.
+    // The Service [`LASTING`] of the second cluster is deleted, and then both Services of the first cluster.
     pair.other.services.delete(LASTING, &DeleteParams::default()).await.unwrap();
     pair.other.wait_until_gone(LASTING, &second).await;
     assert_eq!(pair.paths_of("one"), kept, "{what}");
@@ -176,7 +176,7 @@ async fn live_beside_each_other(mut pair: Pair, knows_uid: bool) {
 }
 
 impl Pair {
-    /// The paths of what the second cluster made for a Service and is there.
+    /// Returns the paths of the existing objects that the second cluster created for a Service.
     fn other_objects_of(&self, name: &str) -> BTreeSet<String> {
         let objects = self.other.objects_of(name);
         let paths: BTreeSet<String> =
@@ -184,12 +184,12 @@ impl Pair {
         paths.intersection(&self.paths_of("other")).cloned().collect()
     }
 
-    /// Waits until the second cluster serves these ports of [`LASTING`], and no other.
+    /// Waits until the second cluster serves exactly these ports of [`LASTING`].
     async fn wait_for_ports(&self, expected: &[&str], process: &Process) {
         eventually(&format!("{}: the ports are {expected:?}", self.what), LIMIT, async || {
             let paths = self.other_objects_of(LASTING);
             let servers = paths.iter().filter(|path| path.contains("/lb-virtual-servers/"));
-            // One of them may be deleted meanwhile.
+            // A virtual server may be deleted in the meantime.
             let mut ports: Vec<_> = servers
                 .filter_map(|path| self.other.nsx.object(path))
                 .map(|server| server["ports"][0].clone())
@@ -203,7 +203,8 @@ impl Pair {
         .await;
     }
 
-    /// With the UID what is left over is deleted in the second reading. Without it nothing shows that it may be.
+    /// Checks the deletion of unused objects. With the UID the second pass deletes them. Without the UID the daemon has
+    /// no evidence that it may.
     async fn clean_up(&self, left: &BTreeSet<String>, knows_uid: bool, clock: &Clock, process: &Process) {
         assert_eq!(left.len(), 4, "{}: {left:?}", self.what);
         let account = process.account.clone();

@@ -1,7 +1,7 @@
-//! A daemon that is killed at any write about a load balancer, before the write is done or before its answer: the next one
-//! ends as an uninterrupted one, and what the dead one had sent changes nothing when it arrives afterwards.
+//! A daemon is killed at any write of a load balancer, before NSX executes it or before the answer arrives. The next
+//! daemon reaches the same state as an uninterrupted one. Requests of the dead daemon that arrive later change nothing.
 //!
-//! Many Services are at a write of theirs when the one process dies.
+//! Many Services are at one of their writes when the process dies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -19,16 +19,15 @@ use crate::invariants::nsx::load_balancers::results::addresses;
 use crate::invariants::nsx::load_balancers::{SERVICE, pools};
 use crate::invariants::nsx::routes::tag;
 
-/// The Nodes.
 const NODES: usize = 2;
-/// Services that are at a write at the same time: fewer than a process has calls under way.
+/// Number of Services that are at a write at the same time: fewer than a process has concurrent calls.
 const AT_ONCE: usize = 16;
-/// The objects of the Go program that a half-made load balancer has: monitor, pool and allocation.
+/// Number of objects of the Go program in a partial load balancer: monitor, pool and allocation.
 const HALF_MADE: usize = 3;
-/// Of them, those that nothing shows to be this cluster's.
+/// Number of these objects without evidence that they belong to this cluster.
 const HELD: usize = 2;
 
-/// What is done to a load balancer.
+/// Change of a load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Work {
     /// SEQ-01.
@@ -50,12 +49,12 @@ impl Work {
         matches!(self, Self::Create | Self::CreateBoth)
     }
 
-    /// The ports of the Service before.
+    /// Returns the ports of the Service before the change.
     fn ports(self) -> &'static [(&'static str, u16)] {
         if self == Self::CreateBoth { &[("TCP", 80), ("UDP", 80)] } else { &[("TCP", 80)] }
     }
 
-    /// Writes at least: fewer would be no test.
+    /// Returns the minimum number of writes. Fewer writes would test nothing.
     fn least(self) -> u32 {
         match self {
             Self::Create | Self::CreateBoth => 2,
@@ -66,7 +65,7 @@ impl Work {
     }
 }
 
-/// Who made what is there before.
+/// Creator of the existing objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Made {
     Here,
@@ -84,13 +83,14 @@ impl Case {
         Work::ALL.into_iter().flat_map(|work| [Made::Here, Made::ByGo].map(|made| Self { work, made }))
     }
 
-    /// Nothing shows whose pool and monitor are: they are held, and the Go program would take them for its own.
+    /// Whether pool and monitor have no evidence of their owner. The daemon does not delete them, and the Go program
+    /// would adopt them.
     fn is_half_made(self) -> bool {
         self.made == Made::ByGo && self.work.is_new()
     }
 }
 
-/// A case, and the write at which the process dies.
+/// A case, with the write at which the process dies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Point {
     case: Case,
@@ -98,7 +98,7 @@ struct Point {
 }
 
 impl Point {
-    /// Of its Service.
+    /// Returns the name of the Service.
     fn name(&self) -> String {
         let Case { work, made } = self.case;
         let at = self.at.map(|(n, side)| format!("-{n}-{side:?}")).unwrap_or_default();
@@ -106,35 +106,35 @@ impl Point {
     }
 }
 
-/// What there is of a Service in the end.
+/// Final state of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct End {
     is_there: bool,
-    /// How many addresses it reports.
+    /// Number of reported addresses.
     addresses: usize,
-    /// Whether they are those that it reported before, if it did.
+    /// Whether the Service still reports its former addresses, if it had any.
     is_kept: bool,
-    /// How many objects name it, by collection.
+    /// Number of objects with the Service's tag, by collection.
     objects: BTreeMap<String, usize>,
-    /// The ports of the virtual servers, and whether they have a reported address.
+    /// Ports of the virtual servers, and whether each has a reported address.
     servers: BTreeSet<(String, bool)>,
-    /// The members of each pool.
+    /// Members of each pool.
     members: Vec<BTreeSet<String>>,
 }
 
-/// A case that nothing interrupted.
+/// Result of a case without an interruption.
 #[derive(Debug)]
 struct Whole {
     writes: u32,
     end: End,
 }
 
-/// Services at these points, and a process that has made or adopted the load balancers that there are before.
+/// Services at these points, and a process that has created or adopted their load balancers.
 struct Round {
     site: Site,
     process: Process,
     points: Vec<Point>,
-    /// The addresses that Services report before.
+    /// Addresses that Services report before the change.
     before: BTreeMap<String, Vec<String>>,
 }
 
@@ -189,7 +189,7 @@ impl Round {
         self.site.services.get(name).await.unwrap().spec?.ports?.first()?.node_port
     }
 
-    /// How many Services there are in the end.
+    /// Returns the number of Services at the end.
     fn living(&self) -> usize {
         self.points.iter().filter(|point| point.case.work != Work::Delete).count()
     }
@@ -229,7 +229,7 @@ impl Round {
         }
     }
 
-    /// An address that the process which died had reserved for a new Service has to stay.
+    /// Adds the addresses that the dead process had reserved for new Services. They have to stay.
     fn note_reserved(&mut self) {
         for (name, before) in self.before.iter_mut().filter(|(_, before)| before.is_empty()) {
             let objects = self.site.objects_of(name);
@@ -237,7 +237,7 @@ impl Round {
             let reserved = paths.filter_map(|path| self.site.nsx.allocated_address(path));
             before.extend(reserved.map(|address| address.to_string()));
         }
-        // Monitor and pool come first.
+        // Monitor and pool are written first.
         let is_past = |point: &&Point| point.at.is_some_and(|(n, _)| n > 3);
         let is_new = |point: &&Point| point.case.work.is_new() && point.case.made == Made::Here;
         for point in self.points.iter().filter(is_past).filter(is_new) {
@@ -245,7 +245,7 @@ impl Round {
         }
     }
 
-    /// Waits until all that is left is as it is to be for this process and for the Go program.
+    /// Waits until the state is final for this process and for the Go program.
     async fn wait_until_settled(&mut self) {
         self.process.wait_until_ensured(self.living()).await;
         for point in self.points.iter().filter(|point| point.case.work == Work::Delete) {
@@ -260,8 +260,8 @@ impl Round {
         self.process.wait_until_held(HELD * left.len()).await;
     }
 
-    /// Waits until each new load balancer has its virtual servers, which are created last, and its Service the address. The metric
-    /// is not enough: it also counts load balancers that are about to be deleted.
+    /// Waits until each new load balancer has its virtual servers, which are created last, and its Service has the
+    /// address. The metric is not sufficient, because it also counts load balancers that will be deleted.
     async fn wait_until_created(&self) {
         eventually("the new load balancers are created", LIMIT, async || {
             let ends = self.ends().await;
@@ -279,7 +279,7 @@ impl Round {
     }
 }
 
-/// Each case without an interruption.
+/// Runs each case without an interruption.
 async fn wholes(knows_uid: bool) -> BTreeMap<Case, Whole> {
     let points = Case::all().map(|case| Point { case, at: None }).collect();
     let mut round = Round::prepare(points, knows_uid).await;
@@ -297,7 +297,7 @@ async fn wholes(knows_uid: bool) -> BTreeMap<Case, Whole> {
     round.points.iter().map(whole).collect()
 }
 
-/// How many requests behind the first `seen` versions wrote about a Service.
+/// Counts the requests for a Service after the first `seen` versions.
 fn writes(history: &[ObjectVersion], seen: usize, service: &str) -> u32 {
     let names = |version: &&ObjectVersion| {
         version.object.as_ref().is_some_and(|object| tag(object, SERVICE).as_deref() == Some(service))
@@ -308,7 +308,7 @@ fn writes(history: &[ObjectVersion], seen: usize, service: &str) -> u32 {
     u32::try_from(requests.len()).unwrap()
 }
 
-/// The process dies while each Service is at its write.
+/// Kills the process while each Service is at its write.
 async fn killed(points: Vec<Point>, knows_uid: bool, wholes: &BTreeMap<Case, Whole>) {
     let mut round = Round::prepare(points, knows_uid).await;
     let lb_services = round.site.lb_services().len();
@@ -336,7 +336,7 @@ async fn killed(points: Vec<Point>, knows_uid: bool, wholes: &BTreeMap<Case, Who
     })
     .await;
     round.wait_until_settled().await;
-    // What the dead one had sent arrives.
+    // The pending requests of the dead process arrive.
     holds.into_iter().for_each(Hold::release);
     round.site.wait_for_requests_of(&dead).await;
     assert_eq!(differences(&round).await, Vec::<String>::new(), "after late writes");
@@ -345,7 +345,7 @@ async fn killed(points: Vec<Point>, knows_uid: bool, wholes: &BTreeMap<Case, Who
     round.process.stop().await;
 }
 
-/// Gives the account of the process.
+/// Kills the process, and returns its account.
 async fn kill(process: &mut Process) -> String {
     process.daemon.kill().await;
     process.account.clone()
@@ -363,7 +363,7 @@ async fn killed_at_every_write(knows_uid: bool) {
         points.len(),
         wholes.iter().map(|(case, whole)| (case, whole.writes)).collect::<Vec<_>>()
     );
-    // Each round has some of all cases.
+    // Each round has some points of all cases.
     let rounds = points.len().div_ceil(AT_ONCE);
     let round = |number: usize| points.iter().skip(number).step_by(rounds).copied().collect();
     join_all((0..rounds).map(|number| killed(round(number), knows_uid, &wholes))).await;
@@ -379,7 +379,8 @@ async fn a_daemon_killed_at_any_write_without_a_uid_is_followed_by_one_that_ends
     killed_at_every_write(false).await;
 }
 
-/// The load balancer service is of no Service: it is made with the first one, and goes with the last one.
+/// The load balancer service belongs to no single Service. It is created with the first Service and deleted with the
+/// last one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_daemon_killed_at_the_write_of_the_load_balancer_service_leaves_one_or_none() {
     let cases = [true, false].into_iter().flat_map(|uid| [Side::Request, Side::Answer].map(|side| (uid, side)));
@@ -415,13 +416,13 @@ async fn first_and_last(knows_uid: bool, side: Side) {
         site.wait_for_requests_of(&dead).await;
     }
     site.wait_until_gone("s", &process).await;
-    // Without the UID nothing shows that it may be deleted.
+    // Without the UID the daemon has no evidence that it may delete the load balancer service.
     assert_eq!(site.lb_services().len(), usize::from(!knows_uid), "{what}");
     assert_eq!(site.objects_of("s"), Vec::<Value>::new(), "{what}");
     process.stop().await;
 }
 
-/// The pools of all Services are written with one request, or one by one.
+/// The daemon writes the pools of all Services with one request, or one by one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_daemon_killed_while_nodes_change_is_followed_by_one_that_gives_all_pools_their_members() {
     let writes =
@@ -464,7 +465,7 @@ async fn nodes_change((operation, n, side): (&str, u32, Side), knows_uid: bool) 
     };
     eventually("all pools have the members of now", LIMIT, async || are_members(&site)).await;
     assert_eq!(site.handed_back(&BTreeSet::new()).await, Vec::<String>::new(), "{what}");
-    // A batch of old revisions is refused.
+    // NSX rejects a batch with old revisions.
     let seen = site.nsx.history().len();
     hold.release();
     site.wait_for_requests_of(&dead).await;

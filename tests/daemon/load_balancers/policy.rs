@@ -16,14 +16,14 @@ use crate::manifests::apply;
 const LIMIT: Duration = Duration::from_secs(60);
 const POLICY: &str = "load-balancers-of-tenants";
 
-/// The YAML blocks of a page below a heading.
+/// Returns the YAML blocks of a page below a heading.
 fn manifests_below(page: &str, heading: &str) -> Vec<String> {
     let (_, section) = page.split_once(&format!("\n## {heading}\n")).unwrap();
     let section = section.split("\n## ").next().unwrap();
     section.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
 }
 
-/// The policy of the page decides on a real API server.
+/// The policy of the page is enforced by a real API server.
 #[tokio::test]
 async fn the_policy_for_several_tenants_limits_classes_and_addresses() {
     let server = ApiServer::start().await;
@@ -81,7 +81,7 @@ async fn the_policy_for_several_tenants_limits_classes_and_addresses() {
         assert!(is_as_expected, "{namespace} {kind} {class:?} {address:?}: {told:?}");
     }
 
-    // Another type is no way around it, and what is there already can be changed otherwise.
+    // Another Service type does not bypass the policy, and existing Services stay editable in other fields.
     let plain = services("plain");
     let created = serde_json::from_value(object("ClusterIP", Some("dmz"), None)).unwrap();
     plain.create(&PostParams::default(), &created).await.unwrap();

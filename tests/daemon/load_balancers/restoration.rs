@@ -1,4 +1,4 @@
-//! A cluster that was restored to a time before its Services were created: the Event that says so.
+//! The Event for a cluster that was restored to a state before the creation of its Services.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Event;
@@ -9,7 +9,7 @@ use support::eventually;
 
 use super::site::{LIMIT, Site};
 
-/// How many Services the restored cluster lacks: more than five.
+/// Number of Services that the restored cluster lacks. It is more than five.
 const LOST: usize = 6;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -25,7 +25,7 @@ async fn a_leader_that_misses_many_services_has_an_event_on_the_lease() {
     }
     before.wait_until_ensured(names.len()).await;
     before.stop().await;
-    // No process sees them go.
+    // No process runs that could observe the deletion.
     for name in &names[..LOST] {
         site.patch(name, json!({"metadata": {"finalizers": null}})).await;
         site.services.delete(name, &DeleteParams::default()).await.unwrap();

@@ -1,4 +1,4 @@
-//! A cluster with load balancers on a fake NSX: its Nodes, its Services, and daemons with accounts of their own.
+//! A cluster with load balancers on a fake NSX: its Nodes, its Services, and daemons with their own accounts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -24,27 +24,28 @@ use crate::invariants::nsx::load_balancers::SERVICE;
 use crate::invariants::nsx::load_balancers::results::{addresses, key};
 use crate::invariants::nsx::routes::tag;
 
-/// Far more than anything here takes beside all other tests. A deletion ends with a listing, which comes at most every 10 s, and
-/// many processes start at once.
+/// Much longer than any step takes while all other tests run. A deletion ends with a list, which happens at most every
+/// 10 s, and many processes start at once.
 pub const LIMIT: Duration = Duration::from_secs(180);
-/// Of every account in NSX.
+/// Password of every account in NSX.
 const PASSWORD: &str = "Correct-Horse-7";
-/// How many processes a site may start.
+/// Maximum number of processes of a site.
 const PROCESSES: usize = 4;
-/// The size of load balancer services: with room for all Services of a test.
+/// Size of load balancer services, with room for all Services of a test.
 const SIZE: &str = "XLARGE";
-/// All fit beside each other, also when each waits for NSX.
+/// All Services are reconciled concurrently, also if each of them waits for NSX.
 const SYNCS: &str = "--concurrent-service-syncs=32";
-/// The user that puts what the Go program left.
+/// User that creates the objects of the Go program.
 pub const GO: &str = "go-program";
 
-/// The API server of these tests. On the one of all tests, daemons of other tests would look after their Services.
+/// Returns the API server of these tests. On the shared API server the daemons of other tests would manage their
+/// Services.
 pub async fn server() -> &'static ApiServer {
     static SERVER: OnceCell<ApiServer> = OnceCell::const_new();
     SERVER.get_or_init(ApiServer::start).await
 }
 
-/// A manager with two gateways, and the accounts of the sites with these names.
+/// Returns a manager with two gateways, and with the accounts of the sites with these names.
 pub async fn manager(sites: &[&str]) -> Arc<FakeNsx> {
     let accounts = sites.iter().flat_map(|site| (0..PROCESSES).map(move |number| account(site, number)));
     let existing = json!({"size": SIZE, "connectivity_path": "/infra/tier-1s/t2"});
@@ -56,7 +57,7 @@ fn account(site: &str, number: usize) -> String {
     format!("{site}-{number}")
 }
 
-/// The sections of the load balancers, on this gateway.
+/// Returns the load balancer sections of `vsphere.conf`, for this gateway.
 pub fn on_gateway(tier1: &str) -> String {
     format!(
         "[LoadBalancer]\nsize = {SIZE}\ntier1-gateway-path = /infra/tier-1s/{tier1}\nip-pool-id = p1\n\
@@ -65,7 +66,8 @@ pub fn on_gateway(tier1: &str) -> String {
     )
 }
 
-/// The sections of the load balancers, on a load balancer service of an administrator, with names in place of paths.
+/// Returns the load balancer sections of `vsphere.conf`, for a load balancer service of an administrator, with names in
+/// place of paths.
 pub fn on_existing() -> String {
     format!(
         "[LoadBalancer]\nsize = {SIZE}\nlb-service-id = existing\nip-pool-name = pool1\n\
@@ -73,68 +75,68 @@ pub fn on_existing() -> String {
     )
 }
 
-/// What tells a site from others.
+/// Properties of a site.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The first part of its accounts in NSX.
+    /// Prefix of the site's accounts in NSX.
     pub account: &'static str,
-    /// The value of `--cluster-name`; none makes one that nobody else has.
+    /// Value of `--cluster-name`. `None` creates a unique name.
     pub cluster: Option<String>,
-    /// The namespace of its Services; none makes one that nobody else has.
+    /// Namespace of the Services. `None` creates a unique namespace.
     pub namespace: Option<String>,
-    /// Whether its processes may read the UID of the cluster.
+    /// Whether the processes may read the UID of the cluster.
     pub knows_uid: bool,
-    /// The sections of the load balancers.
+    /// Load balancer sections of `vsphere.conf`.
     pub sections: String,
 }
 
 impl Setup {
-    /// Alone on its manager, on the gateway `t1`.
+    /// Returns the setup of a single site on its manager, on the gateway `t1`.
     pub fn alone(knows_uid: bool) -> Self {
         Self { account: "site", cluster: None, namespace: None, knows_uid, sections: on_gateway("t1") }
     }
 }
 
-/// See the file's header.
+/// A cluster with load balancers.
 pub struct Site {
     pub cluster: Cluster,
     pub nsx: Arc<FakeNsx>,
     pub services: Api<Service>,
-    /// The namespace of its Services.
+    /// Namespace of the Services.
     pub namespace: String,
-    /// The value of `--cluster-name`.
+    /// Value of `--cluster-name`.
     pub name: String,
     setup: Setup,
     token: String,
-    /// The flag that leads to the API server without more permissions than the manifests give.
+    /// Flag with the kubeconfig of a user that has only the permissions of the manifests.
     kubeconfig: Option<String>,
     vcenter: FakeVcenter,
     folder: tempfile::TempDir,
     started: usize,
 }
 
-/// A daemon.
+/// A daemon of the site.
 pub struct Process {
     pub daemon: Daemon,
-    /// Its account in NSX.
+    /// Account of the daemon in NSX.
     pub account: String,
     admin: Admin,
     token: String,
 }
 
 impl Process {
-    /// The series whose names begin like this, with their values.
+    /// Returns the series whose names have this prefix, with their values.
     pub async fn series(&mut self, beginning: &str) -> Vec<String> {
         let (_, text) = self.admin.get("/metrics", Some(&self.token), &mut self.daemon).await;
         text.lines().filter(|line| line.starts_with(beginning)).map(str::to_owned).collect()
     }
 
-    /// The sum over all labels of this metric.
+    /// Returns the sum over all labels of this metric.
     pub async fn sum(&mut self, metric: &str) -> f64 {
         self.admin.sum(metric, &self.token, &mut self.daemon).await
     }
 
-    /// Waits until the load balancers of so many Services are as they want them, and of no other.
+    /// Waits until exactly this many Services have the load balancers that they request.
     pub async fn wait_until_ensured(&mut self, count: usize) {
         eventually(&format!("{count} load balancers are ensured"), LIMIT, async || {
             let (ensured, held) =
@@ -147,7 +149,7 @@ impl Process {
         .await;
     }
 
-    /// Waits until it holds so many objects.
+    /// Waits until the metric counts this many objects of unclear owner.
     pub async fn wait_until_held(&mut self, count: usize) {
         let wanted = format!(",state=\"held\"}} {count}");
         eventually(&format!("{count} objects are held"), LIMIT, async || {
@@ -161,24 +163,24 @@ impl Process {
         .await;
     }
 
-    /// Asks it for something: it looks at its clock.
+    /// Opens a connection, so that the daemon reads its clock.
     pub async fn wake(&self) {
         drop(tokio::net::TcpStream::connect(("127.0.0.1", self.admin.port())).await);
     }
 
-    /// Ends it in order.
+    /// Stops the daemon with SIGTERM.
     pub async fn stop(mut self) {
         assert_eq!(self.daemon.stop(LIMIT).await.code(), Some(0), "{}", self.daemon.output().tail(40));
     }
 }
 
 impl Site {
-    /// Alone on a manager of its own, with the Nodes of these numbers.
+    /// Creates a single site on its own manager, with the Nodes of these numbers.
     pub async fn alone(knows_uid: bool, nodes: Range<usize>) -> Self {
         Self::new(server().await, manager(&["site"]).await, Setup::alone(knows_uid), nodes).await
     }
 
-    /// With the Nodes of these numbers.
+    /// Creates a site with the Nodes of these numbers.
     pub async fn new(server: &ApiServer, nsx: Arc<FakeNsx>, setup: Setup, nodes: Range<usize>) -> Self {
         let cluster = Cluster::on(server).await;
         let namespace = setup.namespace.clone().unwrap_or_else(|| cluster.pool().to_owned());
@@ -205,24 +207,24 @@ impl Site {
         site
     }
 
-    /// A Node joins that has its address already.
+    /// Registers a Node that already has its address.
     pub async fn join(&self, number: usize) {
         self.cluster.kubelet(number).provided_ip(&ip(number)).ready().register(&self.cluster.client).await;
     }
 
-    /// Takes a Node out of all load balancers, or back.
+    /// Excludes a Node from all load balancers, or includes it again.
     pub async fn exclude(&self, number: usize, is_excluded: bool) {
         let patch = Patch::Merge(json!({"metadata": {"labels": {LABEL_EXCLUDE: is_excluded.then_some("true")}}}));
         let nodes = Api::<Node>::all(self.cluster.client.clone());
         nodes.patch(&self.cluster.name(number), &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// A daemon with an account of its own, alone unless `more` says so.
+    /// Starts a daemon with its own account, without leader election unless `more` has that flag.
     pub fn start(&mut self, more: &[&str]) -> Process {
         self.start_in(&[], more)
     }
 
-    /// The same, with environment variables.
+    /// As [`Site::start`], with environment variables.
     pub fn start_in(&mut self, variables: &[(&str, &str)], more: &[&str]) -> Process {
         let account = account(self.setup.account, self.started);
         self.started += 1;
@@ -245,17 +247,17 @@ impl Site {
         Process { daemon, account, admin, token: self.token.clone() }
     }
 
-    /// Namespace and name of a Service, as tags give them.
+    /// Returns namespace and name of a Service in the form of tags.
     pub fn key(&self, name: &str) -> String {
         format!("{}/{name}", self.namespace)
     }
 
-    /// Creates a Service with these ports that no process sees before [`Site::select`].
+    /// Creates a Service with these ports. Processes do not see it before [`Site::select`].
     pub async fn create(&self, name: &str, ports: &[(&str, u16)]) -> Service {
         self.create_with(name, ports, json!({})).await
     }
 
-    /// The same with further fields of the spec.
+    /// As [`Site::create`], with further fields of the spec.
     pub async fn create_with(&self, name: &str, ports: &[(&str, u16)], mut spec: Value) -> Service {
         let port = |(protocol, port): &(&str, u16)| json!({"name": format!("{protocol}-{port}").to_lowercase(), "protocol": protocol, "port": port});
         spec["type"] = json!("LoadBalancer");
@@ -264,13 +266,13 @@ impl Site {
         self.services.create(&PostParams::default(), &serde_json::from_value(service).unwrap()).await.unwrap()
     }
 
-    /// Lets processes see a Service.
+    /// Makes a Service visible for processes.
     pub async fn select(&self, name: &str) {
         let (label, value) = self.label();
         self.patch(name, json!({"metadata": {"labels": {label: value}}})).await;
     }
 
-    /// Of the Services that processes see.
+    /// Returns the labels of the Services that processes see.
     pub fn labels(&self) -> BTreeMap<String, String> {
         BTreeMap::from([self.label()])
     }
@@ -286,7 +288,7 @@ impl Site {
         self.services.patch(name, &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
     }
 
-    /// Gives a Service these ports. Those that it has already keep their ports of the nodes.
+    /// Gives a Service these ports. Existing ports keep their node ports.
     pub async fn set_ports(&self, name: &str, ports: &[(&str, u16, Option<i32>)]) {
         let port = |(protocol, port, node_port): &(&str, u16, Option<i32>)| {
             let name = format!("{protocol}-{port}").to_lowercase();
@@ -295,7 +297,7 @@ impl Site {
         self.patch(name, json!({"spec": {"ports": ports.iter().map(port).collect::<Vec<_>>()}})).await;
     }
 
-    /// The load balancer of the Go program for a Service, with this address; nothing is put.
+    /// Returns the load balancer of the Go program for a Service with this address, without creating it in NSX.
     pub fn of_go(&self, service: &Service, address: IpAddr, nodes: Range<usize>) -> GoBalancer {
         let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_ref()).unwrap();
         let ports: Vec<(&str, u16, u16)> = ports
@@ -313,7 +315,8 @@ impl Site {
         balancer
     }
 
-    /// The Service as the Go program leaves it: with its finalizer, and with this address in the status if there is one.
+    /// Makes the Service equal to the result of the Go program: with its finalizer, and with this address in the status
+    /// if there is one.
     pub async fn leave_by_go(&self, name: &str, address: Option<IpAddr>) {
         let manager = PatchParams { field_manager: Some(PROGRAM.to_owned()), ..PatchParams::default() };
         let finalizer = Patch::Merge(json!({"metadata": {"finalizers": [FINALIZER]}}));
@@ -324,14 +327,14 @@ impl Site {
         }
     }
 
-    /// The Services that processes see, by name.
+    /// Returns the Services that processes see, by name.
     pub async fn selected(&self) -> BTreeMap<String, Service> {
         let selected = ListParams::default().labels(&self.cluster.labels());
         let services = self.services.list(&selected).await.unwrap().items;
         services.into_iter().map(|service| (service.name_any(), service)).collect()
     }
 
-    /// Waits until a Service reports one address.
+    /// Waits until a Service reports exactly one address.
     pub async fn wait_for_address(&self, name: &str, process: &Process) -> IpAddr {
         eventually(&format!("Service {name} has an address"), LIMIT, async || {
             let service = self.services.get(name).await.unwrap();
@@ -343,7 +346,7 @@ impl Site {
         .await
     }
 
-    /// Waits until a Service is gone.
+    /// Waits until a Service is deleted.
     pub async fn wait_until_gone(&self, name: &str, process: &Process) {
         eventually(&format!("Service {name} is gone"), LIMIT, async || {
             match self.services.get_opt(name).await.unwrap() {
@@ -354,7 +357,7 @@ impl Site {
         .await;
     }
 
-    /// The objects in NSX that name this Service and are not marked for deletion.
+    /// Returns the objects in NSX with the tag of this Service that are not marked for deletion.
     pub fn objects_of(&self, name: &str) -> Vec<Value> {
         let key = self.key(name);
         let is_one =
@@ -362,7 +365,7 @@ impl Site {
         self.nsx.objects().into_iter().filter(is_one).collect()
     }
 
-    /// The load balancer services.
+    /// Returns the load balancer services of clusters.
     pub fn lb_services(&self) -> Vec<Value> {
         let services = self.nsx.objects_below("/infra/lb-services");
         let is_one =
@@ -370,13 +373,13 @@ impl Site {
         services.into_iter().filter(is_one).collect()
     }
 
-    /// The versions since the first `seen` ones that requests wrote.
+    /// Returns the versions after the first `seen` ones that requests wrote.
     pub fn written_since(&self, seen: usize) -> Vec<ObjectVersion> {
         let versions = self.nsx.history_from(seen);
         versions.into_iter().filter(|version| version.request.is_some()).collect()
     }
 
-    /// Waits until every request of an account is over, also those of a process that is gone.
+    /// Waits until no request of an account is in flight, including requests of dead processes.
     pub async fn wait_for_requests_of(&self, account: &str) {
         eventually(&format!("the requests of {account} are over"), LIMIT, async || {
             let requests = self.nsx.requests();
@@ -389,7 +392,7 @@ impl Site {
         .await;
     }
 
-    /// The Events about Services, by Service and reason.
+    /// Returns the Events about Services, as pairs of Service and reason.
     pub async fn events(&self) -> Vec<(String, String)> {
         let events = Api::<Event>::namespaced(self.cluster.client.clone(), &self.namespace);
         let events = events.list(&ListParams::default()).await.unwrap().items;
@@ -399,7 +402,7 @@ impl Site {
         events
     }
 
-    /// What the Go program would find wrong or write, but for lines about these Services.
+    /// Returns the objects that the Go program would reject or write, except lines about these Services.
     pub async fn handed_back(&self, but: &BTreeSet<String>) -> Vec<String> {
         let mut program = GoProgram::new(&self.name);
         if self.setup.sections == on_existing() {
@@ -413,7 +416,8 @@ impl Site {
     }
 }
 
-/// The flag for a user with the permissions of the manifests, but for those of the component `nsx` to read the UID.
+/// Returns the flag for a user with the permissions of the manifests, except the permission of the component `nsx` to
+/// read the UID.
 async fn limited(cluster: &Cluster, server: &ApiServer) -> String {
     let user = unique("limited");
     cluster.grant(std::slice::from_ref(&user)).await;

@@ -1,4 +1,4 @@
-//! A restart and a hand-over write nothing about load balancers.
+//! A restart and a change of the leader write nothing to load balancers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use super::site::{GO, LIMIT, Site};
 
 const NODES: usize = 3;
-/// Services with a load balancer of this program, and with one of the Go program.
+/// Numbers of Services with a load balancer of this program, and of the Go program.
 const HERE: usize = 12;
 const BY_GO: usize = 4;
 
@@ -47,7 +47,7 @@ async fn nothing_is_written(knows_uid: bool) {
     second.daemon.wait_for_line(" started", LIMIT).await;
     let (seen, services) = (site.nsx.history().len(), versions(&site).await);
 
-    // A standby takes over from a leader that ends in order, and a process that starts afterwards from that one.
+    // A standby succeeds a leader that shuts down cleanly. Then a newly started process succeeds the standby.
     for _ in 0..2 {
         first.stop().await;
         second.daemon.wait_for_line("became leader", LIMIT).await;
@@ -58,7 +58,7 @@ async fn nothing_is_written(knows_uid: bool) {
         assert_eq!(versions(&site).await, services, "{knows_uid}");
         first = std::mem::replace(&mut second, site.start(&flags));
     }
-    // Before it has started, SIGTERM ends it at once.
+    // SIGTERM during the start would end the process at once.
     second.daemon.wait_for_line(" started", LIMIT).await;
     first.stop().await;
     second.stop().await;

@@ -1,4 +1,4 @@
-//! Services of authors who mean harm, or do not know what they do.
+//! Services of malicious or mistaken authors.
 
 use ccm::cloud::service::FINALIZER;
 use futures::StreamExt as _;
@@ -10,10 +10,10 @@ use support::{ApiServer, eventually};
 
 use super::site::{LIMIT, Process, Setup, Site, manager, server};
 
-/// What a leader or a standby may take beyond its idle, at any time.
+/// Maximum memory of a leader or a standby above its idle state, in kB.
 const MOST: u64 = 64 << 10;
 
-/// Nearly all that the API server takes of the annotations of one object. In JSON it is six times as long.
+/// Length of an annotation close to the API server's limit for one object. Its JSON form is six times as long.
 const ANNOTATION: usize = 250 << 10;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -34,7 +34,7 @@ async fn a_service_that_is_too_large_keeps_what_it_has_and_is_deleted() {
     );
     assert_eq!(site.objects_of("web"), before);
     assert!(site.written_since(seen).is_empty(), "{:?}", site.written_since(seen));
-    // Its Nodes are still updated.
+    // The members of its load balancer still follow the Nodes.
     site.exclude(0, true).await;
     eventually("the pool follows the Nodes", LIMIT, async || {
         let objects = site.objects_of("web");
@@ -45,7 +45,7 @@ async fn a_service_that_is_too_large_keeps_what_it_has_and_is_deleted() {
     let events = site.events().await;
     let failed = events.iter().filter(|(_, reason)| reason == "SyncLoadBalancerFailed").count();
     assert_eq!(failed, 1, "{events:?}");
-    // As before, it is ensured; too large again, it is deleted.
+    // With the former annotation the Service is ensured again. It is deleted while its annotation is too long again.
     site.patch("web", class(Value::Null)).await;
     process.wait_until_ensured(1).await;
     assert_eq!(site.wait_for_address("web", &process).await, address);
@@ -56,7 +56,7 @@ async fn a_service_that_is_too_large_keeps_what_it_has_and_is_deleted() {
     process.stop().await;
 }
 
-/// A Service of one of four kinds that the cache keeps, with a long annotation: one that is read, or another one.
+/// Returns a Service with a long annotation: one that the daemon reads, or another one. There are four kinds.
 fn large(site: &Site, number: usize) -> Service {
     let (key, length) = match number % 4 {
         0 => ("loadbalancer.vmware.io/class", ANNOTATION),
@@ -81,7 +81,7 @@ fn usage(process: &Process) -> Usage {
     Usage::of(process.daemon.pid().unwrap()).unwrap()
 }
 
-/// What a leader, a standby and a process that starts afterwards take while so many large Services come.
+/// Measures the memory of a leader, a standby and a process that starts afterwards, for this many large Services.
 async fn memory(server: &ApiServer, count: usize) {
     let mut site = Site::new(server, manager(&["site"]).await, Setup::alone(true), 0..1).await;
     let lease = format!("--leader-elect-resource-name={}", site.cluster.pool());
@@ -97,7 +97,7 @@ async fn memory(server: &ApiServer, count: usize) {
             site.services.create(&PostParams::default(), &large(&site, number)).await.unwrap();
         })
         .await;
-    // What comes last is served, so that the leader is through.
+    // The leader has processed all Services once it serves the last one.
     site.create("last", &[("TCP", 80)]).await;
     site.select("last").await;
     site.wait_for_address("last", &leader).await;
@@ -105,7 +105,7 @@ async fn memory(server: &ApiServer, count: usize) {
     let more = |process: &Process| usage(process).peak.saturating_sub(idle);
     let (of_leader, of_standby) = (more(&leader), more(&standby));
     assert!(!leader.daemon.output().lines().iter().any(|line| line.contains("messages are lost")));
-    // The standby takes over, and a process that starts now reads all of them at once.
+    // The standby becomes the leader, and a process that starts now reads all Services at once.
     leader.stop().await;
     wait_until_reported(&mut standby, count).await;
     let of_successor = more(&standby);
@@ -121,7 +121,7 @@ async fn memory(server: &ApiServer, count: usize) {
     standby.stop().await;
 }
 
-/// Waits until each Service of which an annotation is too long is reported.
+/// Waits until every Service with an annotation that is too long is reported.
 async fn wait_until_reported(process: &mut Process, count: usize) {
     eventually("those that are too large are reported", LIMIT, async || {
         let held = process.sum("vsphere_ccm_load_balancers_held{reason=\"LoadBalancerNotPossible\"}").await;
@@ -133,7 +133,8 @@ async fn wait_until_reported(process: &mut Process, count: usize) {
     .await;
 }
 
-/// Where the others are, and what the log says of them: its last lines are about the metrics that are read.
+/// Returns the queue metrics and the log about unreported Services. The last lines of the log are about reads of these
+/// metrics.
 async fn not_reported(process: &mut Process) -> String {
     let (held, queue) = (process.series("vsphere_ccm_load_balancers").await, process.series("workqueue_").await);
     let log = process.daemon.output();

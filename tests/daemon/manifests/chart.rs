@@ -1,4 +1,4 @@
-//! The Helm chart: the Go program's values with the Go program's meaning, and mistakes in them told by name.
+//! The Helm chart has the values of the Go program's chart with the same meaning, and names the value in its errors.
 
 mod helm;
 mod image;
@@ -18,17 +18,17 @@ use crate::cluster::BINARY;
 
 const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-/// The values of the Go program's chart 1.36.0 with their defaults, but for image and tag.
+/// Default values of the Go program's chart 1.36.0, except image and tag.
 pub const GO_VALUES: &str = include_str!("../../golden/go-program/chart-values.yaml");
 
-/// A release.
+/// A rendered release.
 struct Rendered {
     objects: Vec<Value>,
     notes: String,
 }
 
 impl Rendered {
-    /// The only object of this kind.
+    /// Returns the only object of this kind.
     fn one(&self, kind: &str) -> &Value {
         let found: Vec<&Value> = self.objects.iter().filter(|object| object["kind"] == kind).collect();
         assert_eq!(found.len(), 1, "{kind}: {found:?}");
@@ -55,29 +55,29 @@ impl Rendered {
         self.container()["image"].as_str().unwrap()
     }
 
-    /// The value of this variable.
+    /// Returns the value of this environment variable.
     fn variable(&self, name: &str) -> Option<&str> {
         let found = self.container()["env"].as_array()?.iter().find(|variable| variable["name"] == name)?;
         found["value"].as_str()
     }
 
-    /// `vsphere.conf`, which the daemon accepts.
+    /// Returns `vsphere.conf`, and checks that the daemon accepts it.
     async fn config(&self) -> Value {
         let text = self.one("ConfigMap")["data"]["vsphere.conf"].as_str().unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let flags = [format!("--cloud-config={}", file.path().display()), "--kubeconfig=/none".to_owned()];
-        // All mistakes are told at once, and this is the only one.
+        // The daemon reports all mistakes at once, so this is the only one.
         let refused = piped(Path::new(BINARY), &flags, "").await.unwrap_err();
         assert!(refused.contains("invalid configuration: --kubeconfig=/none: "), "{text}: {refused}");
         objects(text).await.remove(0)
     }
 }
 
-/// An image and a Secret, for they have no default.
+/// An image and a Secret, because these values have no default.
 const IMAGE: &str = "daemonset: {image: registry.test/ccm}\nconfig: {secret: {name: vsphere-cloud-secret}}";
 
-/// These values, the later ones over the earlier ones.
+/// Renders the chart with these values. Later values override earlier ones.
 async fn render_all(values: &[&str], flags: &[&str]) -> Result<Rendered, String> {
     let folder = tempfile::tempdir().unwrap();
     let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/manifests/helm/vsphere-cpi");
@@ -94,17 +94,17 @@ async fn render_all(values: &[&str], flags: &[&str]) -> Result<Rendered, String>
     Ok(Rendered { objects: serde_json::from_value(printed["objects"].take()).unwrap(), notes })
 }
 
-/// These values, with an image if they name none.
+/// Renders the chart with these values, and with an image unless they name one.
 async fn render(values: &str) -> Rendered {
     render_all(&[IMAGE, values], &[]).await.unwrap_or_else(|error| panic!("{values}: {error}"))
 }
 
-/// Why these values are refused.
+/// Returns the error for these values.
 async fn refusal(values: &[&str], flags: &[&str]) -> String {
     render_all(values, flags).await.err().unwrap_or_else(|| panic!("{values:?} {flags:?} is accepted"))
 }
 
-/// Every value once, with another one than its default.
+/// Every value once, different from its default.
 const ALL: &str = r#"
 config:
   enabled: true
@@ -182,7 +182,7 @@ async fn releases_are_applied_to_a_real_api_server() {
     }
 }
 
-/// A selector and the names of roles that are bound cannot be changed by an upgrade.
+/// An upgrade cannot change a selector or the `roleRef` of a binding.
 #[tokio::test]
 async fn an_upgrade_from_the_go_programs_chart_finds_its_objects() {
     let rendered = render(GO_VALUES).await;
@@ -218,13 +218,14 @@ async fn the_defaults_are_those_of_the_go_programs_chart() {
         match path.as_str() {
             ".daemonset.resources" => assert_eq!(now[".daemonset.resources.requests.memory"], "64Mi"),
             ".daemonset.tolerations" => {
-                // In front of the same ones: those of control planes of RKE2 and K3s, and of old ones.
+                // The tolerations for control planes of RKE2 and K3s and of old clusters come first, before the
+                // tolerations of the Go program.
                 let (more, same) = now[path].as_array().unwrap().split_at(2);
                 assert_eq!(*value, json!(same));
                 let more: Vec<&Value> = more.iter().map(|toleration| &toleration["key"]).collect();
                 assert_eq!(more, ["node-role.kubernetes.io/etcd", "node-role.kubernetes.io/master"]);
             }
-            // Upstream's means nothing without config.enabled; here it is a permission.
+            // Upstream ignores this value without config.enabled. Here it grants a permission.
             ".config.secret.name" => assert_eq!((value, &now[path]), (&json!("vsphere-cloud-secret"), &json!(""))),
             path => assert_eq!(now.get(path), Some(value), "{path}"),
         }
@@ -249,7 +250,8 @@ async fn the_defaults_are_those_of_the_go_programs_chart() {
     assert_eq!(new, [&known[..], &sizes, &rest].concat());
 }
 
-/// W54: `caFile` counts, both spellings of `extraVolumeMounts`, false and zero are values, and texts stay texts.
+/// W54: `caFile` is used, both spellings of `extraVolumeMounts` work, false and zero count as values, and texts stay
+/// texts.
 #[tokio::test]
 async fn w54_every_value_has_its_effect() {
     let rendered = render(ALL).await;
@@ -364,7 +366,7 @@ async fn w54_an_ipv6_address_is_a_server_with_credentials() {
     assert_eq!(rendered.one("Secret")["stringData"], pair);
 }
 
-/// W54: `helm upgrade --reuse-values` gives the chart nothing but what an older release had.
+/// W54: with `helm upgrade --reuse-values` the chart gets only the values of an older release.
 #[tokio::test]
 async fn w54_values_of_an_older_release_are_enough() {
     for old in [
@@ -409,12 +411,12 @@ async fn the_api_server_has_the_address_of_the_values() {
         let refused = refusal(&[IMAGE, values], &[]).await;
         assert!(refused.contains(expected), "{values}: {refused}");
     }
-    // Without the values, the variables of a release that already has them stay.
+    // Without these values the release keeps its own variables.
     let rendered = render("daemonset: {env: [{name: KUBERNETES_SERVICE_HOST, value: b}]}").await;
     assert_eq!(rendered.variable("KUBERNETES_SERVICE_HOST"), Some("b"));
 }
 
-/// What the overlays for them tolerate.
+/// The chart has the tolerations of the overlays for these distributions.
 #[tokio::test]
 async fn pods_are_scheduled_to_control_planes_of_rke2_and_k3s() {
     let of_chart = render("").await.pod()["tolerations"].as_array().unwrap().clone();
@@ -495,7 +497,8 @@ async fn the_chart_gives_the_rights_of_the_manifests() {
     }
 }
 
-/// A cluster without load balancers needs no permission for Services, and one without NSX writes none.
+/// A cluster without load balancers needs no permission for Services. A cluster without NSX needs no permission to
+/// write them.
 #[tokio::test]
 async fn services_are_read_and_written_only_with_a_component() {
     let of_services = ["services list", "services watch"];

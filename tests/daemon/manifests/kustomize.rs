@@ -1,4 +1,4 @@
-//! The tree below `manifests/`, built as `kubectl apply -k` builds it.
+//! The tree below `manifests/`, built as with `kubectl apply -k`.
 
 use std::path::Path;
 
@@ -9,17 +9,17 @@ use support::{ApiServer, copy_folder};
 use tokio::process::Command;
 use tokio::sync::OnceCell;
 
-/// Everything that can be applied with `kubectl apply -k`.
+/// A folder for `kubectl apply -k`.
 pub struct Form {
-    /// Its folder below `manifests/`.
+    /// Path of the folder below `manifests/`.
     pub name: String,
-    /// What `kubectl kustomize` makes of it.
+    /// Output of `kubectl kustomize`.
     pub manifest: String,
-    /// The same as objects.
+    /// Objects of the manifest.
     pub objects: Vec<Value>,
 }
 
-/// All of them, built once.
+/// Returns all forms. They are built once.
 pub async fn forms() -> &'static [Form] {
     static FORMS: OnceCell<Vec<Form>> = OnceCell::const_new();
     FORMS
@@ -37,18 +37,19 @@ pub async fn forms() -> &'static [Form] {
         .await
 }
 
-/// The form of this name.
+/// Returns the form with this name.
 pub async fn form(name: &str) -> &'static Form {
     forms().await.iter().find(|form| form.name == name).unwrap_or_else(|| panic!("{name} cannot be applied"))
 }
 
-/// A copy of `manifests/`, with a folder of its own for each component beside each workload, and for each overlay as a Deployment.
+/// A copy of `manifests/`, with a folder for each combination of a component and a workload, and for each overlay as a
+/// Deployment.
 pub struct Tree {
     folder: tempfile::TempDir,
 }
 
 impl Tree {
-    /// Copies it.
+    /// Copies `manifests/`.
     pub fn copy() -> Self {
         let tree = Self { folder: tempfile::tempdir().unwrap() };
         copy_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests"), tree.folder.path());
@@ -70,7 +71,7 @@ impl Tree {
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
-    /// Makes the folder `<name>-with-<component>`.
+    /// Creates the folder `<name>-with-<component>`.
     fn put_with_component(&self, name: &str, resource: &str, component: &str) {
         let folder = self.folder.path().join(format!("{name}-with-{component}"));
         std::fs::create_dir(&folder).unwrap();
@@ -81,7 +82,7 @@ impl Tree {
         std::fs::write(folder.join("kustomization.yaml"), text).unwrap();
     }
 
-    /// The folders that can be applied, by their paths below `manifests/`.
+    /// Returns the folders for `kubectl apply -k`, by their paths below `manifests/`.
     fn forms(&self) -> Vec<String> {
         let files = self.files().into_iter().filter(|file| !file.starts_with("helm/"));
         let folders = files.filter_map(|file| {
@@ -91,7 +92,7 @@ impl Tree {
         folders.collect()
     }
 
-    /// The files in it, sorted.
+    /// Returns the files of the tree, sorted.
     pub fn files(&self) -> Vec<String> {
         let mut files = Vec::new();
         below(self.folder.path(), self.folder.path(), &mut files);
@@ -99,7 +100,7 @@ impl Tree {
         files
     }
 
-    /// The files that kustomizations name among their resources.
+    /// Returns the files that kustomizations list as resources.
     pub fn named(&self) -> Vec<String> {
         let mut named = Vec::new();
         for file in self.files().iter().filter(|file| file.ends_with("/kustomization.yaml")) {
@@ -112,19 +113,19 @@ impl Tree {
         named
     }
 
-    /// The text of a file.
+    /// Returns the text of a file.
     pub fn read(&self, file: &str) -> String {
         std::fs::read_to_string(self.folder.path().join(file)).unwrap()
     }
 
-    /// What `kubectl kustomize` makes of a new folder with this kustomization.
+    /// Returns the output of `kubectl kustomize` for a new folder with this kustomization.
     pub async fn built_with(&self, folder: &str, kustomization: &str) -> String {
         std::fs::create_dir_all(self.folder.path().join(folder)).unwrap();
         std::fs::write(self.folder.path().join(folder).join("kustomization.yaml"), kustomization).unwrap();
         self.built(folder).await
     }
 
-    /// What `kubectl kustomize` makes of this folder.
+    /// Returns the output of `kubectl kustomize` for this folder.
     async fn built(&self, form: &str) -> String {
         let folder = self.folder.path().join(form);
         let built = kubectl(None, &["kustomize", folder.to_str().unwrap()], "").await;
@@ -142,7 +143,7 @@ fn below(root: &Path, folder: &Path, files: &mut Vec<String>) {
     }
 }
 
-/// Runs kubectl, as an administrator of this server if one is given; what it printed, or its complaint.
+/// Runs kubectl, as an administrator of this server if one is given. Returns its output or its error.
 pub async fn kubectl(server: Option<&ApiServer>, arguments: &[&str], input: &str) -> Result<String, String> {
     let mut flags: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
     if let Some(server) = server {
@@ -152,7 +153,7 @@ pub async fn kubectl(server: Option<&ApiServer>, arguments: &[&str], input: &str
     piped(&Component::Kubectl.path(), &flags, input).await
 }
 
-/// The documents of a YAML text, as the API server would read them; a key that stands twice is a mistake.
+/// Parses the documents of a YAML text as the API server does. A duplicate key is a mistake.
 pub async fn objects(manifest: &str) -> Vec<Value> {
     let told = piped(&Component::Chart.path(), &["objects".to_owned()], manifest).await;
     let objects: Vec<Value> = serde_json::from_str(&told.unwrap_or_else(|error| panic!("{error}"))).unwrap();
@@ -163,13 +164,13 @@ pub async fn objects(manifest: &str) -> Vec<Value> {
         .collect()
 }
 
-/// What the kubelet reads this image reference as, or why it refuses it (`InvalidImageName`).
+/// Returns the kubelet's interpretation of this image reference, or its error (`InvalidImageName`).
 pub async fn parsed(image: &str) -> Result<String, String> {
     let printed = piped(&Component::Chart.path(), &["image".to_owned(), image.to_owned()], "").await?;
     Ok(serde_json::from_str(&printed).unwrap())
 }
 
-/// Runs a program with this input; what it printed, or its complaint.
+/// Runs a program with this input. Returns its output or its error.
 pub async fn piped(program: &Path, arguments: &[String], input: &str) -> Result<String, String> {
     let mut command = Command::new(program);
     command.args(arguments);

@@ -1,11 +1,11 @@
-//! What a pod of the manifests may do to its node, and whether the daemon answers what its probes ask.
+//! The security restrictions of the pods of the manifests, and the daemon's answers to their probes.
 
 use serde_json::{Value, json};
 
 use super::kustomize::{forms, piped};
 use crate::cluster::BINARY;
 
-/// The specification of the pods that this object makes, if it makes any.
+/// Returns the specification of the pods that this object creates, if it creates any.
 pub fn pod(object: &Value) -> Option<&Value> {
     match object["kind"].as_str()? {
         "Pod" => Some(&object["spec"]),
@@ -14,12 +14,12 @@ pub fn pod(object: &Value) -> Option<&Value> {
     }
 }
 
-/// The containers of the pods that this object makes.
+/// Returns the containers of the pods that this object creates.
 pub fn containers(object: &Value) -> Vec<&Value> {
     pod(object).map(|pod| pod["containers"].as_array().unwrap().iter().collect()).unwrap_or_default()
 }
 
-/// What of it is not as confined as it has to be.
+/// Returns the missing security restrictions of the pods.
 pub fn gaps(object: &Value) -> Vec<String> {
     let Some(pod) = pod(object) else { return Vec::new() };
     let mut gaps = Vec::new();
@@ -63,7 +63,7 @@ pub fn gaps(object: &Value) -> Vec<String> {
     gaps
 }
 
-/// The objects of all forms that make pods, with their forms' names; there is at least one of each kind.
+/// Returns the objects of all forms that create pods, with the names of the forms. Checks that each kind occurs.
 async fn pods() -> Vec<(&'static str, &'static Value)> {
     let all = forms().await.iter().flat_map(|form| form.objects.iter().map(|object| (form.name.as_str(), object)));
     let pods: Vec<_> = all.filter(|(_, object)| pod(object).is_some()).collect();
@@ -99,7 +99,7 @@ async fn a_pod_that_is_not_confined_is_noticed() {
     }
 }
 
-/// They have to be tolerated and found wherever a control plane runs.
+/// Checks tolerations and selectors: the pods have to run on every node of a control plane.
 #[tokio::test]
 async fn pods_are_scheduled_to_a_control_plane_that_is_not_ready_yet() {
     for (form, object) in pods().await.into_iter().filter(|(_, object)| object["kind"] != "Pod") {
@@ -120,7 +120,7 @@ async fn pods_are_scheduled_to_a_control_plane_that_is_not_ready_yet() {
     }
 }
 
-/// What is new is a variable, for the Go program exits on a flag that it does not know.
+/// New settings are environment variables, because the Go program exits on an unknown flag.
 #[tokio::test]
 async fn every_flag_is_one_that_the_go_program_has_too() {
     let help = piped(std::path::Path::new(BINARY), &["--help".to_owned()], "").await.unwrap();

@@ -1,25 +1,25 @@
-//! Rights, one by one: those that roles and bindings give, and those that an audit log shows to have been used.
+//! Single rights: those that roles and bindings grant, and those that an audit log shows in use.
 
 use serde_json::Value;
 use support::AuditEvent;
 
-/// One verb on one resource: given by a rule, or used by a request.
+/// One verb on one resource, granted by a rule or used by a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
-    /// Of a rule: nothing is everywhere. Of a request: nothing is what has no namespace, or a list over all.
+    /// `None` in a rule: all namespaces. `None` in a request: an object without namespace, or a list over all
+    /// namespaces.
     pub namespace: Option<String>,
     /// The API group; empty for the core.
     pub group: String,
-    /// The plural, with the subresource: `nodes/status`.
+    /// Plural name, with the subresource, such as `nodes/status`.
     pub resource: String,
-    /// Of a rule: nothing is every name. Of a request: nothing is a list.
+    /// `None` in a rule: every name. `None` in a request: a list.
     pub name: Option<String>,
-    /// The verb.
     pub verb: String,
 }
 
 impl Right {
-    /// Whether a rule that gives this lets a request do that.
+    /// Whether a rule with this right permits the request `used`.
     pub fn covers(&self, used: &Self) -> bool {
         let within = |limit: &Option<String>, of: &Option<String>| limit.is_none() || limit == of;
         (self.verb == used.verb || self.verb == "*")
@@ -28,7 +28,7 @@ impl Right {
             && within(&self.name, &used.name)
     }
 
-    /// What this request, which is about a resource, needs.
+    /// Returns the right that this request for a resource needs.
     pub fn used_by(event: &AuditEvent) -> Option<Self> {
         let about = &event.object_ref;
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
@@ -36,15 +36,15 @@ impl Right {
             "" => about.resource.clone(),
             subresource => format!("{}/{subresource}", about.resource),
         };
-        // The name of what is created is not known to those who decide.
+        // The authorizer does not get the name in a creation.
         let name = some(&about.name).filter(|_| event.verb != "create");
         let (namespace, group, verb) = (some(&about.namespace), about.api_group.clone(), event.verb.clone());
         (!resource.is_empty()).then_some(Self { namespace, group, resource, name, verb })
     }
 }
 
-/// What the bindings among these objects give. A role that is not among them, for it comes with Kubernetes, is one right:
-/// the verb `bind` on it.
+/// Returns the rights that the bindings among these objects grant. A role of Kubernetes itself, which is not among the
+/// objects, counts as one right: the verb `bind` on the role.
 pub fn rules(objects: &[Value]) -> Vec<Right> {
     let bindings = objects.iter().filter(|object| object["kind"].as_str().unwrap().ends_with("RoleBinding"));
     let mut rights: Vec<Right> = bindings.flat_map(|binding| given(binding, objects)).collect();

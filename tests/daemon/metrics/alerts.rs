@@ -1,4 +1,4 @@
-//! The alerts: what they ask for, what their page says, and when they fire.
+//! The alerts: their expressions, their page, and the conditions under which they fire.
 
 mod nightly;
 
@@ -19,7 +19,7 @@ async fn rules() -> Vec<Value> {
     rules
 }
 
-/// What Prometheus's engine finds in the cases of this file.
+/// Returns the result of Prometheus's engine for the cases of this file.
 async fn evaluate(cases: &str) -> Value {
     let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join(RULES);
     read_with(&["test", rules.to_str().unwrap()], cases).await
@@ -51,7 +51,7 @@ async fn each_alert_fires_in_its_case_and_only_there() {
     let (mut problems, mut firing, mut silent) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let page = page("tests/daemon/metrics/alerts.yaml");
     let (head, cases) = page.split_once("\ntests:\n").unwrap();
-    // A process for each case: together they use the processor for longer than one process may take on a busy machine.
+    // One process for each case. All cases together would exceed the CPU limit of one process on a busy machine.
     for case in cases.split("\n- name: ").skip(1) {
         let verdict = evaluate(&format!("{head}\ntests:\n- name: {case}")).await;
         problems.extend(texts(&verdict["problems"]));
@@ -66,7 +66,7 @@ async fn each_alert_fires_in_its_case_and_only_there() {
     }
 }
 
-/// The check itself.
+/// Tests the check itself.
 #[tokio::test]
 async fn a_wrong_expectation_is_noticed() {
     let case = |series: &str, values: &str, expectation: &str| {

@@ -1,5 +1,5 @@
-//! A kubelet gives its Node the address of another machine: routes and load balancers do not lead there, and a take-over while
-//! vCenter is away writes nothing.
+//! A kubelet gives its Node the address of another machine. Routes and load balancers do not use that address. A new
+//! leader writes nothing while vCenter is unavailable.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,14 @@ use super::{BALANCER_SECTION, CLUSTER_CIDR, NOT_CREATED, ROUTE_SECTION, Site, US
 use crate::admin::{Admin, token};
 use crate::cluster::{LIMIT, ip};
 
-/// Of a machine that is no node.
+/// Address of a machine that has no Node.
 const FORGED: &str = "10.1.0.99";
 
-/// The addresses that the kubelet of this node reports.
+/// Writes the addresses that the kubelet of this node reports.
 async fn report(site: &Site, number: usize, addresses: &[&str]) {
     let all: Vec<Value> = addresses.iter().map(|ip| json!({"type": "InternalIP", "address": ip})).collect();
     let (nodes, name) = (Api::<Node>::all(site.cluster.client.clone()), site.cluster.name(number));
-    // A list of its own, not merged with what is there.
+    // Replaces the list. A merge would keep the existing addresses.
     let replaced = json!([{"op": "add", "path": "/status/addresses", "value": all}]);
     let patch = Patch::<()>::Json(serde_json::from_value(replaced).unwrap());
     nodes.patch_status(&name, &PatchParams::default(), &patch).await.unwrap();
@@ -63,7 +63,7 @@ async fn an_address_that_no_machine_has_leads_nowhere_and_a_silent_vcenter_chang
     wait_for_members(&site, &[ip(0), ip(1)], &first).await;
     assert_eq!(first.stop(LIMIT).await.code(), Some(0));
 
-    // Nobody writes the addresses of Nodes but their kubelets, and vCenter is away.
+    // Only kubelets write the addresses of Nodes, because vCenter is unavailable.
     site.vcenter.stop_listening().await;
     let (seen, admin, token) = (site.nsx.history().len(), Admin::new(), token(&site.cluster).await);
     let flags = [CLUSTER_CIDR, &selector, "--controllers=route,service", &admin.flag()];
@@ -81,12 +81,12 @@ async fn an_address_that_no_machine_has_leads_nowhere_and_a_silent_vcenter_chang
     site.wait_for_condition(2, NOT_CREATED, &second).await;
     assert!(site.nsx.written_from(seen).is_empty(), "{:#?}", site.nsx.written_from(seen));
 
-    // Beside its own address.
+    // The kubelet adds the address to its own address.
     report(&site, 0, &[FORGED, &ip(0)]).await;
     site.vcenter.resume_listening().await;
     site.wait_for_routes(&[route(0), route(1), route(2)], &second).await;
     wait_for_members(&site, &[ip(0), ip(1), ip(2)], &second).await;
-    // In place of it: the Node alone has the damage.
+    // The kubelet replaces its own address. Only that Node loses traffic.
     report(&site, 0, &[FORGED]).await;
     wait_for_members(&site, &[ip(1), ip(2)], &second).await;
     report(&site, 0, &[&ip(0)]).await;

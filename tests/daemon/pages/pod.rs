@@ -1,4 +1,4 @@
-//! The pod of a DaemonSet on the API server: the built binary, started as the kubelet would start the container.
+//! The pod of a DaemonSet on the API server: the daemon's binary, started as the kubelet would start the container.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::cluster::BINARY;
 use crate::manifests::kustomize::{kubectl, objects};
 use crate::manifests::pods::{containers, pod};
 
-/// See the file's header.
+/// A pod of a DaemonSet.
 pub struct Pod {
     flags: Vec<String>,
     variables: Vec<(String, String)>,
@@ -18,8 +18,8 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// The flags, variables and files that the DaemonSet in `kube-system` gives, with the permissions of its service
-    /// account. Only the port of vCenter and places of the machine differ.
+    /// Reads flags, variables and files of the DaemonSet in `kube-system`, with the permissions of its service account.
+    /// Only the port of vCenter and local paths differ.
     pub async fn of(server: &ApiServer, set: &str, vcenter: &Vcenter) -> Self {
         let get = async |kind: &str, name: &str| {
             let arguments = ["get", kind, name, "--namespace=kube-system", "--output=yaml"];
@@ -44,12 +44,12 @@ impl Pod {
         let variables = container["env"].as_array().cloned().unwrap_or_default();
         let mut variables: Vec<(String, String)> =
             variables.iter().map(|variable| (text(&variable["name"]), text(&variable["value"]))).collect();
-        // Nobody wants to wait half a minute.
+        // The default of half a minute would make the test slow.
         variables.push(("CCM_NODE_DELETION_GRACE".to_owned(), "1s".to_owned()));
         Self { flags, variables, _files: files }
     }
 
-    /// In a pod these are where Kubernetes puts them.
+    /// Returns the flags for local paths. In a pod Kubernetes defines these paths.
     fn places(kubeconfig: &Path) -> Vec<String> {
         let kubeconfig = kubeconfig.display();
         vec![
@@ -61,7 +61,7 @@ impl Pod {
         ]
     }
 
-    /// Starts it.
+    /// Starts the pod.
     pub fn start(&self) -> Daemon {
         let variables: Vec<(&str, &str)> =
             self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();

@@ -10,8 +10,8 @@ use crate::cluster::LIMIT;
 use crate::manifests::chart::GO_VALUES;
 use crate::manifests::kustomize::{kubectl, piped};
 
-/// U12: upstream's chart lets the program read every Secret, and by default `vsphere.conf` and its Secret are the user's
-/// own: nothing in its values names them.
+/// U12: upstream's chart lets the program read every Secret. By default the user creates `vsphere.conf` and its Secret,
+/// and the values do not contain their names.
 #[tokio::test]
 async fn an_upgrade_from_upstreams_chart_reads_the_secret_that_its_own_vsphere_conf_names() {
     let reader = Reader::new(HELM, prepared).await;
@@ -53,7 +53,7 @@ async fn an_upgrade_from_upstreams_chart_reads_the_secret_that_its_own_vsphere_c
     reader.until_initialised(&daemon).await;
     drop(daemon);
 
-    // Narrowed as the notes say, the program reads that Secret and no other.
+    // After the restriction from the notes the program reads only that Secret.
     assert!(notes.contains("--set 'rbac.secrets[0].name=NAME'"), "{notes}");
     let named = "rbac.secrets[0].name=my-vcenter";
     helm(&["upgrade", "vsphere-cpi", ours, "--reuse-values", "--set", named]).await;

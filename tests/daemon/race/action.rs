@@ -1,4 +1,4 @@
-//! What may happen to machines, Nodes, vCenter and the daemon, and in which order: a function of the seed alone.
+//! The actions on machines, Nodes, vCenter and the daemon, in their order. They depend on the seed only.
 
 use std::collections::BTreeSet;
 
@@ -7,130 +7,130 @@ use fastrand::Rng;
 use super::{NODES, SEED};
 use crate::invariants::machine::Power;
 
-/// One thing that happens. A number is a machine and its node. Where it does not apply, nothing happens.
+/// One action. A number is a machine and its node. An action that does not apply has no effect.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// A machine appears; it is a new one for vCenter, with the UUID of the one before.
+    /// A machine appears. It is new for vCenter and has the UUID of its predecessor.
     Create(usize),
     /// A machine is destroyed.
     Destroy(usize),
-    /// A machine is destroyed, and nobody hears of its kubelet any more.
+    /// A machine is destroyed, and its kubelet stops reporting.
     Lose(usize),
-    /// A machine is taken out of the inventory and comes back with another id.
+    /// A machine is removed from the inventory and comes back with another id.
     Reregister(usize),
     /// A machine is switched on or off, or suspended.
     Power(usize, Power),
-    /// The guest has one other address.
+    /// The guest has a single, different address.
     Address(usize, u8),
     /// The guest has a further address.
     TwoAddresses(usize, u8),
     /// The guest reports no interface.
     NoAddress(usize),
-    /// The guest has its name alone, or with a domain.
+    /// The guest reports its host name with or without a domain.
     HostName(usize, bool),
     /// vMotion to the host with this number.
     Move(usize, usize),
-    /// More or fewer CPUs.
+    /// The machine gets more or fewer CPUs.
     Resize(usize, i32),
-    /// The ESXi host of a machine is out of touch with vCenter, or back.
+    /// The ESXi host of a machine loses its connection to vCenter, or gets it back.
     Connection(usize, bool),
-    /// A clone appears that has the same UUID; running or not.
+    /// A clone with the same UUID appears, powered on or off.
     Twin(usize, bool),
     /// The clone is destroyed.
     RemoveTwin(usize),
-    /// The machine itself is in a zone.
+    /// The machine gets its own tag for a zone.
     Tag(usize, usize),
-    /// It is in the zone of its host again.
+    /// The machine loses its own tag, so that it is in the zone of its host.
     Untag(usize, usize),
 
-    /// A kubelet registers its node, if there is none.
+    /// A kubelet registers its Node, if there is none.
     Register(usize),
     /// The Node is deleted.
     DeleteNode(usize),
-    /// The Node is deleted, and its kubelet registers it again at once.
+    /// The Node is deleted, and its kubelet registers it again immediately.
     Recreate(usize),
-    /// The condition Ready.
+    /// The condition Ready gets this status.
     Ready(usize, &'static str),
-    /// Somebody adds this taint.
+    /// Another client adds this taint.
     Taint(usize, &'static str),
-    /// Somebody takes it off.
+    /// Another client removes this taint.
     Untaint(usize, &'static str),
-    /// Somebody sets this label to this value.
+    /// Another client sets this label to this value.
     Label(usize, &'static str, &'static str),
-    /// Somebody removes this label.
+    /// Another client removes this label.
     Unlabel(usize, &'static str),
-    /// The kubelet runs with `--node-ip`: with the first address of the machine, one it does not have, or without.
+    /// The kubelet restarts with another value of `--node-ip`.
     NodeIp(usize, NodeIp),
-    /// The Node is cordoned, or not.
+    /// The Node is cordoned, or uncordoned.
     Cordon(usize, bool),
 
     /// A replica is killed and started again.
     Kill(usize),
-    /// A replica is stopped in order and started again.
+    /// A replica is stopped with SIGTERM and started again.
     Restart(usize),
-    /// A replica is frozen, and the other one goes on if it was.
+    /// A replica is frozen. If the other replica is frozen, it continues.
     Freeze(usize),
-    /// Both go on.
+    /// Both replicas continue.
     Thaw,
 
     /// Every session ends.
     EndSessions,
-    /// The next calls of this operation, so many, go wrong in this way.
+    /// The next calls of this operation fail in this way. The last number is the number of calls.
     Break(&'static str, Trouble, u32),
-    /// Every call is served so many milliseconds later.
+    /// Every call is delayed by this many milliseconds.
     Delay(u64),
     /// vCenter does not listen.
     Down,
-    /// It does again.
+    /// vCenter listens again.
     Up,
 }
 
-/// What `--node-ip` is.
+/// Value of the kubelet's `--node-ip`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeIp {
-    /// An address of the machine.
+    /// First address of the machine.
     Its,
     /// An address that no machine has.
     Foreign,
-    /// Not given.
+    /// No flag.
     None,
 }
 
-/// How a call to vCenter goes wrong.
+/// Ways in which a call to vCenter fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// A SOAP fault of this type.
     Fault(&'static str),
-    /// The connection is closed instead of an answer.
+    /// The connection is closed without an answer.
     Drop,
-    /// The answer is cut half-way.
+    /// The answer is truncated.
     Cut,
-    /// A proxy answers instead.
+    /// A proxy answers in place of vCenter.
     Unavailable,
 }
 
-/// How many kinds of it are drawn.
+/// Number of kinds of failures that are drawn.
 const TROUBLES: usize = 5;
 
 impl Action {
-    /// Whether the simulator may tell something in an answer that nobody reads. It does not tell it again, as a vCenter
-    /// does when it is asked for the same version.
+    /// Whether the simulator may send an update in an answer that the daemon cannot read. Unlike a vCenter, the
+    /// simulator does not send the update again when the daemon asks for the same version.
     pub fn loses_updates(&self) -> bool {
         matches!(self, Action::Break("WaitForUpdatesEx", Trouble::Cut, _))
     }
 }
 
-/// A taint that the rules of Kubernetes set, one of an operator, and ours, which nobody else should touch.
+/// A taint of Kubernetes, a taint of an operator, and this program's taint, which no other client should write.
 pub const TAINTS: [&str; 3] =
     ["node.kubernetes.io/unreachable", "test.example/maintenance", "node.cloudprovider.kubernetes.io/shutdown"];
-/// Labels that are somebody's, and ours in the form that the older one corrects.
+/// A label of an operator, and stable labels of this program, which the daemon corrects from their beta forms.
 const LABELS: [&str; 4] = [
     "test.example/colour",
     "node.kubernetes.io/instance-type",
     "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region",
 ];
-/// None that log in: what is lost of those is counted for minutes, by intent.
+/// Operations without a login. Failed logins count for minutes by design.
 const OPERATIONS: [&str; 6] = [
     "FindAllByUuid",
     "ModifyListView",
@@ -147,17 +147,17 @@ pub struct Script {
 }
 
 impl Script {
-    /// For so many machines and nodes.
+    /// Creates a script for this number of machines and nodes.
     pub fn new(seed: u64, nodes: usize) -> Self {
         Self { random: Rng::with_seed(seed), nodes }
     }
 
-    /// The next one that happens to a machine or a Node.
+    /// Returns the next action on a machine or a Node.
     pub fn next_of_nodes(&mut self) -> Action {
         if self.random.bool() { self.machine() } else { self.node() }
     }
 
-    /// The next one.
+    /// Returns the next action.
     pub fn next(&mut self) -> Action {
         match self.random.u32(..200) {
             0..97 => self.machine(),
@@ -255,7 +255,7 @@ fn a_seed_gives_its_actions_again() {
     assert_ne!(script(7), script(8));
 }
 
-/// Of the race that is part of `make test`, within two thirds of its 500 actions: where they take long there are fewer.
+/// Checks the race of `make test`, within two thirds of its 500 actions. On a slow machine there are fewer actions.
 #[test]
 fn the_seed_of_every_day_has_every_trouble() {
     let mut script = Script::new(SEED, NODES);

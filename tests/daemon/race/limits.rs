@@ -1,6 +1,6 @@
-//! The same with the limits that an operator would set, of which the rest of the race has none: many machines go at once,
-//! most of the control plane among them, and then whatever happens to machines and Nodes. One daemon leads all the time,
-//! so that what it may do shows from outside.
+//! A race with deletion limits as an operator would set them. The main race has no such limits. Many machines disappear
+//! at once, including most of the control plane. Then random changes of machines and Nodes follow. One daemon leads all
+//! the time, so that the test can compute the permitted deletions.
 
 use std::time::{Duration, Instant};
 
@@ -18,24 +18,25 @@ use crate::invariants::observations::Seen;
 use crate::invariants::rules::{Rules, has_taint, is_control_plane};
 use crate::invariants::versions::Versions;
 
-/// Nodes of the control plane, and of those as many as may be gone.
+/// Number of nodes of the control plane, and number of them that may be deleted.
 const CONTROL_PLANE: usize = 4;
 const HALF: usize = 2;
-/// The nodes whose machines go at once: more than half of the control plane, and more others than the limit lets go at
-/// once. It takes more than five to be many.
+/// Nodes whose machines disappear at once: more than half of the control plane, and more others than the limit permits
+/// at once. The daemon treats more than five absent machines as a mass loss.
 const LOST: std::ops::Range<usize> = HALF - 1..12;
-/// Longer than it takes to make them all Ready=Unknown, so that none is deleted before the last is.
+/// Longer than the time to set all nodes to Ready=Unknown, so that the first deletion comes after the last of these
+/// writes.
 const GRACE: Duration = Duration::from_secs(4);
-/// 20 % of 24 nodes are four: the other number of the limit counts.
+/// 20 % of 24 nodes are four, so the absolute number of the limit is used.
 const LIMIT: usize = 5;
 const WINDOW: Duration = Duration::from_secs(10);
 const HOLD: Duration = Duration::from_secs(10);
 /// JSON is the other form of the log.
 const FLAGS: [&str; 3] = ["--node-deletion-limit=5,20%,10s", "--node-deletion-mass-hold=10s", "--logging-format=json"];
-/// Fewer actions than in the rest of the race: nodes that wait for the limit are to be deleted, and not rescued.
+/// Longer than in the main race, so that nodes that wait for the limit are deleted and do not recover.
 const PACE: Duration = Duration::from_millis(200);
 
-/// Runs for so long, or until that much was seen.
+/// Runs for this many seconds, or until the minimum counts are reached.
 pub async fn what_limits_allow(seed: u64, seconds: u64) {
     let follows = seed.is_multiple_of(2);
     let cluster = Cluster::new().await;
@@ -54,7 +55,7 @@ pub async fn what_limits_allow(seed: u64, seconds: u64) {
     .await;
 
     lose_many(&mut world).await;
-    // One of the control plane comes back, and the rest of it that is lost may be deleted.
+    // One node of the control plane recovers. Then the other lost nodes of the control plane may be deleted.
     world.act(Action::Create(HALF)).await;
     world.act(Action::Ready(HALF, "True")).await;
     let is_half = |nodes: &[Node]| nodes.iter().filter(|node| is_control_plane(node)).count() == CONTROL_PLANE - HALF;
@@ -65,7 +66,7 @@ pub async fn what_limits_allow(seed: u64, seconds: u64) {
     world.stop().await;
     let seen = &world.judged.rules.seen;
     println!("with limits: {:.0?}; the daemon: {seen:?}", began.elapsed());
-    // What was waited for above, whatever the seed.
+    // The events that the steps above await, with any seed.
     let least = Seen {
         initialised: NODES,
         deleted: LIMIT + HALF,
@@ -76,11 +77,11 @@ pub async fn what_limits_allow(seed: u64, seconds: u64) {
     assert_eq!(seen.lacks(&least), [""; 0], "too little happened");
 }
 
-/// Many machines go at once: nothing is deleted for a while, and then as many Nodes as the limit allows.
+/// Makes many machines disappear at once. Deletion pauses for a while, and then the limit applies.
 async fn lose_many(world: &mut World<'_>) {
     for (before, number) in LOST.enumerate() {
         if before == LIMIT {
-            // With the next one they are many.
+            // With the next machine the daemon sees a mass loss.
             world.judged.rules.hold(Instant::now(), HOLD);
         }
         world.act(Action::Lose(number)).await;

@@ -1,4 +1,4 @@
-//! What happens to Nodes, as kubelets, operators and other controllers do it.
+//! Changes of Nodes, as kubelets, operators and other controllers make them.
 
 use std::time::Instant;
 
@@ -24,7 +24,8 @@ impl World<'_> {
         self.judged.delete(&node).await
     }
 
-    /// A change by somebody else. Each changes something, so that the version it makes is told from others.
+    /// Executes a change by another client. Each change sets a new annotation, so that its version differs from all
+    /// others.
     pub(super) async fn node(&mut self, number: usize, action: &Action) -> bool {
         let (name, began) = (self.cluster.name(number), Instant::now());
         let step = self.count.to_string();
@@ -51,7 +52,8 @@ impl World<'_> {
         self.judged.written(written, began)
     }
 
-    /// As the taint controllers do: the whole list, if nobody wrote meanwhile. Losing that race is nothing to do.
+    /// Writes the whole list of taints, as the taint controllers do, unless another write came first. Returns false in
+    /// that case.
     async fn change_taint(&mut self, name: &str, key: &str, is_wanted: bool) -> bool {
         let Some(node) = self.judged.nodes.get_opt(name).await.unwrap() else { return false };
         if has_taint(&node, key) == is_wanted {
@@ -74,7 +76,7 @@ impl World<'_> {
         node.is_some_and(|node| has_taint(&node, UNINITIALIZED_TAINT))
     }
 
-    /// The nodes by number, and what each says about being ready.
+    /// Returns the nodes by number, with the status of their condition Ready.
     pub async fn readiness(&self) -> Vec<(usize, String)> {
         self.cluster.nodes().await.values().map(|node| (number(node), ready(node).to_owned())).collect()
     }

@@ -1,4 +1,5 @@
-//! Services that come, change and go while everything else happens. The daemon has no load balancers: it writes none of them.
+//! Services that are created, changed and deleted during the race. The daemon has no load balancers and never writes
+//! Services.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +10,14 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::time::interval;
 
-/// Services at most.
+/// Maximum number of Services.
 const SERVICES: usize = 12;
-/// Between two actions.
+/// Interval between two actions.
 const PACE: Duration = Duration::from_millis(100);
-/// Actions of each second, at least.
+/// Minimum number of actions in each second.
 const LEAST: usize = 2;
 
-/// Acts until then, in a namespace of its own, and holds every Service that is left to what must never happen.
+/// Changes Services in a new namespace until `until`, and checks that the daemon wrote none of the remaining Services.
 pub async fn churn(client: &Client, namespace: &str, seed: u64, until: Instant) {
     let (began, mut random) = (Instant::now(), fastrand::Rng::with_seed(seed));
     let metadata = serde_json::from_value(json!({"metadata": {"name": namespace}})).unwrap();
@@ -41,7 +42,7 @@ pub async fn churn(client: &Client, namespace: &str, seed: u64, until: Instant) 
     }
 }
 
-/// One action with a Service that is there or is not: both is right.
+/// Executes one action on a Service. Success and a missing Service are both valid.
 async fn act(services: &Api<Service>, random: &mut fastrand::Rng) {
     let name = format!("service-{}", random.usize(0..SERVICES));
     let patch =

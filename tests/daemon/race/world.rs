@@ -1,4 +1,4 @@
-//! Makes actions happen: to the simulator and to the daemon.
+//! Execution of the actions on the simulator and the daemon.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -15,32 +15,32 @@ use crate::invariants::rules::Rules;
 use crate::invariants::versions::Versions;
 use crate::invariants::world::Judged;
 
-/// Actions and processes that a failed run tells of.
+/// Numbers of actions and processes that a failed run prints.
 const TOLD: usize = 60;
 const PROCESSES: usize = 4;
-/// Actions after each of which it is told what happened so far.
+/// Number of actions between two progress lines.
 const REPORTED: usize = 250;
-/// A process that is told to stop has so long.
+/// Limit for a process to end after SIGTERM.
 const STOP: Duration = Duration::from_secs(30);
 const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
 
-/// See the file's header. When it is dropped by a failure, it tells the last actions.
+/// The simulator, the daemons and the Nodes of a race. Prints the last actions if it is dropped by a failure.
 pub struct World<'a> {
-    /// The nodes' part of the API server.
+    /// Nodes of this test at the API server.
     pub cluster: &'a Cluster,
     /// The simulator.
     pub vcenter: Vcenter,
-    /// Its machines, and the nodes.
+    /// State of the machines and Nodes.
     pub judged: Judged,
-    /// The nodes below this number are of the control plane.
+    /// Nodes with a lower number are nodes of the control plane.
     pub control_plane: usize,
-    /// Actions so far.
+    /// Number of actions so far.
     pub count: usize,
     start: Box<dyn Fn() -> Daemon + 'a>,
     replicas: Vec<Daemon>,
-    /// They were told to stop.
+    /// Daemons that got SIGTERM and have not ended yet.
     ending: Vec<Daemon>,
-    /// Of the last processes.
+    /// Outputs of the last processes.
     outputs: VecDeque<Output>,
     /// See [`Action::loses_updates`].
     has_lost_updates: bool,
@@ -49,7 +49,7 @@ pub struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// Machines that appear, and no node. `start` starts a replica; there are none yet.
+    /// Creates a world without machines and nodes. `start` starts a replica. There are no replicas yet.
     pub fn new(
         cluster: &'a Cluster,
         vcenter: Vcenter,
@@ -73,7 +73,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Starts so many replicas, and registers a node for each of so many machines.
+    /// Starts this many replicas, and registers a node for each machine.
     pub async fn populate(&mut self, replicas: usize, nodes: usize) {
         self.replicas = (0..replicas).map(|_| self.start()).collect();
         for number in 0..nodes {
@@ -82,7 +82,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Does it, and then holds all versions that have come to the rules.
+    /// Executes the action, and then checks all new versions.
     pub async fn act(&mut self, action: Action) {
         self.count += 1;
         let applied = self.perform(&action).await;
@@ -99,12 +99,12 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Whether a process of late has written this.
+    /// Whether one of the last processes has logged this text.
     pub fn has_logged(&self, text: &str) -> bool {
         self.outputs.iter().any(|output| output.find(text).is_some())
     }
 
-    /// The last lines of the last processes.
+    /// Returns the last lines of the last processes.
     pub fn output(&self) -> String {
         self.outputs.iter().map(|output| output.tail(30)).collect::<Vec<_>>().join("\n--- the next\n")
     }
@@ -118,7 +118,7 @@ impl<'a> World<'a> {
         replica
     }
 
-    /// Stops all in order. All that were told to stop have ended without an error, and every deletion is judged.
+    /// Stops all replicas. Checks that they ended without an error, and that every deletion was valid.
     pub async fn stop(&mut self) {
         for replica in self.replicas.drain(..).collect::<Vec<_>>() {
             self.end(replica).await;
@@ -164,7 +164,7 @@ impl<'a> World<'a> {
                 self.node(*number, &Action::Ready(*number, "Unknown")).await
             }
             Action::Lose(_) | Action::Create(_) | Action::Twin(..) | Action::RemoveTwin(_) => false,
-            // A machine is in one zone, or which one is nobody's to say.
+            // A machine has at most one zone. With two zones the result is undefined.
             Action::Tag(number, _) if !self.judged.machines[*number].zones.is_empty() => false,
             Action::Untag(number, zone) if !self.judged.machines[*number].zones.contains(zone) => false,
             Action::Destroy(number)
@@ -200,7 +200,7 @@ impl<'a> World<'a> {
 
     async fn daemon(&mut self, action: &Action) -> bool {
         match action {
-            // A login that is lost with its process would keep the next one waiting, by intent.
+            // A login without an answer, because its process was killed, would delay the next login by design.
             Action::Kill(replica) if self.replicas[*replica].output().find(ANSWERS).is_some() => {
                 self.replicas[*replica].kill().await;
                 self.judged.proofs.killed();
@@ -238,7 +238,7 @@ impl<'a> World<'a> {
                     Trouble::Cut => Rule::cut(operation),
                     Trouble::Unavailable => Rule::status(operation, 503, "<html>no healthy upstream</html>"),
                 };
-                // One that was not met yet would add to this one.
+                // A pending rule would apply in addition to this one.
                 vcenter.clear_rules_of(operation).await;
                 vcenter.add_rule(&rule.times(*times)).await;
             }
@@ -253,7 +253,7 @@ impl<'a> World<'a> {
         self.appeared(number);
     }
 
-    /// What [`World::create`] and the scenario make is known from now on.
+    /// Records a machine of [`World::create`] or of the scenario.
     pub fn appeared(&mut self, number: usize) {
         if self.judged.machines.len() <= number {
             self.judged.machines.resize_with(number + 1, Machine::default);
@@ -349,9 +349,9 @@ impl<'a> World<'a> {
         vcenter.change_vm(&name, &change).await;
     }
 
-    /// Ends all trouble, and makes every machine and Node one of which it is clear what they should be: a machine that
-    /// is there runs and has one address, its node is there and ready; other nodes are Ready=Unknown, or not there where the
-    /// daemon would keep them.
+    /// Ends all failures, and makes the expected state of every machine and Node unambiguous. Each existing machine
+    /// runs with one address, and its Node exists and is ready. Other Nodes are Ready=Unknown, or are deleted here if
+    /// the daemon would keep them.
     pub async fn repair(&mut self) {
         self.act(Action::Thaw).await;
         self.act(Action::Up).await;
@@ -365,7 +365,7 @@ impl<'a> World<'a> {
             if self.judged.machines[number].is_there {
                 self.act(Action::Register(number)).await;
             } else if self.is_uninitialised(number).await {
-                // A node that was never initialised is never deleted by the daemon: its machine may still come.
+                // The daemon never deletes a node that was not initialised, because its machine may still appear.
                 self.act(Action::DeleteNode(number)).await;
             }
             self.act(Action::NodeIp(number, NodeIp::None)).await;
@@ -373,7 +373,7 @@ impl<'a> World<'a> {
                 .await;
         }
         if self.has_lost_updates {
-            // All is read anew.
+            // The daemon reads all objects again.
             self.act(Action::EndSessions).await;
             eventually("a new session waits", RECOVERY, async || match self.vcenter.counts().await {
                 counts if counts.soap_sessions > 0 && counts.pending_waits > 0 => Ok(()),

@@ -1,4 +1,4 @@
-//! A cluster that manifests set up, and the daemon as they start it, through a day that needs every right.
+//! A cluster with applied manifests, and the daemon as they define it, in situations that need every right.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,36 +18,37 @@ use crate::manifests::apply;
 use crate::manifests::kustomize::{form, kubectl, objects};
 use crate::manifests::pods::containers;
 
-/// See the file's header.
+/// A cluster with applied manifests.
 pub struct Site {
-    /// With an audit log.
+    /// API server with an audit log.
     pub server: ApiServer,
     cluster: Cluster,
     vcenter: Vcenter,
-    /// The arguments of the manifests, but for the places of files.
+    /// Arguments in the manifests, except file paths.
     arguments: Vec<String>,
-    /// `vsphere.conf`.
+    /// Path of `vsphere.conf`.
     config: PathBuf,
     kubeconfig: PathBuf,
-    /// The paths that the manifests probe.
+    /// Paths of the probes in the manifests.
     probes: Vec<String>,
-    /// What the check of the cache of Services says.
+    /// Text of the health check for the cache of Services.
     services: &'static str,
     nsx: Option<FakeNsx>,
 }
 
-/// What a replica exposed.
+/// One scrape of a replica's metrics.
 pub struct Scrape {
-    /// The replica, from 1 on.
+    /// Number of the replica, from 1 on.
     pub pod: usize,
-    /// Which scrape, from 0 on.
+    /// Number of the scrape, from 0 on.
     pub number: usize,
-    /// The exposition.
+    /// Text of `/metrics`.
     pub text: String,
 }
 
 impl Site {
-    /// Set up by our manifests: this form, and the sample of its configuration with the addresses of a simulator.
+    /// Applies this program's manifests: this form, and the sample of its configuration with the addresses of a
+    /// simulator.
     pub async fn ours(workload: &str) -> Self {
         let sample = &form("config").await.objects;
         let find = |kind: &str| sample.iter().find(|object| object["kind"] == kind).unwrap().clone();
@@ -63,13 +64,13 @@ impl Site {
         Self::set_up(&form(workload).await.objects, secret, write).await
     }
 
-    /// Set up by the Go program's release manifest, with the address of a simulator.
+    /// Applies the Go program's release manifest, with the address of a simulator.
     pub async fn of_the_go_program() -> Self {
         let release = objects(GO_RELEASE).await;
         let find = |kind: &str| release.iter().find(|object| object["kind"] == kind).unwrap().clone();
         let config = find("ConfigMap")["data"]["vsphere.conf"].as_str().unwrap().to_owned();
         let write = |vcenter: &Vcenter| {
-            // The entry with a user and a password of its own gives way to the one with a Secret of its own.
+            // The entry with user and password in the file is removed. The entry with its own Secret stays.
             let (before, entries) = config.split_once("  your-vcenter-name-here").unwrap();
             let (_, second) = entries.split_once("  could-be-a-").unwrap();
             let one = format!("{before}  could-be-a-{second}");
@@ -110,7 +111,7 @@ impl Site {
         Self { server, cluster, vcenter, arguments, config: file, kubeconfig, probes, services, nsx: None }
     }
 
-    /// With NSX, load balancers and routes in `vsphere.conf`, and the Secret `vsphere-nsx-secret`.
+    /// Adds NSX, load balancers and routes to `vsphere.conf`, and the Secret `vsphere-nsx-secret`.
     pub async fn with_nsx(mut self) -> Self {
         let nsx = FakeNsx::start(Model::small()).await;
         let name = json!({"name": "vsphere-nsx-secret", "namespace": "kube-system"});
@@ -135,14 +136,14 @@ impl Site {
         self
     }
 
-    /// A replica, as the pod of the manifests starts it, but that it deletes without the usual delay.
+    /// Starts a replica as the pod of the manifests does, but with a short grace period for deletions.
     async fn start(&self, admin: &Admin) -> Daemon {
         self.start_with(admin, &[("CCM_NODE_DELETION_GRACE", "1s")]).await
     }
 
     async fn start_with(&self, admin: &Admin, variables: &[(&str, &str)]) -> Daemon {
         let kubeconfig = self.kubeconfig.display();
-        // In a pod the first three are where Kubernetes puts them; the others are a test's ports.
+        // In a pod Kubernetes defines the first three paths. The ports belong to the test.
         let places = [
             format!("--kubeconfig={kubeconfig}"),
             format!("--authentication-kubeconfig={kubeconfig}"),
@@ -155,7 +156,7 @@ impl Site {
         daemon
     }
 
-    /// What two replicas expose from their start on, while four Nodes join: read so often, with this pause.
+    /// Scrapes two replicas from their start on while four Nodes join, this many times and with this interval.
     pub async fn scraped(&self, interval: Duration, count: usize) -> Vec<Scrape> {
         let token = token_of(&self.server).await;
         let ports = [Admin::new(), Admin::new()];
@@ -180,7 +181,7 @@ impl Site {
         scrapes
     }
 
-    /// An object that comes with Kubernetes.
+    /// Reads an object of Kubernetes itself.
     pub async fn read(&self, path: &str, kind: &str) -> Value {
         let request = http::Request::get(path).body(Vec::new()).unwrap();
         let mut object: Value = self.cluster.client.request(request).await.unwrap();
@@ -188,7 +189,7 @@ impl Site {
         object
     }
 
-    /// A Service that is being deleted and that nobody lets go.
+    /// Creates a Service that is being deleted and whose finalizer no program removes.
     pub async fn leave_a_service_waiting(&self) {
         let finalizers = [ccm::cloud::service::FINALIZER];
         let service = json!({
@@ -200,13 +201,14 @@ impl Site {
         services.delete("waiting", &DeleteParams::default()).await.unwrap();
     }
 
-    /// What the daemon says of its checks, and after a while on the Service that waits: as long as that takes.
+    /// Waits until the daemon writes the Event on the waiting Service, which takes a while. Returns the daemon's health
+    /// checks.
     pub async fn wait_with_the_service(&self) -> String {
         let port = Admin::new();
         let mut daemon = self.start(&port).await;
         daemon.wait_for_line("became leader", LIMIT).await;
         let events = Api::<Event>::namespaced(self.cluster.client.clone(), "kube-public");
-        // A minute, and a look at the Services.
+        // A minute, and one pass over the Services.
         eventually("the Event on the Service", 2 * LIMIT, async || {
             let found = events.list(&ListParams::default()).await.unwrap().items;
             match found.iter().any(|event| event.reason.as_deref() == Some("LoadBalancerNotConfigured")) {
@@ -220,7 +222,7 @@ impl Site {
         checks
     }
 
-    /// `/readyz?verbose`, which is good.
+    /// Returns `/readyz?verbose`, and checks its status.
     async fn checks(&self, port: &Admin, daemon: &mut Daemon) -> String {
         let token = token_of(&self.server).await;
         let (status, checks) = port.get("/readyz?verbose", Some(&token), daemon).await;
@@ -228,8 +230,8 @@ impl Site {
         checks
     }
 
-    /// Everything that needs a right, once. The statuses of questions for metrics, without a token and with one, and what
-    /// both replicas logged.
+    /// Uses every right once. Returns the statuses of requests for metrics, without a token and with one, and the log
+    /// of both replicas.
     pub async fn live(&self) -> ([u16; 4], Vec<String>) {
         let cluster = &self.cluster;
         let (port, other_port) = (Admin::new(), Admin::new());
@@ -255,7 +257,7 @@ impl Site {
         (statuses, [first.output().lines(), second.output().lines()].concat())
     }
 
-    /// A Node gets its route. What the daemon logged.
+    /// Waits until a Node has its route. Returns the daemon's log.
     pub async fn route_a_node(&self) -> Vec<String> {
         let cluster = &self.cluster;
         let port = Admin::new();
@@ -277,7 +279,7 @@ impl Site {
         daemon.output().lines()
     }
 
-    /// A Service gets its load balancer, and is deleted.
+    /// Creates a Service, waits for its load balancer, and deletes the Service.
     pub async fn serve_a_service(&self) {
         let mut daemon = self.start(&Admin::new()).await;
         let services = Api::<Service>::namespaced(self.cluster.client.clone(), "kube-public");
@@ -303,7 +305,7 @@ impl Site {
         assert_eq!(daemon.stop(LIMIT).await.code(), Some(0), "{}", daemon.output().tail(20));
     }
 
-    /// The tags of the one route.
+    /// Returns the tags of the only route.
     pub fn tags_of_the_route(&self) -> Vec<String> {
         let routes = self.nsx.as_ref().unwrap().objects_below("/infra/tier-1s/t1/static-routes");
         assert_eq!(routes.len(), 1, "{routes:?}");
@@ -322,7 +324,7 @@ impl Site {
         .await;
     }
 
-    /// There and back and there again: what is told a second time raises the count of an Event.
+    /// Resizes the machine, back, and again. The repeated report increments the count of an Event.
     async fn resize_a_machine(&self) {
         let name = self.cluster.name(1);
         for (cpus, count) in [(4, 1), (8, 1), (4, 2)] {
@@ -331,7 +333,7 @@ impl Site {
         }
     }
 
-    /// Twice with the same mistake.
+    /// Breaks the configuration twice with the same mistake.
     async fn break_the_configuration(&self, daemon: &Daemon) {
         let sound = std::fs::read_to_string(&self.config).unwrap();
         for count in [1, 2] {
@@ -364,7 +366,7 @@ impl Site {
         .await;
     }
 
-    /// The API server counts what is open; the audit log shows it when it is over.
+    /// The API server's metrics count open watches. The audit log shows a watch only after its end.
     async fn wait_for_the_watch_of_the_lease(&self) {
         let labels = ["resource=\"leases\"", "scope=\"resource\"", "verb=\"WATCH\""];
         eventually("the standby watches the Lease", LIMIT, async || {
@@ -390,7 +392,7 @@ impl Site {
         .await;
     }
 
-    /// Probes need nothing; metrics need a token and a right.
+    /// Requests the probes, which need no right, and the metrics, which need a token and a right.
     async fn ask_for_metrics(&self, port: &Admin, daemon: &mut Daemon) -> [u16; 4] {
         for path in &self.probes {
             assert_eq!(port.get(path, None, daemon).await.0, 200, "{path}");

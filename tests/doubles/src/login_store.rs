@@ -1,4 +1,4 @@
-//! A store in memory, with the Lease's compare-and-swap: for tests of several replicas in one process.
+//! A store in memory with the compare-and-swap of a Lease, for tests of several replicas in one process.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 use ccm::kubernetes::login_ledger::{LedgerStore, Reading, StoreError, StoredText};
 
-/// What its clock shows when it is made.
+/// Server time of a new store, in Unix seconds.
 const EPOCH: i64 = 1_900_000_000;
 
-/// Clones share what is stored.
+/// The store. Clones share its content.
 #[derive(Clone, Debug)]
 pub struct MemoryStore {
     inner: Arc<Mutex<Inner>>,
@@ -34,12 +34,12 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// Does not tell the time any more.
+    /// Stops reporting the server time.
     pub fn hide_time(&self) {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).tells_time = false;
     }
 
-    /// From now on nothing can be read or written, for this reason; `None` ends that.
+    /// Makes all reads and writes fail for this reason; `None` ends the failures.
     pub fn fail(&self, trouble: Option<&str>) {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).trouble = trouble.map(str::to_owned);
     }
@@ -50,7 +50,7 @@ impl MemoryStore {
         inner.texts.retain(|name, _| !names.contains(name));
     }
 
-    /// Everything that is stored, by name.
+    /// Returns everything that is stored, by name.
     pub fn texts(&self) -> HashMap<String, String> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.texts.iter().map(|(name, (_, text))| (name.clone(), text.clone())).collect()

@@ -1,6 +1,6 @@
-//! A complete provider that keeps everything in memory: the reference for the contract, and the cloud of tests.
+//! A complete provider that keeps everything in memory. It is the reference for the contract, and the cloud of tests.
 //!
-//! A [`Memory`] is also the handle by which its content is changed; clones share it. Every change is announced.
+//! A [`Memory`] is also the handle that changes its content. Clones share the content. Every change is announced.
 
 mod calls;
 mod instances;
@@ -29,10 +29,11 @@ use calls::Failure;
 use load_balancer::Balancers;
 pub use load_balancer::{ANNOTATION_DECLINED, ANNOTATION_PREFIX, MemoryLoadBalancer};
 
-/// How many announcements a subscriber may be behind before it gets one about everything instead.
+/// Number of announcements that a subscriber may lag behind. Beyond it the subscriber gets one announcement about
+/// everything.
 const EVENT_BUFFER: usize = 64;
 
-/// Which of the two instance contracts the provider offers.
+/// The instance contract that the provider offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Contract {
     /// `InstancesV2`.
@@ -45,19 +46,19 @@ pub enum Contract {
 /// One machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Instance {
-    /// The name of the node it backs.
+    /// Name of the node that runs on it.
     pub node_name: String,
-    /// Its UUID as the kubelet reads it from the firmware; empty where it has none.
+    /// UUID that the kubelet reads from the firmware. It is empty if the machine has none.
     pub system_uuid: String,
-    /// What the provider answers. Its provider ID identifies the machine here, and it has one.
+    /// Metadata that the provider returns. Its provider ID is never empty and identifies the machine here.
     pub metadata: InstanceMetadata,
-    /// Whether it runs.
+    /// Power state of the machine.
     pub power: PowerState,
-    /// Nobody hears from its host, so that nothing is proven by `power`.
+    /// Whether the host is disconnected, so that `power` proves nothing.
     pub is_power_unproven: bool,
 }
 
-/// The provider, and the handle to its content.
+/// The provider, which is also the handle to its content.
 #[derive(Clone)]
 pub struct Memory {
     name: &'static str,
@@ -71,16 +72,16 @@ struct Shared {
     service_events: broadcast::Sender<ServiceEvent>,
     calls: AtomicUsize,
     capabilities: watch::Sender<Capabilities>,
-    /// Calls of which each waits.
+    /// Calls that wait until [`Memory::release`].
     held: watch::Sender<BTreeSet<Call>>,
-    /// What serves load balancers and routes: the same object while it is in use.
+    /// The object that serves load balancers and routes. It stays the same while it is in use.
     capability: Mutex<Weak<Memory>>,
 }
 
-/// What is offered.
+/// The capabilities that the provider offers.
 struct Capabilities {
     routes: bool,
-    /// Whether the configuration says that there are no routes.
+    /// Whether the configuration disables routes.
     routes_are_off: bool,
     load_balancers: bool,
     fleet: bool,
@@ -88,13 +89,13 @@ struct Capabilities {
 
 #[derive(Default)]
 struct State {
-    /// By provider ID.
+    /// Instances by provider ID.
     instances: BTreeMap<String, Instance>,
-    /// Provider IDs that existed once: the proof of their absence.
+    /// Provider IDs of removed instances, which prove their absence.
     removed: BTreeSet<String>,
-    /// Since when an instance is in its proven power state, by provider ID.
+    /// Time since which an instance has its proven power state, by provider ID.
     powered_since: BTreeMap<String, Instant>,
-    /// By provider ID.
+    /// Provider IDs for which every answer is unknown.
     unknown: BTreeMap<String, Unknown>,
     outage: Option<Unknown>,
     latency: Duration,
@@ -102,14 +103,14 @@ struct State {
     balancers: Balancers,
     deletes_by_half: bool,
     needs_address: bool,
-    /// Of every Node.
+    /// Answer of `usable_addresses` for every Node.
     usable_addresses: UsableAddresses,
-    /// Each with its cluster.
+    /// Each route with the name of its cluster.
     routes: Vec<(String, Route)>,
     counts: BTreeMap<Call, usize>,
     failures: BTreeMap<Call, Failure>,
     call_latency: Duration,
-    /// The address of the control plane by name.
+    /// Address of the control plane by cluster name.
     clusters: BTreeMap<String, String>,
 }
 
@@ -120,7 +121,8 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// An empty cloud. `name` is the provider's name, with the older contract also the scheme of its provider IDs.
+    /// Makes an empty cloud. `name` is the provider's name. With the older contract it is also the scheme of the
+    /// provider IDs.
     pub fn new(name: &'static str, contract: Contract) -> Self {
         let shared = Shared {
             state: Mutex::default(),
@@ -148,7 +150,7 @@ impl Memory {
         })
     }
 
-    /// Adds an instance, or replaces the one with its provider ID.
+    /// Adds an instance, or replaces the instance with the same provider ID.
     pub fn put(&self, instance: Instance) {
         let name = instance.node_name.clone();
         self.change(&name, |state| {
@@ -162,7 +164,7 @@ impl Memory {
         });
     }
 
-    /// Changes the instance with this provider ID; says whether there is one.
+    /// Changes the instance with this provider ID. Returns true if there is one.
     pub fn update(&self, provider_id: &str, change: impl FnOnce(&mut Instance)) -> bool {
         let Some(mut instance) = self.lock().instances.get(provider_id).cloned() else { return false };
         change(&mut instance);
@@ -170,7 +172,7 @@ impl Memory {
         true
     }
 
-    /// Destroys the instance with this provider ID; says whether there was one. From now on it is proved absent.
+    /// Destroys the instance with this provider ID. Returns true if there was one. From then on its absence is proved.
     pub fn remove(&self, provider_id: &str) -> bool {
         let Some(name) = self.node_name(provider_id) else { return false };
         self.change(&name, |state| {
@@ -181,7 +183,7 @@ impl Memory {
         true
     }
 
-    /// Makes everything about this provider ID unknown, or known again with `None`.
+    /// Makes every answer about this provider ID unknown; `None` ends that.
     pub fn set_unknown(&self, provider_id: &str, unknown: Option<Unknown>) {
         let name = self.node_name(provider_id).unwrap_or_default();
         self.change(&name, |state| {
@@ -192,29 +194,29 @@ impl Memory {
         });
     }
 
-    /// Makes every question about instances unknown, or answered again with `None`.
+    /// Makes every answer about instances unknown; `None` ends that.
     pub fn set_outage(&self, outage: Option<Unknown>) {
         self.lock().outage = outage;
         self.announce(InstanceEvent::All);
     }
 
-    /// How long every question about instances takes from now on.
+    /// Sets the time that every call about instances takes.
     pub fn set_latency(&self, latency: Duration) {
         self.lock().latency = latency;
     }
 
-    /// Takes the ids of instances away, which the older contract answers with `NotImplemented`.
+    /// Removes the ids of instances; the older contract answers with `NotImplemented` then.
     pub fn set_without_instance_ids(&self) {
         self.lock().has_no_instance_ids = true;
     }
 
     /// Announces `event` without changing anything.
     pub fn announce(&self, event: InstanceEvent) {
-        // Nobody subscribed is no failure.
+        // The send fails if there is no subscriber, which is no error.
         let _ = self.shared.events.send(event);
     }
 
-    /// How many questions about instances were asked so far.
+    /// Returns the number of calls about instances so far.
     pub fn calls(&self) -> usize {
         self.shared.calls.load(Ordering::SeqCst)
     }
@@ -241,7 +243,7 @@ impl Memory {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For the writes of a controller.
+    /// Locks the state for a write of a controller. Fails if the permit has expired.
     fn lock_for_write(&self, permit: &LeaderToken) -> Result<MutexGuard<'_, State>, Error> {
         permit.check().map(|()| self.lock())
     }
@@ -307,7 +309,7 @@ impl InstanceEvents for Memory {
     }
 }
 
-/// What is announced; `all` to a subscriber that fell behind.
+/// Streams the announcements. A subscriber that fell behind gets `all`.
 fn stream_of<T: Clone + Send + 'static>(receiver: broadcast::Receiver<T>, all: T) -> BoxStream<'static, T> {
     Box::pin(futures::stream::unfold((receiver, all), |(mut receiver, all)| async move {
         let event = match receiver.recv().await {

@@ -1,4 +1,4 @@
-//! `vsphere.conf`, in both dialects.
+//! Fuzz targets for `vsphere.conf` in both dialects.
 
 use std::ffi::OsString;
 
@@ -6,10 +6,10 @@ use ccm::providers::vsphere::config::{self, Config, DEFAULT_CLASS, Environment, 
 
 use crate::laws::{SECRET, hides_secret};
 
-/// Of this many bytes all is read; what is told of them is bounded whatever they are.
+/// Upper bound of the reported text, in bytes, for any input.
 const MOST_TOLD: usize = 32_000;
 
-/// `vsphere.conf`: what is told of it is bounded, and repeats no password.
+/// Parses `vsphere.conf`. The reported text is bounded and contains no password.
 pub fn vsphere_conf(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (told, shown, lists) = match config::parse(&text, "f") {
@@ -32,8 +32,8 @@ pub fn vsphere_conf(bytes: &[u8]) {
     }
 }
 
-/// The sections about NSX behind a vCenter that is right, with variables in lines that begin with `$`. A part is in use or has
-/// mistakes, and what is in use is complete.
+/// Parses NSX sections after a valid vCenter section. Lines that begin with `$` set variables. Each part is either in
+/// use or has mistakes. A part in use is complete.
 pub fn nsx_config(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (variables, lines): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.starts_with('$'));
@@ -88,7 +88,8 @@ fn holds_nsx(config: &Config) {
     }
 }
 
-/// Whether the secret stands only where a password stands. As a name it may be told, and an alias takes it anywhere.
+/// Returns true if the secret appears only as a password. A name may be reported, and an alias could move the secret
+/// anywhere.
 fn is_password(text: &str) -> bool {
     let is_value = |line: &str| {
         let keys = ["password", "vmc-access-token", "vmcAccessToken", "$NSXT_PASSWORD"];

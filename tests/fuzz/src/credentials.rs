@@ -1,4 +1,4 @@
-//! Secrets and directories of credentials.
+//! Fuzz targets for Secrets and directories of credentials.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use secrecy::SecretString;
 
 use crate::laws::{SECRET, hides_secret};
 
-/// A service account that is never asked.
+/// A service account whose token is never read.
 struct Account;
 
 #[async_trait]
@@ -20,7 +20,7 @@ impl ReadToken for Account {
     }
 }
 
-/// A Secret: lines of `key=value`, `\n` in a value being a line break. What is told of it repeats no value.
+/// Parses a Secret: lines of `key=value`, where `\n` in a value is a line break. The reported text contains no value.
 pub fn secret(bytes: &[u8]) {
     let lines = bytes.split(|&byte| byte == b'\n');
     let entries: BTreeMap<String, Vec<u8>> = lines.filter_map(entry).collect();
@@ -31,7 +31,7 @@ pub fn secret(bytes: &[u8]) {
     assert!(stored.servers.len() <= entries.len(), "there are more servers than keys");
     assert!(stored.problems.len() <= 3 * entries.len(), "there are {} problems", stored.problems.len());
     let is_value = !entries.iter().any(|(key, value)| {
-        // The server of the indexed layout is a value that may be told.
+        // The server of the indexed layout is a value that may be reported.
         key.contains(SECRET) || (key.starts_with("server_") && String::from_utf8_lossy(value).contains(SECRET))
     });
     let wrong = stored.servers.values().filter_map(|login| login.as_ref().err());
@@ -50,7 +50,7 @@ pub fn secret(bytes: &[u8]) {
             assert!(!user.is_empty() && !user.contains("-----BEGIN CERTIFICATE-----"), "that is no user: {user}");
         }
     }
-    // A Secret is a map: the order of its keys says nothing.
+    // A Secret is a map, so the order of its keys must not matter.
     let other = StoredKeys::read(pairs.iter().rev().copied(), &managers);
     let servers = |stored: &StoredKeys| format!("{:?}", stored.servers);
     assert_eq!(servers(&stored), servers(&other), "the order of the keys changes what is read");

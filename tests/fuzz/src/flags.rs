@@ -1,4 +1,4 @@
-//! Flags, environment variables and the files they name.
+//! Fuzz targets for flags, environment variables and the files that they name.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -14,10 +14,10 @@ use zeroize::Zeroizing;
 
 use crate::laws::{SECRET, hides_secret};
 
-/// Ends the flags; what follows is what stands in every file.
+/// Separates the flags from the content of the files. Every file has the same content.
 const FILES: &str = "\n%%\n";
 
-/// Every file says the same.
+/// File reader that returns the same content for every file.
 struct Same<'a>(&'a str);
 
 impl FileSystem for Same<'_> {
@@ -30,7 +30,8 @@ impl FileSystem for Same<'_> {
     }
 }
 
-/// Flags, one a line, variables as `$NAME=value`. What is wrong is told in words that are bounded by what was given.
+/// Parses flags, one a line, and variables as `$NAME=value`. The size of the reported text is bounded by the size of
+/// the input.
 pub fn flags(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (flags, files) = text.split_once(FILES).unwrap_or((&text, ""));
@@ -58,7 +59,7 @@ pub fn flags(bytes: &[u8]) {
     }
 }
 
-/// Whether the secret stands only where a URL has a password.
+/// Returns true if the secret appears only as the password of a URL.
 fn is_in_user_part(flags: &str) -> bool {
     let hidden = format!("--master=https://user:{SECRET}@");
     flags.lines().filter(|line| line.contains(SECRET)).all(|line| {
@@ -66,7 +67,7 @@ fn is_in_user_part(flags: &str) -> bool {
     })
 }
 
-/// The file of a leader migration. Who a controller belongs to follows from its last entry.
+/// Parses the file of a leader migration. The last entry of a controller decides its placement.
 pub fn migration(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     match leader_migration::parse(&text) {
@@ -85,7 +86,7 @@ pub fn migration(bytes: &[u8]) {
     }
 }
 
-/// Variables of proxies, `NAME=value`, and the endpoints that are asked about, `= URL`. No password is told.
+/// Parses proxy variables, `NAME=value`, and looks up endpoints, `= URL`. No password is reported.
 pub fn proxy(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (endpoints, variables): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with('='));

@@ -1,4 +1,4 @@
-//! What a guest says of itself: its cloud-init metadata.
+//! Fuzz target for the cloud-init metadata of a guest.
 
 use std::collections::HashSet;
 use std::io::Write as _;
@@ -12,11 +12,11 @@ use flate2::write::GzEncoder;
 
 use crate::laws::{cuts, is_told_well};
 
-/// No document of more bytes is read.
+/// Upper limit of a document, in bytes. A larger document is rejected.
 pub const MAX_BYTES: u32 = 1 << 20;
 
-/// The first line is the encoding, the rest the metadata; `pack` packs it in every encoding, and `bomb` makes a document
-/// of it that is too large when it is unpacked.
+/// Parses metadata. The first line is the encoding, the rest is the metadata. `pack` tries every encoding. `bomb` makes
+/// a document that is too large after it is unpacked.
 pub fn metadata(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (encoding, metadata) = text.split_once('\n').unwrap_or(("", &text));
@@ -39,7 +39,7 @@ fn read(metadata: &str, encoding: Option<&str>) -> Result<Vec<IpAddr>, MetadataE
     order
 }
 
-/// The encoding of a document changes nothing of what it says; a cut one is refused.
+/// Checks that the encoding of a document does not change the result, and that a truncated document is rejected.
 fn packed(document: &str) {
     let plain = read(document, None);
     let unpacked = STANDARD.encode(document);
@@ -57,7 +57,7 @@ fn packed(document: &str) {
     let _ = read(&inside, None);
 }
 
-/// Some kilobytes that unpack to more than is read.
+/// Checks that a document of some kilobytes is rejected if it unpacks to more than the limit.
 fn bomb(document: &str) {
     let mut large = document.as_bytes().to_vec();
     large.resize(document.len() + MAX_BYTES as usize + 1, b'\n');
@@ -71,7 +71,7 @@ fn bomb(document: &str) {
     assert!(matches!(read(&inside, None), Err(MetadataError::TooLarge { .. })), "one inside is read");
 }
 
-/// The bytes, packed.
+/// Returns the bytes in gzip format.
 pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
     packer.write_all(bytes).expect("memory takes all");

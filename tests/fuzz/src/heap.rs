@@ -1,13 +1,13 @@
-//! Counts the heap: what a piece of work held at most.
+//! A counting allocator: measures the peak heap use of a piece of work.
 //!
-//! Each thread counts for itself, so that tests beside each other do not disturb the numbers. An allocator cannot be
-//! written without unsafe code; this one hands everything on to the system's.
+//! Each thread counts its own memory, so that parallel tests do not disturb the numbers. An allocator needs unsafe
+//! code. This one forwards every call to the system's allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    // Without a destructor, so that they can be used until the thread is gone.
+    // Without a destructor, so that they can be used until the thread ends.
     static HELD: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
@@ -23,23 +23,24 @@ fn count(bytes: isize) {
     PEAK.set(PEAK.get().max(held));
 }
 
-/// Reallocation is the trait's own: the old and the new block at once, as the worst allocator does it.
+/// `realloc` is the default of the trait: it allocates the new block before it frees the old one, which is the worst
+/// case.
 #[allow(unsafe_code, reason = "the trait is unsafe; pointers and layouts are handed on as they come")]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size().cast_signed());
-        // SAFETY: the caller's promises are those of the trait, for which the system's allocator asks as well.
+        // SAFETY: the caller fulfils the contract of the trait, which is also the contract of the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(-layout.size().cast_signed());
-        // SAFETY: as above; the pointer is from the system's allocator.
+        // SAFETY: as above; the pointer comes from the system's allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
 
-/// Does the work, and returns with its result how many bytes of heap it held at most, beyond those that were held before.
+/// Runs the work. Returns its result and its peak heap use in bytes, without the memory that was allocated before.
 pub fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.get();
     PEAK.set(before);

@@ -1,4 +1,4 @@
-//! Documents that are much larger than the bytes that describe them, and what it costs to read them.
+//! Fuzz targets that expand short inputs to large documents and limit the memory for reading them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,19 +8,21 @@ use ccm::providers::vsphere::nodes::metadata::guest_metadata::parse_static_order
 use crate::guest::{MAX_BYTES, gzip};
 use crate::{heap, nsx, rest};
 
-/// What reading one document may hold at most, in bytes of heap.
+/// Upper limit of heap use while one document is read, in bytes.
 const MOST_HEAP: usize = 8 << 20;
 
-/// The size of the largest answer that is tried, in bytes: larger than what is accepted.
+/// Size of the largest answer tried, in bytes. It is above the limit that the product accepts.
 const LARGEST_ANSWER: usize = 5 << 20;
 
-/// What reading an answer of it may hold at most, in bytes of heap.
+/// Upper limit of heap use while an answer of this size is read, in bytes.
 const MOST_HEAP_OF_ANSWER: usize = 128 << 20;
 
-/// What reading a refusal of it may hold at most, in bytes of heap: its bytes three times, as the test keeps them, too, and little else.
+/// Upper limit of heap use while an error answer of this size is read, in bytes. It allows three copies of the answer,
+/// one of them the copy of the test, and little else.
 const MOST_HEAP_OF_REFUSAL: usize = 16 << 20;
 
-/// Lines `TIMES TEXT` become an answer of up to 5 MiB, of NSX and of vCenter, as a success and as a refusal.
+/// Expands lines `TIMES TEXT` to an answer of up to 5 MiB, of NSX and of vCenter, and reads it as a success and as an
+/// error.
 pub fn answer(bytes: &[u8]) {
     let body = expand(&String::from_utf8_lossy(bytes), LARGEST_ANSWER);
     for (status, most) in [(200, MOST_HEAP_OF_ANSWER), (404, MOST_HEAP_OF_REFUSAL)] {
@@ -31,7 +33,7 @@ pub fn answer(bytes: &[u8]) {
     }
 }
 
-/// Lines `TIMES TEXT` become a document of up to 1 MiB, which is read as guest metadata in every encoding and as
+/// Expands lines `TIMES TEXT` to a document of up to 1 MiB. Reads it as guest metadata in every encoding and as
 /// `vsphere.conf`.
 pub fn document(bytes: &[u8]) {
     let document = expand(&String::from_utf8_lossy(bytes), MAX_BYTES as usize);
@@ -46,14 +48,14 @@ pub fn document(bytes: &[u8]) {
     read("inside, base64", &inside("base64", &unpacked), None);
     let twice = STANDARD.encode(gzip(inside("gzip+base64", &packed).as_bytes()));
     read("inside, gzip+base64", &twice, Some("gzip+base64"));
-    // Folded as base64 often is: one line of the document for 57 bytes of what is inside.
+    // Folded as base64 often is: each line encodes 57 bytes of the inner document.
     let lines: Vec<_> = unpacked.as_bytes().chunks(76).map(String::from_utf8_lossy).collect();
     read("inside, in lines", &inside("b64", &format!("|\n  {}", lines.join("\n  "))), None);
     let (_, peak) = heap::peak(|| config::parse(&document, "f").is_ok());
     is_small("vsphere.conf", peak);
 }
 
-/// What is read, as text: the addresses or the error.
+/// Returns the addresses or the error as text.
 fn read(form: &str, metadata: &str, encoding: Option<&str>) -> String {
     let (order, peak) = heap::peak(|| parse_static_order(Some(metadata), encoding));
     is_small(form, peak);
@@ -64,8 +66,8 @@ fn is_small(form: &str, peak: usize) {
     assert!(peak < MOST_HEAP, "{form}: {peak} bytes of heap are held");
 }
 
-/// Each line's text as often as its number says, once without a number. In the text `\n` is a line break and `\i` the
-/// number of the repetition. At most so many bytes.
+/// Repeats the text of each line as often as the number before it, or once without a number. In the text `\n` is a line
+/// break and `\i` is the number of the repetition. The result has at most `most` bytes.
 fn expand(runs: &str, most: usize) -> String {
     let mut document = String::new();
     for line in runs.lines() {

@@ -1,4 +1,4 @@
-//! What other replicas write into Leases: the record of the election, and those of failed logins.
+//! Fuzz targets for Leases that other replicas write: the election record and the records of failed logins.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,13 +15,13 @@ use k8s_openapi::api::coordination::v1::Lease;
 use crate::laws::is_in_proportion;
 use crate::memory::{api_server, run};
 
-/// The time by which logins are made.
+/// Time of all login attempts, in Unix seconds.
 const NOW: i64 = 1_700_000_000;
 
-/// The longest pause between two logins, with its jitter.
+/// The longest pause between two logins, including its jitter.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2 * 30 * 60);
 
-/// One text under every name.
+/// A store with the same text under every name.
 struct Same(Mutex<String>);
 
 #[async_trait]
@@ -43,8 +43,8 @@ impl Same {
     }
 }
 
-/// The record of an account's logins: it stays small, is written as it was read, and never holds logins up for longer
-/// than the longest pause.
+/// Reads the login record of an account. It stays small, survives a round trip, and never delays a login by more than
+/// the longest pause.
 pub fn logins(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let record = Record::from_text(&text);
@@ -67,8 +67,8 @@ pub fn logins(bytes: &[u8]) {
     }
 }
 
-/// The Lease of the election. One that another holds for a minute is not written to within half of it, whatever else
-/// stands in it; what is written has our name and theirs of the version.
+/// Reads the Lease of the election. If another holder has it for at least 60 s, this process does not write it within
+/// 30 s, whatever its other fields contain.
 pub fn election(bytes: &[u8]) {
     const HALF: Duration = Duration::from_secs(30);
     let Ok(lease) = serde_json::from_slice::<Lease>(bytes) else { return };

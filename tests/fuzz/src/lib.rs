@@ -1,8 +1,8 @@
-//! Everything of the program that reads bytes from outside, as functions of bytes: `cargo fuzz` feeds them, and the
-//! property tests of `tests/properties.rs` do.
+//! Every part of the program that reads bytes from outside, as functions of bytes. `cargo fuzz` and the property tests
+//! of `tests/properties.rs` call them.
 //!
-//! A target panics when the program would, and when a law is broken: that of its row in `docs/fuzzing.md`. It goes
-//! through the program's public functions; what a server answers comes over the transport in memory.
+//! A target panics if the program would panic, or if the property in its row of `docs/fuzzing.md` is violated. It uses
+//! the program's public functions. Answers of servers come through the transport in memory.
 
 #![allow(clippy::panic, reason = "a broken law is told by a panic")]
 
@@ -23,18 +23,18 @@ mod services;
 mod soap;
 mod watch;
 
-/// One reader of bytes.
+/// A fuzz target.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// Its name: that of its corpus, of its fuzz target and of its row in `docs/fuzzing.md`.
+    /// Its name, which is also the name of its corpus, its fuzz target and its row in `docs/fuzzing.md`.
     pub name: &'static str,
-    /// Reads the bytes, and panics where a law is broken.
+    /// Reads the bytes, and panics if a property is violated.
     pub run: fn(&[u8]),
-    /// How many inputs of each kind the property tests make for it; fewer for what is slow in a debug build.
+    /// Number of inputs of each kind in the property tests. Targets that are slow in a debug build have fewer.
     pub cases: u32,
 }
 
-/// Makes the table of targets, and one function for each.
+/// Defines the table of targets, and one function for each.
 macro_rules! targets {
     ($($name:ident = $run:path, $cases:literal;)*) => {
         /// All targets.

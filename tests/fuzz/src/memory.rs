@@ -1,4 +1,4 @@
-//! Servers in memory: an HTTP client whose answers come from a script, and what drives it.
+//! Servers in memory: an HTTP client whose answers come from a script, and the runtime for it.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use ccm::clients::http::{Client, Endpoint, Failure, Request, Response, Settings, TlsSettings, Transport};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// What reads an answer of this HTTP status with this body, and its name.
+/// A name, and a function that reads an answer with this HTTP status and body.
 pub type Read = (&'static str, fn(u16, &[u8]));
 
-/// What is answered: the status, headers, the body.
+/// An answer: the status, headers, the body.
 pub struct Answer {
     status: u16,
     headers: HeaderMap,
@@ -23,12 +23,12 @@ impl Answer {
         Self { status, headers: HeaderMap::new(), body: body.into() }
     }
 
-    /// The same with this value of `Set-Cookie`, if it can be one.
+    /// Adds this value of `Set-Cookie`, if it is a valid header value.
     pub fn with_cookie(self, cookie: &[u8]) -> Self {
         self.with_header("set-cookie", cookie)
     }
 
-    /// The same with this value of a header, if it can be one.
+    /// Adds this header, if its value is valid.
     pub fn with_header(mut self, name: &'static str, value: &[u8]) -> Self {
         self.headers.extend(HeaderValue::from_bytes(value).ok().map(|value| (HeaderName::from_static(name), value)));
         self
@@ -45,16 +45,16 @@ impl<F: Fn(&Request) -> Answer + Send + Sync> Transport for Memory<F> {
     }
 }
 
-/// A client whose server answers by `script`.
+/// Makes a client whose server answers with `script`.
 pub fn client(script: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> Client {
-    // Nothing is verified in memory, and to read the system's certificates takes long.
+    // Nothing is verified in memory, and reading the system's certificates takes long.
     let tls = TlsSettings { insecure: true, ..TlsSettings::default() };
     let mut settings = Settings::new("vc.example.com", 443, tls, "fuzz");
     settings.transport = Some(Arc::new(Memory(script)));
     Client::new(settings).expect("these settings are good")
 }
 
-/// Runs what never waits for anything outside.
+/// Runs work that never waits for input or output.
 pub fn run<T>(work: impl Future<Output = T>) -> T {
     thread_local! {
         static RUNTIME: tokio::runtime::Runtime =
@@ -63,16 +63,16 @@ pub fn run<T>(work: impl Future<Output = T>) -> T {
     RUNTIME.with(|runtime| {
         runtime.block_on(async {
             let result = work.await;
-            // A client of the API server has a task, which ends when it is polled once more. Work that never waited has
-            // let none run, and those left over would be kept by the runtime for good.
+            // A client of the API server has a background task, which ends at its next poll. Without this yield the
+            // runtime would never poll the task and would keep it.
             tokio::task::yield_now().await;
             result
         })
     })
 }
 
-/// A client of an API server that answers each request with a status and a body; `script` is given the method, the path
-/// and the body. A watch is never answered.
+/// Makes a client of an API server that answers each request with a status and a body. `script` gets the method, the
+/// path and the body. A watch is never answered.
 pub fn api_server(script: impl Fn(&str, &str, Vec<u8>) -> (u16, Vec<u8>) + Send + Sync + 'static) -> kube::Client {
     let script = Arc::new(script);
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {

@@ -1,4 +1,4 @@
-//! Nodes as the API server hands them out, and single values on them and elsewhere.
+//! Fuzz targets for Nodes from the API server, and for single values.
 
 use ccm::base::go_duration::{parse_duration, spelled};
 use ccm::clients::http::Thumbprint;
@@ -13,7 +13,8 @@ use ccm::providers::vsphere::nodes::lookup::facts::facts_of;
 use ccm::providers::vsphere::nodes::metadata::instance_type::build_instance_type;
 use k8s_openapi::api::core::v1::Node;
 
-/// A Node in JSON. One of another provider is nobody's, and what cannot be read of its machine is not made up.
+/// Reads a Node in JSON. A Node of another provider is ignored. Facts of its machine that cannot be read are not made
+/// up.
 pub fn object(bytes: &[u8]) {
     let Ok(node) = serde_json::from_slice::<Node>(bytes) else { return };
     let id = node::provider_id(&node);
@@ -41,8 +42,8 @@ pub fn object(bytes: &[u8]) {
     }
 }
 
-/// One text as any of the values that are written in one line: what is read prints as something that is read as the
-/// same.
+/// Reads one text as each kind of value that fits in one line. A value that was read survives a round trip through its
+/// text.
 pub fn value(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     if let Ok(uuid) = parse_provider_id(&text) {

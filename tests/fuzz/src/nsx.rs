@@ -1,4 +1,4 @@
-//! JSON answers of NSX, and of the token service.
+//! Fuzz targets for JSON answers of NSX and of the token service.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::memory::{Answer, Read, client, run};
 const ROUTES: &str = "/infra/tier-1s/t1/static-routes";
 const ROUTE: &str = "/infra/tier-1s/t1/static-routes/r";
 
-/// Logs in without a request.
+/// A login that needs no request.
 struct Door;
 
 #[async_trait]
@@ -36,7 +36,6 @@ impl LogIn for Door {
     fn rejected(&self, _: &Login) {}
 }
 
-/// A permission that does not end.
 struct Always;
 
 #[async_trait]
@@ -50,14 +49,13 @@ impl Permit for Always {
     }
 }
 
-/// A client of a manager that answers by a script, which is given the method and the path. To be made where it is used: its
-/// pace goes by the clock there.
+/// Makes a client of a manager that answers with a script. The script gets the method and the path. The client must be
+/// made in the runtime that uses it, because its rate limit uses the clock of the runtime.
 fn nsx(script: impl Fn(&Method, &str) -> Answer + Send + Sync + 'static) -> Client {
     let http = client(move |request| script(&request.method, &request.path));
     Client::new(http, "", Arc::new(Pace::new(80)), Arc::new(Door), Timeouts::default())
 }
 
-/// A client that is answered the same always.
 fn always(status: u16, body: &[u8]) -> Client {
     let body = body.to_vec();
     nsx(move |_, _| Answer::new(status, body.clone()))
@@ -67,7 +65,7 @@ fn object_of(bytes: &[u8]) -> Option<Map<String, Value>> {
     serde_json::from_slice(bytes).ok()
 }
 
-/// What reads an answer, by name.
+/// The functions that read an answer, by name.
 pub const READS: &[Read] = &[
     ("a list of NSX", |status, bytes| {
         drop(run(async { always(status, bytes).list(ROUTES, "fuzz.list", 1).await }));
@@ -86,7 +84,7 @@ pub const READS: &[Read] = &[
     }),
 ];
 
-/// Pages of lists: first, last, or all of them. What has no list of results is never an empty list.
+/// Reads pages of lists: the first, the last, or all. An answer without a list of results never becomes an empty list.
 pub fn list(bytes: &[u8]) {
     let answer = object_of(bytes);
     let expected = answer.as_ref().and_then(|answer| answer.get("results")?.as_array()).map(Vec::len);
@@ -124,7 +122,7 @@ pub fn list(bytes: &[u8]) {
     }
 }
 
-/// Objects: as they came, as routes, and as states of realization.
+/// Reads objects, routes, and realization states.
 pub fn object(bytes: &[u8]) {
     let (got, realization) = run(async {
         let client = always(200, bytes);
@@ -176,9 +174,9 @@ fn judge(mut object: Object) {
     assert!(object == again, "what was written is changed again");
 }
 
-/// Refusals, with each status that the table of answers knows.
+/// Reads error answers with each status in the table of answers.
 pub fn error(bytes: &[u8]) {
-    // What a server says of its refusals may be told.
+    // Text of the server in an error may be reported.
     let text = String::from_utf8_lossy(bytes).replace(SECRET, "");
     let bytes = text.as_bytes();
     let code = object_of(bytes).and_then(|error| {
@@ -218,8 +216,8 @@ fn is_judged(error: &Error, status: u16, may_be_gone: bool, may_be_missing: bool
     assert!(error.kind != Kind::Rejected && error.kind != Kind::NotPermitted, "nothing was presented: {error}");
 }
 
-/// Answers to logins: the cookie in the first line, the token in the second, then the body; and the body as the answer of
-/// the token service.
+/// Reads answers to logins: the cookie in the first line, the token in the second, then the body. Also reads the body
+/// as the answer of the token service.
 pub fn session(bytes: &[u8]) {
     let mut lines = bytes.splitn(3, |&byte| byte == b'\n');
     let [cookie, xsrf, body] = [(); 3].map(|()| lines.next().unwrap_or_default().to_vec());
@@ -263,7 +261,8 @@ fn bytes_of_body(bytes: &[u8]) -> Vec<u8> {
     bytes.splitn(3, |&byte| byte == b'\n').nth(2).unwrap_or_default().to_vec()
 }
 
-/// The answer may hold the password, and what a server says of its refusals is told.
+/// Checks that the error does not contain the password. If the answer contains it, the check is skipped, because text
+/// of the server is reported.
 fn is_told_without_password(error: &Error, bytes: &[u8]) {
     if !String::from_utf8_lossy(bytes).contains(SECRET) {
         is_told_well(error);

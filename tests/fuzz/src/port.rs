@@ -1,4 +1,4 @@
-//! What the secure port and the API server it asks say of who asks; and keys and certificates in PEM.
+//! Fuzz targets for the authentication of the secure port, and for keys and certificates in PEM.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -21,7 +21,7 @@ use secrecy::SecretString;
 use crate::laws::{SECRET, is_told_well};
 use crate::memory::{api_server, run};
 
-/// An authority and the certificate it gave to `jane`.
+/// A certificate authority and the certificate that it issued to `jane`.
 struct Authority {
     pem: String,
     client: CertificateDer<'static>,
@@ -46,7 +46,7 @@ fn make() -> Result<Authority, rcgen::Error> {
     Ok(Authority { pem, client })
 }
 
-/// Who somebody is, for a port that believes these; the API server knows no token.
+/// Authenticates a request at a port with this trust. The API server rejects every token.
 fn user(
     trust: ClientTrust,
     headers: &HeaderMap,
@@ -63,8 +63,8 @@ fn user(
     })
 }
 
-/// Headers of a request, `Name: value`. Beside a certificate that is believed they change nothing, and alone they name
-/// nobody: the API server knows no token here.
+/// Reads headers of a request, `Name: value`. With a trusted certificate they change nothing. Without one they
+/// authenticate nobody, because the API server rejects every token here.
 pub fn headers(bytes: &[u8]) {
     let mut headers = HeaderMap::new();
     for line in bytes.split(|&byte| byte == b'\n').take(200) {
@@ -88,8 +88,8 @@ pub fn headers(bytes: &[u8]) {
     assert!(!matches!(user(ClientTrust::default(), &headers, client), Ok(Some(_))), "headers name a user");
 }
 
-/// A client's certificate, as changes of a good one: four bytes each, of which two say where, one what. Nothing but the
-/// good one is believed. More bytes are also a certificate of their own.
+/// Modifies a valid client certificate. Each change has four bytes: two are the position, one is the mask. Only the
+/// unmodified certificate is accepted. The input is also tried as a certificate itself.
 pub fn certificate(bytes: &[u8]) {
     let Authority { pem, client } = authority();
     let mut changed = client.to_vec();
@@ -113,7 +113,7 @@ pub fn certificate(bytes: &[u8]) {
     }
 }
 
-/// What the API server says of a token. Nobody is known of whom it does not say so.
+/// Reads the answer of the API server about a token. Only a user that the answer authenticates is accepted.
 pub fn review(bytes: &[u8]) {
     for status in [201, 403, 500] {
         let body = bytes.to_vec();
@@ -132,7 +132,7 @@ pub fn review(bytes: &[u8]) {
                 assert_eq!(name, Some(user.name.as_str()), "{said}");
                 assert!(!user.name.is_empty(), "{said}");
             }
-            // The answer is the API server's own and may repeat whatever it says.
+            // The error may repeat the answer of the API server.
             Err(error) if !String::from_utf8_lossy(bytes).contains(SECRET) => is_token_hidden(&error),
             Err(_) => {}
         }
@@ -143,7 +143,8 @@ fn is_token_hidden(error: &(dyn std::error::Error + 'static)) {
     crate::laws::hides_secret(&ccm::base::error_chain::chain(error));
 }
 
-/// The ConfigMap in which the API server says whom it believes: lines of `key=value`, `\n` being a line break.
+/// Reads the ConfigMap in which the API server publishes its client certificate authorities: lines of `key=value`,
+/// where `\n` is a line break.
 pub fn client_authorities(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let data: BTreeMap<&str, String> = text
@@ -175,7 +176,7 @@ pub fn client_authorities(bytes: &[u8]) {
     assert!(!is_known || says_clients, "somebody is believed of whom nothing is published");
 }
 
-/// Certificates and keys in PEM, as files of `vsphere.conf`, flags and Secrets hold them. No key is told.
+/// Reads certificates and keys in PEM, as in files of `vsphere.conf`, flags and Secrets. No key is reported.
 pub fn pem(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     if let Err(error) = HolderKey::from_pem(&text, &SecretString::from(text.as_ref())) {

@@ -1,4 +1,4 @@
-//! JSON answers: vCenter over REST, and session managers.
+//! Fuzz targets for JSON answers of vCenter's REST API and of session managers.
 
 use ccm::clients::session_manager;
 use ccm::clients::vapi::{Client, Error};
@@ -11,7 +11,7 @@ use crate::memory::{Answer, Read, client, run};
 const REST: &str = "/rest/com/vmware/cis/session";
 const API: &str = "/api/session";
 
-/// A client with a session in the one framing or the other, whose next answers are these.
+/// Makes a client with a session over `/rest` or over `/api`. The given status and body answer its next calls.
 fn logged_in(is_rest: bool, status: u16, body: &[u8]) -> Client {
     let body = body.to_vec();
     let session = format!("\"{SECRET}\"");
@@ -25,7 +25,8 @@ fn logged_in(is_rest: bool, status: u16, body: &[u8]) -> Client {
     vcenter
 }
 
-/// Judges an answer: with an error's status it is no result. `is_absent` is what a 404 may be taken for.
+/// Checks a result: an answer with an error status is not a value. `is_absent` recognises the value that a 404 may
+/// become.
 fn judge<T: std::fmt::Debug>(status: u16, bytes: &[u8], answer: Result<T, Error>, is_absent: impl Fn(&T) -> bool) {
     match answer {
         Ok(value) if status == 200 => {
@@ -39,7 +40,7 @@ fn judge<T: std::fmt::Debug>(status: u16, bytes: &[u8], answer: Result<T, Error>
     }
 }
 
-/// What reads an answer, by name.
+/// The functions that read an answer, by name.
 pub const READS: &[Read] = &[
     ("categories of vCenter", |status, bytes| drop(run(logged_in(false, status, bytes).list_categories()))),
     ("a tag of vCenter", |status, bytes| drop(run(logged_in(true, status, bytes).fetch_tag("t")))),
@@ -48,9 +49,9 @@ pub const READS: &[Read] = &[
     }),
 ];
 
-/// Categories, tags and what they are attached to, in both framings.
+/// Reads categories, tags and associations in both framings.
 pub fn tagging(bytes: &[u8]) {
-    // What a server says of its refusals may be told; the id of the session may not.
+    // Text of the server in an error may be reported; the session id may not.
     let bytes = String::from_utf8_lossy(bytes).replace(SECRET, "");
     let bytes = bytes.as_bytes();
     for is_rest in [true, false] {
@@ -68,7 +69,7 @@ pub fn tagging(bytes: &[u8]) {
     }
 }
 
-/// Answers to logins. Those may hold the id of a session, however badly they are written.
+/// Reads answers to logins. They can contain a session id, even if they are malformed.
 pub fn login(bytes: &[u8]) {
     for (is_rest, status) in [(true, 200), (false, 200), (true, 401), (false, 503)] {
         let body = bytes.to_vec();
@@ -86,7 +87,7 @@ pub fn login(bytes: &[u8]) {
     }
 }
 
-/// Tickets of a session manager.
+/// Reads tickets of a session manager.
 pub fn ticket(bytes: &[u8]) {
     for status in [200, 204, 500] {
         let body = bytes.to_vec();

@@ -1,4 +1,4 @@
-//! Services as the API server hands them out: what is decided about them, and the patches.
+//! Fuzz target for Services from the API server: the planned action, and the patches.
 
 use ccm::cloud::Handling;
 use ccm::cloud::service::{self, FINALIZER};
@@ -7,8 +7,9 @@ use ccm::controllers::service::plan::{self, ServiceObservation, ServicePlan, Ser
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service};
 use serde_json::json;
 
-/// A Service in JSON. Nothing is deleted without the finalizer, and nothing is ensured for one that is being deleted; what was
-/// ensured is not ensured again, and every patch is about this very version of the Service.
+/// Reads a Service in JSON. Nothing is deleted without the finalizer, and nothing is ensured for a Service that is
+/// being deleted. An ensured Service is not ensured again. Every patch names the UID and the resource version of the
+/// Service.
 pub fn object(bytes: &[u8]) {
     let Ok(service) = serde_json::from_slice::<Service>(bytes) else { return };
     let inputs = Inputs::of(&service, &[""]);

@@ -1,4 +1,4 @@
-//! SOAP answers of vCenter and of its token service.
+//! Fuzz targets for SOAP answers of vCenter and of its token service.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,10 +12,10 @@ use secrecy::SecretString;
 use crate::laws::{SECRET, cuts, is_in_proportion, is_told_well};
 use crate::memory::{Answer, client, run};
 
-/// Calls with each status whose body is looked at. No answer with an error's status is a result, whatever it holds;
-/// and an answer that was cut is none, or says the same.
+/// Makes the call with each relevant status. An answer with an error status is never a result. A truncated answer is an
+/// error or has the same result.
 fn ask<T: std::fmt::Debug + PartialEq>(bytes: &[u8], call: impl Fn(u16, Vec<u8>) -> Result<T, Error>) -> Option<T> {
-    // What the server says may be told; what we said may not.
+    // Text of the server may be reported; text that the client sent may not.
     let text = String::from_utf8_lossy(bytes).replace(SECRET, "");
     let bytes = text.as_bytes();
     for status in [500, 503] {
@@ -54,7 +54,7 @@ fn look_at(value: &Value) {
     }
 }
 
-/// Changes of the inventory.
+/// Reads changes of the inventory.
 pub fn updates(bytes: &[u8]) {
     let collector = MoRef::new("PropertyCollector", "propertyCollector");
     let set = ask(bytes, |status, body| {
@@ -66,14 +66,14 @@ pub fn updates(bytes: &[u8]) {
     }
 }
 
-/// Properties, read page by page: all pages or none.
+/// Reads properties page by page: all pages or none.
 pub fn properties(bytes: &[u8]) {
     const PAGES: usize = 3;
     let spec = FilterSpec::of_object(&MoRef::new("VirtualMachine", "vm-17"), &["name"]);
     let objects = ask(bytes, |status, body| {
         let next = String::from_utf8_lossy(&body).replace("RetrievePropertiesEx", "ContinueRetrievePropertiesEx");
         let pages = AtomicUsize::new(0);
-        // A page that names a next one names it for ever: after some the server fails.
+        // A page with a continuation token always names a next page, so the server fails after some pages.
         let vcenter = Client::new(client(move |_| match pages.fetch_add(1, Ordering::Relaxed) {
             0 => Answer::new(status, body.clone()),
             page if page < PAGES => Answer::new(status, next.clone()),
@@ -86,7 +86,7 @@ pub fn properties(bytes: &[u8]) {
     }
 }
 
-/// What a vCenter says of itself, and which versions of the protocol it offers.
+/// Reads the service content of a vCenter and the list of its protocol versions.
 pub fn content(bytes: &[u8]) {
     let content = ask(bytes, |status, body| {
         run(Client::new(client(move |request| match request.path.as_str() {
@@ -99,7 +99,7 @@ pub fn content(bytes: &[u8]) {
         assert_eq!(content.about.api_type, "VirtualCenter", "nothing else is talked to");
         assert!(content.about.is_api_at_least([0; 4]), "every version is at least none");
     }
-    // A list of versions that cannot be read is none: there is one that every server knows.
+    // A list of versions that cannot be read counts as no list. Every server supports one version.
     let body = bytes.to_vec();
     let versions = Client::new(client(move |request| match request.path.as_str() {
         "/sdk" => Answer::new(200, CONTENT),
@@ -111,7 +111,7 @@ pub fn content(bytes: &[u8]) {
 const CONTENT: &str = "<Envelope><Body><RetrieveServiceContentResponse><returnval><about><apiType>VirtualCenter\
     </apiType></about></returnval></RetrieveServiceContentResponse></Body></Envelope>";
 
-/// Logins and what follows: the first line is the cookie, the rest the body.
+/// Reads logins and the calls after them: the first line is the cookie, the rest is the body.
 pub fn session(bytes: &[u8]) {
     let (cookie, body) = match bytes.iter().position(|&byte| byte == b'\n') {
         Some(end) => (&bytes[..end], &bytes[end + 1..]),
@@ -140,7 +140,7 @@ pub fn session(bytes: &[u8]) {
     assert!(vcenter.session_secret().is_none(), "after a logout there is no session");
 }
 
-/// Searches. Nothing found is said by the answer to a search and by nothing else.
+/// Reads answers to searches. Only a valid answer can say that nothing was found.
 pub fn search(bytes: &[u8]) {
     let uuid = "422e4956-ad22-1139-6d72-59cc8f26bc90";
     if ask(bytes, |status, body| run(vcenter(status, body).find_all_by_uuid(uuid))).is_some() {
@@ -155,7 +155,7 @@ pub fn search(bytes: &[u8]) {
     }
 }
 
-/// Tokens of the token service. What is wrong with an answer does not repeat the token.
+/// Reads tokens of the token service. An error does not contain the token.
 pub fn token(bytes: &[u8]) {
     let certificate = include_str!("../../golden/sts/holder.crt");
     let key = SecretString::from(include_str!("../../golden/sts/holder.key"));

@@ -1,4 +1,4 @@
-//! Nodes and Services as the API server streams and lists them: lines of a watch, and pages.
+//! Fuzz targets for Nodes and Services from the API server: lines of a watch, and pages of a list.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,25 +9,26 @@ use serde_json::{Value, json};
 
 use crate::memory::run;
 
-/// Longer than the first round takes, and shorter than the pause before the second.
+/// Longer than the first round of list and watch takes, and shorter than the pause before the second round.
 const FIRST_ROUND: Duration = Duration::from_millis(500);
-/// The word in the first line of an input that is a page.
+/// First line of an input that is a page.
 const PAGE: &[u8] = b"page\n";
 /// The annotation of the bookmark that ends a streaming list.
 const END: &str = "k8s.io/initial-events-end";
 
-/// Nodes: all of them are kept.
+/// Checks Nodes. The cache keeps all of them.
 pub fn nodes(bytes: &[u8]) {
     check(bytes, watch_nodes, |_| true);
 }
 
-/// Services: those are kept that have or may have a load balancer.
+/// Checks Services. The cache keeps those that have, or could have, a load balancer.
 pub fn services(bytes: &[u8]) {
     check(bytes, watch_services, is_needed);
 }
 
-/// The lines of a streaming list, or after a line with `page` a page of a list: the cache holds nobody of whom nothing
-/// was said, everybody who is needed and of whom all could be read, and is not filled by a part that ends too early.
+/// Reads the lines of a streaming list. After a first line `page` it reads a page of a list. The cache contains no
+/// object that the input does not name. It contains every needed object that could be read whole. A list that ends too
+/// early does not fill it.
 fn check<K, T>(
     bytes: &[u8],
     watch: impl FnOnce(kube::Client, Option<String>) -> (Store<K>, T) + Send + 'static,
@@ -44,7 +45,7 @@ fn check<K, T>(
     let body = page.unwrap_or_else(|| lines.clone());
     let (keys, named, is_ready) = run(async move {
         let (store, task) = watch(server(is_page, body), None);
-        // Its rounds never end.
+        // The task never ends.
         let _ = tokio::time::timeout(FIRST_ROUND, task).await;
         let is_named =
             |key: &String| store.get(key).is_some_and(|object| key_of(&json!(object.meta())) == Some(key.clone()));
@@ -65,25 +66,25 @@ fn check<K, T>(
     }
 }
 
-/// `name`, or `namespace/name`.
+/// Returns `name`, or `namespace/name`.
 fn key_of(metadata: &Value) -> Option<String> {
     let name = metadata["name"].as_str()?;
     let namespace = metadata["namespace"].as_str().filter(|namespace| !namespace.is_empty());
     Some(namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}")))
 }
 
-/// What an input says, read by somebody else.
+/// Content of an input, as an independent reader finds it.
 #[derive(Default)]
 struct Said {
-    /// Objects that may be there.
+    /// Objects that the cache may contain.
     may: BTreeSet<String>,
-    /// Objects that have to be there: all of them could be read, and they are needed.
+    /// Objects that the cache must contain: they were read whole and are needed.
     must: BTreeSet<String>,
-    /// Whether the list has its end.
+    /// Whether the list is complete.
     is_whole: bool,
 }
 
-/// Reads what an input says of objects of one kind.
+/// Reads the objects of one kind in an input.
 struct Reader {
     is_object: fn(Value) -> bool,
     is_needed: fn(&Value) -> bool,
@@ -93,7 +94,7 @@ impl Reader {
     fn put(&self, said: &mut Said, object: &Value, is_read: bool) {
         let Some(key) = key_of(&object["metadata"]) else { return };
         said.may.insert(key.clone());
-        // One that stops being needed is not kept.
+        // An object that is not needed any more leaves the cache.
         said.must.remove(&key);
         if is_read && (self.is_object)(object.clone()) && (self.is_needed)(object) && object["metadata"]["name"] != "" {
             said.must.insert(key);
@@ -115,13 +116,13 @@ impl Reader {
             match event["type"].as_str() {
                 Some("ADDED" | "MODIFIED") => self.put(&mut said, object, is_read),
                 Some("DELETED") => {
-                    // Which of two that cannot be read whole counts is left open.
+                    // If two objects with this key cannot be read whole, either may be in the cache.
                     if let Some(key) = key_of(&object["metadata"]) {
                         said.must.remove(&key);
                     }
                 }
                 Some("BOOKMARK") => said.is_whole |= object["metadata"]["annotations"].get(END).is_some(),
-                // What comes after an error is not read, if that could be.
+                // The watch may stop at an error, so later objects are optional.
                 Some("ERROR") => is_read = false,
                 _ => {}
             }
@@ -130,7 +131,7 @@ impl Reader {
     }
 }
 
-/// An API server that answers the first list with the body, and nothing else.
+/// Makes an API server that answers only the first list, with the body.
 fn server(is_page: bool, body: Vec<u8>) -> kube::Client {
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         let query = request.uri().query().unwrap_or_default().to_owned();

@@ -1,13 +1,13 @@
-//! Makes inputs: files of a corpus that are cut, joined, repeated and overwritten, and bytes that are nothing.
+//! Generates inputs: files of a corpus that are cut, joined, repeated and overwritten, and random bytes.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// Longer inputs find nothing more and take a debug build long.
+/// Upper limit of an input, in bytes. Longer inputs find nothing more and are slow in a debug build.
 const LONGEST: usize = 8 << 10;
 
-/// What breaks readers of many kinds.
+/// Texts that break parsers of many kinds.
 const ODD: [&str; 24] = [
     "",
     "\0",
@@ -35,7 +35,7 @@ const ODD: [&str; 24] = [
     "=====",
 ];
 
-/// The words of some files, with what breaks readers.
+/// Returns the words of some files, and the texts that break parsers.
 pub fn words(files: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     let mut words: Vec<Vec<u8>> = ODD.iter().map(|word| word.as_bytes().to_vec()).collect();
@@ -48,7 +48,7 @@ pub fn words(files: &[Vec<u8>]) -> Vec<Vec<u8>> {
     words
 }
 
-/// Words and bytes one after the other.
+/// Generates sequences of words and bytes.
 pub fn noise(words: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![2 => select(words), 1 => vec(any::<u8>(), 0..16)];
     vec(piece, 0..40).prop_map(|pieces| pieces.concat())
@@ -65,7 +65,7 @@ enum Edit {
     Flip(Index, u8),
 }
 
-/// Files that were edited some times.
+/// Generates files with several random edits.
 pub fn mutated(files: Vec<Vec<u8>>, words: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let place = any::<Index>;
     let file = select(files);
@@ -109,7 +109,7 @@ fn apply(bytes: &mut Vec<u8>, edit: Edit) {
             let at = at.index(ends);
             bytes.splice(at..at, word);
         }
-        // The word there is replaced: what follows stays where it belongs.
+        // Replaces the word at this place, so that the text after it stays where it belongs.
         Edit::Replace(at, word) => {
             let from = at.index(ends);
             let length = bytes[from..].iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();

@@ -1,6 +1,6 @@
-//! Every target as a property: its corpus, the corpus broken in many ways, and any bytes.
+//! Tests every target as a property: with its corpus, with mutations of the corpus, and with random bytes.
 //!
-//! What is found here or by `cargo fuzz` is kept as a file of `tests/fuzz/corpus`.
+//! An input that fails here or in `cargo fuzz` is kept as a file of `tests/fuzz/corpus`.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "these are tests")]
 
@@ -15,7 +15,7 @@ use mutation::{mutated, noise, words};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
-/// What a corpus may be: the point is one file of each kind, not many.
+/// Upper limit of files in a corpus. It needs one file of each kind.
 const MOST_FILES: usize = 20;
 const MOST_BYTES: usize = 4096;
 
@@ -31,7 +31,7 @@ fn corpus(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
     files.into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
 }
 
-/// What the target says of bytes it panics at.
+/// Returns the panic message of the target for these bytes, if it panics.
 fn broken(target: &Target, bytes: &[u8]) -> Option<String> {
     let panic = catch_unwind(AssertUnwindSafe(|| (target.run)(bytes))).err()?;
     let text = panic.downcast_ref::<String>().cloned();
@@ -39,7 +39,7 @@ fn broken(target: &Target, bytes: &[u8]) -> Option<String> {
     Some(text.unwrap_or_else(|| "a panic without words".to_owned()))
 }
 
-/// The bytes as text, and in a form that makes a file of them: `echo HEX | xxd -r -p`.
+/// Returns the bytes as text, and in hex so that they can be made a file again: `echo HEX | xxd -r -p`.
 fn shown(bytes: &[u8]) -> String {
     let mut hex = String::new();
     for byte in bytes {
@@ -48,7 +48,7 @@ fn shown(bytes: &[u8]) -> String {
     format!("{}\nhex: {hex}", bytes.escape_ascii())
 }
 
-/// The same inputs at every run: what is to be found by chance is found by `cargo fuzz`.
+/// Makes a runner with the same inputs at every run; `cargo fuzz` tries random ones.
 fn runner(target: &Target) -> TestRunner {
     let config =
         Config { cases: target.cases, failure_persistence: None, max_shrink_iters: 2_000, ..Config::default() };
@@ -85,7 +85,7 @@ fn check(name: &str) {
     hold(target, "any bytes", noise(words));
 }
 
-/// One test for each target, and a proof that none is forgotten.
+/// Defines one test for each target, and a test that no target is missing.
 macro_rules! properties {
     ($($name:ident),* $(,)?) => {
         $(

@@ -1,4 +1,4 @@
-//! The chart, installed by helm as the page for installing says it.
+//! The chart, installed with helm as described on the page for installation.
 
 use serde_json::json;
 use support::sandbox;
@@ -19,7 +19,7 @@ fn the_chart_initialises_the_node_that_it_runs_on_before_there_is_a_network() {
         let pod = assert_initialised_without_a_network(&cluster, "chart", &KUBEADM).await;
         println!("{notes}");
 
-        // The cluster loses kube-proxy: a pod with the address of the API server takes the place of the first one.
+        // The cluster loses kube-proxy. A pod with the address of the API server replaces the first pod.
         cluster.stop_kube_proxy().await;
         shell(
             &cluster,
@@ -40,7 +40,7 @@ fn the_chart_initialises_the_node_that_it_runs_on_before_there_is_a_network() {
     });
 }
 
-/// The command of the page, with the thumbprint that `govc` would print.
+/// Returns the command of the page, with the thumbprint from `govc`.
 fn install(cluster: &Cluster) -> String {
     let thumbprint = cluster.vcenter.sha256_thumbprint();
     format!(

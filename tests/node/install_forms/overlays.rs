@@ -1,4 +1,4 @@
-//! The overlays: one cluster, one after the other, each on a Node that registers anew.
+//! The overlays, one after the other in the same cluster, each on a newly registered Node.
 
 use support::real_node::add_pod_network;
 use support::sandbox;
@@ -18,11 +18,11 @@ fn each_overlay_initialises_the_node_that_it_runs_on_before_there_is_a_network()
         label(&cluster, &KUBEADM);
         shell(&cluster, "kubectl apply -k manifests/overlays/kubeadm");
         assert_initialised_without_a_network(&cluster, "kubeadm", &KUBEADM).await;
-        // It waits for readiness, and for no taint.
+        // This command waits for readiness. It does not depend on taints.
         shell(&cluster, "kubectl -n kube-system rollout status daemonset/vsphere-cloud-controller-manager");
         delete(&cluster, "manifests/overlays/kubeadm").await;
 
-        // From here on nothing answers at the address of the Service `kubernetes`.
+        // From here on the address of the Service `kubernetes` is unreachable.
         cluster.stop_kube_proxy().await;
         let file = "manifests/components/api-server-address/kustomization.yaml";
         shell(&cluster, &format!("sed -i 's/edit-manifests-components-api-server-address/127.0.0.1/' {file}"));
@@ -34,7 +34,7 @@ fn each_overlay_initialises_the_node_that_it_runs_on_before_there_is_a_network()
         assert_initialised_without_a_network(&cluster, "RKE2", &RKE2).await;
         delete(&cluster, "my-rke2").await;
 
-        // K3s applies what is in its folder as soon as the API server runs, before it has labelled the first Node.
+        // K3s applies the files in its folder as soon as the API server runs, before it has labelled the first Node.
         cluster.kustomization("my-k3s", "overlays/k3s", &["api-server-address"], "");
         shell(&cluster, "kubectl kustomize my-k3s >k3s.yaml && kubectl apply -f k3s.yaml");
         register(&mut cluster, &K3S).await;
@@ -42,7 +42,7 @@ fn each_overlay_initialises_the_node_that_it_runs_on_before_there_is_a_network()
         assert_initialised_without_a_network(&cluster, "K3s", &K3S).await;
         delete(&cluster, "my-k3s").await;
 
-        // KubePrism.
+        // The port of KubePrism.
         drop(forward("127.0.0.1:7445", 6443).await);
         register(&mut cluster, &KUBEADM).await;
         label(&cluster, &KUBEADM);

@@ -1,4 +1,4 @@
-//! The static pod, by the commands in the heads of its files.
+//! The static pod, with the commands in the headers of its files.
 
 use std::fs;
 use std::process::Command;
@@ -33,11 +33,11 @@ fn the_static_pod_initialises_the_node_whose_kubelet_starts_it() {
         shell(&cluster, &commands(KUSTOMIZATION, "# "));
         let pod = assert_initialised_without_a_network(&cluster, "static pod", &KUBEADM).await;
         assert!(pod["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_string(), "{pod}");
-        // It has no service account: not even the objects of the other forms are there.
+        // The pod has no service account, and no objects of the other forms exist.
         let accounts = cluster.kubectl(&["get", "serviceaccounts", "-n", "kube-system", "--output=name"]);
         assert!(!accounts.contains("serviceaccount/cloud-controller-manager"), "{accounts}");
 
-        // Deleting the mirror is not deleting the pod.
+        // The deletion of the mirror pod does not delete the pod.
         let name = name(&pod);
         cluster.kubectl(&["-n", "kube-system", "delete", "pod", name, "--wait=false"]);
         let container = &pod["status"]["containerStatuses"][0]["containerID"];
@@ -55,18 +55,18 @@ fn the_static_pod_initialises_the_node_whose_kubelet_starts_it() {
     });
 }
 
-/// What kubeadm finds on a node that it has set up.
+/// Creates the files that kubeadm finds on a node that it has set up.
 fn be_a_node_of_kubeadm(cluster: &Cluster) {
     cluster.server.write_authority(std::path::Path::new("/etc/kubernetes/pki"));
     fs::create_dir_all(STATIC_PODS).unwrap();
-    // It takes the address of the default route, and asks the internet for the release of Kubernetes; without a name server
-    // that question ends at once.
+    // kubeadm uses the address of the default route, and looks up the Kubernetes release on the internet. Without a
+    // name server that lookup fails immediately.
     let status = Command::new("ip").args(["route", "add", "default", "dev", "lo"]).status().unwrap();
     assert!(status.success());
     fs::write("/etc/resolv.conf", "nameserver 127.0.0.1\n").unwrap();
 }
 
-/// The commands in the head of a file, which begin with this.
+/// Returns the commands in a file's header that begin with this text.
 fn commands(file: &str, begin: &str) -> String {
     let head = file.lines().take_while(|line| line.starts_with('#'));
     let commands: String = head.filter_map(|line| line.strip_prefix(begin)).map(|line| format!("{line}\n")).collect();

@@ -1,4 +1,4 @@
-//! Which address a load balancer has: one that was lost is reserved again, and one that another client edited is set back.
+//! The address of a load balancer: a lost address is reserved again, and an edited address is restored.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::orphans::reading;
 use super::world::*;
 use crate::world::advance;
 
-/// NSX keeps a released address for two minutes.
+/// Longer than NSX reserves a released address, which is two minutes.
 const RELEASED: Duration = Duration::from_secs(121);
 
 fn ip(text: &str) -> IpAddr {
@@ -29,7 +29,7 @@ fn reported(service: &Service) -> Vec<IpAddr> {
     service.status.as_ref().and_then(|status| status.load_balancer.as_ref()).map(addresses).unwrap_or_default()
 }
 
-/// An administrator deletes all objects of a Service, and NSX keeps no address any more.
+/// Deletes all objects of a Service as an administrator. Afterwards NSX reserves no released address.
 async fn remove_all(world: &World, key: &str) {
     for collection in ["lb-virtual-servers", "lb-pools", "lb-monitor-profiles", "ip-allocations"] {
         for object in world.objects(collection) {
@@ -42,7 +42,7 @@ async fn remove_all(world: &World, key: &str) {
     readings(world, 2).await;
 }
 
-/// So many readings. The last one shows a change of `ns/s`.
+/// Runs this many passes. The last one announces a change of `ns/s`.
 async fn readings(world: &World, count: usize) {
     let announced = world.announcement("ns/s");
     for _ in 0..count {
@@ -51,14 +51,15 @@ async fn readings(world: &World, count: usize) {
     announced.await;
 }
 
-/// An administrator releases the address of the only load balancer, and NSX keeps it no longer.
+/// Releases the address of the only load balancer as an administrator, and waits until NSX does not reserve it any
+/// more.
 async fn release(world: &World) {
     let allocation = world.objects("ip-allocations")[0]["path"].as_str().unwrap().to_owned();
     assert!(world.fake.delete_by_hand("operator", &allocation));
     advance(RELEASED).await;
 }
 
-/// An administrator gives the virtual server with this address another one.
+/// Changes the address of the virtual server with this address, as an administrator.
 fn edit(world: &World, from: &str, to: &str) {
     let servers = world.objects("lb-virtual-servers");
     let server = servers.iter().find(|server| server["ip_address"] == from).unwrap();
@@ -82,12 +83,12 @@ async fn a_service_whose_objects_are_lost_gets_the_address_back_that_it_reports(
         let lost = world.ensured(&one()).await;
         assert_eq!(reported(&lost), [ip("192.0.2.6")], "{name}");
         world.delete(&other).await.unwrap();
-        // Now there is a lower address that is free.
+        // A lower address is free now.
         remove_all(&world, "ns/s").await;
         assert_eq!(world.objects("ip-allocations").len(), 0, "{name}");
         assert_eq!(reported(&world.ensured(&lost).await), [ip("192.0.2.6")], "{name}");
         assert_eq!(world.counted(), [1, 1, 1, 1, 1], "{name}");
-        // One that never had an address takes any, and nothing is looked for.
+        // A Service that never had an address gets any address, without a search.
         world.sent();
         assert_eq!(reported(&world.ensured(&other_one()).await), [ip("192.0.2.5")], "{name}");
         let sent = world.sent();
@@ -121,7 +122,7 @@ async fn an_address_that_another_program_has_meanwhile_is_not_waited_for() {
         remove_all(&world, "ns/s").await;
         let path = "/infra/ip-pools/p1/ip-allocations/other";
         world.fake.put_allocation_by_hand("operator", path, json!({}), ip("192.0.2.5"));
-        // It is realized.
+        // NSX realizes the allocation.
         advance(Duration::from_secs(1)).await;
         assert_eq!(reported(&world.ensured(&lost).await), [ip("192.0.2.6")], "{name}");
     }
@@ -223,7 +224,7 @@ async fn an_allocation_that_one_listing_misses_is_not_made_again() {
     assert!(!sent.iter().any(|one| one.starts_with("PATCH") || one.starts_with("PUT")), "{sent:?}");
 }
 
-/// The Go program made it, and this account may not list the pool: the allocation may be there.
+/// The Go program created the load balancer, and this account may not list the pool, so the allocation may exist.
 #[tokio::test]
 async fn nothing_is_reserved_in_a_pool_that_cannot_be_listed() {
     let mut world = World::start(Some(UID)).await;
@@ -259,7 +260,7 @@ async fn an_edited_address_is_set_back_each_time() {
     }
 }
 
-/// The address of the allocation is not known after a restart, and NSX does not give it at the moment.
+/// After a restart the address of the allocation is unknown, and NSX does not return it now.
 #[tokio::test]
 async fn no_edited_address_is_reported_while_the_reserved_one_cannot_be_read() {
     let mut world = World::start(Some(UID)).await;
@@ -275,7 +276,7 @@ async fn no_edited_address_is_reported_while_the_reserved_one_cannot_be_read() {
     assert_eq!(servers_at(&world), [json!("192.0.2.60")]);
 }
 
-/// It was marked as this cluster's with a change.
+/// A change added this cluster's tag to the load balancer.
 #[tokio::test]
 async fn an_edited_address_of_the_go_program_stays_unless_it_is_adopted_fully() {
     let mut world = World::start(Some(UID)).await;
@@ -304,7 +305,7 @@ async fn an_edited_address_of_the_go_program_stays_unless_it_is_adopted_fully() 
     assert_eq!(remarks(&world, &one).len(), 1);
 }
 
-/// The pool of the class has a subnet that NSX carves from a block.
+/// Returns a world whose class has a pool with a subnet from a block.
 async fn with_block() -> World {
     let common = Class { pool: Some(IpPool::Id("b".to_owned())), ..config().common };
     let model = Model::small().block_pool("b", "block", "198.51.100.0/28", 8);
@@ -332,7 +333,8 @@ async fn an_address_of_a_block_is_given_and_one_outside_is_refused_by_nsx() {
     assert_eq!(reported(&world.ensured(&lost).await), [ip("198.51.100.3")]);
 }
 
-/// The Service comes back while NSX still keeps its deleted allocation, and answers its PATCH as if it was there.
+/// The Service is created again while its allocation is marked for deletion. NSX answers the PATCH of that allocation
+/// as if it existed.
 #[tokio::test]
 async fn an_id_that_is_marked_for_deletion_and_swallows_the_reservation_is_left() {
     let behaviour =

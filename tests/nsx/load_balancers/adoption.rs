@@ -1,5 +1,5 @@
-//! Load balancers that the Go program made: whole ones are taken over without a write, half-made and half-deleted ones are
-//! completed.
+//! Load balancers that the Go program created: complete ones are adopted without a write, and the creation or deletion
+//! of partial ones is completed.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -26,13 +26,13 @@ fn with_address(service: Service) -> Service {
     with_status(service, LoadBalancerStatus { ingress: Some(vec![ingress]) })
 }
 
-/// The paths of what was written by requests.
+/// Returns the paths that requests wrote.
 fn writes(world: &World) -> Vec<String> {
     let history = world.fake.history();
     history.iter().filter(|version| version.request.is_some()).map(|version| version.path.clone()).collect()
 }
 
-/// A manager with a second gateway that has a load balancer service of an administrator.
+/// Returns a manager with a second gateway and a load balancer service of an administrator on it.
 fn model() -> Model {
     Model::small()
         .tier1("t2")
@@ -43,7 +43,7 @@ fn existing() -> Config {
     Config { lb_service_id: Some("existing".to_owned()), tier1: None, ..config() }
 }
 
-/// The load balancers that the Go program may leave, with the Service and the configuration of each.
+/// Returns complete load balancers of the Go program, each with its Service and configuration.
 fn whole() -> Vec<(&'static str, GoBalancer, Service, Config)> {
     let balancer = || GoBalancer::new(NAME, "ns/s", address());
     let one = || service("ns/s", &[("TCP", 80, 30080)]);
@@ -85,7 +85,7 @@ async fn a_whole_load_balancer_is_taken_over_without_a_write() {
             assert_eq!(world.held(), 0, "{name} {uid:?}");
             assert_eq!(world.handed_back(&[&one]), Vec::<String>::new(), "{name} {uid:?}");
 
-            // It can be deleted, too; the load balancer service that the Go program made stays.
+            // The load balancer can be deleted, too. The load balancer service of the Go program stays.
             world.delete(&one).await.unwrap();
             let services = world.objects("lb-services").len();
             assert_eq!(world.counted(), [services, 0, 0, 0, 0], "{name} {uid:?}");
@@ -138,7 +138,7 @@ async fn fields_that_the_go_program_ignores_stay_as_an_administrator_set_them() 
     let after: Vec<_> = edited.iter().map(|path| world.fake.object(path)).collect();
     assert_eq!(before, after);
 
-    // A change keeps them.
+    // A change keeps the fields.
     world.cluster.put(crate::routes::world::node("n3", "uid-3", &[], &[("InternalIP", "10.0.0.3")]));
     assert!(world.update(&[&one]).await.iter().all(Result::is_ok));
     let pool = world.objects("lb-pools").remove(0);
@@ -147,7 +147,7 @@ async fn fields_that_the_go_program_ignores_stay_as_an_administrator_set_them() 
     assert_eq!(pool["members"][0]["admin_state"], json!("DISABLED"));
 }
 
-/// Of two allocations the one in use stays, and the other goes if it is ours.
+/// Of two allocations the one in use stays. The other one is deleted if it belongs to this cluster.
 #[tokio::test]
 async fn of_two_allocations_the_one_in_use_stays() {
     let world = World::with(model(), Some(UID), config()).await;
@@ -156,7 +156,7 @@ async fn of_two_allocations_the_one_in_use_stays() {
     let other = balancer.put_allocation(&world.fake, "go", "192.0.2.78".parse().unwrap());
     let one = with_address(service("ns/s", &[("TCP", 80, 30080)]));
     world.ensure(&one).await.unwrap();
-    // Nothing shows whose the other one is.
+    // The other allocation has no evidence of its owner.
     assert!(world.fake.object(&other).is_some());
     assert_eq!(writes(&world), Vec::<String>::new());
     world.delete(&one).await.unwrap();
@@ -164,7 +164,7 @@ async fn of_two_allocations_the_one_in_use_stays() {
     assert_eq!(world.held(), 1);
 }
 
-/// Such as one that was made when a listing had missed the other.
+/// Such an allocation can come from a creation after an incomplete list.
 #[tokio::test]
 async fn an_allocation_of_ours_beside_the_one_in_use_is_released() {
     let mut world = World::with(model(), Some(UID), config()).await;
@@ -185,7 +185,7 @@ async fn an_allocation_of_ours_beside_the_one_in_use_is_released() {
     assert_eq!(writes(&world).len(), 1, "nothing more is written");
 }
 
-/// NSX does not say its address while the Service is synced, and nothing changes afterwards.
+/// NSX does not return the address during the sync of the Service, and nothing changes afterwards.
 #[tokio::test]
 async fn an_allocation_of_ours_whose_address_comes_later_is_released_within_half_an_hour() {
     for shows_allocated_ip in [true, false] {
@@ -243,7 +243,7 @@ async fn a_half_deleted_one_is_completed() {
     for uid in [Some(UID), None] {
         let balancer = GoBalancer::new(NAME, "ns/s", address());
         for count in 1..balancer.deletion().len() {
-            // The deletion goes on.
+            // The deletion continues.
             let world = World::with(model(), uid, config()).await;
             let left = balancer.put_half_deleted(&world.fake, "go", count);
             let one = with_address(service("ns/s", &[("TCP", 80, 30080)]));
@@ -252,7 +252,7 @@ async fn a_half_deleted_one_is_completed() {
             let held: usize = world.objects("lb-pools").len() + world.objects("lb-monitor-profiles").len();
             assert_eq!(world.held(), held, "{count} {uid:?} {left:?}");
 
-            // Or the Service is wanted again.
+            // Or the Service requests a load balancer again.
             let world = World::with(model(), uid, config()).await;
             let left = balancer.put_half_deleted(&world.fake, "go", count);
             let status = world.ensure(&one).await.unwrap();
@@ -263,8 +263,8 @@ async fn a_half_deleted_one_is_completed() {
     }
 }
 
-/// The type of the Service changes, and changes back while NSX deletes no pool.
-/// NSX takes 30 tags, and a virtual server of the Go program has 6 beside the configured ones.
+/// The type of the Service changes, and changes back while NSX deletes no pool. NSX accepts 30 tags. A virtual server
+/// of the Go program has 6 in addition to the configured ones.
 #[tokio::test]
 async fn as_many_configured_tags_as_the_go_program_can_have_keep_nothing_from_its_changes_and_its_end() {
     let tags: BTreeMap<String, String> = (0..24).map(|number| (format!("team-{number}"), "x".to_owned())).collect();
@@ -280,7 +280,7 @@ async fn as_many_configured_tags_as_the_go_program_can_have_keep_nothing_from_it
     let most = |collection: &str| {
         world.objects(collection).iter().map(|one| one["tags"].as_array().unwrap().len()).max().unwrap()
     };
-    // A pool that was made here needs no tag with the UID of the Service.
+    // A pool of this program needs no tag with the UID of the Service.
     assert_eq!(["lb-virtual-servers", "lb-pools"].map(most), [30, 29]);
     world.restart();
     world.delete(&moved).await.unwrap_or_else(|error| panic!("{error}"));

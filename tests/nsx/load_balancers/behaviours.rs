@@ -1,5 +1,5 @@
-//! The suites about sequences, crashes, safety, faults and adoption on managers that behave in another way. A process has one
-//! behaviour, so that each run is a process of its own.
+//! The suites about sequences, crashes, safety, faults and adoption, on managers with other behaviours. A process has
+//! one behaviour, so each run is a separate process.
 
 use std::process::Command;
 
@@ -7,13 +7,13 @@ use support::fake_nsx::BEHAVIOUR_VARIABLE;
 
 const SUITES: [&str; 5] = ["sequences::", "safety::", "faults::", "adopted::", CRASH];
 
-/// With deletions that are refused for five minutes it takes minutes.
+/// This suite takes minutes with deletions that NSX refuses for five minutes.
 const CRASH: &str = "crash::";
 
-/// What is left out with a switch in another position than usual, because it states how many requests there are, or what only
+/// Tests to skip for each switch in an unusual position. They expect an exact number of requests, or a result that only
 /// the usual position allows.
 const LEFT_OUT: [(&str, &[&str]); 6] = [
-    // A list takes one request more, for its last page.
+    // A list takes one more request, for its last page.
     (
         "last_cursor",
         &[
@@ -28,19 +28,19 @@ const LEFT_OUT: [(&str, &[&str]); 6] = [
             "faults::a_stale_revision",
         ],
     ),
-    // Pools are written one by one, after a request for several of them that is refused.
+    // Pools are written one by one, after a rejected request for several pools.
     (
         "hierarchical_patch",
         &["sequences::seq_08", "faults::a_pool_that_the_account_may_not_write", "faults::a_stale_revision"],
     ),
-    // A deletion is repeated until the purge, and what it is about is there for so long.
+    // A deletion is repeated until the purge, and its object exists until then.
     (
         "marked_objects_refer",
         &["sequences::seq_05", "sequences::seq_07", "sequences::many_deletions_at_once", "safety::l_04"],
     ),
-    // The state of a changed virtual server takes one request more.
+    // The state of a changed virtual server takes one more request.
     ("shows_intent_version", &["sequences::seq_04"]),
-    // That a load balancer service is full is known too late, so that NSX refuses what is created.
+    // The usage is stale, so that a full load balancer service is noticed only when NSX rejects a creation.
     ("usage_lag", &["sequences::a_full_load_balancer_service"]),
     (
         "usage_comes_late",
@@ -52,10 +52,11 @@ const LEFT_OUT: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// How [`Behaviour::THIRD`](support::fake_nsx::Behaviour::THIRD) is unusual, as in [`LEFT_OUT`].
+/// Switches of [`Behaviour::THIRD`](support::fake_nsx::Behaviour::THIRD) in an unusual position, as in [`LEFT_OUT`].
 const OF_THIRD: [&str; 2] = ["hierarchical_patch", "marked_objects_refer"];
 
-/// Runs suites with this behaviour, which has switches as in [`LEFT_OUT`]; so many tests at least.
+/// Runs suites with this behaviour. `switches` are its keys in [`LEFT_OUT`], and `least` is the minimum number of
+/// tests.
 fn hold(behaviour: &str, suites: &[&str], switches: &[&str], least: usize) {
     let mut run = Command::new(std::env::current_exe().unwrap());
     run.args(suites.iter().map(|suite| format!("load_balancers::{suite}"))).env(BEHAVIOUR_VARIABLE, behaviour);
@@ -79,7 +80,7 @@ fn the_suites_hold_with_the_third_behaviour() {
     hold("third", &SUITES[..4], &OF_THIRD, 40);
 }
 
-/// Each takes most of a minute, which are waits.
+/// Each test takes most of a minute, mainly for waits.
 mod nightly {
     use support::fake_nsx::Behaviour;
 

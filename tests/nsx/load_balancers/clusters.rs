@@ -1,4 +1,4 @@
-//! Two clusters of one name on one manager: neither writes anything of the other.
+//! Two clusters with the same name on one manager. Neither writes objects of the other.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn on_gateway(tier1: &str) -> Config {
     Config { tier1: Some(format!("/infra/tier-1s/{tier1}")), ..config() }
 }
 
-/// The Service of the other cluster has the same name, and a UID of its own.
+/// Gives the Service the UID of another cluster's Service with the same name.
 fn of_other(mut service: Service) -> Service {
     service.metadata.uid = Some("uid-of-the-other".to_owned());
     service
@@ -40,7 +40,7 @@ impl Pair {
         Self { one, other }
     }
 
-    /// The paths of what there is.
+    /// Returns the paths of all load balancer objects.
     fn paths(&self) -> BTreeSet<String> {
         let collections = ["lb-services", "lb-virtual-servers", "lb-pools", "lb-monitor-profiles", "ip-allocations"];
         let objects = collections.into_iter().flat_map(|collection| self.one.objects(collection));
@@ -48,7 +48,8 @@ impl Pair {
     }
 }
 
-/// Creates, changes and deletes in the second cluster while the first one has a load balancer of the same name.
+/// The second cluster creates, changes and deletes a load balancer while the first one has a load balancer with the
+/// same name.
 async fn lives_beside(pair: &mut Pair, what: &str) {
     let one = pair.one.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
     let foreign = pair.paths();
@@ -77,7 +78,7 @@ async fn lives_beside(pair: &mut Pair, what: &str) {
     assert_eq!(left, foreign, "{what}: nothing of the second cluster is left, and nothing of the first one is gone");
     assert!(shared.iter().all(|path| pair.one.fake.object(path).is_some()), "{what}: the first one's is still used");
 
-    // The first one still finds all of its own.
+    // The first cluster still finds all its objects.
     pair.one.restart();
     let seen = pair.one.fake.history().len();
     pair.one.ensure(&one).await.unwrap();
@@ -96,7 +97,7 @@ async fn two_clusters_of_one_name_do_not_touch_each_other() {
     }
 }
 
-/// What the Go program made for the other cluster, with the same nodes, is not this cluster's.
+/// The Go program's objects for another cluster with the same nodes do not belong to this cluster.
 #[tokio::test]
 async fn what_the_go_program_made_for_another_cluster_is_not_taken() {
     for uid in [Some(UID), None] {
@@ -117,7 +118,7 @@ async fn what_the_go_program_made_for_another_cluster_is_not_taken() {
     }
 }
 
-/// The clean-up of each cluster deletes what its own vanished Services left, and nothing else.
+/// The clean-up of each cluster deletes exactly the objects of its own deleted Services.
 async fn cleans_up_beside(uids: [Option<&'static str>; 2], gateways: [&str; 2]) {
     let what = format!("{uids:?} on {gateways:?}");
     let mut pair = Pair::start(gateways, uids).await;
@@ -147,7 +148,7 @@ async fn cleans_up_beside(uids: [Option<&'static str>; 2], gateways: [&str; 2]) 
     let of_gone: BTreeSet<String> = all.iter().filter(|path| is_of_gone(path)).cloned().collect();
     assert_eq!(of_gone.len(), 4, "{what}: {of_gone:?}");
 
-    // It vanishes in the second cluster, and is there in the first one.
+    // The Service is deleted in the second cluster, and exists in the first one.
     pair.other.cluster.services.lock().unwrap().remove("ns/s");
     pair.one.restart();
     pair.one.ensure(&of_one[0]).await.unwrap();

@@ -1,4 +1,5 @@
-//! A process that ends at any write: the next one ends as if nothing had happened, with the same address, and leaves nothing.
+//! A process ends at any write. The next process reaches the same state with the same address, and no object is left
+//! over.
 
 use std::net::IpAddr;
 
@@ -12,7 +13,7 @@ use crate::routes::world::node;
 
 const OF_GO: &str = "192.0.2.77";
 
-/// What is done to the load balancer of the Service `ns/s`.
+/// Change of the load balancer of the Service `ns/s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
     /// SEQ-01.
@@ -33,7 +34,7 @@ enum Work {
     ChangeNodes,
 }
 
-/// Who made what is there before.
+/// Creator of the existing objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Made {
     Here,
@@ -47,7 +48,7 @@ struct Case {
     uid: Option<&'static str>,
 }
 
-/// What there is in the end.
+/// Final state.
 #[derive(Debug, PartialEq, Eq)]
 struct End {
     counted: [usize; 5],
@@ -70,7 +71,8 @@ fn ports(work: Work) -> Vec<(&'static str, u16, u16)> {
 }
 
 impl Case {
-    /// Nothing shows whose the pool and the monitor are: they are held, and the Go program would take them for its own.
+    /// Whether pool and monitor have no evidence of their owner. The daemon does not delete them, and the Go program
+    /// would adopt them.
     fn is_half_made(self) -> bool {
         self.made == Made::ByGo && self.is_new()
     }
@@ -83,7 +85,7 @@ impl Case {
         matches!(self.work, Work::Create | Work::CreateBoth)
     }
 
-    /// A world with what is there before, and the Service as it is to be.
+    /// Returns a world with the existing objects, and the desired Service.
     async fn prepare(self) -> (World, Service) {
         let world = World::start(self.uid).await;
         let wanted = service("ns/s", &ports(self.work));
@@ -98,7 +100,7 @@ impl Case {
                 return (world, wanted);
             }
             (Made::ByGo, true) => {
-                // It ended after monitor, pool and address.
+                // The Go program ended after monitor, pool and address.
                 GoBalancer::new(NAME, "ns/s", address).put_half_made(&world.fake, "go", 3);
             }
             (Made::ByGo, false) => drop(GoBalancer::new(NAME, "ns/s", address).put(&world.fake, "go")),
@@ -114,7 +116,7 @@ impl Case {
         match self.work {
             Work::Delete | Work::DeleteOfOtherType => world.delete(service).await.map(|()| None),
             Work::ChangeNodes => {
-                // The first sync of a term ensures; then the nodes change.
+                // The first sync of a term ensures the load balancer. Then the nodes change.
                 world.ensure(service).await?;
                 world.cluster.remove("n2");
                 world.cluster.put(node("n3", "uid-3", &[], &[("InternalIP", "10.0.0.3")]));
@@ -136,7 +138,7 @@ impl Case {
         }
     }
 
-    /// Ends the process at the n-th write. `None` if there are fewer.
+    /// Ends the process at the n-th write. Returns `None` if there are fewer writes.
     async fn interrupted(self, n: u32, side: Side) -> Option<End> {
         let (mut world, service) = self.prepare().await;
         let hold = world.fake.hold(n, side);
@@ -163,7 +165,7 @@ impl Case {
         if self.made == Made::ByGo && !self.is_deletion() {
             assert_eq!(whole.address, OF_GO.parse().ok(), "{self:?}");
         }
-        // What the Go program made, and what has no UID, keeps its load balancer service.
+        // The load balancer service stays if the Go program created it, or if it has no UID.
         let is_kept = self.uid.is_none() || (self.made == Made::ByGo && self.work != Work::Create);
         if self.is_deletion() {
             assert_eq!(whole.counted, [usize::from(is_kept), 0, 0, 0, 0], "{self:?}");
@@ -185,7 +187,7 @@ fn of_another_type(mut service: Service) -> Service {
     service
 }
 
-/// `expected` is at how many writes each work is interrupted.
+/// `expected` has the number of interrupted writes for each work.
 async fn run_all(made: Made, uid: Option<&'static str>, expected: [u32; 8]) {
     let all = [
         Work::Create,
@@ -201,7 +203,7 @@ async fn run_all(made: Made, uid: Option<&'static str>, expected: [u32; 8]) {
     for work in all {
         writes.push(Case { work, made, uid }.run().await);
     }
-    // Deletions that NSX refuses until a purge are made more than once.
+    // A deletion that NSX refuses until a purge is repeated.
     let is_expected = |(writes, expected): (&u32, u32)| match Behaviour::of_process().marked_objects_refer {
         true => (expected..=30 * expected).contains(writes),
         false => *writes == expected,

@@ -1,4 +1,4 @@
-//! Services with two families, and of IPv6 alone.
+//! Services with two address families, and Services with IPv6 only.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -31,7 +31,7 @@ fn single(service: Service) -> Service {
     of_families(service, "SingleStack", &["IPv4"])
 }
 
-/// The Service as it is, with these fields of its spec.
+/// Returns the Service with these fields in its spec.
 fn with(service: &Service, fields: Value) -> Service {
     let mut value = serde_json::to_value(service).unwrap();
     value["spec"].as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -51,14 +51,14 @@ pub(super) fn tag<'a>(object: &'a Value, scope: &str) -> Option<&'a str> {
     tags.iter().find(|tag| tag["scope"] == scope)?["tag"].as_str()
 }
 
-/// Objects of second load balancers, which the Go program does not find.
+/// Whether the object belongs to a load balancer of a second family, which the Go program does not find.
 fn is_second(object: &Value) -> bool {
     let (owner, family) = (tag(object, "owner").unwrap(), tag(object, "ipfamily"));
     assert_eq!(owner == OWNER, family.is_none(), "{object}");
     owner == "vsphere-cloud-controller-manager-second-family" && family == Some("IPv6")
 }
 
-/// How many objects of each collection are of first and of second load balancers.
+/// Counts the objects of each collection, for the first and for the second load balancers.
 fn counted(world: &World) -> [(usize, usize); 4] {
     ["lb-virtual-servers", "lb-pools", "lb-monitor-profiles", "ip-allocations"].map(|collection| {
         let (second, first): (Vec<Value>, Vec<Value>) = world.objects(collection).into_iter().partition(is_second);
@@ -71,7 +71,7 @@ const OF_FIRST: [(usize, usize); 4] = [(2, 0), (2, 0), (1, 0), (1, 0)];
 const OF_SECOND: [(usize, usize); 4] = [(0, 2), (0, 2), (0, 1), (0, 1)];
 const OF_NONE: [(usize, usize); 4] = [(0, 0); 4];
 
-/// The members of all pools of first and of second load balancers.
+/// Returns the members of all pools, for the first and for the second load balancers.
 fn members(world: &World) -> [BTreeSet<String>; 2] {
     let (second, first): (Vec<Value>, Vec<Value>) = world.objects("lb-pools").into_iter().partition(is_second);
     [first, second].map(|pools| pools.iter().flat_map(World::members).collect())
@@ -81,7 +81,7 @@ fn set<const N: usize>(addresses: [&str; N]) -> BTreeSet<String> {
     addresses.map(str::to_owned).into()
 }
 
-/// What is in NSX now is written by nobody for this Service.
+/// Checks that neither this program nor the Go program writes anything for this Service now.
 async fn assert_settled(world: &mut World, service: &Service) {
     world.restart();
     let seen = world.fake.history().len();
@@ -140,7 +140,8 @@ async fn a_second_family_comes_and_goes_and_the_first_is_not_written() {
     }
 }
 
-/// NSX does not say at the moment which allocation has the address of the first, whose virtual servers somebody deleted.
+/// The virtual servers of the first load balancer were deleted, and NSX does not return the allocation of its address
+/// now.
 #[tokio::test]
 async fn the_first_waits_for_its_address_though_the_second_is_whole() {
     let mut world = World::dual(Some(UID)).await;
@@ -162,7 +163,7 @@ async fn the_first_waits_for_its_address_though_the_second_is_whole() {
     assert_eq!((servers, allocations), ((2, 2), (1, 1)), "pools and monitors that nothing shows to be ours are held");
 }
 
-/// What the Go program makes of [`one`].
+/// Creates the load balancer of [`one`] as the Go program does.
 fn put_of_go(world: &World) {
     let go = GoBalancer::new(NAME, "ns/s", "192.0.2.77".parse().unwrap());
     go.ports(&[("TCP", 80, 30080), ("UDP", 80, 30081)]).put(&world.fake, "go");
@@ -201,7 +202,7 @@ async fn what_there_is_stays_when_the_pool_for_ipv6_is_no_longer_configured() {
     world.restart_as_configured(config());
     assert_settled(&mut world, &dual).await;
 
-    // It follows its Service and nodes, and gets new ports.
+    // The second load balancer follows its Service and nodes, and gets new ports.
     world.put_dual("n3", 3);
     world.update(&[&dual]).await.pop().unwrap().unwrap();
     assert_eq!(members(&world)[1], set(["fd00::1", "fd00::2", "fd00::3"]));
@@ -210,13 +211,13 @@ async fn what_there_is_stays_when_the_pool_for_ipv6_is_no_longer_configured() {
     assert_eq!(addresses(&world.ensure(&more).await.unwrap()), status(&dual));
     assert_eq!(counted(&world)[0], (3, 3));
 
-    // It goes with its family, and does not come back.
+    // The second load balancer is deleted with its family, and is not created again.
     let after = world.ensured(&single(dual)).await;
     assert_eq!(counted(&world), OF_FIRST);
     let after = world.ensured(&both(after)).await;
     assert_eq!((counted(&world), status(&after)), (OF_FIRST, ips(["192.0.2.5"])));
 
-    // What is not there any more needs no pool for its deletion.
+    // An object that does not exist needs no pool for its deletion.
     world.restart_as_configured(dual_config());
     let dual = world.ensured(&both(after)).await;
     assert_eq!(counted(&world), OF_BOTH);
@@ -244,7 +245,7 @@ async fn without_a_pool_for_ipv6_one_family_is_enough_unless_both_are_required()
     assert_eq!(status(&world.ensured(&required).await).len(), 2);
 }
 
-/// As the Go program, which takes the addresses of the class for every family.
+/// As in the Go program, which uses the pool of the class for every family.
 #[tokio::test]
 async fn a_service_of_ipv6_alone_is_served_from_the_pool_of_its_class_if_that_has_ipv6() {
     let ipv6 = Model::empty().tier1("t1").ip_pool("p1", "pool1", "2001:db8::/64", &[("2001:db8::5", "2001:db8::68")]);
@@ -259,7 +260,7 @@ async fn a_service_of_ipv6_alone_is_served_from_the_pool_of_its_class_if_that_ha
     world.delete(&alone).await.unwrap();
     assert_eq!(counted(&world), OF_NONE);
 
-    // The pool of the class is of IPv4.
+    // The pool of the class has IPv4 only.
     let world = World::with(dual_model(), Some(UID), config()).await;
     let error = world.ensure(&of_families(one(), "SingleStack", &["IPv6"])).await.unwrap_err();
     assert_eq!(word(&error), "LoadBalancerConfigWrong");
@@ -274,7 +275,7 @@ async fn a_service_of_ipv6_alone_is_served_from_the_pool_of_its_class_if_that_ha
 async fn pools_of_the_wrong_family_are_said_before_anything_is_created() {
     let only_ipv4 = Model::small().ip_pool("p6", "pool6", "198.51.100.0/24", &[("198.51.100.5", "198.51.100.9")]);
     let world = World::with(only_ipv4, Some(UID), dual_config()).await;
-    // The first family is served, and what is wrong with the second is said with the next sync.
+    // The first family works. The next sync reports the mistake of the second family.
     let first = world.ensured(&both(one())).await;
     assert_eq!((status(&first), counted(&world)), (ips(["192.0.2.5"]), OF_FIRST));
     let error = world.ensure(&first).await.unwrap_err();
@@ -301,7 +302,7 @@ async fn a_second_family_without_a_free_address_keeps_no_service_from_the_first(
     assert_eq!(status(&world.ensured(&first).await), ips(["192.0.2.6", "2001:db8::5"]));
 }
 
-/// The Service with one port less, and what it reports.
+/// Returns the Service without its UDP port, with the same status.
 fn without_udp(service: &Service) -> Service {
     with(service, json!({"ports": [{"name": "http", "protocol": "TCP", "port": 80, "nodePort": 30080}]}))
 }
@@ -323,7 +324,7 @@ async fn a_family_that_cannot_be_made_keeps_the_other_one_from_nothing() {
     assert_eq!(word(&world.ensure(&more).await.unwrap_err()), "AddressUnavailable");
     assert_eq!(servers(), 2, "a new one comes");
 
-    // The pool of the first family is full.
+    // The pool of the first family has no free address.
     let model = Model::empty().tier1("t1").ip_pool("p1", "pool1", "192.0.2.0/24", &[("192.0.2.5", "192.0.2.5")]);
     let model = model.ip_pool("p6", "pool6", "2001:db8::/64", &[("2001:db8::5", "2001:db8::68")]);
     let world = World::with(model, Some(UID), dual_config()).await;
@@ -343,7 +344,7 @@ async fn an_address_that_does_not_come_keeps_the_other_family_from_nothing() {
     assert_eq!(counted(&world)[0], (1, 0), "the port that is gone goes");
 }
 
-/// Without an address for IPv6 the Service was served with the other family, and then asks for IPv6 alone.
+/// IPv6 has no free address, so the Service gets an IPv4 address. Then the Service asks for IPv6 only.
 #[tokio::test]
 async fn what_serves_stays_until_what_takes_its_place_is_there() {
     let one_address: &[(&str, &str)] = &[("2001:db8::5", "2001:db8::5")];
@@ -362,7 +363,7 @@ async fn what_serves_stays_until_what_takes_its_place_is_there() {
     assert_eq!(counted(&world)[0], (0, 2));
 }
 
-/// Somebody deleted the virtual servers of a load balancer of the Go program, and NSX refuses new ones for the moment.
+/// The virtual servers of a load balancer of the Go program were deleted, and NSX rejects new ones now.
 #[tokio::test]
 async fn an_address_that_is_reported_stays_reported_while_nothing_serves_it() {
     let world = World::dual(Some(UID)).await;
@@ -383,7 +384,7 @@ async fn an_address_that_is_reported_stays_reported_while_nothing_serves_it() {
 #[tokio::test]
 async fn each_family_needs_room_of_its_own() {
     let world = World::dual(Some(UID)).await;
-    // A SMALL load balancer service has 20 virtual servers.
+    // A SMALL load balancer service supports 20 virtual servers.
     let ports: Vec<(&str, u16, u16)> = (1..=17).map(|port| ("TCP", port, 30000 + port)).collect();
     world.ensured(&service("ns/large", &ports)).await;
     let first = world.ensured(&both(one())).await;
@@ -406,7 +407,7 @@ async fn a_load_balancer_that_cannot_get_the_required_second_family_is_named() {
     assert_eq!(counted(&world), OF_FIRST);
 }
 
-/// An earlier process has reserved it of a pool that has both families.
+/// An earlier process reserved the address in a pool with both families.
 #[tokio::test]
 async fn an_address_of_the_other_family_is_released_and_another_one_is_reserved() {
     let ipv4 = json!({
@@ -470,7 +471,7 @@ async fn a_family_without_nodes_is_said() {
     assert_eq!(message, "There are no available nodes for the load balancer");
 }
 
-/// Of two clusters of one name each keeps its own second families.
+/// Each of two clusters with the same name keeps its own second families.
 #[tokio::test]
 async fn the_second_family_of_another_cluster_is_foreign() {
     const OTHER: &str = "5e1f9a3c-1d2e-4a6b-8c7d-9e0f1a2b3c4d";
@@ -498,7 +499,7 @@ async fn the_second_family_of_another_cluster_is_foreign() {
     assert_settled(&mut world, &dual).await;
 }
 
-/// What a process does with a Service that has, or had, two families.
+/// Work of a process on a Service that has or had two families.
 #[derive(Clone, Copy, Debug)]
 enum Work {
     Create,

@@ -1,5 +1,5 @@
-//! One fault at each call of the life of a load balancer: it ends as without, nothing foreign changes, and no error is taken
-//! for an absence.
+//! One fault at each call in the life of a load balancer. The final state is the same as without a fault, no object of
+//! another owner changes, and no error is treated as absence.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use super::world::*;
 use crate::routes::world::node;
 use crate::world::advance;
 
-/// On the clock of the test, of which a minute passes with every tenth look.
+/// Limit on the test's clock, which advances a minute with every tenth check.
 const LIMIT: Duration = Duration::from_secs(3600);
 
 /// A fault with its name.
 type Named = (&'static str, fn() -> Trouble);
 
-/// What happens to one call.
+/// Faults of one call.
 const TROUBLES: [Named; 11] = [
     ("drop", || Trouble::Drop),
     ("lose", || Trouble::Lose),
@@ -35,7 +35,7 @@ const TROUBLES: [Named; 11] = [
     ("no permission", || Trouble::error(403, Some(403)).into()),
 ];
 
-/// Of a cluster of another name, and of an administrator.
+/// Returns the objects of a cluster with another name and of an administrator.
 fn foreign(world: &World) -> Vec<Value> {
     let foreign = world.fake.objects().into_iter().filter(|object| object.to_string().contains("foreign"));
     foreign.map(|object| world.object(object["path"].as_str().unwrap()).unwrap_or_default()).collect()
@@ -49,13 +49,13 @@ async fn world() -> World {
     world
 }
 
-/// Repeats what fails, as the controller does, while the time passes quickly.
+/// Repeats a failed call as the controller does, while the test's clock runs fast.
 async fn until_done<T>(what: &str, world: &World, mut act: impl AsyncFnMut() -> Result<T, ccm::cloud::Error>) -> T {
     let mut looks = 0;
     support::eventually(what, LIMIT, async || match act().await {
         Ok(done) => Ok(done),
         Err(error) => {
-            // Now and then only, so that no call that is under way is out of time.
+            // The clock advances rarely, so that no call in flight exceeds its time limit.
             if looks % 10 == 0 {
                 world.balancers.read_again();
                 advance(Duration::from_secs(61)).await;
@@ -67,7 +67,7 @@ async fn until_done<T>(what: &str, world: &World, mut act: impl AsyncFnMut() -> 
     .await
 }
 
-/// Creates, moves a node and a port, deletes; gives what there was before the end.
+/// Creates a load balancer, changes a node and a port, and deletes it. Returns the objects before the deletion.
 async fn life(what: &str, world: &World) -> Vec<Value> {
     let one = service("ns/s", &[("TCP", 80, 30080), ("UDP", 80, 30081)]);
     let status = until_done(what, world, async || world.ensure(&one).await).await;
@@ -87,10 +87,10 @@ async fn life(what: &str, world: &World) -> Vec<Value> {
     objects
 }
 
-/// A read that fails in one of these ways fails like in the others.
+/// Kinds of faults that are representative for reads.
 const OF_READS: [&str; 4] = ["drop", "overloaded", "expired", "portal"];
 
-/// Every fourth fault, from this one on.
+/// Tests every fourth fault, from this one on.
 async fn every_fourth(from: usize) {
     let whole = world().await;
     let expected = life("without a fault", &whole).await;
@@ -149,7 +149,7 @@ async fn a_manager_without_requests_for_several_objects_gets_one_for_each() {
     }
 }
 
-/// A bad pool is found by halves, and the others get their nodes.
+/// The daemon finds the bad pool by bisection, and the other pools get their nodes.
 #[tokio::test]
 async fn a_pool_that_nsx_refuses_keeps_no_other_from_its_nodes() {
     let world = world().await;
@@ -157,7 +157,7 @@ async fn a_pool_that_nsx_refuses_keeps_no_other_from_its_nodes() {
     for number in 0..9u16 {
         services.push(world.ensured(&service(&format!("ns/s{number}"), &[("TCP", 80, 30080 + number)])).await);
     }
-    // Its monitor is gone, so that NSX refuses each write of the pool.
+    // The monitor of this pool was deleted, so that NSX rejects each write of the pool.
     let pools = world.objects("lb-pools");
     let bad = pools.iter().find(|pool| pool.to_string().contains("ns/s4")).unwrap();
     let monitor = bad["active_monitor_paths"][0].as_str().unwrap().to_owned();
@@ -175,7 +175,7 @@ async fn a_pool_that_nsx_refuses_keeps_no_other_from_its_nodes() {
         let expected = if pool["path"] == bad["path"] { 2 } else { 1 };
         assert_eq!(World::members(pool).len(), expected, "{pool}");
     }
-    // The next sync makes the monitor again, and the nodes follow.
+    // The next sync creates the monitor again, and the nodes follow.
     world.balancers.read_again();
     advance(Duration::from_secs(10)).await;
     until_done("the bad one", &world, async || {
@@ -190,7 +190,7 @@ async fn a_pool_that_nsx_refuses_keeps_no_other_from_its_nodes() {
     assert_eq!(world.handed_back(&all), Vec::<String>::new());
 }
 
-/// NSX refuses the request for all of them.
+/// NSX rejects the request for several pools.
 #[tokio::test]
 async fn a_pool_that_the_account_may_not_write_does_not_turn_requests_for_several_pools_off() {
     let world = world().await;
@@ -212,7 +212,7 @@ async fn a_pool_that_the_account_may_not_write_does_not_turn_requests_for_severa
     }
 }
 
-/// Another client changes a pool between the reading and the write.
+/// Another client changes a pool between the read and the write.
 #[tokio::test]
 async fn a_stale_revision_is_read_and_planned_again() {
     let world = world().await;
@@ -225,7 +225,7 @@ async fn a_stale_revision_is_read_and_planned_again() {
     assert_eq!(world.handed_back(&[&one]), Vec::<String>::new());
 }
 
-/// While NSX does not answer, a deletion fails with its reason, and nothing is taken for absent.
+/// While NSX does not answer, a deletion fails with a reason, and no object is treated as absent.
 #[tokio::test]
 async fn without_an_answer_nothing_is_absent() {
     let world = world().await;
@@ -246,7 +246,7 @@ async fn without_an_answer_nothing_is_absent() {
     assert_eq!(world.objects("lb-virtual-servers").len(), 1);
 }
 
-/// Each page comes in time, and all of them together take too long.
+/// Each page comes in time, but all pages together take too long.
 #[tokio::test]
 async fn a_reading_that_takes_longer_than_ten_minutes_fails_and_those_that_wait_learn_it() {
     let behaviour = Behaviour { page_limit: 1, ..Behaviour::USUAL };
@@ -256,7 +256,7 @@ async fn a_reading_that_takes_longer_than_ten_minutes_fails_and_those_that_wait_
     });
     let world = World::with(model, Some(UID), config()).await;
     let one = service("ns/s", &[("TCP", 80, 30080)]);
-    // The connection is open then.
+    // The connection is open after this step.
     assert!(matches!(world.try_ensure(&one).await, Err(Error::Pending { .. })));
     support::eventually("the login", crate::world::SOON, async || match world.fake.counts().of("LIST lb-pools") {
         0 => Err(0),
@@ -275,7 +275,7 @@ async fn a_reading_that_takes_longer_than_ten_minutes_fails_and_those_that_wait_
     let error = world.try_ensure(&one).await.unwrap_err();
     assert_eq!(word(&error), "NSXUnavailable");
     assert!(error.to_string().contains("not complete after 10 minutes"), "{error}");
-    // The next reading serves it. One of its calls may still be late.
+    // The next pass serves the Service. One of its calls may still be late.
     advance(Duration::from_secs(20)).await;
     announced.await;
     assert!(world.ensure(&one).await.is_ok());

@@ -1,4 +1,4 @@
-//! What a Service asks for beside its ports, and the Go program ignores.
+//! Settings of a Service that the Go program ignores.
 
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::world::*;
 use crate::world::advance;
 use ccm::cloud::{Error, Handling, LoadBalancerFleet as _};
 
-/// The Service with these fields of its spec.
+/// Returns the Service with these fields in its spec.
 fn with(service: &Service, fields: Value) -> Service {
     let mut value = serde_json::to_value(service).unwrap();
     value["spec"].as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -74,7 +74,8 @@ async fn clients_keep_their_nodes_where_the_service_says_so() {
     assert_eq!((world.objects("lb-persistence-profiles").len(), world.counted()), (0, [0; 5]));
 }
 
-/// An administrator may delete what a virtual server refers to; NSX accepts no change of the virtual server then.
+/// An administrator may delete objects that a virtual server refers to. After that NSX rejects changes of the virtual
+/// server.
 #[tokio::test]
 async fn a_group_or_profile_that_is_gone_keeps_no_port_from_following() {
     for (collection, is_restarted) in
@@ -89,7 +90,7 @@ async fn a_group_or_profile_that_is_gone_keeps_no_port_from_following() {
         if is_restarted {
             world.restart();
         }
-        // One port has another port of the nodes, and one is new.
+        // One port gets another node port, and one port is new.
         let other = service("ns/s", &[("TCP", 80, 30090), ("UDP", 80, 30081), ("TCP", 81, 30082)]);
         let other = with_status(with(&other, fields()), one.status.unwrap().load_balancer.unwrap());
         world.ensure(&other).await.unwrap_or_else(|error| panic!("{case}: {error}"));
@@ -109,7 +110,7 @@ async fn a_group_or_profile_that_is_gone_keeps_no_port_from_following() {
     }
 }
 
-/// Type and port of each monitor.
+/// Returns type and port of each monitor.
 fn monitors(world: &World) -> Vec<(String, Value)> {
     let monitors = world.objects("lb-monitor-profiles").into_iter();
     let of = |one: Value| (one["resource_type"].as_str().unwrap().to_owned(), one["monitor_port"].clone());
@@ -118,7 +119,7 @@ fn monitors(world: &World) -> Vec<(String, Value)> {
     monitors
 }
 
-/// Whether each version of each pool that was written since has a monitor, if it had one before.
+/// Whether each new version of each pool has a monitor.
 fn have_always_a_monitor(world: &World, seen: usize) -> bool {
     let history = world.history(seen);
     let mut pools = history.iter().filter(|one| one.path.starts_with("/infra/lb-pools/"));
@@ -157,7 +158,7 @@ async fn local_traffic_is_checked_at_the_health_check_port() {
     assert_eq!(world.counted(), [0; 5]);
 }
 
-/// The id of the monitor of before cannot be used again at once.
+/// The id of the former monitor cannot be used again immediately.
 #[tokio::test]
 async fn the_traffic_policy_may_change_while_nsx_still_keeps_deleted_monitors() {
     let behaviour = Behaviour { deletion: Behaviour::THIRD.deletion, ..Behaviour::USUAL };
@@ -172,7 +173,7 @@ async fn the_traffic_policy_may_change_while_nsx_still_keeps_deleted_monitors() 
     }
 }
 
-/// An earlier version of this program made it.
+/// An earlier version of this program created the health check.
 #[tokio::test]
 async fn a_health_check_of_http_1_1_is_changed_once() {
     let mut world = World::start(Some(UID)).await;
@@ -204,7 +205,7 @@ async fn udp_is_checked_by_icmp_where_the_service_says_so() {
     let seen = world.fake.history().len();
     world.ensure(&asked).await.unwrap();
     assert!(world.history(seen).is_empty());
-    // The health check of a Service with `Local` says more.
+    // The health check of a Service with `externalTrafficPolicy: Local` checks more.
     let local = with(&asked, json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}));
     let seen = world.fake.history().len();
     world.ensure(&local).await.unwrap();
@@ -220,7 +221,7 @@ async fn udp_is_checked_by_icmp_where_the_service_says_so() {
     assert_eq!(world.counted(), [0; 5]);
 }
 
-/// Some versions of NSX take no second expression, and some do not know the type of a group.
+/// Some versions of NSX reject a second expression, and some reject the type of a group.
 #[tokio::test]
 async fn a_group_has_one_expression_of_the_family_of_its_load_balancer() {
     let switches = Behaviour { refuses_several_expressions: true, ..Behaviour::USUAL };
@@ -234,7 +235,7 @@ async fn a_group_has_one_expression_of_the_family_of_its_load_balancer() {
         let ranges = |ranges: &[&str]| with(&both, json!({"loadBalancerSourceRanges": ranges}));
         for (asked, expected) in [
             (ranges(&["10.1.0.0/16", "2001:db8:1::/64"]), [&["10.1.0.0/16"][..], &["2001:db8:1::/64"]]),
-            // Those of one family close the other one.
+            // Ranges of one family block the other family.
             (
                 ranges(&["10.1.0.0/16", "10.2.0.0/16"]),
                 [&["10.1.0.0/16", "10.2.0.0/16"], &["10.1.0.0/16", "10.2.0.0/16"]],
@@ -257,7 +258,7 @@ async fn a_group_has_one_expression_of_the_family_of_its_load_balancer() {
     }
 }
 
-/// An earlier version of this program wrote both families into one group.
+/// An earlier version of this program wrote ranges of both families into one group.
 #[tokio::test]
 async fn a_group_with_both_families_changes_when_its_ranges_do() {
     let mut world = World::start(Some(UID)).await;
@@ -279,7 +280,7 @@ async fn a_group_with_both_families_changes_when_its_ranges_do() {
     assert_eq!((expression.as_array().unwrap().len(), &expression[0]["ip_addresses"]), (1, &json!(["10.2.0.0/16"])));
 }
 
-/// NSX adds members to what a client writes, and an administrator may set them.
+/// NSX adds fields to written objects, and an administrator may set them.
 #[tokio::test]
 async fn members_that_nsx_adds_survive_each_change() {
     let mut world = World::start(Some(UID)).await;
@@ -340,7 +341,7 @@ async fn a_wished_address_is_had_or_said_to_be_unavailable() {
             assert!(error.to_string().contains(address) && error.to_string().contains(why), "{error}");
             assert_eq!(world.counted(), [1; 5], "{why}: nothing is created for the second Service");
         }
-        // The address of a load balancer that exists does not change.
+        // The address of an existing load balancer does not change.
         let other = with_status(wish("ns/a", "192.0.2.51"), one.status.unwrap().load_balancer.unwrap());
         assert_eq!(word(&world.ensure(&other).await.unwrap_err()), "LoadBalancerNotPossible");
         assert_eq!(world.objects("lb-virtual-servers")[0]["ip_address"], json!("192.0.2.50"));
@@ -384,7 +385,7 @@ async fn what_the_go_program_ignored_is_said_once_and_not_changed() {
     world.ensure(&one).await.unwrap();
     assert_eq!(world.balancers.remark(&one), None, "it is said once");
 
-    // As a step of its own.
+    // The adoption is a separate step.
     world.restart_adopting_fully();
     world.ensure(&one).await.unwrap();
     assert_eq!(world.balancers.remark(&one), None);
@@ -395,7 +396,7 @@ async fn what_the_go_program_ignored_is_said_once_and_not_changed() {
     assert_eq!((world.objects("groups").len(), world.counted()), (0, [1, 0, 0, 0, 0]));
 }
 
-/// Both look at the pool before either address is reserved.
+/// Both Services read the pool before either address is reserved.
 #[tokio::test]
 async fn of_two_services_that_ask_for_one_address_at_once_one_creates_nothing() {
     let world = World::start(Some(UID)).await;
@@ -420,7 +421,7 @@ async fn of_two_services_that_ask_for_one_address_at_once_one_creates_nothing() 
     let one = world.ensured(&one).await;
     assert_eq!(word(&world.ensure(&two).await.unwrap_err()), "AddressUnavailable");
     world.delete(&one).await.unwrap();
-    // NSX keeps a released address for a while.
+    // NSX reserves a released address for a while.
     advance(std::time::Duration::from_secs(300)).await;
     assert_eq!(addresses(&world.ensure(&two).await.unwrap()), ["192.0.2.50".parse::<std::net::IpAddr>().unwrap()]);
 }
@@ -434,10 +435,10 @@ async fn a_released_address_is_given_by_wish_only_in_its_namespace_for_ten_minut
         let first = world.ensured(&service("team-a/one", &[("TCP", 80, 30080)])).await;
         let address = world.objects("lb-virtual-servers")[0]["ip_address"].clone();
         let wish = |key: &str| with(&service(key, &[("TCP", 80, 30080)]), json!({"loadBalancerIP": address}));
-        // What the process has seen of the reservation it has not kept.
+        // The restart drops the process's own observation of the reservation.
         world.restart();
         world.delete(&first).await.unwrap();
-        // NSX keeps a released address for a while.
+        // NSX reserves a released address for a while.
         advance(std::time::Duration::from_secs(300)).await;
         let other = world.ensure(&wish("team-b/one")).await.unwrap_err();
         assert_eq!(word(&other), "AddressUnavailable", "{other}");

@@ -1,4 +1,4 @@
-//! The procedures of the page for going from and to the Go program, step by step.
+//! The documented procedures for a migration from and to the Go program, step by step.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,12 @@ use super::world::*;
 use crate::routes::world::client;
 use crate::world::{SOON, Term, advance};
 
-/// The order of the page, in which NSX takes deletions: nothing refers to what is deleted.
+/// Order of deletions in the documentation and in NSX. No remaining object refers to a deleted one.
 const ORDER: [&str; 6] =
     ["lb-virtual-servers", "lb-pools", "lb-monitor-profiles", "lb-persistence-profiles", "groups", "ip-allocations"];
 
-/// Deletes these objects in the order of the page, as an administrator does. A refusal because of an object that is deleted
-/// and not purged yet passes.
+/// Deletes these objects in the documented order, as an administrator does. A refusal because of a deleted object is
+/// temporary until the purge of that object.
 async fn delete_by_page(world: &World, paths: &BTreeSet<String>) {
     let (nsx, (_term, permit)) = (client(&world.fake, Timeouts::default()), Term::begin());
     let is_of = |path: &&String, kind: &str| path.rsplit('/').nth(1) == Some(kind);
@@ -56,14 +56,14 @@ fn is_second(object: &Value) -> bool {
     object["tags"].as_array().is_some_and(|tags| tags.iter().any(|tag| tag["scope"] == "ipfamily"))
 }
 
-/// The paths of all objects of second load balancers.
+/// Returns the paths of all objects of second load balancers.
 fn seconds(world: &World) -> BTreeSet<String> {
     let all = world.fake.objects();
     let is_left = |object: &&serde_json::Value| is_second(object) && object["marked_for_delete"] != true;
     all.iter().filter(is_left).map(|object| object["path"].as_str().unwrap().to_owned()).collect()
 }
 
-/// What the clean-up of the Go program would have removed is held here: log, metric, and the deletion by hand.
+/// Objects that the Go program's clean-up would remove are kept. The test checks log, metric, and the manual deletion.
 #[tokio::test]
 async fn what_the_clean_up_of_the_go_program_would_have_removed_is_named_and_can_be_deleted_in_order() {
     let log = Log::keep();
@@ -77,7 +77,7 @@ async fn what_the_clean_up_of_the_go_program_would_have_removed_is_named_and_can
     let left = deletions(program.cleanup(&world.fake.objects(), std::slice::from_ref(&used)).unwrap());
     assert_eq!(left.len(), 4, "virtual server, pool, monitor and allocation: {left:?} of {paths:?}");
 
-    // Step 1: the log names each, and the metric counts them.
+    // Step 1: the log has each object, and the metric counts them.
     support::eventually("all of it is held", SOON, async || match world.held() {
         4 => Ok(()),
         held => Err(held),
@@ -87,13 +87,13 @@ async fn what_the_clean_up_of_the_go_program_would_have_removed_is_named_and_can
     for path in &left {
         assert!(lines.iter().any(|line| line.contains(path.as_str())), "{path} in {lines:?}");
     }
-    // In another order NSX refuses.
+    // NSX rejects deletions in another order.
     let (nsx, (_term, permit)) = (client(&world.fake, Timeouts::default()), Term::begin());
     let pool = left.iter().find(|path| path.contains("/lb-pools/")).unwrap();
     let refused = nsx.delete(WriteCall { permit: &permit }, pool, "test").await.unwrap_err();
     assert_eq!(refused.kind, Kind::Referenced);
 
-    // Step 2: the deletion, after which neither program has anything to do.
+    // Step 2: the deletion. Afterwards neither program has any work.
     delete_by_page(&world, &left).await;
     reading(&world).await;
     support::eventually("nothing is held", SOON, async || match world.held() {
@@ -108,7 +108,7 @@ async fn what_the_clean_up_of_the_go_program_would_have_removed_is_named_and_can
     assert_eq!(world.history(seen), []);
 }
 
-/// Before the Go program starts, this program removes second load balancers of Services that get one family.
+/// Before the start of the Go program, this program deletes the second load balancers of Services that get one family.
 #[tokio::test]
 async fn a_service_that_gets_one_family_before_the_return_leaves_nothing_to_the_go_program() {
     let world = World::dual(Some(UID)).await;
@@ -123,7 +123,8 @@ async fn a_service_that_gets_one_family_before_the_return_leaves_nothing_to_the_
     assert_eq!(world.handed_back(&[&single]), Vec::<String>::new());
 }
 
-/// What is left of a Service whose first family is IPv6 is deleted by its tag once the Go program has made its own.
+/// The remaining objects of a Service whose first family is IPv6 are deleted by their tag, after the Go program has
+/// created its own.
 #[tokio::test]
 async fn what_is_left_of_second_load_balancers_is_deleted_by_its_tag_after_the_return() {
     let world = World::dual(Some(UID)).await;

@@ -1,4 +1,4 @@
-//! What becomes of load balancers whose Services are gone.
+//! Load balancers of deleted Services.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use super::dual_stack::tag;
 use super::world::*;
 use crate::world::advance;
 
-/// More than between two readings that an orphan has to be in.
+/// Longer than the minimum time between the two passes that must both see an orphan.
 const APART: Duration = Duration::from_secs(601);
 
-/// Services with load balancers, which the API server has, too.
+/// Creates Services with load balancers, and adds them to the API server.
 async fn services(world: &World, names: &[&str]) -> Vec<Service> {
     let mut services = Vec::new();
     for (number, name) in (0u16..).zip(names) {
@@ -29,8 +29,9 @@ async fn services(world: &World, names: &[&str]) -> Vec<Service> {
     services
 }
 
-/// A reading, begun by a sync of a Service that has nothing; and what follows from it. It has ended when this returns: time that
-/// a caller lets pass afterwards would be a time limit that runs out for its calls.
+/// Runs a pass and the work that follows from it. A sync of a Service without a load balancer starts it. The pass is
+/// complete at the return. Otherwise time that a caller lets pass afterwards would count against the time limit of its
+/// calls.
 pub(super) async fn reading(world: &World) {
     let asked = tokio::time::Instant::now();
     world.balancers.read_again();
@@ -85,7 +86,7 @@ async fn what_is_not_proved_to_be_gone_stays() {
     }
     assert_eq!(world.counted(), before);
 
-    // It says that the Service is there, though the cache does not have it: of another selection.
+    // The API server has the Service, but the cache does not, because of the selector.
     let hidden: Service = serde_json::from_value(json!({
         "metadata": {"namespace": "ns", "name": "unknown"}, "spec": {"type": "LoadBalancer"},
     }))
@@ -99,7 +100,7 @@ async fn what_is_not_proved_to_be_gone_stays() {
     assert_eq!(world.counted(), before);
     world.ensure(&other).await.unwrap();
 
-    // It is gone for good; what the Go program made without our UID stays.
+    // The Service is deleted. Objects of the Go program without this cluster's UID stay.
     world.cluster.hidden.lock().unwrap().clear();
     for _ in 0..2 {
         advance(APART).await;
@@ -123,7 +124,7 @@ async fn when_many_are_left_over_at_once_none_goes_at_first() {
     world.restart();
     world.delete(&service("ns/none", &[("TCP", 80, 30090)])).await.unwrap();
     let before = world.counted();
-    // It is said with the first reading, long before any could be deleted, and once.
+    // The warning comes once with the first pass, long before any object could be deleted.
     support::eventually("a warning about the cluster", crate::world::SOON, async || {
         let warnings = world.cluster.warnings.lock().unwrap().clone();
         if warnings.len() == 1 { Ok(()) } else { Err(format!("{warnings:?}")) }
@@ -141,7 +142,7 @@ async fn when_many_are_left_over_at_once_none_goes_at_first() {
     assert!(message.contains("does not show 6 of") && message.contains("--nsx-orphans=report"), "{message}");
 }
 
-/// The switch of an operator who has restored the API server.
+/// The flag for an operator who has restored the API server.
 #[tokio::test]
 async fn the_flag_keeps_what_is_left_of_vanished_services() {
     let log = Log::keep();
@@ -168,7 +169,7 @@ async fn the_flag_keeps_what_is_left_of_vanished_services() {
     }
 }
 
-/// What fails keeps no other one, is said together with the others, and is tried less and less often.
+/// A failure does not block other objects. All failures are reported together, and retried with increasing pauses.
 #[tokio::test]
 async fn l_33_the_clean_up_goes_on_after_a_failure_and_tries_again_later() {
     let mut world = World::start(Some(UID)).await;
@@ -216,7 +217,7 @@ async fn l_33_the_clean_up_goes_on_after_a_failure_and_tries_again_later() {
     .await;
 }
 
-/// `--service-selector` leaves a Service to another process, the Go program for example.
+/// `--service-selector` assigns a Service to another process, for example the Go program.
 #[tokio::test]
 async fn what_a_service_of_another_process_needs_is_not_held() {
     let world = World::start(Some(UID)).await;
@@ -240,7 +241,7 @@ async fn what_a_service_of_another_process_needs_is_not_held() {
     assert_eq!(world.counted(), [1, 4, 4, 4, 4]);
 }
 
-/// An administrator uses the address of a load balancer for a virtual server of his own.
+/// An administrator uses the address of a load balancer for another virtual server.
 #[tokio::test]
 async fn an_address_that_somebody_else_uses_stays_reserved_until_he_does_not() {
     let mut world = World::start(Some(UID)).await;
@@ -260,7 +261,7 @@ async fn an_address_that_somebody_else_uses_stays_reserved_until_he_does_not() {
         let all = world.objects("ip-allocations");
         all.into_iter().filter(|one| tag(one, "service") == Some("ns/gone")).count()
     };
-    // The Service goes, its address does not.
+    // The Service is deleted, but its address stays reserved.
     world.delete(gone).await.unwrap();
     world.cluster.services.lock().unwrap().remove("ns/gone");
     assert_eq!(of_gone(&world), 1);
@@ -270,7 +271,7 @@ async fn an_address_that_somebody_else_uses_stays_reserved_until_he_does_not() {
     assert_eq!(reason.to_string(), "AddressNotReleased");
     let address = server["ip_address"].as_str().unwrap();
     assert!(message.contains(address) && message.contains(by_hand), "{message}");
-    // Nor by the clean-up, which does not try it again and again.
+    // The clean-up does not release the address either, and does not retry constantly.
     let seen = world.fake.history().len();
     for _ in 0..3 {
         reading(&world).await;

@@ -1,5 +1,5 @@
-//! What NSX has accepted is not in effect, and what it has deleted is not gone: addresses are reported, released and deleted
-//! from the realized state.
+//! Accepted objects are not realized immediately, and deleted objects are not purged immediately. Addresses are
+//! reported, released and deleted based on the realized state.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn released(world: &World) -> u32 {
     world.fake.counts().of("DELETE ip-allocations")
 }
 
-/// The path of the only virtual server, also of one that is marked for deletion.
+/// Returns the path of the only virtual server, including one that is marked for deletion.
 fn server(world: &World) -> String {
     let is_server = |object: &Value| object["resource_type"] == json!("LBVirtualServer");
     let servers: Vec<Value> = world.fake.objects().into_iter().filter(is_server).collect();
@@ -58,7 +58,7 @@ async fn a_deletion_waits_until_the_virtual_server_is_no_longer_in_effect() {
     assert_eq!((released(&world), world.counted()), (1, [0; 5]));
 }
 
-/// The marked server is not in any list, and this process has not deleted it.
+/// No list has the marked virtual server, and this process has not deleted it.
 #[tokio::test]
 async fn the_next_leader_waits_for_what_the_former_one_has_deleted() {
     let mut world = World::with(Model::small().behaviour(marked(200, 300)), Some(UID), config()).await;
@@ -83,7 +83,7 @@ async fn the_next_leader_waits_for_what_the_former_one_has_deleted() {
     assert_eq!((released(&world), world.counted()), (1, [0; 5]));
 }
 
-/// A Service that does not ask for its second address any more.
+/// The Service does not ask for its second address any more.
 #[tokio::test]
 async fn the_next_leader_releases_no_second_address_that_is_in_effect() {
     let mut world = World::with(dual_model().behaviour(marked(200, 300)), Some(UID), dual_config()).await;
@@ -148,7 +148,7 @@ async fn an_account_that_may_not_read_the_realized_state_waits_for_nothing() {
     assert_eq!(world.counted(), [0; 5]);
 }
 
-/// The pool and the load balancer service are refused with 500030 until the purge.
+/// NSX rejects the deletion of the pool and the load balancer service with 500030 until the purge.
 #[tokio::test]
 async fn objects_that_a_deleted_one_still_refers_to_are_deleted_after_the_purge() {
     for behaviour in [
@@ -159,7 +159,7 @@ async fn objects_that_a_deleted_one_still_refers_to_are_deleted_after_the_purge(
         let one = world.ensured(&one()).await;
         world.delete(&one).await.unwrap();
         assert_eq!(world.counted()[1..], [0; 4], "{behaviour:?}");
-        // The load balancer service keeps no finalizer, and goes with one of the next readings.
+        // The load balancer service does not block the finalizer. One of the next passes deletes it.
         for _ in 0..12 {
             if world.objects("lb-services").is_empty() {
                 break;
@@ -180,7 +180,7 @@ async fn objects_that_a_deleted_one_still_refers_to_are_deleted_after_the_purge(
     }
 }
 
-/// The process ends after it has deleted the virtual server: the next one does not know what refers to the pool.
+/// The process ends after the deletion of the virtual server. The next process cannot see the reference to the pool.
 #[tokio::test]
 async fn the_next_leader_waits_for_the_purge_of_what_the_former_one_has_deleted() {
     let behaviour = Behaviour { marked_objects_refer: true, ..marked(2, 300) };
@@ -193,7 +193,7 @@ async fn the_next_leader_waits_for_the_purge_of_what_the_former_one_has_deleted(
     assert_eq!(world.counted()[1..], [0; 4]);
 }
 
-/// What refers to the pool is there, and no list shows it.
+/// An object that no list shows refers to the pool.
 #[tokio::test]
 async fn a_new_leader_reports_a_pool_in_use_once_no_deleted_object_can_be_the_reason() {
     let mut world = World::start(Some(UID)).await;
@@ -259,7 +259,7 @@ async fn a_load_balancer_that_nsx_cannot_put_into_effect_gives_no_address_and_ta
     world.fake.set_realization("lb-virtual-servers", Realization::After(Duration::ZERO));
     advance(SECOND * 10).await;
     let served = world.ensured(&one()).await;
-    // With an address, the same failure is reported, and nothing is taken away.
+    // With an address in the status the same failure is reported, and the address stays.
     world.fake.set_realization("lb-virtual-servers", failing);
     let moved = with_status(
         service("ns/s", &[("TCP", 80, 30090)]),
@@ -272,7 +272,7 @@ async fn a_load_balancer_that_nsx_cannot_put_into_effect_gives_no_address_and_ta
     assert_eq!(addresses(&world.ensure(&moved).await.unwrap()).len(), 1);
 }
 
-/// NSX reports what became of the revision before until the new one is realized, or fails.
+/// NSX reports the state of the former revision until the new one is realized or fails.
 #[tokio::test]
 async fn a_changed_virtual_server_is_judged_by_its_new_revision() {
     for shows_intent_version in [true, false] {
@@ -303,7 +303,7 @@ async fn a_failure_is_reported_also_where_its_alarm_cannot_be_read() {
     assert_eq!(word(&world.ensure(&moved).await.unwrap_err()), "LoadBalancerNotRealized");
 }
 
-/// NSX may number revisions otherwise, so that nothing waits longer than for an object that it says nothing about.
+/// NSX may number revisions differently. Therefore the daemon waits no longer than for an object without any state.
 #[tokio::test]
 async fn a_change_that_nsx_does_not_confirm_ends_with_a_remark() {
     let world = World::start(Some(UID)).await;
@@ -341,12 +341,12 @@ async fn an_address_is_given_after_thirty_seconds_with_a_remark() {
     }
 }
 
-/// As an answer that says nothing of virtual servers.
+/// Returns an answer without virtual servers.
 fn without_servers(body: &str) -> String {
     if body.contains("lb-virtual-servers") { json!({"results": []}).to_string() } else { body.to_owned() }
 }
 
-/// The process ended between the write and the status.
+/// The process ended between the write and the status update.
 #[tokio::test]
 async fn the_next_leader_gives_no_address_that_is_not_in_effect() {
     let mut world = World::start(Some(UID)).await;
@@ -398,7 +398,7 @@ async fn a_load_balancer_service_without_room_on_the_edges_is_reported() {
     world.ensured(&one()).await;
 }
 
-/// The edges still serve the old virtual server where the new one listens.
+/// The edges still serve the old virtual server on the port of the new one.
 #[tokio::test]
 async fn a_port_that_comes_back_at_once_is_reported_until_the_old_server_is_gone() {
     let world = World::with(Model::small().behaviour(marked(20, 300)), Some(UID), config()).await;
@@ -425,7 +425,7 @@ async fn one_family_that_is_not_in_effect_keeps_the_other_one_from_nothing() {
     let path = servers.iter().find(|server| is_ipv6(server)).unwrap()["path"].as_str().unwrap().to_owned();
     world.delete(&both).await.unwrap();
     advance(SECOND * 10).await;
-    // The id is used again, because the purge is over.
+    // The id is used again, because the purge is complete.
     world.fake.set_realization(&path, failing);
     let given = addresses(&world.ensure(&both).await.unwrap());
     assert_eq!(given.iter().map(|address| address.is_ipv4()).collect::<Vec<_>>(), [true]);
@@ -433,7 +433,7 @@ async fn one_family_that_is_not_in_effect_keeps_the_other_one_from_nothing() {
     assert_eq!(word(&refused.unwrap_err()), "LoadBalancerNotRealized");
 }
 
-/// The controller gives a call a minute.
+/// The controller's time limit for a call is a minute.
 #[tokio::test]
 async fn a_load_balancer_with_many_ports_takes_several_calls_and_no_failure() {
     let world = World::with(Model::small(), Some(UID), Config { size: Size::Large, ..config() }).await;

@@ -1,4 +1,4 @@
-//! Groups and persistence profiles: what a crash left of them is found, and what was edited is put right.
+//! Groups and persistence profiles: leftovers of a crash are found, and edits are reverted.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use super::orphans::reading;
 use super::world::*;
 use crate::world::{SOON, advance};
 
-/// After this time everything is listed, with groups and persistence profiles.
+/// Interval of the complete list, which includes groups and persistence profiles.
 pub const AGAIN: Duration = Duration::from_secs(30 * 60);
 
-/// A Service with source ranges and affinity.
+/// Returns a Service with source ranges and affinity.
 fn restricted(key: &str) -> Service {
     let mut value = serde_json::to_value(service(key, &[("TCP", 80, 30080)])).unwrap();
     value["spec"]["loadBalancerSourceRanges"] = json!(["10.1.0.0/16"]);
@@ -22,7 +22,7 @@ fn restricted(key: &str) -> Service {
     serde_json::from_value(value).unwrap()
 }
 
-/// The same without both.
+/// Returns the Service without source ranges and affinity.
 fn open(service: &Service) -> Service {
     let mut value = serde_json::to_value(service).unwrap();
     let spec = value["spec"].as_object_mut().unwrap();
@@ -31,7 +31,7 @@ fn open(service: &Service) -> Service {
     serde_json::from_value(value).unwrap()
 }
 
-/// The group and the persistence profile.
+/// Returns the groups and the persistence profiles.
 fn both(world: &World) -> [Vec<Value>; 2] {
     ["groups", "lb-persistence-profiles"].map(|collection| world.objects(collection))
 }
@@ -40,7 +40,7 @@ fn path(object: &Value) -> &str {
     object["path"].as_str().unwrap()
 }
 
-/// As somebody else creates it: without what NSX itself adds.
+/// Creates the object as another client does: without the fields of NSX itself.
 fn put_again(world: &World, object: &Value) {
     let mut body = object.clone();
     let own =
@@ -74,7 +74,7 @@ async fn what_was_edited_by_hand_is_put_right_within_half_an_hour() {
     }
 }
 
-/// The process ended after the Service stopped asking for them, and before they were deleted.
+/// The process ended after the Service had stopped asking for these objects, and before their deletion.
 #[tokio::test]
 async fn what_a_crash_left_of_a_service_that_stays_is_deleted() {
     for uid in [Some(UID), None] {
@@ -97,7 +97,7 @@ async fn what_a_crash_left_of_a_service_that_stays_is_deleted() {
     }
 }
 
-/// The process ended after it had deleted the virtual servers, which lead to the group and to the persistence profile.
+/// The process ended after the deletion of the virtual servers, which refer to the group and the persistence profile.
 #[tokio::test]
 async fn what_an_interrupted_deletion_left_goes_though_the_service_asks_for_it_no_longer() {
     let (realized_for, purged_after) = (Duration::from_secs(60), Duration::from_secs(120));
@@ -114,7 +114,7 @@ async fn what_an_interrupted_deletion_left_goes_though_the_service_asks_for_it_n
     }
 }
 
-/// Such an account has made neither.
+/// Such an account has created no group and no profile.
 #[tokio::test]
 async fn an_account_without_access_to_groups_and_profiles_deletes_what_it_may() {
     let mut world = World::start(Some(UID)).await;
@@ -179,7 +179,7 @@ async fn groups_that_may_not_be_listed_keep_nothing_from_its_load_balancer() {
     assert_eq!(both(&world).map(|all| all.len()), [0, 0]);
 }
 
-/// NSX gives another answer than expected, once.
+/// NSX gives an unexpected answer once.
 #[tokio::test]
 async fn groups_that_could_not_be_listed_are_listed_again_soon() {
     let world = World::start(Some(UID)).await;

@@ -1,4 +1,4 @@
-//! What follows from answers that this program does not expect.
+//! Reactions to unexpected answers.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use super::world::*;
 use crate::routes::world::node;
 use crate::world::advance;
 
-/// When something is tried again that somebody has to change first.
+/// Pause before a retry that needs a change by an operator.
 const LATER: Duration = Duration::from_secs(300);
 
 fn one() -> Service {
     service("ns/s", &[("TCP", 80, 30080)])
 }
 
-/// The Service with other ports and its status.
+/// Returns the Service with other ports and the same status.
 fn moved(service: &Service, ports: &[(&str, u16, u16)]) -> Service {
     let status = service.status.clone().and_then(|status| status.load_balancer).unwrap();
     let mut moved = super::world::service("ns/s", ports);
@@ -35,7 +35,7 @@ fn path_of(world: &World, collection: &str) -> String {
     world.objects(collection)[0]["path"].as_str().unwrap().to_owned()
 }
 
-/// An `Invalid` one would wait until the Service changes.
+/// After an `Invalid` answer the daemon would wait for a change of the Service.
 #[tokio::test]
 async fn an_answer_that_is_not_known_is_tried_again_after_five_minutes() {
     for (operation, has_wish) in [
@@ -57,7 +57,7 @@ async fn an_answer_that_is_not_known_is_tried_again_after_five_minutes() {
     }
 }
 
-/// Removes the tag with the Service.
+/// Removes the tag of the Service.
 fn strip(world: &World, path: &str) {
     world.fake.change_by_hand("operator", path, |object| {
         object["tags"].as_array_mut().unwrap().retain(|tag| tag["scope"] != "service");
@@ -112,7 +112,7 @@ async fn a_virtual_server_whose_tags_were_removed_is_named() {
     assert_eq!(world.counted(), [1, 1, 1, 1, 1]);
 }
 
-/// Somebody deleted a group or persistence profile by force, and another port needs it.
+/// A group or persistence profile was deleted by force, and another port needs it.
 #[tokio::test]
 async fn a_part_that_is_gone_is_made_again() {
     for collection in ["groups", "lb-persistence-profiles"] {
@@ -131,7 +131,7 @@ async fn a_part_that_is_gone_is_made_again() {
     }
 }
 
-/// Another client deleted the load balancer service by force. The last reading still has it.
+/// Another client deleted the load balancer service by force. The last pass still has it.
 #[tokio::test]
 async fn a_load_balancer_service_that_another_client_deleted_is_made_again_at_once() {
     for (missing_with_500012, exists_with_500127) in [(false, false), (true, false), (true, true)] {
@@ -149,7 +149,8 @@ async fn a_load_balancer_service_that_another_client_deleted_is_made_again_at_on
     }
 }
 
-/// NSX calls a path invalid that is there: nothing shows that the load balancer service is gone.
+/// NSX rejects the path of an existing object as invalid. This is no evidence that the load balancer service was
+/// deleted.
 #[tokio::test]
 async fn an_invalid_path_of_an_object_that_exists_is_a_refusal() {
     let world = World::start(Some(UID)).await;
@@ -165,7 +166,7 @@ async fn an_invalid_path_of_an_object_that_exists_is_a_refusal() {
     assert!(!sent.contains(&"PUT lb-services".to_owned()), "{sent:?}");
 }
 
-/// A virtual server of the Service that the last reading does not have is in the place of a new one.
+/// The last pass lacks one virtual server of the Service. A new virtual server would get the same id.
 #[tokio::test]
 async fn a_refused_change_leads_to_a_reading_that_shows_the_cause() {
     let world = World::start(Some(UID)).await;
@@ -196,7 +197,7 @@ async fn a_refused_change_leads_to_a_reading_that_shows_the_cause() {
     assert_eq!(found["default_pool_member_ports"], json!(["30081"]));
 }
 
-/// A proxy that is out of order for a moment says nothing of requests for several pools.
+/// A temporary failure of a proxy does not show that NSX rejects requests for several pools.
 #[tokio::test]
 async fn a_page_of_a_proxy_does_not_turn_writes_of_several_pools_off() {
     for status in [403, 404] {
@@ -214,7 +215,7 @@ async fn a_page_of_a_proxy_does_not_turn_writes_of_several_pools_off() {
     }
 }
 
-/// A session that is over says nothing of requests for several pools, in whatever words NSX refuses it.
+/// An expired session does not show that NSX rejects requests for several pools, with any error text of NSX.
 #[tokio::test]
 async fn a_session_that_is_over_does_not_turn_writes_of_several_pools_off() {
     for refusal in [Trouble::expired(), Trouble::rejected(), Trouble::error(403, Some(98))] {
@@ -231,7 +232,7 @@ async fn a_session_that_is_over_does_not_turn_writes_of_several_pools_off() {
     }
 }
 
-/// NSX stores something else than what was written, each time.
+/// NSX always stores something different from the written object.
 #[tokio::test]
 async fn a_change_without_effect_is_named() {
     let world = World::start(Some(UID)).await;
@@ -243,7 +244,7 @@ async fn a_change_without_effect_is_named() {
     assert!(error.to_string().contains(&format!("change {path}")), "{error}");
 }
 
-/// The tags of an object as it was when the first virtual server was deleted.
+/// Returns the tags of an object at the time of the first deletion of a virtual server.
 fn tags_at_the_first_deletion(world: &World, collection: &str) -> Value {
     let history = world.fake.history();
     let is_of = |path: &str, collection: &str| path.contains(&format!("/{collection}/"));
@@ -256,7 +257,7 @@ fn has_tag(tags: &Value, scope: &str, value: &str) -> bool {
     tags.as_array().unwrap().contains(&json!({"scope": scope, "tag": value}))
 }
 
-/// An earlier process knew the UID of the cluster, and wrote one of both.
+/// An earlier process had the UID of the cluster, and wrote one of the two tags.
 #[tokio::test]
 async fn pools_and_monitors_of_the_go_program_have_both_marks_before_the_first_deletion() {
     for (scope, value) in [("cluster-uid", UID), ("service-uid", "uid-of-ns/s")] {
@@ -278,7 +279,7 @@ async fn pools_and_monitors_of_the_go_program_have_both_marks_before_the_first_d
             };
             let status = k8s_openapi::api::core::v1::LoadBalancerStatus { ingress: Some(vec![ingress]) };
             let one = with_status(one, status);
-            // Without its own UID, a tag of some cluster is none of its own.
+            // In a process without the cluster's UID, a UID tag is no evidence.
             if uid.is_none() && scope == "cluster-uid" {
                 continue;
             }
@@ -293,7 +294,7 @@ async fn pools_and_monitors_of_the_go_program_have_both_marks_before_the_first_d
     }
 }
 
-/// A write of a pool or monitor says whose it is, too.
+/// A write of a pool or monitor also adds the tag of the Service.
 #[tokio::test]
 async fn written_pools_and_monitors_of_the_go_program_are_marked_with_the_service() {
     let world = World::start(Some(UID)).await;
@@ -328,7 +329,7 @@ async fn what_the_configuration_names_and_nsx_does_not_have_is_said_before_anyth
         assert!(error.to_string().starts_with(expected), "{error}");
         assert_eq!((world.sent(), world.counted()), (Vec::new(), [0; 5]), "known for a while, and nothing is created");
 
-        // Somebody creates it.
+        // An administrator creates the subnet.
         let subnet = json!({
             "resource_type": "IpAddressPoolStaticSubnet", "cidr": "198.51.100.0/24",
             "allocation_ranges": [{"start": "198.51.100.5", "end": "198.51.100.9"}],
@@ -353,7 +354,7 @@ async fn what_the_configuration_names_and_nsx_does_not_have_is_said_before_anyth
     }
 }
 
-/// The Go program takes the last one that it reads.
+/// The Go program uses the last match that it reads.
 #[tokio::test]
 async fn a_name_in_the_configuration_has_to_be_that_of_one_object() {
     let named = |pool: &str, tcp: &str| {
@@ -387,7 +388,7 @@ async fn a_name_in_the_configuration_has_to_be_that_of_one_object() {
     }
 }
 
-/// An account may use what it may not read.
+/// An account may use objects that it may not read.
 #[tokio::test]
 async fn what_may_not_be_read_is_used() {
     let world = World::start(Some(UID)).await;
@@ -398,7 +399,8 @@ async fn what_may_not_be_read_is_used() {
     assert_eq!(world.counted(), [1; 5]);
 }
 
-/// NSX refuses each change of a virtual server of the Go program whose group is gone: another program set it.
+/// Another program set a group at a virtual server of the Go program, and the group was deleted. NSX rejects each
+/// change of the virtual server.
 #[tokio::test]
 async fn a_change_that_cannot_have_an_effect_ends_soon() {
     let world = World::start(Some(UID)).await;
@@ -417,7 +419,7 @@ async fn a_change_that_cannot_have_an_effect_ends_soon() {
     assert!(error.to_string().contains(server.as_str()) && sent.len() < 50, "{error}: {sent:?}");
 }
 
-/// Dead Nodes leave a pool that NSX refuses with its new ones.
+/// Members of deleted Nodes leave a pool although NSX rejects its new members.
 #[tokio::test]
 async fn members_that_go_leave_a_pool_that_nsx_refuses_with_the_new_ones() {
     let world = World::start(Some(UID)).await;
@@ -435,7 +437,7 @@ async fn members_that_go_leave_a_pool_that_nsx_refuses_with_the_new_ones() {
     assert!(world.update(&[&one]).await[0].is_ok());
     assert_eq!(members(), named(&["10.0.0.1", "10.0.0.3"]));
 
-    // A pool is never emptied for it: what it has may serve still.
+    // The daemon never empties a pool in this case, because the existing members may still work.
     world.cluster.remove("n1");
     world.cluster.remove("n3");
     world.cluster.put(node("n4", "uid-4", &[], &[("InternalIP", "10.0.0.4")]));

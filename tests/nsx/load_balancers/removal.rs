@@ -1,4 +1,5 @@
-//! An administrator deletes parts of a load balancer by force, though others refer to them, and then the Service changes.
+//! An administrator deletes parts of a load balancer by force, although other objects refer to them. Then the Service
+//! changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +15,10 @@ use crate::routes::world::node;
 use crate::world::advance;
 use ccm::providers::vsphere::config::IpPool;
 
-/// When something is tried again that somebody has to change first.
+/// Pause before a retry that needs a change by an operator.
 const LATER: Duration = Duration::from_secs(300);
 
-/// The only object of this collection.
+/// Returns the only object of this collection.
 fn only(world: &World, collection: &str) -> Value {
     let objects = world.objects(collection);
     assert_eq!(objects.len(), 1, "{objects:#?}");
@@ -31,7 +32,7 @@ async fn parts_that_are_gone_are_created_before_what_refers_to_them_changes() {
         let before = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
         let path = only(&world, collection)["path"].as_str().unwrap().to_owned();
         assert!(world.fake.force_delete_by_hand("operator", &path), "{path}");
-        // The next process reads everything, and finds other nodes and another port of the nodes.
+        // The next process reads all objects, and finds other nodes and another node port.
         world.restart();
         world.cluster.remove("n2");
         world.cluster.put(node("n3", "uid-3", &[], &[("InternalIP", "10.0.0.3")]));
@@ -50,7 +51,7 @@ async fn parts_that_are_gone_are_created_before_what_refers_to_them_changes() {
     }
 }
 
-/// The virtual server of an unknown cluster with the name of this one may have any address.
+/// The virtual server of an unknown cluster with this name may have any address.
 #[tokio::test]
 async fn an_allocation_without_address_is_released_beside_a_virtual_server_that_is_held() {
     let one = service("ns/s", &[("TCP", 80, 30080)]);
@@ -66,7 +67,7 @@ async fn an_allocation_without_address_is_released_beside_a_virtual_server_that_
         world.objects("ip-allocations").iter().filter(|object| is_own(object)).count()
     };
 
-    // NSX has no address, and the process cannot release the allocation.
+    // NSX has no free address, and the process cannot release the allocation.
     let mut refused = world().await;
     let exhausted = Realization::Error(std::time::Duration::ZERO, 8212, "the pool is exhausted".to_owned());
     refused.fake.set_realization("ip-allocations", exhausted);
@@ -79,7 +80,8 @@ async fn an_allocation_without_address_is_released_beside_a_virtual_server_that_
     assert_eq!((own(&refused), refused.objects("lb-virtual-servers").len()), (0, 1));
 }
 
-/// The Service was this process's, then that of another one, and is deleted by this one: what it knows is older than that.
+/// The Service belonged to this process, then to another one, and is deleted by this one. The cached state of this
+/// process is stale.
 #[tokio::test]
 async fn a_service_that_comes_back_to_be_deleted_is_looked_at_again() {
     let world = World::start(Some(UID)).await;
@@ -99,7 +101,7 @@ async fn a_service_that_comes_back_to_be_deleted_is_looked_at_again() {
     assert_eq!(world.counted()[1..], [0; 4]);
 }
 
-/// A virtual server of a second load balancer that lost the tag with its Service.
+/// The virtual server of a second load balancer lost the tag of its Service.
 #[tokio::test]
 async fn a_second_virtual_server_whose_tags_were_removed_is_named() {
     let mut world = World::dual(Some(UID)).await;
@@ -117,7 +119,7 @@ async fn a_second_virtual_server_whose_tags_were_removed_is_named() {
     assert_eq!(world.counted(), [1, 2, 2, 2, 2]);
 }
 
-/// The process ended before the address was released, and the next one has another pool for the class.
+/// The process ended before the release of the address. The next process has another pool for the class.
 #[tokio::test]
 async fn an_address_of_a_pool_that_is_no_longer_configured_is_released() {
     let left = [("DELETE ip-allocations", [0, 0, 0, 1]), ("DELETE lb-monitor-profiles", [0, 0, 1, 1])];
@@ -139,7 +141,7 @@ async fn an_address_of_a_pool_that_is_no_longer_configured_is_released() {
     }
 }
 
-/// The account may use its pools, and not list them.
+/// The account may use its pools but not list them.
 #[tokio::test]
 async fn pools_that_may_not_be_listed_keep_no_other_service_waiting() {
     let world = World::start(Some(UID)).await;

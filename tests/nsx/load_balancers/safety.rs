@@ -1,4 +1,4 @@
-//! What must not be released, deleted, repeated or forgotten.
+//! Rules for objects that must not be released, deleted, repeated or forgotten.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn an_address_stays_when_the_virtual_server_of_a_second_port_is_refused() 
     assert_eq!(world.handed_back(&[&two]), Vec::<String>::new());
 }
 
-/// A listing that misses the virtual server: pool and monitor would be held, and the address would look free.
+/// A list without the virtual server would make pool and monitor unowned, and the address free.
 #[tokio::test]
 async fn one_listing_that_misses_a_virtual_server_releases_nothing() {
     let world = World::start(None).await;
@@ -48,7 +48,7 @@ async fn one_listing_that_misses_a_virtual_server_releases_nothing() {
     assert!(position("lb-virtual-servers") < position("ip-allocations"), "{gone:?}");
     assert_eq!(world.counted(), [1, 0, 0, 0, 0]);
 
-    // Nor does it create anything.
+    // The incomplete list causes no creation either.
     let world = World::start(None).await;
     let one = adopted(&world);
     world.fake.next("LIST lb-virtual-servers", without);
@@ -57,7 +57,7 @@ async fn one_listing_that_misses_a_virtual_server_releases_nothing() {
     assert!(world.history(seen).is_empty());
 }
 
-/// With another load balancer service in the configuration nothing shows whose the virtual server is.
+/// With another load balancer service in the configuration there is no evidence of the virtual server's owner.
 #[tokio::test]
 async fn the_finalizer_stays_while_a_virtual_server_has_the_address_of_the_service() {
     let model = Model::small().tier1("t2");
@@ -96,7 +96,7 @@ async fn many_syncs_at_the_start_share_one_reading() {
     }
     world.restart();
     world.sent();
-    // Some of them begin while the reading is under way.
+    // Some of the calls begin during the pass.
     let mut waiting = 0;
     while world.fake.counts().of("LIST ip-allocations") == 0 {
         for service in &services {
@@ -128,7 +128,7 @@ async fn a_pool_that_somebody_deleted_is_noticed_by_a_change_of_the_nodes() {
     assert_eq!(world.handed_back(&[&one]), Vec::<String>::new());
 }
 
-/// NSX creates what a request for several pools has and NSX does not.
+/// In a request for several pools NSX creates the objects that do not exist.
 #[tokio::test]
 async fn a_pool_that_is_deleted_while_the_nodes_change_is_not_left() {
     let marked = Behaviour::USUAL.deletion;
@@ -150,7 +150,7 @@ async fn a_pool_that_is_deleted_while_the_nodes_change_is_not_left() {
         }
         let status = two.status.clone().and_then(|status| status.load_balancer).unwrap();
         let one = with_status(service("ns/s", &[("TCP", 80, 30080)]), status);
-        // Of the pools that the request has, one is deleted and none is changed.
+        // One of the pools in the request is deleted, and none is changed.
         world.cluster.put(node("n2", "uid-2", &[], &[("InternalIP", "10.0.0.2")]));
         world.ensure(&one).await.unwrap();
         world.cluster.remove("n2");
@@ -159,7 +159,7 @@ async fn a_pool_that_is_deleted_while_the_nodes_change_is_not_left() {
         hold.release();
         let updated = update.await;
         assert!(updated.iter().all(Result::is_ok), "{creates_absent_children}: {updated:?}");
-        // One that is marked for deletion refuses the request.
+        // A pool that is marked for deletion makes NSX reject the request.
         if creates_absent_children && deletion == Deletion::AtOnce {
             assert_eq!(world.counted()[2], 2, "NSX has created it again");
         }
@@ -169,7 +169,7 @@ async fn a_pool_that_is_deleted_while_the_nodes_change_is_not_left() {
     }
 }
 
-/// NSX may refuse an address that was asked for, after it has accepted the request.
+/// NSX may reject a requested address after it has accepted the request.
 #[tokio::test]
 async fn a_wished_address_is_used_only_once_it_is_reserved() {
     let world = World::start(Some(UID)).await;
@@ -197,13 +197,13 @@ async fn another_class_is_refused_and_nothing_moves() {
     let refused = other.ensure(&moved).await.unwrap_err();
     assert_eq!(word(&refused), "LoadBalancerClassFixed", "{refused}");
     assert!(world.history(seen).is_empty());
-    // It keeps following its nodes.
+    // The load balancer still follows its nodes.
     other.cluster.remove("n2");
     assert!(other.update(&[&moved]).await.iter().all(Result::is_ok));
     assert_eq!(World::members(&world.objects("lb-pools")[0]).len(), 1);
 }
 
-/// An administrator deletes it between the read and the request.
+/// An administrator deletes the object between the read and the request.
 #[tokio::test]
 async fn l_01_what_is_gone_when_it_is_deleted_is_deleted() {
     for collection in ["lb-virtual-servers", "lb-pools", "lb-monitor-profiles", "ip-allocations"] {
@@ -220,17 +220,17 @@ async fn l_01_what_is_gone_when_it_is_deleted_is_deleted() {
         deleted.unwrap_or_else(|error| panic!("{collection}: {error}"));
         let (answered, counted) = (world.fake.counts().answered(404), world.counted());
         if Behaviour::of_process() != Behaviour::USUAL {
-            // The load balancer service may wait for the purge of what refers to it.
+            // The load balancer service may wait for the purge of objects that refer to it.
             assert!(answered > 0 && counted[1..] == [0; 4], "{collection}: {counted:?}");
             continue;
         }
-        // A virtual server that is gone has no realized state, either.
+        // A deleted virtual server has no realized state either.
         assert_eq!(answered, if collection == "lb-virtual-servers" { 2 } else { 1 }, "{collection}");
         assert_eq!(counted, [0; 5], "{collection}");
     }
 }
 
-/// The last virtual server of another Service goes while one is created.
+/// The last virtual server of another Service is deleted during a creation.
 #[tokio::test]
 async fn l_04_a_load_balancer_service_is_not_deleted_while_another_sync_creates_on_it() {
     let world = World::start(Some(UID)).await;
@@ -239,7 +239,7 @@ async fn l_04_a_load_balancer_service_is_not_deleted_while_another_sync_creates_
     let hold = world.fake.hold_operation("PUT lb-virtual-servers", 1, Side::Request);
     let (created, ()) = tokio::join!(world.try_ensure(&new), async {
         hold.wait().await;
-        // It waits until the virtual server is no longer in effect, and for a reading in the end.
+        // The deletion waits until the virtual server is not realized any more, and then for a pass.
         assert!(matches!(world.try_delete(&old).await, Err(Error::Pending { .. })));
         crate::world::advance(Duration::from_secs(2)).await;
         assert!(matches!(world.try_delete(&old).await, Err(Error::Pending { .. })));
@@ -279,7 +279,7 @@ async fn l_21_a_pool_in_the_class_default_alone_is_used() {
     assert_eq!(world.counted(), [1; 5]);
 }
 
-/// What was read for a question that came without a permit may be of an earlier term.
+/// Data that was read without a permit may belong to an earlier term.
 #[tokio::test]
 async fn what_is_read_without_a_term_decides_nothing_in_one() {
     let mut world = World::start(Some(UID)).await;
@@ -288,13 +288,13 @@ async fn what_is_read_without_a_term_decides_nothing_in_one() {
     world.sent();
     assert!(world.get(&one).await.unwrap().is_some());
     assert_eq!(world.sent().len(), 5);
-    // Another replica leads meanwhile.
+    // In the meantime another replica leads.
     GoBalancer::new(NAME, "ns/go", ADDRESS.parse().unwrap()).put(&world.fake, "go");
     world.ensured(&one).await;
     assert_eq!(world.sent().len(), 5, "everything is read again");
 }
 
-/// An administrator who mistypes the gateway must not be advised to delete what serves clients.
+/// An operator with a wrong gateway in the configuration must not get the advice to delete objects that serve clients.
 #[tokio::test]
 async fn a_wrong_load_balancer_service_in_the_configuration_is_an_error_of_the_configuration() {
     let model = Model::small().tier1("t2");
@@ -309,7 +309,7 @@ async fn a_wrong_load_balancer_service_in_the_configuration_is_an_error_of_the_c
         let refused = world.ensure(&one).await.unwrap_err();
         assert_eq!(word(&refused), "LoadBalancerConfigWrong", "{refused}");
         assert!([named, &lb_service].iter().all(|name| refused.to_string().contains(name)), "{refused}");
-        // The Nodes do not follow, and the Service says so.
+        // The members do not follow the Nodes, and an error for the Service reports that.
         world.cluster.remove("n2");
         let updated = world.update(&[&one]).await.remove(0).unwrap_err();
         assert_eq!(word(&updated), "LoadBalancerConfigWrong", "{updated}");
@@ -318,11 +318,11 @@ async fn a_wrong_load_balancer_service_in_the_configuration_is_an_error_of_the_c
     }
 }
 
-/// Another process looked after the Service until now, with another `--service-selector`.
+/// Until now another process managed the Service, with another `--service-selector`.
 #[tokio::test]
 async fn a_service_that_was_made_by_another_process_since_the_last_reading_is_deleted() {
     let world = World::start(Some(UID)).await;
-    // Two readings that do not have it.
+    // Two passes without the Service.
     world.delete(&service("ns/none", &[("TCP", 80, 30090)])).await.unwrap();
     world.ensured(&service("ns/other", &[("TCP", 80, 30091)])).await;
     let before = world.counted();
@@ -333,7 +333,7 @@ async fn a_service_that_was_made_by_another_process_since_the_last_reading_is_de
     assert_eq!(world.counted(), before);
 }
 
-/// A question without a permit, in one term and in the next: somebody else may have led in between.
+/// A read without a permit, in one term and in the next. Another replica may have led in the meantime.
 #[tokio::test]
 async fn what_is_read_without_a_permit_ends_with_the_lead() {
     let mut world = World::start(Some(UID)).await;
@@ -348,7 +348,7 @@ async fn what_is_read_without_a_permit_ends_with_the_lead() {
     world.leads.send_replace(true);
     assert_eq!(world.get(&one).await.unwrap(), None);
 
-    // Whoever stands by reads nothing.
+    // A standby reads nothing.
     world.leads.send_replace(false);
     world.sent();
     for _ in 0..4 {
@@ -364,7 +364,7 @@ async fn what_is_read_without_a_permit_ends_with_the_lead() {
 #[tokio::test]
 async fn a_retry_does_not_count_the_room_of_its_first_attempt_again() {
     let world = World::start(Some(UID)).await;
-    // A SMALL one has 20 virtual servers.
+    // A SMALL load balancer service supports 20 virtual servers.
     let ports: Vec<(&str, u16, u16)> = (1..=18).map(|port| ("TCP", port, 30000 + port)).collect();
     world.ensured(&service("ns/large", &ports)).await;
     let two = service("ns/two", &[("TCP", 80, 30080), ("TCP", 81, 30081)]);
@@ -374,7 +374,7 @@ async fn a_retry_does_not_count_the_room_of_its_first_attempt_again() {
         assert_eq!(word(&refused), "NSXRefused", "{refused}");
     }
     assert_eq!(world.fake.counts().of("GET service-usage"), 1);
-    // Others find the room that is taken.
+    // Other Services see the used capacity.
     let full = world.try_ensure(&service("ns/three", &[("TCP", 80, 30082)])).await.unwrap_err();
     assert_eq!(word(&full), "LoadBalancerCapacity", "{full}");
     world.ensured(&two).await;
@@ -414,7 +414,7 @@ fn members(world: &World) -> Vec<Vec<String>> {
     pools.iter().map(|pool| World::members(pool).into_iter().collect()).collect()
 }
 
-/// A kubelet writes the addresses of its Node, and vCenter says which of them its machine has.
+/// A kubelet writes the addresses of its Node. vCenter shows which of them the machine has.
 #[tokio::test]
 async fn members_are_addresses_that_are_on_the_machine() {
     let world = World::start(Some(UID)).await;
@@ -432,7 +432,7 @@ async fn members_are_addresses_that_are_on_the_machine() {
     assert_eq!(members(&world), [["10.0.0.1"]]);
 }
 
-/// As after a take-over while vCenter is away.
+/// As after a change of the leader while vCenter is unavailable.
 #[tokio::test]
 async fn of_a_node_whose_machine_is_not_known_the_pool_keeps_the_member_and_gets_none() {
     let mut world = World::start(Some(UID)).await;
@@ -448,7 +448,7 @@ async fn of_a_node_whose_machine_is_not_known_the_pool_keeps_the_member_and_gets
     let one = world.ensured(&one).await;
     world.update(&[&one]).await.remove(0).unwrap();
     assert!(world.history(seen).is_empty(), "nothing is written");
-    // A Node that is gone goes, also now.
+    // A deleted Node leaves the pool, even in this state.
     world.cluster.remove("n2");
     world.update(&[&one]).await.remove(0).unwrap();
     assert_eq!(members(&world), [["10.0.0.1"]]);
@@ -457,7 +457,8 @@ async fn of_a_node_whose_machine_is_not_known_the_pool_keeps_the_member_and_gets
     assert_eq!(members(&world), [["10.0.0.1", "10.0.0.3"]]);
 }
 
-/// Without an address in the status of the Service the members show whose a virtual server of the Go program is.
+/// Without an address in the Service's status, the members are the evidence for the owner of a virtual server of the Go
+/// program.
 #[tokio::test]
 async fn whose_a_virtual_server_is_waits_until_the_machines_of_its_members_are_known() {
     let world = World::start(Some(UID)).await;
@@ -472,7 +473,7 @@ async fn whose_a_virtual_server_is_waits_until_the_machines_of_its_members_are_k
     assert!(world.history(seen).is_empty());
 }
 
-/// The same where the deletion has to know it.
+/// The same for a deletion.
 #[tokio::test]
 async fn a_deletion_waits_until_the_machines_of_members_are_known() {
     let world = World::start(Some(UID)).await;
@@ -486,7 +487,7 @@ async fn a_deletion_waits_until_the_machines_of_members_are_known() {
     assert!(world.objects("lb-virtual-servers").is_empty());
 }
 
-/// A Node that has just joined: its machine is known in a moment, and NSX is written to once.
+/// The machine of a new Node will be found soon, so that one write to NSX is sufficient.
 #[tokio::test]
 async fn nothing_is_created_while_the_machine_of_a_node_is_looked_up() {
     let world = World::start(Some(UID)).await;
@@ -496,7 +497,7 @@ async fn nothing_is_created_while_the_machine_of_a_node_is_looked_up() {
         world.waits_for("the machine of node n2 is being looked up", async || world.try_ensure(&one).await).await;
     assert_eq!(pause, Duration::from_secs(1));
     assert!(world.objects("lb-pools").is_empty());
-    // One that is looked up without end, or of which nothing is known, does not hold up the others.
+    // A Node whose machine is not found does not block the others.
     crate::world::advance(Duration::from_secs(10)).await;
     let one = world.ensured(&one).await;
     world.cluster.set_usable("n2", UsableAddresses::Unknown);
@@ -504,7 +505,7 @@ async fn nothing_is_created_while_the_machine_of_a_node_is_looked_up() {
     assert_eq!(members(&world), [["10.0.0.1"]]);
 }
 
-/// Another process led meanwhile, and the address of a Node that it deleted went to the machine of another one.
+/// In the meantime another process led, and the address of a Node that it deleted moved to another Node's machine.
 #[tokio::test]
 async fn whose_an_address_was_in_an_earlier_term_does_not_count() {
     let mut world = World::start(Some(UID)).await;
@@ -522,7 +523,7 @@ async fn whose_an_address_was_in_an_earlier_term_does_not_count() {
     assert_eq!(members(&world), [["10.0.0.1", "10.0.0.2"]]);
 }
 
-/// The kubelet of a Node whose machine is not known claims the address of a Node that is there, and then of one that is gone.
+/// The kubelet of a Node without a known machine claims the address of an existing Node, and then of a deleted one.
 #[tokio::test]
 async fn a_node_whose_machine_is_not_known_keeps_no_address_of_a_node_that_is_gone() {
     let world = World::start(Some(UID)).await;
@@ -540,7 +541,7 @@ async fn a_node_whose_machine_is_not_known_keeps_no_address_of_a_node_that_is_go
     assert_eq!(members(&world), [["10.0.0.1"]]);
 }
 
-/// Another cluster, or an administrator, has taken over what the last reading showed as this cluster's.
+/// Another cluster or an administrator has become the owner of objects that belonged to this cluster in the last pass.
 #[tokio::test]
 async fn what_became_another_owners_since_the_last_reading_is_neither_changed_nor_deleted() {
     let kinds = ["lb-virtual-servers", "lb-pools", "lb-monitor-profiles", "ip-allocations"];

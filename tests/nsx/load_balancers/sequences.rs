@@ -1,7 +1,7 @@
-//! The sequences of requests of the Go program for load balancers. Ours are shorter where they may be: the five lists are read
-//! once for all Services; what was just written is not read again. They are longer by one GET for each IP pool, application
-//! profile and gateway that the configuration names by id or path, once in a term: what NSX does not have is refused before
-//! anything is created.
+//! The request sequences of the Go program for load balancers. This program's sequences are shorter if possible: the
+//! five lists are read once for all Services, and written objects are not read again. They have one additional GET for
+//! each IP pool, application profile and gateway with an id or path in the configuration, once in a term. A missing
+//! object is thus reported before any creation.
 
 use ccm::cloud::Error;
 use serde_json::json;
@@ -18,7 +18,7 @@ fn lists(more: &[&str]) -> Vec<String> {
     LISTS.iter().chain(more).map(|operation| (*operation).to_owned()).collect()
 }
 
-/// Requests for the address are repeated until it is there.
+/// Removes repeated requests for the address.
 fn without_repetitions(mut operations: Vec<String>) -> Vec<String> {
     operations.dedup_by(|one, other| one == other && *one == "GET realized-entities");
     operations
@@ -33,7 +33,7 @@ async fn seq_01_first_ensure_and_seq_03_its_repetition() {
         let status = world.ensure(&one).await.unwrap();
         assert_eq!(addresses(&status), ["192.0.2.5".parse::<std::net::IpAddr>().unwrap()]);
         let made = [
-            // Whether there is what the configuration names, once in a term.
+            // Checks for objects of the configuration, once in a term.
             "GET ip-pools",
             "GET lb-app-profiles",
             "GET tier-1s",
@@ -44,7 +44,7 @@ async fn seq_01_first_ensure_and_seq_03_its_repetition() {
             "GET realized-entities",
             "PUT lb-services",
             "PUT lb-virtual-servers",
-            // Whether NSX has put both into effect.
+            // Checks that NSX has realized both objects.
             "GET realized-entities",
         ];
         assert_eq!(without_repetitions(world.sent()), lists(&made), "{uid:?}");
@@ -105,7 +105,7 @@ async fn seq_05_another_port_is_created_before_the_old_one_goes() {
     world.sent();
     let moved = with_status(service("ns/s", &[("TCP", 81, 30080)]), one.status.unwrap().load_balancer.unwrap());
     world.ensure(&moved).await.unwrap();
-    // The load balancer service stays: it is still used.
+    // The load balancer service stays, because it is still in use.
     let expected = [
         "GET service-usage",
         "PUT lb-monitor-profiles",
@@ -159,7 +159,7 @@ async fn seq_07_a_deletion_leaves_nothing_and_releases_the_address_last() {
         "DELETE lb-pools",
         "GET lb-monitor-profiles",
         "DELETE lb-monitor-profiles",
-        // Whether it is still in effect, after 2 s.
+        // Check for the realized state, after 2 s.
         "GET realized-entities",
         "GET ip-allocations",
         "DELETE ip-allocations",
@@ -169,11 +169,11 @@ async fn seq_07_a_deletion_leaves_nothing_and_releases_the_address_last() {
     let expected: Vec<String> = deleted.iter().chain(&LISTS).map(|operation| (*operation).to_owned()).collect();
     assert_eq!(world.sent(), expected);
     assert_eq!(world.counted(), [0; 5]);
-    // Nothing of this term shows that another process has not made it since, with an address of whatever pool: everything is
-    // listed again, and the pools themselves.
+    // In this term there is no evidence that no other process has created the load balancer since, with an address of
+    // any pool. Therefore all collections and the pools are listed again.
     world.delete(&one).await.unwrap();
     let sent = world.sent();
-    // Nothing leads to a group or a persistence profile, and the list has none.
+    // No object refers to a group or a persistence profile, and the lists have none.
     let references = ["GET groups", "GET lb-persistence-profiles"];
     let expected = [&references[..], &["GET realized-entities"], &LISTS, &references].concat();
     assert_eq!(sent.iter().filter(|one| *one != "LIST ip-pools").collect::<Vec<_>>(), expected);
@@ -208,7 +208,7 @@ async fn seq_08_another_node_and_seq_09_the_same_nodes() {
     }
     assert_eq!(world.handed_back(&[&one]), Vec::<String>::new());
 
-    // Without requests for several pools.
+    // The daemon sends no requests for several pools.
     world.restart_with(false);
     world.ensure(&one).await.unwrap();
     world.sent();
@@ -258,7 +258,7 @@ async fn seq_11_an_address_that_does_not_come_is_asked_for_again() {
     assert_eq!(world.sent(), expected);
 }
 
-/// The Go program does not look a path up at all; this one does once in a term.
+/// The Go program never checks a path. This program checks it once in a term.
 // vectors: SEQ-12
 #[tokio::test]
 async fn seq_12_paths_of_profiles_and_ids_of_pools_are_looked_up_once_for_all_services() {
@@ -311,7 +311,7 @@ async fn seq_13_a_configured_load_balancer_service_on_another_gateway_is_not_use
     let other = World::on(std::sync::Arc::clone(&world.fake), NAME, Some(UID), existing("none"));
     let missing = other.ensure(&one).await.unwrap_err();
     assert_eq!(missing.to_string(), "no load balancer service found with id none");
-    // A deletion needs neither.
+    // A deletion needs neither object.
     other.delete(&one).await.unwrap();
 }
 
@@ -346,7 +346,7 @@ async fn a_pool_without_a_free_address_is_said_and_tried_again_after_some_minute
     world.ensured(&second).await;
 }
 
-/// Who asked for an address first, and in vain, has no right to it: an address that is released starts nobody.
+/// An earlier failed request gives no right to an address. A released address starts no sync.
 #[tokio::test]
 async fn a_released_address_is_offered_to_nobody() {
     let model = Model::empty().tier1("t1").ip_pool("p1", "pool1", "192.0.2.0/24", &[("192.0.2.5", "192.0.2.5")]);
@@ -366,7 +366,7 @@ async fn a_released_address_is_offered_to_nobody() {
 #[tokio::test]
 async fn a_full_load_balancer_service_is_said_before_anything_is_created() {
     let world = World::start(Some(UID)).await;
-    // A SMALL one has 20 virtual servers.
+    // A SMALL load balancer service supports 20 virtual servers.
     let ports: Vec<(&str, u16, u16)> = (1..=19).map(|port| ("TCP", port, 30000 + port)).collect();
     let large = world.ensured(&service("ns/large", &ports)).await;
     world.sent();
@@ -379,11 +379,11 @@ async fn a_full_load_balancer_service_is_said_before_anything_is_created() {
     let announced = world.announcement("ns/two");
     world.delete(&large).await.unwrap();
     announced.await;
-    // What was read before is over at once.
+    // The cached usage is dropped immediately.
     world.ensured(&two).await;
 }
 
-/// A SMALL one has 300 pool members.
+/// A SMALL load balancer service supports 300 pool members.
 #[tokio::test]
 async fn each_port_needs_room_for_each_node_once() {
     let world = World::start(Some(UID)).await;
@@ -429,7 +429,7 @@ async fn what_all_services_need_is_read_and_created_once() {
     assert_eq!(world.counted(), [1, 16, 16, 16, 16]);
 }
 
-/// One that began while others were deleted would have to be repeated for them.
+/// A pass that began during other deletions would have to be repeated for them.
 #[tokio::test]
 async fn many_deletions_at_once_need_one_more_reading() {
     let world = World::start(Some(UID)).await;
@@ -439,7 +439,7 @@ async fn many_deletions_at_once_need_one_more_reading() {
     }
     crate::world::advance(std::time::Duration::from_secs(10)).await;
     world.sent();
-    // The first time the virtual servers are still in effect; the second time they wait for the reading.
+    // The first time the virtual servers are still realized. The second time they wait for the pass.
     for _ in 0..2 {
         let all = futures::future::join_all(services.iter().map(|service| world.try_delete(service))).await;
         assert!(all.iter().all(|one| matches!(one, Err(Error::Pending { .. }))), "{all:?}");

@@ -1,4 +1,4 @@
-//! Addresses of allocations that NSX does not give at the moment: what is not known is never taken for absent.
+//! Addresses of allocations that NSX does not return now. Unknown is never treated as absent.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn refused() -> Realization {
     Realization::Error(Duration::ZERO, 8210, "not at the moment".to_owned())
 }
 
-/// What the realized state may say of an allocation that has an address.
+/// Returns one world for each possible answer of the realized state while NSX does not return an allocation's address.
 async fn not_now() -> Vec<World> {
     let mut worlds = Vec::new();
     for pending in [PendingAnswer::Empty, PendingAnswer::NotFound, PendingAnswer::Unrealized] {
@@ -71,14 +71,14 @@ async fn an_allocation_without_an_address_keeps_no_service_from_another_one() {
     world.fake.set_realization(&path_of(&world, "ip-allocations"), exhausted);
     assert_eq!(addresses(&world.ensure(&with_address(one())).await.unwrap()).len(), 1);
 
-    // One that is gone meanwhile has none either.
+    // An allocation that was deleted in the meantime has no address either.
     let world = World::start(Some(UID)).await;
     let path = balancer().put_allocation(&world.fake, "go", ADDRESS.parse().unwrap());
     world.ensured(&service("ns/other", &[("TCP", 80, 30081)])).await;
     world.fake.delete_by_hand("admin", &path);
     assert_eq!(addresses(&world.ensure(&with_address(one())).await.unwrap()).len(), 1);
 
-    // Nor does one that cannot be the Service's.
+    // An allocation that cannot belong to the Service does not block it either.
     let world = World::start(Some(UID)).await;
     let path = balancer().put_allocation(&world.fake, "go", ADDRESS.parse().unwrap());
     world.fake.set_realization(&path, Realization::Never);
@@ -102,7 +102,7 @@ async fn the_finalizer_stays_while_nsx_does_not_say_which_allocation_has_the_add
             assert_eq!(world.counted()[1..], [0; 4]);
         }
     }
-    // A deletion does not need an address that there never was.
+    // A deletion does not need an address that never existed.
     let world = World::start(Some(UID)).await;
     let path = balancer().put_allocation(&world.fake, "go", ADDRESS.parse().unwrap());
     world.fake.set_realization(&path, Realization::Never);
@@ -113,7 +113,7 @@ async fn the_finalizer_stays_while_nsx_does_not_say_which_allocation_has_the_add
     assert!(world.fake.object(&path).is_some());
 }
 
-/// The first listing of a term misses the virtual server, and the allocation has an error for the moment.
+/// The first list of a term lacks the virtual server, and the allocation has a temporary error.
 #[tokio::test]
 async fn an_error_of_the_moment_does_not_release_the_address_in_use() {
     for has_status in [true, false] {
@@ -138,7 +138,7 @@ async fn an_error_of_the_moment_does_not_release_the_address_in_use() {
     }
 }
 
-/// The process ends when it has reserved an address, and before it has the answer.
+/// Ends the process after it has reserved an address, and before the answer.
 async fn end_after_reservation(world: &mut World, service: &Service) {
     let hold = world.fake.hold_operation("PATCH ip-allocations", 1, Side::Answer);
     tokio::select! {
@@ -150,7 +150,7 @@ async fn end_after_reservation(world: &mut World, service: &Service) {
     hold.release();
 }
 
-/// The process ended after it had reserved an address, and NSX gives none in the end.
+/// The process ended after the reservation of an address, and NSX finally assigns none.
 #[tokio::test]
 async fn an_allocation_that_gets_no_address_and_that_nothing_uses_is_released() {
     let mut world = World::start(Some(UID)).await;
@@ -161,10 +161,10 @@ async fn an_allocation_that_gets_no_address_and_that_nothing_uses_is_released() 
     assert_eq!(world.objects("ip-allocations").len(), 0);
 }
 
-/// The process ended before it could release it, and the pool has an address again.
+/// The process ended before the release of the allocation, and the pool has a free address again.
 #[tokio::test]
 async fn an_allocation_that_got_no_address_before_is_replaced_at_once() {
-    // The id cannot be used at once again.
+    // The id cannot be used again immediately.
     let behaviour = Behaviour { deletion: Behaviour::THIRD.deletion, ..Behaviour::USUAL };
     let mut world = World::with(Model::small().behaviour(behaviour), Some(UID), config()).await;
     let one = one();
@@ -177,7 +177,7 @@ async fn an_allocation_that_got_no_address_before_is_replaced_at_once() {
     assert_eq!(world.objects("ip-allocations").len(), 1);
 }
 
-/// Of several that were not read, the one in use is found whatever the others say.
+/// Of several unread allocations the daemon finds the one in use, with any answer for the others.
 #[tokio::test]
 async fn an_error_of_one_allocation_keeps_no_other_one_from_being_read() {
     for number in 0..6 {
@@ -201,7 +201,7 @@ async fn a_wished_address_that_the_service_has_reserved_already_is_not_in_use() 
         let world = World::start(uid).await;
         let mut one = one();
         one.spec.as_mut().unwrap().load_balancer_ip = Some("192.0.2.50".to_owned());
-        // The answer of the creation is lost, and so is that of the read after it.
+        // The answer of the creation is lost, and so is the answer of the read after it.
         world.fake.next("PATCH ip-allocations", Trouble::Lose);
         world.fake.next("GET ip-allocations", Trouble::error(403, Some(288)));
         assert_eq!(word(&world.ensure(&one).await.unwrap_err()), "NSXNoPermission");
@@ -211,7 +211,7 @@ async fn a_wished_address_that_the_service_has_reserved_already_is_not_in_use() 
     }
 }
 
-/// Nothing shows whose it is, and the address of the Service is released before.
+/// The allocation has no evidence of its owner, and the address of the Service is released before.
 #[tokio::test]
 async fn an_allocation_that_gets_no_address_keeps_no_finalizer_once_the_other_one_is_released() {
     for shows_allocated_ip in [true, false] {

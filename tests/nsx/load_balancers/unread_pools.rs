@@ -1,4 +1,5 @@
-//! A pool of addresses that this account may not list: only what depends on it waits, and nothing in it is taken for absent.
+//! A pool of addresses that this account may not list. Only Services that depend on it wait, and no object in it is
+//! treated as absent.
 
 use k8s_openapi::api::core::v1::Service;
 use support::fake_nsx::{Model, Trouble};
@@ -26,7 +27,7 @@ fn of_two(service: Service) -> Service {
     annotated(service, "loadbalancer.vmware.io/class", "two")
 }
 
-/// The next process of an account that may not look into the pool.
+/// Starts the next process with an account that may not list the pool.
 async fn without_permission(world: &mut World) {
     world.fake.deny("admin", POOL);
     world.restart();
@@ -75,13 +76,13 @@ async fn what_does_not_depend_on_the_pool_goes_on() {
 async fn nothing_is_reserved_beside_what_may_be_in_the_pool() {
     let mut world = world().await;
     let two = world.ensured(&of_two(service("ns/two", &[("TCP", 80, 30081)]))).await;
-    // Somebody deletes its virtual server: the address shows whose it is, and cannot be read.
+    // The virtual server is deleted. Only its address shows the owner, and the address cannot be read.
     let server = world.objects("lb-virtual-servers")[0]["path"].as_str().unwrap().to_owned();
     assert!(world.fake.delete_by_hand("admin", &server));
     without_permission(&mut world).await;
     let seen = world.fake.history().len();
     let new = of_two(service("ns/new", &[("TCP", 80, 30082)]));
-    // Its class was changed to the other pool meanwhile, and nothing but the address shows which one it had.
+    // In the meantime the class was changed to the other pool. Only the address shows the pool of the Service.
     let mut moved = two.clone();
     moved.metadata.annotations = None;
     for service in [&new, &two, &moved] {
@@ -112,7 +113,7 @@ async fn no_deletion_ends_while_an_address_may_be_left_in_the_pool() {
             }
         }
         assert_eq!((world.objects("lb-virtual-servers").len(), allocations(&world)), (0, 1));
-        // What never had an address, and whose class has another pool, has nothing there.
+        // A Service that never had an address, and whose class has another pool, has no allocation there.
         world.delete(&service("ns/none", &[("TCP", 80, 30090)])).await.unwrap();
         with_permission(&world).await;
         world.delete(&two).await.unwrap();
@@ -120,7 +121,7 @@ async fn no_deletion_ends_while_an_address_may_be_left_in_the_pool() {
     }
 }
 
-/// The Service no longer asks for the second family, whose pool may not be listed.
+/// The Service does not ask for the second family any more, and that family's pool may not be listed.
 #[tokio::test]
 async fn no_family_is_gone_while_its_address_may_be_left_in_the_pool() {
     for is_crashed in [false, true] {
@@ -145,11 +146,11 @@ async fn no_family_is_gone_while_its_address_may_be_left_in_the_pool() {
     }
 }
 
-/// Such as one that a tag names which was edited by hand.
+/// An edited tag can contain such a pool.
 #[tokio::test]
 async fn a_pool_whose_list_nsx_refuses_keeps_only_what_depends_on_it_waiting() {
     let world = world().await;
-    // The second one is that of `p2`.
+    // The second list is for `p2`.
     world.fake.next_after("LIST ip-allocations", 1, Trouble::error(400, Some(258)));
     world.ensured(&service("ns/one", &[("TCP", 80, 30080)])).await;
     let two = of_two(service("ns/two", &[("TCP", 80, 30081)]));

@@ -1,4 +1,4 @@
-//! The load balancers of a cluster that exists only here, on a fake NSX Manager.
+//! The load balancers of a simulated cluster on a fake NSX Manager.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -30,13 +30,13 @@ use tokio_util::sync::CancellationToken;
 use crate::routes::world::{Cluster, client, node};
 use crate::world::{SOON, advance};
 
-/// What identifies the cluster of the tests.
+/// UID of the tests' cluster.
 pub const UID: &str = "0b7f1d4c-8f5e-4c65-9f5a-2c7f3ad4b001";
 /// The name of the cluster.
 pub const NAME: &str = "c";
-/// The time between two readings of everything.
+/// Interval between two complete passes.
 const BETWEEN: Duration = Duration::from_secs(10);
-/// For how long a call waits for a reading at most.
+/// Maximum time that a call waits for a pass.
 const READING: Duration = Duration::from_secs(60);
 
 /// One process of one cluster.
@@ -47,7 +47,7 @@ pub struct World {
     pub config: Config,
     name: String,
     is_leader: Arc<AtomicBool>,
-    /// What the election says of this process.
+    /// Whether this process leads.
     pub leads: watch::Sender<bool>,
     events: tokio::sync::Mutex<BoxStream<'static, ServiceEvent>>,
     stop: CancellationToken,
@@ -78,7 +78,7 @@ impl Drop for World {
     }
 }
 
-/// The pool `p1`, the profiles by path, and a load balancer service that is created on `t1`.
+/// Returns a configuration with the pool `p1`, profiles by path, and a load balancer service that is created on `t1`.
 pub fn config() -> Config {
     Config {
         size: Size::Small,
@@ -96,17 +96,17 @@ pub fn config() -> Config {
     }
 }
 
-/// The pool `p6` for IPv6 beside that of the class, which has the addresses of [`dual_model`].
+/// Returns [`config`] with the additional pool `p6` for IPv6. It has the addresses of [`dual_model`].
 pub fn dual_config() -> Config {
     Config { ipv6_pools: [("default".to_owned(), "p6".to_owned())].into(), ..config() }
 }
 
-/// A manager with an IP pool of each family.
+/// Returns a manager with an IP pool of each family.
 pub fn dual_model() -> Model {
     Model::small().ip_pool("p6", "pool6", "2001:db8::/64", &[("2001:db8::5", "2001:db8::68")])
 }
 
-/// The Service with these families.
+/// Returns the Service with these families.
 pub fn of_families(mut service: Service, policy: &str, families: &[&str]) -> Service {
     let spec = service.spec.as_mut().unwrap();
     spec.ip_family_policy = Some(policy.to_owned());
@@ -114,7 +114,7 @@ pub fn of_families(mut service: Service, policy: &str, families: &[&str]) -> Ser
     service
 }
 
-/// A Service with these ports: protocol, port and node port.
+/// Returns a Service with these ports: protocol, port and node port.
 pub fn service(key: &str, ports: &[(&str, u16, u16)]) -> Service {
     let (namespace, name) = key.split_once('/').unwrap();
     let port = |(protocol, port, node_port): &(&str, u16, u16)| json!({"name": format!("{protocol}-{port}").to_lowercase(), "protocol": protocol, "port": port, "nodePort": node_port});
@@ -126,31 +126,31 @@ pub fn service(key: &str, ports: &[(&str, u16, u16)]) -> Service {
     serde_json::from_value(service).unwrap()
 }
 
-/// The same with an annotation.
+/// Returns the Service with an annotation.
 pub fn annotated(mut service: Service, key: &str, value: &str) -> Service {
     service.metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.to_owned());
     service
 }
 
-/// The same with the addresses of this status, as the controller writes them.
+/// Returns the Service with this status, as the controller writes it.
 pub fn with_status(mut service: Service, status: LoadBalancerStatus) -> Service {
     service.status = Some(k8s_openapi::api::core::v1::ServiceStatus { load_balancer: Some(status), conditions: None });
     service
 }
 
-/// The addresses of a status.
+/// Returns the addresses in a status.
 pub fn addresses(status: &LoadBalancerStatus) -> Vec<IpAddr> {
     let ingress = status.ingress.as_deref().unwrap_or_default();
     ingress.iter().map(|ingress| ingress.ip.as_deref().unwrap().parse().unwrap()).collect()
 }
 
-/// The word of an error.
+/// Returns the reason of an error as a text.
 pub fn word(error: &Error) -> String {
     error.reason().to_string()
 }
 
 impl World {
-    /// A cluster with the nodes `n1` (10.0.0.1) and `n2` (10.0.0.2) on a manager of its own.
+    /// Starts a cluster with the nodes `n1` (10.0.0.1) and `n2` (10.0.0.2) on its own manager.
     pub async fn start(uid: Option<&'static str>) -> Self {
         Self::with(Model::small(), uid, config()).await
     }
@@ -159,7 +159,7 @@ impl World {
         Self::on(Arc::new(FakeNsx::start(model).await), NAME, uid, config)
     }
 
-    /// A cluster of this name on a manager that others use, too.
+    /// Creates a cluster with this name on a manager that others use, too.
     pub fn on(fake: Arc<FakeNsx>, name: &str, uid: Option<&'static str>, config: Config) -> Self {
         let cluster = Cluster::new(uid);
         cluster.put(node("n1", "uid-1", &[], &[("InternalIP", "10.0.0.1")]));
@@ -191,7 +191,7 @@ impl World {
         Self { fake, cluster, balancers, config, name: name.to_owned(), is_leader, leads, events, stop }
     }
 
-    /// The nodes have addresses of both families, on a manager with a pool of each.
+    /// Starts a cluster whose nodes have addresses of both families, on a manager with a pool for each family.
     pub async fn dual(uid: Option<&'static str>) -> Self {
         let world = Self::with(dual_model(), uid, dual_config()).await;
         world.put_dual("n1", 1);
@@ -199,44 +199,44 @@ impl World {
         world
     }
 
-    /// A node with addresses of both families.
+    /// Adds a node with addresses of both families.
     pub fn put_dual(&self, name: &str, last: u8) {
         let (v4, v6) = (format!("10.0.0.{last}"), format!("fd00::{last}"));
         self.cluster.put(node(name, &format!("uid-{last}"), &[], &[("InternalIP", &v4), ("InternalIP", &v6)]));
     }
 
-    /// The process ends, and another one begins with this configuration.
+    /// Ends the process, and starts another one with this configuration.
     pub fn restart_as_configured(&mut self, config: Config) {
         self.config = config;
         self.restart();
     }
 
-    /// The process ends, and another one begins.
+    /// Ends the process, and starts another one.
     pub fn restart(&mut self) {
         self.restart_with(true);
     }
 
-    /// The same, with or without writes of several pools.
+    /// As [`World::restart`], with or without requests for several pools.
     pub fn restart_with(&mut self, batches: bool) {
         self.restart_as(Flags { batches, ..Flags::default() });
     }
 
-    /// The same with `--nsx-adopt=full`.
+    /// As [`World::restart`], with `--nsx-adopt=full`.
     pub fn restart_adopting_fully(&mut self) {
         self.restart_as(Flags { adoption: Adoption::Full, ..Flags::default() });
     }
 
-    /// The same with `--nsx-load-balancer-ip=off`.
+    /// As [`World::restart`], with `--nsx-load-balancer-ip=off`.
     pub fn restart_ignoring_requested_addresses(&mut self) {
         self.restart_as(Flags { requested_addresses: RequestedAddresses::Ignored, ..Flags::default() });
     }
 
-    /// The same with this value of `--nsx-orphans`.
+    /// As [`World::restart`], with this value of `--nsx-orphans`.
     pub fn restart_with_orphans(&mut self, orphans: Policy) {
         self.restart_as(Flags { orphans, ..Flags::default() });
     }
 
-    /// The term ends, and the same process leads again.
+    /// Ends the term, and lets the same process lead again.
     pub fn begin_next_term(&mut self) {
         self.is_leader.store(false, Ordering::SeqCst);
         self.is_leader = Arc::new(AtomicBool::new(true));
@@ -253,19 +253,19 @@ impl World {
         LeaderToken::new(move || is_leader.load(Ordering::SeqCst), || Box::pin(std::future::pending()))
     }
 
-    /// The Nodes of the cluster.
+    /// Returns the Nodes of the cluster.
     pub fn nodes(&self) -> Vec<Arc<Node>> {
         self.cluster.nodes().collect()
     }
 
-    /// Repeats a call as the controller does, when what it waits for is announced.
+    /// Repeats a call as the controller does, after the announcement that the call waits for.
     async fn repeated<T>(&self, mut call: impl AsyncFnMut() -> Result<T, Error>) -> Result<T, Error> {
         for _ in 0..300 {
             match call().await {
-                // What NSX has not put into effect yet, nothing announces.
+                // No event announces that NSX has realized an object.
                 Err(Error::Pending { after, .. }) if after < READING => advance(after).await,
                 Err(Error::Pending { .. }) => {
-                    // The next reading begins at once on the clock of both sides.
+                    // On both clocks the next pass begins immediately.
                     advance(BETWEEN).await;
                     let mut events = self.events.lock().await;
                     tokio::time::timeout(SOON, events.next()).await.expect("the reading is announced");
@@ -276,7 +276,7 @@ impl World {
         panic!("the call does not end");
     }
 
-    /// For how long the call wants to wait for `what`, once NSX is read.
+    /// Returns the time that the call will wait for `what`, once NSX is read.
     pub async fn waits_for<T>(&self, what: &str, mut call: impl AsyncFnMut() -> Result<T, Error>) -> Duration {
         let waits = self.repeated(async || match call().await {
             Ok(_) => panic!("the call does not wait for {what}"),
@@ -286,14 +286,14 @@ impl World {
         waits.await.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Completes when this Service is announced from now on, which takes no longer than this.
+    /// Completes at the next announcement of this Service. Panics after `limit`.
     pub fn announcement_within(&self, service: &Service, limit: Duration) -> impl Future<Output = ()> {
         let name = |part: &Option<String>| part.clone().unwrap_or_default();
         let key = format!("{}/{}", name(&service.metadata.namespace), name(&service.metadata.name));
         self.announced(&key, limit)
     }
 
-    /// Completes when this Service is announced from now on.
+    /// Completes at the next announcement of this Service.
     pub fn announcement(&self, key: &str) -> impl Future<Output = ()> {
         self.announced(key, SOON)
     }
@@ -305,7 +305,7 @@ impl World {
         async move { tokio::time::timeout(limit, announced).await.expect("the Service is announced") }
     }
 
-    /// What is announced from now on, until the result is called.
+    /// Collects the announcements until the returned function is called.
     pub fn announcements(&self) -> impl FnOnce() -> Vec<String> {
         let mut events = self.balancers.subscribe();
         move || {
@@ -314,12 +314,12 @@ impl World {
         }
     }
 
-    /// One call, which may have to wait.
+    /// Makes one call, which may have to wait.
     pub async fn try_ensure(&self, service: &Service) -> Result<LoadBalancerStatus, Error> {
         self.balancers.ensure_load_balancer(&self.permit(), &self.name, service, &self.nodes()).await
     }
 
-    /// One call, which may have to wait.
+    /// Makes one call, which may have to wait.
     pub async fn try_delete(&self, service: &Service) -> Result<(), Error> {
         self.balancers.ensure_load_balancer_deleted(&self.permit(), &self.name, service).await
     }
@@ -330,7 +330,8 @@ impl World {
         self.repeated(ensure).await
     }
 
-    /// Ensures a Service whose address does not come: whenever it was asked for once more, a second passes.
+    /// Ensures a Service whose address does not arrive. After each request for the realized state the clock advances
+    /// one second.
     pub async fn late(&self, service: &Service) -> Error {
         let asked = || self.fake.counts().of("GET realized-entities");
         let hurry = async {
@@ -368,12 +369,12 @@ impl World {
         self.balancers.update_nodes(&self.permit(), &self.name, &services, &self.nodes()).await
     }
 
-    /// What was written since the first `seen` versions. A purge is none: NSX makes it when it is time.
+    /// Returns the writes since the first `seen` versions. Purges by NSX itself are excluded.
     pub fn history(&self, seen: usize) -> Vec<ObjectVersion> {
         self.fake.written_from(seen)
     }
 
-    /// The operations since this was called last, without logins.
+    /// Returns the operations since the last call, without logins.
     pub fn sent(&self) -> Vec<String> {
         let requests = self.fake.requests();
         self.fake.reset_counts();
@@ -381,7 +382,7 @@ impl World {
         operations.filter(|operation| !operation.starts_with("session")).collect()
     }
 
-    /// The objects of load balancers, by the last part of their collection.
+    /// Returns the objects of load balancers in this collection, given by the last part of its path.
     pub fn objects(&self, collection: &str) -> Vec<Value> {
         let objects = self.fake.objects();
         let is_one = |object: &Value| {
@@ -391,7 +392,7 @@ impl World {
         objects.into_iter().filter(is_one).collect()
     }
 
-    /// The object of this path, without what NSX adds when it is realized.
+    /// Returns the object at this path, without the fields that NSX adds at realization.
     pub fn object(&self, path: &str) -> Option<Value> {
         let mut object = self.fake.object(path)?;
         if let Some(members) = object.as_object_mut() {
@@ -400,24 +401,24 @@ impl World {
         Some(object)
     }
 
-    /// How many objects are held.
+    /// Returns the number of objects of unclear owner.
     pub fn held(&self) -> usize {
         self.balancers.counts().unwrap().ambiguous
     }
 
-    /// How many objects of each collection there are.
+    /// Counts the objects of each collection.
     pub fn counted(&self) -> [usize; 5] {
         ["lb-services", "lb-virtual-servers", "lb-pools", "lb-monitor-profiles", "ip-allocations"]
             .map(|collection| self.objects(collection).len())
     }
 
-    /// The addresses of the members of a pool.
+    /// Returns the addresses of the members of a pool.
     pub fn members(pool: &Value) -> BTreeSet<String> {
         let members = pool["members"].as_array().cloned().unwrap_or_default();
         members.iter().map(|member| member["ip_address"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// What the Go program would find wrong or write.
+    /// Returns the objects that the Go program would reject or write.
     pub fn handed_back(&self, services: &[&Service]) -> Vec<String> {
         let services: Vec<Service> = services.iter().map(|service| (*service).clone()).collect();
         let nodes: Vec<Node> = self.nodes().iter().map(|node| (**node).clone()).collect();

@@ -1,4 +1,4 @@
-//! Where sessions are not served each request is a login: it must not lock the account.
+//! Without session support each request is a login. The requests must not lock the account.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,7 @@ async fn an_account_that_may_not_read_what_the_login_reads_is_logged_in() {
     assert!(world.nsx.login_attempts().iter().all(|attempt| attempt.outcome != LoginOutcome::Rejected));
 }
 
-/// A client of an NSX in memory, the task that logs it in, and what it is offered.
+/// Starts a client of an NSX in memory, with the task that logs it in and the sender of credentials.
 fn start(
     nsx: &MemoryNsx,
     password: &str,
@@ -93,10 +93,10 @@ async fn nothing_is_sent_before_the_first_answer_and_nothing_after_a_rejection()
     for result in results {
         assert_eq!(result.unwrap_err().kind, Kind::Rejected);
     }
-    // One asks for a session, which is not judged here, and one tries the password.
+    // One request asks for a session, without a check of the password, and one tries the password.
     let arrivals = nsx.server.arrivals();
     assert_eq!((arrivals.len(), nsx.attempts().len(), nsx.rejections()), (2, 1, 1), "{arrivals:?}");
-    // With the right one nothing but the try is sent before it is answered.
+    // With the right password only one trial request is sent before its answer.
     let nsx = MemoryNsx::new(RIGHT, false, Duration::from_secs(5));
     let (client, ..) = start(&nsx, RIGHT);
     for result in join_all((0..10).map(|_| call(client.clone()))).await {
@@ -166,13 +166,13 @@ async fn a_late_rejection_is_charged_to_the_password_that_was_sent() {
     call(client.clone()).await.unwrap();
     nsx.set_password("Another-Horse-8");
     offers.send_replace(offer("admin", "Another-Horse-8", 2));
-    // The login takes 10 s; a request of before is answered after it.
+    // The login takes 10 s. A request that was sent before it is answered after it.
     tokio::time::sleep(Duration::from_secs(8)).await;
     assert_eq!(call(client.clone()).await.unwrap_err().kind, Kind::Rejected);
     assert_eq!(nsx.rejections(), 1);
     assert!(gate.facts().is_logged_in, "the new password was not rejected");
     call(client.clone()).await.unwrap();
-    // The next rotation is noticed.
+    // The next rotation is observed.
     nsx.set_password("Third-Horse-9");
     offers.send_replace(offer("admin", "Third-Horse-9", 3));
     tokio::time::sleep(Duration::from_secs(15)).await;

@@ -1,4 +1,4 @@
-//! Credentials that change while calls are made.
+//! Credentials that change during calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const NEW: &str = "Another-Horse-8";
 async fn a_rotation_makes_one_login_and_the_old_session_is_ended_30_s_later() {
     let world = World::start(Model::small()).await;
     world.get(GATEWAY).await.unwrap();
-    // A call under way keeps its session.
+    // A call in flight keeps its session.
     let hold = world.nsx.hold(1, Side::Request);
     let (written, ()) = tokio::join!(world.patch("r"), async {
         hold.wait().await;
@@ -30,7 +30,7 @@ async fn a_rotation_makes_one_login_and_the_old_session_is_ended_30_s_later() {
     advance(Duration::from_secs(31)).await;
     world.until("the old session is ended", |world| world.sessions() == 1).await;
     world.get(GATEWAY).await.unwrap();
-    // The same under another version is no other login.
+    // The same credentials with another version cause no new login.
     world.offer(NEW, 3);
     world.get(GATEWAY).await.unwrap();
     advance(Duration::from_secs(31)).await;
@@ -93,7 +93,7 @@ async fn a_rotation_while_the_session_is_over_makes_one_login() {
     world.nsx.set_password("admin", NEW);
     world.offer(NEW, 2);
     world.until("the login has come", |world| world.logins() == 1).await;
-    // As a call does that finds its session over.
+    // As a call does that finds an expired session.
     world.client.leave();
     world.get(GATEWAY).await.unwrap();
     world.get(GATEWAY).await.unwrap();
@@ -125,7 +125,7 @@ async fn another_token_is_tried_beside_the_one_in_use_and_a_rejected_one_leaves_
     world.until("the token is refused", |world| world.gate.facts().refused_offer.is_some()).await;
     assert_eq!((exchanges(&world), world.gate.facts().is_logged_in), (3, true), "the first, the wrong, the first");
     world.get(GATEWAY).await.unwrap();
-    // The one that was accepted is renewed.
+    // The daemon renews the accepted token.
     advance(Duration::from_secs(851)).await;
     world.until("the token is renewed", |world| exchanges(world) == 5).await;
     world.get(GATEWAY).await.unwrap();

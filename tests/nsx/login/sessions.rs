@@ -1,4 +1,4 @@
-//! Sessions of a cluster of managers: each belongs to the manager that made it.
+//! Sessions of a cluster of managers. Each session is valid at the manager that created it only.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,13 +12,13 @@ use support::log::Log;
 use super::SHORT;
 use crate::world::{GATEWAY, Proof, World, advance};
 
-/// The password with a request.
+/// Header of a request with the password.
 const BASIC: &str = "Basic YWRtaW46Q29ycmVjdC1Ib3JzZS03";
 
-/// Numbers the objects that are written.
+/// Number of the next written object.
 static WRITES: AtomicUsize = AtomicUsize::new(0);
 
-/// A time in which an account must not see three rejections.
+/// Period in which an account must not get three rejections.
 const CLOSE: Duration = Duration::from_secs(200);
 
 fn with(outcome: LoginOutcome, world: &World) -> usize {
@@ -29,12 +29,12 @@ fn has_session(world: &World) -> bool {
     world.client.login().is_some_and(|login| format!("{login:?}") == "session")
 }
 
-/// Reads and writes at the same time; gives how many failed.
+/// Makes reads and writes concurrently. Returns the number of failures.
 async fn calls(world: &World, count: usize) -> usize {
     let call = |number: usize| async move {
         match number % 2 {
             0 => world.get(GATEWAY).await.map(drop),
-            // Another one each time: some managers refuse a write without the revision.
+            // Each write has another id, because some managers reject a write without the revision.
             _ => world.patch(&format!("r{}", WRITES.fetch_add(1, Ordering::Relaxed))).await,
         }
     };
@@ -70,7 +70,7 @@ async fn another_term_finds_out_again_whether_sessions_serve() {
     let world = World::start(Model::small().managers(2)).await;
     world.get(GATEWAY).await.unwrap();
     assert_eq!(world.logins(), 2);
-    // The load balancer is put right. Nothing is tried out meanwhile.
+    // The load balancer is repaired. Until then the client tries nothing.
     world.nsx.balance(Balance::To(0));
     advance(Duration::from_secs(3600)).await;
     world.get(GATEWAY).await.unwrap();
@@ -81,7 +81,7 @@ async fn another_term_finds_out_again_whether_sessions_serve() {
     world.get(GATEWAY).await.unwrap();
     assert!(has_session(&world));
     assert_eq!(world.logins(), 3);
-    // Without affinity again, it takes two sessions again.
+    // Without affinity the daemon again needs two sessions.
     world.nsx.balance(Balance::InTurn);
     for _ in 0..3 {
         world.get(GATEWAY).await.unwrap();
@@ -95,7 +95,7 @@ async fn where_a_request_may_not_have_the_password_sessions_are_opened_with_paus
     for (name, behaviour) in Behaviour::ALL {
         let log = Log::keep();
         let world = World::start(Model::small().managers(2).behaviour(behaviour)).await;
-        // As a gateway that takes sessions only.
+        // As a gateway that accepts sessions only.
         world.nsx.every("LIST sites", Trouble::rejected());
         let error = world.get(GATEWAY).await.unwrap_err();
         assert_eq!(error.kind, Kind::Unavailable, "{name}: {error}");
@@ -136,7 +136,7 @@ async fn a_password_that_changes_while_requests_have_it_is_rejected_twice_at_mos
     assert!((1..=2).contains(&rejected), "{rejected}");
     world.offer("Another-Horse-8", 2);
     advance(Duration::from_secs(1)).await;
-    // The load balancer before the managers is the same.
+    // The load balancer in front of the managers is unchanged.
     assert!(calls(&world, 40).await <= 3);
     advance(SHORT).await;
     assert_eq!(calls(&world, 40).await, 0);
@@ -166,7 +166,7 @@ async fn a_session_that_has_served_begins_the_count_of_short_ones_again() {
         world.get(GATEWAY).await.unwrap();
         world.nsx.kill_sessions();
         world.get(GATEWAY).await.unwrap();
-        // The second one serves for a while.
+        // The second session is valid for a while.
         advance(SHORT).await;
         world.nsx.kill_sessions();
         world.get(GATEWAY).await.unwrap();
@@ -187,7 +187,7 @@ async fn one_manager_that_does_not_work_costs_reads_nothing_and_its_sessions_com
     advance(SHORT).await;
     world.get(GATEWAY).await.unwrap();
     assert_eq!(world.logins(), 1);
-    // Without affinity the other manager serves, once the second session in a row has ended at once.
+    // Without affinity the other manager serves, after two consecutive sessions have ended immediately.
     world.nsx.balance(Balance::InTurn);
     for _ in 0..3 {
         let _ = world.get(GATEWAY).await;
@@ -221,7 +221,8 @@ async fn a_login_page_in_place_of_an_answer_may_mean_that_the_session_has_ended(
         world.nsx.reset_counts();
         world.get(GATEWAY).await.unwrap_or_else(|error| panic!("{dead_session:?}: {error}"));
         assert_eq!((world.logins(), world.sessions()), (1, 1), "{dead_session:?}");
-        // A write that got a page may have been made, and is read before it is repeated.
+        // A write that got an HTML page may have been executed. The client reads the object before it repeats the
+        // write.
         advance(Duration::from_secs(15 * 60)).await;
         world.nsx.kill_sessions();
         let written = world.patch("first").await;

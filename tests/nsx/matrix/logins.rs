@@ -1,4 +1,4 @@
-//! The same troubles during a login.
+//! The same faults during a login.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use crate::world::{GATEWAY, advance};
 
 type LoginRow = (&'static str, fn() -> Trouble, Kind, Count);
 
-/// What the manager may have counted of such a login.
+/// Effect of such a login on the manager's count of rejections.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Count {
-    /// Nothing: it says that it has not looked at the credentials.
+    /// No effect: the answer shows that the manager has not checked the credentials.
     Nothing,
-    /// A rejection, as far as anybody knows.
+    /// Possibly a rejection.
     Rejection,
 }
 
-/// What calls come to while each login fails in this way.
+/// Returns the results of calls while each login fails in this way.
 fn rows() -> Vec<LoginRow> {
     use Count::{Nothing, Rejection};
     use Kind::{Busy, Rejected, Unavailable, Unknown};
@@ -47,7 +47,7 @@ fn rows() -> Vec<LoginRow> {
 /// A certificate needs no login.
 const MODES: [Mode; 6] = [Mode::Session, Mode::Proxied, Mode::Remote, Mode::Basic, Mode::Prefix, Mode::Token];
 
-/// What a login is to the manager.
+/// Returns the operation of a login at the manager.
 fn operation(mode: Mode) -> &'static str {
     match mode {
         Mode::Session | Mode::Proxied | Mode::Remote | Mode::Certificate => "session create",
@@ -56,7 +56,8 @@ fn operation(mode: Mode) -> &'static str {
     }
 }
 
-/// The exchange of a token locks no account, so that a lost answer is like none, and its service is no NSX Manager.
+/// The exchange of a token cannot lock an account. Therefore a lost answer counts as no answer, and the token service
+/// is not treated as an NSX Manager.
 fn expected(kind: Kind, name: &str, mode: Mode) -> Kind {
     match (mode, kind) {
         (Mode::Token, Kind::Unknown) => Kind::Unavailable,
@@ -68,7 +69,7 @@ fn expected(kind: Kind, name: &str, mode: Mode) -> Kind {
 #[test]
 fn a_login_that_fails_locks_no_account_and_succeeds_when_the_trouble_is_over() {
     let modes = |row: LoginRow| MODES.map(|mode| (row.clone(), mode));
-    // The token service has 30 s.
+    // The token service has a time limit of 30 s.
     let is_possible = |((name, ..), mode): &(LoginRow, Mode)| *mode != Mode::Token || *name != "too late";
     prove_all(behaving(rows().into_iter().flat_map(modes).filter(is_possible)), prove);
 }
@@ -77,7 +78,7 @@ async fn prove((((name, trouble, kind, count), mode), (manager, behaviour)): ((L
     let kind = expected(kind, name, mode);
     let name = format!("{name}, {mode:?}, {manager}");
     let name = name.as_str();
-    // Where each request is a login the first one is in question; else one after another has served.
+    // If each request is a login, the first one is tested. Otherwise a later login is tested, after a successful one.
     let world = if mode.is_basic() { unused(behaviour, mode).await } else { scene(behaviour, mode).await };
     let seen = world.nsx.history().len();
     world.nsx.kill_sessions();
@@ -86,7 +87,7 @@ async fn prove((((name, trouble, kind, count), mode), (manager, behaviour)): ((L
     world.nsx.every(operation(mode), trouble());
     let Err(first) = world.list().await else { panic!("{name}: {:?}", world.nsx.counts()) };
     assert_eq!(first.kind, kind, "{name}: {first}");
-    // Calls come all the while.
+    // Calls continue during the fault.
     for _ in 0..10 {
         let result = world.get(GATEWAY).await.unwrap_err();
         let is_held = ["login to NSX", "the next login is in"].iter().any(|text| result.to_string().contains(text));
@@ -104,8 +105,8 @@ async fn prove((((name, trouble, kind, count), mode), (manager, behaviour)): ((L
     assert_eq!(is_rejected, kind == Kind::Rejected && mode != Mode::Token, "{name}");
     only_own_changes(&world, seen, name);
     world.nsx.clear();
-    // What may have been a rejection is in the ledger for 15 minutes, and a password that was refused is tried again after a
-    // pause that may be as long. The exchange of a token locks no account.
+    // The ledger keeps a possible rejection for 15 minutes. A rejected password is tried again after a pause of up to
+    // this time. The exchange of a token cannot lock an account.
     let is_counted = count == Count::Rejection && mode != Mode::Token;
     advance(Duration::from_secs(if is_counted { 20 * 60 } else { 60 })).await;
     works(&world, name).await;

@@ -1,4 +1,4 @@
-//! The troubles of a proxy on the way.
+//! Faults of a proxy on the way to the manager.
 
 use ccm::clients::nsx::Kind;
 use support::connect_proxy::Tunnel;
@@ -28,7 +28,7 @@ async fn prove((tunnel, (manager, behaviour)): (Tunnel, (&str, Behaviour))) {
         let (seen, proxy) = (world.nsx.history().len(), world.proxy.as_ref().unwrap());
         assert!(proxy.asked().iter().all(|line| line.starts_with("CONNECT fake.test:")), "{:?}", proxy.asked());
         proxy.set(tunnel);
-        // Connections that are open would still be used.
+        // Otherwise open connections would still be used.
         world.nsx.sever();
         if loses_session {
             world.nsx.kill_sessions();

@@ -1,4 +1,4 @@
-//! Clusters that share a router, the Go program before and after this one, and routes that nothing shows to be ours.
+//! Clusters that share a router, the Go program before and after this one, and routes without evidence of their owner.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use super::world::{Cluster, NAME, ROUTER, UID_1, UID_2, World, model, node, of_g
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A Node appears or changes its address.
+    /// Creates a Node or changes its address.
     Node(usize, u8),
-    /// A Node goes.
+    /// Deletes a Node.
     NoNode(usize),
     Pass,
-    /// Creates what nobody asked for.
+    /// Creates a route without a request of the controller.
     Create(usize),
-    /// Deletes each route that is on the router, whoever made it.
+    /// Deletes each route on the router, of any owner.
     DeleteAll,
     Restart(bool),
 }
@@ -39,7 +39,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The UID of the n-th Node of a cluster.
+/// Returns the UID of the n-th Node of a cluster.
 fn node_uid(cluster: usize, node: usize) -> String {
     format!("0000000{cluster}-0000-4000-8000-00000000000{node}")
 }
@@ -48,7 +48,7 @@ fn network(node: usize) -> String {
     format!("100.96.{node}.0/24")
 }
 
-/// `site` is the second octet of the addresses.
+/// Executes a step. `site` is the second octet of the addresses.
 async fn take(world: &mut World, cluster: usize, site: usize, step: &Step) {
     match step {
         Step::Node(number, address) => {
@@ -60,7 +60,7 @@ async fn take(world: &mut World, cluster: usize, site: usize, step: &Step) {
         Step::NoNode(number) => world.cluster.remove(&format!("node{number}")),
         Step::Pass => world.pass().await,
         Step::Create(number) => {
-            // Also of a Node that is not here, and with the UID of the other cluster's.
+            // Also for a missing Node, and with the UID of the other cluster's Node.
             for of in [cluster, 1 - cluster] {
                 drop(world.create_for(&format!("node{number}"), &node_uid(of, *number), &network(*number)).await);
             }
@@ -87,8 +87,8 @@ fn within_paused_time<T>(future: impl Future<Output = T>) -> T {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// L-12, R-02, R-13: each knows its UID or not. Where both do and the Go program left nothing, an address may have been
-    /// one of a Node of the other cluster.
+    /// L-12, R-02, R-13: each cluster reads its UID or not. Clusters may share addresses if both read their UIDs and
+    /// there are no routes of the Go program.
     #[test]
     fn r_13_two_clusters_of_one_name_never_change_a_route_of_the_other(
         steps in prop::collection::vec((0..2_usize, any_step()), 8..40),
@@ -100,8 +100,8 @@ proptest! {
             let behaviour = if opposite { Behaviour::OPPOSITE } else { Behaviour::USUAL };
             let is_shared = shares_addresses && knows == [true, true];
             let site = |cluster: usize| if is_shared { 50 } else { 50 + cluster };
-            // Routes of the Go program for the first Node of each.
-            // A Node that comes back at once needs the id of its route, which is in use until the purge otherwise.
+            // Routes of the Go program for the first Node of each cluster. A Node that is created again immediately
+            // needs the id of its route. With `Deletion::AtOnce` the id is free before a purge.
             let mut manager = model().behaviour(Behaviour { deletion: Deletion::AtOnce, ..behaviour });
             for cluster in (0..2).filter(|_| !is_shared) {
                 let path = format!("{ROUTER}/static-routes/{}_100.96.0.0_24", node_uid(cluster, 0));
@@ -124,7 +124,7 @@ proptest! {
                     assert!(id.starts_with(&own), "cluster {cluster}, {step:?}: {version:?}");
                 }
             }
-            // In the end each has the routes of its Nodes.
+            // At the end each cluster has the routes of its Nodes.
             for (cluster, world) in worlds.iter().enumerate() {
                 world.pass().await;
                 for node in world.cluster.nodes() {
@@ -144,7 +144,7 @@ fn route_of(name: &str, id: &str, network: &str) -> Route {
     Route { name: id.to_owned(), target_node, destination_cidr, ..Route::default() }
 }
 
-/// Two Nodes as the Go program left them, one of two families.
+/// Returns a world with two Nodes and the routes of the Go program, one Node with two families.
 async fn after_go(adoption: Adoption, uid: Option<&'static str>) -> World {
     let route = |uid: &str, node: &str, network: &str, hop: &str| {
         (format!("{ROUTER}/static-routes/{uid}_{}", network.replace('/', "_")), of_go(node, network, hop))
@@ -201,7 +201,7 @@ async fn a_full_adoption_tags_every_route_of_ours_once() {
     }
     world.pass().await;
     assert_eq!(world.operations(), ["LIST static-routes"]);
-    // Without a UID there is nothing to tag with.
+    // Without a UID the daemon cannot add the tag.
     let world = after_go(Adoption::Full, None).await;
     world.pass().await;
     assert_eq!(world.operations(), ["LIST static-routes"]);
@@ -211,8 +211,9 @@ fn ids(objects: &[Value]) -> BTreeMap<String, Value> {
     objects.iter().map(|object| (object["id"].as_str().unwrap().to_owned(), object.clone())).collect()
 }
 
-/// What the Go program would create and delete, by the rules of `nsx.md` 5.5 and 5.7: an uncorrelated search for scope and
-/// value of a tag; a route is kept if a Node of the name of its first node tag has the text of its network.
+/// Returns the routes that the Go program would create and delete, by the rules in `nsx.md` 5.5 and 5.7. Its search
+/// matches scope and value of tags independently. A route stays if the Node in its first node tag has the text of its
+/// network.
 fn go_changes(objects: &[Value], cluster: &Cluster) -> (Vec<String>, Vec<String>) {
     let tags = |object: &Value| object["tags"].as_array().unwrap().clone();
     let is_found = |object: &&Value| {
@@ -247,7 +248,7 @@ fn go_changes(objects: &[Value], cluster: &Cluster) -> (Vec<String>, Vec<String>
 async fn the_go_program_keeps_every_route_that_this_program_wrote() {
     for (adoption, uid) in [(Adoption::AsIs, Some("uid")), (Adoption::Full, Some("uid")), (Adoption::AsIs, None)] {
         let world = after_go(adoption, uid).await;
-        // A new Node, whose networks are spelled in an unusual way; and one with another address.
+        // A new Node with unusual spellings of its networks, and a Node with another address.
         let addresses = [("InternalIP", "172.50.0.5"), ("InternalIP", "fd01::5")];
         world.cluster.put(node("node3", "uid-3", &["100.96.3.0/24", "FD00:0003:0::/64"], &addresses));
         world.cluster.put(node("node1", UID_1, &["100.96.0.0/24"], &[("InternalIP", "172.50.0.99")]));
@@ -265,7 +266,7 @@ async fn the_go_program_keeps_every_route_that_this_program_wrote() {
 async fn a_node_outside_of_the_selector_keeps_its_route() {
     let of_other = "uid-9_100.96.9.0_24";
     let world = World::start(Some("uid")).await;
-    // With the tags of this program, and as the Go program wrote it.
+    // A route with the tags of this program, and a route of the Go program.
     world.cluster.put(node("node9", "uid-9", &["100.96.9.0/24"], &[("InternalIP", "172.50.0.9")]));
     world.pass().await;
     world.fake.put_by_hand("admin", &world.path("uid-8_100.96.8.0_24"), of_go("node8", "100.96.8.0/24", "172.50.0.8"));
@@ -300,12 +301,12 @@ async fn a_held_route_is_counted_reported_once_and_never_changed() {
         assert!(error.to_string().contains("\"admin\""), "{error}");
     }
     assert_eq!(world.fake.history().len(), seen);
-    // Its Node appears: it is ours from then on, also after the Node has gone.
+    // Its Node appears. From then on the route belongs to this cluster, even after the deletion of the Node.
     world.cluster.put(node("node2", UID_2, &["100.96.1.0/24"], &[("InternalIP", "172.50.0.138")]));
     assert_eq!((world.list().await.len(), world.routes.ambiguous_routes()), (2, 0));
     world.cluster.remove("node2");
     assert_eq!((world.list().await.len(), world.routes.ambiguous_routes()), (2, 0));
-    // Another process has not seen the Node.
+    // Another process has not observed the Node.
     world.restart(Adoption::AsIs);
     assert_eq!((world.list().await.len(), world.routes.ambiguous_routes()), (1, 1));
 }
@@ -328,7 +329,7 @@ async fn without_the_uid_of_the_cluster_no_tag_of_it_is_written_and_that_is_logg
     assert_eq!((log.lines("not tagged").len(), world.cluster.uid_reads.load(Ordering::Relaxed)), (1, 2));
 }
 
-/// A route without the tag is held forever once its Node is gone and another process leads.
+/// A route without the tag would be kept forever after the deletion of its Node and a change of the leader.
 #[tokio::test]
 async fn an_api_server_without_an_answer_delays_routes_and_leaves_none_without_the_tag() {
     let world = World::start(Some("uid")).await;
@@ -343,7 +344,7 @@ async fn an_api_server_without_an_answer_delays_routes_and_leaves_none_without_t
     assert!(tags.as_array().unwrap().iter().any(|tag| tag["scope"] == "cluster-uid"), "{tags}");
 }
 
-/// Removes the tag with the name of the Node, as an administrator may.
+/// Removes the tag with the name of the Node, as an administrator may do.
 fn untag(world: &World, id: &str) {
     world.fake.change_by_hand("operator", &world.path(id), |object| {
         object["tags"].as_array_mut().unwrap().retain(|tag| tag["scope"] != "vsphere.k8s.io/node-name");
@@ -374,13 +375,13 @@ async fn a_route_without_the_tag_of_its_node_gets_it_again_and_is_never_gone() {
     }
 }
 
-/// The Node may be outside of `--node-selector`: what the cache has is no proof.
+/// The Node may be outside of `--node-selector`, so the cache is no proof.
 #[tokio::test]
 async fn a_route_without_the_tag_of_its_node_is_deleted_only_after_a_live_read_of_the_node() {
     for is_restarted in [false, true] {
         let mut world = World::start(Some("uid")).await;
         world.create().await.unwrap();
-        // The Node is known by its UID; after a restart the display name of the route shows it.
+        // The process has cached the Node by its UID. After a restart the display name of the route identifies it.
         world.list().await;
         let id = world.objects()[0]["id"].as_str().unwrap().to_owned();
         let live = (*world.cluster.node("node1").unwrap()).clone();

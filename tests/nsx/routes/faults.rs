@@ -1,4 +1,4 @@
-//! Changes that fail, that others make at the same time, and that nobody knows the outcome of.
+//! Changes that fail, concurrent changes by other clients, and changes with an unknown result.
 
 mod matrix;
 
@@ -32,7 +32,7 @@ fn hop(world: &World) -> Value {
 #[tokio::test]
 async fn r_06_a_changed_address_is_rewritten_in_place_with_four_calls() {
     for (name, behaviour) in Behaviour::ALL {
-        // A cursor on the last page costs one more page.
+        // A cursor on the last page takes one more page.
         let behaviour = Behaviour { last_cursor: Behaviour::USUAL.last_cursor, ..behaviour };
         let world = World::with(model().behaviour(behaviour), Some("uid")).await;
         world.create().await.unwrap();
@@ -49,7 +49,7 @@ async fn r_06_a_changed_address_is_rewritten_in_place_with_four_calls() {
         world.pass().await;
         let expected = ["LIST static-routes", "GET static-routes", "PUT static-routes", "GET realized-status"];
         let mut operations = world.operations();
-        // A status that names no revision costs one call more, or as many as are needed until it is certain.
+        // A status without a revision takes one more call, or several until the result is certain.
         operations.retain(|operation| behaviour.shows_intent_version || operation != "GET realized-entities");
         assert_eq!(operations, expected, "{name}");
         let after = world.object(ID);
@@ -64,7 +64,7 @@ async fn r_06_a_changed_address_is_rewritten_in_place_with_four_calls() {
     }
 }
 
-/// Where managers differ: one switch at a time.
+/// Tests the differences between managers, one switch at a time.
 #[tokio::test]
 async fn a_route_is_created_rewritten_and_deleted_at_every_kind_of_manager() {
     for (switch, behaviour) in Behaviour::each() {
@@ -109,7 +109,7 @@ async fn a_changed_address_is_a_creation_and_no_deletion_for_the_controller() {
     let plan = world.plan().await;
     let changes: Vec<_> = plan.values().map(|one| (one.deletions.len(), one.creations.len())).collect();
     assert_eq!(changes, [(0, 1)]);
-    // Without an address of the family, the route keeps the one that it had.
+    // Without an address of the family the route keeps its current address.
     moved(&world, "fe80::1");
     assert!(world.plan().await.is_empty());
 }
@@ -163,7 +163,7 @@ async fn five_conflicts_in_a_row_are_reported() {
     world.fake.every("PUT static-routes", Trouble::conflict());
     let error = world.create().await.unwrap_err();
     assert_eq!(word(&error), "NSXRefused");
-    // L-30: status, code and message are shown.
+    // L-30: the error shows status, code and message.
     assert!(error.to_string().contains("412") && error.to_string().contains("code 206"), "{error}");
     assert_eq!(world.operations(), ["GET static-routes", "PUT static-routes"].repeat(5));
 }
@@ -216,7 +216,7 @@ async fn r_09_a_route_that_is_gone_is_deleted() {
     deleted.unwrap();
 }
 
-/// A second route of the Node to the same network, such as one of its time before it joined again.
+/// The Node has a second route to the same network, for example from before it was registered again.
 #[tokio::test]
 async fn an_outdated_second_route_of_a_node_is_deleted() {
     let world = World::start(Some("uid")).await;
@@ -254,7 +254,7 @@ async fn a_route_that_is_marked_for_deletion_is_deleted_and_cannot_be_written() 
     tokio::time::advance(Duration::from_secs(301)).await;
     tokio::time::resume();
     world.create().await.unwrap();
-    // Where reads show it.
+    // On managers whose reads show the mark.
     let marked: fn(&str) -> String = |body| body.replace("\"marked_for_delete\":false", "\"marked_for_delete\":true");
     for operation in ["LIST static-routes", "GET static-routes"] {
         world.fake.every(operation, Trouble::Rewrite(marked));
@@ -322,7 +322,7 @@ async fn without_permission_the_route_stays_and_no_owner_is_named_of_what_is_not
         assert_eq!(after, Some(Duration::from_secs(300)));
     }
     assert_eq!(hop(&world), "172.50.0.13");
-    // Without a list nothing can be done for any Node, so that it is tried again sooner.
+    // Without a list no Node can be processed, so the daemon retries sooner.
     world.fake.deny("admin", "static-routes");
     let error = world.routes.list_routes(NAME).await.unwrap_err();
     assert_eq!((word(&error).as_str(), error.retry_after()), ("NSXNoPermission", None));
@@ -345,7 +345,7 @@ async fn a_route_of_another_principal_is_reported_and_not_changed() {
     assert!(world.sent().iter().all(|request| request.header("x-allow-overwrite").is_none()));
 }
 
-/// pages are followed, and a wrong answer is no empty list.
+/// all pages are read, and an invalid answer is no empty list.
 #[tokio::test]
 async fn r_04_all_pages_are_read_and_a_wrong_answer_is_no_empty_list() {
     for (name, behaviour) in Behaviour::ALL {
@@ -371,7 +371,7 @@ async fn r_04_all_pages_are_read_and_a_wrong_answer_is_no_empty_list() {
     }
 }
 
-/// objects of others that are odd do not matter, and one of ours that cannot be read makes the listing unknown.
+/// invalid objects of other owners are skipped. An unreadable object of this cluster makes the list fail.
 #[tokio::test]
 async fn r_08_an_odd_object_is_skipped_unless_it_has_the_name_of_the_cluster() {
     let world = World::start(Some("uid")).await;
@@ -403,7 +403,7 @@ async fn an_answer_about_another_object_says_nothing_of_the_route() {
 #[tokio::test]
 async fn a_route_that_a_listing_misses_is_not_made_twice() {
     let world = World::start(Some("uid")).await;
-    // Its id has the UID that the Node had before it was registered again.
+    // Its id has the Node's UID from before the Node was registered again.
     let old = "00000000-0000-0000-0000-000000000001_100.96.0.0_24";
     world.fake.put_by_hand("admin", &world.path(old), of_go("node1", "100.96.0.0/24", "172.50.0.13"));
     assert!(world.plan().await.is_empty(), "it leads to the Node");
@@ -413,7 +413,7 @@ async fn a_route_that_a_listing_misses_is_not_made_twice() {
     world.create().await.unwrap();
     let ids: Vec<String> = world.objects().iter().map(|object| object["id"].as_str().unwrap().to_owned()).collect();
     assert_eq!(ids, [old]);
-    // One that is gone is made again with the id of its Node.
+    // A deleted route is created again with the current id of its Node.
     world.fake.delete_by_hand("admin", &world.path(old));
     world.create().await.unwrap();
     assert!(world.fake.object(&world.path(ID)).is_some());

@@ -1,4 +1,5 @@
-//! Which addresses of Nodes count for routes: a kubelet writes those of its Node, and vCenter says which its machine has.
+//! The addresses of Nodes that routes may use. A kubelet writes the addresses of its Node, and vCenter shows which of
+//! them the machine has.
 
 use ccm::cloud::UsableAddresses;
 use serde_json::json;
@@ -19,13 +20,13 @@ fn hops(world: &World) -> Vec<String> {
 #[tokio::test]
 async fn a_route_leads_to_an_address_that_is_on_the_machine() {
     let world = World::start(Some("uid")).await;
-    // The kubelet has put the address of another machine first.
+    // The kubelet has inserted the address of another machine before its own.
     let forged = [("InternalIP", "172.50.0.99"), ("InternalIP", "172.50.0.13")];
     world.cluster.put(node("node1", UID_1, &[NETWORK], &forged));
     world.cluster.set_usable("node1", only(&["172.50.0.13", "172.50.0.14"]));
     world.create().await.unwrap();
     assert_eq!(hops(&world), ["172.50.0.13"]);
-    // One that leads elsewhere is rewritten, and one that is right is not.
+    // A route with another next hop is updated, and a correct route is not written.
     let seen = world.fake.history().len();
     world.pass().await;
     assert!(world.history(seen).is_empty());
@@ -46,7 +47,7 @@ async fn while_the_machine_is_not_known_routes_stay_and_none_is_added() {
     for name in ["node1", "node2"] {
         world.cluster.set_usable(name, UsableAddresses::Unknown);
     }
-    // The kubelet says something else meanwhile, and another process takes over.
+    // In the meantime the kubelet reports another address, and another process becomes the leader.
     world.cluster.put(node("node1", UID_1, &[NETWORK], &[("InternalIP", "172.50.0.99")]));
     world.restart(ccm::providers::vsphere::nsx::routes::Adoption::AsIs);
     let seen = world.fake.history().len();
@@ -54,7 +55,7 @@ async fn while_the_machine_is_not_known_routes_stay_and_none_is_added() {
     assert!(world.history(seen).is_empty());
     let refused: Vec<String> = outcomes.iter().filter_map(|one| Some(word(one.result.as_ref().err()?))).collect();
     assert_eq!(refused, ["NoNextHop"], "the route of node2");
-    // As soon as it is known, each has its route.
+    // Once the addresses are known, each Node has its route.
     world.cluster.set_usable("node1", only(&["172.50.0.99"]));
     world.cluster.set_usable("node2", only(&["172.50.0.14"]));
     world.pass().await;
@@ -63,7 +64,7 @@ async fn while_the_machine_is_not_known_routes_stay_and_none_is_added() {
     assert_eq!(hops, ["172.50.0.14", "172.50.0.99"]);
 }
 
-/// Two clusters have the same name, and a kubelet of one gives itself the address of a node of the other one.
+/// Two clusters have the same name, and a kubelet of one reports the address of a node of the other.
 #[tokio::test]
 async fn a_route_is_not_a_clusters_by_an_address_that_its_node_has_not() {
     let world = World::start(Some("uid")).await;
@@ -74,7 +75,7 @@ async fn a_route_is_not_a_clusters_by_an_address_that_its_node_has_not() {
     let held = |world: &World| ccm::cloud::Routes::ambiguous_routes(&world.routes);
     world.cluster.set_usable("node1", only(&["172.50.0.13"]));
     assert_eq!((world.list().await.len(), held(&world)), (0, 1));
-    // Before it is known, nothing is reported, and no second route is made.
+    // Until the addresses are known, the route is not reported, and no second route is created.
     for usable in [UsableAddresses::Unknown, UsableAddresses::Pending] {
         world.cluster.set_usable("node1", usable);
         assert_eq!((world.list().await.len(), held(&world)), (1, 0));
@@ -83,7 +84,7 @@ async fn a_route_is_not_a_clusters_by_an_address_that_its_node_has_not() {
         assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()), "the Node keeps its condition");
         assert!(world.history(seen).is_empty());
     }
-    // Nor is it deleted, as it may be another cluster's.
+    // The route is not deleted either, because it may belong to another cluster.
     world.cluster.put(node("node1", UID_1, &[], &forged));
     let seen = world.fake.history().len();
     world.work(world.plan().await).await;

@@ -1,4 +1,4 @@
-//! Realization: when a route is in effect, and what is remembered while it is not.
+//! Realization: the time at which a route is realized, and the state that is cached until then.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use super::world::{NAME, UID_1, World, model, node, word};
 
 const CREATION: [&str; 2] = ["GET static-routes", "PATCH static-routes"];
 
-/// How often NSX was asked for the realized state.
+/// Counts the requests for the realized state.
 fn polls(operations: &[String]) -> usize {
     operations.iter().filter(|one| *one == "GET realized-entities").count()
 }
 
-/// Stops the clock once the connection is open: waits take no time then.
+/// Pauses the clock once the connection is open, so that waits take no time.
 async fn connected(world: &World) {
     world.list().await;
     world.sent();
@@ -37,7 +37,7 @@ async fn an_answer_without_a_final_state_is_asked_for_again_after_a_second() {
     }
 }
 
-/// The route of the first vector is there, and its Node gets another address. The clock is stopped.
+/// Returns a world with the route of the first vector, whose Node gets another address. The clock is paused.
 async fn readdressed(behaviour: Behaviour) -> World {
     let world = World::with(model().behaviour(behaviour), Some("uid")).await;
     connected(&world).await;
@@ -47,7 +47,7 @@ async fn readdressed(behaviour: Behaviour) -> World {
     world
 }
 
-/// NSX reports what became of the revision before until the new one is realized.
+/// NSX reports the state of the former revision until the new one is realized.
 #[tokio::test]
 async fn a_rewritten_route_is_done_when_its_new_revision_is_realized() {
     for shows_intent_version in [true, false] {
@@ -59,7 +59,7 @@ async fn a_rewritten_route_is_done_when_its_new_revision_is_realized() {
         let operations = world.operations();
         assert_eq!(operations[..2], ["GET static-routes", "PUT static-routes"], "{shows_intent_version}");
         let statuses = operations.iter().filter(|one| *one == "GET realized-status").count();
-        // A status that names no revision is read once.
+        // A status without a revision is read once.
         let expected = if shows_intent_version { (4, 0) } else { (1, 4) };
         assert_eq!((statuses, polls(&operations)), expected, "{shows_intent_version}");
         assert!(world.plan().await.is_empty());
@@ -67,7 +67,7 @@ async fn a_rewritten_route_is_done_when_its_new_revision_is_realized() {
     }
 }
 
-/// With a manager that realizes at once, a rewrite costs as many calls as a creation.
+/// With a manager that realizes immediately, an update takes as many calls as a creation.
 #[tokio::test]
 async fn a_rewrite_that_is_realized_at_once_costs_one_call_for_its_state() {
     let world = readdressed(Behaviour::USUAL).await;
@@ -94,7 +94,7 @@ async fn a_rewrite_that_nsx_does_not_confirm_is_no_success_for_30_seconds() {
     assert!(world.plan().await.is_empty());
 }
 
-/// NSX names revisions otherwise, or says nothing of the new one: the only state that it reports is a failure.
+/// NSX numbers revisions differently, or has no state for the new one. The only reported state is a failure.
 #[tokio::test]
 async fn an_error_of_an_older_revision_is_no_success_after_30_seconds_either() {
     let world = readdressed(Behaviour::USUAL).await;
@@ -144,7 +144,8 @@ async fn r_07_a_route_that_is_not_realized_is_tried_again_and_not_written_twice(
     assert!(error.to_string().contains("within 10 s"), "{error}");
     assert!((9_000..=10_500).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
     assert_eq!(polls(&world.operations()), 10);
-    // It is there, and shown as one that leads elsewhere: the controller creates it, and deletes nothing.
+    // The route exists, and the list returns it with a different next hop. Therefore the controller creates it and
+    // deletes nothing.
     for _ in 0..2 {
         let listed = world.list().await;
         assert_eq!((listed.len(), listed[0].target_node_addresses.len()), (1, 0));
@@ -173,7 +174,7 @@ async fn a_failed_realization_ends_at_once_with_its_alarm() {
     assert_eq!(world.plan().await.len(), 1, "it is not shown as created");
 }
 
-/// A listing that has no route of the id yet does not make it forgotten.
+/// A list that does not have the route yet does not remove it from the pending routes.
 #[tokio::test]
 async fn a_listing_during_a_creation_does_not_hide_that_it_is_not_realized() {
     let world = World::start(Some("uid")).await;

@@ -1,4 +1,4 @@
-//! Pure: how a route is written, where it leads, and whose it is.
+//! Pure: the content of a route, its next hop, and its owner.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -26,7 +26,7 @@ fn hop(all: &[(&str, &str)], network: &str) -> Option<String> {
     next_hop(&addresses(all), &network.parse().unwrap()).map(|hop| hop.to_string())
 }
 
-/// RT-06 differs: the Go program takes a link-local address as the next hop; no other node reaches it there.
+/// RT-06 differs: the Go program uses a link-local address as the next hop. Other nodes cannot reach the node there.
 // vectors: RT-06
 #[test]
 fn rt_06_the_next_hop_is_an_address_of_the_family_that_others_reach() {
@@ -62,7 +62,7 @@ fn internal_addresses_come_before_external_ones_and_unusable_ones_are_skipped() 
     }
 }
 
-/// Addresses of all kinds, the unusable ones among them.
+/// Addresses of all kinds, including unusable ones.
 fn any_address() -> impl Strategy<Value = NodeAddress> {
     let special =
         ["169.254.7.7", "127.0.0.1", "0.0.0.0", "fe80::1", "::1", "::", "febf::1", "::ffff:127.0.0.1", "x", ""];
@@ -94,7 +94,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An object with members, tags and next hops of any kind.
+/// An object with fields, tags and next hops of any kind.
 fn any_object() -> impl Strategy<Value = Object> {
     let scope =
         prop::sample::select(vec!["vsphere.k8s.io/cluster-name", "vsphere.k8s.io/node-name", "cluster-uid", "a", ""]);
@@ -185,7 +185,7 @@ proptest! {
         let (of_one, of_other) = (name(&one), name(&other));
         prop_assert!(of_one.chars().count() <= 255);
         prop_assert_eq!(of_one == of_other, one == other);
-        // One that is longer than any that is shown whole.
+        // One name that is longer than the maximum displayed length.
         let (long, longer) = ("n".repeat(300), "n".repeat(301));
         prop_assert_ne!(name(&long), name(&longer));
         prop_assert_eq!(name(&long).chars().count(), 255);
@@ -213,10 +213,10 @@ fn a_uid_in_an_id_is_found_again() {
     assert_eq!((name_hint("x"), name_hint("_x"), name_hint("")), ("", "", ""));
 }
 
-/// The table of ownership, row by row.
+/// Tests the ownership table, row by row.
 #[test]
 fn the_first_row_that_fits_decides_whose_a_route_is() {
-    use Ownership::{Foreign, Held, Ours};
+    use Ownership::{Ambiguous, Foreign, Ours};
     let node_uids = BTreeSet::from([UID_1.to_owned()]);
     let of_node = |name: &str| -> Vec<IpAddr> {
         if name == "node1" { vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()] } else { Vec::new() }
@@ -228,14 +228,23 @@ fn the_first_row_that_fits_decides_whose_a_route_is() {
         ("another name", &of_uid_1, Some("k"), Some("uid"), Some("node1"), "10.0.0.1", Foreign, Foreign),
         ("a name in another case", &of_uid_1, Some("Kubernetes"), None, Some("node1"), "10.0.0.1", Foreign, Foreign),
         ("the UID of another cluster", &of_uid_1, Some(NAME), Some("other"), Some("node1"), "10.0.0.1", Foreign, Ours),
-        ("the same, of an unknown Node", &of_uid_2, Some(NAME), Some("other"), Some("node2"), other, Foreign, Held),
-        ("our UID, and nothing else", &of_uid_2, Some(NAME), Some("uid"), None, other, Ours, Held),
+        (
+            "the same, of an unknown Node",
+            &of_uid_2,
+            Some(NAME),
+            Some("other"),
+            Some("node2"),
+            other,
+            Foreign,
+            Ambiguous,
+        ),
+        ("our UID, and nothing else", &of_uid_2, Some(NAME), Some("uid"), None, other, Ours, Ambiguous),
         ("the UID of a Node", &of_uid_1, Some(NAME), None, Some("node2"), other, Ours, Ours),
         ("an address of the Node", &of_uid_2, Some(NAME), None, Some("node1"), "10.0.0.1", Ours, Ours),
         ("an IPv6 address of the Node", &of_uid_2, Some(NAME), None, Some("node1"), "FD00::0001", Ours, Ours),
-        ("an address of another Node", &of_uid_2, Some(NAME), None, Some("node2"), "10.0.0.1", Held, Held),
-        ("another address", &of_uid_2, Some(NAME), None, Some("node1"), other, Held, Held),
-        ("no Node", &of_uid_2, Some(NAME), None, None, "10.0.0.1", Held, Held),
+        ("an address of another Node", &of_uid_2, Some(NAME), None, Some("node2"), "10.0.0.1", Ambiguous, Ambiguous),
+        ("another address", &of_uid_2, Some(NAME), None, Some("node1"), other, Ambiguous, Ambiguous),
+        ("no Node", &of_uid_2, Some(NAME), None, None, "10.0.0.1", Ambiguous, Ambiguous),
     ] {
         let scopes =
             [("vsphere.k8s.io/cluster-name", name), ("cluster-uid", uid), ("vsphere.k8s.io/node-name", tagged_node)];

@@ -1,4 +1,4 @@
-//! RT-01 to RT-09: what is sent, and how answers are read. RT-06 is in `rules.rs`.
+//! RT-01 to RT-09: the requests, and the reading of answers. RT-06 is in `rules.rs`.
 
 use ccm::cloud::{ClusterReads as _, Route};
 use serde_json::json;
@@ -12,8 +12,8 @@ const ID_2: &str = "a4775ec4-8b68-42ea-86fc-d17390e4c373_100.96.1.0_24";
 
 const API: &str = "/policy/api/v1";
 
-/// RT-01 and RT-07 differ: the router is listed, and not searched; Nodes are read from the cache at the call, and not from a
-/// map of its own.
+/// RT-01 and RT-07 differ: this program lists the router without a search, and reads Nodes from the cache at the call
+/// in place of a separate map.
 // vectors: RT-01
 #[tokio::test]
 async fn rt_01_routes_are_listed_from_the_router_without_a_search() {
@@ -37,7 +37,7 @@ async fn rt_01_routes_are_listed_from_the_router_without_a_search() {
     assert_eq!(sent[0].path, format!("{API}{ROUTER}/static-routes?page_size=1000"));
 }
 
-/// RT-02 differs: two more tags, where the UID of the cluster is known.
+/// RT-02 differs: the route has two more tags if the UID of the cluster is known.
 // vectors: RT-02
 #[tokio::test]
 async fn rt_02_a_route_is_created_with_three_calls() {
@@ -87,7 +87,7 @@ async fn rt_04_and_rt_05_ids_names_and_networks_are_those_of_the_go_program() {
         let body = sent[1].json();
         assert_eq!(body["display_name"], format!("cluster1_node1_{network}"), "{id}");
         assert_eq!(body["network"], network, "{id}");
-        // The address in its canonical form, as the Go program has it.
+        // The address is in its canonical form, as in the Go program.
         assert_eq!(body["next_hops"], json!([{"ip_address": hop.parse::<std::net::IpAddr>().unwrap().to_string()}]));
         let tags = json!([
             {"scope": "vsphere.k8s.io/cluster-name", "tag": "cluster1"},
@@ -97,7 +97,7 @@ async fn rt_04_and_rt_05_ids_names_and_networks_are_those_of_the_go_program() {
     }
 }
 
-/// RT-07 differs: there is no map of Nodes of its own.
+/// RT-07 differs: there is no separate map of Nodes.
 // vectors: RT-07
 #[tokio::test]
 async fn rt_07_the_node_is_the_one_of_the_cache_at_the_call() {
@@ -134,7 +134,7 @@ async fn rt_08_a_route_is_read_and_deleted() {
     assert_eq!(world.objects(), Vec::<serde_json::Value>::new());
 }
 
-/// The answer of the vector word for word.
+/// Uses the exact answer of the vector.
 // vectors: RT-09
 #[tokio::test]
 async fn rt_09_a_realized_route_is_accepted() {

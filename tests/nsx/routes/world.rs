@@ -1,4 +1,4 @@
-//! The routes of one router of a fake NSX Manager, for clusters whose Nodes are what the test says.
+//! The routes of one router of a fake NSX Manager, for clusters with the Nodes of the test.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ use k8s_openapi::api::core::v1::{Node, Service};
 use serde_json::{Value, json};
 use support::fake_nsx::{FakeNsx, Model, ObjectVersion, Recorded};
 
-/// The cluster's name in the vectors, and by default.
+/// Name of the cluster in the vectors, and the default name.
 pub const NAME: &str = "kubernetes";
 
 /// The router of the vectors.
@@ -32,21 +32,21 @@ pub const ROUTER: &str = "/infra/tier-1s/test-t1";
 pub const UID_1: &str = "62d347a4-1b70-435e-b92a-9a61453843ee";
 pub const UID_2: &str = "a4775ec4-8b68-42ea-86fc-d17390e4c373";
 
-/// The Nodes of a cluster that exists only here, and what identifies it.
+/// The Nodes and the UID of a simulated cluster.
 pub struct Cluster {
     nodes: Mutex<BTreeMap<String, Arc<Node>>>,
-    /// Which addresses of the Node of this name count, if not all.
+    /// Usable addresses by name of the Node. A missing entry permits all addresses.
     usable: Mutex<BTreeMap<String, UsableAddresses>>,
-    /// By namespace and name.
+    /// Services by namespace and name.
     pub services: Mutex<BTreeMap<String, Service>>,
-    /// Those that only the API server has, not the cache.
+    /// Services that the API server has and the cache lacks.
     pub hidden: Mutex<BTreeMap<String, Service>>,
     uid: Option<&'static str>,
-    /// How often `cluster_uid` was called.
+    /// Number of calls of `cluster_uid`.
     pub uid_reads: AtomicUsize,
-    /// Whether the API server gives no answer.
+    /// Whether the API server does not answer.
     pub is_down: AtomicBool,
-    /// The Events about the cluster: reason and message.
+    /// Events about the cluster: reason and message.
     pub warnings: Mutex<Vec<(String, String)>>,
 }
 
@@ -68,12 +68,12 @@ impl Cluster {
         self.nodes.lock().unwrap().insert(node.metadata.name.clone().unwrap(), Arc::new(node));
     }
 
-    /// What vCenter says of the Node's machine from now on.
+    /// Sets the addresses that vCenter reports for the Node's machine.
     pub fn set_usable(&self, name: &str, usable: UsableAddresses) {
         self.usable.lock().unwrap().insert(name.to_owned(), usable);
     }
 
-    /// For the parts of the provider.
+    /// Returns the function for the provider.
     pub fn usable(self: &Arc<Self>) -> UsableAddressesOf {
         let cluster = Arc::clone(self);
         Arc::new(move |node| {
@@ -144,7 +144,7 @@ impl ClusterEvents for Cluster {
     }
 }
 
-/// A Node with these pod networks, and addresses of type and text.
+/// Returns a Node with these pod networks, and with addresses as pairs of type and text.
 pub fn node(name: &str, uid: &str, networks: &[&str], addresses: &[(&str, &str)]) -> Node {
     let addresses: Vec<Value> = addresses.iter().map(|(kind, text)| json!({"type": kind, "address": text})).collect();
     let node = json!({
@@ -155,7 +155,7 @@ pub fn node(name: &str, uid: &str, networks: &[&str], addresses: &[(&str, &str)]
     serde_json::from_value(node).unwrap()
 }
 
-/// Opens a session with the user of the fake.
+/// Opens a session with the fake's user.
 struct Password {
     user: String,
     password: String,
@@ -179,7 +179,7 @@ impl LogIn for Password {
     fn rejected(&self, _login: &Login) {}
 }
 
-/// A client of the manager, which logs in with its first call.
+/// Returns a client of the manager. It logs in with its first call.
 pub fn client(fake: &FakeNsx, timeouts: Timeouts) -> Client {
     let trust = TlsTrust::Ca { pem: fake.ca_pem().as_bytes().to_vec(), path: "ca.pem".to_owned() };
     let tls = TlsSettings { trust, ..TlsSettings::default() };
@@ -191,7 +191,7 @@ pub fn client(fake: &FakeNsx, timeouts: Timeouts) -> Client {
     Client::new(http, "", Arc::new(Pace::new(80)), Arc::new(login), timeouts)
 }
 
-/// One cluster and its provider.
+/// One cluster with its provider.
 pub struct World {
     pub fake: Arc<FakeNsx>,
     pub cluster: Arc<Cluster>,
@@ -200,7 +200,7 @@ pub struct World {
     timeouts: Timeouts,
 }
 
-/// What came of one change of a pass.
+/// Result of one change in a pass.
 pub struct Outcome {
     pub route: Route,
     pub is_deletion: bool,
@@ -216,7 +216,7 @@ pub fn model() -> Model {
 }
 
 impl World {
-    /// One cluster of this UID with the first node of the vectors, and a router of its own.
+    /// Starts a cluster with this UID, the first node of the vectors, and its own router.
     pub async fn start(uid: Option<&'static str>) -> Self {
         Self::with(model(), uid).await
     }
@@ -228,12 +228,12 @@ impl World {
         world
     }
 
-    /// A cluster without Nodes on a manager that others use, too.
+    /// Creates a cluster without Nodes on a manager that others use, too.
     pub fn on(fake: Arc<FakeNsx>, uid: Option<&'static str>, router: &str, adoption: Adoption) -> Self {
         Self::new(fake, Cluster::new(uid), router, adoption, Timeouts::default())
     }
 
-    /// As [`Self::on`], on the router of the vectors, with calls that take no longer than this.
+    /// As [`Self::on`], on the router of the vectors, with these time limits for calls.
     pub fn on_time(fake: Arc<FakeNsx>, uid: Option<&'static str>, timeouts: Timeouts) -> Self {
         Self::new(fake, Cluster::new(uid), ROUTER, Adoption::AsIs, timeouts)
     }
@@ -245,7 +245,7 @@ impl World {
         Self { fake, cluster, routes, router: router.to_owned(), timeouts }
     }
 
-    /// The process ends, and another one begins.
+    /// Ends the process, and starts another one.
     pub fn restart(&mut self, adoption: Adoption) {
         let (fake, cluster) = (Arc::clone(&self.fake), Arc::clone(&self.cluster));
         *self = Self::new(fake, cluster, &self.router, adoption, self.timeouts);
@@ -255,7 +255,7 @@ impl World {
         format!("{}/static-routes/{id}", self.router)
     }
 
-    /// The route as NSX has it.
+    /// Returns the route in NSX.
     pub fn object(&self, id: &str) -> Value {
         self.fake.object(&self.path(id)).unwrap_or_default()
     }
@@ -266,7 +266,7 @@ impl World {
         objects
     }
 
-    /// What was written since the first `seen` versions. A purge is none: NSX makes it when it is time.
+    /// Returns the writes since the first `seen` versions. Purges by NSX itself are excluded.
     pub fn history(&self, seen: usize) -> Vec<ObjectVersion> {
         self.fake.written_from(seen)
     }
@@ -289,12 +289,12 @@ impl World {
         self.routes.delete_route(&permit(), NAME, route).await
     }
 
-    /// What the route controller plans with a listing of now.
+    /// Returns the route controller's plan for a new list.
     pub async fn plan(&self) -> BTreeMap<IpNet, RouteChanges> {
         self.plan_of(&self.list().await)
     }
 
-    /// What the route controller plans with this listing.
+    /// Returns the route controller's plan for this list.
     pub fn plan_of(&self, listed: &[Route]) -> BTreeMap<IpNet, RouteChanges> {
         let nodes: Vec<_> = self.cluster.nodes().collect();
         let nodes: Vec<&Node> = nodes.iter().map(|node| &**node).collect();
@@ -302,7 +302,7 @@ impl World {
         plan(&nodes, listed, &networks, &RefusedNetworks::default(), self.routes.rewrites_in_place())
     }
 
-    /// A pass of the route controller in which everything works. Nodes that are not here are deleted.
+    /// Makes a pass of the route controller without errors. Nodes that are not in the cluster count as deleted.
     pub async fn pass(&self) {
         for changes in self.plan().await.into_values() {
             for Outcome { route, result, .. } in self.make(changes).await {
@@ -311,12 +311,12 @@ impl World {
         }
     }
 
-    /// Makes these changes, side by side for each network.
+    /// Makes these changes, concurrently for each network.
     pub async fn work(&self, changes: BTreeMap<IpNet, RouteChanges>) -> Vec<Outcome> {
         join_all(changes.into_values().map(|changes| self.make(changes))).await.into_iter().flatten().collect()
     }
 
-    /// Makes these changes, one after the other, until one fails.
+    /// Makes these changes in sequence until one fails.
     async fn make(&self, changes: RouteChanges) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         for deletion in changes.deletions {
@@ -339,20 +339,20 @@ impl World {
         outcomes
     }
 
-    /// The requests since this was called last, without logins: method and path below the Policy API.
+    /// Returns the requests since the last call, without logins.
     pub fn sent(&self) -> Vec<Recorded> {
         let requests = self.fake.requests();
         self.fake.reset_counts();
         requests.into_iter().filter(|request| !request.operation.starts_with("session")).collect()
     }
 
-    /// The operations of these requests.
+    /// Returns the operations of these requests.
     pub fn operations(&self) -> Vec<String> {
         self.sent().into_iter().map(|request| request.operation).collect()
     }
 }
 
-/// The word for why it failed.
+/// Returns the reason of a failure as a text.
 pub fn word(error: &Error) -> String {
     match error {
         Error::Failed { reason, .. } | Error::Invalid { reason, .. } => reason.to_string(),
@@ -360,7 +360,7 @@ pub fn word(error: &Error) -> String {
     }
 }
 
-/// A route as the Go program writes it.
+/// Returns a route as the Go program writes it.
 pub fn of_go(node: &str, network: &str, hop: &str) -> Value {
     json!({
         "display_name": format!("{NAME}_{node}_{network}"),

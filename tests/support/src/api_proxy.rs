@@ -1,10 +1,9 @@
-//! Stands between a daemon and the API server, and is all that can be wrong there: slow, overloaded, mute, cut off,
-//! forgetful. It can also hold writes back.
+//! A proxy between a daemon and the API server that injects faults: it can be slow, overloaded, hanging, disconnected,
+//! or reject watch versions as too old. It can also delay writes.
 //!
-//! One of its addresses is for one user: what the daemon asks, the API server is asked by that user, over a connection
-//! of its own for each of the daemon's. Bodies pass as they come. When the API server is down, so is the proxy:
-//! connections end without an answer. In between it is plain HTTP/1.1, which the daemon speaks where there is
-//! no TLS.
+//! Each of its addresses belongs to one user. The proxy sends the daemon's requests to the API server as that user,
+//! over a separate connection for each of the daemon's connections. Bodies pass unchanged. While the API server is
+//! down, connections end without an answer. The daemon speaks plain HTTP/1.1 to the proxy.
 
 mod answer;
 mod barriers;
@@ -26,14 +25,14 @@ pub use barriers::{Held, Hold, Side, Write};
 pub use counts::ProxyCounts;
 use pass::Upstream;
 
-/// See the file's header. Dropping it closes its addresses and connections.
+/// The proxy. Dropping it closes its addresses and connections.
 pub struct ApiProxy {
     server: String,
     shared: Arc<Shared>,
     accepting: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What is wrong until it is cleared.
+/// Faults that last until they are cleared.
 #[derive(Clone, Copy, Debug, Default)]
 struct Faults {
     delay: Duration,
@@ -41,38 +40,38 @@ struct Faults {
     refusal: Option<Refusal>,
 }
 
-/// An answer instead of the API server's.
+/// An answer that replaces the API server's.
 #[derive(Clone, Copy, Debug)]
 struct Refusal {
     status: StatusCode,
-    /// Seconds.
+    /// Value of `Retry-After` in seconds.
     retry_after: Option<u32>,
 }
 
-/// How open streams end.
+/// The way in which open streams end.
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// As the API server ends them when their time is up.
+    /// As the API server ends a watch at its timeout.
     Whole,
-    /// In the middle, with the connection.
+    /// In the middle, together with the connection.
     Broken,
 }
 
-/// What changes with each request.
+/// State that changes with each request.
 #[derive(Debug, Default)]
 struct State {
     counts: ProxyCounts,
-    /// Watch requests that are still to be told that their version is too old.
+    /// Number of watch requests that are still to be rejected because their version is too old.
     expiring: u32,
-    /// What new writes are held by.
+    /// The hold that delays new writes.
     hold: Option<Arc<Hold>>,
 }
 
 struct Shared {
     faults: watch::Sender<Faults>,
-    /// Sent to when the streams that are open are to end.
+    /// Signals the end of all open streams.
     ended: watch::Sender<End>,
-    /// Sent to when every connection is to be closed.
+    /// Signals that every connection must be closed.
     severed: watch::Sender<()>,
     state: Mutex<State>,
 }
@@ -84,7 +83,7 @@ impl Shared {
 }
 
 impl ApiProxy {
-    /// In front of this server, which may be killed and restarted behind it. Everything passes.
+    /// Starts a proxy for this server without faults. The server may be killed and restarted behind it.
     #[must_use]
     pub fn start(server: &ApiServer) -> Self {
         let shared = Shared {
@@ -96,15 +95,15 @@ impl ApiProxy {
         Self { server: server.url(), shared: Arc::new(shared), accepting: Mutex::default() }
     }
 
-    /// A kubeconfig that leads here instead of to the API server, and is of the same user as this one. It lies beside it.
+    /// Writes a kubeconfig for the proxy, next to the given one and for the same user.
     ///
-    /// Tokens pass; a client certificate is shown to the API server for each request, also for one that brings the token
-    /// of somebody else, whom the API server then does not see. So a daemon with `--use-service-account-credentials`
+    /// Tokens pass. A client certificate authenticates every request to the API server, including a request with the
+    /// token of another user, which the API server then ignores. So a daemon with `--use-service-account-credentials`
     /// needs a kubeconfig with a token.
     ///
     /// # Panics
     ///
-    /// When the kubeconfig is not one of this server's.
+    /// If the kubeconfig is for another server.
     pub async fn kubeconfig(&self, existing: &Path) -> PathBuf {
         let upstream = Arc::new(Upstream::of(existing, &self.server).await);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -122,22 +121,22 @@ impl ApiProxy {
         path
     }
 
-    /// From now on each request is served so much later. Streams that are open flow on.
+    /// Delays each request from now on. Open streams continue.
     pub fn slow(&self, delay: Duration) {
         self.shared.faults.send_modify(|faults| faults.delay = delay);
     }
 
-    /// From now on each request is answered 429, with a `Retry-After` of so many seconds if one is given. Streams that
-    /// are open flow on.
+    /// Answers each request with 429 from now on, with a `Retry-After` in seconds if one is given. Open streams
+    /// continue.
     pub fn too_many(&self, retry_after: Option<u32>) {
         self.refuse(Refusal { status: StatusCode::TOO_MANY_REQUESTS, retry_after });
     }
 
-    /// From now on each request is answered with this status. Streams that are open flow on.
+    /// Answers each request with this status from now on. Open streams continue.
     ///
     /// # Panics
     ///
-    /// When it is none.
+    /// If the status is invalid.
     pub fn status(&self, status: u16) {
         self.refuse(Refusal { status: StatusCode::from_u16(status).unwrap(), retry_after: None });
     }
@@ -146,22 +145,22 @@ impl ApiProxy {
         self.shared.faults.send_modify(|faults| faults.refusal = Some(refusal));
     }
 
-    /// From now on there are no answers, and nothing comes over streams; connections stay, and new ones are accepted.
-    /// What was asked meanwhile reaches the API server after [`ApiProxy::clear`], unless the asker has gone; what was
-    /// on its way comes then.
+    /// Sends no answers and no stream data from now on. Connections stay open, and new ones are accepted. After
+    /// [`ApiProxy::clear`] the waiting requests reach the API server, if their client is still connected, and delayed
+    /// data is sent.
     pub fn hang(&self) {
         self.shared.faults.send_modify(|faults| faults.is_hanging = true);
     }
 
-    /// From now on these writes to Nodes are held, and no others; each passes in the end, even when its sender is gone.
-    /// What an earlier hold has stays there until that is released.
+    /// Delays these writes to Nodes from now on, and no others. Each write passes after the release, even if its client
+    /// is gone. An earlier hold keeps its writes until it is released.
     pub fn hold(&self, write: Write, side: Side) -> Arc<Hold> {
         let hold = Hold::new(write, side);
         self.shared.state().hold = Some(Arc::clone(&hold));
         hold
     }
 
-    /// Everything passes again, but for what a hold has until that is released. Watches that were to expire do not.
+    /// Ends all faults. A hold keeps its writes until it is released. Watches are no longer rejected as too old.
     pub fn clear(&self) {
         let mut state = self.shared.state();
         (state.expiring, state.hold) = (0, None);
@@ -169,28 +168,28 @@ impl ApiProxy {
         self.shared.faults.send_replace(Faults::default());
     }
 
-    /// The watches that are open break off in the middle, with their connections.
+    /// Breaks all open watches in the middle, together with their connections.
     pub fn cut_watches(&self) {
         self.shared.ended.send_replace(End::Broken);
     }
 
-    /// The watches that are open end as if their time were up.
+    /// Ends all open watches as at their timeout.
     pub fn end_watches(&self) {
         self.shared.ended.send_replace(End::Whole);
     }
 
-    /// The next watches that go on from a version are told that it is too old: in turn with a status (410), and with an
-    /// event in a stream that then ends. Streams that are open flow on, lists work.
+    /// Rejects the next watches that continue from a version, because the version is too old. The rejection alternates
+    /// between the status 410 and an event in a stream that then ends. Open streams continue, and lists work.
     pub fn expire_watches(&self, count: u32) {
         self.shared.state().expiring = count;
     }
 
-    /// Closes every connection, and lets go of what hangs on them. New ones are accepted.
+    /// Closes every connection and the requests that hang on it. New ones are accepted.
     pub fn cut_all(&self) {
         self.shared.severed.send_replace(());
     }
 
-    /// What it has seen so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> ProxyCounts {
         self.shared.state().counts.clone()

@@ -1,4 +1,4 @@
-//! etcd and kube-apiserver.
+//! Runs etcd and kube-apiserver.
 
 mod audit;
 mod identity;
@@ -20,64 +20,66 @@ pub use audit::AuditEvent;
 use identity::Authority;
 pub use identity::{NODE_ADDRESS, SERVICE_ADDRESS};
 
-/// Starting takes 3 to 6 s on a quiet machine; tests share it with compilers.
+/// Timeout of a start. A start takes 3 to 6 s on a quiet machine, but compilers may run at the same time.
 const START_LIMIT: Duration = Duration::from_secs(90);
-/// Another process may take a port between our look and the server's start.
+/// Number of start attempts. Another process may take the port before the server binds it.
 const ATTEMPTS: u32 = 5;
 
-/// A Kubernetes API server with RBAC and nothing else: there is no kube-controller-manager.
+/// A Kubernetes API server with RBAC, without kube-controller-manager.
 pub struct ApiServer {
     port: u16,
     etcd_port: u16,
     authority: Authority,
-    /// More flags of kube-apiserver.
+    /// Additional flags of kube-apiserver.
     flags: Vec<String>,
     apiserver: Option<Supervised>,
     etcd: Option<Supervised>,
-    // Last: it is removed after the programs have ended.
+    // Last, so that it is removed after the programs have ended.
     folder: TemporaryFolder,
 }
 
 impl ApiServer {
-    /// The one of this test binary. Nodes are cluster-wide: keep tests apart by unique names, labels and Leases.
+    /// Returns the server of this test binary. Nodes are cluster-wide: use unique names, labels and Leases for each
+    /// test.
     pub async fn shared() -> &'static Self {
         static SHARED: OnceCell<ApiServer> = OnceCell::const_new();
         SHARED.get_or_init(Self::start).await
     }
 
-    /// A server of one's own, for tests of API server faults, leadership or anything that others would notice.
+    /// Starts a separate server, for tests of API server faults, of leadership, or of anything that disturbs other
+    /// tests.
     ///
     /// # Panics
     ///
-    /// When it is not ready in time, with its last state and log lines.
+    /// If it is not ready in time. The message has its last state and log lines.
     pub async fn start() -> Self {
         Self::start_with(|_| Vec::new()).await
     }
 
-    /// A server of one's own that keeps an audit log, for [`ApiServer::audit`].
+    /// Starts a separate server with an audit log for [`ApiServer::audit`].
     ///
     /// # Panics
     ///
-    /// As [`ApiServer::start`].
+    /// Like [`ApiServer::start`].
     pub async fn audited() -> Self {
         Self::start_with(|folder| audit::flags(folder).into()).await
     }
 
-    /// A server of one's own whose Services may have addresses of both families.
+    /// Starts a separate server whose Services can have addresses of both families.
     ///
     /// # Panics
     ///
-    /// As [`ApiServer::start`].
+    /// Like [`ApiServer::start`].
     pub async fn dual_stack() -> Self {
-        // Of a flag that is given twice the last one counts.
+        // If a flag occurs twice, the last one counts.
         Self::start_with(|_| vec!["--service-cluster-ip-range=10.96.0.0/16,fd00:96::/112".to_owned()]).await
     }
 
-    /// A server of one's own that takes the client certificates of these authorities, too.
+    /// Starts a separate server that also trusts the client certificates of these authorities.
     ///
     /// # Panics
     ///
-    /// As [`ApiServer::start`].
+    /// Like [`ApiServer::start`].
     pub async fn with_client_authorities(pem: &str) -> Self {
         Self::start_with(|folder| {
             let path = folder.join("clients.pem");
@@ -88,12 +90,12 @@ impl ApiServer {
         .await
     }
 
-    /// The API server of a cluster with a kubelet, in a [`crate::sandbox`]: at port 6443 of the node, with the admission
-    /// and the authorization that kubeadm gives it, and an audit log.
+    /// Starts the API server of a cluster with a kubelet, in a [`crate::sandbox`]: at port 6443 of the node, with the
+    /// admission and authorization of kubeadm, and an audit log.
     ///
     /// # Panics
     ///
-    /// As [`ApiServer::start`].
+    /// Like [`ApiServer::start`].
     pub async fn of_a_node() -> Self {
         Self::start_at(Some(6443), |folder, authority| {
             let (certificate, key) = authority.client("kube-apiserver-kubelet-client", Some("system:masters"));
@@ -102,7 +104,7 @@ impl ApiServer {
             let mut flags = vec![
                 "--bind-address=0.0.0.0".to_owned(),
                 format!("--advertise-address={NODE_ADDRESS}"),
-                // Besides RBAC: a list that is given twice is added up.
+                // In addition to RBAC: if this list flag occurs twice, both values count.
                 "--authorization-mode=Node".to_owned(),
                 "--enable-admission-plugins=NodeRestriction".to_owned(),
                 "--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname".to_owned(),
@@ -119,14 +121,14 @@ impl ApiServer {
     async fn start_with(flags: impl Fn(&Path) -> Vec<String>) -> Self {
         Self::start_at(None, |folder, _| {
             let mut flags = flags(folder);
-            // ServiceAccount would refuse pods; TaintNodesByCondition would add taints of its own to new Nodes.
+            // ServiceAccount would reject pods. TaintNodesByCondition would add taints to new Nodes.
             flags.push("--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned());
             flags
         })
         .await
     }
 
-    /// At this port, or at a free one.
+    /// Starts a server at this port, or at a free one.
     async fn start_at(port: Option<u16>, flags: impl Fn(&Path, &Authority) -> Vec<String>) -> Self {
         install_crypto();
         let mut trouble = String::new();
@@ -145,7 +147,7 @@ impl ApiServer {
         panic!("no free ports for etcd and kube-apiserver in {ATTEMPTS} attempts; the last one: {trouble}");
     }
 
-    /// Kills both programs, as a crash would. The data stay.
+    /// Kills both programs, like a crash. Their data stay.
     pub async fn kill(&mut self) {
         for process in [&mut self.apiserver, &mut self.etcd] {
             if let Some(mut process) = process.take() {
@@ -154,11 +156,11 @@ impl ApiServer {
         }
     }
 
-    /// Starts them again after [`ApiServer::kill`], on the same ports and data.
+    /// Starts both programs again after [`ApiServer::kill`], with the same ports and data.
     ///
     /// # Panics
     ///
-    /// When it is not ready in time.
+    /// If it is not ready in time.
     pub async fn restart(&mut self) {
         self.kill().await;
         if let Err(Trouble::Port(text) | Trouble::Other(text)) = self.run().await {
@@ -166,42 +168,42 @@ impl ApiServer {
         }
     }
 
-    /// The address.
+    /// Returns the URL.
     #[must_use]
     pub fn url(&self) -> String {
         format!("https://127.0.0.1:{}", self.port)
     }
 
-    /// A file with the kubeconfig of an administrator (group `system:masters`).
+    /// Writes a kubeconfig of an administrator (group `system:masters`). Returns its path.
     #[must_use]
     pub fn kubeconfig(&self) -> PathBuf {
         self.write_kubeconfig(&self.authority.kubeconfig(&self.url(), "admin", Some("system:masters")))
     }
 
-    /// The certificate and the key of an administrator, as PEM.
+    /// Returns the certificate and the key of an administrator as PEM.
     #[must_use]
     pub fn administrator_pem(&self) -> String {
         let (certificate, key) = self.authority.client("admin", Some("system:masters"));
         certificate + &key
     }
 
-    /// A file with the kubeconfig of this user, an administrator as well (group `system:masters`).
+    /// Writes a kubeconfig of this user as an administrator (group `system:masters`). Returns its path.
     #[must_use]
     pub fn kubeconfig_of_administrator(&self, user: &str) -> PathBuf {
         self.kubeconfig_in_group(user, "system:masters")
     }
 
-    /// A file with the kubeconfig of this user, who is in no group: what it may do is up to RBAC.
+    /// Writes a kubeconfig of this user without a group, so that only RBAC grants permissions. Returns its path.
     #[must_use]
     pub fn kubeconfig_of(&self, user: &str) -> PathBuf {
         self.write_kubeconfig(&self.authority.kubeconfig(&self.url(), user, None))
     }
 
-    /// A file with the kubeconfig of a service account that exists, with a token that the API server issues.
+    /// Writes a kubeconfig of an existing service account, with a token from the API server. Returns its path.
     ///
     /// # Panics
     ///
-    /// When the API server issues none.
+    /// If the API server issues no token.
     pub async fn kubeconfig_of_service_account(&self, namespace: &str, name: &str) -> PathBuf {
         let body =
             r#"{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":86400}}"#;
@@ -225,50 +227,50 @@ impl ApiServer {
         path
     }
 
-    /// A file with the kubeconfig of this user in this group.
+    /// Writes a kubeconfig of this user in this group. Returns its path.
     #[must_use]
     pub fn kubeconfig_in_group(&self, user: &str, group: &str) -> PathBuf {
         self.write_kubeconfig(&self.authority.kubeconfig(&self.url(), user, Some(group)))
     }
 
-    /// The file with the certificate of the cluster's authority.
+    /// Returns the path of the cluster's CA certificate.
     #[must_use]
     pub fn ca_file(&self) -> PathBuf {
         self.folder.path().join(identity::CA)
     }
 
-    /// Writes the certificate and the key of the cluster's authority where kubeadm looks for them.
+    /// Writes the certificate and the key of the cluster's CA to the places of kubeadm.
     ///
     /// # Panics
     ///
-    /// When the files cannot be written.
+    /// If the files cannot be written.
     pub fn write_authority(&self, folder: &Path) {
         std::fs::create_dir_all(folder).unwrap();
         std::fs::copy(self.ca_file(), folder.join("ca.crt")).unwrap();
         std::fs::write(folder.join("ca.key"), self.authority.key_pem()).unwrap();
     }
 
-    /// The file with the key that signs the tokens of service accounts.
+    /// Returns the path of the key that signs service account tokens.
     #[must_use]
     pub fn service_account_key_file(&self) -> PathBuf {
         self.folder.path().join(identity::SERVICE_ACCOUNT_KEY)
     }
 
-    /// A client of an administrator. It belongs to the runtime it is made on: one per test.
+    /// Makes a client of an administrator. It belongs to the current runtime, so each test needs its own.
     pub async fn client(&self) -> Client {
         Self::client_from(&self.kubeconfig()).await
     }
 
-    /// A client of this user, who is in no group.
+    /// Makes a client of this user without a group.
     pub async fn client_of(&self, user: &str) -> Client {
         Self::client_from(&self.kubeconfig_of(user)).await
     }
 
-    /// A client from a kubeconfig file.
+    /// Makes a client from a kubeconfig file.
     ///
     /// # Panics
     ///
-    /// When the file cannot be used.
+    /// If the file cannot be used.
     pub async fn client_from(kubeconfig: &Path) -> Client {
         install_crypto();
         let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
@@ -276,7 +278,7 @@ impl ApiServer {
         Client::try_from(config).unwrap()
     }
 
-    /// What its programs have cost so far, by name; nothing for one that does not run.
+    /// Returns the resource usage of its running programs so far, by name.
     #[must_use]
     pub fn usage(&self) -> Vec<(&'static str, Usage)> {
         let programs = [("kube-apiserver", &self.apiserver), ("etcd", &self.etcd)];
@@ -284,8 +286,7 @@ impl ApiServer {
         programs.into_iter().filter_map(usage).collect()
     }
 
-    /// All requests so far that are over, in the order of their ends; of a server that was started as
-    /// [`ApiServer::audited`].
+    /// Returns all finished requests so far in the order of their ends, for a server from [`ApiServer::audited`].
     ///
     /// # Panics
     ///
@@ -295,7 +296,7 @@ impl ApiServer {
         self.audit_from(0).0
     }
 
-    /// As [`ApiServer::audit`], behind a place of the log that an earlier look gave; and the place for the next one.
+    /// Like [`ApiServer::audit`], from a position in the log. Returns the position for the next call, too.
     ///
     /// # Panics
     ///
@@ -305,8 +306,7 @@ impl ApiServer {
         audit::read(self.folder.path(), place)
     }
 
-    /// As the log behind this place, of a server that is killed now and then: lines that it left half-written are left
-    /// out. The place behind them is given, too.
+    /// Like [`ApiServer::audit_from`], for a server that is killed during the test: partial lines are skipped.
     ///
     /// # Panics
     ///
@@ -316,7 +316,7 @@ impl ApiServer {
         audit::read_broken(self.folder.path(), from)
     }
 
-    /// A folder that lives as long as this.
+    /// Returns a folder that lives as long as this server.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
@@ -364,11 +364,11 @@ impl ApiServer {
             format!("--data-dir={}", data.display()),
             format!("--listen-client-urls={client}"),
             format!("--advertise-client-urls={client}"),
-            // No peers; any free port.
+            // No peers, and any free port.
             "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
-            // A test's data need not survive the machine.
+            // The data of a test need not survive a crash of the machine.
             "--unsafe-no-fsync".to_owned(),
-            // Thousands of nodes that come and go several times are more than the 2 GB that are allowed by default.
+            // Thousands of nodes that are created and deleted several times exceed the default quota of 2 GB.
             "--quota-backend-bytes=8589934592".to_owned(),
             "--log-level=warn".to_owned(),
         ];
@@ -398,21 +398,22 @@ impl ApiServer {
     }
 }
 
-/// Why a start failed.
+/// Reason why a start failed.
 enum Trouble {
-    /// Somebody else has the port: worth another attempt.
+    /// Another process has the port. Another attempt can succeed.
     Port(String),
     Other(String),
 }
 
-/// Of the ports that are given: below the range from which systems hand out ports, so that nobody is given them by chance.
+/// Range of the ports that [`free_port`] returns. It is below the ephemeral range, so that the system assigns none of
+/// them by chance.
 const PORTS: Range<u16> = 20_000..32_000;
 
-/// A port that is free now. No caller is given it twice, since what is remembered of an address, as of its logins,
-/// outlives who had it. Test programs that run side by side each have a share: `TEST_PORTS=0/3` is the first third.
+/// Returns a port that is currently free. No port is returned twice, because state about an address, such as its
+/// logins, outlives its server. Parallel test programs have separate shares: `TEST_PORTS=0/3` is the first third.
 ///
 /// # Panics
-/// All ports of the share were given.
+/// All ports of the share were returned.
 pub fn free_port() -> u16 {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let ports = share_of_ports(std::env::var("TEST_PORTS").ok().as_deref());
@@ -431,7 +432,7 @@ pub fn free_port() -> u16 {
     }
 }
 
-/// All ports, or the share that `TEST_PORTS` names.
+/// Returns all ports, or the share in `TEST_PORTS`.
 fn share_of_ports(share: Option<&str>) -> Range<u16> {
     let Some(share) = share else { return PORTS };
     let numbers = share.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
@@ -442,7 +443,7 @@ fn share_of_ports(share: Option<&str>) -> Range<u16> {
     PORTS.start + index * size..PORTS.start + (index + 1) * size
 }
 
-/// One cryptography provider for the process; who comes second finds it there.
+/// Installs one cryptography provider for the process. A second call changes nothing.
 pub fn install_crypto() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));

@@ -1,8 +1,8 @@
-//! A clock of one process that is wrong, and can be set while that runs: its wall clock alone, or all of its clocks.
+//! A clock of one process that a test can set while the process runs: its wall clock alone, or all of its clocks.
 //!
-//! A small C library (`tests/testenv/clock/clock.c`) is preloaded into the process and stands before the C library's
-//! functions. So the program must be linked dynamically, as debug builds are and the binary as shipped is not, and run
-//! on Linux. The library is compiled when it is first asked for.
+//! A small C library (`tests/testenv/clock/clock.c`) is preloaded into the process and replaces functions of the C
+//! library. So the program must be linked dynamically, and run on Linux. Debug builds are linked dynamically, the
+//! shipped binary is not. The library is compiled at its first use.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -25,11 +25,11 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// One that is right. Its file lies in this folder, which must outlive the process.
+    /// Makes a correct clock. Its file is in this folder, which must outlive the process.
     ///
     /// # Panics
     ///
-    /// When there is no C compiler, or the system is not Linux.
+    /// If there is no C compiler, or the system is not Linux.
     #[must_use]
     pub fn new(folder: &Path) -> Self {
         let path = folder.join(crate::unique("clock"));
@@ -40,37 +40,38 @@ impl Clock {
         clock
     }
 
-    /// The variables that a process must be started with, as [`crate::Daemon::start_with`] takes them.
+    /// Returns the environment variables for the process, in the form of [`crate::Daemon::start_with`].
     #[must_use]
     pub fn environment(&self) -> [(&str, &str); 2] {
         [("LD_PRELOAD", &self.library), ("CLOCK_AHEAD_FILE", &self.path)]
     }
 
-    /// Sets the wall clock so many seconds ahead of the machine's, behind it if negative. The monotonic clock goes on. Seen
-    /// at the next look.
+    /// Sets the wall clock ahead of the machine's by this many seconds, or behind it if negative. The monotonic clock
+    /// is unchanged. The process sees the change when it next reads the clock.
     ///
     /// # Panics
     ///
-    /// When that is more than 292 years.
+    /// If that is more than 292 years.
     pub fn set_ahead(&self, seconds: i64) {
         let nanoseconds = seconds.checked_mul(NANOSECONDS).unwrap();
-        // Eight bytes in one write, at the beginning of a page: nobody sees half of them.
+        // Eight bytes in one write at the start of a page, so that a reader never sees half of them.
         self.file.write_all_at(&nanoseconds.to_ne_bytes(), 0).unwrap();
     }
 
-    /// Lets so many seconds, since the process began, have passed at once, on its monotonic clock, too. A program that waits
-    /// notices at the next event: a timer of the system that it has set goes on.
+    /// Moves all clocks of the process forward. `seconds` is the total since the process began. A waiting program
+    /// notices at its next event, because this does not affect a system timer that is already set.
     ///
     /// # Panics
     ///
-    /// When that is more than 292 years.
+    /// If that is more than 292 years.
     pub fn pass(&self, seconds: u32) {
         let nanoseconds = i64::from(seconds).checked_mul(NANOSECONDS).unwrap();
         self.file.write_all_at(&nanoseconds.to_ne_bytes(), 8).unwrap();
     }
 }
 
-/// The compiled library, in a folder beside the other components that is named by what it is made of.
+/// Returns the path of the compiled library. Its folder is next to the other components, and its name is a hash of its
+/// inputs.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -79,13 +80,14 @@ fn library() -> &'static Path {
         }
         let made_of = format!("{SOURCE}{FLAGS:?}{}", std::env::consts::ARCH);
         let key = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, made_of.as_bytes()).simple().to_string();
-        // target/testenv/tools-…/supervise
+        // Path: target/testenv/tools-…/supervise
         let supervise = Component::Supervise.path();
         let folder = supervise.ancestors().nth(2).unwrap().join(format!("clock-{}", &key[..12]));
         let path = folder.join("libclock.so");
         if !path.is_file() {
             std::fs::create_dir_all(&folder).unwrap();
-            // Into a name of its own first: another process may do the same.
+            // The library is compiled under a unique name first, because another process may compile it at the same
+            // time.
             let made = folder.join(crate::unique("libclock"));
             compile(&made);
             std::fs::rename(made, &path).unwrap();

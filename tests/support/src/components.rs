@@ -1,8 +1,8 @@
-//! Where the binaries of the test environment are.
+//! Paths of the binaries of the test environment.
 //!
-//! Those who know are `tests/testenv/build.sh` and the scripts of that name in folders beside it: they build into folders
-//! named by a hash of what they are built from, and say which folders those are. `KUBERNETES_MINOR` asks for another minor
-//! release of Kubernetes than the one of most runs.
+//! `tests/testenv/build.sh` and the scripts of that name in its subfolders build them into folders whose names contain
+//! a hash of the inputs, and print these folders. `KUBERNETES_MINOR` selects another minor release of Kubernetes than
+//! the default.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,29 +15,29 @@ pub enum Component {
     KubeApiserver,
     /// The controllers of Kubernetes.
     KubeControllerManager,
-    /// What finds a Node for each pod.
+    /// The scheduler.
     KubeScheduler,
-    /// What runs the pods of a node.
+    /// The kubelet.
     Kubelet,
-    /// The process of the pods' sandboxes.
+    /// The process that keeps the sandbox of a pod.
     Pause,
     /// The database of the API server.
     Etcd,
     /// The Kubernetes command line.
     Kubectl,
-    /// What sets up a cluster, and checks its configuration files.
+    /// The tool that sets up a cluster and checks its configuration files.
     Kubeadm,
     /// The vCenter simulator.
     Vcsim,
-    /// Ends what it runs when its standard input is closed.
+    /// A program that ends its child process when its standard input closes.
     Supervise,
-    /// Renders the Helm chart, faster than `helm`.
+    /// A program that renders the Helm chart faster than `helm`.
     Chart,
     /// The Helm command line.
     Helm,
     /// The vSphere command line.
     Govc,
-    /// Prometheus's own readers of metrics, alerts and expressions.
+    /// Prometheus's own parsers of metrics, alerts and expressions.
     Metrics,
 }
 
@@ -61,11 +61,11 @@ impl Component {
         }
     }
 
-    /// The binary.
+    /// Returns the path of the binary.
     ///
     /// # Panics
     ///
-    /// When it has not been built; the message is one sentence that names the command which builds it.
+    /// If it has not been built. The message names the command that builds it.
     #[must_use]
     pub fn path(self) -> PathBuf {
         let folders = folders();
@@ -86,11 +86,11 @@ impl Component {
     }
 }
 
-/// The release of the API server, such as "1.34.4".
+/// Returns the release of the API server, such as "1.34.4".
 ///
 /// # Panics
 ///
-/// When the API server has not been built, or does not run.
+/// If the API server has not been built, or does not run.
 #[must_use]
 pub fn kubernetes_release() -> String {
     let output = Command::new(Component::KubeApiserver.path()).arg("--version").output();
@@ -100,12 +100,12 @@ pub fn kubernetes_release() -> String {
     release.unwrap_or_else(|| panic!("kube-apiserver --version printed {text:?}")).to_owned()
 }
 
-/// The static binary that `make release` builds. Tests of the main package pass
-/// `env!("CARGO_BIN_EXE_vsphere-cloud-controller-manager")`, in whose target folder it is.
+/// Returns the static binary that `make release` builds. Tests of the main package pass
+/// `env!("CARGO_BIN_EXE_vsphere-cloud-controller-manager")`, which is in the same target folder.
 ///
 /// # Panics
 ///
-/// When it has not been built.
+/// If it has not been built.
 #[must_use]
 pub fn release_binary(built: &str) -> PathBuf {
     let folder = Path::new(built).ancestors().nth(2).unwrap();
@@ -116,7 +116,7 @@ pub fn release_binary(built: &str) -> PathBuf {
     binary
 }
 
-/// Folders as the scripts print them with `--where`.
+/// The folders that the scripts print with `--where`.
 struct Folders {
     kubernetes: PathBuf,
     kube_controller_manager: PathBuf,
@@ -131,8 +131,8 @@ struct Folders {
 fn folders() -> &'static Folders {
     static FOLDERS: OnceLock<Folders> = OnceLock::new();
     FOLDERS.get_or_init(|| {
-        // The first one prints the folders of the release that KUBERNETES_MINOR names, or nothing; they go before those of
-        // the same names.
+        // The first script prints the folders of the release in `KUBERNETES_MINOR`, or nothing. They come first, so
+        // that they replace those of the same names.
         let scripts = ["minors/", "", "kube-controller-manager/", "node/", "helm/", "govc/", "metrics/"];
         let told = scripts.map(|folder| told_by(&format!("{folder}build.sh"))).concat();
         let folder = |name: &str| {
@@ -154,7 +154,7 @@ fn folders() -> &'static Folders {
     })
 }
 
-/// What this script below `tests/testenv` prints with `--where`.
+/// Returns the output of this script below `tests/testenv` with `--where`.
 fn told_by(script: &str) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testenv").join(script);
     let output = Command::new("sh").arg(&script).arg("--where").output();

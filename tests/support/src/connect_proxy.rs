@@ -1,4 +1,4 @@
-//! A proxy that connects its clients to one port of this machine, whatever host they ask for.
+//! A proxy that connects its clients to one port of this machine, whatever host they request.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,24 +7,24 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// What the proxy does with a request for a connection.
+/// The reaction of the proxy to a request for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tunnel {
-    /// It connects.
+    /// Connects.
     Open,
-    /// It answers with this status line.
+    /// Answers with this status line.
     Refuse(&'static str),
-    /// It gives no answer.
+    /// Never answers.
     Hang,
-    /// It closes the connection.
+    /// Closes the connection.
     Close,
 }
 
-/// The proxy; it ends with this value.
+/// The proxy. It ends when this value is dropped.
 pub struct ConnectProxy {
     port: u16,
     state: Arc<Mutex<State>>,
-    /// Sent to when the connections that are open are forgotten.
+    /// Signals that open connections must stop passing data.
     forgotten: watch::Sender<()>,
     listener: JoinHandle<()>,
 }
@@ -50,22 +50,22 @@ impl ConnectProxy {
         Self { port, state, forgotten, listener }
     }
 
-    /// The port at which it listens.
+    /// Returns the port on which it listens.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The request lines of all clients so far.
+    /// Returns the request lines of all clients so far.
     pub fn asked(&self) -> Vec<String> {
         self.state.lock().unwrap().asked.clone()
     }
 
-    /// From now on nothing passes over the connections that are open, from either side; they stay open. Later ones work.
+    /// Stops passing data over open connections, in both directions. They stay open. Later ones work.
     pub fn forget(&self) {
         self.forgotten.send_replace(());
     }
 
-    /// What it does with requests from now on. Connections that are open stay.
+    /// Sets the reaction to later requests. Open connections stay.
     pub fn set(&self, tunnel: Tunnel) {
         self.state.lock().unwrap().tunnel = tunnel;
     }
@@ -101,7 +101,7 @@ async fn serve(
                 passed = tokio::io::copy_bidirectional(&mut client, &mut server) => return passed.ok().map(|_| ()),
                 changed = forgotten.changed() => changed.ok()?,
             }
-            // Until the client has closed; the server sees nothing of it meanwhile.
+            // Waits until the client closes. The server receives nothing.
             tokio::io::copy(&mut client, &mut tokio::io::sink()).await.ok().map(|_| ())
         }
         Tunnel::Refuse(status_line) => {

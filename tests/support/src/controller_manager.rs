@@ -1,4 +1,4 @@
-//! The real kube-controller-manager. It alone sets Ready=Unknown.
+//! Runs the real kube-controller-manager, which is the only program that sets Ready=Unknown.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use crate::components::Component;
 use crate::real_node::VOLUME_PLUGINS;
 use crate::supervisor::{Output, Supervised};
 
-/// It runs until it is dropped.
+/// A kube-controller-manager. It runs until it is dropped.
 pub struct ControllerManager(Supervised);
 
 impl ControllerManager {
-    /// Starts the controllers of Nodes on this API server, as an administrator and with an external cloud provider. A
-    /// kubelet that renews its Lease for `grace` no more is silent.
+    /// Starts the Node controllers on this API server, as an administrator and with an external cloud provider. A Node
+    /// becomes Ready=Unknown when its kubelet has not renewed its Lease for `grace`.
     #[must_use]
     pub fn start(server: &ApiServer, grace: Duration) -> Self {
         let nodes = "--controllers=node-lifecycle-controller,taint-eviction-controller,node-ipam-controller".to_owned();
         Self::start_with(server, grace, &[nodes])
     }
 
-    /// As [`ControllerManager::start`], with all controllers that run by default: those that make pods, and what the API
-    /// server wants of a pod (service accounts, the authority of the cluster).
+    /// Like [`ControllerManager::start`], with all default controllers, including those that create pods and everything
+    /// that the API server requires for a pod (service accounts, the CA of the cluster).
     #[must_use]
     pub fn start_all(server: &ApiServer, grace: Duration) -> Self {
         let key = server.service_account_key_file();
@@ -42,7 +42,7 @@ impl ControllerManager {
             format!("--node-monitor-grace-period={}s", grace.as_secs()),
             "--node-monitor-period=1s".to_owned(),
             "--leader-elect=false".to_owned(),
-            // It serves nothing.
+            // It has no server port.
             "--secure-port=0".to_owned(),
         ];
         arguments.extend_from_slice(flags);
@@ -50,7 +50,7 @@ impl ControllerManager {
         Self(Supervised::start("kube-controller-manager", &program, &arguments, server.folder()))
     }
 
-    /// What it has written.
+    /// Returns its output.
     #[must_use]
     pub fn output(&self) -> &Output {
         &self.0.output

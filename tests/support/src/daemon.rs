@@ -1,4 +1,4 @@
-//! The built binary, with its log and its signals.
+//! Runs the built binary, with access to its log and signals.
 
 use std::path::Path;
 use std::process::ExitStatus;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::eventually::eventually;
 use crate::supervisor::{Output, Supervised, TemporaryFolder};
 
-/// A running cloud controller manager. Dropping it ends it.
+/// A running cloud-controller-manager. Dropping it ends it.
 pub struct Daemon {
     process: Supervised,
     _folder: TemporaryFolder,
@@ -20,7 +20,7 @@ impl Daemon {
         Self::start_with(binary, flags, &[])
     }
 
-    /// As [`Daemon::start`], with environment variables.
+    /// Like [`Daemon::start`], with environment variables.
     pub fn start_with<F: AsRef<str>>(
         binary: impl AsRef<Path>,
         flags: impl IntoIterator<Item = F>,
@@ -34,19 +34,19 @@ impl Daemon {
         Self { process, _folder: folder }
     }
 
-    /// Its process id, once it has started.
+    /// Returns its process id, once it has started.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.process.pid()
     }
 
-    /// What it has logged.
+    /// Returns its log.
     #[must_use]
     pub fn output(&self) -> &Output {
         &self.process.output
     }
 
-    /// Waits for a line that contains this text, and gives it.
+    /// Waits for a line that contains this text. Returns the line.
     pub async fn wait_for_line(&mut self, text: &str, limit: Duration) -> String {
         let output = self.process.output.clone();
         eventually(&format!("the daemon logs {text:?}"), limit, async || {
@@ -55,28 +55,28 @@ impl Daemon {
         .await
     }
 
-    /// Sends a signal by its name without `SIG`: `TERM`, `KILL`, `STOP`, `CONT`.
+    /// Sends a signal, named without `SIG`: `TERM`, `KILL`, `STOP`, `CONT`.
     pub async fn signal(&self, signal: &str) {
         self.process.signal(signal).await;
     }
 
-    /// The exit status, if it has ended; 128 and the signal's number if a signal ended it.
+    /// Returns the exit status, if it has exited: 128 plus the signal's number if a signal ended it.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.process.ended()
     }
 
-    /// Waits for its end.
+    /// Waits until it exits.
     pub async fn wait(&mut self, limit: Duration) -> ExitStatus {
         self.process.wait(limit).await
     }
 
-    /// SIGTERM, and the exit status.
+    /// Sends SIGTERM, and returns the exit status.
     pub async fn stop(&mut self, limit: Duration) -> ExitStatus {
         self.signal("TERM").await;
         self.wait(limit).await
     }
 
-    /// SIGKILL, and waits until it is gone.
+    /// Sends SIGKILL, and waits until it has exited.
     pub async fn kill(&mut self) {
         self.process.kill().await;
     }

@@ -1,6 +1,6 @@
-//! The demo's story: start everything, watch the nodes become ready, change an address, then a Service of type
-//! `LoadBalancer` on NSX from its creation to its deletion, while a node leaves; stay. With routes they appear on a router
-//! of NSX, follow the changed address, and one goes with its node.
+//! Runs the demo. It starts everything, watches the nodes become ready, and changes an address. Then it creates,
+//! changes and deletes a Service of type `LoadBalancer` on NSX, while a node is removed. With routes it shows them on
+//! an NSX router, how they follow the changed address, and how the route of the removed node disappears.
 
 mod cluster;
 mod load_balancer;
@@ -33,25 +33,24 @@ use nsx::Nsx;
 use screen::Screen;
 use table::Table;
 
-/// How long a node may take before the demo is a failure, whatever the number of nodes.
+/// Longest initialisation of all nodes. After it the demo fails.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long the changed address may take.
+/// Longest time until the changed address is visible.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(20);
-/// How long the routes of all nodes may take, besides the time that the limit of calls to NSX gives each node.
+/// Longest time for the routes of all nodes, in addition to the time that the rate limit of NSX calls gives each node.
 const ROUTES_PATIENCE: Duration = Duration::from_secs(30);
 const ROUTE_PATIENCE: Duration = Duration::from_millis(100);
-/// So many routes are shown.
 const SHOWN_ROUTES: usize = 4;
-/// A table that is redrawn more often only flickers.
+/// Pause between two redraws of the table. Shorter pauses make it flicker.
 const FRAME: Duration = Duration::from_millis(100);
 
-/// What was asked for.
+/// Options of the demo.
 pub struct Plan {
-    /// The daemon's binary.
+    /// Path of the daemon's binary.
     pub daemon: PathBuf,
-    /// How many nodes are simulated.
+    /// Number of simulated nodes.
     pub nodes: usize,
-    /// Whether the demo ends after the story.
+    /// Whether the demo exits after its last step.
     pub once: bool,
     /// Whether nodes have routes.
     pub routes: bool,
@@ -64,7 +63,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// A sentence, when `NODES` is not a number that makes sense.
+    /// A sentence, if `NODES` is not a valid number.
     pub fn from_environment(daemon: PathBuf) -> Result<Self, String> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let nodes = match variable("NODES") {
@@ -84,11 +83,11 @@ impl Plan {
     }
 }
 
-/// Runs the demo, with a real node where there is a sandbox for it.
+/// Runs the demo, with a real node if there is a sandbox for it.
 ///
 /// # Errors
 ///
-/// A sentence, with the daemon's last lines where they matter.
+/// A sentence, with the daemon's last lines if they are relevant.
 pub async fn run(plan: Plan, sandbox: Option<Sandbox>) -> Result<(), String> {
     let interactive = !plan.once && std::io::stdout().is_terminal();
     let mut stage = tokio::select! {
@@ -105,13 +104,13 @@ pub async fn run(plan: Plan, sandbox: Option<Sandbox>) -> Result<(), String> {
     outcome
 }
 
-/// Everything that runs. Fields are dropped in this order: the daemon while it can still log out.
+/// Everything that runs. Fields are dropped in this order: the daemon first, while it can still log out.
 struct Stage {
     daemon: Daemon,
     vcenter: Vcenter,
     events: BoxStream<'static, watcher::Result<Event<Node>>>,
     services: BoxStream<'static, watcher::Result<Event<Service>>>,
-    /// The Service of the second act, while it is there.
+    /// The Service of the second act, while it exists.
     service: Option<Service>,
     apiserver: ApiServer,
     screen: Screen,
@@ -266,13 +265,13 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until the router has the routes of all machines and no others.
+    /// Waits until the router has exactly the routes of all machines.
     async fn follow_routes(&mut self, patience: Duration) -> Result<(), String> {
         let (machines, trouble) = (self.machines.clone(), "the router has not the routes of all nodes");
         self.follow(patience, trouble, |stage| stage.nsx.leads_to(&machines)).await
     }
 
-    /// Shows what happens until the condition holds.
+    /// Shows the events until the condition is true.
     async fn follow(&mut self, patience: Duration, trouble: &str, done: impl Fn(&Self) -> bool) -> Result<(), String> {
         let deadline = Instant::now().checked_add(patience);
         let mut frames = interval(FRAME);
@@ -337,7 +336,7 @@ fn flags(config: &Path, kubeconfig: &Path) -> Vec<String> {
         format!("--kubeconfig={}", kubeconfig.display()),
         "--leader-elect=true".to_owned(),
         "--cluster-name=demo".to_owned(),
-        // No HTTP: this machine may run several demos.
+        // No HTTP port, because several demos may run on this machine.
         "--secure-port=0".to_owned(),
         "-v=2".to_owned(),
     ]
@@ -351,7 +350,7 @@ fn step(name: &str, started: Instant, about: &str) {
     println!("{name:<22}{:>8}   {about}", seconds(started.elapsed()));
 }
 
-/// For people: milliseconds below a second.
+/// Formats a time for people: in milliseconds below a second.
 fn seconds(time: Duration) -> String {
     if time < Duration::from_secs(1) {
         format!("{} ms", time.as_millis())
@@ -360,7 +359,7 @@ fn seconds(time: Duration) -> String {
     }
 }
 
-/// The operations by number, most first.
+/// Returns the operations by number of calls, most frequent first.
 fn busiest(counts: &Counts) -> String {
     let mut operations: Vec<(&String, &u32)> = counts.operations.iter().collect();
     operations.sort_by(|left, right| right.1.cmp(left.1).then(left.0.cmp(right.0)));

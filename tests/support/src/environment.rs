@@ -1,26 +1,26 @@
-//! What a run is asked for in the environment: how long, and with which seed.
+//! Reads the environment variables of a run: its duration and its seed.
 
-/// The variable, unless it is empty, which is what `make` sets without a value.
+/// Returns the variable, unless it is empty: `make` sets it to an empty value if it has none.
 #[must_use]
 pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|text| !text.is_empty())
 }
 
-/// The same as a number.
+/// Returns the variable as a number.
 ///
 /// # Panics
 ///
-/// When it is none.
+/// If it is not a number.
 #[must_use]
 pub fn number(name: &str) -> Option<u64> {
     variable(name).map(|text| text.parse().unwrap_or_else(|error| panic!("{name}={text}: {error}")))
 }
 
-/// The same as a seed, which `random` makes a new one.
+/// Returns the variable as a seed; `random` makes a new one.
 ///
 /// # Panics
 ///
-/// When it is neither that nor a number.
+/// If it is neither `random` nor a number.
 #[must_use]
 pub fn seed(name: &str) -> Option<u64> {
     match variable(name)?.as_str() {

@@ -1,25 +1,25 @@
-//! Waiting for a condition instead of for a time.
+//! Waits for a condition instead of for a time.
 
 use std::fmt::Display;
 use std::time::Duration;
 
-/// Between two looks: short against what people notice, long against what a look costs.
+/// Pause between two checks. It is short enough to be unnoticed, and long compared with the cost of a check.
 const PERIOD: Duration = Duration::from_millis(25);
 
-/// Looks again and again until `check` gives a value. Its error is the state that was seen instead.
+/// Repeats `check` until it returns a value. The error of `check` describes the current state.
 ///
 /// # Panics
 ///
-/// After `limit`, with what was waited for and the last state seen.
+/// After `limit`, with `what` and the last state.
 pub async fn eventually<T, E: Display>(what: &str, limit: Duration, check: impl AsyncFnMut() -> Result<T, E>) -> T {
     eventually_every(PERIOD, what, limit, check).await
 }
 
-/// As [`eventually`], with this pause between two looks.
+/// Like [`eventually`], with this pause between two checks.
 ///
 /// # Panics
 ///
-/// As [`eventually`].
+/// Like [`eventually`].
 pub async fn eventually_every<T, E: Display>(
     period: Duration,
     what: &str,
@@ -39,7 +39,7 @@ pub async fn eventually_every<T, E: Display>(
     }
 }
 
-/// A name that nobody else has: keeps tests that share an API server apart. Fits a DNS label if `prefix` is short.
+/// Returns a unique name, which separates tests that share an API server. It is a valid DNS label if `prefix` is short.
 #[must_use]
 pub fn unique(prefix: &str) -> String {
     let id = uuid::Uuid::new_v4().simple().to_string();

@@ -1,9 +1,9 @@
-//! An NSX manager in this process: the Policy API that this program calls, strict where a client may be wrong, and with
-//! every fault.
+//! A fake NSX Manager in this process. It has the part of the Policy API that this program calls, checks requests
+//! strictly, and can inject every fault.
 //!
-//! It refuses what a real manager refuses and more: unknown fields, wrong types, unknown parameters, references to
-//! nothing, old revisions. Where real managers differ, or no documentation says what they do, [`Behaviour`] has a switch.
-//! The rules are those of `nsx.md` 3.19.
+//! It rejects everything that a real manager rejects and more: unknown fields, wrong types, unknown parameters,
+//! references to missing objects, old revisions. Where real managers differ, or their behaviour is not documented,
+//! [`Behaviour`] has a switch. The rules are those of `nsx.md` 3.19.
 
 mod access;
 mod answer;
@@ -63,24 +63,24 @@ use crate::fake_vcenter::LoginAttempt;
 use answer::{Endpoint, Shared};
 use world::World;
 
-/// The name in its certificate under which a client reaches it through a proxy.
+/// Name in its certificate, under which a client reaches it through a proxy.
 pub const NAME: &str = identity::NAME;
 
-/// Where the token service exchanges refresh tokens.
+/// Path at which the token service exchanges refresh tokens.
 const TOKEN_PATH: &str = "/csp/gateway/am/api/auth/api-tokens/authorize";
 
-/// The certificate of a PEM text, as DER.
+/// Returns the certificate of a PEM text as DER.
 fn der(pem: &str) -> Vec<u8> {
     CertificateDer::from_pem_slice(pem.as_bytes()).unwrap().to_vec()
 }
 
-/// A certificate for a principal identity and its key, both as PEM.
+/// Makes a certificate for a principal identity and its key, both as PEM.
 #[must_use]
 pub fn client_identity(name: &str) -> (String, String) {
     identity::client_identity(name)
 }
 
-/// A running fake. It ends with the test's runtime, or when dropped.
+/// A running fake. It ends with the test's runtime, or when it is dropped.
 pub struct FakeNsx {
     shared: Arc<Shared>,
     server: Server<Endpoint>,
@@ -121,7 +121,7 @@ impl FakeNsx {
         for (path, body) in model.objects {
             fake.put_by_hand("system", &path, body);
         }
-        // The index has what was there before.
+        // Fills the search index with the initial objects.
         drop(fake.shared.world().store.index(Duration::ZERO));
         for path in model.system_owned {
             fake.shared.world().store.set_system_owned(&path);
@@ -129,59 +129,59 @@ impl FakeNsx {
         fake
     }
 
-    /// The port, the same for as long as it lives.
+    /// Returns the port, which never changes.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.server.port()
     }
 
-    /// `127.0.0.1:<port>`, with the prefix of the model: the `host` of the configuration.
+    /// Returns `127.0.0.1:<port>` with the prefix of the model, which is the `host` of the configuration.
     #[must_use]
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}{}", self.server.port(), self.shared.world().prefix)
     }
 
-    /// The address of the Policy API.
+    /// Returns the address of the Policy API.
     #[must_use]
     pub fn url(&self) -> String {
         format!("https://{}/policy/api/v1", self.address())
     }
 
-    /// Host and path of the token service: the `vmcAuthHost` of the configuration.
+    /// Returns host and path of the token service, which are the `vmcAuthHost` of the configuration.
     #[must_use]
     pub fn token_address(&self) -> String {
         format!("127.0.0.1:{}{TOKEN_PATH}", self.token_service.port())
     }
 
-    /// The manager's self-signed certificate of the start, as PEM.
+    /// Returns the manager's initial self-signed certificate as PEM.
     #[must_use]
     pub fn ca_pem(&self) -> &str {
         &self.ca_pem
     }
 
-    /// The token service's own certificate, as PEM.
+    /// Returns the token service's own certificate as PEM.
     #[must_use]
     pub fn token_ca_pem(&self) -> &str {
         &self.token_ca_pem
     }
 
-    /// The last user of the model.
+    /// Returns the last user of the model.
     #[must_use]
     pub fn user(&self) -> &str {
         &self.user
     }
 
-    /// Its password now.
+    /// Returns the current password of that user.
     ///
     /// # Panics
     ///
-    /// When it has none.
+    /// If the user has none.
     #[must_use]
     pub fn password(&self) -> String {
         self.shared.world().access.accounts[&self.user].password.clone()
     }
 
-    /// A section `[NSXT]` of `vsphere.conf` for this manager and its user; its CA is written into `folder`.
+    /// Returns a section `[NSXT]` of `vsphere.conf` for this manager and its user. Writes its CA into `folder`.
     #[must_use]
     pub fn ini_section(&self, folder: &Path) -> String {
         let ca_file = folder.join(format!("nsx-{}.pem", self.port()));
@@ -195,19 +195,19 @@ impl FakeNsx {
         )
     }
 
-    /// The requests so far, in their order; of the last 100,000.
+    /// Returns the last 100,000 requests, in their order.
     #[must_use]
     pub fn requests(&self) -> Vec<Recorded> {
         self.requests_from(0)
     }
 
-    /// The requests with this number or a later one, in their order.
+    /// Returns the requests with this number or a later one, in their order.
     #[must_use]
     pub fn requests_from(&self, number: u64) -> Vec<Recorded> {
         self.shared.world().records.from(number)
     }
 
-    /// The counts now.
+    /// Returns the current counts.
     #[must_use]
     pub fn counts(&self) -> NsxCounts {
         let world = self.shared.world();
@@ -221,7 +221,7 @@ impl FakeNsx {
         }
     }
 
-    /// Counts requests, bytes and times from nothing again, and forgets the requests so far.
+    /// Resets the counts of requests, bytes and times, and drops the requests so far.
     pub fn reset_counts(&self) {
         let mut world = self.shared.world();
         world.records.reset();
@@ -229,14 +229,15 @@ impl FakeNsx {
         (world.limits.most_in_flight, world.limits.most_of_client) = (0, 0);
     }
 
-    /// The logins with user and password so far, in their order; of the last 10,000. With `Basic` or `Remote` each
-    /// request is one.
+    /// Returns the last 10,000 logins with user and password, in their order. With `Basic` or `Remote` each request is
+    /// a login.
     #[must_use]
     pub fn login_attempts(&self) -> Vec<LoginAttempt> {
         self.shared.world().logins.all()
     }
 
-    /// All objects as others than their owners read them, by path. Those that are marked for deletion are among them.
+    /// Returns all objects by path, as a user who does not own them reads them. They include those that are marked for
+    /// deletion.
     #[must_use]
     pub fn objects(&self) -> Vec<Value> {
         let mut world = self.shared.world();
@@ -244,7 +245,7 @@ impl FakeNsx {
         world.store.all().map(|stored| world.read(stored, "")).collect()
     }
 
-    /// The objects below a path, such as `/infra/tier-1s/t1/static-routes`.
+    /// Returns the objects below a path, such as `/infra/tier-1s/t1/static-routes`.
     #[must_use]
     pub fn objects_below(&self, path: &str) -> Vec<Value> {
         let mut world = self.shared.world();
@@ -252,7 +253,7 @@ impl FakeNsx {
         world.store.below(path).map(|stored| world.read(stored, "")).collect()
     }
 
-    /// One object, if it is there and not marked for deletion.
+    /// Returns one object, if it exists and is not marked for deletion.
     #[must_use]
     pub fn object(&self, path: &str) -> Option<Value> {
         let mut world = self.shared.world();
@@ -260,36 +261,37 @@ impl FakeNsx {
         world.store.get(path).map(|stored| world.read(stored, ""))
     }
 
-    /// The address that an allocation has, whether or not it is realized.
+    /// Returns the address of an allocation, even if it is not realized.
     #[must_use]
     pub fn allocated_address(&self, allocation: &str) -> Option<IpAddr> {
         self.shared.world().pools.assigned(allocation)?.ok()
     }
 
-    /// How many versions of objects there were so far.
+    /// Returns the number of object versions so far.
     #[must_use]
     pub fn versions(&self) -> usize {
         self.shared.world().store.versions()
     }
 
-    /// Forgets the first `seen` versions; the others keep their places. For long runs with large objects.
+    /// Drops the first `seen` versions. The others keep their indexes. For long runs with large objects.
     pub fn forget_versions(&self, seen: usize) {
         self.shared.world().store.forget(seen);
     }
 
-    /// Every version of every object that is not forgotten, in the order of the writes.
+    /// Returns every version of every object that was not dropped, in the order of the writes.
     #[must_use]
     pub fn history(&self) -> Vec<ObjectVersion> {
         self.shared.world().store.history(0).to_vec()
     }
 
-    /// Of the versions since the first `seen` ones, those that somebody wrote. The purge of a deleted object is none of them.
+    /// Returns the versions after the first `seen` ones that a write made. The purge of a deleted object is not a
+    /// write.
     #[must_use]
     pub fn written_from(&self, seen: usize) -> Vec<ObjectVersion> {
         self.history_from(seen).into_iter().filter(|version| version.user != store::PURGE).collect()
     }
 
-    /// The versions since the first `seen` ones.
+    /// Returns the versions after the first `seen` ones.
     #[must_use]
     pub fn history_from(&self, seen: usize) -> Vec<ObjectVersion> {
         self.shared.world().store.history(seen).to_vec()

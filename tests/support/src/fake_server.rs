@@ -1,6 +1,7 @@
-//! Serves HTTPS for the fakes of this process: a port that stays theirs, certificates, connections that end at will.
+//! An HTTPS server for the fakes of this process, with a fixed port, changeable certificates, and connections that a
+//! test can close.
 //!
-//! Knows no product: a [`Handler`] makes the answers.
+//! It is independent of the product: a [`Handler`] makes the answers.
 
 pub(crate) mod barriers;
 pub(crate) mod http;
@@ -18,21 +19,20 @@ use tokio_rustls::TlsAcceptor;
 use http::{Reply, Request};
 use place::Place;
 
-/// Makes the answer to a request.
+/// The handler that answers requests.
 pub(crate) trait Handler: Send + Sync + 'static {
-    /// Runs to its end, also when the client is gone.
+    /// Answers a request. It runs to completion, even if the client is gone.
     fn answer(self: Arc<Self>, request: Request) -> impl Future<Output = Reply> + Send;
 }
 
-/// What connections share.
 struct Shared<H> {
     handler: Arc<H>,
     acceptor: Mutex<TlsAcceptor>,
-    /// Sent to when every connection is to be closed.
+    /// Signals that every connection must be closed.
     severed: watch::Sender<()>,
 }
 
-/// A server on a port of 127.0.0.1. It ends with the test's runtime, or when dropped.
+/// A server on a port of 127.0.0.1. It ends with the test's runtime, or when it is dropped.
 pub(crate) struct Server<H: Handler> {
     shared: Arc<Shared<H>>,
     place: Place,
@@ -48,17 +48,17 @@ impl<H: Handler> Server<H> {
         Self { shared, place, accepting }
     }
 
-    /// The same for as long as it lives.
+    /// Returns the port, which never changes.
     pub(crate) fn port(&self) -> u16 {
         self.place.port()
     }
 
-    /// Closes every connection. Calls go on, and their answers are lost.
+    /// Closes every connection. Calls continue, and their answers are lost.
     pub(crate) fn sever(&self) {
         self.shared.severed.send_replace(());
     }
 
-    /// Closes the port, and every connection.
+    /// Closes the port and every connection.
     pub(crate) async fn stop_listening(&self) {
         let accepting = self.accepting.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(accepting) = accepting {
@@ -74,12 +74,12 @@ impl<H: Handler> Server<H> {
         *self.accepting.lock().unwrap_or_else(PoisonError::into_inner) = Some(accepting);
     }
 
-    /// The certificate that new connections see.
+    /// Returns the acceptor with the certificate for new connections.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         self.shared.acceptor.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Shows another certificate to new connections, and closes those there are.
+    /// Presents another certificate to new connections, and closes the existing ones.
     pub(crate) fn use_acceptor(&self, acceptor: TlsAcceptor) {
         *self.shared.acceptor.lock().unwrap_or_else(PoisonError::into_inner) = acceptor;
         self.sever();

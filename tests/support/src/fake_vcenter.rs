@@ -1,9 +1,9 @@
-//! A vCenter in this process, for what the simulator cannot do: permissions, half answers, every fault, waits that
-//! hang, versions that resume, thousands of machines at once.
+//! A fake vCenter in this process, for everything that the simulator lacks: permissions, partial answers, every fault,
+//! waits that hang, versions that resume, and thousands of machines at the same time.
 //!
-//! It speaks as real servers do where the simulator does not: a quoted cookie, XML types on everything, unset
-//! properties left out, `enter` only for what is new, `leave` for what cannot be reached or read any more, numbered
-//! versions, pages. It knows the operations this program calls, over HTTPS 1.1, and nothing else.
+//! It behaves like real servers in points where the simulator does not: a quoted cookie, XML types on all values, unset
+//! properties left out, `enter` only for new objects, `leave` for objects that can no longer be reached or read,
+//! numbered versions, and pages. It has only the operations that this program calls, over HTTP/1.1 with TLS.
 
 mod answer;
 mod collector;
@@ -40,7 +40,7 @@ use inventory::Inventory;
 use rest::Tagging;
 use session::Session;
 
-/// All that the server knows. Never locked over an await.
+/// The state of the server. It is never locked across an await.
 struct World {
     user: String,
     password: String,
@@ -52,19 +52,16 @@ struct World {
     tagging: Tagging,
     /// Whether cookies come without quotes.
     is_cookie_bare: bool,
-    /// That of the last login.
     last_cookie: String,
-    /// By cookie.
     sessions: BTreeMap<String, Session>,
     rest_sessions: BTreeSet<String>,
     rules: Rules<Trouble>,
     counts: FakeCounts,
     logins: logins::Logins,
-    /// What ends the waits that were pending at the last count.
+    /// Fault that ends the waits that were pending at the last increase of `interrupts`.
     interrupt: Option<Trouble>,
     interrupts: u64,
     machines: usize,
-    /// How much later every call is served.
     delay: Option<Duration>,
 }
 
@@ -73,7 +70,7 @@ impl World {
         uuid::Uuid::new_v4().to_string()
     }
 
-    /// As at its end.
+    /// Ends all sessions, as when the server stops.
     fn end_sessions(&mut self) {
         self.sessions.clear();
         self.rest_sessions.clear();
@@ -84,7 +81,7 @@ impl World {
 
 struct Shared {
     world: Mutex<World>,
-    /// Sent to after every change that a wait may tell or end by.
+    /// Signals every change that a wait may report, or that may end a wait.
     changed: watch::Sender<()>,
 }
 
@@ -100,7 +97,7 @@ impl Handler for Shared {
     }
 }
 
-/// A running fake. It ends with the test's runtime, or when dropped.
+/// A running fake. It ends with the test's runtime, or when it is dropped.
 pub struct FakeVcenter {
     shared: Arc<Shared>,
     server: Server<Shared>,
@@ -138,43 +135,43 @@ impl FakeVcenter {
         Self { shared, server, ca_pem }
     }
 
-    /// `127.0.0.1`.
+    /// Returns `127.0.0.1`.
     #[must_use]
     pub fn host(&self) -> &'static str {
         "127.0.0.1"
     }
 
-    /// The port, the same for as long as it lives.
+    /// Returns the port, which never changes.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.server.port()
     }
 
-    /// The address of the SOAP API.
+    /// Returns the address of the SOAP API.
     #[must_use]
     pub fn url(&self) -> String {
         format!("https://127.0.0.1:{}/sdk", self.server.port())
     }
 
-    /// The server's self-signed certificate, as PEM.
+    /// Returns the server's self-signed certificate as PEM.
     #[must_use]
     pub fn ca_pem(&self) -> &str {
         &self.ca_pem
     }
 
-    /// The user that is accepted.
+    /// Returns the accepted user.
     #[must_use]
     pub fn user(&self) -> String {
         self.shared.world().user.clone()
     }
 
-    /// The password that is accepted.
+    /// Returns the accepted password.
     #[must_use]
     pub fn password(&self) -> String {
         self.shared.world().password.clone()
     }
 
-    /// The counts now.
+    /// Returns the current counts.
     #[must_use]
     pub fn counts(&self) -> FakeCounts {
         let world = self.shared.world();
@@ -184,11 +181,11 @@ impl FakeVcenter {
         FakeCounts { soap_sessions, rest_sessions, collectors, views, ..world.counts.clone() }
     }
 
-    /// The id of the object of this class with this name.
+    /// Returns the id of the object of this class with this name.
     ///
     /// # Panics
     ///
-    /// When there is none, as every verb that names an object.
+    /// If there is none. This applies to every method that names an object.
     #[must_use]
     pub fn id(&self, kind: &str, name: &str) -> String {
         self.shared.world().inventory.named(kind, name).id
@@ -200,7 +197,7 @@ impl FakeVcenter {
         changed
     }
 
-    /// Creates a machine and gives its id.
+    /// Creates a machine and returns its id.
     pub fn create_vm(&self, machine: Machine) -> String {
         self.change(|world| {
             world.machines += 1;
@@ -209,7 +206,7 @@ impl FakeVcenter {
         })
     }
 
-    /// Changes a machine; a pending wait tells it at once.
+    /// Changes a machine. A pending wait reports the change at once.
     pub fn change_vm(&self, name: &str, change: impl FnOnce(Machine) -> Machine) {
         self.change(|world| {
             let vm = world.inventory.named("VirtualMachine", name);
@@ -218,7 +215,7 @@ impl FakeVcenter {
         });
     }
 
-    /// Changes every machine at once.
+    /// Changes all machines in one step.
     pub fn change_vms(&self, change: impl Fn(Machine) -> Machine) {
         self.change(|world| {
             let all = world.inventory.objects.keys().filter(|one| one.kind == "VirtualMachine");
@@ -237,7 +234,7 @@ impl FakeVcenter {
         });
     }
 
-    /// Puts a machine onto another host.
+    /// Moves a machine to another host.
     pub fn migrate_vm(&self, name: &str, host: &str) {
         self.change(|world| {
             let vm = world.inventory.named("VirtualMachine", name);
@@ -246,7 +243,7 @@ impl FakeVcenter {
         });
     }
 
-    /// Moves a machine into the machine folder of a datacenter; its id and all else stay.
+    /// Moves a machine into the machine folder of a datacenter. Its id and all other properties stay.
     pub fn move_vm(&self, name: &str, datacenter: &str) {
         self.change(|world| {
             let vm = world.inventory.named("VirtualMachine", name);
@@ -255,7 +252,8 @@ impl FakeVcenter {
         });
     }
 
-    /// Takes a machine out of the inventory and registers it again: all stays but its id, which is given back.
+    /// Removes a machine from the inventory and registers it again. Everything stays except for its id. Returns the new
+    /// id.
     pub fn reregister_vm(&self, name: &str) -> String {
         self.change(|world| {
             let vm = world.inventory.named("VirtualMachine", name);
@@ -267,7 +265,7 @@ impl FakeVcenter {
         })
     }
 
-    /// Takes a host, folder or the like out of the inventory. What lies in it stays.
+    /// Removes a host, folder or similar object from the inventory. The objects in it stay.
     pub fn remove_object(&self, kind: &str, name: &str) {
         self.change(|world| {
             let object = world.inventory.named(kind, name);
@@ -275,13 +273,13 @@ impl FakeVcenter {
         });
     }
 
-    /// `about.instanceUuid`.
+    /// Returns `about.instanceUuid`.
     #[must_use]
     pub fn instance_uuid(&self) -> String {
         self.shared.world().instance_uuid.clone()
     }
 
-    /// A section `[VirtualCenter "…"]` of `vsphere.conf` for this vCenter; its CA is written into `folder`.
+    /// Returns a section `[VirtualCenter "…"]` of `vsphere.conf` for this vCenter. Writes its CA into `folder`.
     #[must_use]
     pub fn ini_section(&self, name: &str, datacenters: &str, folder: &std::path::Path) -> String {
         let ca_file = folder.join(format!("{}.pem", self.server.port()));
@@ -296,7 +294,7 @@ impl FakeVcenter {
         )
     }
 
-    /// Takes the right to read an object from the account, or gives it back.
+    /// Sets whether the account may read an object.
     pub fn set_readable(&self, kind: &str, name: &str, is_readable: bool) {
         self.change(|world| {
             let object = world.inventory.named(kind, name);
@@ -304,8 +302,8 @@ impl FakeVcenter {
         });
     }
 
-    /// Takes the right to read an object and everything below it from the account, or gives it back: as a real vCenter,
-    /// where a role is given on an object and goes down from there.
+    /// Sets whether the account may read an object and everything below it. In a real vCenter, too, a role on an object
+    /// propagates to its children.
     pub fn set_tree_readable(&self, kind: &str, name: &str, is_readable: bool) {
         self.change(|world| {
             let top = world.inventory.named(kind, name);
@@ -317,7 +315,7 @@ impl FakeVcenter {
         });
     }
 
-    /// Takes the right to read one property from the account, or gives it back.
+    /// Sets whether the account may read one property.
     pub fn set_path_readable(&self, kind: &str, name: &str, path: &str, is_readable: bool) {
         self.change(|world| {
             let object = world.inventory.named(kind, name);
@@ -326,7 +324,7 @@ impl FakeVcenter {
         });
     }
 
-    /// Takes the right to see a tag category from the account, or gives it back.
+    /// Sets whether the account may see a tag category.
     pub fn set_category_readable(&self, category: &str, is_readable: bool) {
         self.change(|world| {
             let hidden = &mut world.tagging.hidden_categories;
@@ -334,54 +332,54 @@ impl FakeVcenter {
         });
     }
 
-    /// Takes the right to see what tags are attached to from the account, or gives it back.
+    /// Sets whether the account may see the objects that tags are attached to.
     pub fn set_attachments_readable(&self, is_readable: bool) {
         self.change(|world| world.tagging.hides_attachments = !is_readable);
     }
 
-    /// Accepts this password from now on; open sessions stay.
+    /// Accepts this password from now on. Open sessions stay.
     pub fn set_password(&self, password: &str) {
         self.change(|world| password.clone_into(&mut world.password));
     }
 
-    /// Serves every call so much later from now on.
+    /// Delays every call from now on by this time.
     pub fn delay_calls(&self, time: Duration) {
         self.shared.world().delay = Some(time);
     }
 
-    /// Counts calls, bytes and times from nothing again.
+    /// Resets the counts of calls, bytes and times.
     pub fn reset_counts(&self) {
         let mut world = self.shared.world();
         world.counts = FakeCounts { pending_waits: world.counts.pending_waits, ..FakeCounts::default() };
     }
 
-    /// Troubles the next call of this operation, or `*` for any. A [`Trouble`] of the answer befalls a wait that is
-    /// pending already.
+    /// Injects a fault into the next call of this operation, or `*` for any. A [`Trouble`] of the answer also affects a
+    /// pending wait.
     pub fn next(&self, operation: &str, trouble: Trouble) {
         self.next_after(operation, 0, trouble);
     }
 
-    /// Troubles one call of this operation, after `skip` more calls of it.
+    /// Injects a fault into one call of this operation, after `skip` more calls of it.
     pub fn next_after(&self, operation: &str, skip: u32, trouble: Trouble) {
         self.change(|world| world.rules.add(operation, trouble, skip, Some(1)));
     }
 
-    /// Troubles every call of this operation, or `*` for any, until [`FakeVcenter::clear`].
+    /// Injects a fault into every call of this operation, or `*` for any, until [`FakeVcenter::clear`].
     pub fn every(&self, operation: &str, trouble: Trouble) {
         self.change(|world| world.rules.add(operation, trouble, 0, None));
     }
 
-    /// Troubles every call of this operation after `skip` more calls of it, until [`FakeVcenter::clear`].
+    /// Injects a fault into every call of this operation after `skip` more calls of it, until [`FakeVcenter::clear`].
     pub fn every_after(&self, operation: &str, skip: u32, trouble: Trouble) {
         self.change(|world| world.rules.add(operation, trouble, skip, None));
     }
 
-    /// Ends all troubles; calls that hang keep hanging.
+    /// Ends all faults. Calls that hang keep hanging.
     pub fn clear(&self) {
         self.change(|world| world.rules.clear());
     }
 
-    /// Ends every pending wait with this.
+    /// Ends every pending wait with this fault.
     pub fn interrupt_waits(&self, trouble: Trouble) {
         self.change(|world| {
             world.interrupts += 1;
@@ -389,7 +387,7 @@ impl FakeVcenter {
         });
     }
 
-    /// Ends every SOAP session; pending waits end with this fault.
+    /// Ends every SOAP session. Pending waits end with this fault.
     pub fn kill_soap_sessions(&self, fault: Fault) {
         self.shared.world().sessions.clear();
         self.interrupt_waits(Trouble::Fault(fault));
@@ -400,22 +398,23 @@ impl FakeVcenter {
         self.change(|world| world.rest_sessions.clear());
     }
 
-    /// Closes every connection. Calls go on in the server, and their answers are lost.
+    /// Closes every connection. Calls continue in the server, and their answers are lost.
     pub fn sever(&self) {
         self.server.sever();
     }
 
-    /// The server is down: the port is closed, and every connection.
+    /// Stops the server: closes the port and every connection.
     pub async fn stop_listening(&self) {
         self.server.stop_listening().await;
     }
 
-    /// The server is up again on the same port.
+    /// Starts the server again on the same port.
     pub async fn resume_listening(&self) {
         self.server.resume_listening();
     }
 
-    /// Restarts: sessions are gone, connections are closed, and every object but the root folder has another id.
+    /// Restarts the server: sessions end, connections are closed, and every object except for the root folder has
+    /// another id.
     pub async fn restart_with_other_ids(&self) {
         self.stop_listening().await;
         self.change(|world| {
@@ -427,8 +426,8 @@ impl FakeVcenter {
 }
 
 impl FakeVcenter {
-    /// Another vCenter takes its place, under the same address and with the same account: it has an instance UUID of its
-    /// own, what `model` holds, and nobody's session.
+    /// Replaces the server by another vCenter under the same address and with the same account. It has its own instance
+    /// UUID, the objects of `model`, and no sessions.
     pub async fn replace(&self, model: Model) {
         self.stop_listening().await;
         self.change(|world| {

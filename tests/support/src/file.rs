@@ -1,23 +1,23 @@
-//! Files that change while somebody reads them, and copies of folders.
+//! Replaces files while other programs read them, and copies folders.
 
 use std::path::Path;
 
-/// As `kubectl edit` and the kubelet do: the new file takes the old one's place in one step.
+/// Replaces a file in one step, as `kubectl edit` and the kubelet do.
 ///
 /// # Panics
 ///
-/// When it cannot be written.
+/// If it cannot be written.
 pub fn replace_file(path: &Path, text: &str) {
     let fresh = path.with_extension("fresh");
     std::fs::write(&fresh, text).unwrap();
     std::fs::rename(fresh, path).unwrap();
 }
 
-/// Copies what is below one folder into another, which is made if it is missing.
+/// Copies the content of one folder into another, which is created if it is missing.
 ///
 /// # Panics
 ///
-/// When a file cannot be read or written.
+/// If a file cannot be read or written.
 pub fn copy_folder(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {

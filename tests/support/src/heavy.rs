@@ -1,20 +1,20 @@
-//! Tests that keep the machine busy run one after the other, also those of test programs that run side by side.
+//! A lock for tests that keep the machine busy. They run one after the other, even across parallel test programs.
 
 use std::fs::File;
 
-/// Held by a test for as long as it keeps the machine busy: beside another such test its times say nothing.
+/// The lock of a test that keeps the machine busy. Its measurements would be useless next to another such test.
 #[derive(Debug)]
 pub struct Heavy {
-    // Unlocked when it is closed, also at the end of a process that is killed.
+    // Closing the file releases the lock, also when the process is killed.
     _file: File,
 }
 
 impl Heavy {
-    /// Waits for its turn, and blocks the thread meanwhile: a test calls this before anything else.
+    /// Waits for the lock, and blocks the thread until then. A test calls this before anything else.
     ///
     /// # Panics
     ///
-    /// When the file of the lock, beside the test program, cannot be written.
+    /// If the lock file, next to the test program, cannot be written.
     #[must_use]
     pub fn alone() -> Self {
         let path = std::env::current_exe().unwrap().with_file_name("heavy-tests.lock");

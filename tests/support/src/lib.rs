@@ -1,8 +1,8 @@
-//! Starts and stops the real components that tests and the demo use.
+//! Starts and stops the real components for tests and the demo.
 //!
-//! Nothing here is stubbed: [`ApiServer`] is etcd and kube-apiserver, [`Vcenter`] is govmomi's simulator behind an
-//! HTTP layer that counts and breaks calls, [`Daemon`] is the built binary. Each runs on loopback ports of its own
-//! choosing and ends with the test, even when that is killed. See `docs/testing.md`.
+//! Nothing here is stubbed: [`ApiServer`] is etcd and kube-apiserver, [`Vcenter`] is govmomi's simulator behind an HTTP
+//! layer that counts calls and injects faults, [`Daemon`] is the built binary. Each runs on its own loopback ports and
+//! ends with the test, even if the test is killed. See `docs/testing.md`.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

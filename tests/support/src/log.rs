@@ -1,11 +1,11 @@
-//! The log of one test, where the product runs in its process.
+//! The log of one test that runs the product in its own process.
 
 use std::io;
 use std::sync::{Arc, LazyLock, Mutex};
 use tracing::Dispatch;
 use tracing::subscriber::{DefaultGuard, NoSubscriber};
 
-/// The log of this thread, which is that of one test: another test of this process starts the log of the program.
+/// The log of this thread, and so of one test. Another test of this process starts the global log of the program.
 pub struct Log {
     text: Text,
     _kept: DefaultGuard,
@@ -25,11 +25,11 @@ impl io::Write for Text {
 }
 
 impl Log {
-    /// Starts to keep the log of this thread.
+    /// Starts to record the log of this thread.
     #[must_use]
     pub fn keep() -> Self {
-        // With a single subscriber, `tracing` asks only the thread that passes a place in the code first whether it is
-        // listened to; with a second one it asks all subscribers.
+        // With a single subscriber, `tracing` asks only the first thread at a call site whether the site is enabled.
+        // With a second subscriber it asks all subscribers.
         static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::default()));
         LazyLock::force(&SECOND);
         let text = Text::default();
@@ -39,7 +39,7 @@ impl Log {
         Self { text, _kept: tracing::subscriber::set_default(subscriber) }
     }
 
-    /// The lines that contain this text.
+    /// Returns the lines that contain this text.
     #[must_use]
     pub fn lines(&self, text: &str) -> Vec<String> {
         let all = String::from_utf8(self.text.0.lock().unwrap().clone()).unwrap();

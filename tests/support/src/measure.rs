@@ -1,7 +1,7 @@
-//! What measuring a cluster with many nodes needs; `tests/bench` is made of it.
+//! Tools to measure a cluster with many nodes, for `tests/bench`.
 //!
-//! Nodes of real size without kubelets, when each of them was initialised, what was written, and the same writes by a
-//! plain client.
+//! They create nodes of real size without kubelets, measure when each of them is initialised and which writes were
+//! made, and repeat the same writes with a plain client.
 
 pub mod floor;
 pub mod initialisation;
@@ -11,7 +11,7 @@ pub mod writes;
 
 use crate::Model;
 
-/// A vCenter with this many machines, on tagged hosts.
+/// Returns a vCenter with this many machines on tagged hosts.
 #[must_use]
 pub fn model(machines: usize) -> Model {
     let hosts = [("HostSystem", "host-1"), ("HostSystem", "host-2"), ("HostSystem", "host-3")];

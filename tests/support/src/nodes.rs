@@ -9,9 +9,9 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 
-/// The taint that says that a cloud controller manager has still to come.
+/// Taint of a Node that no cloud-controller-manager has initialised yet.
 pub const UNINITIALIZED_TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-/// The annotation in which a kubelet with `--node-ip` passes that on.
+/// Annotation with the value of a kubelet's `--node-ip`.
 pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
 /// Builds a Node as a kubelet does. Mirrors `pkg/kubelet/kubelet_node_status.go`, `initialNode` and
@@ -20,8 +20,8 @@ pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 pub struct KubeletNode(Node);
 
 impl KubeletNode {
-    /// A joining node: tainted, not ready, and without addresses, which a kubelet without `--node-ip` leaves to the
-    /// cloud controller manager. `system_uuid` is as the guest's firmware gives it.
+    /// Makes a joining node: tainted, not ready, and without addresses, because without `--node-ip` the
+    /// cloud-controller-manager sets them. `system_uuid` is the UUID of the guest's firmware.
     #[must_use]
     pub fn new(name: &str, system_uuid: &str) -> Self {
         let labels = [
@@ -61,20 +61,20 @@ impl KubeletNode {
         Self(node).condition("False")
     }
 
-    /// The kubelet's Ready condition is True.
+    /// Sets the kubelet's Ready condition to True.
     #[must_use]
     pub fn ready(self) -> Self {
         self.condition("True")
     }
 
-    /// Nobody has heard from the kubelet for a while: its Ready condition is Unknown.
+    /// Sets the Ready condition to Unknown, as when the kubelet is silent.
     #[must_use]
     pub fn unheard(self) -> Self {
         self.condition("Unknown")
     }
 
-    /// The kubelet was started with `--node-ip`: it says so in the annotation, and until the cloud controller
-    /// manager has written addresses it uses that one and its host name.
+    /// Makes the Node of a kubelet with `--node-ip`: it has the annotation, and this address and its host name until
+    /// the cloud-controller-manager writes addresses.
     #[must_use]
     pub fn provided_ip(mut self, ip: &str) -> Self {
         let name = self.0.metadata.name.clone().unwrap_or_default();
@@ -85,7 +85,7 @@ impl KubeletNode {
         self
     }
 
-    /// kube-controller-manager has assigned this network to its pods.
+    /// Sets the pod network that kube-controller-manager assigns.
     #[must_use]
     pub fn pod_cidr(mut self, network: &str) -> Self {
         let spec = self.0.spec.get_or_insert_default();
@@ -93,21 +93,21 @@ impl KubeletNode {
         self
     }
 
-    /// With this label, for example one that a `--node-selector` asks for.
+    /// Adds this label, for example for a `--node-selector`.
     #[must_use]
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.0.metadata.labels.get_or_insert_default().insert(key.to_owned(), value.to_owned());
         self
     }
 
-    /// With these labels.
+    /// Adds these labels.
     #[must_use]
     pub fn labels(mut self, labels: &BTreeMap<String, String>) -> Self {
         self.0.metadata.labels.get_or_insert_default().extend(labels.clone());
         self
     }
 
-    /// The taint and the label of a control-plane node, as kubeadm sets them.
+    /// Adds the taint and the label of a control-plane node, as kubeadm sets them.
     #[must_use]
     pub fn control_plane(mut self) -> Self {
         const KEY: &str = "node-role.kubernetes.io/control-plane";
@@ -119,7 +119,7 @@ impl KubeletNode {
         self.label(KEY, "")
     }
 
-    /// With these networks for its pods, as `--allocate-node-cidrs` gives them.
+    /// Sets these pod networks, as `--allocate-node-cidrs` assigns them.
     #[must_use]
     pub fn pod_cidrs(mut self, networks: &[&str]) -> Self {
         let spec = self.0.spec.get_or_insert_default();
@@ -134,7 +134,7 @@ impl KubeletNode {
         self
     }
 
-    /// The object.
+    /// Returns the object.
     #[must_use]
     pub fn build(self) -> Node {
         self.0
@@ -144,7 +144,7 @@ impl KubeletNode {
     ///
     /// # Panics
     ///
-    /// When the API server refuses it.
+    /// If the API server rejects it.
     pub async fn register(self, client: &Client) -> Node {
         let name = self.0.metadata.name.clone().unwrap_or_default();
         Api::<Node>::all(client.clone())
@@ -154,17 +154,17 @@ impl KubeletNode {
     }
 }
 
-/// The condition Ready of a Node, if it has one.
+/// Returns the condition Ready of a Node, if it has one.
 #[must_use]
 pub fn ready_of(node: &Node) -> Option<&NodeCondition> {
     let conditions = node.status.as_ref()?.conditions.as_deref()?;
     conditions.iter().find(|condition| condition.type_ == "Ready")
 }
 
-/// The condition Ready that follows the one of `node`. A kubelet reports True and False, each with a heartbeat; the
-/// node-lifecycle controller of kube-controller-manager sets Unknown and keeps the last heartbeat. The time of transition
-/// stays while the status does. Mirrors `ReadyCondition` of `pkg/kubelet/nodestatus/setters.go` and `tryUpdateNodeHealth`
-/// of `pkg/controller/nodelifecycle/node_lifecycle_controller.go`.
+/// Returns the condition Ready that follows the one of `node`. A kubelet reports True and False, each with a heartbeat.
+/// The node-lifecycle controller of kube-controller-manager sets Unknown and keeps the last heartbeat. The transition
+/// time changes only with the status. Mirrors `ReadyCondition` of `pkg/kubelet/nodestatus/setters.go` and
+/// `tryUpdateNodeHealth` of `pkg/controller/nodelifecycle/node_lifecycle_controller.go`.
 #[must_use]
 pub fn ready_condition(node: &Node, status: &str, now: Timestamp) -> NodeCondition {
     let (before, now) = (ready_of(node), Some(Time(now)));
@@ -186,12 +186,12 @@ pub fn ready_condition(node: &Node, status: &str, now: Timestamp) -> NodeConditi
     }
 }
 
-/// Writes the condition Ready that follows the one that the Node has. A message tells writes of one status apart; without
-/// one it is empty.
+/// Writes the condition Ready that follows the one of the Node. A message distinguishes writes of one status; it may be
+/// empty.
 ///
 /// # Errors
 ///
-/// What the API server says, also when there is no such Node.
+/// The error of the API server, also if there is no such Node.
 pub async fn set_ready(nodes: &Api<Node>, name: &str, status: &str, message: &str) -> kube::Result<Node> {
     let node = nodes.get(name).await?;
     let condition = ready_condition(&node, status, Timestamp::now());
@@ -201,21 +201,21 @@ pub async fn set_ready(nodes: &Api<Node>, name: &str, status: &str, message: &st
     nodes.patch_status(name, &PatchParams::default(), &patch).await
 }
 
-/// What a registered Node shows of its initialisation; for conditions and failure messages.
+/// The state of a Node's initialisation, for conditions and failure messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeView {
     /// `spec.providerID`.
     pub provider_id: Option<String>,
     /// `status.addresses` as `Type=address`, in order.
     pub addresses: Vec<String>,
-    /// Whether the uninitialized taint is there.
+    /// Whether the Node has the uninitialized taint.
     pub uninitialized: bool,
     /// All labels.
     pub labels: BTreeMap<String, String>,
 }
 
 impl NodeView {
-    /// Reads the fields.
+    /// Reads the fields of a Node.
     #[must_use]
     pub fn of(node: &Node) -> Self {
         let spec = node.spec.clone().unwrap_or_default();
@@ -228,7 +228,7 @@ impl NodeView {
         }
     }
 
-    /// The label's value, or nothing.
+    /// Returns the label's value, or an empty text.
     #[must_use]
     pub fn label(&self, key: &str) -> &str {
         self.labels.get(key).map_or("", String::as_str)

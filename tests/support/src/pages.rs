@@ -1,4 +1,4 @@
-//! Blocks of commands on a page, and the shell that runs them.
+//! Command blocks of a documentation page, and the shell that runs them.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -10,29 +10,28 @@ use crate::components::Component;
 use crate::file::copy_folder;
 use crate::sandbox::SNAPSHOTTER_VARIABLE;
 
-/// The root of the repository.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// The text of a page.
+/// Returns the text of a page.
 ///
 /// # Panics
 ///
-/// When there is no such page.
+/// If there is no such page.
 #[must_use]
 pub fn page(name: &str) -> String {
     std::fs::read_to_string(Path::new(ROOT).join(name)).unwrap()
 }
 
-/// Commands, and what the page says they print.
+/// Commands and their documented output.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Block {
-    /// One or more lines for a shell.
+    /// One or more shell lines.
     pub commands: String,
-    /// The block of text between these commands and the next ones.
+    /// The text block between these commands and the next ones.
     pub shown: Option<String>,
 }
 
-/// The headings of the second and third level that have blocks of commands, with those blocks.
+/// Returns the headings of the second and third level with their command blocks.
 #[must_use]
 pub fn sections(page: &str) -> Vec<(String, Vec<Block>)> {
     let mut found: Vec<(String, Vec<Block>)> = Vec::new();
@@ -58,8 +57,8 @@ pub fn sections(page: &str) -> Vec<(String, Vec<Block>)> {
     found
 }
 
-/// Whether commands printed what the page shows: the same words in the same lines. `…` alone on a line stands for any
-/// lines, elsewhere for any text within its line.
+/// Returns true if the output matches the page: the same words in the same lines. `…` alone on a line matches any
+/// lines, elsewhere any text within its line.
 #[must_use]
 pub fn is_as_shown(shown: &str, printed: &str) -> bool {
     fn same(shown: &[&str], printed: &[&str]) -> bool {
@@ -75,7 +74,7 @@ pub fn is_as_shown(shown: &str, printed: &str) -> bool {
     same(&shown.iter().map(String::as_str).collect::<Vec<_>>(), &printed.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// The words of a line with one blank between them.
+/// Returns the words of a line, separated by single spaces.
 fn words(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -100,18 +99,18 @@ pub struct Shell {
     home: tempfile::TempDir,
     kubeconfig: PathBuf,
     sections: Vec<(String, Vec<Block>)>,
-    /// What is replaced in the commands.
+    /// Names that are replaced in the commands.
     names: Vec<(&'static str, String)>,
     /// The blocks that were run, by heading and number.
     pub ran: Vec<(&'static str, usize)>,
 }
 
 impl Shell {
-    /// For the blocks of this page, with these names in place of those of the page.
+    /// Makes a shell for the blocks of this page, with these names in place of those of the page.
     ///
     /// # Panics
     ///
-    /// When the page or a tool is missing.
+    /// If the page or a tool is missing.
     #[must_use]
     pub fn new(kubeconfig: &Path, name: &str, names: Vec<(&'static str, String)>) -> Self {
         let home = tempfile::tempdir().unwrap();
@@ -128,11 +127,11 @@ impl Shell {
         Self { folder, home, kubeconfig, sections, names, ran: Vec::new() }
     }
 
-    /// What `$EDITOR` does: replaces each expression of sed.
+    /// Sets `$EDITOR` to a script that replaces each sed expression.
     ///
     /// # Panics
     ///
-    /// When it cannot be written.
+    /// If the script cannot be written.
     pub fn set_editor(&self, edits: &[(String, String)]) {
         let path = self.home.path().join("bin/editor");
         let edits = edits.iter().map(|(from, to)| format!(" -e 's|{from}|{to}|'"));
@@ -140,22 +139,22 @@ impl Shell {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// A file in the folder where commands run.
+    /// Writes a file in the folder where commands run.
     ///
     /// # Panics
     ///
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn write(&self, name: &str, text: &str) {
         let path = self.folder.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
 
-    /// Runs the block of this number below this heading; what it printed. The first command that fails ends it.
+    /// Runs the block with this number below this heading. Returns its output. The first command that fails ends it.
     ///
     /// # Panics
     ///
-    /// When there is no such block, or a command fails: with the block, what it printed and its complaints.
+    /// If there is no such block, or a command fails. The message has the block, its output and its standard error.
     pub async fn run(&mut self, heading: &'static str, number: usize, input: &str) -> String {
         self.ran.push((heading, number));
         let text = self.text(heading, number, &[]);
@@ -163,12 +162,12 @@ impl Shell {
         printed.unwrap_or_else(|printed| panic!("{heading} {number}:\n{text}\n{printed}\n{errors}"))
     }
 
-    /// Runs it as a reader's shell does, which goes on after a command that fails, with other names first; the complaint
-    /// of the last command, which has to fail.
+    /// Runs a block like an interactive shell, which continues after a failed command, with other names first. Returns
+    /// the standard error of the last command, which must fail.
     ///
     /// # Panics
     ///
-    /// When it succeeds.
+    /// If the last command succeeds.
     pub async fn fails(&self, heading: &str, number: usize, names: &[(&str, &str)]) -> String {
         let text = self.text(heading, number, names);
         let (printed, errors) = self.bash(&["-c", &text], "").await;
@@ -176,11 +175,11 @@ impl Shell {
         errors
     }
 
-    /// The number of the one block below this heading that has this text.
+    /// Returns the number of the only block below this heading that contains this text.
     ///
     /// # Panics
     ///
-    /// When there is none, or another one.
+    /// If there is none, or more than one.
     #[must_use]
     pub fn number_of(&self, heading: &str, text: &str) -> usize {
         let mut having = self.blocks(heading).iter().enumerate().filter(|(_, block)| block.commands.contains(text));
@@ -192,21 +191,21 @@ impl Shell {
         }
     }
 
-    /// What the page says that a block prints, with the names of this shell.
+    /// Returns the documented output of a block, with the names of this shell.
     ///
     /// # Panics
     ///
-    /// When there is no such block.
+    /// If there is no such block.
     #[must_use]
     pub fn shown(&self, heading: &str, number: usize) -> Option<String> {
         self.blocks(heading)[number].shown.as_deref().map(|text| self.with_names(text))
     }
 
-    /// Makes a program known to the shell by this name.
+    /// Adds a program to the shell's path under this name.
     ///
     /// # Panics
     ///
-    /// When the name is taken.
+    /// If the name exists already.
     pub fn link(&self, name: &str, program: &Path) {
         symlink(program, self.home.path().join("bin").join(name)).unwrap();
     }
@@ -225,7 +224,7 @@ impl Shell {
         self.names.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
     }
 
-    /// What it printed, as an error if it failed, and its complaints.
+    /// Returns the output, as an error if the shell failed, and the standard error.
     async fn bash(&self, arguments: &[&str], input: &str) -> (Result<String, String>, String) {
         let home = self.home.path();
         let mut command = Command::new("bash");

@@ -1,8 +1,8 @@
-//! What a process has cost so far, as Linux tells it.
+//! Resource usage of a process, from Linux.
 
 use std::time::Duration;
 
-/// `/proc` counts CPU time in this many ticks a second, on every architecture.
+/// Ticks per second of CPU times in `/proc`, on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Memory and CPU time of one process.
@@ -10,23 +10,24 @@ const TICKS_PER_SECOND: f64 = 100.0;
 pub struct Usage {
     /// Resident memory in kB: `VmRSS`.
     pub resident: u64,
-    /// The part of it that is in no file: heap and stacks (`RssAnon`).
+    /// The anonymous part of it in kB: heap and stacks (`RssAnon`).
     pub anonymous: u64,
-    /// The most that was ever resident, in kB: `VmHWM`.
+    /// Highest resident memory in kB: `VmHWM`.
     pub peak: u64,
-    /// CPU time of all its threads, in user mode and in the kernel.
+    /// CPU time of all its threads, in user and kernel mode.
     pub cpu: Duration,
 }
 
 impl Usage {
-    /// Of the process with this id, now. Nothing where there is no `/proc`, or no such process.
+    /// Returns the current usage of the process with this id. Returns `None` if there is no `/proc`, or no such
+    /// process.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
         Self::parse(&read("status")?, &read("stat")?)
     }
 
-    /// Of this process.
+    /// Returns the current usage of this process.
     #[must_use]
     pub fn of_this_process() -> Option<Self> {
         Self::of(std::process::id())
@@ -37,7 +38,7 @@ impl Usage {
             let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
             line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
         };
-        // The name in parentheses may hold anything. Behind it, utime and stime are the 12th and the 13th field.
+        // The name in parentheses can contain any character. After it, utime and stime are the 12th and the 13th field.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let ticks = |index: usize| fields.get(index)?.parse::<f64>().ok();
         Some(Self {

@@ -13,37 +13,35 @@ use crate::eventually::eventually;
 use crate::sandbox::{MACHINE_ID, SNAPSHOTTER, Sandbox};
 use crate::supervisor::{Output, Supervised};
 
-/// Where CRI clients find containerd.
+/// Socket of containerd for CRI clients.
 pub const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
 
-/// Where the kubelet finds pods that no API server knows.
+/// Folder of the kubelet's static pods.
 pub const STATIC_PODS: &str = "/etc/kubernetes/manifests";
 
-/// Where containerd looks for the network of pods.
+/// Folder of containerd's network configuration for pods.
 const NETWORKS: &str = "/etc/cni/net.d";
 
-/// Where the kubelet and kube-controller-manager look for volume plugins. They make the folder, whose default is below
+/// Folder of volume plugins for the kubelet and kube-controller-manager. They create it. The default is below
 /// `/usr/libexec`, outside of a sandbox.
 pub(crate) const VOLUME_PLUGINS: &str = "/var/lib/kubelet/volume-plugins";
 
-/// The image of the sandboxes of pods.
+/// Image of the pause containers.
 pub const PAUSE_IMAGE: &str = "registry.k8s.io/pause:3.10";
 
-/// How long a program may take to start on a busy machine.
+/// Timeout of a program's start on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// Where the programs of one node find their files.
 pub(crate) struct NodeFolders {
-    /// For what this harness writes.
+    /// Folder for files of this harness.
     pub(crate) folder: PathBuf,
-    /// The beginning of a command that runs a program with the folders of the node in the place of `/etc`, `/run` and others.
+    /// First words of a command that runs a program with the node's folders in place of `/etc`, `/run` and others.
     pub(crate) enter: Vec<String>,
-    /// The socket of the container runtime, as a program outside of them finds it.
+    /// Socket of the container runtime, as a path outside of these folders.
     pub(crate) socket: PathBuf,
 }
 
 impl NodeFolders {
-    /// Those of the sandbox.
     fn of(sandbox: &Sandbox) -> Self {
         Self { folder: sandbox.folder().to_owned(), enter: Vec::new(), socket: PathBuf::from(CONTAINERD_SOCKET) }
     }
@@ -55,20 +53,20 @@ impl NodeFolders {
     }
 }
 
-/// containerd of this system. Dropping it ends it; containers run on.
+/// The containerd of this system. Dropping it ends it, but containers continue to run.
 pub struct Containerd(Supervised);
 
 impl Containerd {
-    /// Starts it, without an image.
+    /// Starts it, without images.
     pub async fn start(sandbox: &Sandbox) -> Self {
         Self::start_in(&NodeFolders::of(sandbox)).await
     }
 
     pub(crate) async fn start_in(folders: &NodeFolders) -> Self {
         let config = folders.folder.join("containerd.toml");
-        // Without the right to write its score, as in many containers, runc fails at a score below its parent's. A profile
-        // of AppArmor would stay in the kernel of the host, and `opt` makes a folder outside of the sandbox. From version 2
-        // on, containerd unpacks what is imported, with the snapshotters that `transfer` lists.
+        // In many containers runc may not write its own OOM score, and fails at a score below its parent's. An AppArmor
+        // profile would stay in the host's kernel, and `opt` creates a folder outside of the sandbox. From version 2
+        // on, containerd unpacks an import with the snapshotters in `transfer`.
         let text = format!(
             "version = 2\n[grpc]\naddress = \"{CONTAINERD_SOCKET}\"\n[plugins.\"io.containerd.grpc.v1.cri\"]\n\
              disable_apparmor = true\nrestrict_oom_score_adj = true\nsandbox_image = \"{PAUSE_IMAGE}\"\n\
@@ -91,29 +89,29 @@ impl Containerd {
         containerd
     }
 
-    /// Imports an archive, as the page for installing says it.
+    /// Imports an archive with the command of the installation page.
     ///
     /// # Panics
     ///
-    /// When containerd refuses it.
+    /// If containerd rejects it.
     pub fn import(&self, archive: &Path) {
         let output = Command::new("ctr").args(["-n", "k8s.io", "images", "import"]).arg(archive).output().unwrap();
         assert!(output.status.success(), "{}: {}", archive.display(), String::from_utf8_lossy(&output.stderr));
     }
 
-    /// What it has logged.
+    /// Returns its log.
     #[must_use]
     pub fn output(&self) -> &Output {
         &self.0.output
     }
 }
 
-/// Gives the node a network for pods, as a CNI plugin does when it starts: before that no Node is ready. Only the Node needs
-/// it, since all pods of these tests are on the network of the host.
+/// Gives the node a pod network, as a CNI plugin does at its start. No Node becomes ready without one. The pods of
+/// these tests do not use it, because all of them have the host network.
 ///
 /// # Panics
 ///
-/// When the file cannot be written.
+/// If the file cannot be written.
 pub fn add_pod_network() {
     let plugin =
         json!({ "type": "bridge", "bridge": "cni0", "ipam": { "type": "host-local", "subnet": "10.244.0.0/24" } });
@@ -122,16 +120,16 @@ pub fn add_pod_network() {
     fs::write(Path::new(NETWORKS).join("10-pods.conflist"), network.to_string()).unwrap();
 }
 
-/// What differs between kubelets.
+/// Settings that differ between kubelets.
 #[derive(Debug, Clone, Default)]
 pub struct KubeletSettings {
-    /// Flags beside those of every kubelet here, such as `--node-ip`.
+    /// Flags in addition to those of every kubelet here, such as `--node-ip`.
     pub flags: Vec<String>,
-    /// Fields of its configuration, beside those of every kubelet here.
+    /// Configuration fields in addition to those of every kubelet here.
     pub configuration: serde_json::Map<String, serde_json::Value>,
 }
 
-/// A kubelet with an external cloud provider. Dropping it ends it; containers run on.
+/// A kubelet with an external cloud provider. Dropping it ends it, but containers continue to run.
 pub struct Kubelet(Supervised);
 
 impl Kubelet {
@@ -155,7 +153,7 @@ impl Kubelet {
             "containerRuntimeEndpoint": format!("unix://{CONTAINERD_SOCKET}"),
             "staticPodPath": STATIC_PODS,
             "registerWithTaints": [{ "key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule" }],
-            // What a sandbox on any machine needs.
+            // Settings that a sandbox needs on any machine.
             "cgroupDriver": "cgroupfs",
             "cgroupsPerQOS": false,
             "enforceNodeAllocatable": [],
@@ -180,28 +178,28 @@ impl Kubelet {
         Self(folders.start("kubelet", &Component::Kubelet.path(), arguments))
     }
 
-    /// Sends a signal by its name without `SIG`.
+    /// Sends a signal, named without `SIG`.
     pub async fn signal(&self, signal: &str) {
         self.0.signal(signal).await;
     }
 
-    /// What it has logged.
+    /// Returns its log.
     #[must_use]
     pub fn output(&self) -> &Output {
         &self.0.output
     }
 }
 
-/// Where cadvisor looks for the UUID of a machine (`GetSystemUUID` in `utils/sysfs/sysfs.go`): the first file that can be
-/// read counts. The last one is that of the sandbox.
+/// Files in which cadvisor looks for the UUID of a machine (`GetSystemUUID` in `utils/sysfs/sysfs.go`). The first
+/// readable file counts. The last one belongs to the sandbox.
 const SYSTEM_UUID: [&str; 4] =
     ["/sys/class/dmi/id/product_uuid", "/proc/device-tree/system-id", "/proc/device-tree/vm,uuid", MACHINE_ID];
 
-/// The UUID that a kubelet in a sandbox of this machine reports, with dashes, which a machine id lacks.
+/// Returns the UUID that a kubelet in a sandbox of this machine reports. It has hyphens, which a machine id lacks.
 ///
 /// # Panics
 ///
-/// When the firmware gives something else.
+/// If the firmware's value is not a UUID.
 #[must_use]
 pub fn system_uuid() -> String {
     let read = |file: &&'static str| Some((*file, fs::read_to_string(file).ok()?));

@@ -1,7 +1,8 @@
-//! What a benchmark measured: tables to read, JSON to compare, plots, and what misses its limit. Pure.
+//! Benchmark results: tables to read, JSON to compare, plots, and missed limits. Pure.
 //!
-//! A chapter makes [`Measure`]s. A [`Run`] keeps them as [`Row`]s, with its curves and with what is known of the machine
-//! and of the programs; [`table`] writes it for people, [`pictures`] draws it, and a [`page::Record`] puts both into the documentation.
+//! A chapter makes [`Measure`]s. A [`Run`] stores them as [`Row`]s, with its curves and with facts about the machine
+//! and the programs. [`table`] writes it for people, [`pictures`] draws it, and a [`page::Record`] puts both into the
+//! documentation.
 
 pub mod facts;
 pub mod page;
@@ -15,94 +16,94 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 pub use facts::Facts;
 
-/// The subject whose limits are promises.
+/// The subject whose limits are checked.
 pub const OURS: &str = "ours";
-/// The subject that ours is compared with.
+/// The subject for comparison.
 pub const PEER: &str = "peer";
-/// A curve keeps at most so many points: a plot shows no more, and the page's data stay small.
+/// Upper limit of points in a curve. A plot shows no more, and the page's data stay small.
 const POINTS: usize = 150;
 
-/// One thing that was measured, maybe several times.
+/// One measured quantity, with one or more samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measure {
-    /// The part of the benchmark that measured it.
+    /// Part of the benchmark that measured it.
     pub chapter: &'static str,
-    /// Whose it is: `ours`, `peer`, or what both are compared with, such as `floor`.
+    /// Subject of the measurement: `ours`, `peer`, or a reference for both such as `floor`.
     pub subject: &'static str,
-    /// What it is, in the same words for each subject.
+    /// Name of the quantity. It is the same for each subject.
     pub name: String,
-    /// Of the numbers: `s`, `MiB`. More is better of what is counted by a time, such as `MB/s`; less of all else.
+    /// Unit of the numbers: `s`, `MiB`. Higher is better for rates, such as `MB/s`; for all others lower is better.
     pub unit: &'static str,
-    /// In the order in which they were measured; at least one. Six digits behind the point are kept.
+    /// Samples in the order of their measurement, at least one. Six decimal places are stored.
     pub samples: Vec<f64>,
-    /// What is promised of every sample of ours, if anything is.
+    /// Limit of every sample of ours, if there is one.
     pub limit: Option<Limit>,
 }
 
-/// A [`Measure`] as it is kept.
+/// A stored [`Measure`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// As [`Measure::chapter`].
+    /// See [`Measure::chapter`].
     pub chapter: String,
-    /// As [`Measure::subject`].
+    /// See [`Measure::subject`].
     pub subject: String,
-    /// As [`Measure::name`].
+    /// See [`Measure::name`].
     pub name: String,
-    /// As [`Measure::unit`].
+    /// See [`Measure::unit`].
     pub unit: String,
-    /// As [`Measure::samples`]; none if it could not be measured.
+    /// See [`Measure::samples`]. Empty if it could not be measured.
     #[serde(deserialize_with = "numbers")]
     pub samples: Vec<f64>,
-    /// As [`Measure::limit`].
+    /// See [`Measure::limit`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
-    /// Why there is no number, in one line.
+    /// Reason why there is no number, in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// A promise about every sample.
+/// A limit of every sample.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Limit {
-    /// It is less than this.
+    /// The sample must be less than this.
     Below(f64),
-    /// It is more than this.
+    /// The sample must be more than this.
     Above(f64),
 }
 
-/// A thing that changes with another one, such as the share of the nodes that are done with time.
+/// A quantity as a function of another one, such as the share of finished nodes over time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
-    /// As [`Measure::chapter`].
+    /// See [`Measure::chapter`].
     pub chapter: String,
-    /// As [`Measure::subject`].
+    /// See [`Measure::subject`].
     pub subject: String,
-    /// Curves of the same name are drawn into one plot: what they are of, in the same words for each subject.
+    /// Name of the quantity. Curves of the same name, which can be of several subjects, are drawn into one plot.
     pub name: String,
-    /// What goes to the right and what goes up, each with its unit.
+    /// Labels of the horizontal and the vertical axis, each with its unit.
     pub axes: [String; 2],
-    /// In the order in which they are joined.
+    /// Points in the order in which they are joined.
     pub points: Vec<[f64; 2]>,
 }
 
 /// One run of the benchmark.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// What, where and when.
+    /// Facts about the run: program, machine and time.
     pub facts: Facts,
-    /// What was measured, in that order.
+    /// Measured rows, in the order of their measurement.
     pub rows: Vec<Row>,
-    /// What was measured over time, or over another thing.
+    /// Measured curves.
     #[serde(default)]
     pub curves: Vec<Curve>,
-    /// How many seconds each chapter took, to its end or to where it failed.
+    /// Duration of each chapter in seconds, until its end or failure.
     #[serde(default)]
     pub seconds: BTreeMap<String, f64>,
 }
 
 impl Limit {
-    /// Not of what is no number.
+    /// Returns true if the sample is within the limit. NaN never is.
     fn is_kept_by(self, sample: f64) -> bool {
         match self {
             Self::Below(limit) => sample < limit,
@@ -121,8 +122,8 @@ impl From<Measure> for Row {
 }
 
 impl Row {
-    /// The sample that such a share of all is not above, from 0 to 1: the nearest there is, the upper of two. No number
-    /// when there is none.
+    /// Returns the sample that this share of all samples (0 to 1) does not exceed: the nearest sample, the upper of
+    /// two. Returns NaN if there are no samples.
     #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.samples.clone();
@@ -132,20 +133,20 @@ impl Row {
         sorted.get(index.min(last)).copied().unwrap_or(f64::NAN)
     }
 
-    /// See [`Row::quantile`].
+    /// Returns the median. See [`Row::quantile`].
     #[must_use]
     pub fn median(&self) -> f64 {
         self.quantile(0.5)
     }
 
-    /// Whether it is one of ours that has a limit and does not keep it, or could not be measured.
+    /// Returns true for a row of ours with a limit that was missed or could not be measured.
     #[must_use]
     pub fn is_missed(&self) -> bool {
         let keeps = |limit: Limit| self.samples.iter().all(|one| limit.is_kept_by(*one));
         self.subject == OURS && (self.samples.is_empty() || self.limit.is_some_and(|limit| !keeps(limit)))
     }
 
-    /// Whether a larger number is a better one.
+    /// Returns true if a larger number is better.
     #[must_use]
     pub fn is_more_better(&self) -> bool {
         self.unit.ends_with("/s")
@@ -153,7 +154,8 @@ impl Row {
 }
 
 impl Curve {
-    /// The same with fewer points, evenly chosen, with the first and the last one; of four digits behind the point.
+    /// Returns the curve with fewer points, evenly chosen, including the first and the last one. Four decimal places
+    /// are kept.
     #[must_use]
     pub fn thinned(mut self) -> Self {
         let last = self.points.len().saturating_sub(1);
@@ -167,20 +169,20 @@ impl Curve {
 }
 
 impl Run {
-    /// Each once, in the order in which they were measured.
+    /// Returns each chapter once, in the order of measurement.
     #[must_use]
     pub fn chapters(&self) -> Vec<&str> {
         let all = self.rows.iter().map(|row| &row.chapter).chain(self.curves.iter().map(|curve| &curve.chapter));
         unique(all.map(String::as_str))
     }
 
-    /// What of ours misses its limit.
+    /// Returns the rows of ours that miss their limit.
     pub fn missed(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(|row| row.is_missed())
     }
 }
 
-/// Each once, as they come.
+/// Returns each value once, in the original order.
 pub(crate) fn unique<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     let mut unique = Vec::new();
     for one in all {
@@ -191,12 +193,12 @@ pub(crate) fn unique<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     unique
 }
 
-/// So that it is the same after it was written and read.
+/// Rounds a number so that it survives a round trip through JSON.
 fn rounded(number: f64, parts: f64) -> f64 {
     (number * parts).round() / parts
 }
 
-/// JSON has no other word for what is no number.
+/// Reads a list of numbers. JSON has no NaN, so `null` is read as NaN.
 fn numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
     let numbers = Vec::<Option<f64>>::deserialize(deserializer)?;
     Ok(numbers.into_iter().map(|number| number.unwrap_or(f64::NAN)).collect())

@@ -1,10 +1,10 @@
-//! Linux namespaces in which a test is the first process.
+//! A sandbox: Linux namespaces in which a test is the first process.
 //!
 //! [`run`] starts the test program again, with this one test, in new namespaces for the network, mounts, processes, the
-//! host name and IPC. There the test may start a kubelet and a container runtime at their usual paths and ports, while
-//! other tests do the same. When the first process of a process namespace ends, in whatever way, the kernel ends all
-//! others, and what they mounted is gone. What stays is below one folder and in control groups of the folder's name; both
-//! are removed by a program that waits outside.
+//! host name and IPC. There the test may start a kubelet and a container runtime at their usual paths and ports, in
+//! parallel with other such tests. When the first process of a process namespace ends, the kernel ends all others and
+//! their mounts. The remaining files are below one folder, and the control groups have the folder's name. A program
+//! outside waits and removes both.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,23 +17,23 @@ use crate::api_server::{NODE_ADDRESS, SERVICE_ADDRESS};
 use crate::components::Component;
 use crate::supervisor::{Supervised, TemporaryFolder};
 
-/// The environment variable of the program inside, with the path of the folder.
+/// Environment variable of the program inside, with the path of the folder.
 const INSIDE: &str = "CCM_TEST_SANDBOX";
 
-/// Where the control groups are.
 const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 
 /// The id of the machine, which is 32 hexadecimal digits.
 pub(crate) const MACHINE_ID: &str = "/etc/machine-id";
 
-/// Folders of this machine in whose place the sandbox has its own; the first one begins as a copy.
+/// Folders of this machine that the sandbox replaces. The first one starts as a copy.
 const FOLDERS: [&str; 4] = ["/etc", "/run", "/var/lib", "/var/log"];
 
-/// The snapshotter of containerd that works on every file system. `ctr` reads it from this variable.
+/// The snapshotter of containerd that works on every file system. `ctr` reads it from an environment variable.
 pub(crate) const SNAPSHOTTER: &str = "native";
 pub(crate) const SNAPSHOTTER_VARIABLE: &str = "CONTAINERD_SNAPSHOTTER";
 
-/// Settings of the kernel that a kubelet sets. It finds these values in files of the sandbox, so that it changes nothing.
+/// Kernel settings that a kubelet sets. Files of the sandbox already have these values, so that the kubelet changes
+/// nothing.
 const KERNEL_SETTINGS: [(&str, &str); 6] = [
     ("vm/overcommit_memory", "1"),
     ("vm/panic_on_oom", "0"),
@@ -43,11 +43,12 @@ const KERNEL_SETTINGS: [(&str, &str); 6] = [
     ("kernel/keys/root_maxbytes", "25000000"),
 ];
 
-/// Makes control groups of the folder's name, and starts a program in namespaces whose root they are: the groups that the
-/// program makes are below them. Its arguments are the folder and the program with its arguments.
+/// Script that creates control groups with the folder's name and starts a program in namespaces whose root they are, so
+/// that the program's own groups are below them. Its arguments are the folder, and the program with its arguments.
 ///
-/// In version 2 a group with processes passes no controllers on to groups of containers, so all processes go one group down.
-/// The shell does this between two `unshare`: the first makes the root, and no `unshare` stays there.
+/// In version 2 a group with processes cannot enable controllers for its child groups, so all processes move one group
+/// down. The shell does this between two `unshare` calls: the first call makes the root, and no `unshare` process stays
+/// there.
 const START: &str = r#"
 name=$(basename "$0")
 groups=/sys/fs/cgroup
@@ -72,25 +73,25 @@ exec unshare --cgroup -- /bin/sh -euc 'echo $$ >"$0"
 exec unshare --net --mount --pid --uts --ipc --fork --kill-child --mount-proc -- "$@"' "$inner" "$@"
 "#;
 
-/// What a test has inside.
+/// The sandbox of a test.
 pub struct Sandbox {
     folder: PathBuf,
 }
 
 impl Sandbox {
-    /// A folder for files, which is removed at the end.
+    /// Returns a folder for files, which is removed at the end.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 }
 
-/// Runs the calling test in a sandbox, and fails as it does there, or when it takes longer than `limit`. Call it first,
-/// in a test that is no async function.
+/// Runs the calling test in a sandbox. Fails if the test fails there, or takes longer than `limit`. Call it first, in a
+/// test that is not an async function.
 ///
 /// # Panics
 ///
-/// When the test fails, or the machine lacks what is needed: Linux, root, and `unshare`, `mount` and `ip`.
+/// If the test fails, or the machine lacks a requirement: Linux, root, and `unshare`, `mount` and `ip`.
 pub fn run(limit: Duration, test: impl AsyncFnOnce(Sandbox)) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     match std::env::var_os(INSIDE) {
@@ -103,15 +104,16 @@ pub fn run(limit: Duration, test: impl AsyncFnOnce(Sandbox)) {
     }
 }
 
-/// Runs this program again in a sandbox, with the same terminal and the given arguments. Inside, gives the sandbox.
+/// Runs this program again in a sandbox, with the same terminal and the given arguments. Inside, it returns the
+/// sandbox.
 ///
 /// # Errors
 ///
-/// Outside: the exit code of the program inside, once that has ended.
+/// Outside: the exit code of the program inside, after its end.
 ///
 /// # Panics
 ///
-/// As [`run`].
+/// Like [`run`].
 pub async fn reexecute(arguments: &[&str]) -> Result<Sandbox, ExitCode> {
     if let Some(folder) = std::env::var_os(INSIDE) {
         let sandbox = Sandbox { folder: folder.into() };
@@ -120,7 +122,8 @@ pub async fn reexecute(arguments: &[&str]) -> Result<Sandbox, ExitCode> {
     }
     let folder = TemporaryFolder::create();
     let (arguments, variables) = shell(folder.path(), arguments);
-    // In the terminal's group, so that Ctrl-C reaches the program inside, and with an end when this process is killed.
+    // In the terminal's process group, so that Ctrl-C reaches the program inside. It is killed together with this
+    // process.
     let mut command = tokio::process::Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "/bin/sh"]).args(arguments).envs(variables);
     let mut inside = command.spawn().unwrap_or_else(|error| panic!("setpriv: {error}"));
@@ -129,13 +132,13 @@ pub async fn reexecute(arguments: &[&str]) -> Result<Sandbox, ExitCode> {
             status = inside.wait() => {
                 return Err(if status.unwrap().success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
             }
-            // It is the program inside that ends.
+            // Only the program inside reacts to Ctrl-C.
             _ = tokio::signal::ctrl_c() => {}
         }
     }
 }
 
-/// The arguments and variables with which a shell starts this program in a sandbox.
+/// Returns the arguments and variables for a shell that starts this program in a sandbox.
 fn shell(folder: &Path, arguments: &[&str]) -> (Vec<String>, [(String, String); 3]) {
     let program = std::env::current_exe().unwrap();
     let components = [Component::Kubelet, Component::KubeApiserver, Component::Supervise].map(Component::path);
@@ -158,12 +161,12 @@ fn shell(folder: &Path, arguments: &[&str]) -> (Vec<String>, [(String, String); 
     (arguments, [variable(INSIDE, folder), variable("TMPDIR", &files), snapshotter])
 }
 
-/// The folder of the sandbox that hides this path of the machine.
+/// Returns the folder of the sandbox that hides this path of the machine.
 fn hidden_by(path: &Path) -> Option<&'static str> {
     FOLDERS.into_iter().find(|folder| path.starts_with(folder))
 }
 
-/// The control groups of this name that exist, one in each hierarchy.
+/// Returns the existing control groups of this name, one in each hierarchy.
 #[must_use]
 pub fn control_groups(name: &str) -> Vec<PathBuf> {
     let root = PathBuf::from(CONTROL_GROUPS);
@@ -196,14 +199,14 @@ async fn reexecute_test(limit: Duration) {
 }
 
 impl Sandbox {
-    /// A command that runs another one, which follows it, on the network of the sandbox.
+    /// Returns a command prefix that runs a command on the network of the sandbox.
     #[must_use]
     pub fn enter(&self) -> String {
         let process = std::env::var("CCM_TEST_SANDBOX_PROCESS").unwrap();
         format!("nsenter --net --target {process}")
     }
 
-    /// Gives the new namespaces the control groups, folders, files, kernel settings and addresses of a node.
+    /// Sets up the control groups, folders, files, kernel settings and addresses of a node in the new namespaces.
     fn set_up(&self) {
         self.mount_control_groups();
         for folder in FOLDERS {
@@ -211,14 +214,14 @@ impl Sandbox {
             fs::create_dir(&own).unwrap();
             if folder == "/etc" {
                 command("cp", &["--archive", "/etc/.", own.to_str().unwrap()]);
-                // The machine may have a network for containers; a new node has none.
+                // The machine may have a container network, but a new node has none.
                 command("rm", &["--recursive", "--force", own.join("cni").to_str().unwrap()]);
             }
             command("mount", &["--bind", own.to_str().unwrap(), folder]);
         }
-        // The link of systemd-resolved leads to a folder that the sandbox hides, and no pod starts without the file.
+        // The link of systemd-resolved points into a folder that the sandbox hides. No pod starts without this file.
         write_new("/etc/resolv.conf", "nameserver 127.0.0.1\n");
-        // A kubelet has to find a UUID, and the files of images for containers are often empty.
+        // A kubelet needs a UUID, but in container images the file is often empty.
         let machine_id = fs::read_to_string(MACHINE_ID).unwrap_or_default();
         let machine_id = Uuid::parse_str(machine_id.trim()).unwrap_or_else(|_| Uuid::new_v4());
         write_new(MACHINE_ID, &format!("{}\n", machine_id.simple()));
@@ -233,10 +236,10 @@ impl Sandbox {
         }
     }
 
-    /// Shows the control groups of this namespace at the usual place.
+    /// Mounts the control groups of this namespace at the usual path.
     fn mount_control_groups(&self) {
         for group in control_groups(self.folder.file_name().unwrap().to_str().unwrap()) {
-            // A hierarchy with two names shows the group already when the second one comes.
+            // A hierarchy with two names already has the group at the second name.
             if group.is_dir() {
                 command("mount", &["--bind", group.to_str().unwrap(), group.parent().unwrap().to_str().unwrap()]);
             }
@@ -244,17 +247,17 @@ impl Sandbox {
     }
 }
 
-/// Writes a file in the place of one, or of a link.
+/// Writes a new file in place of an old one, or of a link.
 fn write_new(file: &str, text: &str) {
     drop(fs::remove_file(file));
     fs::write(file, text).unwrap_or_else(|error| panic!("{file}: {error}"));
 }
 
-/// Runs a command to its end.
+/// Runs a command until it exits.
 ///
 /// # Panics
 ///
-/// When it fails, with what it wrote.
+/// If it fails. The message has its output.
 fn command(program: &str, arguments: &[&str]) {
     let output = Command::new(program).args(arguments).output();
     let output = output.unwrap_or_else(|error| panic!("failed to run {program}: {error}"));

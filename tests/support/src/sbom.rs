@@ -1,6 +1,6 @@
-//! What the binary is made of, as a CycloneDX document: `make sbom`.
+//! The components of the binary as a CycloneDX document: `make sbom`.
 //!
-//! There are a tool or two for this; none of them says which C library is linked in, and each is minutes of building.
+//! Existing tools do not list the C library that is linked in, and each takes minutes to build.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 const ROOT: &str = "vsphere-cloud-controller-manager";
 
-/// The document, from what `cargo metadata` prints for the target of the build, from `Cargo.lock`, and from the name
+/// Returns the document. The input is the output of `cargo metadata` for the build target, `Cargo.lock`, and the name
 /// and version of the C library that is linked in (`glibc 2.36`). The same input gives the same document.
 ///
 /// # Errors
 ///
-/// A sentence, when the input is not what these are.
+/// A sentence, if the input is malformed.
 pub fn document(metadata: &Value, lock: &str, libc: &str) -> Result<Value, String> {
     let packages: BTreeMap<&str, &Value> =
         list(metadata, "packages")?.map(|package| (text(package, "id"), package)).collect();
@@ -60,7 +60,7 @@ pub fn document(metadata: &Value, lock: &str, libc: &str) -> Result<Value, Strin
     }))
 }
 
-/// All that gets into the binary: dependencies that are neither for tests nor for builds, and no macros, which run in
+/// Returns all packages in the binary: dependencies other than those for tests and builds, and no macros, which run in
 /// the compiler.
 fn linked<'a>(
     root: &'a str,
@@ -83,7 +83,7 @@ fn linked<'a>(
     found
 }
 
-/// The packages this one uses when it runs.
+/// Returns the packages that this one uses at run time.
 fn normal<'a>(node: Option<&&'a Value>) -> impl Iterator<Item = &'a str> {
     let all = node.and_then(|node| node["deps"].as_array()).into_iter().flatten();
     let is_normal =
@@ -95,7 +95,7 @@ fn component(package: &Value, sums: &BTreeMap<(String, String), String>) -> Resu
     let (name, version) = (text(package, "name"), text(package, "version"));
     let sum =
         sums.get(&(name.to_owned(), version.to_owned())).ok_or_else(|| format!("{name} {version} has no checksum"))?;
-    // The older spelling of "or" is none of SPDX's.
+    // SPDX does not have the older spelling of "or".
     let license = text(package, "license").split('/').map(str::trim).collect::<Vec<_>>().join(" OR ");
     Ok(json!({
         "type": "library", "bom-ref": reference(package), "name": name, "version": version, "purl": reference(package),
@@ -107,7 +107,7 @@ fn reference(package: &Value) -> String {
     format!("pkg:cargo/{}@{}", text(package, "name"), text(package, "version").replace('+', "%2B"))
 }
 
-/// The checksums of `Cargo.lock`, by name and version.
+/// Returns the checksums of `Cargo.lock`, by name and version.
 fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
     let value = |entry: &str, key: &str| {
         let start = format!("{key} = \"");

@@ -1,10 +1,10 @@
-//! The real kube-scheduler.
+//! Runs the real kube-scheduler.
 
 use crate::ApiServer;
 use crate::components::Component;
 use crate::supervisor::{Output, Supervised};
 
-/// It runs until it is dropped.
+/// A kube-scheduler. It runs until it is dropped.
 pub struct Scheduler(Supervised);
 
 impl Scheduler {
@@ -14,14 +14,14 @@ impl Scheduler {
         let arguments = [
             format!("--kubeconfig={}", server.kubeconfig_of_administrator("system:kube-scheduler").display()),
             "--leader-elect=false".to_owned(),
-            // It serves nothing.
+            // It has no server port.
             "--secure-port=0".to_owned(),
         ];
         let program = Component::KubeScheduler.path();
         Self(Supervised::start("kube-scheduler", &program, &arguments, server.folder()))
     }
 
-    /// What it has written.
+    /// Returns its output.
     #[must_use]
     pub fn output(&self) -> &Output {
         &self.0.output

@@ -1,7 +1,7 @@
 //! Child processes that cannot outlive the test.
 //!
-//! A child runs under the `supervise` program, which ends it when its own standard input is closed. This process
-//! holds the other end: when it ends, in whatever way, the kernel closes the pipe.
+//! A child runs under the `supervise` program, which ends it when its own standard input closes. This process has the
+//! other end of that pipe. When this process ends in any way, the kernel closes the pipe.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
@@ -14,48 +14,48 @@ use std::time::Duration;
 use crate::components::Component;
 use crate::eventually::eventually;
 
-/// Lines kept of each child; older ones are dropped.
+/// Number of lines kept of each child. Older ones are dropped.
 const KEPT_LINES: usize = 50_000;
 
-/// What a child has written so far, to standard output and standard error.
+/// The output of a child so far, from standard output and standard error.
 #[derive(Clone, Default)]
 pub struct Output(Arc<Mutex<Written>>);
 
 #[derive(Default)]
 struct Written {
-    /// The last ones.
+    /// The last lines.
     lines: VecDeque<String>,
-    /// How many came before those.
+    /// Number of dropped lines.
     dropped: usize,
 }
 
 impl Output {
-    /// All lines so far.
+    /// Returns all lines so far.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         self.0.lock().unwrap().lines.iter().cloned().collect()
     }
 
-    /// Gives each line that came since the last call with this `position`, which is zero at first.
+    /// Passes each new line since the last call with this `position` to `take`. The position is zero at first.
     pub fn read_on(&self, position: &mut usize, take: impl FnMut(&String)) {
         let written = self.0.lock().unwrap();
         written.lines.iter().skip(position.saturating_sub(written.dropped)).for_each(take);
         *position = written.dropped + written.lines.len();
     }
 
-    /// Whether nobody else has this: the program is gone, and nothing is added any more.
+    /// Returns true if there is no other reference: the program has ended, and no line is added any more.
     #[must_use]
     pub fn is_last(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
 
-    /// The first line that contains this text.
+    /// Returns the first line that contains this text.
     #[must_use]
     pub fn find(&self, text: &str) -> Option<String> {
         self.0.lock().unwrap().lines.iter().find(|line| line.contains(text)).cloned()
     }
 
-    /// The last lines, joined; for failure messages.
+    /// Returns the last lines, joined, for failure messages.
     #[must_use]
     pub fn tail(&self, count: usize) -> String {
         let written = self.0.lock().unwrap();
@@ -79,25 +79,25 @@ impl Output {
     }
 }
 
-/// A running program and its output. Dropping it ends the program: SIGTERM, and SIGKILL three seconds later.
+/// A running program and its output. Dropping it ends the program with SIGTERM, and with SIGKILL three seconds later.
 pub struct Supervised {
     name: String,
     supervisor: Child,
     stdin: Option<ChildStdin>,
     pid_file: PathBuf,
-    /// Each reads one of its outputs to the end.
+    /// Threads that read one of its outputs to the end.
     readers: [JoinHandle<()>; 2],
-    /// What the program has written.
+    /// Output of the program.
     pub output: Output,
 }
 
 impl Supervised {
-    /// Starts the program. `folder` is for the file with its process id.
+    /// Starts the program. The file with its process id is in `folder`.
     pub fn start(name: &str, program: &Path, arguments: &[String], folder: &Path) -> Self {
         Self::start_with(name, program, arguments, folder, &[])
     }
 
-    /// As [`Supervised::start`], with environment variables.
+    /// Like [`Supervised::start`], with environment variables.
     pub fn start_with(
         name: &str,
         program: &Path,
@@ -119,18 +119,19 @@ impl Supervised {
         Self { name: name.to_owned(), supervisor, stdin, pid_file, readers, output }
     }
 
-    /// The program's process id; nothing while it is about to start.
+    /// Returns the program's process id, or `None` until it has started.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         std::fs::read_to_string(&self.pid_file).ok()?.trim().parse().ok()
     }
 
-    /// The exit status, if the program has ended. A program ended by a signal has 128 and the signal's number as code.
+    /// Returns the exit status, if the program has ended. If a signal ended it, the code is 128 plus the signal's
+    /// number.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.supervisor.try_wait().unwrap()
     }
 
-    /// Sends a signal by its name without `SIG`, as `kill -s` takes it, to the program itself.
+    /// Sends a signal, named without `SIG` as for `kill -s`, to the program itself.
     pub async fn signal(&self, signal: &str) {
         let pid = eventually(&format!("{} has a process id", self.name), Duration::from_secs(10), async || {
             std::fs::read_to_string(&self.pid_file).map_err(|error| error.to_string())
@@ -140,7 +141,7 @@ impl Supervised {
         assert!(status.success(), "failed to send SIG{signal} to {} (process {pid})", self.name);
     }
 
-    /// Waits for the end of the program, and until all that it has written was read.
+    /// Waits until the program has ended and all of its output was read.
     pub async fn wait(&mut self, limit: Duration) -> ExitStatus {
         let status = self.wait_for_end(limit).await;
         eventually(&format!("the outputs of {} end", self.name), Duration::from_secs(10), async || {
@@ -169,7 +170,7 @@ impl Supervised {
         }
     }
 
-    /// Ends the program without giving it time, as a crash or a lost machine would.
+    /// Kills the program, like a crash or a lost machine.
     pub async fn kill(&mut self) {
         if self.ended().is_none() {
             self.signal("KILL").await;
@@ -181,7 +182,7 @@ impl Supervised {
 impl Drop for Supervised {
     fn drop(&mut self) {
         drop(self.stdin.take());
-        // Bounded: the supervisor kills after three seconds.
+        // The wait is bounded, because the supervisor kills after three seconds.
         drop(self.supervisor.wait());
     }
 }
@@ -194,14 +195,14 @@ pub struct TemporaryFolder {
 }
 
 impl TemporaryFolder {
-    /// An empty one.
+    /// Creates an empty folder.
     ///
     /// # Panics
     ///
-    /// When the system's folder for temporary files cannot be written.
+    /// If the system's folder for temporary files cannot be written.
     #[must_use]
     pub fn create() -> Self {
-        // First, because nobody removes the folder of a test that fails here.
+        // This comes first, because it can panic, and nothing would remove the folder then.
         let program = Component::Supervise.path();
         let path = tempfile::Builder::new().prefix("ccm-test-").tempdir().unwrap().keep();
         let mut remover = Command::new(program)
@@ -214,7 +215,7 @@ impl TemporaryFolder {
         Self { path, remover, stdin }
     }
 
-    /// Where it is.
+    /// Returns its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -32,7 +32,7 @@ pub struct Vcenter {
     _stdin: ChildStdin,
 }
 
-/// The line that the simulator prints when it is ready.
+/// The line with the addresses, which the simulator prints when it is ready.
 #[derive(Debug, Deserialize)]
 struct Addresses {
     sdk: String,
@@ -45,34 +45,34 @@ struct Addresses {
     instance_uuid: String,
 }
 
-/// How often each operation arrived (refused calls too), and who is logged in.
+/// Counts of operations, including rejected calls, and of sessions.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
-    /// All calls.
+    /// Number of all calls.
     pub total: u32,
-    /// Calls by operation; see [`Rule`] for the names.
+    /// Calls by operation. See [`Rule`] for the names.
     pub operations: BTreeMap<String, u32>,
-    /// SOAP logins that were accepted.
+    /// Accepted SOAP logins.
     pub soap_logins: u32,
-    /// REST logins that were accepted.
+    /// Accepted REST logins.
     pub rest_logins: u32,
-    /// SOAP sessions that are open now.
+    /// SOAP sessions that are currently open.
     pub soap_sessions: u32,
-    /// REST sessions that are open now.
+    /// REST sessions that are currently open.
     pub rest_sessions: u32,
-    /// `WaitForUpdatesEx` calls that are pending now.
+    /// `WaitForUpdatesEx` calls that are currently pending.
     pub pending_waits: u32,
-    /// Bytes of the bodies of requests.
+    /// Bytes of request bodies.
     pub bytes_received: u64,
-    /// Bytes of the bodies of answers.
+    /// Bytes of answer bodies.
     pub bytes_sent: u64,
-    /// Answers to `WaitForUpdatesEx` that were truncated: each made its client ask for one more page.
+    /// Truncated answers to `WaitForUpdatesEx`. Each makes the client request one more page.
     pub truncated: u32,
 }
 
 impl Counts {
-    /// How often this operation arrived.
+    /// Returns the number of calls of this operation.
     #[must_use]
     pub fn of(&self, operation: &str) -> u32 {
         self.operations.get(operation).copied().unwrap_or(0)
@@ -83,11 +83,11 @@ impl Counts {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Call {
-    /// Named as in [`Counts`].
+    /// Operation, named as in [`Counts`].
     pub operation: String,
-    /// When it arrived, in milliseconds since 1970.
+    /// Time of arrival, in milliseconds since 1970.
     pub at_ms: i64,
-    /// The HTTP status that was answered; 0 if it is pending or the connection was closed instead.
+    /// HTTP status of the answer. 0 if the call is pending or the connection was closed without an answer.
     pub status: u16,
 }
 
@@ -96,7 +96,7 @@ impl Vcenter {
     ///
     /// # Panics
     ///
-    /// When the simulator does not start, with its reason.
+    /// If the simulator does not start. The message has its reason.
     pub async fn start(scenario: &Scenario) -> Self {
         let scenario = scenario.clone();
         tokio::task::spawn_blocking(move || Self::start_blocking(&scenario))
@@ -113,7 +113,7 @@ impl Vcenter {
             .arg(&file)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Ctrl-C in a terminal is for the test or the demo, which ends this in its own time.
+            // Ctrl-C in a terminal must not reach the simulator, because the test or the demo ends it later.
             .process_group(0)
             .spawn()
             .unwrap();
@@ -136,79 +136,79 @@ impl Vcenter {
         }
     }
 
-    /// The address of the SOAP API.
+    /// Returns the address of the SOAP API.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.addresses.sdk
     }
 
-    /// `127.0.0.1`.
+    /// Returns `127.0.0.1`.
     #[must_use]
     pub fn host(&self) -> &'static str {
         "127.0.0.1"
     }
 
-    /// The port, the same for as long as the simulator runs.
+    /// Returns the port, which does not change while the simulator runs.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.addresses.port
     }
 
-    /// The user that the scenario accepts.
+    /// Returns the user of the scenario.
     #[must_use]
     pub fn user(&self) -> &str {
         &self.user
     }
 
-    /// The password that the scenario accepts.
+    /// Returns the password of the scenario.
     #[must_use]
     pub fn password(&self) -> &str {
         &self.password
     }
 
-    /// The server certificate's SHA-1 thumbprint, as `AA:BB:…`.
+    /// Returns the server certificate's SHA-1 thumbprint, as `AA:BB:…`.
     #[must_use]
     pub fn sha1_thumbprint(&self) -> &str {
         &self.addresses.sha1
     }
 
-    /// The server certificate's SHA-256 thumbprint, as `AA:BB:…`.
+    /// Returns the server certificate's SHA-256 thumbprint, as `AA:BB:…`.
     #[must_use]
     pub fn sha256_thumbprint(&self) -> &str {
         &self.addresses.sha256
     }
 
-    /// The CA that signed the server certificate, as PEM.
+    /// Returns the CA that signed the server certificate, as PEM.
     #[must_use]
     pub fn ca_pem(&self) -> &str {
         &self.addresses.ca
     }
 
-    /// A file with [`Vcenter::ca_pem`].
+    /// Returns the path of a file with [`Vcenter::ca_pem`].
     #[must_use]
     pub fn ca_file(&self) -> &Path {
         &self.ca_file
     }
 
-    /// `about.instanceUuid`.
+    /// Returns `about.instanceUuid`.
     #[must_use]
     pub fn instance_uuid(&self) -> &str {
         &self.addresses.instance_uuid
     }
 
-    /// What the simulator has cost so far.
+    /// Returns the resource usage of the simulator so far.
     #[must_use]
     pub fn usage(&self) -> Option<Usage> {
         Usage::of(self.process.id())
     }
 
-    /// A folder that lives as long as this, for configuration files.
+    /// Returns a folder for configuration files that lives as long as this value.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// A section `[VirtualCenter "…"]` of `vsphere.conf` for this vCenter, with its own user, port and CA.
+    /// Returns a section `[VirtualCenter "…"]` of `vsphere.conf` for this vCenter, with its own user, port and CA.
     #[must_use]
     pub fn ini_section(&self, name: &str, datacenters: &str) -> String {
         format!(
@@ -221,7 +221,7 @@ impl Vcenter {
         )
     }
 
-    /// The variables with which `govc` works against this vCenter as its administrator, without a file in `$HOME`.
+    /// Returns the variables with which `govc` works on this vCenter as its administrator, without a file in `$HOME`.
     #[must_use]
     pub fn govc_environment(&self) -> [(&'static str, String); 6] {
         [
@@ -229,7 +229,7 @@ impl Vcenter {
             ("GOVC_USERNAME", self.user.clone()),
             ("GOVC_PASSWORD", self.password.clone()),
             ("GOVC_TLS_CA_CERTS", self.ca_file.display().to_string()),
-            // Else a session outlives its password.
+            // Otherwise a session outlives its password.
             ("GOVC_PERSIST_SESSION", "false".to_owned()),
             ("GOVMOMI_HOME", self.folder.path().display().to_string()),
         ]
@@ -240,12 +240,12 @@ impl Vcenter {
         self.call::<Value>("vm/create", json!(vm)).await;
     }
 
-    /// Changes a machine; a pending `WaitForUpdatesEx` sees it at once. `vm` is its name, BIOS UUID or id.
+    /// Changes a machine. A pending `WaitForUpdatesEx` reports the change at once. `vm` is its name, BIOS UUID or id.
     pub async fn change_vm(&self, vm: &str, change: &VmChange) {
         self.call::<Value>("vm/change", json!({ "vm": vm, "change": change })).await;
     }
 
-    /// Gives a machine this one address.
+    /// Sets the address of a machine.
     pub async fn set_ip(&self, vm: &str, address: &str) {
         self.change_vm(vm, &Vm::change().ip(address)).await;
     }
@@ -255,12 +255,12 @@ impl Vcenter {
         self.call::<Value>("vm/remove", json!({ "vm": vm })).await;
     }
 
-    /// Takes a machine out of the inventory and leaves its files, which looks the same from the API.
+    /// Removes a machine from the inventory and leaves its files, which looks the same in the API.
     pub async fn unregister_vm(&self, vm: &str) {
         self.destroy_vm(vm).await;
     }
 
-    /// The managed-object id, such as `vm-62`.
+    /// Returns the managed-object id, such as `vm-62`.
     pub async fn object_id(&self, object: &Object) -> String {
         self.call("object", json!(object)).await
     }
@@ -280,7 +280,7 @@ impl Vcenter {
         self.call::<Value>("tag/detach", json!({ "category": category, "name": name, "object": object })).await;
     }
 
-    /// Gives a tag another name; its id stays.
+    /// Renames a tag. Its id stays.
     pub async fn rename_tag(&self, category: &str, from: &str, to: &str) {
         self.call::<Value>("tag/rename", json!({ "category": category, "name": from, "to": to })).await;
     }
@@ -290,7 +290,7 @@ impl Vcenter {
         self.call::<Value>("tag/delete", json!({ "category": category, "name": name })).await;
     }
 
-    /// Ends every SOAP session; pending waits end with `RequestCanceled`.
+    /// Ends every SOAP session. Pending waits end with `RequestCanceled`.
     pub async fn kill_soap_sessions(&self) {
         self.call::<Value>("sessions/kill", json!({ "soap": true })).await;
     }
@@ -300,17 +300,17 @@ impl Vcenter {
         self.call::<Value>("sessions/kill", json!({ "rest": true })).await;
     }
 
-    /// Accepts this pair from now on; open sessions stay.
+    /// Accepts only this user and password from now on. Open sessions stay.
     pub async fn set_login(&self, user: &str, password: &str) {
         self.call::<Value>("login", json!({ "user": user, "password": password })).await;
     }
 
-    /// Puts a rule in force.
+    /// Adds a rule.
     pub async fn add_rule(&self, rule: &Rule) {
         self.call::<Value>("rules/add", json!(rule)).await;
     }
 
-    /// Ends all rules of this operation, and lets go what hangs in them.
+    /// Ends all rules of this operation, and releases the calls that hang in them.
     pub async fn clear_rules_of(&self, operation: &str) {
         self.call::<Value>("rules/clear", json!({ "operation": operation })).await;
     }
@@ -320,27 +320,27 @@ impl Vcenter {
         self.clear_rules_of("").await;
     }
 
-    /// Delays every call, once each, before it is served.
+    /// Delays every call by this time before it is served.
     pub async fn delay_calls(&self, time: Duration) {
         self.call::<Value>("delay", json!({ "delayMs": time.as_millis() })).await;
     }
 
-    /// The counts now.
+    /// Returns the current counts.
     pub async fn counts(&self) -> Counts {
         self.call("counts", json!({})).await
     }
 
-    /// Counts from nothing again. Sessions stay.
+    /// Resets the counts. Sessions stay.
     pub async fn reset_counts(&self) {
         self.call::<Value>("counts/reset", json!({})).await;
     }
 
-    /// The first 20,000 calls since the start or the last reset, in order.
+    /// Returns the first 20,000 calls since the start or the last reset, in order.
     pub async fn calls(&self) -> Vec<Call> {
         self.call("calls", json!({})).await
     }
 
-    /// Closes the port and every connection: the vCenter is down. Sessions survive.
+    /// Closes the port and every connection, as if the vCenter were down. Sessions stay.
     pub async fn stop_listening(&self) {
         self.call::<Value>("listen/stop", json!({})).await;
     }
@@ -350,10 +350,12 @@ impl Vcenter {
         self.call::<Value>("listen/start", json!({})).await;
     }
 
-    /// One request to the control address. A refusal panics: a test asked for something that is not there.
+    /// Sends one request to the control address. Panics at an error answer, because the test then named an object that
+    /// does not exist.
     async fn call<T: DeserializeOwned>(&self, verb: &str, body: Value) -> T {
         let url = format!("{}/{verb}", self.addresses.control);
-        // A client of its own each time: a test's runtime ends with the test, and pooled connections with it.
+        // A separate client for each request, because a test's runtime ends with the test, and pooled connections end
+        // with the runtime.
         let answer = control_client()
             .post(&url)
             .json(&body)
@@ -374,7 +376,7 @@ fn control_client() -> reqwest::Client {
 
 impl Drop for Vcenter {
     fn drop(&mut self) {
-        // It has nothing to save and no children: no need to wait for its own end.
+        // The simulator has no data to save and no children, so it can be killed.
         drop(self.process.kill());
         drop(self.process.wait());
     }

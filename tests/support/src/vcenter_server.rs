@@ -1,5 +1,5 @@
-//! What tests do in the same way with either vCenter: the simulator, which answers any client, and the fake, which
-//! answers ours only, and as real servers do.
+//! A trait for tests that run with either vCenter: the simulator, which answers any client, and the fake, which answers
+//! only this project's client, in the way of real servers.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,16 +9,17 @@ use async_trait::async_trait;
 use crate::process::Usage;
 use crate::{Counts, FakeVcenter, Machine, Vcenter, Vm};
 
-/// See the file's header. Machines are named as in vCenter; the methods are described at [`Vcenter`] and [`FakeVcenter`].
+/// A vCenter of either kind. Machines are named as in vCenter. The methods are described at [`Vcenter`] and
+/// [`FakeVcenter`].
 #[async_trait]
 #[expect(missing_docs, reason = "said above")]
 pub trait VcenterServer: Send + Sync {
-    /// The simulator, if this is it.
+    /// Returns the simulator, or `None` for the fake.
     fn simulator(&self) -> Option<&Vcenter>;
     fn port(&self) -> u16;
-    /// Files that it names are in `folder`, or live as long as the server.
+    /// Returns a section of `vsphere.conf`. The files that it names are in `folder`, or live as long as the server.
     fn ini_section(&self, name: &str, datacenters: &str, folder: &Path) -> String;
-    /// What it has cost so far. The fake is part of this process, so that this is all of the process's.
+    /// Returns its resource usage so far. The fake is part of this process, so its usage is that of the whole process.
     fn usage(&self) -> Option<Usage>;
     async fn counts(&self) -> Counts;
     async fn reset_counts(&self);

@@ -1,5 +1,5 @@
-//! A further node in a [`crate::sandbox`], for what the kubelet of a node without pods does: a kubelet and a container
-//! runtime with folders of their own, and another machine id. The network is that of the sandbox.
+//! Another node in a [`crate::sandbox`], without pods: a kubelet and a container runtime with separate folders and
+//! another machine id. The network is that of the sandbox.
 
 use std::fs;
 use std::process::Command;
@@ -12,8 +12,8 @@ use crate::eventually::unique;
 use crate::real_node::{CONTAINERD_SOCKET, Containerd, Kubelet, KubeletSettings, NodeFolders};
 use crate::sandbox::Sandbox;
 
-/// Runs a program in a new mount namespace: `$0` is the folder with what it has in the place of the sandbox's. Where the
-/// machine has a firmware UUID, the machine id takes its place.
+/// Script that runs a program in a new mount namespace. `$0` is the folder that replaces the folders of the sandbox.
+/// The machine id is mounted over the firmware UUID, if the machine has one.
 const ENTER: &str = "\
 for folder in etc run var/lib var/log; do mount --bind \"$0/$folder\" \"/$folder\" || exit; done
 for file in /sys/class/dmi/id/product_uuid /proc/device-tree/system-id /proc/device-tree/vm,uuid; do
@@ -32,7 +32,7 @@ impl Worker {
     ///
     /// # Panics
     ///
-    /// When it does not start in time.
+    /// If it does not start in time.
     pub async fn start(sandbox: &Sandbox, system_uuid: &str) -> Self {
         let folder = sandbox.folder().join(unique("worker"));
         for own in ["run", "var/lib", "var/log"] {
@@ -55,7 +55,7 @@ impl Worker {
     #[must_use]
     pub fn kubelet(&self, server: &ApiServer, name: &str, settings: &KubeletSettings) -> Kubelet {
         let mut settings = settings.clone();
-        // The usual ports are those of the other kubelet, whose Node is of the control plane.
+        // The other kubelet, on the control-plane Node, uses the default ports.
         let own = [("port", json!(free_port())), ("healthzPort", json!(0)), ("registerWithTaints", json!([]))];
         settings.configuration.extend(own.map(|(key, value)| (key.to_owned(), value)));
         Kubelet::start_in(&self.folders, server, name, &settings)

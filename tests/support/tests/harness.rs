@@ -1,4 +1,5 @@
-//! The test environment tests itself: what the other tests rely on, once, against the real components.
+//! Tests of the test environment against the real components: each property that other tests rely on is tested here
+//! once.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -28,7 +29,7 @@ use support::{ApiServer, Daemon, KubeletNode, Object, Rule, Scenario, Vcenter, V
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Just enough of a SOAP client to see the simulator from outside.
+/// A minimal SOAP client that observes the simulator from outside.
 struct Soap {
     http: reqwest::Client,
     url: String,
@@ -82,7 +83,7 @@ impl Soap {
         .await
     }
 
-    /// A filter on some properties of one machine; the first answer is taken, so that the next wait is pending.
+    /// Creates a filter on some properties of one machine and takes the first answer, so that the next wait is pending.
     async fn watch(&self, vm: &str) {
         let (status, text) = self
             .call(&format!(
@@ -116,7 +117,7 @@ fn scenario() -> Scenario {
         .tag("k8s-zone", "zone-a", [Object::host("host-2"), Object::vm("node-1"), Object::cluster("cluster-1")])
 }
 
-/// That of `tests/testenv/build.sh`, or the one that KUBERNETES_MINOR asks for.
+/// The release is that of `tests/testenv/build.sh`, or the one in KUBERNETES_MINOR.
 #[tokio::test]
 async fn the_api_server_is_of_the_minor_release_that_is_asked_for() {
     let minor = std::env::var("KUBERNETES_MINOR").unwrap_or_else(|_| "1.34".to_owned());
@@ -151,7 +152,7 @@ async fn a_change_reaches_a_pending_wait_at_once() {
         };
         let (((status, text), answered), changed) = tokio::join!(pending, act);
         assert!(status == 200 && text.contains(expected), "{expected} is announced: {text}");
-        // A change that the wait is not woken for is told when it ends, after 15 s.
+        // A change that does not wake the wait is reported only at the timeout of the wait, after 15 s.
         let took = answered.saturating_duration_since(changed);
         assert!(took < Duration::from_secs(10), "{expected} took {took:?}");
     }
@@ -250,7 +251,7 @@ async fn a_wait_and_a_hanging_call_end_with_their_client() {
         })
         .await;
     };
-    // The client goes away in the middle of its wait, and nothing of the next change is lost with it.
+    // The client disconnects in the middle of its wait. The next change must not be lost.
     tokio::select! {
         answer = soap.wait("-") => panic!("nothing has changed, but there is an answer: {answer:?}"),
         () = pending(1) => {}

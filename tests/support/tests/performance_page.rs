@@ -1,4 +1,4 @@
-//! `docs/performance.md` and its plots are what the runs beside it say, and nothing else.
+//! `docs/performance.md` and its plots must match the stored runs exactly.
 #![allow(clippy::unwrap_used, reason = "a file that is not there is a failed test")]
 
 use std::collections::BTreeMap;

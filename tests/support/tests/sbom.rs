@@ -1,4 +1,4 @@
-//! The list of what the binary is made of, of this very repository.
+//! Tests of the list of components, with this repository.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failure is a failed test")]
 
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ fn the_list_is_valid_and_has_what_is_linked_and_nothing_else() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
 
-    // What the schema of CycloneDX 1.5 demands of the members that are there.
+    // Requirements of the CycloneDX 1.5 schema for the present members.
     assert_eq!(
         (&document["bomFormat"], &document["specVersion"], &document["version"]),
         (&"CycloneDX".into(), &"1.5".into(), &1.into())

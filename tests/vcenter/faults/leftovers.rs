@@ -1,4 +1,4 @@
-//! Nothing is left behind on vCenter: sessions, property collectors, views.
+//! No sessions, property collectors or views stay on vCenter.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use support::{Fault, Model, Trouble};
 
 use super::{SOON, Watched, ids, is_live, tags};
 
-/// How long an answer takes that is waited for.
+/// Duration of a delayed answer that the client still waits for.
 const LATE: Duration = Duration::from_millis(500);
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Rejected logins are counted, because vCenter counts them too.
+//! The client counts rejected logins, because vCenter counts them, too.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn a_rejected_login_is_told_with_server_and_user_and_is_not_repeated_soon(
     let everything = format!("{now:?} {:?}", watched.vcenter.settings());
     assert!(!everything.contains("Correct-Horse-7") && !everything.contains("another one"), "{everything}");
 
-    // Searches and wishes do not make it try again.
+    // Searches and requested machines do not cause another login.
     assert!(matches!(search(&watched.vcenter, 1).await, ReadAnswer::Silent(_)));
     watched.vcenter.want(ids(2..=2));
     let mut changes = watched.vcenter.changes();
@@ -73,7 +73,7 @@ async fn a_rest_login_that_is_refused_is_not_repeated_soon_whatever_happens_to_t
     let (fake, vcenter) = tags::prepare().await;
     let watched = Watched::run(fake, vcenter);
     watched.until("zones", |now| is_live(now) && tags::has_zones(now)).await;
-    // The SOAP session lives on, as after a change of the password.
+    // The SOAP session stays valid, as after a password change.
     watched.fake.set_password("another one");
     watched.fake.kill_rest_sessions();
     let is_told = |trouble: &String| trouble.contains("tags cannot be read") && trouble.contains("401");

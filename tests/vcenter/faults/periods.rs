@@ -1,4 +1,4 @@
-//! Live periods: as long as one lasts, vCenter reports every change.
+//! Live periods: during such a period vCenter reports every change.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ fn offer(password: &str) -> Arc<CredentialState> {
     Arc::new(CredentialState::Ready(vec![pair(password)]))
 }
 
-/// A VM is destroyed while the session changes, and neither subscription reports it: the old one not any more, and the new
-/// one never knew it. Whatever is published meanwhile, the VM does not leave within a live period, and no later period has
-/// it.
+/// A VM is destroyed while the session changes. The old subscription has ended, and the new one never had the VM, so
+/// neither reports the destruction. In every published snapshot, the VM does not disappear within a live period, and no
+/// later period has it.
 #[tokio::test]
 async fn a_vm_that_goes_between_two_subscriptions_leaves_in_no_live_period() {
     for is_filled in [false, true] {

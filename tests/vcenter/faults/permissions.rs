@@ -6,8 +6,8 @@ use super::{Watched, address, found, ids, is_live};
 
 #[tokio::test]
 async fn a_machine_that_may_not_be_read_any_more_leaves_and_comes_back_with_the_right() {
-    // Whether it is called unresolved, and whether it comes back without being wanted once more: only a view that took it
-    // back can report it.
+    // Number of unresolved ids, and whether the machine comes back without a new request. Only a view that contains it
+    // again can report it.
     let cases = [(Unreadable::Dropped, 1, false), (Unreadable::Refused, 1, false), (Unreadable::Kept, 0, true)];
     for (name, refused, by_itself) in cases {
         let watched = Watched::start(Model::small().unreadable(name).vms(2), ids(1..=2)).await;
@@ -17,13 +17,13 @@ async fn a_machine_that_may_not_be_read_any_more_leaves_and_comes_back_with_the_
         let now = watched.until(name, |now| !now.vms.contains_key("vm-1")).await;
         assert!(now.vms.contains_key("vm-2") && is_live(&now), "{name}: the other one stays");
         assert!(found(&watched.vcenter, 1).await.is_empty(), "{name}: not found either");
-        // One change of the view for the start, and two that take the machine out and try to have it back.
+        // One change of the view at the start, and two that remove the machine and try to add it again.
         watched.until_counted(name, |counts| counts.of("ModifyListView") == 3).await;
         watched.until(name, |now| now.unresolved.len() == refused).await;
 
         watched.fake.set_readable("VirtualMachine", "n-1", true);
         if !by_itself {
-            // As whoever looks for the machine does: it is found again, and wanted as before.
+            // As a search for the machine does: the machine is found again, and requested as before.
             watched.vcenter.want(found(&watched.vcenter, 1).await);
         }
         watched.until(name, |now| now.vms.contains_key("vm-1") && now.unresolved.is_empty()).await;

@@ -1,4 +1,4 @@
-//! The SOAP client's searches and reads against the fake: scopes, pages, rights.
+//! The SOAP client's searches and reads with the fake: scopes, pages, rights.
 
 use ccm::clients::vim::{Client, FaultKind, FilterSpec, MoRef};
 use secrecy::SecretString;

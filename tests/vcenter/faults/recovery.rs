@@ -1,4 +1,5 @@
-//! Every way in which a subscription breaks, and that it recovers alone: nothing missed, nothing emptied, one session.
+//! Every way in which a subscription breaks. It recovers without help, without lost changes, without an empty inventory
+//! and with one session.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use support::{Fault, Model, Trouble, Unreadable};
 
 use super::{ReadAnswer, SOON, VmRecord, Watched, address, found, ids, is_live, search, told};
 
-/// What ends a pending wait, and how many logins there are in the end.
+/// Returns the ways in which a pending wait ends, with the final number of logins.
 fn breaks() -> Vec<(&'static str, Trouble, u32)> {
     vec![
         ("the connection is cut", Trouble::Drop, 1),
@@ -42,7 +43,7 @@ async fn a_broken_wait_recovers_alone_on_the_same_session_and_nothing_is_emptied
         watched.fake.interrupt_waits(trouble);
         let stale = watched.until_always(name, has_both, |now| !is_live(now)).await;
         assert!(stale.freshness.failure().unwrap().contains("WaitForUpdatesEx"), "{name}: {}", told(&stale));
-        // Nothing changes in vCenter: it must find out by itself that all is well.
+        // Nothing changes in vCenter. The client must notice the end of the fault without an event.
         watched.until_always(name, has_both, is_live).await;
         watched.fake.change_vm("n-2", |vm| vm.ip("192.0.2.2"));
         watched
@@ -192,7 +193,7 @@ async fn a_truncated_answer_without_its_rest_is_not_published_and_everything_is_
 async fn connections_that_die_leave_no_wait_behind_that_holds_up_the_next() {
     let watched = Watched::synced(2).await;
     watched.until_counted("a pending wait", |counts| counts.pending_waits == 1).await;
-    // The server's side of the wait goes on: it does not see that its client is gone.
+    // On the server the wait continues, because the server does not notice the closed connection.
     watched.fake.sever();
     watched.until_always("stale", has_both, |now| !is_live(now)).await;
     watched.until_always("live again", has_both, is_live).await;

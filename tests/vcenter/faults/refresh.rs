@@ -1,4 +1,4 @@
-//! Whether all is as known, asked when it matters: a wait that was lost on its way looks like one with nothing to tell.
+//! The refresh of the inventory on demand. A wait that was lost on the network looks like a wait without changes.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use support::fake_vcenter::FakeCounts;
 
 use super::{Watched, address, is_live, told};
 
-/// A wait that was told to end and has not is told again after this time, and then less and less often.
+/// A wait that was cancelled and has not ended is cancelled again after this time, and then with increasing pauses.
 const CANCEL_AGAIN: Duration = Duration::from_millis(100);
 
-/// At least so long it takes to end so many waits with so many cancellations.
+/// Returns the minimum time to end this many waits with this many cancellations.
 fn shortest(waits: u32, cancellations: u32) -> Duration {
     CANCEL_AGAIN * cancellations.saturating_sub(waits)
 }
@@ -23,7 +23,7 @@ async fn until_waiting(watched: &Watched) {
     watched.until_counted("a pending wait", |counts| counts.pending_waits == 1).await;
 }
 
-/// The wait of now tells of `n-1`, and the next one, which is the last, comes to nobody's knowledge.
+/// The current wait reports `n-1`. The next wait is the last one, and its answer never arrives.
 async fn deaf(watched: &Watched, trouble: impl FnOnce(&Watched)) {
     until_waiting(watched).await;
     let before = waits(&watched.fake.counts());
@@ -56,7 +56,7 @@ async fn an_answer_that_was_on_its_way_when_the_wait_was_ended_is_not_lost() {
     let watched = Watched::synced(2).await;
     until_waiting(&watched).await;
     watched.fake.next("WaitForUpdatesEx", Trouble::Late(Duration::from_millis(700)));
-    // Nothing after it tells anything, so that what is known was told by this one.
+    // No later wait answers, so this wait must have delivered the change.
     watched.fake.every("WaitForUpdatesEx", Trouble::Hang);
     watched.fake.change_vm("n-2", |vm| vm.ip("192.0.2.2"));
     watched.until_counted("an answer on its way", |counts| counts.pending_waits == 0).await;
@@ -98,7 +98,7 @@ async fn what_is_as_known_costs_two_calls_and_is_live_all_the_time() {
     let after = watched.fake.counts();
     let cancelled = |counts: &FakeCounts| counts.of("CancelWaitForUpdates");
     let others = |counts: &FakeCounts| counts.operations.values().sum::<u32>() - waits(counts) - cancelled(counts);
-    // The wait that follows is the one that was outstanding before.
+    // The next wait is the one that was outstanding before.
     assert_eq!((waits(&after) - waits(&before), others(&after) - others(&before)), (2, 0), "{before:?} {after:?}");
     let cancelled = cancelled(&after) - cancelled(&before);
     assert!(cancelled >= 1 && took >= shortest(1, cancelled), "{cancelled} within {took:?}: {before:?} {after:?}");
@@ -114,7 +114,7 @@ async fn two_who_ask_at_once_cost_little_more_and_leave_nothing_behind() {
     let before = waits(&watched.fake.counts());
     let began = Instant::now();
     tokio::join!(watched.vcenter.refresh(), watched.vcenter.refresh());
-    // Before the next wait is sent, which then is one that answers at once.
+    // Before the next wait is sent, which then returns immediately.
     watched.vcenter.refresh().await;
     let took = began.elapsed();
     until_waiting(&watched).await;

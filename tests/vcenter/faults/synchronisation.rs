@@ -1,4 +1,4 @@
-//! The first sync, its pages, and large numbers.
+//! The first synchronization, its pages, and large numbers of objects.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ async fn the_first_sync_comes_in_pages_and_is_shown_whole_or_not_at_all() {
     let is_all_or_nothing =
         |now: &ccm::providers::vsphere::vcenter::snapshot::Snapshot| [0, 25].contains(&now.vms.len());
     let now = watched.until_always("25 machines", is_all_or_nothing, |now| is_live(now) && now.vms.len() == 25).await;
-    // 25 machines, 3 hosts, cluster, pool, 2 folders, datacenter, root folder: 34 objects by 7.
+    // 25 machines, 3 hosts, cluster, pool, 2 folders, datacenter, root folder: 34 objects in pages of 7.
     assert_eq!(now.entities.len(), 9, "{:?}", now.entities);
     let datacenter = now.datacenter_of(now.vms.get("vm-1").unwrap()).unwrap();
     assert_eq!((datacenter.id.as_str(), datacenter.path), ("datacenter-1", vec!["dc-1".to_owned()]));
@@ -32,7 +32,7 @@ async fn five_thousand_machines_cost_pages_and_portions_and_not_a_call_each() {
     assert!(counts.of("CreateListView") + counts.of("ModifyListView") <= 6, "portions of 1,000: {counts:?}");
     assert!(counts.operations.values().sum::<u32>() < 70, "{counts:?}");
 
-    // What changes later costs one answer, whoever else there is.
+    // A later change takes one answer, with any number of other objects.
     watched.fake.change_vm("n-17", |vm| vm.ip("192.0.2.17"));
     watched.until("the change", |now| address(now.vms.get("vm-17").unwrap()) == "192.0.2.17").await;
     watched.until_counted("the wait after it", |counts| counts.pending_waits == 1).await;

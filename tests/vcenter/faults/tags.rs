@@ -1,4 +1,4 @@
-//! Tags, while their half of vCenter misbehaves.
+//! Tags, while the REST part of vCenter misbehaves.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(super) async fn prepare() -> (support::FakeVcenter, std::sync::Arc<ccm::prov
     Watched::prepare(model(), ids(1..=2), Some(categories)).await
 }
 
-/// The name of the only tag of interest on an object.
+/// Returns the name of the only relevant tag on an object.
 fn tag<'a>(now: &'a Snapshot, kind: &str, id: &str) -> Option<&'a str> {
     match now.tags.objects.get(&MoRef::new(kind, id))? {
         ObjectTags::Read(tags) => tags.first().map(|tag| tag.name.as_str()),
@@ -46,7 +46,7 @@ async fn zoned() -> Watched {
     watched
 }
 
-/// Waits until tags were polled this many times more.
+/// Waits for this many more polls of tags.
 async fn polled(watched: &Watched, times: u32) {
     let poll = "REST:list-attached-objects-on-tags";
     let until = watched.fake.counts().of(poll) + times;
@@ -91,7 +91,7 @@ async fn sessions_that_end_between_two_polls_do_not_add_up() {
     vcenter.reconfigure(TagSettings { tag_poll: Duration::from_secs(3600), ..TagSettings::clone(&settings) });
     let watched = Watched::run(fake, vcenter);
     watched.until("zone and region", |now| is_live(now) && has_zones(now)).await;
-    // Only this machine is watched, so each host is new when the machine comes to it.
+    // Only this machine is watched, so each host is new when the machine moves to it.
     for (moved, host) in ["host-3", "host-1", "host-2", "host-3"].into_iter().enumerate() {
         watched.fake.kill_rest_sessions();
         watched.fake.migrate_vm("n-1", host);

@@ -1,4 +1,4 @@
-//! A vCenter that was away is used within seconds of its return, whatever was wrong, and for however long.
+//! A vCenter is used within seconds after the end of an outage, of any kind and any length.
 
 use ccm::clients::http;
 use ccm::providers::vsphere::login::credentials::Offers;
@@ -11,7 +11,7 @@ use crate::world::Running;
 const SOON: Duration = Duration::from_secs(5);
 const ROUNDS: u64 = 10;
 
-/// What comes by chance in a test, the pauses of the product included: the seed is in its output, and `SEED=7` repeats it.
+/// Seeds all random values of a test, including the product's pauses. The output has the seed, and `SEED=7` repeats it.
 fn seed() {
     let given = std::env::var("SEED").ok().map(|seed| seed.parse().expect("SEED is a number"));
     let seed = given.unwrap_or_else(|| fastrand::u64(..));
@@ -19,12 +19,12 @@ fn seed() {
     fastrand::seed(seed);
 }
 
-/// Whether the last poll of tags got an answer. There are no tags, which is told, too.
+/// Whether the last poll of tags got an answer. There are no tags, which is reported, too.
 fn has_polled_tags(now: &Snapshot) -> bool {
     now.tags.error.as_ref().is_some_and(|trouble| trouble.contains("is not visible"))
 }
 
-/// How long after the end of an outage its inventory is live, and its tags are polled.
+/// Returns the time from the end of an outage until the inventory is live and its tags are polled.
 async fn after_an_outage(outage: Outage, lasts: Duration, is_at_the_start: bool) -> Duration {
     let (store, began) = (MemoryStore::default(), Instant::now());
     let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
@@ -37,7 +37,7 @@ async fn after_an_outage(outage: Outage, lasts: Duration, is_at_the_start: bool)
         let replica = start();
         replica.until_live(MINUTE).await;
         replica.until(MINUTE, has_polled_tags).await;
-        // Somewhere in a wait for changes.
+        // At a random time in a wait for changes.
         pass(Duration::from_millis(fastrand::u64(1_000..30_000))).await;
         server.set_outage(Some(outage));
         replica
@@ -47,7 +47,7 @@ async fn after_an_outage(outage: Outage, lasts: Duration, is_at_the_start: bool)
     let trouble = replica.vcenter.snapshot().freshness.clone();
     assert_ne!(trouble, Freshness::Live, "{outage:?}, at the start: {is_at_the_start}, {:?}", began.elapsed());
     if outage == Outage::Refused {
-        // It was restarted.
+        // vCenter was restarted.
         server.kill_soap_sessions();
     }
     let (away, logins) = (began.elapsed(), server.logins().len());
@@ -89,7 +89,7 @@ async fn a_vcenter_that_comes_back_is_used_within_five_seconds_ten_of_ten_times(
     assert!(late.is_empty(), "{late:#?}");
 }
 
-/// vCenter goes away in the middle of a subscription, and the session lives on.
+/// vCenter fails in the middle of a subscription, and the session stays valid.
 #[tokio::test(start_paused = true)]
 async fn a_subscription_that_an_outage_broke_leaves_nothing_behind() {
     seed();
@@ -111,7 +111,7 @@ async fn a_subscription_that_an_outage_broke_leaves_nothing_behind() {
     }
 }
 
-/// Many that are away share few questions at a time, and none of them waits for the others.
+/// Many unreachable vCenters share a small number of concurrent probes, and none of them waits for the others.
 #[tokio::test(start_paused = true)]
 async fn questions_to_many_vcenters_are_bounded_together() {
     let (probes, began) = (Arc::new(Semaphore::new(2)), Instant::now());
@@ -128,7 +128,7 @@ async fn questions_to_many_vcenters_are_bounded_together() {
     for _ in 0..600 {
         pass(Duration::from_millis(100)).await;
         let asked: usize = servers.iter().map(MemoryVcenter::probes_under_way).sum();
-        // Beside them each has its own try to connect.
+        // In addition each vCenter has its own attempt to connect.
         assert!(asked <= 2 + servers.len(), "{asked}");
     }
     assert!(servers.iter().all(|server| server.probes() >= 8), "everyone gets its turn");
@@ -141,7 +141,7 @@ async fn questions_to_many_vcenters_are_bounded_together() {
     }
 }
 
-/// vCenters in memory, and one account.
+/// vCenters in memory with one account.
 struct InMemory {
     servers: Vec<MemoryVcenter>,
     offers: watch::Sender<Arc<CredentialState>>,
@@ -158,7 +158,7 @@ impl Connect for InMemory {
     }
 }
 
-/// Unbounded, each would be asked every 2 s; each question takes the 1.5 s that it may.
+/// Without a limit each vCenter would be probed every 2 s. Each probe takes its full time limit of 1.5 s.
 #[tokio::test(start_paused = true)]
 async fn a_provider_bounds_its_questions_to_all_its_vcenters() {
     const VCENTERS: usize = 60;
@@ -173,12 +173,13 @@ async fn a_provider_bounds_its_questions_to_all_its_vcenters() {
     let before: u64 = servers.iter().map(MemoryVcenter::probes).sum();
     pass(MINUTE).await;
     let asked = servers.iter().map(MemoryVcenter::probes).sum::<u64>() - before;
-    // 16 at a time make 640 in a minute, and each has a try to connect of its own, which takes 30 s and is followed by a pause.
+    // 16 concurrent probes make 640 in a minute. In addition each vCenter has its own attempt to connect, which takes
+    // 30 s and is followed by a pause.
     assert!((500..=640 + 2 * VCENTERS as u64).contains(&asked), "{asked}");
     running.stop().await;
 }
 
-/// A login that has to wait is no reason to ask whether vCenter answers.
+/// A login that has to wait causes no probes of vCenter.
 #[tokio::test(start_paused = true)]
 async fn a_vcenter_that_answers_is_not_asked_again_and_again() {
     let (store, began) = (MemoryStore::default(), Instant::now());

@@ -1,4 +1,4 @@
-//! A vCenter in memory, as far as sessions need one: it counts logins, over a clock that may be paused.
+//! A vCenter in memory with the parts that sessions need. It counts logins, with a clock that may be paused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -12,12 +12,12 @@ use secrecy::ExposeSecret as _;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-/// How long an answer takes.
+/// Duration of an answer.
 const LATENCY: Duration = Duration::from_millis(50);
-/// How long a login takes.
+/// Duration of a login.
 const LOGIN: Duration = Duration::from_millis(500);
 
-/// Where a login was made.
+/// Interface of a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interface {
     Soap,
@@ -32,18 +32,18 @@ pub struct Login {
     pub is_accepted: bool,
 }
 
-/// How a vCenter is away.
+/// Kind of an outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outage {
     /// Connections are refused.
     Refused,
-    /// Nothing is answered, also not what was asked before.
+    /// No call is answered, including earlier ones.
     Silent,
-    /// Everything is answered with 503.
+    /// Every call is answered with 503.
     Busy,
-    /// Everything is answered with a page.
+    /// Every call is answered with an HTML page.
     Html,
-    /// Answers are cut in the middle.
+    /// Answers are truncated.
     Cut,
 }
 
@@ -63,7 +63,7 @@ struct State {
     tickets: BTreeSet<String>,
     next_id: u32,
     pending_waits: u32,
-    /// Views and collectors, each with the SOAP session that it belongs to.
+    /// Views and collectors, each with its SOAP session.
     objects: BTreeMap<String, String>,
     soap: BTreeSet<String>,
     rest: BTreeSet<String>,
@@ -72,7 +72,7 @@ struct State {
     failed: Vec<String>,
 }
 
-/// Clones are the same server.
+/// The vCenter. Clones are the same server.
 #[derive(Clone)]
 pub struct MemoryVcenter {
     state: Arc<Mutex<State>>,
@@ -80,7 +80,7 @@ pub struct MemoryVcenter {
 }
 
 impl MemoryVcenter {
-    /// A vCenter with an account `ccm@vsphere.local`.
+    /// Creates a vCenter with the account `ccm@vsphere.local`.
     pub fn new(password: &str, api_version: &str) -> Self {
         let state = State { password: password.to_owned(), api_version: api_version.to_owned(), ..State::default() };
         Self { state: Arc::new(Mutex::new(state)), sessions_changed: watch::Sender::default() }
@@ -90,49 +90,49 @@ impl MemoryVcenter {
         look(&mut self.state.lock().unwrap())
     }
 
-    /// Logins need another password from now on; sessions live on.
+    /// Requires another password for logins from now on. Sessions stay valid.
     pub fn set_password(&self, password: &str) {
         self.with(|state| state.password = password.to_owned());
     }
 
-    /// Whether REST takes a session of SOAP.
+    /// Sets whether REST accepts a SOAP session.
     pub fn set_takes_loans(&self, takes: bool) {
         self.with(|state| state.takes_loans = takes);
     }
 
-    /// Whether the answers to logins get lost, after the login was made.
+    /// Sets whether answers to logins are lost after the login.
     pub fn set_loses_logins(&self, loses: bool) {
         self.with(|state| state.loses_logins = loses);
     }
 
-    /// Whether the answers to logins are no SOAP, while the session was begun.
+    /// Sets whether answers to logins are invalid SOAP, although the session was created.
     pub fn set_garbles_logins(&self, garbles: bool) {
         self.with(|state| state.garbles_logins = garbles);
     }
 
-    /// Logins are refused with this fault before anybody looks at the password.
+    /// Rejects logins with this fault before the password is checked.
     pub fn set_login_fault(&self, fault: Option<&'static str>) {
         self.with(|state| state.login_fault = fault);
     }
 
-    /// Whether nobody may subscribe any more; subscriptions that there are live on.
+    /// Sets whether new subscriptions are rejected. Existing subscriptions stay.
     pub fn set_refuses_views(&self, refuses: bool) {
         self.with(|state| state.refuses_views = refuses);
     }
 
-    /// Is away in this way, or is back.
+    /// Begins an outage of this kind, or ends it.
     pub fn set_outage(&self, outage: Option<Outage>) {
         self.with(|state| state.outage = outage);
-        // What waits is cut off.
+        // Pending waits are cut.
         self.sessions_changed.send_modify(|count| *count += 1);
     }
 
-    /// Questions what it is, for which nobody needs a session.
+    /// Returns the number of probes, which need no session.
     pub fn probes(&self) -> u64 {
         self.with(|state| state.probes)
     }
 
-    /// Those of them that are not answered yet.
+    /// Returns the number of unanswered probes.
     pub fn probes_under_way(&self) -> usize {
         self.with(|state| state.probes_under_way)
     }
@@ -141,7 +141,7 @@ impl MemoryVcenter {
         self.with(|state| state.outage)
     }
 
-    /// What becomes of an answer.
+    /// Applies the outage to an answer.
     async fn spoil(&self, request: &Request, answer: Result<Response, Failure>) -> Result<Response, Failure> {
         let (endpoint, operation) = ("vc.test:443".to_owned(), request.operation);
         match self.outage() {
@@ -161,7 +161,7 @@ impl MemoryVcenter {
         }
     }
 
-    /// The session manager beside the vCenter hands tickets to whoever brings this token.
+    /// Sets the token for which the session manager beside the vCenter issues tickets.
     pub fn set_manager_token(&self, token: &str) {
         self.with(|state| state.manager_token = token.to_owned());
     }
@@ -172,27 +172,27 @@ impl MemoryVcenter {
         self.sessions_changed.send_modify(|count| *count += 1);
     }
 
-    /// Every login that arrived.
+    /// Returns every login that arrived.
     pub fn logins(&self) -> Vec<Login> {
         self.with(|state| state.logins.clone())
     }
 
-    /// How many logins of one kind were accepted.
+    /// Returns the number of accepted logins of one kind.
     pub fn accepted(&self, interface: Interface) -> usize {
         self.logins().iter().filter(|login| login.is_accepted && login.interface == interface).count()
     }
 
-    /// Open sessions over SOAP and over REST.
+    /// Returns the numbers of open sessions over SOAP and over REST.
     pub fn sessions(&self) -> (usize, usize) {
         self.with(|state| (state.soap.len(), state.rest.len()))
     }
 
-    /// Waits for changes that are pending. Those that a client gave up are counted until they end.
+    /// Returns the number of pending waits for changes. Waits whose client has gone count until they end.
     pub fn pending_waits(&self) -> u32 {
         self.with(|state| state.pending_waits)
     }
 
-    /// Views and property collectors on open sessions.
+    /// Returns the numbers of views and property collectors on open sessions.
     pub fn subscriptions(&self) -> (usize, usize) {
         self.with(|state| {
             let open = state.objects.iter().filter(|(_, session)| state.soap.contains(*session));
@@ -211,12 +211,12 @@ impl MemoryVcenter {
         answer(operation, &format!("<returnval type=\"{kind}\">{id}</returnval>"))
     }
 
-    /// Calls other than logins that were refused.
+    /// Returns the rejected calls other than logins.
     pub fn failed(&self) -> Vec<String> {
         self.with(|state| state.failed.clone())
     }
 
-    /// A client of this server, with connections of its own.
+    /// Returns a client of this server, with its own connections.
     pub fn client(&self) -> http::Client {
         let mut settings = http::Settings::new("vc.test", 443, http::TlsSettings::default(), "test");
         settings.transport = Some(Arc::new(self.clone()));
@@ -372,7 +372,7 @@ impl MemoryVcenter {
     }
 }
 
-/// A question that is not answered yet, until dropped.
+/// An unanswered probe. It ends when this is dropped.
 struct Asking<'a>(&'a MemoryVcenter);
 
 impl<'a> Asking<'a> {

@@ -1,19 +1,20 @@
-//! Logins after trouble: what stays counted, who waits for it, and what ends the wait.
+//! Logins after failures: the entries that stay counted, the processes that wait for them, and the events that end the
+//! wait.
 
 use super::*;
 use ccm::kubernetes::login_ledger::LedgerStore as _;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Lockout policies count rejections in this time.
+/// Window in which lockout policies count rejections.
 const LOCKOUT: Duration = Duration::from_secs(180);
 
-/// The ledger of one pod, whose processes have this name one after the other.
+/// Returns the ledger of one pod. All processes of the pod have this name.
 fn ledger_on(store: &MemoryStore, began: Instant, skew: i64, pod: &str) -> Arc<Ledger> {
     Arc::new(counting(store, began, skew).in_pod(pod))
 }
 
-/// Three pods.
+/// Three pods with the errors of their clocks in seconds.
 const PODS: [(&str, i64); 3] = [("pod-a", 0), ("pod-b", -20), ("pod-c", 540)];
 
 fn start_all(
@@ -26,7 +27,7 @@ fn start_all(
     PODS.into_iter().map(start).collect()
 }
 
-/// The record of the account is deleted, as by `kubectl delete lease`.
+/// Deletes the record of the account, as `kubectl delete lease` does.
 async fn delete_records(store: &MemoryStore) {
     for name in store.texts().into_keys() {
         let version = store.read(&name).await.unwrap().stored.unwrap().version;
@@ -38,7 +39,7 @@ fn both_origins() -> [(&'static str, Arc<Credential>); 2] {
     [("file", from_file(RIGHT)), ("secret", from_secret(RIGHT, "7"))]
 }
 
-/// The most rejected logins in any such time.
+/// Returns the maximum number of rejected logins in a window of this length.
 fn most_in(server: &MemoryVcenter, window: Duration) -> usize {
     let logins: Vec<_> = server.logins().into_iter().filter(|login| !login.is_accepted).collect();
     let within = |first: Instant| logins.iter().filter(|login| login.at >= first && login.at < first + window).count();
@@ -174,7 +175,7 @@ async fn a_login_of_another_replica_that_is_accepted_ends_the_wait_within_a_minu
         for replica in &replicas {
             replica.until_live(MINUTE).await;
         }
-        // The directory service is away, and vCenter was restarted.
+        // The directory service is down, and vCenter was restarted.
         server.set_password("nobody's");
         server.kill_soap_sessions();
         pass(90 * MINUTE).await;

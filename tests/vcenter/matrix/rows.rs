@@ -7,10 +7,10 @@ use support::{FakeVcenter, Fault, Machine, Model, Trouble, eventually};
 
 use super::{Act, Felt, Row, Step, fake, style};
 
-/// Steps per row at most.
+/// Maximum number of steps in a row.
 const STEPS: usize = 5;
 
-/// Every fault that a vCenter gives, and one that nobody knows.
+/// Every fault of a vCenter, and one unknown fault.
 const FAULTS: [&str; 26] = [
     "NotAuthenticated",
     "NoPermission",
@@ -40,7 +40,8 @@ const FAULTS: [&str; 26] = [
     "HeatDeathOfTheUniverse",
 ];
 
-/// One of each family. Operations whose failure ends the subscription in one and the same way are shown these.
+/// One fault of each family. Operations whose failure always ends the subscription in the same way are tested with
+/// these.
 const FAMILIES: [&str; 7] = [
     "NotAuthenticated",
     "NoPermission",
@@ -63,7 +64,7 @@ fn fault(kind: &str) -> Fault {
     }
 }
 
-/// The subscription is set up anew.
+/// Makes the client create the subscription again.
 fn set_up_anew(fake: &FakeVcenter) {
     let unknown = Trouble::Fault(Fault::new("InvalidCollectorVersion"));
     if fake.counts().pending_waits == 0 {
@@ -77,7 +78,7 @@ fn kill(fake: &FakeVcenter) {
     fake.kill_soap_sessions(Fault::not_authenticated());
 }
 
-/// Every answer in this style, over a session that is made under it.
+/// Returns a row with every answer in this style, over a session that is created under it.
 fn styled(id: &str, rewrite: fn(&str) -> String) -> Row {
     let begin = fake(move |fake| {
         fake.every("*", Trouble::Rewrite(rewrite));
@@ -86,7 +87,7 @@ fn styled(id: &str, rewrite: fn(&str) -> String) -> Row {
     Row::new(id, Felt::Follows, begin)
 }
 
-/// This happens to every call of an operation.
+/// Returns a row in which every call of an operation has this fault.
 fn every(id: impl Into<String>, felt: Felt, operation: &'static str, trouble: Trouble) -> Row {
     let id = id.into();
     Row::of(id, vec![every_call("", felt, operation, trouble)])
@@ -97,7 +98,7 @@ fn every_call(name: &str, felt: Felt, operation: &'static str, trouble: Trouble)
         fake.every(operation, trouble.clone());
         let is_unknown_session = matches!(&trouble, Trouble::Fault(fault) if *fault == Fault::not_authenticated());
         if operation == "RetrievePropertiesEx" && is_unknown_session {
-            // A server that says so does not have the session.
+            // A server with this answer does not have the session.
             kill(fake);
         } else if matches!(felt, Felt::Stale) && operation != "WaitForUpdatesEx" && operation != "ModifyListView" {
             set_up_anew(fake);
@@ -106,7 +107,7 @@ fn every_call(name: &str, felt: Felt, operation: &'static str, trouble: Trouble)
     Step::new(name, felt, self::fake(begin))
 }
 
-/// Rows of a few steps each.
+/// Distributes steps over rows with a few steps each.
 fn in_rows(id: &str, steps: Vec<Step>) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut steps = steps.into_iter().peekable();
@@ -192,8 +193,8 @@ fn faults() -> Vec<Row> {
         let faults = kinds.iter().map(|kind| every_call(kind, felt, operation, Trouble::Fault(fault(kind))));
         rows.extend(in_rows(&format!("8.4 {operation}"), answers.chain(faults).collect()));
     }
-    // One login each: those that nobody knows the end of are counted, and wait in the end. The trouble lasts until that
-    // login is made, which follows the stale inventory after a pause.
+    // One login each. Logins with an unknown result are counted, and finally wait. The fault lasts until the login is
+    // made, which happens a pause after the inventory becomes stale.
     let login = |name: &str, trouble: Trouble| {
         let begin = fake(move |fake| {
             fake.next("Login", trouble.clone());
@@ -412,10 +413,11 @@ fn connections() -> Vec<Row> {
         every_call("8.6 connections are closed without a byte", Trouble::Drop),
         every_call("8.6 every answer is lost", Trouble::Lose),
         every_call("8.6 every answer is sent by half", Trouble::Cut(200)),
-        // What hangs is given up after the clients' limit, and the clearing up after three seconds.
+        // A call that hangs ends after the client's time limit, and its clean-up after three seconds.
         every_call("8.6 silence", Trouble::Hang).pause(16),
         every("8.6 bytes that drip", Felt::Stale, "CreateFilter", Trouble::Slow(Duration::from_millis(100))).pause(16),
-        // Over within a second, which a look at a busy machine may miss; the wait that is sent again is counted.
+        // This fault ends within a second, which a check on a busy machine may miss. Therefore the repeated wait is
+        // counted.
         Row::new("8.6 connections break once", Felt::Counted("WaitForUpdatesEx", 1), fake(FakeVcenter::sever)).pause(2),
     ]
 }

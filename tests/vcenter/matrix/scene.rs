@@ -1,4 +1,4 @@
-//! Two vCenters, a provider over both, and what must hold while one of them is in trouble.
+//! Two vCenters with a provider, and the rules while one of them has a fault.
 
 mod observations;
 
@@ -28,19 +28,19 @@ use tokio::sync::watch;
 use super::Felt;
 use crate::world::{Running, node};
 
-/// How long the clients wait for an answer here.
+/// Time limit of the clients' calls in these tests.
 const CALL_LIMIT: Duration = Duration::from_secs(3);
-/// Until the vCenter that is well has shown a change, and a new machine, with many rows on a small machine.
+/// Limit until the healthy vCenter has shown a change and a new machine, with many rows on a small machine.
 const OTHER_FOLLOWS: Duration = Duration::from_secs(15);
-/// Until the trouble is felt. A call that hangs takes the client's limit.
+/// Limit until the fault is observed. A call that hangs takes the client's time limit.
 const FELT: Duration = Duration::from_secs(30);
-/// Until a provider that has just started knows all.
+/// Limit until a new provider has read all objects.
 const FROM_SCRATCH: Duration = Duration::from_secs(40);
-/// What a stop may take with a server that answers.
+/// Limit for a stop with a server that answers.
 const STOP: Duration = Duration::from_secs(6);
 const ZONES: &str = "[Labels]\nregion = k8s-region\nzone = k8s-zone\n";
 
-/// How the vCenters are reached and what they are offered.
+/// Clients and credentials of the vCenters.
 #[derive(Default)]
 pub struct Doors {
     clients: Mutex<HashMap<u16, http::Client>>,
@@ -85,14 +85,14 @@ impl Server {
     }
 }
 
-/// What was ever told since the trouble began.
+/// States that were observed since the start of the fault.
 #[derive(Default)]
 struct Flags {
     was_stale: AtomicBool,
     had_no_tags: AtomicBool,
 }
 
-/// All of one row.
+/// All parts of one row.
 pub struct Scene {
     troubled: Server,
     other: FakeVcenter,
@@ -102,11 +102,11 @@ pub struct Scene {
     instances: Arc<dyn InstancesV2>,
     zones: &'static [&'static str],
     tag_poll: Duration,
-    /// By name, as they stand in the cluster.
+    /// Nodes by name, as in the cluster.
     nodes: Mutex<BTreeMap<String, Node>>,
-    /// Every address that was ever given to a machine.
+    /// All addresses that machines had.
     addresses: Mutex<BTreeSet<String>>,
-    /// The CA file of the troubled vCenter now, where it is not the first.
+    /// Current CA file of the vCenter with the fault, if it is not the first.
     ca: Mutex<Option<String>>,
     kept: Mutex<Option<(Certificate, String)>>,
     felt: Arc<Flags>,
@@ -186,7 +186,7 @@ fn is_of_other(name: &str) -> bool {
 }
 
 impl Scene {
-    /// Both vCenters, the provider, and nodes that are initialised.
+    /// Starts both vCenters and the provider, with initialised nodes.
     pub async fn start(is_simulator: bool, zones: &'static [&'static str], tag_poll: Duration) -> Rc<Self> {
         let names = ["n-1", "n-2", "n-3", "n-4"];
         let others = ["m-1", "m-2"];
@@ -229,7 +229,7 @@ impl Scene {
         scene
     }
 
-    /// The troubled vCenter.
+    /// Returns the fake vCenter with the fault.
     pub fn fake(&self) -> &FakeVcenter {
         match &self.troubled {
             Server::Fake(fake) => fake,
@@ -237,7 +237,7 @@ impl Scene {
         }
     }
 
-    /// The troubled vCenter.
+    /// Returns the simulator with the fault.
     pub fn simulator(&self) -> &Vcenter {
         match &self.troubled {
             Server::Simulator(simulator) => simulator,
@@ -249,19 +249,19 @@ impl Scene {
         self.troubled.any().port()
     }
 
-    /// The troubled vCenter shows another certificate.
+    /// Makes the vCenter with the fault show another certificate.
     pub fn change_certificate(&self) {
         let first = self.fake().certificate();
         *self.kept.lock().unwrap() = Some((first, self.fake().change_certificate()));
     }
 
-    /// It shows the first one again.
+    /// Makes the vCenter with the fault show its first certificate again.
     pub fn show_first_certificate(&self) {
         let (first, _) = self.kept.lock().unwrap().clone().unwrap();
         self.fake().use_certificate(first);
     }
 
-    /// The other one is trusted, as when the CA file changes.
+    /// Trusts the other certificate, as when the CA file changes.
     pub fn trust_other_certificate(&self) {
         let (_, pem) = self.kept.lock().unwrap().clone().unwrap();
         let client = self.doors.clients.lock().unwrap()[&self.port()].clone();
@@ -300,21 +300,21 @@ impl Scene {
         .await
     }
 
-    /// Changes both vCenters: an address each, and in every odd round a machine that comes. In the first a machine of
-    /// the troubled one goes, on the fake.
+    /// Changes both vCenters: one address each, and in every odd round a new machine each. In the first round the fake
+    /// with the fault also loses a machine.
     pub async fn change(&self, round: usize) {
         let (own, others) = (format!("10.2.0.{round}"), format!("10.3.0.{round}"));
         self.addresses.lock().unwrap().extend([own.clone(), others.clone()]);
         let (new, new_other) = (format!("n-{}", 4 + round), format!("m-{}", 2 + round));
         let (is_first, is_odd) = (round == 1, round % 2 == 1);
         if is_first && matches!(self.troubled, Server::Fake(_)) {
-            // Before the machine is gone: from now on nothing that is said of it is wrong.
+            // Before the machine is destroyed. From now on every answer about it is permitted.
             self.nodes.lock().unwrap().remove("n-4").unwrap();
         }
         let troubled = self.troubled.any();
         troubled.set_ip("n-1", &own).await;
-        // On the simulator none goes: now and then its next answers do not tell that a machine left, and it stays known
-        // as one that exists. Whose fault that is has not been found out.
+        // On the simulator no machine is destroyed. Its next answers sometimes do not report that a machine left, so
+        // the machine stays known as existing. The cause is not known.
         if is_first && matches!(self.troubled, Server::Fake(_)) {
             troubled.destroy_vm("n-4").await;
         }
@@ -330,7 +330,7 @@ impl Scene {
         }
     }
 
-    /// The vCenter that is well shows its changes, and finds its new machine.
+    /// Waits until the healthy vCenter shows its changes and its new machine.
     pub async fn other_follows(&self, round: usize) {
         let address = format!("10.3.0.{round}");
         self.known("m-1", OTHER_FOLLOWS, |found| internal(found) == [address.as_str()]).await;
@@ -342,7 +342,8 @@ impl Scene {
         self.troubled.any().counts().await.of(operation)
     }
 
-    /// A wait is pending: nothing is under way. What is felt from here on is the next trouble.
+    /// Waits for a pending `WaitForUpdatesEx`, so that no other call is in flight. Later observations belong to the
+    /// next fault.
     pub async fn settle(&self) {
         eventually("a wait is pending", FELT, async || {
             let pending = self.troubled.any().counts().await.pending_waits;
@@ -357,7 +358,7 @@ impl Scene {
         self.felt.had_no_tags.store(false, Ordering::Relaxed);
     }
 
-    /// The trouble has reached the daemon.
+    /// Waits until the fault has reached the daemon.
     pub async fn feel(&self, felt: Felt, round: usize) {
         match felt {
             Felt::Stale => self.flagged("it is stale", &self.felt.was_stale).await,
@@ -389,7 +390,7 @@ impl Scene {
         }
     }
 
-    /// All is as it was, and what happened meanwhile is known.
+    /// Waits until all is as before the fault, with the changes in the meantime.
     pub async fn recover(&self, round: usize, limit: Duration) {
         let began = Instant::now();
         self.follow(round, limit).await;
@@ -409,7 +410,7 @@ impl Scene {
         format!("{:?}; machines {vms:?}; unresolved {:?}; tags {trouble:?}", now.freshness, now.unresolved)
     }
 
-    /// What is known of the troubled vCenter is what a provider finds that has just started, by the provider IDs.
+    /// Checks that the state of the vCenter with the fault equals that of a new provider, by provider IDs.
     pub async fn equals_one_built_from_scratch(&self) {
         let ca = self.ca.lock().unwrap().clone();
         let text = text(&self.troubled, &self.other, &self.folder, ca);
@@ -446,7 +447,8 @@ impl Scene {
         fresh.stop().await;
     }
 
-    /// Stops with waits pending: all is logged out in time, but for the lost sessions of the troubled vCenter.
+    /// Stops with pending waits. Checks that all sessions are logged out in time, except the lost sessions at the
+    /// vCenter with the fault.
     pub async fn stop(&self, lost_sessions: u32) -> Result<(), String> {
         let running = self.running.lock().unwrap().take().unwrap();
         let began = Instant::now();
@@ -473,7 +475,7 @@ fn inventory_of(running: &Running, port: u16) -> Arc<Inventory> {
     running.provider.inventories().into_iter().find(|one| one.server() == server).unwrap()
 }
 
-/// The `vsphere.conf` now.
+/// Returns the current `vsphere.conf`.
 fn text(troubled: &Server, other: &FakeVcenter, folder: &TempDir, ca: Option<String>) -> String {
     let section = troubled.any().ini_section("a", "", folder.path());
     if let (Server::Fake(fake), Some(pem)) = (troubled, ca) {

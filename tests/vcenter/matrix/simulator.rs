@@ -1,4 +1,4 @@
-//! The rows on the simulator: what its front can do.
+//! The rows on the simulator, with the faults that its front supports.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! When a machine counts as gone, and which piece of the proof holds it.
+//! The conditions for the absence of a machine, and the missing part of the proof otherwise.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn a_destroyed_machine_is_absent_and_the_proof_says_what_was_looked_at() {
     for part in [&format!("127.0.0.1:{one}, 127.0.0.1:{two}"), "vm-1", UUID, SWAPPED, &scene.fake().instance_uuid()] {
         assert!(proof.contains(part), "{part}: {proof}");
     }
-    // After a restart the record on the node is all there is.
+    // After a restart only the record on the node is available.
     scene.restart(&node).await;
     scene.told(&node, "absent").await;
     scene.restart(&without_record(node.clone())).await;
@@ -159,7 +159,7 @@ async fn a_vcenter_restored_from_a_backup_proves_nothing_until_it_hears_from_the
         assert!(message.contains("host-2") && message.contains("disconnected"), "{message}");
         scene.restart(&node).await;
     }
-    // The host comes back, and its machine is registered anew.
+    // The host comes back, and its machine is registered again.
     scene.fake().reconnect_host("host-2");
     scene.fake().create_vm(machine());
     scene.told(&node, "exists").await;
@@ -250,7 +250,7 @@ async fn proofs_are_few_at_a_time_and_none_waits_for_ever() {
         let presence = instances.instance_exists(&node).await;
         (presence, scene.fake().counts().of("FindAllByUuid") - before)
     };
-    // The caller gives up after 30 s.
+    // The caller's time limit is 30 s.
     let asked = tokio::time::timeout(Duration::from_secs(30), join_all((0..20).map(|_| ask()))).await.unwrap();
     let fewest = asked.iter().map(|(_, calls)| *calls).min().unwrap();
     assert!(fewest < 20, "they had their turns one after the other: {fewest}");
@@ -283,7 +283,7 @@ async fn w33_no_answer_half_an_answer_and_a_wrong_answer_are_never_absence() {
         Trouble::Drop,
         Trouble::Lose,
         Trouble::Cut(1),
-        // The shortest whole answer, that nothing was found, has 389 bytes.
+        // The shortest complete answer, without a result, has 389 bytes.
         Trouble::Cut(330),
         Trouble::Cut(388),
     ];
@@ -312,7 +312,7 @@ async fn an_account_that_may_not_read_the_root_folder_is_told_once() {
     let node = scene.initialised("n").await;
     assert_eq!((asked(&scene), told()), (1, 0));
     scene.fake().set_readable("Folder", "Datacenters", false);
-    // Without an answer the next session asks again, and with one no other.
+    // Without an answer the next session asks again. With an answer no other session asks.
     scene.fake().next("HasPrivilegeOnEntity", Trouble::unavailable());
     scene.restart(&node).await;
     scene.told(&node, "exists").await;
@@ -329,7 +329,7 @@ async fn an_account_that_may_not_read_the_root_folder_is_told_once() {
         other => Err(format!("{other:?}")),
     })
     .await;
-    // What the first of these would ask is asked before the second.
+    // The second end of a session must not repeat the requests of the first.
     end_session().await;
     end_session().await;
     assert_eq!((asked(&scene), told()), (3, 1));

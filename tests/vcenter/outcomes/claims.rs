@@ -1,4 +1,5 @@
-//! Who may have a machine: one node each, and a node whose provider ID names none is told how that is mended.
+//! The assignment of machines to nodes: one node for each machine. A node with an unusable provider ID gets advice in
+//! its message.
 
 use super::observations::ready;
 use super::{OTHER, SWAPPED, Scene, UUID, address, machine, one, vm_of, with_provider_id, with_record, without_record};
@@ -13,13 +14,13 @@ const LIMIT: Duration = Duration::from_secs(30);
 async fn a_machine_that_backs_a_node_backs_no_second_one_until_that_node_is_gone() {
     let mut scene = Scene::start(vec![one()]).await;
     let old = scene.initialised("old").await;
-    // The same machine, registered under another name, in whatever byte order its firmware says its UUID.
+    // The same machine, registered under another name, with the UUID in either byte order.
     for (index, uuid) in [UUID, SWAPPED].into_iter().enumerate() {
         let new = node(&format!("new-{index}"), uuid);
         scene.running.cluster.put(new.clone());
         for restarted in [false, true] {
             if restarted {
-                // Which of the two a new process sees first makes no difference.
+                // The order in which a new process sees the two nodes does not matter.
                 scene.restart(&new).await;
                 scene.running.cluster.put(old.clone());
             }
@@ -34,14 +35,14 @@ async fn a_machine_that_backs_a_node_backs_no_second_one_until_that_node_is_gone
     scene.running.stop().await;
 }
 
-/// A machine that was reinstalled under another host name.
+/// A machine that was installed again under another host name.
 #[tokio::test]
 async fn a_machine_that_joins_again_under_its_new_name_is_initialised_while_the_old_node_is_unknown() {
     let scene = Scene::start(vec![one()]).await;
     let old = scene.initialised("old").await;
     let new = node("new", SWAPPED);
     let rename = |name: &str| scene.fake().change_vm("n", |vm| vm.text("guest.hostName", name));
-    // Its guest has the name of neither.
+    // The name of its guest is neither node's name.
     for status in ["True", "False"] {
         scene.running.cluster.put(ready(old.clone(), status));
         scene.running.cluster.put(new.clone());
@@ -51,7 +52,7 @@ async fn a_machine_that_joins_again_under_its_new_name_is_initialised_while_the_
     let silent = ready(old.clone(), "Unknown");
     scene.running.cluster.put(silent.clone());
     scene.unknown(&new, "VMBacksAnotherNode").await;
-    // It is told at once: its guest, and the old Node.
+    // The node is reconciled immediately after the change of the guest and of the old Node.
     rename("new");
     let found = scene.found(&new).await;
     assert_eq!(
@@ -63,12 +64,12 @@ async fn a_machine_that_joins_again_under_its_new_name_is_initialised_while_the_
     scene.told(&silent, "exists").await;
     let joined = with_record(with_provider_id(new.clone(), &found.provider_id), &found.record);
     scene.running.cluster.put(joined.clone());
-    // Once it is initialised, nobody hears of it any more.
+    // After the initialisation the metadata does not contain the earlier name any more.
     scene.found_with(&joined, |metadata| metadata.earlier_name.is_none()).await;
     scene.running.stop().await;
 }
 
-/// The kubelet of the old Node wrote it.
+/// The kubelet of the old Node wrote this UUID.
 #[tokio::test]
 async fn the_uuid_that_the_old_node_reports_does_not_keep_a_machine_from_joining_again() {
     for system_uuid in [UUID, OTHER] {
@@ -82,7 +83,7 @@ async fn the_uuid_that_the_old_node_reports_does_not_keep_a_machine_from_joining
     }
 }
 
-/// A Node as its kubelet registers it when it wants the machine with this UUID: initialised, as it seems.
+/// Returns a Node whose kubelet claims the machine with this UUID. It seems to be initialised.
 fn forged(name: &str, system_uuid: &str, created: &str) -> Node {
     created_at(without_record(with_provider_id(node(name, system_uuid), &format!("vsphere://{UUID}"))), created)
 }
@@ -92,7 +93,7 @@ fn created_at(mut node: Node, time: &str) -> Node {
     node
 }
 
-/// Waits for its taint to be removed.
+/// Adds the taint of an uninitialised Node.
 fn tainted(mut node: Node) -> Node {
     let taint = serde_json::json!([{"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}]);
     node.spec.get_or_insert_default().taints = serde_json::from_value(taint).unwrap();
@@ -106,7 +107,7 @@ const LATE: &str = "2026-02-01T00:00:00Z";
 async fn of_two_nodes_that_are_initialised_with_one_machine_the_older_one_has_it() {
     let mut scene = Scene::start(vec![one()]).await;
     let metadata = scene.found(&node("first", UUID)).await;
-    // What a kubelet may write makes no difference.
+    // Fields that a kubelet may write do not change the result.
     let second = with_record(forged("a-second", UUID, LATE), &metadata.record);
     let first = forged("first", UUID, EARLY);
     for (one, other) in [(&first, &second), (&second, &first)] {
@@ -125,7 +126,7 @@ async fn of_two_nodes_that_are_initialised_with_one_machine_the_older_one_has_it
 #[tokio::test]
 async fn the_node_that_the_guest_is_named_as_has_the_machine_whoever_came_first() {
     let mut scene = Scene::start(vec![one()]).await;
-    // Registered without the taint while the Node of the machine was away.
+    // Registered without the taint while the Node of the machine did not exist.
     let mallory = forged("mallory", UUID, EARLY);
     assert_eq!(address(&scene.found(&mallory).await), "10.0.0.1", "nobody else claims it");
     let own = tainted(created_at(node("n", UUID), LATE));
@@ -138,7 +139,7 @@ async fn the_node_that_the_guest_is_named_as_has_the_machine_whoever_came_first(
         let message = scene.unknown(&mallory, "VMBacksAnotherNode").await;
         assert!(message.contains("backs node n, whose name its guest has"), "{message}");
     }
-    // vCenter names another one by now, and then none.
+    // vCenter reports another guest name, and then none.
     let rename = |name: &str| scene.fake().change_vm("n", |vm| vm.text("guest.hostName", name));
     rename("mallory");
     scene.unknown(&own, "VMBacksAnotherNode").await;
@@ -164,10 +165,10 @@ async fn a_node_that_is_born_with_the_provider_id_of_another_machine_gets_nothin
         assert!(message.contains(part), "{part:?} is missing in {message}");
     }
     scene.told(&mallory, "exists").await;
-    // It keeps nobody from the machine.
+    // This Node does not block any other Node from the machine.
     let own = tainted(created_at(node("own", UUID), LATE));
     assert_eq!(address(&scene.found(&own).await), "10.0.0.1");
-    // Whoever may change taints says that it is right.
+    // A user with the right to change taints confirms the Node.
     let accepted = tainted(mallory);
     scene.running.cluster.put_all(vec![accepted.clone()]);
     assert_eq!(address(&scene.found(&accepted).await), "10.0.0.1");
@@ -199,7 +200,7 @@ async fn a_provider_id_that_names_no_machine_is_told_with_the_machine_of_the_sys
     for part in [UUID, OTHER, "vm-1 on", "restart its kubelet", "uuid.bios"] {
         assert!(message.contains(part), "{part:?} is missing in {message}");
     }
-    // Its machine is there, whatever the provider ID says.
+    // The machine exists, with any provider ID.
     scene.told(&moved, "exists").await;
     scene.fake().change_vm("n", |vm| vm.text("config.uuid", UUID).text("summary.config.uuid", UUID));
     assert_eq!(vm_of(&scene.found(&moved).await), "vm-1", "the repair");
@@ -219,13 +220,13 @@ async fn a_provider_id_that_this_program_recorded_is_right_whatever_the_system_u
 async fn a_node_whose_recorded_vcenter_is_silent_gets_no_copy_from_another() {
     let mut scene = Scene::start(vec![one(), Model::small()]).await;
     let node = scene.initialised("n").await;
-    // As after a test of a fail-over: the copy runs, and is called as the node.
+    // As after a fail-over test: the copy runs, with the name of the node.
     scene.fakes[1].create_vm(Machine::new("n", UUID).ip("10.0.0.2"));
     scene.fake().stop_listening().await;
     scene.restart(&node).await;
     let message = scene.unknown(&node, "VCenterUnavailable").await;
     assert!(message.contains(&format!("127.0.0.1:{}", scene.fake().port())), "{message}");
-    // The other vCenter has answered, and has not been asked for nothing.
+    // The other vCenter has answered, so its state is used.
     scene.told(&node, "exists").await;
     scene.unknown(&node, "VCenterUnavailable").await;
     scene.fake().resume_listening().await;

@@ -1,4 +1,4 @@
-//! Address families that a guest reports late, or never: when its node goes on.
+//! Address families that a guest reports late or never, and the time at which its node proceeds.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn start(address: &str, family_wait: Duration) -> Scene {
     Scene { fakes, datacenters: "", folder, running }
 }
 
-/// Waits until the node waits for a family, and gives what it is told.
+/// Waits until the node waits for a family, and returns its message.
 async fn waits(scene: &Scene, node: &Node) -> String {
     scene.running.cluster.put(node.clone());
     let instances = scene.instances();
@@ -44,7 +44,7 @@ async fn a_second_family_that_never_comes_is_waited_for_until_the_limit() {
     let scene = start("10.0.0.1", Duration::from_secs(3600)).await;
     assert!(waits(&scene, &node).await.contains("IP family ipv6"));
     scene.running.stop().await;
-    // Nothing changes in vCenter: the time alone ends the wait.
+    // Nothing changes in vCenter. The wait ends after its time limit.
     let scene = start("10.0.0.1", Duration::from_secs(1)).await;
     let metadata = scene.found(&node).await;
     assert_eq!(addresses(&metadata), ["10.0.0.1"]);
@@ -57,7 +57,7 @@ async fn a_first_family_is_waited_for_beyond_the_limit() {
     let scene = start("fd00::1", Duration::ZERO).await;
     let node = node("n", UUID);
     assert!(waits(&scene, &node).await.contains("IP family ipv4"));
-    // An initialised node goes on with what there is.
+    // An initialised node uses the available addresses.
     let initialised = with_provider_id(node.clone(), &format!("vsphere://{UUID}"));
     assert_eq!(addresses(&scene.found(&initialised).await), ["fd00::1"]);
     scene.running.cluster.clear();

@@ -1,4 +1,4 @@
-//! Where a machine was last known to be: what this process saw, what the Node records, and which of the two is newer.
+//! The last known place of a machine: from this process, or from the Node's record, whichever is newer.
 
 use ccm::cloud::{InstanceMetadata, Presence};
 use ccm::providers::vsphere::config::{self, Config};
@@ -8,7 +8,7 @@ use support::{Machine, Model, Trouble, eventually};
 
 use super::{OTHER, SOON, Scene, one, with_record, without_record};
 
-/// A host that no vCenter here knows.
+/// A host that no vCenter here has.
 const GONE: &str = "host-9";
 
 fn record_of(node: &Node) -> String {
@@ -16,7 +16,7 @@ fn record_of(node: &Node) -> String {
 }
 
 impl Scene {
-    /// The node with a record that names another host.
+    /// Returns the node with a record for another host.
     fn recorded_on(&self, node: &Node, host: &str) -> Node {
         let record = record_of(node).replace("host-2", host);
         assert!(record.contains(host), "{record}");
@@ -34,7 +34,7 @@ impl Scene {
         self.told(node, "VCenterUnavailable").await;
     }
 
-    /// As a cold standby does when it loses the lead.
+    /// Removes all vCenters from the configuration, as a cold standby does after the loss of leadership.
     async fn leave_vcenters(&self, node: &Node) {
         let none = Config { vcenters: Vec::new(), ..self.config() };
         assert!(self.running.provider.apply(&none).unwrap().is_empty());
@@ -63,7 +63,7 @@ impl Scene {
 async fn what_was_watched_to_its_end_is_proved_where_it_was_seen() {
     let scene = Scene::start(vec![one()]).await;
     let node = scene.initialised("n").await;
-    // The record names a host of long ago, which was taken out of vCenter since.
+    // The record has a former host, which was removed from vCenter since then.
     let node = scene.recorded_on(&node, GONE);
     scene.told(&node, "exists").await;
     scene.fake().destroy_vm("n");
@@ -92,7 +92,7 @@ async fn a_record_that_is_rewritten_while_nobody_watches_is_newer_than_what_was_
         let node = scene.initialised("n").await;
         scene.lose_vcenter(&node).await;
         let node = scene.recorded_on(&node, host);
-        // Where this process saw the machine there is nothing any more.
+        // The place where this process saw the machine does not exist any more.
         scene.fake().remove_host("host-2");
         scene.fake().resume_listening().await;
         let expected = if host == GONE { "HostGone" } else { "absent" };
@@ -138,7 +138,7 @@ async fn after_a_break_the_machine_is_gone_only_where_it_was_seen_and_where_the_
 
 #[tokio::test]
 async fn a_vm_that_may_not_be_read_any_more_was_not_watched_to_its_end() {
-    // vCenter says so, and then that it is gone.
+    // vCenter reports the loss of the right, and then the destruction.
     let scene = Scene::start(vec![one()]).await;
     let node = scene.initialised("n").await;
     let node = scene.recorded_on(&node, GONE);
@@ -152,7 +152,7 @@ async fn a_vm_that_may_not_be_read_any_more_was_not_watched_to_its_end() {
     assert!(message.contains(GONE), "{message}");
     scene.running.stop().await;
 
-    // vCenter goes away before it says so.
+    // vCenter becomes unavailable before it reports the destruction.
     let scene = Scene::start(vec![one()]).await;
     let node = scene.initialised("n").await;
     let node = scene.recorded_on(&node, GONE);
@@ -213,7 +213,7 @@ async fn a_cold_standby_that_leads_again_believes_what_was_recorded_meanwhile() 
             scene.told(&node, "absent").await;
         }
         scene.leave_vcenters(&node).await;
-        // Another process leads, sees the machine elsewhere, and says so on the Node.
+        // Another process leads, sees the machine elsewhere, and writes that to the Node.
         let node = scene.recorded_on(&node, GONE);
         if !watched {
             scene.fake().destroy_vm("n");
@@ -256,7 +256,7 @@ async fn the_record_is_urgent_while_the_host_is_in_maintenance_mode_or_not_conne
     scene.found_with(&node, is_urgent(false)).await;
     fake.set_host_connection("host-2", "notResponding");
     scene.found_with(&node, is_urgent(true)).await;
-    // A host that the account may not read says nothing.
+    // The state of a host that the account may not read is unknown.
     fake.set_path_readable("HostSystem", "host-2", "runtime.connectionState", false);
     scene.found_with(&node, is_urgent(false)).await;
     scene.running.stop().await;
@@ -279,12 +279,12 @@ async fn a_machine_that_was_seen_to_leave_is_recorded_where_it_was_last() {
         other => Err(format!("{other:?}")),
     })
     .await;
-    // Another leader has recorded since where it sees the machine.
+    // Since then another leader has recorded a different place of the machine.
     let elsewhere = scene.recorded_on(&node, "host-1");
     assert_eq!(last_record_of(&elsewhere).await, Ok(None));
     scene.running.stop().await;
 
-    // What happens while nobody watches is not known.
+    // Changes without a watch are unknown.
     let scene = Scene::start(vec![one()]).await;
     let node = scene.initialised("n").await;
     scene.lose_vcenter(&node).await;

@@ -1,4 +1,4 @@
-//! Two vCenters: what becomes of the nodes of one when the other is silent, or not configured any more.
+//! Two vCenters: the nodes of one when the other does not answer, or is removed from the configuration.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use support::{FakeVcenter, Machine, Model, Trouble, eventually};
 use super::{OTHER, SOON, Scene, address, one, with_provider_id, with_record};
 use crate::world::node;
 
-/// Lets the provider work by a `vsphere.conf` with these vCenters and this text.
+/// Applies a `vsphere.conf` with these vCenters and this text.
 fn apply(scene: &Scene, fakes: &[FakeVcenter], more: &str) {
     let sections =
         fakes.iter().enumerate().map(|(at, fake)| fake.ini_section(&format!("vc-{at}"), "", scene.folder.path()));
@@ -104,10 +104,10 @@ async fn a_cold_standby_says_nothing_of_the_file_and_asks_by_uuid_when_it_leads(
     scene.running.stop().await;
 }
 
-/// How long a read or a search waits for an answer: what waits for that of a vCenter that is silent takes no less.
+/// Time limit of a read or a search. An operation that waits for a vCenter without an answer takes at least this long.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Every operation on the first vCenter, and how long it took.
+/// Makes every operation on the first vCenter. Returns the durations.
 async fn operations(scene: &Scene) -> Vec<(&'static str, Duration)> {
     let mut took = Vec::new();
     let mut begun = Instant::now();
@@ -154,7 +154,7 @@ async fn a_silent_vcenter_delays_nothing_of_another_and_holds_only_names_and_abs
         }
         for ((what, alone), (_, beside)) in expected.iter().zip(operations(&scene).await) {
             println!("{what}: {alone:?} alone, {beside:?} beside one that is silent (hanging: {is_hanging})");
-            // They were measured one after the other: the host may be busier by now.
+            // The measurements were made in sequence, so the host may be busier now.
             let limit = (*alone * 3 + Duration::from_secs(8)).min(SILENCE);
             assert!(beside < limit, "{what}: {beside:?} instead of {alone:?}");
         }

@@ -1,4 +1,5 @@
-//! How a machine was found, what is looked at again when its node is not ready, and what its node shows of its place.
+//! The search for a machine, the repeated checks for a node that is not ready, and the place of the machine on its
+//! node.
 
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ pub fn ready(mut node: Node, status: &str) -> Node {
     node
 }
 
-// How it was found.
+// The search.
 
 #[tokio::test]
 async fn a_uuid_speaks_for_a_machine_only_where_no_other_one_anywhere_has_it_in_either_byte_order() {
@@ -103,7 +104,7 @@ async fn a_uuid_is_not_a_machines_alone_while_a_vcenter_is_silent() {
 async fn a_node_whose_taint_somebody_takes_off_is_looked_for_again_in_both_byte_orders() {
     let model = one().vm(Machine::new("twin", SWAPPED).power("poweredOff"));
     let scene = Scene::start(vec![model]).await;
-    // The order that finds `n` is asked first.
+    // The byte order that finds `n` is tried first.
     let fresh = waiting(node("n", SWAPPED));
     scene.found(&fresh).await;
     let bare = node("n", SWAPPED);
@@ -123,7 +124,7 @@ async fn a_machine_that_went_without_a_word_is_absent_soon_after_its_node_is_not
         let before = scene.fake().counts().of("FindAllByUuid");
         scene.fake().destroy_vm_unnoticed("n");
         scene.fake().create_vm(Machine::new("next", OTHER));
-        // The board still says what it was told; a node that is ready is nobody's concern.
+        // The inventory still has the machine. A ready node is not checked.
         scene.told(&ready(node.clone(), "True"), "exists").await;
         let asked = scene.fake().counts().of("FindAllByUuid") - before;
         assert_eq!(asked, 0, "nothing is asked while the node is ready");
@@ -152,7 +153,7 @@ async fn a_twin_that_is_switched_on_later_is_told_of_when_the_node_is_not_ready(
         text => Err(text),
     })
     .await;
-    // The node may say so again and again.
+    // Repeated updates of the node's status do not matter.
     for status in ["False", "Unknown", "False"] {
         scene.running.cluster.put(ready(node.clone(), status));
         scene.found(&ready(node.clone(), status)).await;
@@ -166,7 +167,7 @@ async fn a_twin_that_is_switched_on_later_is_told_of_when_the_node_is_not_ready(
 async fn a_machine_that_is_there_is_left_in_the_view_when_its_node_is_not_ready() {
     let scene = Scene::start(vec![one()]).await;
     let node = scene.initialised("n").await;
-    // Searches leave it out, as an account without the right to see it would have it.
+    // Searches do not return the machine, as for an account without the right to see it.
     scene.fake().set_inaccessible("n");
     scene.running.cluster.put(ready(node.clone(), "True"));
     let before = scene.fake().counts();
@@ -181,7 +182,7 @@ async fn a_machine_that_is_there_is_left_in_the_view_when_its_node_is_not_ready(
     scene.running.stop().await;
 }
 
-// Its place.
+// The place.
 
 #[tokio::test]
 async fn a_node_shows_where_its_machine_is_when_it_moves_and_not_at_the_next_poll() {
@@ -220,7 +221,7 @@ async fn a_node_shows_where_its_machine_is_when_it_moves_and_not_at_the_next_pol
     scene.found_with(&node, shows("datacenter", "dc-2")).await;
     scene.fake().change_vm("n", |vm| vm.text("summary.config.vmPathName", "[data store (2)] n/n.vmx"));
     scene.found_with(&node, shows("datastore", "data_store__2")).await;
-    // What cannot be read any more is left alone.
+    // Labels that cannot be read any more stay unchanged.
     scene.fake().set_readable("HostSystem", "host-3", false);
     let is_left = |metadata: &ccm::cloud::InstanceMetadata| !metadata.topology_labels.contains_key("x/esxi-host");
     scene.found_with(&node, is_left).await;

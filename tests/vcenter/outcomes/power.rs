@@ -1,4 +1,4 @@
-//! Which power states are proven, for how long, and what a fresh read of one says.
+//! Power states that are proven, their durations, and the result of a fresh read.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{Scene, one};
 use crate::world::SOON;
 
 impl Scene {
-    /// Waits for this power state, or for none that is proven, and gives what is known then.
+    /// Waits for this power state, or for an unproven state if `None`. Returns the state.
     async fn power(&self, node: &Node, expected: Option<PowerState>) -> Option<Power> {
         let instances = self.instances();
         eventually("the power state", SOON, async || match instances.instance_power(node).await {
@@ -31,10 +31,10 @@ impl Scene {
     }
 }
 
-/// A change of the fake, and one that takes it back.
+/// A change of the fake.
 type Change = fn(&Scene);
 
-/// What hides the power state of `n` from everybody, which may go on running, and what shows it again.
+/// Faults that hide the power state of `n`, which may continue to run. Each has its start and its end.
 const HIDDEN: [(&str, Change, Change); 7] = [
     (
         "the machine is disconnected",
@@ -103,13 +103,13 @@ async fn a_power_state_lasts_through_changes_of_other_things_and_through_a_move_
     let known = std::time::Instant::now();
     scene.fake().migrate_vm("n", "host-3");
     scene.found_with(&node, |metadata| metadata.record.contains("host-3")).await;
-    // The node gets another object, as when its provider ID is written.
+    // The Node object changes, as when its provider ID is written.
     scene.running.cluster.put(node.clone());
     scene.fake().change_vm("n", |vm| vm.ip("10.0.0.7"));
     scene.found_with(&node, |metadata| super::address(metadata) == "10.0.0.7").await;
     let power = scene.power(&node, Some(PowerState::Off)).await.unwrap();
     assert!(power.lasting >= known.elapsed() / 2 && power.lasting >= Duration::from_millis(50), "{power:?}");
-    // Another state in between is a break, also where it comes back.
+    // A different state in the meantime interrupts the duration, even if the first state comes back.
     scene.fake().change_vm("n", |vm| vm.power("suspended"));
     scene.power(&node, Some(PowerState::Suspended)).await;
     let back = std::time::Instant::now();
@@ -154,7 +154,7 @@ async fn a_fresh_read_says_why_it_proves_nothing() {
         scene.fake().clear();
         assert_eq!(scene.read_power(&node).await, Ok(PowerState::On), "{case}");
     }
-    // The second call, which is that for the host.
+    // The second call is the read of the host.
     scene.fake().next_after("RetrievePropertiesEx", 1, Trouble::Fault(Fault::new("SystemError")));
     let (reason, message) = scene.read_power(&node).await.unwrap_err();
     assert!(reason == "VCenterUnavailable" && message.contains("HostSystem:host-2"), "{message}");
@@ -172,7 +172,7 @@ async fn a_fresh_read_needs_no_change_to_be_told_and_names_object_and_privilege(
         assert!(reason == "NoPermission" && names_it, "{denial:?}: {reason}: {message}");
         scene.running.stop().await;
     }
-    // What vCenter knows counts, and not what it has told so far.
+    // The current state in vCenter is used, and not the last received update.
     let scene = Scene::start(vec![one()]).await;
     let node = scene.initialised("n").await;
     scene.fake().every("WaitForUpdatesEx", Trouble::Hang);
@@ -233,7 +233,7 @@ async fn a_machine_is_off_only_if_no_other_with_its_uuid_may_run() {
             }
         }
         scene.fakes[1].clear();
-        // A machine that runs is on, whatever else there is.
+        // A running machine is on, with any other machines.
         scene.fake().change_vm("n", |vm| vm.power("poweredOn"));
         assert_eq!(scene.read_power(&node).await, Ok(PowerState::On), "{case}");
         scene.running.stop().await;

@@ -1,4 +1,4 @@
-//! What is said of a machine right after it was asked whether all is as known.
+//! Answers about a machine right after a refresh of the inventory.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ async fn after_a_wait_was_lost_nobody_is_told_what_was() {
     let nodes: Vec<_> = (1..=MACHINES).map(|number| node(&name(number), &uuid(number))).collect();
     join_all(nodes.iter().map(|node| scene.found(node))).await;
     let fake = scene.fake();
-    // The wait of now tells of one machine; the one after it comes to nobody's knowledge.
+    // The current wait reports one machine. The answer of the next wait never arrives.
     eventually("a pending wait", SOON, async || match fake.counts().pending_waits {
         1 => Ok(()),
         count => Err(count),
@@ -56,7 +56,7 @@ async fn after_a_wait_was_lost_nobody_is_told_what_was() {
     scene.running.stop().await;
 }
 
-/// For so long a confirmation waits until what is known of vCenter is applied to all nodes.
+/// Time limit of a confirmation for the application of the inventory to all nodes.
 const APPLY_LIMIT: Duration = Duration::from_secs(2);
 
 #[tokio::test]

@@ -1,12 +1,12 @@
-//! Another vCenter takes the place of one, under the same address. Its ids are small numbers as everywhere, and most of
-//! them meant something in the old one: another machine, another host.
+//! Another vCenter replaces one under the same address. Its ids are small numbers, as usual, and most of them had
+//! another meaning in the old one: another machine, another host.
 
 use ccm::cloud::Presence;
 use support::{Fault, Machine, Model, Trouble, eventually};
 
 use super::{OTHER, SOON, Scene, one};
 
-/// Whoever takes the place of a vCenter may have an inventory that cannot be loaded at once.
+/// The inventory of the new vCenter may fail to load at first.
 const LOADING: [bool; 2] = [false, true];
 
 async fn replace(scene: &Scene, model: Model, is_loading: bool) {
@@ -25,7 +25,8 @@ async fn replace(scene: &Scene, model: Model, is_loading: bool) {
     scene.fake().clear();
 }
 
-/// What its operator sees first: hosts, folders and pools with the ids of the old one, and no machine yet.
+/// The first state of the new vCenter: hosts, folders and pools have the ids of the old one, and there is no machine
+/// yet.
 #[tokio::test]
 async fn a_machine_that_was_in_the_vcenter_before_is_not_gone_because_the_new_one_does_not_have_it() {
     for is_loading in LOADING {

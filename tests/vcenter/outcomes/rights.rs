@@ -1,4 +1,4 @@
-//! Rights that the account loses: for one machine, a folder, a datacenter, everything.
+//! Rights that the account loses: for one machine, a folder, a datacenter, all objects.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::world::SOON;
 async fn a_lost_right_makes_unknown_with_object_and_privilege_also_after_a_restart() {
     let denials = [Denial::LeftOut, Denial::MissingSet, Denial::Fault, Denial::FaultOf8];
     let scopes = [("VirtualMachine", "n"), ("Folder", "vm"), ("Datacenter", "dc-1"), ("Folder", "Datacenters")];
-    // What a read gives, with views that drop what may not be read; then the other kinds of views.
+    // Denied reads, with views that drop unreadable objects. Then the other kinds of views.
     let reads = denials.map(|denial| (denial, Unreadable::Dropped));
     let views = [(Denial::MissingSet, Unreadable::Refused), (Denial::Fault, Unreadable::Kept)];
     let cases = reads.into_iter().chain(views).flat_map(|server| scopes.map(|scope| (server, scope)));
@@ -33,7 +33,7 @@ async fn a_lost_right_makes_unknown_with_object_and_privilege_also_after_a_resta
             assert_eq!(address(&scene.found(&node).await), "10.0.0.1", "{case}, restarted {restarted}");
             scene.told(&node, "exists").await;
         }
-        // Without a record there is nothing to read: it is not found, and never gone.
+        // Without a record there is no object to read. The machine is not found, and never absent.
         scene.fake().set_tree_readable(kind, name, false);
         let unseen = without_record(node);
         scene.restart(&unseen).await;
@@ -56,7 +56,7 @@ async fn an_account_without_any_role_makes_unknown_with_object_and_privilege_als
     let message = scene.told(&node, "NoPermission").await;
     assert!(message.contains("Folder:group-d1") && message.contains("System.Read"), "{message}");
     scene.restart(&node).await;
-    // Without a session there is no look-up: the vCenter itself says why.
+    // Without a session there is no look-up. The vCenter itself reports the reason.
     let provider = Arc::clone(&scene.running.provider);
     eventually("the refusal is known", SOON, async || {
         let states: Vec<_> =

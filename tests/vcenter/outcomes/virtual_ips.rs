@@ -1,4 +1,4 @@
-//! Addresses that several machines report, over two vCenters: which node gets which.
+//! Addresses that several machines on two vCenters report, and the node that gets each of them.
 
 use ccm::providers::vsphere::Options;
 use futures::future::join_all;
@@ -12,7 +12,7 @@ use crate::world::{Running, node};
 
 const VIRTUAL: &str = "10.0.0.100";
 
-/// The machines `a` and `b`, each behind a vCenter of its own, both with the virtual address first.
+/// Returns the machines `a` and `b`, each on its own vCenter, both with the virtual address first.
 fn models() -> Vec<Model> {
     let machine = |name: &str, uuid: &str, own: &str| Machine::new(name, uuid).ips(&[VIRTUAL, own]);
     [machine("a", UUID, "10.0.0.1"), machine("b", OTHER, "10.0.0.2")].map(|vm| Model::small().vm(vm)).into()
@@ -40,17 +40,17 @@ async fn of_two_machines_with_one_address_the_second_gets_its_other_one() {
     let (a, b) = (node("a", UUID), node("b", OTHER));
     assert_eq!(address(&scene.found(&a).await), VIRTUAL, "alone, it has it for its own");
     assert_eq!(address(&scene.found(&b).await), "10.0.0.2");
-    // Nothing is on the first node yet. It hears of it without a change of its own machine.
+    // The first node has no address yet. It gets an event without a change of its own machine.
     scene.found_with(&a, |metadata| address(metadata) == "10.0.0.1").await;
     scene.fakes[1].change_vm("b", |vm| vm.power("poweredOff"));
     scene.found_with(&a, |metadata| address(metadata) == VIRTUAL).await;
-    // From now on it is on the node, and stays there.
+    // From now on the address is on the node, and stays.
     let a = with_internal_ip(a, VIRTUAL);
     scene.running.cluster.put(a.clone());
     scene.fakes[1].change_vm("b", |vm| vm.power("poweredOn"));
     scene.found_with(&b, |metadata| address(metadata) == "10.0.0.2").await;
     assert_eq!(address(&scene.found(&a).await), VIRTUAL);
-    // A node that is gone reports nothing.
+    // A deleted node reports no address.
     scene.running.cluster.put_all(vec![b.clone()]);
     scene.found_with(&b, |metadata| address(metadata) == VIRTUAL).await;
     scene.running.stop().await;

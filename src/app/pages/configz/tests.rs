@@ -1,4 +1,4 @@
-//! The page as a whole, since others read it: its golden form is the shape of the Go program's.
+//! Tests of the whole page `/configz`. Other programs read it, so it has the same fields as that of the Go program.
 
 use super::*;
 use crate::app::settings::tests::settled;
@@ -9,8 +9,8 @@ fn page(arguments: &[&str]) -> Value {
     page[KEY].clone()
 }
 
-/// O-01, but for the number of nodes initialised at the same time and the rate of requests, which differ on purpose, and
-/// the file, which this program needs.
+/// Vector O-01. Three values differ on purpose: the number of concurrent node syncs, the request rate, and the cloud
+/// config file, which this program requires.
 // vectors: O-01
 #[test]
 fn o_01_defaults_are_the_go_programs() {
@@ -91,7 +91,7 @@ fn o_17_flags_reach_the_page() {
     assert_eq!(page["Webhook"]["Webhooks"], json!(["*"]));
 }
 
-/// Byte for byte, since others read it.
+/// The expected page, byte for byte, because other programs read it.
 const PAGE: &str = concat!(
     r#"{"cloudcontrollermanager.config.k8s.io":{"kind":"CloudControllerManagerConfiguration","#,
     r#""apiVersion":"cloudcontrollermanager.config.k8s.io/v1alpha1","Generic":{"Port":0,"Address":"0.0.0.0","#,

@@ -1,4 +1,4 @@
-//! The flags of authentication and authorisation, as typed → what they are taken for.
+//! Tests of the flags for authentication and authorisation: the settings that result from them, and their mistakes.
 
 use super::*;
 use crate::app::files::FileSystem;
@@ -10,11 +10,11 @@ use std::path::Path;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// A kubeconfig without mistakes.
+/// A valid kubeconfig.
 const KUBECONFIG: &str = "clusters: [{name: c, cluster: {server: 'https://10.0.0.1:6443'}}]\n\
                           contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n";
 
-/// One good bundle, one file that is none, one kubeconfig.
+/// A file system with a valid CA bundle, a file without a certificate, and a kubeconfig.
 struct MadeUp(String);
 
 impl FileSystem for MadeUp {
@@ -33,7 +33,7 @@ impl FileSystem for MadeUp {
     }
 }
 
-/// Reads nothing.
+/// A file system that panics on each access.
 struct Unread;
 
 impl FileSystem for Unread {
@@ -91,7 +91,7 @@ fn flags_are_taken_over() {
         "--authentication-token-webhook-cache-ttl=1m",
         "--authorization-webhook-cache-authorized-ttl=2m",
         "--authorization-webhook-cache-unauthorized-ttl=3m",
-        // O-10: nothing after the = is an empty list.
+        // O-10: no value after `=` means an empty list.
         "--authorization-always-allow-paths=",
         "--client-ca-file=/etc/ca.pem",
     ])

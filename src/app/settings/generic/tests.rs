@@ -1,4 +1,4 @@
-//! The flags that belong to no single part: what they become, and what is refused.
+//! Tests of the general flags: their settings, and the values that are rejected.
 
 use super::super::tests::settled;
 use super::*;
@@ -43,7 +43,7 @@ fn o_25_numbers_of_workers_are_checked() {
     }
 }
 
-/// There are no webhooks here: what has a listener in the Go program is refused for its names (O-22), or asks for none.
+/// This program has no webhooks. Names of webhooks are rejected (O-22). The webhook port is accepted, without effect.
 // vectors: O-22, O-23
 #[test]
 fn o_22_o_23_webhooks_are_unknown_and_nothing_listens_for_them() {
@@ -87,7 +87,7 @@ fn gates_are_read_and_unlock_flags_of_the_log() {
         let flag = format!("--{flag}={value}");
         let messages = settled(&[&flag]).unwrap_err().to_string();
         assert!(messages.contains(&format!("{flag}: Feature LoggingAlphaOptions is disabled")), "{messages}");
-        // The format decides whether they fit; that is another mistake.
+        // The flag may not fit the log format. That causes another mistake, which this test ignores.
         let reported = settled(&[&flag, "--feature-gates=LoggingAlphaOptions=true"]).err();
         let told = reported.map(|errors| errors.to_string()).unwrap_or_default();
         assert!(!told.contains("LoggingAlphaOptions"), "{told}");

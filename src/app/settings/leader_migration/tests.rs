@@ -1,4 +1,4 @@
-//! The vectors of the leader migration.
+//! Upstream test vectors of the leader migration.
 
 use super::*;
 

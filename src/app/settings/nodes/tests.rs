@@ -1,4 +1,4 @@
-//! The flags about nodes: their defaults, where they go, and what is told of wrong ones.
+//! Tests of the flags for nodes: their defaults, their settings, and the messages about invalid values.
 
 use super::*;
 use crate::app::settings::ProviderSettings;
@@ -99,7 +99,7 @@ fn every_place_is_found_by_its_word_and_named_where_a_word_is_wrong() {
     }
 }
 
-/// They are dropped when the controller starts, as the Go program drops them at each node.
+/// The controller ignores these labels when it starts. The Go program ignores them at each node.
 #[test]
 fn labels_of_kubernetes_itself_are_no_mistake() {
     let settings = settled(&["--node-labels=node-role.kubernetes.io/worker="]).unwrap();

@@ -1,9 +1,9 @@
-//! Pure: cipher suites, groups and versions of TLS as the Go program names them, and which of them are supported here.
+//! Pure: TLS cipher suites by name and groups by number, as in the Go program, and their support here.
 
 use rustls::crypto::ring::{ALL_CIPHER_SUITES, ALL_KX_GROUPS};
 use rustls::{CipherSuite, NamedGroup};
 
-/// Suites that Go's `crypto/tls` knows and rustls does not have: older key exchanges, CBC, RC4, 3DES.
+/// Suites that Go's `crypto/tls` has and rustls lacks: older key exchanges, CBC, RC4, 3DES.
 const MISSING_SUITES: &[&str] = &[
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
@@ -23,7 +23,7 @@ const MISSING_SUITES: &[&str] = &[
     "TLS_RSA_WITH_RC4_128_SHA",
 ];
 
-/// Groups that Go knows by number and rustls lacks here: P-521 and the hybrids with ML-KEM.
+/// Groups that Go has and rustls lacks with `ring`: P-521 and the hybrids with ML-KEM.
 const MISSING_GROUPS: &[u16] = &[25, 4587, 4588, 4589];
 
 /// Support of a suite or group.
@@ -31,13 +31,14 @@ const MISSING_GROUPS: &[u16] = &[25, 4587, 4588, 4589];
 pub(super) enum CipherSupport<T> {
     /// Supported here.
     Here(T),
-    /// Always on, and cannot be selected: a suite of TLS 1.3.
+    /// A suite of TLS 1.3, which is always on and cannot be selected.
     Always,
-    /// Only the Go program has it.
+    /// Supported by the Go program only.
     Missing,
 }
 
-/// Finds a suite by its IANA name, or by the older names of those with CHACHA20, as in component-base's `cli/flag`.
+/// Finds a suite by its IANA name. Suites with CHACHA20 are also found by an older name, as in component-base's
+/// `cli/flag`.
 pub(super) fn suite(name: &str) -> Option<CipherSupport<CipherSuite>> {
     let name = match name {
         "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305" => "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
@@ -63,7 +64,7 @@ pub(super) fn group(number: u16) -> Option<CipherSupport<NamedGroup>> {
     }
 }
 
-/// The accepted names, for a message.
+/// Returns the names of the supported suites, for error messages.
 pub(super) fn suites_here() -> String {
     let older = ALL_CIPHER_SUITES.iter().filter(|suite| suite.tls13().is_none());
     older.filter_map(|suite| suite.suite().as_str()).collect::<Vec<_>>().join(", ")

@@ -1,4 +1,4 @@
-//! The flags of the secure port, one table of what is taken and one of what is refused.
+//! Tests of the flags for the secure port: a table of accepted values and a table of rejected values.
 
 use super::*;
 use crate::app::options::{self, Invocation, PROGRAM};

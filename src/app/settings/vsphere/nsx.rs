@@ -6,13 +6,12 @@ use crate::providers::vsphere::config::{NsxConfig, NsxLogin};
 use std::path::Path;
 use zeroize::Zeroizing;
 
-/// The keys of the section that name files.
 const CA_FILE: &str = "ca-file";
 const CERTIFICATE: &str = "client-auth-cert-file";
 const KEY: &str = "client-auth-key-file";
 
-/// The TLS settings of NSX with the client certificate. Checks that the files can be used, so that errors are reported
-/// when the files are read. An error comes with the key of section NSXT that causes it, if any, as INI files spell it.
+/// Returns the TLS settings of NSX, after a check that the files can be used. Each error has the key of section `NSXT`
+/// that causes it, in the spelling of INI files; `None` if no key causes it.
 pub(super) fn nsx_tls(
     nsx: &NsxConfig,
     files: &dyn FileSystem,
@@ -41,7 +40,7 @@ pub(super) fn nsx_tls(
     });
     let tls = TlsSettings { trust, insecure: nsx.insecure, identity, ..TlsSettings::default() };
     if errors.is_empty() {
-        // The service that exchanges a VMC token is always verified.
+        // The certificate of the service that exchanges a VMC token is always verified.
         let insecure = nsx.insecure && !matches!(nsx.login, NsxLogin::VmcToken { .. });
         let verified = TlsSettings { insecure, ..tls.clone() };
         let client = http::Client::new(http::Settings::new(&nsx.host, nsx.port, verified, ""));

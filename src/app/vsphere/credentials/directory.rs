@@ -1,4 +1,4 @@
-//! Polls a directory of credentials. One file is one key, as in a mounted Secret.
+//! Polls a directory of credentials. Each file is one key, as in a mounted Secret.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -10,24 +10,22 @@ use secrecy::zeroize::Zeroize;
 use secrecy::{ExposeSecret, SecretSlice};
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Poll interval. The kubelet takes a minute to update a mounted Secret, so a few more seconds do not matter, and
-/// polling a handful of files costs nothing.
+/// Poll interval. The kubelet needs up to a minute to update a mounted Secret, so 5 s more do not matter.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// How long files that are written one by one must stay unchanged before they are used. The user name of one version
-/// with the password of another would be a rejected login.
+/// Time that files must stay unchanged before they are used, so that user name and password match.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// Time after which a poll in progress is reported as failing. Such a poll is still awaited: polls must not pile up.
+/// Time after which a poll is reported as failing. If the next poll is slow too, that poll has no time limit.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
-/// Most entries of the directory that are read.
+/// Maximum number of directory entries that are read.
 const MAX_ENTRIES: usize = 1000;
 
-/// The most bytes of a file, and of all files together: no Secret is larger.
+/// Size limit in bytes of all files together; no Secret is larger.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// Prefix of the names that the kubelet swaps when a mounted Secret changes, and of other entries that are no keys.
+/// Prefix of entries that are not keys, such as the link that the kubelet swaps when a mounted Secret changes.
 const HIDDEN: &str = "..";
 
 /// Outcome of a poll.
@@ -35,26 +33,25 @@ const HIDDEN: &str = "..";
 pub enum DirectoryReading {
     /// The files, all of the same version.
     Files(DirectoryFiles),
-    /// The directory does not exist, or this process may not read it; the text says which.
+    /// The path does not exist, is not a directory, or is not readable for this process. The text is the reason.
     Absent(String),
-    /// The directory could not be read; the text says why.
+    /// The directory could not be read completely, or not in time. The text is the reason.
     Failing(String),
 }
 
-/// The files of a directory. Deliberately without `Debug`.
+/// The files of a directory. Has no `Debug`, so that contents cannot be logged.
 #[derive(Default)]
 pub struct DirectoryFiles {
     /// The contents by file name; `None` if the file cannot be read.
     files: BTreeMap<String, Option<SecretSlice<u8>>>,
     /// Problems of single files, with their paths.
     pub problems: Vec<String>,
-    /// The target of the link `..data`, with which the kubelet swaps all files of a mounted Secret at once; `None`
-    /// without such a link.
+    /// Target of the link `..data`, with which the kubelet swaps all files in one step; `None` without a link.
     link: Option<PathBuf>,
 }
 
 impl DirectoryFiles {
-    /// Names and contents; `None` if the file cannot be read.
+    /// Returns names and contents; a content is `None` if the file cannot be read.
     pub fn entries(&self) -> impl Iterator<Item = (&str, Option<&[u8]>)> {
         self.files.iter().map(|(name, content)| (name.as_str(), content.as_ref().map(ExposeSecret::expose_secret)))
     }
@@ -66,22 +63,22 @@ impl PartialEq for DirectoryFiles {
     }
 }
 
-/// Polls one directory.
+/// A poller of one directory.
 pub struct DirectoryWatcher {
     path: PathBuf,
     returned: Option<DirectoryReading>,
-    /// The files that the last poll found, if another poll must confirm them.
+    /// Files of the last poll that another poll must confirm.
     unconfirmed: Option<DirectoryFiles>,
     next_poll: Instant,
 }
 
 impl DirectoryWatcher {
-    /// The first poll is due at once.
+    /// Creates a watcher whose first poll is due immediately.
     pub fn new(path: PathBuf) -> Self {
         Self { path, returned: None, unconfirmed: None, next_poll: Instant::now() }
     }
 
-    /// Polls until the outcome differs from the one returned last, and returns it.
+    /// Polls until the outcome differs from the last returned outcome, and returns the new outcome.
     pub async fn next(&mut self) -> &DirectoryReading {
         let path = self.path.clone();
         let changes = loop {
@@ -114,14 +111,14 @@ impl DirectoryWatcher {
         self.returned.insert(changes)
     }
 
-    /// Whether all files can be taken to be of the same version: the kubelet swaps them by a link, or two polls found
-    /// the same files, or no poll was reported before.
+    /// Returns true if the files count as one version: a link swaps them, two polls found them, or they are the first
+    /// outcome.
     fn is_settled(&self, files: &DirectoryFiles) -> bool {
         files.link.is_some() || self.returned.is_none() || self.unconfirmed.as_ref() == Some(files)
     }
 }
 
-/// Reads the whole directory; again, at most three times, if the kubelet swapped the files meanwhile.
+/// Reads the whole directory, up to three times if the kubelet swaps the files during the read.
 async fn read_directory(path: &Path) -> DirectoryReading {
     const ATTEMPTS: usize = 3;
     let link = path.join("..data");
@@ -187,9 +184,9 @@ async fn read(path: &Path) -> std::io::Result<DirectoryFiles> {
     Ok(files)
 }
 
-/// The content of a file; `None` for a directory.
+/// Returns the content of a file; `None` for a directory.
 async fn content(path: &Path, left: u64) -> Result<Option<SecretSlice<u8>>, String> {
-    // Follows links, as in a mounted Secret.
+    // Follows links, since the files of a mounted Secret are links.
     let metadata = tokio::fs::metadata(path).await.map_err(|error| error.to_string())?;
     if metadata.is_dir() {
         return Ok(None);

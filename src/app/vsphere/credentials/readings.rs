@@ -1,4 +1,4 @@
-//! Parses the sources of credentials in each layout in use.
+//! Follows sources of credentials, and parses their contents in each layout in use.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use crate::providers::vsphere::login::credentials::source::{Reading, SecretPlace
 
 /// A message about one source.
 pub(super) enum Observation {
-    /// A Secret has changed. Its watch has the newest state.
+    /// A Secret has changed. The newest state is in the watch of the Secret.
     Secret,
-    /// A poll of a directory had this outcome, already parsed.
+    /// The parsed outcome of a poll of a directory.
     Directory(Reading),
 }
 
-/// Sends a message for each change of a Secret, forever.
+/// Sends a message at the start and for each change of a Secret, forever.
 pub(super) async fn forward_changes(
     location: SourceLocation,
     mut state: watch::Receiver<SecretState>,
@@ -35,7 +35,7 @@ pub(super) async fn forward_changes(
     }
 }
 
-/// Polls a directory forever and sends its content.
+/// Polls a directory forever and sends each changed content.
 pub(super) async fn follow_directory(
     path: PathBuf,
     managers: Arc<SessionManagers>,
@@ -54,11 +54,11 @@ async fn hand_over(
     observation: Observation,
     observations: &mpsc::Sender<(SourceLocation, Observation)>,
 ) {
-    // The receiver lives in the same task: without it, this task ends too.
+    // Cannot fail: the task that runs this future also owns the receiver.
     let _ = observations.send((location.clone(), observation)).await;
 }
 
-/// Parses a Secret in each layout in use; empty before the Secret was read.
+/// Parses a Secret in each layout in use; empty before the first read of the Secret.
 pub(super) fn of_secret(
     secret: &SecretPlace,
     state: &SecretState,
@@ -83,7 +83,7 @@ pub(super) fn of_secret(
     layouts.iter().filter_map(|layout| Some((*layout, read(*layout)?))).collect()
 }
 
-/// The keys for vCenters. If NSX uses the same Secret, its keys are not reported as unknown.
+/// Parses the keys for vCenters. If NSX uses the same Secret, the keys for NSX are not reported as unknown.
 fn of_vcenters<'a>(
     entries: impl Iterator<Item = (&'a str, &'a [u8])>,
     is_shared: bool,
@@ -107,7 +107,7 @@ fn of_directory(path: &Path, observed: &DirectoryReading, managers: &SessionMana
 
 #[cfg(test)]
 mod tests {
-    //! Reports of unknown keys.
+    //! Tests of the reports about unknown keys.
 
     use super::super::AccountToken;
     use super::*;

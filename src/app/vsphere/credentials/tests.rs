@@ -1,4 +1,5 @@
-//! Entries and their sources come and go. The API server is made up; a real one stands in `tests/apiserver/secrets.rs`.
+//! Tests with entries and sources that appear and disappear. The API server is a fake; `tests/apiserver/secrets.rs`
+//! uses a real one.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,10 +13,10 @@ use super::*;
 use crate::providers::vsphere::config;
 use crate::providers::vsphere::login::credentials::Login;
 
-/// Far more than anything here takes; the clock is paused.
+/// An upper limit for all waits. The clock is paused.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// What was asked of the API server.
+/// Numbers of requests that the API server received.
 #[derive(Default)]
 struct ApiRequests {
     gets: AtomicUsize,
@@ -28,7 +29,7 @@ impl ApiRequests {
     }
 }
 
-/// An API server with the one Secret `ns/n`, whose watches never tell anything.
+/// An API server with one Secret, `ns/n`. Its watches never send an event.
 fn api_server(entries: &[(&str, &str)]) -> (kube::Client, Arc<ApiRequests>) {
     let data: BTreeMap<_, _> = entries.iter().map(|(key, value)| (*key, STANDARD.encode(value))).collect();
     let metadata = json!({"namespace": "ns", "name": "n", "uid": "uid", "resourceVersion": "7"});
@@ -94,7 +95,7 @@ impl World {
     }
 }
 
-/// User and password of each credential, or why there is none.
+/// Returns the user of each credential, or the reason why there is none.
 fn shown(offer: &CredentialState) -> String {
     match offer {
         CredentialState::Pending { reason: why } => format!("pending: {why}"),
@@ -163,7 +164,7 @@ async fn another_server_under_the_same_key_never_sees_the_credentials_of_the_one
     let mut new = world.offers("key");
     assert_eq!(shown(&new.borrow()), "ub");
     assert_eq!(shown(&old.borrow()), "ua");
-    // The same server asked for in another way goes on under the same offers.
+    // A change of the credential source for the same server updates the existing offers.
     world.current.send_replace(config("[VirtualCenter \"key\"]\nserver = b\nuser = inline\npassword = p\n"));
     let again = world.offers("key");
     assert_eq!((shown(&again.borrow()), shown(&new.borrow_and_update())), ("inline".to_owned(), "inline".to_owned()));
@@ -261,13 +262,13 @@ async fn other_credentials_in_the_file_reach_the_same_offers_and_no_other_manage
     assert_eq!((shown(&again.borrow()), shown(&offers.borrow())), ("three".to_owned(), "three".to_owned()));
     tokio::time::sleep(LIMIT).await;
     assert_eq!(world.asked.counts(), (0, 0));
-    // From now on it is a Secret.
+    // From now on the credentials come from a Secret.
     drop(world.credentials.nsx_offers(&NsxSources { file: None, ..nsx("nsx:443", None) }));
     until(&mut offers, "un").await;
     assert_eq!(shown(&other.borrow()), "two");
 }
 
-/// M2: which session managers the warning names.
+/// The warning names each session manager that gets the token of the service account.
 #[test]
 fn a_session_manager_is_named_if_the_service_accounts_token_is_sent_there() {
     let account = || SessionToken::ServiceAccount(Arc::new(AccountToken(PathBuf::from(TOKEN_PATH))));

@@ -1,4 +1,4 @@
-//! The series about NSX: calls, logins, throttling, and whether it answers.
+//! Metrics of NSX: calls, logins, throttling, availability, and load balancers.
 
 use crate::app::vsphere::metrics::{Calls, NSX};
 use crate::clients::http::CallObserver;
@@ -20,7 +20,6 @@ const UNANSWERED: [&str; 9] =
 
 type Report = dyn Fn() -> Option<NsxReport> + Send + Sync;
 
-/// The series about NSX.
 pub(super) struct NsxSeries {
     calls: Calls,
     logins: IntCounterVec,
@@ -28,8 +27,7 @@ pub(super) struct NsxSeries {
     up: StateMetrics,
 }
 
-/// Whether NSX answered the last call, and the state of load balancers. These series exist only while this process uses
-/// NSX: without calls, the state of NSX is unknown.
+/// Availability of NSX and counts of load balancers, exported only while this process uses NSX.
 #[derive(Clone)]
 struct StateMetrics {
     gauge: GaugeVec,
@@ -37,16 +35,13 @@ struct StateMetrics {
     objects: GaugeVec,
     /// Deleted Services that still have load balancers.
     orphans: GaugeVec,
-    /// Whether the server answered the last call, by server.
+    /// Whether the last call was answered, by server.
     last_answer: Arc<Mutex<BTreeMap<String, bool>>>,
     report: Arc<Mutex<Option<Box<Report>>>>,
 }
 
 impl NsxSeries {
-    /// Adds the series.
-    ///
-    /// # Errors
-    /// Another collector in `registry` already has the name of one of the series.
+    /// Registers the metrics. Fails if `registry` already has a metric with one of the names.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let logins =
             Opts::new("vsphere_ccm_nsx_logins_total", "Logins, by how they ended: accepted, rejected, failed.");

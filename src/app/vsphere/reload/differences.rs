@@ -4,7 +4,7 @@ use crate::app::settings::vsphere::CloudConfig;
 use crate::base::addresses::host_and_port;
 use crate::providers::vsphere::config::{OptionalSection, VcenterConfig};
 
-/// One phrase for each difference; none if both mean the same.
+/// Returns one phrase for each difference; empty if both configurations mean the same.
 pub(super) fn differences(before: &CloudConfig, after: &CloudConfig) -> Vec<String> {
     let find = |all: &CloudConfig, key: &str| all.config.vcenters.iter().find(|vcenter| vcenter.key == key).cloned();
     let mut found = Vec::new();
@@ -49,13 +49,13 @@ fn nsx(before: &CloudConfig, after: &CloudConfig) -> Option<String> {
     (!changed.is_empty()).then(|| format!("the connection to NSX changed: {}", changed.join(", ")))
 }
 
-/// Describes how an optional part has changed; `None` if it has not.
+/// Describes the change of an optional part; `None` if the part is unchanged.
 fn part<T: PartialEq>(name: &str, before: &OptionalSection<T>, after: &OptionalSection<T>) -> Option<String> {
     let how = match (before, after) {
         _ if before == after => return None,
         (OptionalSection::Used(_), OptionalSection::Used(_)) => "changed",
         (_, OptionalSection::Used(_)) => "added",
-        // `after` has no refused part: a file with one is rejected.
+        // `after` has no refused part, since a reload with a refused part is rejected.
         (_, OptionalSection::Absent | OptionalSection::Refused) => "removed",
     };
     Some(format!("{name} {how}"))

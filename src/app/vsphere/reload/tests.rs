@@ -1,4 +1,4 @@
-//! What is taken over from the files, and when.
+//! Tests of the reload: which changes of the files are applied, and when.
 
 use super::{Background, GRACE, watch};
 use crate::app::files::{FileSystem, SystemFiles};
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
-/// One file at any path.
+/// A file system with the same content at every path.
 struct Only<'a>(&'a str);
 
 impl FileSystem for Only<'_> {
@@ -32,12 +32,12 @@ fn file(path: &str) -> CloudConfigFile {
     CloudConfigFile { path: path.into(), environment: Environment::default(), ipv6_pools: Default::default() }
 }
 
-/// What this `vsphere.conf` means.
+/// Parses this text as `vsphere.conf`.
 pub(super) fn cloud_config(text: &str) -> CloudConfig {
     file("vsphere.conf").read(&Only(text)).0.unwrap()
 }
 
-/// Waits for what a changed content means; with the clock paused this takes no time.
+/// Waits for the result of the next changed content. With a paused clock this takes no real time.
 async fn next(changes: &mut mpsc::Receiver<watch::ReloadResult>) -> Option<watch::ReloadResult> {
     timeout(Duration::from_secs(60), changes.recv()).await.ok().flatten()
 }
@@ -50,7 +50,7 @@ async fn a_changed_content_is_handed_over_once_through_exchanged_links_too() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     };
-    // As the kubelet mounts a ConfigMap: the file is a link into a folder that is a link.
+    // The kubelet mounts a ConfigMap like this: the file is a link into a folder that is a link.
     let link = |target: &str| {
         let fresh = folder.path().join("fresh");
         std::os::unix::fs::symlink(target, &fresh).unwrap();
@@ -111,7 +111,7 @@ async fn a_changed_ca_file_is_a_change_although_vsphere_conf_is_the_same() {
     watching.abort();
 }
 
-/// L-18: and a part that would be turned off at a start refuses the change here.
+/// Case L-18 of `docs/compatibility.md`. A mistake that turns a part off at start makes a reload fail.
 #[tokio::test(start_paused = true)]
 async fn a_changed_client_certificate_of_nsx_is_a_change_and_a_wrong_one_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,5 @@
-//! Polls `vsphere.conf` and the files it names every few seconds, on threads that may block.
-//!
-//! Compares contents, not times: an update of a ConfigMap swaps a symbolic link, and a copied file may keep its time.
+//! Polls `vsphere.conf` and the files that it names, on threads that are allowed to block. Compares contents: an update
+//! of a ConfigMap swaps a symbolic link, and a copied file may keep its modification time.
 
 use crate::app::files::{FileFingerprints, SystemFiles};
 use crate::app::settings::SettingErrors;
@@ -14,16 +13,16 @@ use tokio::time::MissedTickBehavior;
 /// Poll interval. The kubelet needs up to a minute to update a mounted ConfigMap.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// Changed files are used only if they are the same after this pause: before, a file may be half-written.
+/// Time that changed files must stay the same before they are used, since a file may be half-written.
 const SETTLE: Duration = Duration::from_millis(250);
 
-/// Time after which a poll that is still in progress is logged: a network file system may hang.
+/// Time after which a poll in progress is logged, since a network file system may hang.
 const SLOW: Duration = Duration::from_secs(30);
 
 /// Outcome of parsing changed files.
 pub(super) type ReloadResult = Result<CloudConfig, SettingErrors>;
 
-/// Sends the outcome of parsing the files once for each change of their contents.
+/// Polls the files forever. After each change, parses the files and sends the outcome.
 pub(super) async fn run(
     file: Arc<CloudConfigFile>,
     mut fingerprints: FileFingerprints,
@@ -46,7 +45,7 @@ pub(super) async fn run(
     }
 }
 
-/// Reads the files until they have stopped changing.
+/// Reads the files until they stop changing.
 async fn settled(file: &Arc<CloudConfigFile>) -> Result<(ReloadResult, FileFingerprints), BoxError> {
     loop {
         let file = Arc::clone(file);

@@ -1,4 +1,4 @@
-//! The rules of `NO_PROXY` and of the proxy variables, one case each.
+//! Tests of the rules for `NO_PROXY` and the proxy variables, one case for each rule.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Servers that ask for a client certificate.
+//! Tests with servers that request a client certificate.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject as _;
 use super::super::{Client, ClientIdentity, Error, Method, Request, Settings, Thumbprint, TlsSettings};
 use super::server::{Identity, Reply, TestServer, issued, params, self_signed};
 
-/// A certificate of an authority, and that authority.
+/// Returns a client certificate with its key, and the certificate of its authority.
 fn principal() -> (Identity, CertificateDer<'static>) {
     let (identity, authority) = issued(&params(&["principal"], false), "Principals");
     (identity, CertificateDer::from_pem_slice(authority.as_bytes()).unwrap())
@@ -79,7 +79,7 @@ fn what_cannot_be_used_is_refused_without_its_content() {
     assert_eq!(format!("{identity:?}"), "ClientIdentity(\"p.pem\")");
 }
 
-/// As `openssl x509 -req` makes one without extensions.
+/// A certificate of version 1, which `openssl x509 -req` issues when no extensions are given.
 const VERSION_1: &str = "-----BEGIN CERTIFICATE-----\n\
      MIIBGDCBvwIUJZGhX6JX0XVky1zmMI3KhZG4BEswCgYIKoZIzj0EAwIwDjEMMAoG\n\
      A1UEAwwDY2NtMCAXDTI2MTEyNDE2MDMyNFoYDzIxMjYxMDMxMTYwMzI0WjAOMQww\n\

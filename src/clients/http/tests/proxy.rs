@@ -1,4 +1,4 @@
-//! Through real proxies in this process: CONNECT, over TLS, SOCKS, and plain forwarding.
+//! Tests through proxies in this process: CONNECT, CONNECT over TLS, SOCKS, and plain forwarding.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,22 +12,22 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use super::super::{Client, Error, Method, ProxySettings, Request, Settings, Thumbprint, TlsSettings, TlsTrust};
 use super::server::{Identity, Reply, TestServer, acceptor, issued, params, self_signed};
 
-/// What a proxy does with who asks.
+/// The reaction of a proxy to a request.
 #[derive(Clone)]
 enum Manner {
-    /// Connects to this port of this machine, whatever was asked for.
+    /// Connects to this port on localhost, whatever the requested target is.
     Tunnel(u16),
-    /// Answers with this head.
+    /// Answers with this response head.
     Answer(&'static str),
-    /// Closes.
+    /// Closes the connection.
     Close,
     /// Never answers.
     Hang,
-    /// SOCKS version 5 with user and password, then as `Tunnel`.
+    /// Accepts SOCKS version 5 with user and password, then behaves like `Tunnel`.
     Socks(u16),
 }
 
-/// A proxy; it ends with the test's runtime.
+/// A proxy that runs until the runtime of the test ends.
 struct Proxy {
     port: u16,
     asked: Arc<Mutex<Vec<String>>>,
@@ -60,7 +60,7 @@ impl Proxy {
         Self { port, asked }
     }
 
-    /// The heads of the requests that came, or the targets of SOCKS.
+    /// Returns the heads of the received requests. For SOCKS these are user, password and target.
     fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
@@ -99,7 +99,8 @@ async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
     String::from_utf8(head).ok()
 }
 
-/// RFC 1928 and 1929, as far as a client that names its target needs it: `user:password target:port`.
+/// Accepts a SOCKS connection (RFC 1928 and 1929) and returns `user:password target:port`. The target must be a host
+/// name.
 async fn accept_socks(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Option<String> {
     async fn counted(stream: &mut (impl AsyncRead + Unpin)) -> Option<Vec<u8>> {
         let mut bytes = vec![0; stream.read_u8().await.ok()?.into()];
@@ -135,7 +136,7 @@ fn trust_in(pem: &str) -> TlsSettings {
     TlsSettings { trust, ..TlsSettings::default() }
 }
 
-/// A client of a vCenter whose name only the proxy can resolve.
+/// Returns a client of a vCenter with a host name that only the proxy can resolve.
 fn client(tls: TlsSettings, proxy: ProxySettings) -> Client {
     let mut settings = Settings::new("vcenter.test", 443, tls, "test");
     settings.proxy = Some(proxy);
@@ -210,7 +211,7 @@ async fn what_no_proxy_lists_and_loopback_are_talked_to_directly() {
     let proxy = Proxy::start(Manner::Close).await;
     let url = format!("http://127.0.0.1:{}", proxy.port);
     let listed = proxies(&[("HTTPS_PROXY", url.clone()), ("NO_PROXY", "a.test, .test".to_owned())]);
-    // Without the proxy nobody can resolve the name.
+    // Without the proxy the client cannot resolve the name.
     let error = status(&client(trust_in(&authority), listed)).await.unwrap_err();
     assert!(matches!(error, Error::Resolve { .. }), "{error}");
     let mut settings = Settings::new("127.0.0.1", server.port, trust_in(&authority), "test");
@@ -221,7 +222,7 @@ async fn what_no_proxy_lists_and_loopback_are_talked_to_directly() {
 
 #[tokio::test]
 async fn a_proxy_that_refuses_is_named_without_its_credentials() {
-    // Bound without listening: it refuses connections, and no other test gets the port.
+    // A bound socket that does not listen rejects connections and keeps the port reserved.
     let closed = TcpSocket::new_v4().unwrap();
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let cases: [(&str, Option<Manner>, &str); 6] = [
@@ -307,7 +308,7 @@ async fn a_sibling_has_the_same_proxies() {
     let client = client(trust_in(&authority), settings);
     assert_eq!(status(&client.sibling("https://sts.test/").unwrap()).await.unwrap(), 200);
     assert!(tunnel.asked()[0].starts_with("CONNECT sts.test:443 "), "{:?}", tunnel.asked());
-    // Without TLS there is nothing to tunnel: the proxy gets the whole request.
+    // Without TLS the client uses no tunnel: the proxy gets the whole request.
     assert_eq!(status(&client.sibling("http://manager.test/").unwrap()).await.unwrap(), 200);
     assert!(forwarding.asked()[0].starts_with("GET http://manager.test/sdk HTTP/1.1\r\n"), "{:?}", forwarding.asked());
 }

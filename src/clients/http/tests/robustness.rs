@@ -1,4 +1,5 @@
-//! Answers that are cut, slow, huge, packed, or none at all: a decided error within the limits, and nothing else.
+//! Tests with answers that are cut off, slow, huge, compressed, or missing. Each gives the expected error within the
+//! time limit.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -118,7 +119,7 @@ async fn slow_bytes_do_not_stretch_the_time_limit() {
         let began = Instant::now();
         let error = server.client().send(limited).await.unwrap_err();
         assert!(matches!(error, Error::Timeout { .. }), "{name}: {error:?}");
-        // Every byte comes well within the limit; all of them would take twenty seconds.
+        // Each byte arrives within the time limit, but all bytes together would take 20 s.
         assert!(began.elapsed() < Duration::from_secs(5), "{name}: {:?}", began.elapsed());
     }
 }
@@ -157,7 +158,7 @@ async fn a_pooled_connection_that_died_costs_a_repeatable_request_nothing() {
     for (method, is_repeatable) in [(Method::GET, true), (Method::POST, true), (Method::POST, false)] {
         let calls = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&calls);
-        // The second request on the first connection finds it dead.
+        // The server closes the first connection at its second request.
         let server = TestServer::start(move |_| match counter.fetch_add(1, Ordering::SeqCst) {
             1 => Reply::Close,
             _ => Reply::json(200, "{}"),

@@ -1,4 +1,4 @@
-//! An HTTPS server in this process that answers from a script and remembers what it was asked. For unit tests.
+//! An HTTPS server for unit tests. It runs in this process, answers from a script, and records the requests.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,12 +11,12 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::clients::http::{Client, Settings, Thumbprint, TlsSettings};
 
-/// A request as it arrived.
+/// A received request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Received {
     /// Method and path.
     pub(crate) line: String,
-    /// Lower-case names.
+    /// Header names in lower case, with their values.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
 }
@@ -27,24 +27,24 @@ impl Received {
     }
 }
 
-/// What the server does with a request.
+/// The reaction of the server to a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
-    /// Status, extra headers, body.
+    /// Sends a complete answer: status, extra headers, body.
     Whole(u16, Vec<(&'static str, String)>, Vec<u8>),
-    /// Promises the whole body and closes after half of it.
+    /// Announces the length of the whole body and closes after half of it.
     Half(Vec<u8>),
-    /// These bytes as they are, then closes.
+    /// Sends these bytes unchanged, then closes.
     Raw(Vec<u8>),
-    /// These bytes, one at a time with a pause between them, then nothing more.
+    /// Sends these bytes one at a time, with a pause after each, and then nothing more.
     Drip(Vec<u8>),
-    /// These bytes, then the second ones for ever.
+    /// Sends the first bytes once, then the second bytes again and again.
     Endless(Vec<u8>, Vec<u8>),
-    /// Closes without a byte.
+    /// Closes without sending a byte.
     Close,
     /// Never answers.
     Hang,
-    /// Answers once it is told to.
+    /// Answers with this body after the notification.
     When(Arc<tokio::sync::Notify>, Vec<u8>),
 }
 
@@ -75,7 +75,7 @@ impl Reply {
 
 type Script = dyn Fn(&Received) -> Reply + Send + Sync;
 
-/// The running server; it ends with the test's runtime.
+/// A server that runs until the runtime of the test ends.
 pub(crate) struct TestServer {
     pub(crate) port: u16,
     pub(crate) certificate: CertificateDer<'static>,
@@ -90,7 +90,7 @@ pub(crate) struct Identity {
     pub(crate) key: KeyPair,
 }
 
-/// The parameters of a certificate for these names.
+/// Returns the parameters of a certificate for these names.
 pub(crate) fn params(names: &[&str], is_ca: bool) -> CertificateParams {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let mut params = CertificateParams::new(names).unwrap();
@@ -105,14 +105,14 @@ pub(crate) fn self_signed(params: &CertificateParams) -> Identity {
     Identity { chain: vec![certificate.der().clone()], pem: certificate.pem(), key }
 }
 
-/// A leaf, and the PEM of the authority that issued it.
+/// Returns a leaf certificate, and the PEM of the authority that issued it.
 pub(crate) fn issued(leaf: &CertificateParams, by: &str) -> (Identity, String) {
     let mut authority = params(&[], true);
     authority.distinguished_name.push(DnType::CommonName, by);
     issued_under(leaf, authority)
 }
 
-/// As [`issued`], by an authority with these parameters.
+/// Like [`issued`], with these parameters for the authority.
 pub(crate) fn issued_under(leaf: &CertificateParams, authority: CertificateParams) -> (Identity, String) {
     let authority_key = KeyPair::generate().unwrap();
     let authority_pem = authority.self_signed(&authority_key).unwrap().pem();
@@ -121,12 +121,12 @@ pub(crate) fn issued_under(leaf: &CertificateParams, authority: CertificateParam
     (Identity { chain: vec![certificate.der().clone()], pem: certificate.pem(), key }, authority_pem)
 }
 
-/// Presents this certificate.
+/// Returns an acceptor that presents this certificate.
 pub(crate) fn acceptor(identity: Identity) -> TlsAcceptor {
     acceptor_for(identity, None)
 }
 
-/// Presents this certificate, and asks clients for one of this authority.
+/// Returns an acceptor that presents this certificate and requests a client certificate of the authority `clients`.
 fn acceptor_for(identity: Identity, clients: Option<CertificateDer<'static>>) -> TlsAcceptor {
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(identity.key.serialize_der()));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -146,7 +146,7 @@ fn acceptor_for(identity: Identity, clients: Option<CertificateDer<'static>>) ->
 }
 
 impl TestServer {
-    /// A server with a certificate of its own.
+    /// Starts a server with a self-signed certificate.
     pub(crate) async fn start(script: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> Self {
         Self::start_as(self_signed(&params(&["127.0.0.1"], false)), script).await
     }
@@ -158,7 +158,7 @@ impl TestServer {
         Self::start_for(identity, None, script).await
     }
 
-    /// As [`TestServer::start_as`]; clients must have a certificate of this authority, if one is given.
+    /// Like [`TestServer::start_as`]. If an authority is given, clients must present a certificate that it issued.
     pub(crate) async fn start_for(
         identity: Identity,
         clients: Option<CertificateDer<'static>>,
@@ -181,13 +181,13 @@ impl TestServer {
         Self { port, certificate, received, connections }
     }
 
-    /// A client that accepts this server's certificate.
+    /// Returns a client that accepts the certificate of this server.
     pub(crate) fn client(&self) -> Client {
         let tls = TlsSettings { thumbprints: vec![Thumbprint::sha256_of(&self.certificate)], ..TlsSettings::default() };
         Client::new(Settings::new("127.0.0.1", self.port, tls, "test")).unwrap()
     }
 
-    /// How many connections were accepted so far, failed handshakes included.
+    /// Returns the number of accepted connections so far, including those with a failed handshake.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }

@@ -1,4 +1,5 @@
-//! The client over a transport in memory, under a paused clock: what is the client's stays the client's.
+//! Tests of the client over a transport in memory, with a paused clock. Limits, permits and observers belong to the
+//! client, so they work with any transport.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,7 +16,7 @@ use super::super::{
 
 type Script = dyn Fn(usize, &Endpoint, &Request) -> Result<Response, Failure> + Send + Sync;
 
-/// Answers from a script after a while.
+/// A transport that answers from a script after a delay.
 struct Memory {
     after: Duration,
     calls: AtomicUsize,
@@ -140,7 +141,7 @@ async fn the_observer_is_told_the_endpoint_also_of_a_sibling() {
     assert_eq!(reported, expected);
 }
 
-/// Valid until something is sent.
+/// A permit that is valid until the channel has the value `true`.
 struct Until(watch::Sender<bool>);
 
 #[async_trait]

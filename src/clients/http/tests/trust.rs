@@ -1,4 +1,5 @@
-//! A trust that changes while the client is in use, what goes along to a sibling, and what is told of the certificate.
+//! Tests of trust settings that change while the client is in use, of the settings that a sibling client inherits, and
+//! of the reported certificate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +40,7 @@ async fn new_trust_holds_at_once_also_in_clones_and_for_idle_connections() {
     client.set_tls(trust_in(&stranger)).unwrap();
     let error = status(&clone).await.unwrap_err();
     assert!(matches!(error, Error::Certificate { .. }), "the idle connection was used again: {error:?}");
-    // The new authority beside the old one, as an operator rotates it.
+    // During a rotation the operator lists the old and the new authority.
     client.set_tls(trust_in(&format!("{stranger}{authority}"))).unwrap();
     assert_eq!(status(&clone).await.unwrap(), 200);
     assert_eq!(server.connections(), 3);

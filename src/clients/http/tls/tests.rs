@@ -1,5 +1,5 @@
-//! Which certificates are accepted, with which settings: what Go clients do, and where rustls alone differs. Kinds of
-//! certificates that this process cannot present are in `tests/vcenter/certificates.rs`.
+//! Tests which certificates are accepted with which settings: the behaviour of Go clients, and the differences of
+//! rustls. `tests/vcenter/certificates.rs` tests the kinds of certificates that this process cannot present.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use rustls::client::danger::ServerCertVerifier as _;
 use super::super::tests::server::{Identity, Reply, TestServer, issued, issued_under, params, self_signed};
 use super::super::{Client, Endpoint, Error, Method, Request, Settings, Thumbprint, TlsSettings, TlsTrust};
 
-/// What the server presents and what the CA file holds.
+/// The certificate of the server, and the content of the CA file.
 struct Setup {
     identity: Identity,
     ca_file: String,
@@ -60,7 +60,7 @@ fn by_a_rebuilt_authority(leaf: &CertificateParams) -> Setup {
     Setup { identity: issued(leaf, "Test Authority").0, ca_file: issued(leaf, "Test Authority").1 }
 }
 
-/// Whether the pin fits the certificate.
+/// The configured thumbprints, and which of them match the certificate.
 #[derive(Clone, Copy, PartialEq)]
 enum Pin {
     None,
@@ -98,7 +98,7 @@ async fn attempt(server: &TestServer, ca_file: &str, pin: Pin, insecure: bool) -
     client.send(request).await.map(|response| response.status)
 }
 
-/// Such as NSX: its section has no thumbprint, and `govc` does not speak to it.
+/// NSX is such a server. Its section has no thumbprint, and `govc` cannot connect to it.
 #[tokio::test]
 async fn a_refusal_of_a_server_without_thumbprints_in_its_configuration_offers_none() {
     for (setup, expected) in [
@@ -195,7 +195,8 @@ async fn certificates_are_judged_as_go_clients_do() {
     }
 }
 
-/// A refusal's text for whoever reads it in the log at night. `{…}` stands for what differs from run to run.
+/// Checks the whole text of each refusal, as an operator reads it in the log. The values in braces differ from run to
+/// run.
 #[tokio::test]
 async fn a_refusal_says_what_is_wrong_what_was_presented_and_what_mends_it() {
     let wrong = Thumbprint::sha256_of(b"another certificate");
@@ -262,7 +263,7 @@ async fn a_refusal_says_what_is_wrong_what_was_presented_and_what_mends_it() {
         let error = attempt(&server, &setup.ca_file, pin, false).await.unwrap_err();
         let text = error.to_string();
         let Error::Certificate(_, refusal) = error else { panic!("{name}: {error:?}") };
-        // What a configuration needs is told apart from the text, where it helps.
+        // If a configured thumbprint would help, the refusal also has it as a field.
         let thumbprint = expected.contains("configure one").then(|| Thumbprint::sha256_of(&server.certificate));
         assert_eq!((refusal.thumbprint, refusal.is_of_proxy), (thumbprint, false), "{name}");
         let expected = format!("probe at 127.0.0.1:{{port}}: the certificate of 127.0.0.1 is not accepted: {expected}")
@@ -273,7 +274,7 @@ async fn a_refusal_says_what_is_wrong_what_was_presented_and_what_mends_it() {
     }
 }
 
-/// Without a connection, so that no machine needs IPv6 for it.
+/// Tests the verifier without a connection, so that the machine needs no IPv6.
 #[test]
 fn w29_a_thumbprint_is_used_for_an_ipv6_address_however_it_is_spelled() {
     let identity = self_signed(&params(&["2001:db8::2"], false));

@@ -24,10 +24,10 @@ pub(in crate::clients::http) struct Network {
 }
 
 impl Network {
-    /// Prepares connections; sends nothing. `seen` records every certificate that a handshake has proved.
+    /// Prepares connections without sending anything.
     ///
     /// # Errors
-    /// [`Error::Configuration`] when the trust settings or the proxy cannot be used.
+    /// [`Error::Configuration`] if the trust settings or the proxy cannot be used.
     pub(in crate::clients::http) fn new(
         settings: &Settings,
         endpoint: &Endpoint,
@@ -43,10 +43,10 @@ impl Network {
             .referer(false)
             .user_agent(&settings.user_agent)
             .connect_timeout(settings.connect_timeout)
-            // vCenter drops idle connections after some minutes; reusing older ones would mostly fail.
+            // vCenter drops idle connections after some minutes, so reusing older connections would mostly fail.
             .pool_idle_timeout(Duration::from_secs(120))
             .tcp_keepalive(Duration::from_secs(30))
-            // The caller has read the proxies from the environment; the library must not.
+            // The caller has read the proxies from the environment, so the library must not read them.
             .no_proxy();
         let server = settings.proxy.as_ref().and_then(|proxy| proxy.server_for(endpoint));
         if let Some(server) = server {
@@ -68,7 +68,7 @@ impl Transport for Network {
             && endpoint.is_tls()
             && endpoint.host().contains(':')
         {
-            // reqwest 0.13 uses the address with its brackets as the name in the handshake, and fails.
+            // reqwest 0.13 would fail, because it uses the address with brackets as the server name of the handshake.
             let message = "an IPv6 address cannot be reached through a proxy; give the server's name instead, or list \
                            the address in NO_PROXY";
             return Err(Failure::Final(Error::Proxy(failed(), proxy.clone(), message.to_owned())));
@@ -105,7 +105,7 @@ impl Transport for Network {
     }
 }
 
-/// A header value that prints as `Sensitive` and is wiped when the library drops it.
+/// Builds a header value that prints as `Sensitive` and is wiped when the library drops it.
 fn sensitive(value: &str) -> Option<HeaderValue> {
     let shared = WipedBytes(value.as_bytes().to_vec()).into_shared();
     let mut value = HeaderValue::from_maybe_shared(shared).ok()?;
@@ -113,7 +113,7 @@ fn sensitive(value: &str) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// Whether the server answered, but not in HTTP, or with a head that is too large.
+/// Whether the answer is not HTTP, or has a head that is too large.
 fn is_unreadable(error: &reqwest::Error) -> bool {
     let answer = sources(error).find_map(|source| source.downcast_ref::<hyper::Error>());
     answer.is_some_and(hyper::Error::is_parse)

@@ -1,4 +1,5 @@
-//! Answers of the token service: the assertion is cut out byte for byte, faults are read, nothing else gets through.
+//! Tests with answers of the token service: the assertion is extracted byte for byte, faults are read, and all other
+//! answers are rejected.
 
 use proptest::prelude::*;
 use secrecy::ExposeSecret as _;

@@ -1,4 +1,4 @@
-//! Pairs as users have them, and every way in which a pair does not fit.
+//! Tests with the forms of certificate and key that users have, and with all kinds of pairs that do not match.
 
 use proptest::prelude::*;
 use rcgen::KeyPair;

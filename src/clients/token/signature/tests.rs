@@ -1,4 +1,4 @@
-//! The forms of times and texts; whole messages are held against golden files by the clients that send them.
+//! Tests of the formats of times and texts. The tests of the clients compare whole messages with golden files.
 
 use jiff::Timestamp;
 

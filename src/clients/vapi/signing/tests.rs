@@ -1,4 +1,4 @@
-//! What is signed: host and port as the server sees them, in both framings.
+//! Tests of the signed text: host and port as the server sees them, in both framings.
 
 use std::io::Read as _;
 
@@ -15,13 +15,14 @@ use crate::clients::http::tests::server::{Received, Reply, TestServer};
 use crate::clients::token::tests::{ASSERTION, holder_key, now, token};
 use crate::clients::vapi::{Client, Framing};
 
-/// A parameter of the header.
+/// Returns a parameter of the header.
 fn parameter<'a>(header: &'a str, name: &str) -> &'a str {
     let (_, rest) = header.split_once(&format!("{name}=\"")).unwrap();
     rest.split_once('"').unwrap().0
 }
 
-/// Whether the header's signature is the holder's over this text and the hash of nothing.
+/// Returns true if the signature in the header is valid for this text and the hash of an empty body, with the key of
+/// the holder.
 fn is_signed(header: &str, text: &str) -> bool {
     let signature = STANDARD.decode(parameter(header, "signature")).unwrap();
     let message = [text.as_bytes(), &Sha256::digest(b""), b"\n"].concat();

@@ -1,4 +1,4 @@
-//! Whole calls against a server in this process: requests as they go out, cookies, pages, and every way to fail.
+//! Tests of whole calls against a server in this process: sent requests, cookies, pages, and all kinds of failures.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,13 +27,13 @@ fn fault(name: &str) -> Reply {
     )
 }
 
-/// The method a request calls.
+/// Returns the method that a request calls.
 fn method(received: &Received) -> String {
     let body = received.body.split_once("<soapenv:Body><").unwrap().1;
     body.split_once(' ').unwrap().0.to_owned()
 }
 
-/// What a request's body holds besides the method element.
+/// Returns the content of the method element in the body of a request.
 fn content(received: &Received) -> String {
     let body = received.body.split_once(" xmlns=\"urn:vim25\">").unwrap().1;
     body.rsplit_once("</soapenv:Body>").unwrap().0.rsplit_once("</").unwrap().0.to_owned()
@@ -228,7 +228,7 @@ async fn whatever_is_no_answer_of_the_protocol_is_an_error_of_its_kind() {
     }
 }
 
-/// An envelope around the entries of a body.
+/// Returns an envelope with these entries in its body.
 fn body(entries: &str) -> String {
     format!("<E:Envelope xmlns:E=\"x\"><E:Header><a/></E:Header><E:Body>{entries}</E:Body></E:Envelope>")
 }

@@ -1,4 +1,4 @@
-//! The pull decoder: prefixes, entities, limits, and that no bytes make it panic.
+//! Tests of the pull decoder: prefixes, entities, limits, and that no input makes it panic.
 
 use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
 use proptest::{collection, sample};
@@ -78,7 +78,7 @@ fn nesting_is_limited_and_mismatched_tags_are_refused() {
     assert!(matches!(leaf("<a><b></a></b>"), Err(DecodeError::Malformed(_))));
 }
 
-/// The elements of a document up to its first mistake, with their types.
+/// Returns the elements of a document with their types, up to the first error.
 fn cut(document: &str) -> Vec<String> {
     let (mut decoder, mut elements) = (Decoder::new(document), Vec::new());
     loop {
@@ -92,7 +92,7 @@ fn cut(document: &str) -> Vec<String> {
     }
 }
 
-/// The same as the events say it.
+/// Returns the same from the events of `quick_xml`, for comparison with [`cut`].
 fn said(document: &str) -> Vec<String> {
     let (mut reader, mut elements) = (Reader::from_str(document), Vec::new());
     loop {
@@ -172,7 +172,7 @@ fn attributes_are_limited() {
     assert_eq!(leaf(&format!("<a{}>x</a>", attributes(MAX_ATTRIBUTES + 1))), Err(DecodeError::TooManyAttributes));
 }
 
-/// Parts of documents, whole and torn.
+/// Complete and incomplete parts of documents.
 const PARTS: [&str; 44] = [
     "<a>",
     "</a>",
@@ -220,7 +220,7 @@ const PARTS: [&str; 44] = [
     "!",
 ];
 
-/// Pieces from which nearly valid answers are made.
+/// Parts for random answers that are almost valid.
 const PIECES: [&str; 22] = [
     "<Envelope>",
     "</Envelope>",

@@ -1,4 +1,4 @@
-//! Escaping, and the frame around a method.
+//! Tests of escaping, and of the envelope around a method.
 
 use super::{RequestBody, escape_into};
 use crate::clients::http::BodyWriter;

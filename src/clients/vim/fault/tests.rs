@@ -1,4 +1,4 @@
-//! Faults as servers send them.
+//! Tests with faults in the forms that servers send.
 
 use super::{Fault, FaultKind};
 use crate::clients::vim::MoRef;
@@ -32,7 +32,7 @@ fn the_type_decides_and_without_one_the_element_name() {
         ("<RuntimeFaultFault xsi:type=\"SystemError\"><reason>r</reason></RuntimeFaultFault>", FaultKind::SystemError),
         ("<NewFault xsi:type=\"FromTheFuture\"><x><y/></x></NewFault>", FaultKind::Other),
         ("", FaultKind::Other),
-        // Only what the detail says counts.
+        // Only the content of `detail` counts.
         (
             "</detail><fault xsi:type=\"ManagedObjectNotFound\"><obj type=\"VirtualMachine\">vm-1</obj></fault><detail>",
             FaultKind::Other,

@@ -1,4 +1,4 @@
-//! Answers of reads and waits in the shapes of a real server and of the simulator.
+//! Tests with answers to reads and waits, in the forms of a real server and of the simulator.
 
 use super::{Page, UpdateKind, UpdateSet, read_page, read_update_set};
 use crate::clients::vim::call::{read_envelope, return_values};

@@ -1,4 +1,4 @@
-//! Values in the shapes of a real server and of the simulator.
+//! Tests with values in the forms of a real server and of the simulator.
 
 use super::{Value, decode_name, read_value};
 use crate::clients::vim::decoder::{DecodeError, Decoder};

@@ -1,4 +1,4 @@
-//! Pure: one change of a Node, and the Node after it.
+//! Pure: the changes of a Node, and their effect on the Node.
 
 use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, Taint};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,27 +11,27 @@ use crate::cloud::node::{self, TAINT_UNINITIALIZED};
 pub enum NodeAction {
     /// Replaces the address list in the status.
     WriteAddresses(Vec<NodeAddress>),
-    /// All remaining changes of an initialisation, in one write.
+    /// Writes all changes of an initialisation except the addresses.
     Initialise(Initialise),
-    /// Changes these labels and annotations of an initialised node.
+    /// Changes these labels and annotations of an initialised Node.
     SetMetadata(Metadata),
     /// Sets this condition in the status.
     SetCondition(NodeCondition),
 }
 
-/// Provider ID, labels and annotations. The write also removes the uninitialized taint, if the Node has it.
+/// Provider ID, labels and annotations of an initialisation. The write also removes the uninitialized taint, if any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Initialise {
-    /// The provider ID, if the node has none.
+    /// The provider ID to set; `None` if the Node already has one.
     pub provider_id: Option<String>,
-    /// Labels and annotations that are missing or different.
+    /// Labels and annotations to change.
     pub metadata: Metadata,
 }
 
-/// Labels and annotations that are missing or different.
+/// Labels and annotations to change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
-    /// The labels; `None` removes one.
+    /// The labels to change; `None` removes the label.
     pub labels: LabelChanges,
     /// The annotations to set.
     pub annotations: BTreeMap<String, String>,
@@ -63,7 +63,7 @@ impl Metadata {
 }
 
 impl NodeAction {
-    /// The change in words, for users.
+    /// Describes the change for users.
     pub fn describe(&self) -> String {
         match self {
             NodeAction::WriteAddresses(addresses) => {
@@ -111,7 +111,7 @@ impl NodeAction {
     }
 }
 
-/// The taints that remain after initialisation, in their order.
+/// Returns the taints that remain after initialisation, in their order.
 pub(in crate::controllers::node) fn other_taints(node: &Node) -> Vec<Taint> {
     node::taints_without(node, TAINT_UNINITIALIZED, None)
 }

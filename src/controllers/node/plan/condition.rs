@@ -1,7 +1,7 @@
-//! Pure: the condition that says why a Node is not initialised, and when it is written.
+//! Pure: the condition that reports why a Node is not initialised, and the time of its writes.
 //!
-//! It is set to `False` only on Nodes that have waited for a while, and to `True` only on Nodes where it is `False`.
-//! All state is on the Node, so that the next leader can continue.
+//! The condition becomes `False` only on Nodes that have waited for a while, and `True` only on Nodes where it is
+//! `False`. The Node has the last written reason and message, so that the next leader does not repeat the Event.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
@@ -13,42 +13,42 @@ use super::NodeBlocked;
 /// The condition's type.
 pub const CONDITION: &str = "VSphereInitialized";
 
-/// Reason and message of the condition once the node is initialised.
+/// Reason and message of the condition once the Node is initialised.
 const DONE: (&str, &str) = ("Initialized", "The node has its addresses, provider ID and labels.");
 
-/// The longest message, in bytes: every watcher receives the Node.
+/// Maximum length of the message, in bytes. The limit exists because every watcher receives the Node.
 const LONGEST_MESSAGE: usize = 2048;
 
 /// Shortest interval between two writes that change only the message.
 const MESSAGE_PAUSE: Duration = Duration::from_secs(60);
 
-/// A transient reason, such as a pending answer, is reported only after it lasted this long.
+/// Minimum time for which a Node waits before a transient reason, such as a pending answer, is reported.
 const PASSING: Duration = Duration::from_secs(60);
 
-/// The change of the condition of a Node that waits for initialisation.
+/// The decision about the condition of a Node that waits for initialisation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConditionUpdate {
-    /// The condition to write.
+    /// The condition to write, if a write is due.
     pub write: Option<NodeCondition>,
-    /// Whether the reason differs from the condition's previous reason. If so, an Event is recorded after the write.
+    /// Whether `write` has a new reason: the Node has no `False` condition with this reason. If true, an Event is
+    /// recorded after the write.
     pub is_new_reason: bool,
     /// Time after which the condition may have to be written even if no event arrives.
     pub again_after: Option<Duration>,
 }
 
-/// Returns the condition of the Node.
+/// Returns the Node's condition of the type `CONDITION`, if any.
 pub fn of(node: &Node) -> Option<&NodeCondition> {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     conditions.iter().find(|condition| condition.type_ == CONDITION)
 }
 
-/// Whether the condition says that the Node is not initialised.
+/// Whether the condition reports that the Node is not initialised.
 pub fn is_false(node: &Node) -> bool {
     of(node).is_some_and(|condition| condition.status == "False")
 }
 
-/// Decides about the condition of a Node that `held` blocks and that has waited for `waited`. The condition is not
-/// written before the Node has waited for `after`.
+/// Decides about the condition of a Node that `blocked` blocks. No write comes before the Node has waited for `after`.
 pub fn plan_condition(
     node: &Node,
     blocked: &NodeBlocked,
@@ -57,7 +57,7 @@ pub fn plan_condition(
     after: Duration,
 ) -> ConditionUpdate {
     let after = match blocked.is_quiet {
-        // An existing condition `False` stays, because it says more than a pending answer.
+        // An existing `False` stays, because its message has more information than a pending answer.
         true if is_false(node) => return ConditionUpdate::default(),
         true => after.max(PASSING),
         false => after,
@@ -81,12 +81,13 @@ pub fn plan_condition(
     ConditionUpdate { write: Some(write), is_new_reason: same.is_none(), again_after: None }
 }
 
-/// The condition of an initialised Node; replaces a condition that says the Node is not initialised.
+/// Returns the condition of an initialised Node. This condition replaces a condition with the status `False`.
 pub fn done(at: Timestamp) -> NodeCondition {
     condition("True", DONE.0, DONE.1, at, Time(at))
 }
 
-/// Remaining time before the message may change. A timestamp in the future comes from another clock and is ignored.
+/// Returns the rest of `MESSAGE_PAUSE`, or `None` if no pause is in progress. A timestamp in the future comes from
+/// another clock and is ignored.
 fn pause_left(condition: &NodeCondition, at: Timestamp) -> Option<Duration> {
     let written = condition.last_heartbeat_time.as_ref()?.0;
     let since = Duration::try_from(at.duration_since(written)).ok()?;

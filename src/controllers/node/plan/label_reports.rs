@@ -1,5 +1,5 @@
-//! Pure: the annotation that records which label differences were reported, so that a later leader does not report them
-//! again. The annotation is removed once no label differs.
+//! Pure: the annotation that records the reported label differences, so that a later leader does not report them again.
+//! The annotation is removed once no label differs.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use super::action::Metadata;
 use super::labels::Difference;
 use crate::cloud::node;
 
-/// The annotation: a JSON object from label to the Node's and the cloud's value.
+/// The annotation. Its value is a JSON object that maps each label to the Node's value and the cloud's value.
 pub const ANNOTATION: &str = "vsphere-ccm.dev/reported";
 
-/// Adds to `changes` the update after which the annotation of `node` lists these differences. Entries of labels whose
-/// cloud value is not known yet stay: otherwise each restart of this program would remove and report them again.
+/// Adds to `changes` the update that makes the annotation of `node` list these differences. Entries stay while the
+/// cloud's value is unknown; otherwise each restart of this program would report the same difference again.
 pub fn set(node: &Node, differences: &[Difference], is_unknown: impl Fn(&str) -> bool, changes: &mut Metadata) {
     let kept = known(node).into_iter().filter(|(label, _)| is_unknown(label));
     let wanted = written(kept.collect(), differences);
@@ -35,7 +35,6 @@ pub fn has(node: &Node, difference: &Difference) -> bool {
         .is_some_and(|(present, cloud)| *present == difference.present && *cloud == difference.cloud)
 }
 
-/// The Node's and the cloud's value, by label.
 type ReportedLabels = BTreeMap<String, (String, String)>;
 
 fn known(node: &Node) -> ReportedLabels {

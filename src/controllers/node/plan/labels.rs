@@ -1,4 +1,4 @@
-//! Pure: the desired labels of a Node, and which labels stay although the cloud has other values.
+//! Pure: the desired labels of a Node, and the labels that stay although the cloud has other values.
 
 use k8s_openapi::api::core::v1::Node;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ type Labels = BTreeMap<String, String>;
 /// A label that stays although the cloud has another value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The current (not the legacy) label key.
+    /// The current label key, not the legacy key.
     pub label: &'static str,
     /// The reason for metrics and Events.
     pub reason: Reason,
@@ -28,7 +28,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Describes the difference for users, with the flag that makes the label follow the cloud.
+    /// Describes the difference for users, and names the flag that makes the label follow the cloud.
     pub fn describe(&self) -> String {
         let Self { label, reason, present, cloud } = self;
         let flag = if *reason == reason::ZoneLabelsDiffer { "--zone-labels" } else { "--instance-type" };
@@ -36,10 +36,10 @@ impl Difference {
     }
 }
 
-/// The labels to change on a Node that is being initialised, and messages about labels that are not set.
+/// Returns the labels to change on a Node that is being initialised, and messages about labels that are not set.
 ///
-/// The cloud's type, zone and region overwrite existing labels; the provider's further labels and `--node-labels` apply
-/// only if the Node lacks the key.
+/// Instance type, zone, region and topology labels of the cloud overwrite existing labels. The provider's additional
+/// labels and `--node-labels` apply only if the Node lacks the key.
 pub fn at_initialisation(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> (LabelChanges, Vec<String>) {
     let mut wanted = labels_of(node);
     for CloudLabel { pair, value, .. } in cloud_labels(metadata, policy) {
@@ -63,7 +63,7 @@ pub fn at_initialisation(node: &Node, metadata: &InstanceMetadata, policy: &Poli
     (changes(node, wanted), notes)
 }
 
-/// The labels to change on an initialised Node, and the labels that stay although the cloud has other values.
+/// Returns the labels to change on an initialised Node, and the labels that stay although the cloud has other values.
 pub fn on_refresh(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> (LabelChanges, Vec<Difference>) {
     let mut wanted = labels_of(node);
     let mut differences = Vec::new();
@@ -71,7 +71,7 @@ pub fn on_refresh(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> 
         if value.is_empty() {
             continue;
         }
-        // The legacy label takes precedence where both exist.
+        // If the Node has both labels, the legacy label takes precedence.
         let present = node::label(node, pair.legacy).or_else(|| node::label(node, pair.current));
         match present {
             _ if mode == LabelMode::Follow => set(&mut wanted, pair, value),
@@ -79,7 +79,7 @@ pub fn on_refresh(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> 
             None => {}
             Some(present) if present == value => {}
             Some(present) if reason == reason::InstanceTypeDiffers && is_of_older_table(present, value) => {}
-            // The label stays, because volumes are pinned to zones.
+            // The label stays. Volumes, for example, are pinned to zones.
             Some(present) => differences.push(Difference {
                 label: pair.current,
                 reason,
@@ -92,13 +92,13 @@ pub fn on_refresh(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> 
     (changes(node, wanted), differences)
 }
 
-/// The labels of `--node-labels` whose key the Node lacks, except reserved keys and those of `--topology-labels`.
+/// Returns the labels of `--node-labels` that the Node lacks, except reserved keys and keys of `--topology-labels`.
 pub fn lacking<'p>(node: &Node, policy: &'p Policy) -> impl Iterator<Item = (&'p String, &'p String)> {
     let is_set = |key: &String| !node::is_reserved_label(key) && !policy.topology_labels.contains(key);
     policy.node_labels.iter().filter(move |(key, _)| is_set(key) && node::label(node, key).is_none())
 }
 
-/// Number of Nodes, and of those among them that lack labels of `--node-labels`.
+/// Number of all Nodes, and number of Nodes that lack labels of `--node-labels`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct MissingLabels {
     all: usize,
@@ -114,7 +114,7 @@ pub fn count_missing_labels(nodes: impl Iterator<Item = Arc<Node>>, policy: &Pol
 }
 
 impl MissingLabels {
-    /// The log line, if some Nodes lack labels.
+    /// Returns the log line if some Nodes lack labels.
     pub fn describe(&self, on: NodeLabelsOn) -> Option<String> {
         let Self { all, lacking } = self;
         let what = match on {
@@ -127,7 +127,7 @@ impl MissingLabels {
     }
 }
 
-/// The labels to change without the cloud's values: those whose current form differs from the legacy form.
+/// Returns the label changes that need no data from the cloud: a current label gets the value of its legacy label.
 pub fn without_cloud(node: &Node) -> LabelChanges {
     changes(node, labels_of(node))
 }
@@ -159,9 +159,8 @@ fn cloud_labels<'a>(metadata: &'a InstanceMetadata, policy: &Policy) -> [CloudLa
     ]
 }
 
-/// Whether the label value `present` comes from a program whose table of guest operating systems lacks the VM's guest:
-/// it ends in `unknown` where the cloud's value has the guest's name. No released Go program knows the guests of RHEL 8
-/// and later.
+/// Whether the label value `present` comes from a program version that has no name for the VM's guest operating system.
+/// Such a value ends in `unknown` instead of the guest's name. No released Go program supports RHEL 8 and later.
 fn is_of_older_table(present: &str, cloud: &str) -> bool {
     present.strip_suffix("unknown").is_some_and(|front| !front.is_empty() && cloud.starts_with(front))
 }
@@ -170,13 +169,12 @@ fn labels_of(node: &Node) -> Labels {
     node.metadata.labels.clone().unwrap_or_default()
 }
 
-/// Sets both forms of a label, which are always written together.
+/// Sets the current and the legacy form of a label. Both forms are always written together.
 fn set(wanted: &mut Labels, pair: LabelPair, value: &str) {
     wanted.insert(pair.current.to_owned(), value.to_owned());
     wanted.insert(pair.legacy.to_owned(), value.to_owned());
 }
 
-/// Sets the labels of the VM's location.
 fn set_topology(wanted: &mut Labels, metadata: &InstanceMetadata) {
     for (key, value) in &metadata.topology_labels {
         match value {
@@ -186,8 +184,7 @@ fn set_topology(wanted: &mut Labels, metadata: &InstanceMetadata) {
     }
 }
 
-/// The changes that bring `node` to `wanted`. Where the legacy form of a label exists, the current one follows it,
-/// never the other way round.
+/// Returns the changes from the labels of `node` to `wanted`. A current label gets the value of its legacy label.
 fn changes(node: &Node, mut wanted: Labels) -> LabelChanges {
     for LabelPair { current, legacy } in [ZONE, REGION, INSTANCE_TYPE] {
         if let Some(value) = wanted.get(legacy).cloned() {

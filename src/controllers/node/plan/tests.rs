@@ -1,4 +1,4 @@
-//! The upstream vectors by id as far as they are decisions, then what is ours, then the laws.
+//! Tests of the plan: the upstream vectors by id, then cases of this program, then properties.
 
 mod adoption;
 mod doubt;
@@ -41,7 +41,8 @@ fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-/// A node or what is expected of it. `taints` is a list of letters: U for the uninitialized taint, X for another.
+/// A Node in short form, as input or as expected result. `taints` has one letter for each taint: `U` for the
+/// uninitialized taint, `X` for another taint.
 #[derive(Clone, Debug, Default)]
 struct Form {
     taints: &'static str,
@@ -89,7 +90,7 @@ fn zoned(metadata: InstanceMetadata) -> InstanceMetadata {
     InstanceMetadata { zone: "us-west-1a".into(), region: "us-west".into(), ..metadata }
 }
 
-/// A node that has just been seen, at the beginning of 2026.
+/// Returns the observation of a Node that was seen for the first time now. The time is the beginning of 2026.
 fn ours(node: Node, instance: Presence<InstanceMetadata>) -> OwnNode {
     let at = Timestamp::from_second(1_767_225_600).unwrap();
     OwnNode {
@@ -122,7 +123,7 @@ fn tainted(taints: &'static str, provider_id: &'static str, addresses: &'static 
     Form { taints, provider_id, addresses, ..Form::default() }
 }
 
-/// The node of N-08 and its like.
+/// Returns the Node of vector N-08 with this provided node IP.
 fn n08(ip: &'static str) -> Form {
     Form { provided_node_ip: Some(ip), ..tainted("XU", "node0.aws.12345", H) }
 }

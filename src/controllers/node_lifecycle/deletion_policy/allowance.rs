@@ -1,7 +1,8 @@
-//! Pure: how many Nodes may still be deleted, counted within a sliding window.
+//! Pure: the number of deletions that are still possible within a sliding window. A charge is one deletion, or one
+//! out-of-service taint, that counts against the limit.
 //!
-//! Each charge is returned one window later, so that no window exceeds the capacity. A new leader does not know the
-//! charges of its predecessor: its capacity grows from one to the full value over a whole window.
+//! Each charge is returned one window later, so that no window exceeds the capacity. A new leader has no record of
+//! earlier charges, so its capacity grows from one to the full value during the first window.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +10,14 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug)]
 pub struct Allowance {
     began: Instant,
-    /// Number and time of each charge, in order of time. Never more than the capacity was.
+    /// Identifying number and time of each charge, ordered by time.
     deletions: Vec<(u64, Instant)>,
 }
 
 /// The limit on charges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Maximum number of charges within any one window.
+    /// Maximum number of charges within any window.
     pub capacity: usize,
     /// Length of the window.
     pub window: Duration,
@@ -28,16 +29,16 @@ impl Allowance {
         Self { began: at, deletions: Vec::new() }
     }
 
-    /// Number of charges possible at `at`.
+    /// Returns the number of charges possible at `at`.
     pub fn available(&self, bounds: Bounds, at: Instant) -> usize {
         self.reached(bounds, at).saturating_sub(self.times(bounds.window, at).count())
     }
 
-    /// When the next charge is possible if nothing else is charged or given back; `None` with a capacity of zero.
+    /// Returns the time of the next possible charge if nothing else changes, or `None` if the capacity is zero.
     pub fn next(&self, bounds: Bounds, at: Instant) -> Option<Instant> {
         let counted: Vec<Instant> = self.times(bounds.window, at).collect();
         let back = |index: usize| counted.get(index).map(|taken| *taken + bounds.window);
-        // Once the first `returned` charges are returned, the reached capacity must exceed the remaining charges.
+        // After `returned` charges are returned, the reached capacity must exceed the number of remaining charges.
         (0..=counted.len())
             .filter_map(|returned| {
                 let reached_at = self.reaches(bounds, counted.len() - returned + 1)?;
@@ -47,7 +48,7 @@ impl Allowance {
             .min()
     }
 
-    /// Takes one charge, with a number by which it can be given back.
+    /// Takes one charge. `number` identifies the charge for `give_back`.
     pub fn take(&mut self, number: u64, bounds: Bounds, at: Instant) {
         self.deletions.retain(|(_, taken)| is_counted(*taken, bounds.window, at));
         self.deletions.push((number, at));
@@ -62,7 +63,7 @@ impl Allowance {
         self.deletions.iter().map(|(_, taken)| *taken).filter(move |taken| is_counted(*taken, window, at))
     }
 
-    /// The part of the capacity that this leader has reached.
+    /// Returns the part of the capacity that this leader has reached at `at`.
     fn reached(&self, bounds: Bounds, at: Instant) -> usize {
         let passed = at.saturating_duration_since(self.began);
         if passed >= bounds.window {
@@ -72,7 +73,7 @@ impl Allowance {
         bounds.capacity.min(usize::try_from(more).unwrap_or(usize::MAX).saturating_add(1))
     }
 
-    /// When the growing capacity reaches `amount`; `None` if `amount` exceeds the full capacity.
+    /// Returns the time at which the growing capacity reaches `amount`; `None` if `amount` exceeds the full capacity.
     fn reaches(&self, bounds: Bounds, amount: usize) -> Option<Instant> {
         if amount > bounds.capacity {
             return None;
@@ -81,7 +82,7 @@ impl Allowance {
         if steps == 0 {
             return Some(self.began);
         }
-        // Rounded up, because a wakeup too early would find nothing available.
+        // Rounded up, because an earlier wakeup would find no charge available.
         let nanos = (bounds.window.as_nanos() * steps as u128).div_ceil(all as u128);
         Some(self.began + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
     }

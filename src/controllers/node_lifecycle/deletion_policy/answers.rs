@@ -1,9 +1,8 @@
-//! Pure: when the provider's last answer about a Node with Ready=Unknown is reused, and when the provider is asked
-//! again.
+//! Pure: the reuse of the provider's last answer about a Node with `Ready=Unknown`, and the time of the next query.
 //!
-//! A query about a VM that is not found may cost the cloud a search everywhere. So an answer stays valid for a while,
-//! unless the instance or the Node changes, or an answer about another Node shows that the reason for unknown answers
-//! has ended.
+//! A query about a missing VM may cost the cloud a full search, so an answer is reused for a while. The answer becomes
+//! invalid earlier if the instance or the Node changes, or if an answer about another Node shows that the reason for
+//! unknown answers no longer applies.
 
 use std::time::{Duration, Instant};
 
@@ -13,30 +12,32 @@ use super::{DeletionPolicy, Facts};
 use crate::base::backoff::Backoff;
 use crate::cloud::{Presence, Reason};
 
-/// Pause after the first unknown answer; it doubles after each further one.
+/// Pause after the first unknown answer. The pause doubles with each further unknown answer.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// Longest validity of an answer, unless `SHARE` requires more. A random part is subtracted, so that queries made
-/// together are not repeated together.
+/// Longest validity of an answer, unless `SHARE` requires a longer validity. A random part is subtracted to spread the
+/// queries.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Lower bound of the longest validity, for each Node whose query may cost a search: 100 s with 100 such Nodes, so that
-/// their queries are limited to one per second. A deletion never relies on a reused answer: it asks again.
+/// Part of the longest validity for each Node whose query may cost a search: the longest validity is at least the sum
+/// of these parts. So the queries about these Nodes are limited to about one per second. A deletion never relies on a
+/// reused answer.
 const SHARE: Duration = Duration::from_secs(1);
-/// Shortest interval between two queries about a VM after the reason for unknown answers has ended.
+/// Shortest interval between two queries about a VM after the reason for unknown answers no longer applies.
 const SOON: Duration = Duration::from_secs(5);
-/// Lower bound of the interval `SOON`, for each Node with the same reason: limits these queries to twenty per second.
+/// Part of `SOON` for each Node with the same reason: `SOON` is at least the sum of these parts. So there are at most
+/// twenty queries per second.
 const SOON_SHARE: Duration = Duration::from_millis(50);
 
 /// The end of a reason for unknown answers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReasonEnd {
-    /// When an answer last showed that the reason has ended.
+    /// Time of the last answer that showed that the reason no longer applies.
     shown_until: Instant,
-    /// When the validity of the unknown answers with that reason was last shortened.
+    /// Time at which the validity of the unknown answers with this reason was last shortened.
     shortened: Instant,
 }
 
 impl DeletionPolicy {
-    /// The last answer about the Node while it is valid; `None` if the provider must be asked.
+    /// Returns the last answer about the Node if the answer is still valid, or `None` if the provider must be queried.
     pub fn last_answer(&self, name: &str, facts: &Facts, at: Instant) -> Option<Presence> {
         let record = self.nodes.get(name).filter(|record| record.facts.is_same_subject(facts))?;
         let answer = record.answer.as_ref().filter(|answer| answer.due.is_some_and(|due| at < due))?;
@@ -48,8 +49,7 @@ impl DeletionPolicy {
         self.nodes.change(name, |record| record.asking = record.facts.is_same_subject(facts).then_some(at));
     }
 
-    /// Records the provider's answer, received at `at`. It is reused unless the Node or its VM changed since the query.
-    /// `chance` in `0.0..1.0` shortens its validity by up to a quarter.
+    /// Records an answer, received at `at`. `chance` in `0.0..1.0` shortens the validity by up to a quarter.
     pub fn record_answer(&mut self, name: &str, presence: &Presence, at: Instant, chance: f64) {
         let Some(record) = self.nodes.get(name) else { return };
         let Some(asked) = record.asking else {
@@ -60,7 +60,7 @@ impl DeletionPolicy {
         let backoff = Backoff::doubling(FIRST_PAUSE, longest).shortened_by(0.25);
         let (before, mut failures, mut reason) = (record.unknown_reason, 0, None);
         let due = match presence {
-            // Not reused: the provider answers for an existing VM from its cache, without a search.
+            // Not reused, because the provider answers for an existing VM from its cache, without a search.
             Presence::Exists(()) => None,
             Presence::Absent(_) => Some(at + backoff.jittered(longest, chance)),
             Presence::Unknown(unknown) => {
@@ -85,10 +85,9 @@ impl DeletionPolicy {
         self.count_mass(at);
     }
 
-    /// Records that a reason for unknown answers has ended, as the answer about one VM shows. Unknown answers about
-    /// other VMs for the same reason become invalid soon, one after the other.
+    /// Handles the end of a reason: other unknown answers with this reason become invalid soon, one after the other.
     fn end(&mut self, reason: Reason, at: Instant) {
-        // After an outage every answer shows its end. Answers since the last shortening are recent enough.
+        // Many answers show the end of one outage. The validities are shortened at most once per `SOON`.
         let recent = |ended: &&mut ReasonEnd| at.saturating_duration_since(ended.shortened) < SOON;
         if let Some(ended) = self.ended.get_mut(&reason).filter(recent) {
             ended.shown_until = at;
@@ -108,12 +107,12 @@ impl DeletionPolicy {
         });
     }
 
-    /// Handles a change of the instance: the last answer is not reused, and pauses after unknown answers start over.
+    /// Handles a change of the instance: requires a new query, and restarts the pauses after unknown answers.
     pub fn expire(&mut self, name: &str) {
         self.nodes.change(name, NodeRecord::expire);
     }
 
-    /// Handles changes of all instances, as `expire` does for one.
+    /// Handles a change of all instances, like `expire` for one instance.
     pub fn expire_all(&mut self) {
         self.nodes.change_all(NodeRecord::expire);
     }

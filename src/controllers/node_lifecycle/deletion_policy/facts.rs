@@ -13,20 +13,21 @@ pub struct Facts {
     pub uid: String,
     /// The Node's provider ID.
     pub provider_id: String,
-    /// Whether the Node belongs to this provider or to none yet.
+    /// Whether the Node belongs to this provider, or has no provider ID yet.
     pub is_own: bool,
-    /// Whether it is a control plane Node.
+    /// Whether the Node is a control plane Node.
     pub is_control_plane: bool,
-    /// Whether it is being deleted and waits for its finalizers.
+    /// Whether the Node is being deleted and waits for its finalizers.
     pub is_leaving: bool,
-    /// Whether its VM may be absent: own, Ready=Unknown, initialised, with a provider ID, and not being deleted. With
-    /// Ready=False a kubelet still reports, so the VM exists, perhaps as a copy that no vCenter shows.
+    /// Whether the VM may be absent: the Node is `Ready=Unknown`, initialised, not being deleted, and has a provider ID
+    /// of this provider. With `Ready=False`, the kubelet still updates its Node, perhaps on a copy of the VM that no
+    /// vCenter shows.
     pub may_have_absent_vm: bool,
     /// Whether the Node has the annotation that allows its deletion.
     pub is_allowed_by_hand: bool,
     /// The status of the condition `Ready`.
     pub readiness: Readiness,
-    /// The condition's transition time.
+    /// The transition time of the condition `Ready`.
     pub transition: Option<Timestamp>,
 }
 
@@ -49,17 +50,16 @@ impl Facts {
         }
     }
 
-    /// Whether an answer about `self` is also valid for `later`: the same Node and VM, with an unchanged status of
-    /// Ready.
+    /// Whether an answer about `self` is valid for `later`: same Node, VM, `Ready` condition and `may_have_absent_vm`.
     pub fn is_same_subject(&self, later: &Self) -> bool {
-        // Another transition time shows a status in between that this process did not see.
+        // Another transition time shows that the status changed, even if this process sees the same status again.
         self.is_same_node(later)
             && self.may_have_absent_vm == later.may_have_absent_vm
             && self.readiness == later.readiness
             && self.transition == later.transition
     }
 
-    /// Whether both are facts of the same Node and VM, in any state.
+    /// Whether `self` and `later` are facts of the same Node and VM, in any state.
     pub fn is_same_node(&self, later: &Self) -> bool {
         self.uid == later.uid && self.provider_id == later.provider_id
     }

@@ -1,33 +1,31 @@
-//! Pure: the Nodes that the deletion policy knows, with a count per category. The counts are updated with each change
-//! and not computed on demand, because every event of every Node needs them.
+//! Pure: the Nodes of the deletion policy, with a count per category. Each change updates the counts, because every
+//! event of every Node needs them.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::record::NodeRecord;
 
-/// The Nodes and their counts.
 #[derive(Debug, Default)]
 pub(super) struct NodeTable {
     nodes: BTreeMap<String, NodeRecord>,
-    /// `NodeCategory::NewlyAbsent` begins at this time; with `None`, it includes all absent VMs.
+    /// Start of `NodeCategory::NewlyAbsent`. With `None`, the category includes all absent VMs.
     changed_from: Option<Instant>,
     counts: BTreeMap<NodeCategory, usize>,
 }
 
-/// The categories of the counts. A Node that a dry run reported as deleted is in none of the first three.
+/// The categories of the counts. A Node whose deletion a dry run reported is not in the first three categories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum NodeCategory {
     /// The Node belongs to this provider.
     Own,
     /// The Node's VM is absent.
     Absent,
-    /// The Node's VM is absent since the time of [`NodeTable::count_from`] or later.
+    /// The Node's VM became absent at the time of [`NodeTable::count_from`] or later.
     NewlyAbsent,
     /// Another query about the Node's VM may cost the cloud a search.
     Costly,
-    /// The Node's VM may be absent, though the provider has not reported that: its last answer, at the given time, was
-    /// that the VM exists, or it was not queried (`None`).
+    /// The VM may be absent, although the last answer reported it as existing at this time; `None` without an answer.
     Unanswered(Option<Instant>),
 }
 
@@ -36,7 +34,7 @@ impl NodeTable {
         self.counts.get(&category).copied().unwrap_or_default()
     }
 
-    /// Number of Nodes whose VM may have vanished together with one that is absent since `since`.
+    /// Returns the number of Nodes whose VM may have disappeared together with a VM that became absent at `since`.
     pub(super) fn unanswered(&self, since: Instant) -> usize {
         self.counts
             .range(NodeCategory::Unanswered(None)..NodeCategory::Unanswered(Some(since)))
@@ -44,7 +42,7 @@ impl NodeTable {
             .sum()
     }
 
-    /// Sets the time at which `NodeCategory::NewlyAbsent` begins. Iterates over all Nodes if the time changes.
+    /// Sets the start of `NodeCategory::NewlyAbsent`. Iterates over all Nodes if the start changes.
     pub(super) fn count_from(&mut self, from: Option<Instant>) {
         if self.changed_from != from {
             self.changed_from = from;
@@ -64,7 +62,7 @@ impl NodeTable {
         self.nodes.keys()
     }
 
-    /// The names of up to `most` newly absent Nodes.
+    /// Returns the names of up to `most` Nodes with newly absent VMs.
     pub(super) fn newly_absent(&self, most: usize) -> Vec<String> {
         let is_newcomer = |record: &NodeRecord| {
             marks(record, self.changed_from).any(|category| category == NodeCategory::NewlyAbsent)
@@ -82,7 +80,6 @@ impl NodeTable {
         self.nodes.insert(name.to_owned(), record);
     }
 
-    /// Changes the record of this Node, if there is one.
     pub(super) fn change(&mut self, name: &str, change: impl FnOnce(&mut NodeRecord)) {
         let Some(record) = self.nodes.get_mut(name) else { return };
         subtract(&mut self.counts, record, self.changed_from);

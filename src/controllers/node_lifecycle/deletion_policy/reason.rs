@@ -1,4 +1,4 @@
-//! Pure: why a Node is not deleted now, as reason and message.
+//! Pure: the reasons why a Node is not deleted now, with their messages.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::cloud::Reason;
 use crate::controllers::node_lifecycle::reason;
 
-/// Why a Node is not deleted now.
+/// The reason why a Node is not deleted now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HoldReason {
     /// The VM has not been absent for long enough.
@@ -14,25 +14,26 @@ pub enum HoldReason {
         /// The end of the grace period.
         until: Instant,
     },
-    /// It is not known yet whether many VMs are absent.
+    /// The provider has not answered about all other Nodes yet, so many VMs may be absent.
     Counting {
-        /// Number of Nodes with Ready=Unknown about whose VM the provider has not answered since this VM is absent.
+        /// Number of Nodes with `Ready=Unknown` whose VM the provider has not checked since the VM of this Node became
+        /// absent.
         unanswered: usize,
     },
     /// A majority of the control plane would be lost.
     ControlPlane {
-        /// Number of control plane Nodes with absent VMs, or deleted within the window.
+        /// Number of control plane Nodes that have absent VMs, are being deleted, or were deleted within the window.
         not_ready: usize,
         /// Number of all control plane Nodes, including those deleted within the window.
         all: usize,
     },
-    /// Many VMs are absent at once.
+    /// Many VMs are absent at the same time.
     Mass {
-        /// Nodes with absent VMs.
+        /// Number of Nodes with absent VMs, except VMs for which a previous pause has ended.
         absent: usize,
-        /// All Nodes.
+        /// Number of all Nodes of this provider.
         nodes: usize,
-        /// Some of the Nodes that triggered the pause.
+        /// Names of some Nodes that triggered the pause.
         names: Arc<[String]>,
         /// The end of the pause.
         until: Instant,
@@ -41,27 +42,27 @@ pub enum HoldReason {
     Limit {
         /// Maximum number of deletions within the window.
         capacity: usize,
-        /// The window.
+        /// Length of the window.
         window: Duration,
-        /// When the next deletion is possible; `None` with a limit of zero.
+        /// Time of the next possible deletion; `None` if the limit is zero.
         until: Option<Instant>,
     },
     /// The API server refused the deletion.
     Refused {
-        /// When the deletion is tried again.
+        /// Time of the next attempt.
         until: Instant,
     },
     /// `--node-deletion=dry-run` has reported the deletion.
     DryRun,
     /// Deletion is off.
     Off {
-        /// The flag or variable that turns it off.
+        /// The flag or variable that turns deletion off.
         reason: &'static str,
     },
 }
 
 impl HoldReason {
-    /// The reason for Events, metrics and log.
+    /// Returns the reason for Events, metrics and log.
     pub fn reason(&self) -> Reason {
         match self {
             HoldReason::Grace { .. } | HoldReason::Counting { .. } => reason::DeletionGracePeriod,
@@ -74,7 +75,7 @@ impl HoldReason {
         }
     }
 
-    /// When the hold ends, if nothing else happens.
+    /// Returns the end of the hold, or `None` if time alone does not end the hold.
     pub fn until(&self) -> Option<Instant> {
         match self {
             HoldReason::Grace { until } | HoldReason::Mass { until, .. } | HoldReason::Refused { until } => {
@@ -88,7 +89,7 @@ impl HoldReason {
         }
     }
 
-    /// The message for users. `until` is [`HoldReason::until`] as wall clock time.
+    /// Returns the message for users. `until` is the time of [`HoldReason::until`] as wall clock time.
     pub fn message(&self, until: Option<&str>) -> String {
         let at = |before: &str| until.map(|until| format!("{before}{until}")).unwrap_or_default();
         match self {

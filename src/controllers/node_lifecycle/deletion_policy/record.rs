@@ -1,8 +1,8 @@
-//! Pure: state of one Node: its facts, the provider's last answer about its VM, and whether that answer is still valid.
+//! Pure: the state of one Node, with its facts and the provider's last answer about its VM.
 //!
-//! An answer is about the Node at the time of the query. If UID, provider ID or status of Ready change, even for a
-//! moment that this process did not see, the answer is dropped. After an event of the VM the provider is asked again,
-//! and the previous answer counts until the new one arrives.
+//! An answer is about the Node at the time of the query. A change of the UID, the provider ID, the condition `Ready` or
+//! [`Facts::may_have_absent_vm`] clears the answer. After an event of the VM, the provider is queried again, and the
+//! previous answer counts until the new answer arrives.
 
 use std::time::Instant;
 
@@ -15,13 +15,13 @@ pub(super) struct NodeRecord {
     pub(super) facts: Facts,
     /// The provider's last answer about the Node's current state.
     pub(super) answer: Option<Box<LastAnswer>>,
-    /// Start of the query in flight. An event during the query clears it, because the answer may be outdated.
+    /// Start of the query in flight. An event during the query clears this field, because the answer may be outdated.
     pub(super) asking: Option<Instant>,
-    /// Number of unknown answers in a row.
+    /// Number of consecutive unknown answers.
     pub(super) failures: u32,
-    /// The reason of the last answer, if it was unknown. Kept while the next answer is pending.
+    /// Reason of the last unknown answer. An unknown answer with a transient reason does not replace this reason.
     pub(super) unknown_reason: Option<Reason>,
-    /// A dry run has reported the Node's deletion: it counts as deleted.
+    /// Whether a dry run has reported the deletion of the Node. The Node then counts as deleted.
     pub(super) is_dry_run_reported: bool,
     /// Backoff of a deletion that the API server refused.
     pub(super) retry: CallBackoff,
@@ -30,11 +30,11 @@ pub(super) struct NodeRecord {
 #[derive(Debug)]
 pub(super) struct LastAnswer {
     pub(super) presence: Presence,
-    /// When it was received; for an absent VM, when the first such answer was received.
+    /// Time of the answer. For an absent VM, the time of the first of the consecutive absent answers.
     pub(super) since: Instant,
-    /// When the query for this answer began.
+    /// Start of the query for this answer.
     pub(super) requested_at: Instant,
-    /// End of its validity; `None` if the provider must be asked again.
+    /// End of the validity; `None` if the provider must be queried again.
     pub(super) due: Option<Instant>,
 }
 
@@ -58,16 +58,15 @@ impl NodeRecord {
         }
     }
 
-    /// Records the current facts of the Node.
     pub(super) fn update(&mut self, facts: Facts) {
         if !self.facts.is_same_node(&facts) {
             *self = Self::new(facts);
         } else if !self.facts.is_same_subject(&facts) {
-            // The failures are kept: a report of the kubelet does not show that the provider can answer again.
+            // The failures stay, because a report of the kubelet does not show that the provider can answer again.
             *self = Self { failures: self.failures, unknown_reason: self.unknown_reason, ..Self::new(facts) };
         } else {
-            // A change of the annotation that allows the deletion does not end the Node's suspicion, because decisions
-            // about other Nodes count suspected ones.
+            // A change of the annotation that allows the deletion keeps the answer, because decisions about other Nodes
+            // count this Node.
             let has_permission_changed = self.facts.is_allowed_by_hand != facts.is_allowed_by_hand;
             self.facts = facts;
             if has_permission_changed {
@@ -76,8 +75,7 @@ impl NodeRecord {
         }
     }
 
-    /// Makes the provider be asked again and restarts the pauses after unknown answers. Keeps the reason of the last
-    /// unknown answer, because the end of that reason also concerns other Nodes.
+    /// Requires a new query and restarts the pauses. Keeps `unknown_reason`, whose end also concerns other Nodes.
     pub(super) fn expire(&mut self) {
         (self.asking, self.failures) = (None, 0);
         if let Some(answer) = &mut self.answer {
@@ -85,8 +83,7 @@ impl NodeRecord {
         }
     }
 
-    /// Replaces the last answer; with `None`, the provider must be asked. The time of the first absent answer is kept
-    /// only if both answers say that the VM is absent.
+    /// Replaces the last answer. The time of the first absent answer stays only if the VM is absent in both answers.
     pub(super) fn set_answer(&mut self, answer: Option<LastAnswer>) {
         let since = self.answer.as_ref().filter(|last| last.is_absent()).map(|last| last.since);
         self.answer = answer.map(|answer| match since {
@@ -98,8 +95,7 @@ impl NodeRecord {
         }
     }
 
-    /// Handles an answer about a Node or VM that changed during the query. The answer is not recorded; it only clears
-    /// the last answer, unless both say that the VM is absent.
+    /// Handles an answer that a change during the query outdated: clears the last answer, unless both report absence.
     pub(super) fn record_outdated_answer(&mut self, presence: &Presence) {
         let is_absent = matches!(presence, Presence::Absent(_));
         if !self.answer.as_ref().is_some_and(|last| is_absent && last.is_absent()) {
@@ -107,7 +103,7 @@ impl NodeRecord {
         }
     }
 
-    /// Since when the Node is Ready=Unknown and its VM absent.
+    /// Returns the time since which the Node has been `Ready=Unknown` with an absent VM.
     pub(super) fn absent_since(&self) -> Option<Instant> {
         let answer = self.answer.as_ref().filter(|answer| answer.is_absent() && self.facts.may_have_absent_vm)?;
         Some(answer.since)
@@ -118,8 +114,8 @@ impl NodeRecord {
         self.answer.as_ref().is_some_and(|answer| answer.due.is_some())
     }
 
-    /// For a Node that may be suspected, without an absent or unknown answer: when the provider reported its VM as
-    /// existing; `Some(None)` if it was not asked.
+    /// Returns the time at which the provider reported the VM as existing, or `Some(None)` without an answer. Returns
+    /// `None` if the last answer was absent or unknown, or if `may_have_absent_vm` is false.
     pub(super) fn unanswered_since(&self) -> Option<Option<Instant>> {
         let existed = match &self.answer {
             None => None,

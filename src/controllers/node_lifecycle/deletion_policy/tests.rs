@@ -1,4 +1,4 @@
-//! Tables of the rules.
+//! Tests of the deletion rules, as tables.
 
 mod law;
 mod memory;
@@ -42,12 +42,12 @@ fn gone() -> Presence {
     Presence::Absent(AbsenceProof::new("gone", []))
 }
 
-/// A guard as the controller uses it, what the provider said, and the clock.
+/// A deletion policy, as the controller uses it, with the observed Nodes and a clock.
 struct Case {
     guard: DeletionPolicy,
-    /// The Nodes as they were seen last.
+    /// The last observed state of each Node.
     seen: BTreeMap<String, Facts>,
-    /// Shortens the time for which answers count.
+    /// Random part, from 0 to 1, that shortens the time for which answers are valid.
     chance: f64,
     start: Instant,
     at: Instant,
@@ -59,7 +59,7 @@ impl Case {
         Self { guard: DeletionPolicy::new(settings, start), seen: BTreeMap::new(), chance: 0.0, start, at: start }
     }
 
-    /// With a leader that has reached the whole limit.
+    /// Returns a case in which the leader has led long enough to use the whole deletion limit.
     fn settled(settings: &LifecycleSettings) -> Self {
         let mut case = Self::new(settings);
         case.pass(WINDOW);
@@ -75,12 +75,12 @@ impl Case {
         self.guard.observe(name, Some(facts), self.at);
     }
 
-    /// Somebody allows the deletion of the Node, or takes that back.
+    /// An administrator allows the deletion of the Node, or withdraws the permission.
     fn allow(&mut self, name: &str, is_allowed_by_hand: bool) {
         self.saw(name, Facts { is_allowed_by_hand, ..self.seen[name].clone() });
     }
 
-    /// The Node is there no more.
+    /// The Node was deleted.
     fn gone(&mut self, name: &str) {
         self.seen.remove(name);
         self.guard.observe(name, None, self.at);
@@ -98,12 +98,12 @@ impl Case {
         self.saw(name, facts(name, Readiness::Unknown));
     }
 
-    /// The provider is asked about the Node as it was seen last.
+    /// Starts a request to the provider, about the last observed state of the Node.
     fn ask(&mut self, name: &str) {
         self.guard.ask(name, &self.seen[name], self.at);
     }
 
-    /// Its answer arrives.
+    /// Delivers the answer to the last request about the Node.
     fn receive(&mut self, name: &str, presence: &Presence) {
         self.guard.record_answer(name, presence, self.at, self.chance);
     }
@@ -113,7 +113,7 @@ impl Case {
         self.receive(name, presence);
     }
 
-    /// The last answer, if the provider need not be asked about the Node as it was seen last.
+    /// Returns the last answer of the provider, if it is still valid for the last observed state of the Node.
     fn remembered(&mut self, name: &str) -> Option<Presence> {
         self.guard.last_answer(name, self.seen.get(name)?, self.at)
     }
@@ -126,7 +126,7 @@ impl Case {
         self.guard.expire_all();
     }
 
-    /// Not Ready, and its machine is gone.
+    /// The Node is not Ready, and its VM is absent.
     fn lose(&mut self, name: &str) {
         self.not_ready(name);
         self.answer(name, &gone());
@@ -136,7 +136,7 @@ impl Case {
         (0..count).for_each(|number| self.lose(&format!("{prefix}-{number}")));
     }
 
-    /// The reason that holds it, or `deleted`; what is permitted is done.
+    /// Returns the reason that blocks the deletion, or `deleted`. Deletes the Node if that is permitted.
     fn judge(&mut self, name: &str) -> String {
         self.judge_as(name, PermitOutcome::Deleted)
     }
@@ -153,7 +153,7 @@ impl Case {
         }
     }
 
-    /// With the annotation that allows the deletion.
+    /// Like [`Case::judge_as`], after the annotation that allows the deletion was set.
     fn judge_allowed(&mut self, name: &str, used: PermitOutcome) -> String {
         self.allow(name, true);
         self.judge_as(name, used)
@@ -330,7 +330,7 @@ fn many_at_once_pause_and_then_go_under_the_limit() {
     assert!(case.guard.counts(case.at).is_mass_held);
     case.pass(GRACE);
     assert_eq!(case.judge("a-0"), "DeletionMassHold");
-    // Some are found again: what took them may take more.
+    // Some VMs are found again. The hold continues, because more VMs may disappear.
     for number in 15..21 {
         case.ready(&format!("a-{number}"));
     }
@@ -343,14 +343,14 @@ fn many_at_once_pause_and_then_go_under_the_limit() {
     assert!(!case.guard.counts(case.at).is_mass_held);
     assert_eq!(case.judge_many("a", 21), 10, "the limit alone");
     case.pass(WINDOW);
-    // Eleven of ninety: no longer many. With twenty more, it is another mass.
+    // 11 of 90 VMs are absent, which is no mass. Ten more start another mass hold.
     case.ready("other-0");
     case.lose_many("b", 10);
     assert!(case.guard.counts(case.at).is_mass_held);
     assert_eq!(case.judge("a-20"), "DeletionMassHold");
 }
 
-/// The API server refuses every deletion, so that the first mass stays.
+/// The API server rejects every deletion, so the first group of absent VMs stays.
 #[test]
 fn another_mass_after_the_pause_is_held_and_the_first_one_goes_on_under_the_limit() {
     let mut case = Case::settled(&settings());
@@ -359,7 +359,7 @@ fn another_mass_after_the_pause_is_held_and_the_first_one_goes_on_under_the_limi
     case.pass(HOLD);
     assert!(!case.guard.counts(case.at).is_mass_held);
     assert_eq!(case.judge_as("a-0", PermitOutcome::Rejected), "deleted", "the limit alone");
-    // As many as need no pause go like the first ones.
+    // 15 more are below the threshold, so they are deleted without another hold.
     case.lose_many("other", 15);
     case.pass(GRACE);
     assert_eq!(case.judge_as("other-0", PermitOutcome::Rejected), "deleted");
@@ -377,7 +377,7 @@ fn another_mass_after_the_pause_is_held_and_the_first_one_goes_on_under_the_limi
     case.pass(HOLD);
     assert_eq!(case.judge_as("other-1", PermitOutcome::Rejected), "deleted");
 
-    // What shows itself while others are still asked about.
+    // One VM is absent while the provider is still asked about 24 others.
     case.lose("other-30");
     for number in 31..55 {
         case.not_ready(&format!("other-{number}"));
@@ -385,7 +385,7 @@ fn another_mass_after_the_pause_is_held_and_the_first_one_goes_on_under_the_limi
     case.pass(GRACE);
     assert_eq!(case.judge("other-30"), "DeletionGracePeriod", "24 others may be gone, too");
     assert_eq!(case.judge_as("a-2", PermitOutcome::Rejected), "deleted");
-    // Once few are gone, the next mass is the first one again.
+    // After only a few are absent, the next mass counts all absent VMs, as the first one did.
     (0..21).for_each(|number| case.ready(&format!("a-{number}")));
     (0..21).for_each(|number| case.ready(&format!("other-{number}")));
     case.lose_many("a", 21);
@@ -499,7 +499,7 @@ fn a_majority_of_the_control_plane_is_never_deleted() {
             );
         }
     }
-    // One that waits for its finalizers is as good as deleted, whoever deleted it.
+    // A control plane Node that waits for its finalizers counts as deleted.
     let mut case = Case::settled(&settings());
     case.ready_many("control", 3);
     let leaving = Facts { is_leaving: true, may_have_absent_vm: false, ..facts("control-0", Readiness::Unknown) };
@@ -507,7 +507,7 @@ fn a_majority_of_the_control_plane_is_never_deleted() {
     case.lose("control-1");
     case.pass(GRACE);
     assert_eq!(case.judge("control-1"), "DeletionControlPlaneMajority");
-    // Those that were deleted within the window are still counted.
+    // A control plane Node that was deleted within the window still counts.
     let mut case = Case::settled(&settings());
     case.ready_many("control", 3);
     case.lose("control-0");

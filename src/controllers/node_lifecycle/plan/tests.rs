@@ -1,4 +1,4 @@
-//! Tables: readiness, power and what stands on the node → changes.
+//! Tests of the plan, as tables: readiness, power and taints of a Node, and the resulting changes.
 
 use super::*;
 use serde_json::json;
@@ -17,7 +17,7 @@ fn off(minutes: u64) -> Option<Power> {
     power(PowerState::Off, Duration::from_secs(60 * minutes))
 }
 
-/// `taints` are `key=value:effect`.
+/// Returns a Node. Each taint is written as `key=value:effect`.
 fn node(ready: &str, taints: &[&str], is_marked: bool) -> Node {
     let taints: Vec<_> = taints
         .iter()

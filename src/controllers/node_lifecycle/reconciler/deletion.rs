@@ -1,5 +1,5 @@
-//! Deletes one Node whose deletion is permitted: reads it live, proves again that its VM is absent, and deletes exactly
-//! the version that it read.
+//! Deletes one Node whose deletion is permitted. The deletion reads the Node live, proves again that the VM is absent,
+//! and deletes exactly the version that was read.
 
 use std::time::Duration;
 
@@ -17,19 +17,18 @@ use crate::controllers::{read_live, record_event};
 use crate::kubernetes::call::CallError;
 use crate::kubernetes::events::EventType;
 
-/// Time for the cache to catch up with a live read.
+/// Pause in which the cache can catch up with a live read.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// The proof obtained right before the deletion.
+/// The proof that the VM is absent, obtained right before the deletion.
 struct FreshProof {
     proof: AbsenceProof,
-    /// When the query for the proof began: earlier events of the VM do not matter.
+    /// Start of the query for the proof, for the log.
     began: Timestamp,
 }
 
-/// The result of a deletion attempt.
 enum DeletionResult {
-    /// Deleted, with this proof.
+    /// The Node was deleted, with this proof.
     Deleted(FreshProof),
     /// Another client has deleted the Node.
     Vanished,
@@ -39,14 +38,13 @@ enum DeletionResult {
     Changed,
     /// The live read failed.
     Unread(CallError),
-    /// The API server refused the deletion.
     Refused(CallError),
-    /// The API server did not answer: the Node may have been deleted.
+    /// The API server did not answer, or failed and a live read failed, too. The Node may have been deleted.
     Unanswered(CallError),
 }
 
 impl LifecycleContext {
-    /// Deletes `node`, which the deletion policy has permitted.
+    /// Deletes `node`, whose deletion the policy has permitted.
     pub(super) async fn delete(
         &self,
         term: &NodeLifecycleReconciler,
@@ -116,7 +114,7 @@ impl LifecycleContext {
             return DeletionResult::Told(proof);
         }
         if permit.is_first() {
-            // Upstream's text, recorded before the deletion as in upstream.
+            // Upstream's text. As in upstream, the Event is recorded before the deletion.
             let message =
                 format!("Deleting node {} because it does not exist in the cloud provider: {proof}", node::name(node));
             record_event(&self.recorder, &live, EventType::Normal, "DeletingNode", &message);
@@ -146,8 +144,8 @@ impl LifecycleContext {
     }
 }
 
-/// A DELETE request. If it times out, or is dropped because this process stops or loses leadership, the API server may
-/// have deleted the Node: the log says so.
+/// A `DELETE` request. The request has no outcome if it times out, or if this process stops or loses leadership. The
+/// log then reports that the Node may have been deleted.
 struct DeleteRequest<'a> {
     node: &'a Node,
     proof_began: Timestamp,
@@ -174,8 +172,7 @@ fn rfc3339(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
-/// Whether the live Node still has the state for which the deletion was permitted. The cache may be stale: a Node whose
-/// kubelet reported in between starts a new grace period, as if the cache had shown the report.
+/// Whether the live Node still has the state for which the deletion was permitted. The cache may be stale.
 fn is_still(live: &Node, node: &Node, is_by_hand: bool) -> bool {
     let [before, after] = [node, live].map(|node| Facts::of(node, true));
     before.is_same_subject(&after)
@@ -183,8 +180,7 @@ fn is_still(live: &Node, node: &Node, is_by_hand: bool) -> bool {
         && (!is_by_hand || plan::is_allowed_by_hand(live))
 }
 
-/// The result of a failed request to delete `live`, which the API server may have carried out nevertheless. `after` is
-/// the Node as read after the request.
+/// Returns the result of a failed request to delete `live`. `after` is the Node as read after the request.
 fn after_failure(
     after: Result<Option<Node>, CallError>,
     live: &Node,
@@ -226,7 +222,7 @@ mod tests {
         serde_json::from_value(node).unwrap()
     }
 
-    /// Merges objects, and replaces all other values.
+    /// Applies `change` to `target`: merges objects, and replaces all other values.
     fn json_patch(target: &mut Value, change: &Value) {
         match (target, change) {
             (Value::Object(target), Value::Object(change)) => {

@@ -1,4 +1,4 @@
-//! Updates our taints on one Node.
+//! Updates the taints of this controller on one Node.
 
 use std::time::Duration;
 
@@ -15,21 +15,22 @@ use crate::controllers::node_lifecycle::plan::{self, Change, plan};
 use crate::controllers::read_live;
 use crate::kubernetes::call::CallError;
 
-/// How often taints are planned again after a write conflict. As upstream.
+/// Maximum number of attempts, as upstream.
 const ATTEMPTS: u32 = 5;
-/// The shortest pause between a write conflict and the next attempt; the longest is twice that. As upstream.
+/// Shortest pause between a write conflict and the next attempt, as upstream. The longest pause is twice as long.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 
 struct TaintPatch {
     planned: Vec<Change>,
-    /// `planned`, without the out-of-service taint if it must not be set now.
+    /// `planned`, without the out-of-service taint if this taint is not permitted now.
     changes: Vec<Change>,
     /// The permit for the out-of-service taint, if `changes` contains it.
     permit: Option<DeletionPermit>,
 }
 
 impl LifecycleContext {
-    /// Updates our taints. `outcome` is the result of the deletion.
+    /// Updates the taints. `outcome` is the result of `reconcile_deletion`, and is returned with the result for the
+    /// taints.
     pub(super) async fn keep_taints(
         &self,
         term: &NodeLifecycleReconciler,
@@ -65,7 +66,7 @@ impl LifecycleContext {
                 Ok(Some(live)) if live.metadata.uid == node.metadata.uid && self.instances.owns(&live) => {
                     current = live
                 }
-                // Another Node has this name now, and its own event enqueues it.
+                // The Node is deleted, replaced, or owned by another provider. An event enqueues a replacement.
                 Ok(_) => return Ok(outcome),
                 Err(error) => {
                     tracing::warn!(node = name, "{}", chain(&error));
@@ -77,8 +78,7 @@ impl LifecycleContext {
         Ok(outcome)
     }
 
-    /// Plans the patch for `node`, if one is needed; sets in `outcome` when to reconcile again, and why a change is
-    /// blocked.
+    /// Plans the patch for `node`, if a patch is needed. Sets the next reconcile and the blocking reason in `outcome`.
     async fn plan_taints(
         &self,
         term: &NodeLifecycleReconciler,
@@ -100,7 +100,7 @@ impl LifecycleContext {
             term.lock().rejected_changes.forget(name);
             return None;
         }
-        // The backoff applies only to the same changes as those that failed.
+        // The backoff applies only to the changes that failed.
         let refused = |(wait, failed): (Duration, &Vec<Change>)| (*failed == planned).then_some(wait);
         if let Some(wait) = term.lock().rejected_changes.wait(name, uid, now()).and_then(refused) {
             outcome.next = sooner(outcome.next, wait);
@@ -121,9 +121,8 @@ impl LifecycleContext {
         (!write.changes.is_empty()).then_some(write)
     }
 
-    /// Permits the out-of-service taint if a fresh read proves that the VM is powered off, under the limit for
-    /// deletions. The read may cost the cloud a search everywhere, so after an answer without proof it is repeated only
-    /// after a pause.
+    /// Permits the out-of-service taint if a fresh read proves that the VM is powered off and the limit allows the
+    /// taint. The read may cost the cloud a full search, so a read without proof is followed by a pause.
     async fn permit_out_of_service(
         &self,
         term: &NodeLifecycleReconciler,
@@ -134,7 +133,7 @@ impl LifecycleContext {
         {
             let state = term.lock();
             if let Some((wait, held)) = state.unproven_power.wait(name, uid, now()) {
-                // Still blocked during the pause. If the reason was cleared, the next failure would be reported again.
+                // Keeps the reason during the pause, so that the same failure is not reported again.
                 return Err(LifecycleOutcome { blocked: held.clone(), next: Next::After(wait) });
             }
             state.policy.check_limit(now()).map_err(by)?;
@@ -143,11 +142,10 @@ impl LifecycleContext {
             Ok(PowerState::Off) => {
                 let mut state = term.lock();
                 state.unproven_power.forget(name);
-                // The permit is reserved only after the read, which may take long: a deletion may need the allowance
-                // meanwhile.
+                // Reserved only after the read, because a deletion may need the allowance during a long read.
                 return state.policy.reserve(now()).map_err(by);
             }
-            // The VM is no longer powered off; the event of that change enqueues the Node.
+            // The VM is no longer powered off. The event of that change enqueues the Node.
             Ok(PowerState::On | PowerState::Suspended | PowerState::NotRunning) => None,
             Err(unknown) => {
                 LifecycleOutcome::blocked(unknown.reason, unknown.message, unknown.is_passing)
@@ -161,7 +159,7 @@ impl LifecycleContext {
 
     fn settle(&self, term: &NodeLifecycleReconciler, permit: Option<DeletionPermit>, written: &Result<(), CallError>) {
         let Some(permit) = permit else { return };
-        // A write without an answer, or with a server error, may have succeeded.
+        // A write without an answer, or with a server error, may have succeeded. So its permit counts as used.
         let is_refused = written.as_ref().is_err_and(CallError::is_refusal);
         if written.is_ok() {
             self.metrics.out_of_service.inc();
@@ -183,7 +181,7 @@ impl LifecycleOutcome {
     }
 }
 
-/// Reconciles after `delay` at the latest, unless the key failed: then its backoff decides.
+/// Returns `next` with a reconcile after `delay` at the latest. Does not change a backoff, retry or wait.
 fn sooner(next: Next, delay: Duration) -> Next {
     match next {
         Next::Period | Next::After(_) => next.or_after(delay),

@@ -1,4 +1,4 @@
-//! Passes by the vectors of the Go program, and laws over random Nodes and routes.
+//! Tests of passes with the upstream vectors, and properties over random Nodes and routes.
 
 use super::*;
 use crate::cloud::AbsenceProof;
@@ -16,13 +16,13 @@ fn node(name: &str, uid: &str, networks: &[&str], address: &str) -> Node {
     .unwrap()
 }
 
-/// As the cloud lists it.
+/// Returns a route in the form in which the cloud lists it.
 fn route(target: &str, network: &str) -> Route {
     let name = format!("{target}-{network}");
     Route { name, target_node: target.into(), destination_cidr: network.into(), ..Route::default() }
 }
 
-/// A route of a cloud that compares addresses.
+/// Returns a route of a cloud that compares node addresses.
 fn addressed(target: &str, network: &str, address: Option<&str>) -> Route {
     let address = address.map(|address| NodeAddress { type_: "InternalIP".into(), address: address.into() });
     let target_node_addresses = address.into_iter().collect();
@@ -33,7 +33,7 @@ fn networks(texts: &[&str]) -> Vec<IpNet> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
 }
 
-/// The routes after a pass in which everything works. The API server has the Nodes of the cache.
+/// Returns the routes after a pass in which all changes succeed. The API server has the same Nodes as the cache.
 fn after(nodes: &[Node], routes: &[Route], cluster: &[&str]) -> Vec<Route> {
     let cached: Vec<&Node> = nodes.iter().collect();
     let mut routes = routes.to_vec();
@@ -51,7 +51,7 @@ fn after(nodes: &[Node], routes: &[Route], cluster: &[&str]) -> Vec<Route> {
     routes
 }
 
-/// What is compared of routes: target, destination and addresses, in order.
+/// Returns target, destination and addresses of each route, sorted.
 fn shown(routes: &[Route]) -> Vec<String> {
     let mut shown: Vec<String> = routes
         .iter()
@@ -86,14 +86,14 @@ fn a_route_is_ours_if_the_cluster_has_its_network() {
         ("R-14", "10.244.0.0/16", "garbage", false),
     ] {
         let cluster: IpNet = parse_network_sloppy(cluster).unwrap();
-        // No Node wants it: it is deleted if it is ours.
+        // No Node needs the route, so it is deleted if it belongs to the cluster.
         let planned = plan(&[], &[route("gone", destination)], &[cluster], &RefusedNetworks::default(), false);
         assert_eq!(!planned.is_empty(), expected, "{id}");
     }
 }
 
-/// R-36 differs: the Go program calls the cloud twice for a network that a Node has twice, and reports the second
-/// failure. Here one destination is one route.
+/// R-36 differs. If a Node has the same network twice, the Go program calls the cloud twice and reports the second
+/// failure. This program has one route for each destination.
 // vectors
 #[test]
 fn routes_follow_the_nodes_as_in_the_go_program() {
@@ -314,8 +314,8 @@ prop_compose! {
 }
 
 proptest! {
-    /// After a pass in which everything works there is nothing left to do, each Node has its routes, and what is not in the
-    /// cluster's networks was left alone.
+    /// After a pass in which all changes succeed, the next plan is empty, each Node has its routes, and routes outside
+    /// the networks of the cluster are unchanged.
     #[test]
     fn a_plan_is_idempotent(
         nodes in prop::collection::vec(any_node(), 0..4),
@@ -342,8 +342,8 @@ proptest! {
         }
     }
 
-    /// Whatever Nodes claim: a route is created within the cluster's networks, for the oldest Node that wants it, or where the
-    /// Node has one already.
+    /// A route is created only within the networks of the cluster and for the oldest Node that claims the network. The
+    /// exception is a Node that already has a route for the network.
     #[test]
     fn nothing_is_created_for_a_network_that_is_refused(
         nodes in prop::collection::vec(any_node(), 0..4),
@@ -353,7 +353,7 @@ proptest! {
         let mut nodes = nodes;
         nodes.sort_by(|a, b| node::name(a).cmp(node::name(b)));
         nodes.dedup_by(|a, b| node::name(a) == node::name(b));
-        // Of the four networks of these Nodes two are the cluster's.
+        // The Nodes have four networks. Two of them are in the network of the cluster.
         let cluster = networks(&["10.120.0.0/23"]);
         let cached: Vec<&Node> = nodes.iter().collect();
         let refused = refused(&nodes, &cluster, PodNetworks::ClusterCidr);

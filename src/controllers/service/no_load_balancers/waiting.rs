@@ -1,4 +1,4 @@
-//! Pure: which Services have waited for a load balancer long enough to get an Event.
+//! Pure: selects the Services that have waited for a load balancer long enough to get an Event.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use k8s_openapi::api::core::v1::Service;
 
 use crate::cloud::service;
 
-/// How long a Service has no address before it gets the Event.
+/// Time without an address after which a Service gets the Event.
 const WITHOUT_ADDRESS: Duration = Duration::from_secs(600);
-/// How long a deleted Service waits for the removal of its finalizer before it gets the Event.
+/// Time that a Service waits for the removal of its finalizer before it gets the Event.
 const DELETED: Duration = Duration::from_secs(60);
 /// Maximum number of Events within `WINDOW`.
 const MAX_EVENTS: usize = 20;
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The event that a Service waits for: its address, or the removal of its finalizer.
+/// The change that a Service waits for: its address, or the removal of its finalizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AwaitedEvent {
     Address,
@@ -27,14 +27,13 @@ enum AwaitedEvent {
 #[derive(Debug, Default)]
 pub(super) struct WaitingServices {
     since: HashMap<String, (AwaitedEvent, Instant)>,
-    /// Services that got the Event.
     reported: HashSet<String>,
     /// Times of the Events within the last `WINDOW`.
     lately: VecDeque<Instant>,
 }
 
 impl WaitingServices {
-    /// Returns the Services that get the Event at `at`. `services` are all Services.
+    /// Returns the Services that get the Event at `at`. `services` must contain all Services.
     pub(super) fn update(&mut self, services: impl Iterator<Item = Arc<Service>>, at: Instant) -> Vec<Arc<Service>> {
         while self.lately.front().is_some_and(|said| *said + WINDOW <= at) {
             self.lately.pop_front();
@@ -59,13 +58,13 @@ impl WaitingServices {
         due
     }
 
-    /// Restarts all waiting times. A Service that got the Event gets no second one.
+    /// Restarts all waiting times. A Service that got the Event gets no second Event.
     pub(super) fn forget(&mut self) {
         self.since.clear();
     }
 }
 
-/// The event that a Service waits for; `None` if it waits for nothing, or has a class.
+/// Returns the change that the Service waits for; `None` if it waits for no change, or has a load balancer class.
 fn wish(service: &Service) -> Option<AwaitedEvent> {
     let is_deleted = service.metadata.deletion_timestamp.is_some();
     match service::wants_load_balancer(service) {
@@ -73,7 +72,7 @@ fn wish(service: &Service) -> Option<AwaitedEvent> {
         true => service::ingress(service).is_empty().then_some(AwaitedEvent::Address),
         // A Service with a class belongs to another program.
         false if service::is_load_balancer(service) => None,
-        // The Service's type has changed, but it may still have a load balancer.
+        // The type of the Service has changed, but the Service may still have a load balancer.
         false => service::has_finalizer(service).then_some(AwaitedEvent::End),
     }
 }

@@ -1,4 +1,4 @@
-//! Decisions and patches by the vectors of the Go program, and laws over random Services.
+//! Tests of decisions and patches with the upstream vectors, and properties over random Services.
 
 use super::*;
 use crate::controllers::reason;
@@ -23,7 +23,7 @@ fn decide(service: &Service, handling: &Handling, record: &ServiceRecord) -> Ser
     plan(&ServiceObservation { service, handling, inputs: &Inputs::of(service, &[""]), record })
 }
 
-/// The record after the load balancer was ensured.
+/// Returns the record after the load balancer was ensured.
 fn ensured(service: &Service) -> ServiceRecord {
     ServiceRecord { ensured: Some(Inputs::of(service, &[""])), rejection: None }
 }
@@ -72,7 +72,7 @@ fn what_is_declined_or_wrong_is_never_ensured_and_always_deleted() {
     for handling in [&Handling::Declined, &invalid, &Handling::Handled] {
         assert_eq!(decide(&left, handling, &ServiceRecord::default()), ServicePlan::Delete, "{handling:?}");
     }
-    // What the cloud refused is not asked again before it changes.
+    // After the cloud rejected a Service, it is called again only if the Service changes.
     let rejection = Rejection { inputs: Inputs::of(&wanted, &[""]), reason, message };
     let record = ServiceRecord { ensured: None, rejection: Some(rejection) };
     assert_eq!(decide(&wanted, &Handling::Handled, &record), blocked);
@@ -240,7 +240,7 @@ prop_compose! {
     }
 }
 
-/// The Service after a patch that the API server took.
+/// Returns the Service after the API server applied the patch.
 fn patched(service: &Service, patch: &Value) -> Service {
     let mut service = service.clone();
     let metadata = &patch["metadata"];
@@ -269,7 +269,7 @@ fn patched(service: &Service, patch: &Value) -> Service {
 }
 
 proptest! {
-    /// Doing what is planned leaves nothing to plan.
+    /// After the actions of a plan, the next plan is empty.
     #[test]
     fn a_plan_is_idempotent(service in any_service(), declines: bool) {
         let handling = if declines { Handling::Declined } else { Handling::Handled };
@@ -298,7 +298,8 @@ proptest! {
         prop_assert!(others(&after).iter().all(|other| ["foo", "bar"].contains(&other.as_str())));
     }
 
-    /// Without the finalizer, nothing is deleted by a plan; nothing that is being deleted gets one.
+    /// A plan deletes a load balancer only if the Service has the finalizer. It adds no finalizer to a Service in
+    /// deletion.
     #[test]
     fn only_a_service_with_the_finalizer_is_cleaned_up(service in any_service()) {
         let planned = decide(&service, &Handling::Handled, &ServiceRecord::default());

@@ -18,9 +18,9 @@ use crate::controllers::service::targets::TargetList;
 use crate::kubernetes::events::EventType;
 use crate::kubernetes::leadership::NotLeader;
 
-/// Time limit of a cloud call about all Services.
+/// Time limit of the cloud call for all Services.
 const ROUND_LIMIT: Duration = Duration::from_secs(300);
-/// Longest pause before a round is repeated for a Service that the provider reports as pending.
+/// Maximum pause before a round is repeated for a Service whose update is pending.
 const PENDING_PAUSE: Duration = Duration::from_secs(5);
 /// Maximum number of Node names in an Event.
 const NAMES_SHOWN: usize = 20;
@@ -43,7 +43,7 @@ impl ServiceReconciler {
         let mut round =
             Round { updates: Vec::new(), recovered: due.recovered, duration: Duration::ZERO, call_duration: None };
         if !claimed.is_empty() {
-            // Checks the list that is sent, which may be newer than the set.
+            // Checks the list that is sent, because it may be newer than the set.
             let targets = self.targets.list();
             match self.write_blocked(targets.nodes.is_empty()) {
                 Some(blocked) => self.hold_all(claimed, &blocked, &mut round),
@@ -58,7 +58,7 @@ impl ServiceReconciler {
         ServiceOutcome::Round(round)
     }
 
-    /// Reports a Node that changes too often, once per pause.
+    /// Reports a Node that changes too often. Called once per pause.
     pub(in crate::controllers::service) fn record_flapping(&self, name: &str, until: Instant) {
         let Some(node) = self.targets.node(name) else { return };
         let pause = until.saturating_duration_since(Instant::now()).as_secs();
@@ -127,7 +127,7 @@ impl ServiceReconciler {
         Ok(())
     }
 
-    /// The Service of this key, if its load balancer exists and must stay.
+    /// Returns the Service of this key if its load balancer exists and must stay.
     fn updatable(&self, fleet: &dyn LoadBalancerFleet, key: &str) -> Option<Arc<Service>> {
         let service = self.services.get(key)?;
         let is_wanted = service::wants_load_balancer(&service)
@@ -168,7 +168,7 @@ impl ServiceReconciler {
     }
 }
 
-/// The message of a failed update, in the Go program's form.
+/// Builds the message of a failed update, in the format of the Go program.
 fn failure_message(nodes: &[Arc<Node>], reason: &str) -> String {
     let mut names: Vec<&str> = nodes.iter().map(|node| node::name(node)).collect();
     names.sort_unstable();

@@ -1,4 +1,4 @@
-//! What a request may show, in every combination that matters.
+//! Tests with all relevant combinations of credentials in a request.
 
 use super::*;
 use crate::kubernetes::access::authority::{Authority, client};
@@ -19,12 +19,12 @@ use tokio_util::sync::CancellationToken;
 
 struct World {
     clients: Authority,
-    /// Those whose word the Go program takes for who asks; here they are strangers.
+    /// Authority of front proxies. The Go program trusts identity headers of such a proxy. This program does not.
     proxies: Authority,
     delegated: DelegatedAuthenticator,
 }
 
-/// Knows client certificates and the token `good`.
+/// Returns an authenticator that accepts certificates of `clients` and some tokens, such as `good`.
 fn world() -> World {
     let (api, _) = server(|spec, _| {
         Ok(match spec["token"].as_str() {
@@ -87,7 +87,7 @@ async fn the_first_that_names_somebody_counts_and_something_wrong_only_if_nobody
     }
 }
 
-/// What a proxy sends, and the Go program believes.
+/// Headers of a front proxy, which the Go program trusts.
 const HEADERS: [(&str, &str); 4] = [
     ("x-remote-user", "root"),
     ("x-remote-uid", "0"),
@@ -99,7 +99,7 @@ const HEADERS: [(&str, &str); 4] = [
 async fn identity_headers_of_a_proxy_are_ignored_whatever_credentials_are_sent() {
     let world = world();
     let jane = world.clients.sign(&client("jane", &["a"]));
-    // A proxy's certificate also by the authority of clients is that of a client.
+    // A certificate of the authority `clients` is a client certificate, even if it has the name of a proxy.
     let client_front = world.clients.sign(&client("front-proxy-client", &[]));
     let front = world.proxies.sign(&client("front-proxy-client", &[]));
     for (name, certificate, token, expected) in [
@@ -118,7 +118,7 @@ async fn identity_headers_of_a_proxy_are_ignored_whatever_credentials_are_sent()
     }
 }
 
-/// Allows nothing, and notes who asked.
+/// An authorizer that rejects all requests and records their users.
 #[derive(Default)]
 struct Noting(Mutex<Vec<User>>);
 
@@ -134,7 +134,7 @@ impl Authorizer for Noting {
     }
 }
 
-/// The status of a request with a proxy's headers, over a connection with this client certificate.
+/// Sends a request with the headers of a proxy and this client certificate. Returns the status line.
 async fn status(
     server: SocketAddr,
     root: &CertificateDer<'static>,

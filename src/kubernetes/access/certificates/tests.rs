@@ -1,4 +1,4 @@
-//! Certificates made for the purpose: which ones are believed, and whom they name.
+//! Tests which client certificates are accepted, and which users result from them.
 
 use super::*;
 use crate::kubernetes::access::authority::{Authority, client};

@@ -1,4 +1,4 @@
-//! Permissions, from a scripted API server, with the clock paused.
+//! Tests of permissions with a scripted API server and a paused clock.
 
 use super::*;
 use crate::kubernetes::access::review_client::MAX_CACHED;
@@ -16,7 +16,7 @@ fn settings() -> Authorization {
     Authorization { kubeconfig: None, always_allow, allowed_cache: ALLOWED, refused_cache: REFUSED }
 }
 
-/// Decides by the path.
+/// Returns permissions of an API server that decides by the path.
 fn permissions() -> (Permissions, Arc<AtomicUsize>, Metrics) {
     let (client, count) = server(|spec, _| {
         Ok(match spec["nonResourceAttributes"]["path"].as_str() {
@@ -111,7 +111,7 @@ async fn the_memory_of_decisions_is_bounded() {
             assert!(!permissions.may(&user("jane"), "get", &format!("/{index}")).await.unwrap());
         }
     }
-    // There is room for all but ten, so at least ten were asked about twice.
+    // The cache has room for all but ten decisions, so at least ten are requested again.
     assert!(count.load(Ordering::SeqCst) >= MAX_CACHED + 20, "{count:?}");
 }
 

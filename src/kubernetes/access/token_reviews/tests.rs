@@ -1,4 +1,4 @@
-//! Tokens and their users, from a scripted API server, with the clock paused.
+//! Tests of token reviews with a scripted API server and a paused clock.
 
 use super::*;
 use crate::kubernetes::access::review_client::MAX_CACHED;
@@ -21,7 +21,8 @@ fn prometheus() -> User {
     }
 }
 
-/// Knows the token `good`; is not sure about `doubtful`, does not know `bad`, and may not be asked about `forbidden`.
+/// Returns reviews of an API server that accepts `good`, rejects `bad`, returns an error for `doubtful`, and answers
+/// 403 for `forbidden`.
 fn reviews() -> (TokenReviews, Arc<AtomicUsize>) {
     let (client, count) = server(|spec, _| {
         assert_eq!(spec.get("audiences"), None, "tokens are for the API server's own audiences");
@@ -97,7 +98,7 @@ async fn one_token_is_asked_about_once_however_many_show_it() {
     let (reviews, count) = reviews();
     let users = join_all((0..50).map(|_| reviews.user_of("good"))).await;
     assert!(users.into_iter().all(|user| user.unwrap() == Some(prometheus())));
-    // As many as may be on the wire at once may have begun before the first answer.
+    // Before the first answer arrives, the maximum number of concurrent reviews may have started.
     assert!(count.load(Ordering::SeqCst) <= 8, "{count:?}");
 }
 
@@ -128,7 +129,7 @@ async fn what_may_pass_is_tried_five_times_and_what_will_not_once() {
     let reviews = TokenReviews::new(client, BELIEVED, &Metrics::default());
     let begin = tokio::time::Instant::now();
     assert_eq!(reviews.user_of("good").await.unwrap().unwrap().name, "jane");
-    // 500 ms and 750 ms, each up to a fifth longer.
+    // Pauses of 500 ms and 750 ms, each with up to 20 % of jitter.
     let took = begin.elapsed();
     assert!(took >= Duration::from_millis(1250) && took <= Duration::from_millis(1502), "{took:?}");
 }
@@ -141,6 +142,6 @@ async fn the_memory_of_answers_is_bounded() {
             reviews.user_of(&format!("token{index}")).await.unwrap();
         }
     }
-    // There is room for all but ten, so at least ten were asked about twice.
+    // The cache has room for all but ten answers, so at least ten tokens are reviewed again.
     assert!(count.load(Ordering::SeqCst) >= MAX_CACHED + 20, "{count:?}");
 }

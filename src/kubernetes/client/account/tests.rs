@@ -1,4 +1,4 @@
-//! The token of an account against a scripted API server, on a paused clock.
+//! Tests of the token of a service account with a scripted API server and a paused clock.
 
 use super::*;
 use crate::kubernetes::client::guard;
@@ -12,20 +12,20 @@ use std::sync::Mutex;
 const HOUR: Duration = Duration::from_secs(3600);
 const ACCOUNTS: &str = "/api/v1/namespaces/kube-system/serviceaccounts";
 
-/// What the API server has, and what it does to requests of this process.
+/// An API server: its state, its answers, and the received requests.
 #[derive(Default)]
 struct Server {
     has_namespace: bool,
     has_account: bool,
     tokens: u32,
-    /// The status for requests for a token, instead of one.
+    /// Error status for token requests.
     refuses: Option<u16>,
     is_silent: bool,
-    /// Tokens up to this one are not known any more.
+    /// Number of the last token that the server does not accept any more.
     forgotten: u32,
-    /// Requests of this process.
+    /// Requests that this process made in its own name.
     asked: Vec<String>,
-    /// Requests of the controller: with which token.
+    /// Authorization headers of the controller's requests.
     written: Vec<String>,
 }
 
@@ -159,7 +159,7 @@ async fn the_account_is_made_and_its_token_renewed_while_it_is_good() {
     scene.write().await.unwrap();
     assert_eq!(scene.server().written, ["Bearer token-1", "Bearer token-1", "Bearer token-2"]);
 
-    // A renewal that is refused leaves the old one.
+    // If a renewal is rejected, the old token stays in use.
     scene.server().refuses = Some(403);
     tokio::time::sleep(HOUR).await;
     scene.write().await.unwrap();
@@ -202,7 +202,7 @@ async fn without_the_right_nothing_is_written_and_the_reason_is_told() {
     assert!(text.starts_with(expected), "{text}");
     assert_eq!(scene.server().written.len(), 0, "never as this process");
     assert_eq!(scene.server().tokens, 0);
-    // It heals alone, within a pause.
+    // The next retry succeeds without intervention.
     scene.server().refuses = None;
     tokio::time::sleep(Duration::from_secs(20)).await;
     scene.write().await.unwrap();

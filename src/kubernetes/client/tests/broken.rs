@@ -1,11 +1,11 @@
-//! Kubeconfigs that cannot be used: the error names the file, the line and the kind of error, and holds no text of the file.
+//! Tests with invalid kubeconfigs. The error has the file, the line and the kind of error, but no text of the file.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::*;
 
-/// Where a credential stands in the files below.
+/// The secret in the kubeconfig below.
 const SECRET: &str = "hunter2Kq9";
 
 const KUBECONFIG: &str = "apiVersion: v1
@@ -26,14 +26,14 @@ users:
     token: hunter2Kq9
 ";
 
-/// Whether a text has the secret, also as base64 or as numbers of bytes.
+/// Returns true if the text contains the secret: as it is, as base64, or as a list of byte values.
 fn has_secret(text: &str) -> bool {
     let numbers = format!("{:?}", &SECRET.as_bytes()[..4]);
     let base64: String = STANDARD.encode(SECRET).chars().take(10).collect();
     [SECRET, &base64, numbers.trim_matches(['[', ']'])].iter().any(|form| text.contains(form))
 }
 
-/// What is told of a kubeconfig that has one text replaced, without its path.
+/// Returns the error for the kubeconfig after one replacement, without the path of the file.
 async fn told(folder: &std::path::Path, from: &str, to: &str) -> String {
     assert!(KUBECONFIG.contains(from), "{from:?}");
     let path = folder.join("kubeconfig");
@@ -70,7 +70,7 @@ async fn authorities_that_are_not_needed_are_not_missed() {
     assert!(needed.ends_with("certificate-authority: there is no certificate in PEM form"), "{needed}");
 }
 
-/// A certificate with its key, where the lines of the key have become one, as a form of a password manager leaves them.
+/// Returns a certificate and its key. The key is in one line, as after a copy from a form of a password manager.
 fn pair_with_key_in_one_line() -> (String, String) {
     let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(["u".to_owned()]).unwrap();
     let key = signing_key.serialize_pem().replacen("-----\n", &format!("----- {SECRET}"), 1).replace('\n', " ");
@@ -184,7 +184,7 @@ async fn several_problems_of_a_kubeconfig_are_told_together() {
     assert!(text.starts_with("line 6: server: ") && text.contains("; line 7: proxy-url: "), "{text}");
 }
 
-/// A program may print what it was given, or half of what it makes.
+/// The output of a program may contain secrets, so no error may contain the output.
 #[tokio::test]
 async fn a_program_that_supplies_no_credentials_is_told_without_its_output() {
     let folder = tempfile::tempdir().unwrap();

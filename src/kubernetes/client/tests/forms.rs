@@ -1,5 +1,5 @@
-//! Every form of key, certificate, authority and token file that client-go takes, and what becomes of it here: the table of
-//! `docs/compatibility.md`, "Trust and credentials of the API server's client". What Go does was tried with
+//! Tests with all forms of key, certificate, authority and token file that client-go accepts. The expected results are
+//! the table "Trust and credentials of the API server's client" of `docs/compatibility.md`. The results of Go come from
 //! `tls.X509KeyPair`, `CertPool.AppendCertsFromPEM` and `Certificate.Verify`.
 
 use std::fmt::Write as _;
@@ -26,7 +26,7 @@ const RSA: &str = golden!("rsa.crt");
 const RSA_KEY: &str = golden!("rsa.key");
 const CA: &str = golden!("ca.crt");
 
-/// What follows where Go refuses, too, or where this library cannot.
+/// The error text of a form that works: none.
 const WORKS: &str = "";
 
 fn replaced(text: &str, from: &str, to: &str) -> String {
@@ -34,7 +34,7 @@ fn replaced(text: &str, from: &str, to: &str) -> String {
     text.replace(from, to)
 }
 
-/// A kubeconfig of these values in a folder with these files: its configuration, or what is wrong with it.
+/// Reads a kubeconfig with these values, in a folder with these files. Returns the configuration or the error text.
 fn configured(cluster: &str, user: &str, files: &[(&str, &[u8])]) -> Result<Config, String> {
     let folder = tempfile::tempdir().unwrap();
     for (name, content) in files {
@@ -192,9 +192,9 @@ async fn every_form_of_client_certificate_and_key() {
     let files: [(&str, &[u8]); 2] = [("c", RSA.as_bytes()), ("k", &key_der)];
     let told = checked("client-certificate: c, client-key: k", &files);
     assert_eq!(told, format!("{no_key}; to convert DER: openssl pkey -inform DER -in /x/k -out NEW"));
-    // As in client-go, a key alone is not used.
+    // A key without a certificate is ignored, as in client-go.
     assert_eq!(checked("client-key: k", &[("k", RSA_KEY.as_bytes())]), WORKS);
-    // The output of `base64`, which breaks lines.
+    // The program `base64` writes several lines.
     let inline = |text: &str| {
         let lines: Vec<_> = STANDARD.encode(text).as_bytes().chunks(76).map(<[u8]>::to_vec).collect();
         String::from_utf8(lines.join(&b' ')).unwrap()
@@ -203,12 +203,12 @@ async fn every_form_of_client_certificate_and_key() {
     assert_eq!(configured("", &user, &[]).err().unwrap_or_default(), WORKS);
 }
 
-/// What is found wrong with these values of the user.
+/// Returns the error text for a user with these values.
 fn checked(user: &str, files: &[(&str, &[u8])]) -> String {
     configured("", user, files).err().unwrap_or_default()
 }
 
-/// What the first request of this user brings.
+/// Returns the authorization header of this user's first request.
 async fn header(user: &AuthInfo) -> Option<String> {
     let proof = credentials::Credentials::of(user).ok()?.proof().await.unwrap();
     Some(proof.header.as_ref()?.to_str().unwrap().to_owned())
@@ -237,7 +237,7 @@ async fn every_form_of_token() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
         std::fs::write(&path, content).unwrap();
-        // A file takes precedence over a token, which counts while the file cannot be used, as in client-go.
+        // `tokenFile` takes precedence over `token`. While the file cannot be used, `token` is used, as in client-go.
         let mut user = AuthInfo {
             token: Some("other".to_owned().into()),
             token_file: Some(path.display().to_string()),
@@ -292,7 +292,7 @@ async fn every_form_of_token() {
     }
 }
 
-/// What a program of `exec` supplies, and what becomes of it.
+/// Checks the result of each form of output of an `exec` program.
 #[tokio::test]
 async fn every_form_of_what_a_program_supplies() {
     let (certificate, key) =
@@ -363,7 +363,7 @@ async fn every_form_of_what_a_program_supplies() {
     }
 }
 
-/// As in client-go, where the user of a kubeconfig has both.
+/// If the user of a kubeconfig has both, the client certificate is used, as in client-go.
 #[tokio::test]
 async fn a_program_does_not_run_beside_a_client_certificate() {
     let program = serde_json::from_value(serde_json::json!({
@@ -375,7 +375,7 @@ async fn a_program_does_not_run_beside_a_client_certificate() {
     assert_eq!(header(&user).await, None);
 }
 
-/// A certificate of the server, with its key.
+/// A server certificate with its key.
 struct Leaf {
     pem: String,
     der: CertificateDer<'static>,
@@ -402,7 +402,7 @@ fn issued(parameters: &CertificateParams, authority: &Issuer<'_, KeyPair>) -> Le
     Leaf { pem: certificate.pem(), der: certificate.der().clone(), key }
 }
 
-/// What the handshake of the client of `config` with a server of this certificate comes to.
+/// Performs a TLS handshake between a client with `config` and a server with this certificate.
 async fn shake(
     config: &Config,
     chain: Vec<CertificateDer<'static>>,
@@ -552,9 +552,9 @@ async fn every_form_of_authority() {
     }
     let told = configured("certificate-authority: ca", "", &[("ca", &pem_content(&good))]).err().unwrap_or_default();
     assert_eq!(told, format!("{missing}; to convert DER: openssl x509 -inform DER -in /x/ca -out NEW"));
-    // As in client-go: without authorities those of the system count.
+    // Without authorities in the kubeconfig, those of the system are used, as in client-go.
     assert_eq!(configured("certificate-authority: ca", "", &[("ca", b"\n")]).map(|config| config.root_cert), Ok(None));
-    // Nothing is checked, and nothing is missed.
+    // Without verification, no authority is needed.
     let unchecked = configured("insecure-skip-tls-verify: true", "", &[]).unwrap();
     let key = PrivateKeyDer::try_from(late.key.serialize_der()).unwrap();
     assert_eq!(shake(&unchecked, vec![late.der.clone()], key, "b.example").await, Ok(()));
@@ -569,7 +569,8 @@ async fn every_form_of_authority() {
     }
 }
 
-/// Takes any client certificate, as an API server takes those of version 1, which the TLS library does not read.
+/// A verifier that accepts any client certificate. An API server accepts certificates of version 1, which the TLS
+/// library cannot verify.
 #[derive(Debug)]
 struct AnyClient;
 
@@ -610,7 +611,7 @@ impl ClientCertVerifier for AnyClient {
     }
 }
 
-/// The certificate of version 1 reaches the server.
+/// Checks that the server receives the certificate of version 1.
 #[tokio::test]
 async fn a_client_certificate_of_version_1_is_sent() {
     let own = self_signed(&parameters(&["a.example"], |_| {}));
@@ -634,7 +635,7 @@ async fn a_client_certificate_of_version_1_is_sent() {
     assert_eq!(sent, pem_content(golden!("rsa-version1.crt")));
 }
 
-/// The authorities of a pod are read for each connection; what cannot be read changes nothing.
+/// The CA file of a pod is read for each connection. If it is invalid, the client keeps the authorities that it has.
 #[tokio::test]
 async fn the_authorities_of_a_pod_are_read_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -654,7 +655,7 @@ async fn the_authorities_of_a_pod_are_read_again() {
         std::fs::write(&path, content).unwrap();
         assert_eq!((is_trusted(&one).await, is_trusted(&two).await), expected);
     }
-    // As after a start without them: those of the system count until they can be read.
+    // If the CA file is invalid at start, the authorities of the system are used until the file is valid.
     let mut config = config.clone();
     config.root_cert = None;
     let connector = TlsConnector::from(Arc::new(verifier::client_config(&config, None).unwrap()));
@@ -669,7 +670,8 @@ async fn the_authorities_of_a_pod_are_read_again() {
     }
 }
 
-/// A proxy that is reached by TLS sees the CONNECT with its password, also where the server speaks plain HTTP.
+/// A proxy that is reached by TLS gets the proxy password in the CONNECT request, so its certificate is verified even
+/// if the server uses plain HTTP.
 #[tokio::test]
 async fn the_certificate_of_a_proxy_is_checked_whatever_the_server_speaks() {
     let own = self_signed(&parameters(&["p.example"], |_| {}));
@@ -689,7 +691,8 @@ async fn the_certificate_of_a_proxy_is_checked_whatever_the_server_speaks() {
     }
 }
 
-/// A resumed session is not judged: a server that is no longer trusted would stay connected.
+/// A resumed TLS session would skip the verification, so a client would connect to a server that it does not trust
+/// any more.
 #[tokio::test]
 async fn each_connection_is_judged_by_the_authorities_of_the_moment() {
     let folder = tempfile::tempdir().unwrap();
@@ -709,7 +712,7 @@ async fn each_connection_is_judged_by_the_authorities_of_the_moment() {
         std::fs::write(&path, content).unwrap();
         let (near, far) = tokio::io::duplex(1 << 16);
         let serve = async {
-            // The first byte comes behind the ticket for the next session.
+            // The ticket for session resumption arrives before this byte.
             if let Ok(mut stream) = acceptor.accept(far).await {
                 let _ = stream.write_all(b"x").await;
             }

@@ -1,4 +1,4 @@
-//! What a kubeconfig names beside the server: a proxy, and files with credentials that change.
+//! Tests of further fields of a kubeconfig: a proxy, and files with credentials that change.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
-/// Longer than the pause between two checks of the files.
+/// Time limit of a test. It is longer than the interval between two checks of the files.
 const LIMIT: Duration = Duration::from_secs(30);
 
 fn write_kubeconfig(folder: &Path, cluster: &serde_json::Value, user: &serde_json::Value) -> Settings {
@@ -33,7 +33,7 @@ fn write_kubeconfig(folder: &Path, cluster: &serde_json::Value, user: &serde_jso
     Settings { kubeconfig: Some(path), ..Settings::default() }
 }
 
-/// The next request without its body; none once the other side has closed.
+/// Reads the next request without its body. Returns `None` after the peer has closed the connection.
 async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -47,7 +47,7 @@ async fn client(settings: &Settings) -> Api<Node> {
     Api::all(unguarded(&config, purpose::PROCESS).unwrap())
 }
 
-/// Who signs certificates.
+/// A certificate authority.
 struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -76,7 +76,7 @@ impl Authority {
         (parameters.signed_by(&key, &self.issuer).unwrap(), key)
     }
 
-    /// TLS of a server of these names, which asks for a client certificate and does not insist on it.
+    /// Returns an acceptor with a certificate for these names. It requests a client certificate but does not need one.
     fn acceptor(&self, names: &[&str]) -> TlsAcceptor {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let (certificate, key) = self.sign("server", ExtendedKeyUsagePurpose::ServerAuth, |parameters| {
@@ -96,11 +96,11 @@ impl Authority {
     }
 }
 
-/// Requests that a server has seen: the subject of the client's certificate, and what the request begins with.
+/// Requests that a server received: the subject of the client certificate, and the head of the request.
 type Requests = Mutex<Vec<String>>;
 
-/// An API server that answers every request with a node, but refuses the first `busy` ones, and the first `unknown` ones
-/// as those of an unknown user.
+/// An API server that answers every request with a Node. Before that it answers `busy` requests with 503 and
+/// `unknown` requests with 401.
 struct Server {
     acceptor: Option<TlsAcceptor>,
     requests: Requests,
@@ -153,13 +153,13 @@ impl Server {
         }
     }
 
-    /// The last request.
+    /// Returns the last request.
     fn last(&self) -> String {
         self.requests.lock().unwrap().last().cloned().unwrap_or_default()
     }
 }
 
-/// Calls until the server has seen a request with this in it.
+/// Repeats a call until the server has received a request with this text.
 async fn until_seen(nodes: &Api<Node>, server: &Server, expected: &str) {
     eventually(expected, LIMIT, async || {
         limited("get node a", CALL_LIMIT, nodes.get("a")).await.map_err(|error| chain(&error))?;
@@ -169,7 +169,7 @@ async fn until_seen(nodes: &Api<Node>, server: &Server, expected: &str) {
     .await;
 }
 
-/// A proxy that leads every connection to `server`, and notes what it was asked for.
+/// A proxy that connects every client to `server` and records the requests.
 struct Proxy {
     scheme: &'static str,
     acceptor: TlsAcceptor,
@@ -203,7 +203,7 @@ impl Proxy {
         self.pass(stream).await
     }
 
-    /// RFC 1928 with the user name and password of RFC 1929, as far as a client asks for a host name.
+    /// Serves a SOCKS client (RFC 1928) with user name and password (RFC 1929). The target must be a host name.
     async fn lead_socks(&self, mut stream: TcpStream) -> std::io::Result<()> {
         let mut methods = [0; 2];
         stream.read_exact(&mut methods).await?;
@@ -234,7 +234,7 @@ async fn read_text(stream: &mut TcpStream) -> std::io::Result<String> {
     Ok(String::from_utf8(text).unwrap())
 }
 
-/// 3a.7: `proxy-url`, as client-go.
+/// The field `proxy-url` has the same effect as in client-go.
 #[tokio::test]
 async fn a_proxy_of_the_kubeconfig_is_used_and_its_password_is_told_to_nobody_else() {
     let folder = tempfile::tempdir().unwrap();
@@ -255,7 +255,7 @@ async fn a_proxy_of_the_kubeconfig_is_used_and_its_password_is_told_to_nobody_el
     assert!(!format!("{} {error:?}", chain(&error)).contains("hunter2"), "{}", chain(&error));
 }
 
-/// 3a.7: behind the proxy is the API server, with TLS of its own, the credentials, and what this process calls itself.
+/// TLS is between this process and the API server, so the API server sees credentials and user agent.
 #[tokio::test]
 async fn through_every_kind_of_proxy_the_api_server_sees_the_token_and_the_user_agent() {
     let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
@@ -282,7 +282,7 @@ async fn through_every_kind_of_proxy_the_api_server_sees_the_token_and_the_user_
         let settings = write_kubeconfig(folder.path(), &cluster, &serde_json::json!({"token": "t-1"}));
         let config = read_config(&settings).await.unwrap();
         let clients = Clients::new(&config).unwrap();
-        // What only lists and watches repeats a request that a busy server refused, as without a proxy.
+        // The client for lists and watches retries a request after a 503, also with a proxy.
         server.busy.store(1, Ordering::SeqCst);
         let nodes = [Api::<Node>::all(clients.watch), Api::all(clients.auxiliary)];
         let test = async {
@@ -321,7 +321,7 @@ async fn a_proxy_that_says_nothing_is_given_up_like_a_server_that_cannot_be_reac
     assert_eq!(error.reason(), "Unreachable", "{}", chain(&error));
 }
 
-/// U8: as client-go. The API server looks at a certificate's dates at each request, also on connections that stand.
+/// As in client-go. The API server checks the expiry of the certificate at each request, also on open connections.
 #[tokio::test]
 async fn a_client_certificate_in_files_is_read_again_when_it_changes() {
     let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
@@ -355,7 +355,7 @@ async fn a_client_certificate_in_files_is_read_again_when_it_changes() {
             until_seen(nodes, &server, "CN=first").await;
         }
         assert_eq!(shown(), Some(2_208_988_800.0));
-        // A certificate without its key, as between two writes of a rotation, changes nothing.
+        // A new certificate without its key has no effect. A rotation has this state between its two writes.
         std::fs::write(path("tls.crt"), pair("half", 2041).0.pem()).unwrap();
         limited("get node a", CALL_LIMIT, both[0].get("a")).await.unwrap();
         put(&pair("second", 2042));
@@ -373,7 +373,7 @@ async fn a_client_certificate_in_files_is_read_again_when_it_changes() {
     assert!(!server.requests.lock().unwrap().iter().any(|request| request.contains("half")));
 }
 
-/// As of each pod, whose token the kubelet exchanges every hour: its connections stay.
+/// The kubelet rotates the token of a pod every hour. The connections stay open.
 #[tokio::test]
 async fn a_client_with_a_token_in_a_file_is_not_built_anew_when_the_token_changes() {
     let folder = tempfile::tempdir().unwrap();
@@ -392,7 +392,7 @@ async fn a_client_with_a_token_in_a_file_is_not_built_anew_when_the_token_change
     }
 }
 
-/// A program that supplies a certificate, and a token when it runs again.
+/// The program supplies a certificate in its first run and a token in its second run.
 #[tokio::test]
 async fn a_program_runs_again_when_the_api_server_does_not_know_its_credentials() {
     let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
@@ -408,7 +408,7 @@ async fn a_program_runs_again_when_the_api_server_does_not_know_its_credentials(
         std::fs::write(path(name), serde_json::json!({"status": status}).to_string()).unwrap();
     }
     std::fs::write(path("ca.crt"), &authority.pem).unwrap();
-    // The first run takes the file away.
+    // The first run removes the file `1`.
     let script = format!("cd {}; cat 1 2>/dev/null && rm 1 || cat 2", folder.path().display());
     let exec = serde_json::json!({
         "apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/sh", "args": ["-c", script],
@@ -432,7 +432,7 @@ async fn a_program_runs_again_when_the_api_server_does_not_know_its_credentials(
     assert!(last.starts_with("\r\n"), "the certificate of the first run is not sent: {last}");
 }
 
-/// The program gets what the kubeconfig says of the cluster, and `--master` in place of its server.
+/// The program gets the cluster of the kubeconfig. A server given by `--master` replaces that of the kubeconfig.
 #[tokio::test]
 async fn a_program_that_wants_to_know_the_cluster_gets_its_server_and_its_proxy() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! Machines with clocks of their own: each candidate runs in a runtime whose paused clock the test moves. So one machine
-//! can be suspended, with its clock, while time goes on for the others. Standbys are fed by watches. The server's time is
-//! that of the world.
+//! Tests with machines that have their own clocks. Each candidate has a runtime with a paused clock that the test
+//! moves. So the test can suspend one machine with its clock while time continues for the others. Standbys use
+//! watches. The server uses the clock of the test.
 
 use super::server::Fate;
 use super::*;
@@ -17,14 +17,14 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tower::BoxError;
 
-/// How far the world goes at a time.
+/// Time of one step of the test.
 const STEP: Duration = Duration::from_millis(100);
 
-/// An answer, or the events of a watch.
+/// An answer, which may be the event stream of a watch.
 type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 type Reply = oneshot::Sender<Answer>;
 
-/// What is on its way between the machines and the server.
+/// Messages in flight between the machines and the server.
 struct Network {
     server: SharedServer,
     now: Duration,
@@ -33,7 +33,7 @@ struct Network {
     there: VecDeque<(Duration, Fate, Call)>,
     back: Vec<(Duration, Reply, Answer)>,
     watches: Vec<Watch>,
-    /// Events that were delivered.
+    /// Number of delivered events.
     heard: usize,
 }
 
@@ -44,7 +44,7 @@ struct Call {
     reply: Reply,
 }
 
-/// A standby's watch. Its events come late, and when it is cut nobody says so.
+/// The watch of a standby. Its events have a delay. `None` means that the connection is dead, without an error.
 struct Watch {
     events: mpsc::UnboundedSender<Bytes>,
     delay: Option<Duration>,
@@ -73,7 +73,7 @@ impl Network {
         self.there.push_back((self.now + fate.there, fate, call));
     }
 
-    /// What is due at this moment arrives.
+    /// Delivers all messages that are due now.
     fn deliver(&mut self, now: Duration) {
         self.now = now;
         for _ in 0..self.there.len() {
@@ -155,7 +155,7 @@ fn client(net: &Net) -> Client {
             net.lock().unwrap().send(Call { method: parts.method, uri: parts.uri, body, reply });
             match answer.await {
                 Ok(response) => Ok::<_, BoxError>(response),
-                // Lost: nobody ever says so.
+                // The message is lost. The client gets no error.
                 Err(_) => std::future::pending().await,
             }
         }
@@ -163,7 +163,7 @@ fn client(net: &Net) -> Client {
     Client::new(service, "default")
 }
 
-/// Times of the world, in milliseconds: from, for so long.
+/// Periods of the test clock: start and duration in milliseconds.
 type Times = Vec<(u64, u64)>;
 
 fn holds(times: &Times, at: Duration) -> bool {
@@ -171,12 +171,12 @@ fn holds(times: &Times, at: Duration) -> bool {
     times.iter().any(|(from, lasts)| *from <= at && at < from + lasts)
 }
 
-/// What happens to one machine.
+/// Interruptions of one machine.
 #[derive(Clone, Debug, Default)]
 struct Life {
-    /// Its tasks get no time and its clock stands still. The wall clock goes on.
+    /// Periods in which tasks do not run and the monotonic clock stands still. The wall clock continues.
     suspended: Times,
-    /// Its tasks get no time, and its clocks go on.
+    /// Periods in which tasks do not run but both clocks continue.
     frozen: Times,
 }
 
@@ -185,7 +185,7 @@ struct Machine {
     leadership: Leadership,
     wall_clock: WallClock,
     life: Life,
-    /// What its clock has to catch up with.
+    /// Time by which the monotonic clock is behind after a frozen period.
     owed: Duration,
 }
 
@@ -240,7 +240,7 @@ impl World {
         Self { net, machines, at: Duration::ZERO }
     }
 
-    /// Who leads after one step: at most one.
+    /// Runs one step. Returns the leader after the step, and checks that there is at most one.
     fn step(&mut self) -> Option<usize> {
         self.at += STEP;
         self.net.lock().unwrap().deliver(self.at);
@@ -269,7 +269,7 @@ impl World {
     }
 }
 
-/// The machine that leads is suspended for so long: whether it leads on, or another, never both.
+/// Suspends the leader for different times. Either the same machine or another one leads afterwards, never both.
 #[test]
 fn a_machine_that_was_suspended_never_leads_beside_another() {
     for seconds in [5, 9, 12, 14, 16, 20, 40] {
@@ -285,7 +285,7 @@ fn a_machine_that_was_suspended_never_leads_beside_another() {
             assert_eq!(first, Some(&0), "{seconds} s");
             assert!(seen.last().unwrap().is_some(), "{seconds} s: somebody leads");
             let other = seen.iter().position(|leader| *leader == Some(1)).map(|steps| 5_000 + 100 * steps as u64);
-            // A standby that hears of each renewal follows when the last one is a lease duration old.
+            // A standby that sees each renewal becomes the leader one lease duration after the last renewal.
             let after = other.map(|at| at.saturating_sub(from));
             let fits = match seconds {
                 ..=12 => after.is_none(),

@@ -1,6 +1,6 @@
-//! A law over random schedules: two or three candidates, requests and answers late or lost, processes that are frozen,
-//! wall clocks that jump. No moment has two leaders, no write is sent while the Lease names another, and once the
-//! trouble is over somebody leads.
+//! Property over random schedules: two or three candidates, late or lost requests and answers, frozen processes, and
+//! wall clocks that jump. There are never two leaders, and no candidate writes while the Lease has another holder.
+//! After the failures a candidate leads.
 
 use super::server::Fate;
 use super::*;
@@ -8,17 +8,17 @@ use proptest::prelude::*;
 use std::future::poll_fn;
 use std::sync::Arc;
 
-/// How long there is trouble, in virtual seconds.
+/// Duration of the failures in virtual seconds.
 const TROUBLE: u64 = 150;
 
-/// What happens to one candidate.
+/// Interruptions of one candidate.
 #[derive(Clone, Debug)]
 struct Life {
-    /// Its task gets no time: from, for so long. In milliseconds.
+    /// Periods in which the tasks do not run: start and duration in milliseconds.
     frozen: Vec<(u64, u64)>,
-    /// Its wall clock jumps: at, by. In milliseconds and seconds.
+    /// Jumps of the wall clock: time in milliseconds, distance in seconds.
     jumps: Vec<(u64, u64)>,
-    /// It is told to stop then, in milliseconds, and gives the Lease up.
+    /// Time in milliseconds at which the candidate is stopped and releases the Lease.
     stops: Option<u64>,
 }
 
@@ -45,7 +45,7 @@ fn life() -> impl Strategy<Value = Life> {
     })
 }
 
-/// `future`, which is not polled in these times.
+/// Runs `future` without polling it in these periods.
 async fn freezable<F: Future>(frozen: Arc<Vec<(Instant, Instant)>>, future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     let mut thaw = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
@@ -85,7 +85,7 @@ async fn play(fates: Vec<Fate>, lives: Vec<Life>) {
                 wall_clock.jump(Duration::from_secs(ahead));
             });
         }
-        // One stays.
+        // The first candidate is never stopped.
         if let Some(moment) = life.stops.filter(|_| number > 0) {
             tasks.spawn(async move {
                 tokio::time::sleep(Duration::from_millis(moment)).await;
@@ -101,7 +101,7 @@ async fn play(fates: Vec<Fate>, lives: Vec<Life>) {
     }
     server.lock().unwrap().trouble = Trouble::None;
     let (calm, mut followed) = (Instant::now(), None);
-    // What was frozen last thaws, what was sent last arrives, a Lease runs out, and a period passes.
+    // Time for frozen processes to continue, late messages to arrive, a Lease to expire, and a retry period.
     while calm.elapsed() < Duration::from_secs(100) {
         assert!(leaders() < 2, "two leaders {:?} after the start", start.elapsed());
         if leaders() == 1 {

@@ -1,9 +1,9 @@
-//! A suspended machine, a cut connection, a slow API server: never two leaders, no write after the term, and somebody
-//! leads again.
+//! Tests with a suspended machine, a cut connection and a slow API server. There are never two leaders and no write
+//! after a term, and at the end a candidate leads again.
 
 use super::*;
 
-/// Two candidates that both write whenever they may.
+/// Two candidates that write to a Node as long as they are allowed to.
 struct Pair {
     server: SharedServer,
     candidates: [Candidate; 2],
@@ -11,7 +11,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// The first one leads.
+    /// Starts both candidates. The first one is the leader.
     async fn start() -> Self {
         let server = Server::shared();
         let start = |identity: &str| {
@@ -29,7 +29,7 @@ impl Pair {
         self.candidates.iter().filter(|candidate| candidate.leadership.is_leader()).count()
     }
 
-    /// For so long, looked at ten times a second: never two.
+    /// Counts the leaders ten times a second for this time. Checks that there are never two.
     async fn watch(&self, time: Duration) -> Vec<usize> {
         let mut seen = Vec::new();
         let end = Instant::now() + time;
@@ -58,7 +58,7 @@ impl Pair {
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What a process sees that wakes up: its own clock has stood still, the wall clock has not.
+/// After a suspension the monotonic clock of a process has stood still, and the wall clock has continued.
 #[tokio::test(start_paused = true)]
 async fn a_suspended_machine_wakes_up_as_a_standby_although_its_own_clock_stood_still() {
     let pair = Pair::start().await;
@@ -66,7 +66,7 @@ async fn a_suspended_machine_wakes_up_as_a_standby_although_its_own_clock_stood_
     tokio::time::sleep(Duration::from_secs(1)).await;
     let before = pair.writes();
     let lost = first.leadership.wait_until_lost();
-    // While it was away another took over.
+    // During the suspension another candidate became the leader.
     first.wall_clock.jump(HOUR);
     pair.server.lock().unwrap().give_to(LEASE, "b_2");
     assert!(!first.leadership.is_leader(), "at once, before any task ran");
@@ -92,7 +92,7 @@ async fn a_suspended_machine_that_nobody_followed_leads_again_in_a_new_term() {
     pair.assert_safe();
 }
 
-/// Renewals take effect and their answers are lost: the Lease looks held, and its holder does not know.
+/// All answers are lost, but renewals take effect. The Lease has a holder that has no valid term.
 #[tokio::test(start_paused = true)]
 async fn a_cut_connection_ends_the_term_in_time_and_leadership_is_regained() {
     let pair = Pair::start().await;
@@ -127,8 +127,8 @@ async fn the_answer_to_the_first_write_may_be_lost() {
     assert_eq!(server.lock().unwrap().spec(LEASE)["leaseTransitions"], 0);
 }
 
-/// Renewals take effect, their answers are lost, and what is read shows them: the term ends all the same, since nobody
-/// may take his own record for an answer.
+/// Only answers to writes are lost. Reads show the renewed Lease, but the term still ends: a read of the own record
+/// does not replace the answer to a renewal.
 #[tokio::test(start_paused = true)]
 async fn answers_of_renewals_alone_may_be_lost() {
     let pair = Pair::start().await;
@@ -145,7 +145,7 @@ async fn answers_of_renewals_alone_may_be_lost() {
     pair.assert_safe();
 }
 
-/// A process that stops while it does not know whether it holds the Lease gives it up all the same.
+/// A process releases the Lease when it stops, even if it is not sure that it is the holder.
 #[tokio::test(start_paused = true)]
 async fn what_may_be_held_is_given_up() {
     let server = Server::shared();
@@ -155,13 +155,13 @@ async fn what_may_be_held_is_given_up() {
     soon("the term ends", only.leadership.wait_until_lost()).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     server.lock().unwrap().trouble = Trouble::None;
-    // It does not lead any more, and the answer to its attempt to lead again is lost, too.
+    // The process does not lead any more. The answer to its attempt to lead again was lost too.
     only.stop.cancel();
     soon("it stops", async { only.task.await.unwrap().unwrap() }).await;
     assert_eq!(server.lock().unwrap().holder(LEASE), "");
 }
 
-/// Every answer comes later than a request may take.
+/// Every answer arrives after the request timeout.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_too_slow_has_no_leader_and_no_two() {
     let pair = Pair::start().await;
@@ -174,7 +174,7 @@ async fn a_server_that_is_too_slow_has_no_leader_and_no_two() {
     pair.assert_safe();
 }
 
-/// Slow, and in time: each renewal counts from before it was sent.
+/// Every answer is slow, but arrives in time. A renewal counts from the time before it was sent.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_slow_and_in_time_keeps_its_leader() {
     let pair = Pair::start().await;

@@ -1,4 +1,4 @@
-//! Leases as the API server keeps them, what is wrong with the server, and what was written to Nodes.
+//! A fake API server with Leases. It can fail in several ways, and counts the writes to Nodes.
 
 use super::*;
 use crate::kubernetes::client::guarded;
@@ -10,54 +10,54 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot;
 use tower::BoxError;
 
-/// The Lease of most tests.
+/// Name of the Lease in most tests.
 pub const LEASE: &str = "cloud-controller-manager";
 
-/// See the file's header.
+/// The fake API server.
 #[derive(Default)]
 pub struct Server {
     leases: HashMap<String, Value>,
     version: u64,
-    /// What happens to every request.
+    /// The failure that applies to every request.
     pub trouble: Trouble,
-    /// Nothing that is about this Lease arrives.
+    /// Name of a Lease for which all requests are lost.
     pub unreachable: Option<&'static str>,
-    /// What was asked for about Leases, watches apart.
+    /// Methods of the received requests for Leases, except watches.
     pub verbs: Vec<String>,
-    /// Who wrote to a Node while the Lease under which it works named somebody else.
+    /// Writes to Nodes by a candidate while its Lease had another holder.
     pub intruders: Vec<String>,
-    /// Writes to Nodes, by the Lease under which the writer works.
+    /// Numbers of writes to Nodes, by the Lease of the writer.
     node_writes: BTreeMap<&'static str, u32>,
     requests: usize,
 }
 
 pub type SharedServer = Arc<Mutex<Server>>;
 
-/// What is wrong.
+/// A failure of the server or the network.
 #[derive(Clone, Debug, Default)]
 pub enum Trouble {
     #[default]
     None,
-    /// Nothing arrives.
+    /// All requests are lost.
     Silent,
-    /// Everything is done, and no answer arrives.
+    /// All requests take effect, and all answers are lost.
     LosesAnswers,
-    /// Everything is done, and no answer to a write arrives.
+    /// All requests take effect, and all answers to writes are lost.
     LosesAnswersToWrites,
-    /// Everything is done, and the answer takes so long.
+    /// All requests take effect, and each answer takes this time.
     Slow(Duration),
-    /// One after the other, over and over.
+    /// The requests get these fates in order, again and again.
     Fates(Vec<Fate>),
 }
 
-/// What becomes of one request.
+/// The delays and losses of one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Fate {
-    /// How long it is on its way.
+    /// Time until the request arrives.
     pub there: Duration,
-    /// Whether it arrives at all.
+    /// Whether the request arrives.
     pub arrives: bool,
-    /// How long the answer is on its way, if it is not lost.
+    /// Time until the answer arrives. `None` if the answer is lost.
     pub back: Option<Duration>,
 }
 
@@ -86,7 +86,7 @@ impl Server {
         }
     }
 
-    /// Does what a request asks for.
+    /// Applies a request and returns the answer.
     pub fn answer(&mut self, method: &Method, uri: &http::Uri, body: &[u8]) -> Response<Body> {
         if uri.query().unwrap_or_default().contains("watch=") {
             return status(403, "Forbidden");
@@ -108,7 +108,7 @@ impl Server {
                 self.store(&name, object());
             }
             ("GET", Some(_)) => {}
-            // Never patched, and never deleted by a candidate.
+            // A candidate never patches or deletes a Lease.
             other => panic!("unexpected {other:?}"),
         }
         Response::new(Body::from(serde_json::to_vec(&self.leases[&name]).unwrap()))
@@ -120,36 +120,36 @@ impl Server {
         self.leases.insert(name.to_owned(), lease);
     }
 
-    /// An administrator deletes it.
+    /// Deletes the Lease, as an administrator does.
     pub fn delete(&mut self, name: &str) {
         self.leases.remove(name);
     }
 
-    /// An administrator takes the holder out, and leaves the rest.
+    /// Removes the holder from the Lease, as an administrator does. All other fields stay.
     pub fn empty(&mut self, name: &str) {
         let mut lease = self.leases[name].clone();
         lease["spec"]["holderIdentity"] = "".into();
         self.store(name, lease);
     }
 
-    /// How often something was written.
+    /// Returns the number of writes to Leases.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// What a watch tells of a Lease that there is.
+    /// Returns the watch event for an existing Lease.
     pub fn event(&self, name: &str) -> Value {
         json!({ "type": "MODIFIED", "object": self.leases[name] })
     }
 
-    /// Another has taken it.
+    /// Makes another candidate the holder of the Lease.
     pub fn give_to(&mut self, name: &str, identity: &str) {
         let mut lease = self.leases[name].clone();
         lease["spec"]["holderIdentity"] = identity.into();
         self.store(name, lease);
     }
 
-    /// Writes to Nodes of those who work under this Lease.
+    /// Returns the number of writes to Nodes under this Lease.
     pub fn writes(&self, lease: &str) -> u32 {
         self.node_writes.get(lease).copied().unwrap_or_default()
     }
@@ -158,7 +158,7 @@ impl Server {
         self.leases[name]["spec"].clone()
     }
 
-    /// Nobody when it does not exist.
+    /// Returns the holder of the Lease. Returns an empty text if the Lease does not exist.
     pub fn holder(&self, name: &str) -> String {
         let holder = self.leases.get(name).and_then(|lease| lease["spec"]["holderIdentity"].as_str());
         holder.unwrap_or_default().to_owned()
@@ -173,7 +173,7 @@ fn status(code: u16, reason: &str) -> Response<Body> {
     response
 }
 
-/// A candidate's client. What it has sent goes on although it waits no longer.
+/// Returns the client of a candidate. A sent request takes effect even if the client cancels its call.
 pub fn client(server: &SharedServer) -> Client {
     let server = server.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -202,14 +202,14 @@ pub fn client(server: &SharedServer) -> Client {
     Client::new(service, "default")
 }
 
-/// Writes to a Node again and again, as a controller that asks nobody: only the guard is in its way. What reaches the
-/// wire is held against the Lease under which it works, at that moment.
+/// Writes to a Node again and again without a check of its own: only the guard of the client stops it. For each sent
+/// write, the server compares the writer with the current holder of its Lease.
 pub async fn node_writer(server: SharedServer, identity: String, lease: &'static str, leadership: Leadership) {
     use k8s_openapi::api::core::v1::Node;
     use kube::api::{Patch, PatchParams};
     let service = tower::service_fn(move |_: Request<Body>| {
         let (server, identity) = (server.clone(), identity.clone());
-        // Sent when it is first polled, as by the real client.
+        // The request is sent at the first poll, as in the real client.
         async move {
             let mut server = server.lock().unwrap();
             *server.node_writes.entry(lease).or_default() += 1;

@@ -1,4 +1,4 @@
-//! The second Lease of a leader migration: competed for only while the main one is held.
+//! Tests of the second Lease of a leader migration. A process competes for it only while it holds the main Lease.
 
 use super::*;
 
@@ -28,13 +28,13 @@ async fn the_second_lease_follows_the_main_one_and_is_given_up_with_it() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(!other.main.leadership.is_leader() && !other.second.is_leader());
 
-    // Somebody takes the main Lease: the second one is given up, and nobody here competes for it.
+    // Another process takes the main Lease. The candidate releases the second Lease, and no candidate competes for it.
     server.lock().unwrap().give_to(LEASE, "thief");
     soon("the main term ends", first.main.leadership.wait_until_lost()).await;
     soon("the second term ends", first.second.wait_until_lost()).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(server.lock().unwrap().holder(SECOND), "");
-    // The thief never renews. Whoever follows has both.
+    // The other process never renews. The next leader holds both Leases.
     soon("somebody has the second again", async {
         tokio::select! {
             () = first.second.wait_until_leader() => {}
@@ -64,8 +64,8 @@ async fn a_second_lease_that_another_program_holds_costs_nothing_of_the_main_one
     assert!(first.main.leadership.is_leader());
     let keeps = async {
         for renewal in 0.. {
-            // The record is another one each time, as a renewal makes it: of two that alternate, a candidate that looks
-            // every few seconds may see the same one for a whole lease duration, and take over.
+            // Each renewal writes a different record. With two alternating records, a candidate that polls every few
+            // seconds could see the same record for a whole lease duration and acquire the Lease.
             server.lock().unwrap().give_to(SECOND, &format!("kube-controller-manager-{renewal}"));
             tokio::time::sleep(Duration::from_secs(2)).await;
         }
@@ -75,16 +75,16 @@ async fn a_second_lease_that_another_program_holds_costs_nothing_of_the_main_one
     soon("it is competed for on", first.second.wait_until_leader()).await;
 }
 
-/// How a Lease is lost.
+/// The way in which a Lease is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
-    /// It cannot be renewed.
+    /// The Lease cannot be renewed.
     Unreachable,
-    /// Another takes it, and never renews it.
+    /// Another process takes the Lease and never renews it.
     Taken,
 }
 
-/// A process whose controllers work, some under the one Lease, some under the other.
+/// Some controllers of the process work under the main Lease, others under the second Lease.
 #[tokio::test(start_paused = true)]
 async fn without_the_second_lease_those_under_it_rest_and_without_the_main_one_all() {
     for (lease, loss) in
@@ -96,7 +96,7 @@ async fn without_the_second_lease_those_under_it_rest_and_without_the_main_one_a
         let workers = leaderships
             .map(|(lease, under)| tokio::spawn(node_writer(server.clone(), "a_1".to_owned(), lease, under.clone())));
         let writes = || leaderships.map(|(lease, _)| server.lock().unwrap().writes(lease));
-        // Whether anything is written under the one Lease, and under the other, within some seconds from now.
+        // Returns for each Lease whether a controller writes under it within the next 5 s.
         let works = async || {
             let before = writes();
             tokio::time::sleep(Duration::from_secs(5)).await;
@@ -125,7 +125,7 @@ async fn without_the_second_lease_those_under_it_rest_and_without_the_main_one_a
         server.lock().unwrap().unreachable = None;
         soon("it has both again", first.second.wait_until_leader()).await;
         assert_eq!(works().await, [true, true], "{lease} {loss:?}");
-        // What is taken from one who could renew it is written under for the moment until that is seen.
+        // If another process takes the Lease, the holder still writes until it notices the change.
         let intruders = server.lock().unwrap().intruders.clone();
         assert!(loss == Loss::Taken || intruders.is_empty(), "{lease} {loss:?}: {intruders:?}");
         workers.iter().for_each(tokio::task::JoinHandle::abort);

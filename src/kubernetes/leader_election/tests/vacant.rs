@@ -1,17 +1,17 @@
-//! A Lease that somebody deletes, or empties by hand, while it is held: its holder leads on, and nobody else begins
-//! before it would have ended.
+//! Tests with a Lease that an administrator deletes or empties while it has a holder. The holder stays the leader, and
+//! no other candidate leads before the Lease would have expired.
 
 use super::*;
 
 type Vacate = fn(&mut Server);
 
-/// What an administrator does to a Lease.
+/// Changes that an administrator makes to a Lease.
 const VACATED: [(&str, Vacate); 2] =
     [("deleted", |server| server.delete(LEASE)), ("emptied", |server| server.empty(LEASE))];
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_vacated_under_its_holder_has_no_second_leader() {
-    // The pauses of the candidates come from the same generator: `SEED=7` repeats all of a run.
+    // The pauses of the candidates come from the same generator, so `SEED=7` repeats the whole run with that seed.
     let given = std::env::var("SEED").ok().map(|seed| seed.parse().expect("SEED is a number"));
     let seed = given.unwrap_or_else(|| fastrand::u64(..));
     println!("SEED={seed}");
@@ -24,7 +24,7 @@ async fn a_lease_that_is_vacated_under_its_holder_has_no_second_leader() {
             soon("the first leads", first.leadership.wait_until_leader()).await;
             let second = candidate("b_2", &server);
             tokio::time::sleep(Duration::from_millis(fastrand::u64(10_000..20_000))).await;
-            // Right after a renewal: it is noticed as late as can be.
+            // A change right after a renewal is noticed as late as possible.
             let renewals = server.lock().unwrap().verbs.len();
             while server.lock().unwrap().verbs.iter().skip(renewals).all(|verb| verb != "PUT") {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -57,7 +57,7 @@ async fn a_lease_that_is_vacated_after_its_holder_died_is_taken_when_it_would_ha
         first.task.abort();
         vacate(&mut server.lock().unwrap());
         let took = soon("the second leads", second.leadership.wait_until_leader()).await;
-        // It looks every two to four seconds.
+        // The candidate polls every 2 s to 4 s.
         assert!((Duration::from_secs(10)..Duration::from_secs(20)).contains(&took), "{how}: {took:?}");
         second.task.abort();
     }

@@ -1,8 +1,8 @@
-//! Which logins may be made, case by case.
+//! Tests which logins are allowed, case by case.
 
 use super::*;
 
-/// That of vSphere.
+/// The login policy of vSphere.
 const POLICY: LoginPolicy = LoginPolicy { scope: "", window: Duration::from_secs(200), budget: 3, budget_alone: 1 };
 
 fn version(number: &str) -> SecretVersion {
@@ -24,7 +24,7 @@ fn of_version(number: &str) -> PlannedLogin {
     PlannedLogin { version: Some(version(number)), ..attempt() }
 }
 
-/// One entry: seconds of age, state, here or at another server, and what it was made with.
+/// One entry: age in seconds, state, whether it is of this server, and its attempt.
 struct Case(u64, LoginState, bool, PlannedLogin);
 
 fn decided(cases: &[Case], attempt: &PlannedLogin) -> Result<(), LoginRefusal> {
@@ -205,7 +205,7 @@ fn what_was_accepted_does_not_wait_for_what_others_were_refused() {
         |count| -> Vec<Case> { (0..count).map(|_| Case(1, LoginState::Claimed, true, known.clone())).collect() };
     assert_eq!(waits(&decided(&under_way(3), &known)), 0, "all replicas may come back at once");
     assert_eq!(waits(&decided(&under_way(4), &known)), RECHECK_AFTER.as_secs(), "four at a time, should it be refused");
-    // Until one such pair is refused: then the others are most likely the same.
+    // After such a pair was rejected three times, further pairs wait, because they are most likely the same.
     assert_eq!(waits(&decided(&three(&known), &known)), 197);
     let known_of = |number| PlannedLogin { was_accepted: true, is_new: false, ..of_version(number) };
     assert_eq!(waits(&decided(&three(&known_of("7")), &known_of("7"))), 199, "no longer than there is doubt");
@@ -363,7 +363,7 @@ fn a_record_is_bounded_survives_a_round_trip_and_holds_nothing_of_a_password() {
     }
     let one = Record { entries: vec![Entry::claim("id-1".to_owned(), 5, &attempt())], accepted: None };
     assert_eq!(one.to_text(), r#"{"entries":[{"id":"id-1","at":5,"state":"claimed"}]}"#);
-    // Other replicas, perhaps of another version of this program, read these names.
+    // Other replicas read these field names. Their version of this program may be different.
     let seventh = of_version("7");
     let accepted = Some(AcceptedLogin { at: 4, version: seventh.version.clone() });
     let both = Record { entries: vec![Entry::claim("id-1".to_owned(), 5, &seventh)], accepted };
@@ -399,7 +399,7 @@ fn another_product_has_its_own_budget_and_pauses() {
     assert_eq!((pause.as_secs(), why.as_str()), (400, expected));
 }
 
-/// What `attempt` waits for attempts of these ages and states at another product, and why.
+/// Decides about `attempt` after attempts with these ages and states at another product.
 fn decided_for_sum(cases: &[(u64, LoginState)], attempt: &PlannedLogin, is_shared: bool) -> Result<(), LoginRefusal> {
     let entries: Vec<Entry> =
         cases.iter().map(|(_, state)| Entry { state: *state, ..Entry::claim("id".to_owned(), 0, attempt) }).collect();
@@ -434,7 +434,7 @@ fn of_another_product_rejections_count_within_the_products_own_window_and_lost_a
     ] {
         for (product, made, expected) in [("nsx", &nsx, at_nsx), ("vcenter", &vcenter, at_vcenter)] {
             assert_eq!(waits(&decided_for_sum(&cases, made, true)), expected, "{case}: {product}");
-            // The pause of a version of a Secret is that of the product: the Secret may hold other credentials for this one.
+            // The same pause applies to a version of a Secret, which may hold other credentials for this product.
             assert_eq!(waits(&decided_for_sum(&cases, &of_secret(made), true)), expected, "{case}: {product}: secret");
         }
     }

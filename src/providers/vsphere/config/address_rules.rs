@@ -9,7 +9,7 @@ use ipnet::IpNet;
 /// An address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IpFamily {
-    /// IPv4, also when written as an IPv4-mapped IPv6 address.
+    /// IPv4.
     V4,
     /// IPv6.
     V6,
@@ -19,12 +19,12 @@ impl IpFamily {
     /// Both families.
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 
-    /// The family of an address.
+    /// Returns the family of an address in canonical form. An IPv4-mapped IPv6 address would count as IPv6.
     pub fn of(address: IpAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }
     }
 
-    /// The spelling of Kubernetes: `IPv4` or `IPv6`.
+    /// Returns the spelling of Kubernetes: `IPv4` or `IPv6`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::V4 => "IPv4",
@@ -38,7 +38,7 @@ impl IpFamily {
     }
 }
 
-/// The text names no address family.
+/// Error for a text that names no address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected ipv4 or ipv6")]
 pub struct InvalidIpFamily;
@@ -70,29 +70,29 @@ impl fmt::Display for IpFamily {
 pub struct AddressRule {
     /// The CIDRs to choose from, in order of preference; host bits are ignored.
     pub networks: Vec<IpNet>,
-    /// The port group or network to choose from if no address is in `networks`; never empty. If no interface is on a
-    /// network of this name, its comma-separated parts are names, in order of preference.
+    /// The name of the port group or network to choose from if no address is in `networks`; never empty. If no
+    /// interface is on a network of this name, the comma-separated parts of the name are tried in order.
     pub network_name: Option<String>,
     /// Networks from which no address is chosen.
     pub excluded: Vec<IpNet>,
 }
 
-/// The rules of the section `Nodes`; for all vCenters.
+/// The rules of the section `Nodes`, for all vCenters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressRules {
-    /// For `InternalIP`.
+    /// The rule for `InternalIP`.
     pub internal: AddressRule,
-    /// For `ExternalIP`.
+    /// The rule for `ExternalIP`.
     pub external: AddressRule,
 }
 
-/// The comma-separated names in a text; empty if it has no comma.
+/// Returns the comma-separated names in a text; empty if the text has no comma.
 pub(in crate::providers::vsphere) fn name_parts(text: &str) -> Vec<&str> {
     let parts = text.contains(',').then(|| text.split(',').map(str::trim).filter(|part| !part.is_empty()));
     parts.into_iter().flatten().collect()
 }
 
-/// Compares case-insensitively, character by character, like Go's `strings.EqualFold`: `ß` is not `SS`.
+/// Compares two texts case-insensitively, character by character, like Go's `strings.EqualFold`: `ß` is not `SS`.
 pub(in crate::providers::vsphere) fn equal_fold(one: &str, other: &str) -> bool {
     one.chars().map(fold).eq(other.chars().map(fold))
 }

@@ -1,4 +1,4 @@
-//! Pure: which entries are the same vCenter.
+//! Pure: finds the entries that are the same vCenter.
 //!
 //! The Go program makes one connection per entry, even if `Global.server` repeats the server of another entry
 //! (`validateConfig` of `config_ini_legacy.go` and `config_yaml.go`).
@@ -11,13 +11,12 @@ use crate::base::addresses::parse_ip;
 pub(super) enum EntryRelation {
     /// No earlier entry has the same server.
     First,
-    /// The same vCenter as the entry of this index, to which it adds its datacenters.
+    /// Same vCenter as the entry with this index, to which this entry adds its datacenters.
     Same(usize),
-    /// The entry of this index has the same server, but differs in this setting.
+    /// Same server as the entry with this index, but a different value of this setting.
     Apart(usize, &'static str),
 }
 
-/// The relation of each entry to earlier ones.
 pub(super) fn entry_relations(vcenters: &[VcenterConfig]) -> Vec<EntryRelation> {
     let mut found: Vec<EntryRelation> = Vec::new();
     for (index, vcenter) in vcenters.iter().enumerate() {
@@ -37,13 +36,13 @@ pub(super) fn entry_relations(vcenters: &[VcenterConfig]) -> Vec<EntryRelation> 
     found
 }
 
-/// The distinct vCenters of the entries, in their order: of entries for the same vCenter, the first with the
-/// datacenters of all (every datacenter, if one entry names none). So each vCenter has one session, one set of metrics
-/// and one login budget.
+/// Merges entries of the same vCenter and returns the distinct vCenters in their order. A merged vCenter has the
+/// settings of its first entry and the datacenters of all its entries; if any of its entries names no datacenter, all
+/// datacenters are searched. So each vCenter has one session, one set of metrics and one login budget.
 ///
 /// Entries are the same vCenter if server and port, credentials, trust and IP families are equal. Entries that differ
-/// in one of these stay separate: accounts may see different VMs, and a Node's addresses follow the families of its
-/// entry. Parsing warns of both cases.
+/// in one of these settings stay separate: accounts may see different VMs, and a Node's addresses follow the IP
+/// families of its entry. Parsing warns of merged entries, and of separate entries with the same server.
 pub fn distinct_vcenters(vcenters: &[VcenterConfig]) -> Vec<VcenterConfig> {
     let kinships = entry_relations(vcenters);
     let heads =
@@ -75,10 +74,11 @@ fn same_address(one: &VcenterConfig, other: &VcenterConfig) -> bool {
     is_same_host && one.port == other.port
 }
 
-/// The difference between two entries of one server that prevents a shared session.
+/// Returns the difference between two entries of one server that prevents a shared session; `None` if the entries can
+/// share a session.
 fn difference(one: &VcenterConfig, other: &VcenterConfig) -> Option<&'static str> {
     let is_stored = |source: &Credentials| !matches!(source, Credentials::Inline { .. });
-    // The server as written is the key in a Secret or directory.
+    // In a Secret or directory, the key is the server exactly as written.
     let is_server_the_key = is_stored(&one.credentials) || one.fallback_credentials.as_ref().is_some_and(is_stored);
     if one.credentials != other.credentials
         || one.fallback_credentials != other.fallback_credentials
@@ -99,7 +99,7 @@ mod tests {
     use super::super::parse;
     use super::*;
 
-    /// Per distinct vCenter: key and datacenters.
+    /// Returns key and datacenters of each distinct vCenter.
     fn distinct(ini: &str) -> Vec<String> {
         let config = match parse(ini, "f") {
             Ok(parsed) => parsed.config,

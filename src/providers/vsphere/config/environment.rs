@@ -1,5 +1,4 @@
-//! The environment variables that supplement `vsphere.conf`. `app` passes them in; nothing here reads the environment
-//! of the process.
+//! The environment variables that supplement `vsphere.conf`. `app` reads them and passes them in.
 //!
 //! Mirrors `FromEnv` of `pkg/common/config/config.go` and `FromCPIEnv` of `pkg/cloudprovider/vsphere/config/config.go`.
 
@@ -16,19 +15,19 @@ use super::optional_sections::PartName;
 use super::problems::ProblemReport;
 use crate::base::go_flags::parse_bool;
 
-/// Prefixes of the names of variables that are kept. No other variable is kept, since it may be a service account token
-/// or another program's password.
+/// Prefixes of variables to keep. Unknown variables are dropped, because they may contain a service account token or a
+/// password of another program.
 const PREFIXES: [&str; 2] = ["VSPHERE_", VCENTER_PREFIX];
 
-/// Switches, which are kept, too. They count if present, whatever their value. Dual stack works without its switch.
+/// Further variables to keep. A switch is on if the variable exists. Dual stack works without its switch.
 const SWITCHES: [&str; 2] = ["ENABLE_ALPHA_DUAL_STACK", SKIP_NODE_DELETION];
 
 const SKIP_NODE_DELETION: &str = "SKIP_NODE_DELETION";
 
-/// Set by the kubelet in every container.
+/// Set by the kubelet in every container, so it shows that this process runs in a pod.
 const API_SERVER: &str = "KUBERNETES_SERVICE_HOST";
 
-/// Proxy variables, which the connections to vCenter and NSX use.
+/// Proxy variables for the connections to vCenter and NSX.
 const PROXIES: [&str; 6] = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy"];
 
 /// `VSPHERE_VCENTER_<id>` defines a vCenter.
@@ -37,16 +36,16 @@ const DEFINING_PREFIX: &str = "VSPHERE_VCENTER_";
 /// `VCENTER_<id>_<what>` adds a setting to the vCenter of this id.
 const VCENTER_PREFIX: &str = "VCENTER_";
 
-/// The only name with the defining prefix that defines no vCenter.
+/// The variable for the default port. It begins with [`DEFINING_PREFIX`], but defines no vCenter.
 const PORT: &str = "VSPHERE_VCENTER_PORT";
 
-/// Suffix that no vCenter id has: a variable with it is misspelt and holds a password.
+/// Suffix that no vCenter id has. A variable with [`DEFINING_PREFIX`] and this suffix is misspelt, and its value is
+/// probably a password.
 const PASSWORD: &str = "PASSWORD";
 
 const SECRET_NAME: &str = "VSPHERE_SECRET_NAME";
 const SECRET_NAMESPACE: &str = "VSPHERE_SECRET_NAMESPACE";
 
-/// The expectation for a value that is not UTF-8.
 const NO_TEXT: &str = "expected text in UTF-8";
 
 /// Variables for every vCenter.
@@ -75,7 +74,7 @@ const NODES: [(&str, &str); 4] = [
     ("VSPHERE_NODES_EXTERNAL_VM_NETWORK_NAME", "external-vm-network-name"),
 ];
 
-/// Variables for the section NSXT of the file; they take precedence over it.
+/// Variables for the section `NSXT`. They take precedence over the file.
 const NSXT: [(&str, &str); 9] = [
     ("NSXT_MANAGER_HOST", "host"),
     ("NSXT_USERNAME", "user"),
@@ -88,8 +87,7 @@ const NSXT: [(&str, &str); 9] = [
     ("NSXT_SECRET_NAMESPACE", "secret-namespace"),
 ];
 
-/// Suffixes of `VCENTER_<id>_<what>`, longer ones first. The round trip count has no effect, neither here nor in the
-/// file.
+/// Suffixes of `VCENTER_<id>_<what>`, each with its key. `_ROUNDTRIP` has no effect.
 const ENDS: [(&str, &str); 12] = [
     ("_SECRET_NAMESPACE", "secret-namespace"),
     ("_SECRET_NAME", "secret-name"),
@@ -105,16 +103,16 @@ const ENDS: [(&str, &str); 12] = [
     ("_IP_FAMILY", "ip-family"),
 ];
 
-/// The variables of the Go program, by name. Values are wiped from memory on drop; the process's own environment, their
-/// source, is not.
+/// The environment variables that this program reads, by name. Their values are wiped from memory on drop, but the
+/// environment of the process still contains them.
 #[derive(Clone, Default)]
 pub struct Environment {
     variables: BTreeMap<String, Option<Zeroizing<String>>>,
-    /// Services whose variables are ignored, each with one variable that would have had an effect.
+    /// Services whose variables are ignored, each with one ignored variable that would otherwise have an effect.
     services: Vec<(String, String)>,
 }
 
-/// Prints only names: values may be passwords.
+/// Prints only names, because values may be passwords.
 impl fmt::Debug for Environment {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_list().entries(self.variables.keys()).finish()
@@ -122,8 +120,8 @@ impl fmt::Debug for Environment {
 }
 
 impl Environment {
-    /// Keeps the variables that have a known name, except those that the kubelet sets for Services. `variables` are
-    /// pairs of name and value.
+    /// Keeps the variables (name and value) whose name or prefix this program reads, except those that the kubelet sets
+    /// for Services.
     pub fn new(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let is_whole = |name: &str| {
             name == API_SERVER
@@ -144,29 +142,29 @@ impl Environment {
         Self { services: services.collect(), variables }
     }
 
-    /// The value of a proxy variable; one that is not UTF-8 counts as unset.
+    /// Returns the value of a proxy variable. A value that is not UTF-8 counts as unset.
     pub fn proxy(&self, name: &str) -> Option<String> {
         let value = self.variables.get(name).filter(|_| PROXIES.contains(&name))?;
         value.as_ref().map(|text| text.to_string())
     }
 
-    /// Whether this process runs in a pod, where the API server needs no kubeconfig.
+    /// Returns true if this process runs in a pod, where no kubeconfig is needed.
     pub fn is_of_pod(&self) -> bool {
         self.variables.contains_key(API_SERVER)
     }
 
-    /// Whether `SKIP_NODE_DELETION` is set. As in the Go program its value does not matter, not even `false`.
+    /// Returns true if `SKIP_NODE_DELETION` exists. As in the Go program, even the value `false` counts as set.
     pub fn skips_node_deletion(&self) -> bool {
         self.variables.contains_key(SKIP_NODE_DELETION)
     }
 }
 
-/// Converts all known variables to the form of a file; `file` determines which of them have an effect. The vCenters are
-/// in the order of the variable names.
+/// Converts the variables for vCenters, labels, Nodes and NSX to the form of a file. `file` determines which variables
+/// have an effect. The vCenters are in the order of the variable names, with that of `VSPHERE_VCENTER` last.
 pub(super) fn read(environment: &Environment, file: &RawFile, report: &mut ProblemReport) -> RawFile {
     let is_file_empty = file.vcenters.is_empty() && file.global.text("server").is_none();
-    // If the file has no vCenter, an error in a variable may leave no vCenter at all, so it invalidates the whole
-    // configuration.
+    // If the file has no vCenter, an error in a variable may leave no vCenter at all. So in this case
+    // such an error invalidates the whole configuration.
     let part = (!is_file_empty).then_some(PartName::FurtherVcenters);
     let mut reader = VariableReader { environment, part, report };
     reader.warn_of_service_links();
@@ -197,13 +195,13 @@ pub(super) fn read(environment: &Environment, file: &RawFile, report: &mut Probl
 
 struct VariableReader<'a, 'b> {
     environment: &'a Environment,
-    /// The part that an error in a vCenter of variables turns off; none if it invalidates the whole file.
+    /// The part that an error in a vCenter of variables turns off; `None` if the error invalidates the whole file.
     part: Option<PartName>,
     report: &'b mut ProblemReport,
 }
 
 impl<'a> VariableReader<'a, '_> {
-    /// A value that is non-empty UTF-8.
+    /// Returns the value of a variable, if the value is non-empty UTF-8.
     fn text(&self, name: &str) -> Option<&'a str> {
         let value = self.environment.variables.get(name)?;
         value.as_deref().map(String::as_str).filter(|text| !text.is_empty())
@@ -228,7 +226,7 @@ impl<'a> VariableReader<'a, '_> {
     }
 
     /// Reads the variables for every vCenter. A value that is not UTF-8 is an error of the vCenters that variables
-    /// define; without such vCenters, it does not affect those of the file.
+    /// define. If the file has vCenters and variables define none, such a value only causes a warning.
     fn shared(&mut self, has_vcenters: bool) -> RawSection {
         let mut section = RawSection::plain(SingleSection::Global, Dialect::Environment);
         section.part = self.part;
@@ -238,7 +236,8 @@ impl<'a> VariableReader<'a, '_> {
             self.report.warn_of_variable(name, format!("no effect: {NO_TEXT}"));
         }
         self.fill(&mut section, &table);
-        // A Secret's name from a variable with a namespace from the file, or the reverse, would be a different Secret.
+        // If one of the two is unreadable, both are unset: a name from a variable and a namespace from the file (or the
+        // reverse) would identify another Secret.
         if [SECRET_NAME, SECRET_NAMESPACE].into_iter().any(|name| self.is_no_text(name)) {
             let keys = ["secret-name", "secret-namespace"];
             section.fields.extend(keys.map(|name| RawField { name, line: None, value: RawValue::Unset }));
@@ -262,7 +261,7 @@ impl<'a> VariableReader<'a, '_> {
         }
     }
 
-    /// As in the Go program, the variables supplement a section of the file and do not create one.
+    /// Reads the variables of NSX. As in the Go program, variables do not create the section `NSXT`.
     fn nsxt(&mut self, has_section: bool) -> RawSection {
         if has_section {
             return self.section(SingleSection::Nsxt, &NSXT);
@@ -293,7 +292,7 @@ impl<'a> VariableReader<'a, '_> {
             let is_no_text = self.is_no_text(variable);
             let Some(key) = self.text(variable).or_else(|| is_no_text.then_some(variable.as_str())) else { continue };
             if id.ends_with(PASSWORD) {
-                // The value, probably a password, would be sent to name servers and appear in logs and metrics.
+                // The value is probably a password. As a server name it would reach name servers, logs and metrics.
                 self.report.warn_of_variable(variable, "no effect: expected VSPHERE_PASSWORD or VCENTER_<id>_PASSWORD");
                 continue;
             }
@@ -339,7 +338,7 @@ fn defined(variable: &str, key: &str, part: Option<PartName>) -> RawSection {
     section
 }
 
-/// Whether a variable of this name affects vCenters.
+/// Returns true if a variable of this name may define a vCenter or add a setting to one vCenter.
 fn is_read(name: &str) -> bool {
     let is_end = |rest: &str| ENDS.iter().any(|(end, _)| rest.ends_with(end));
     name.starts_with(DEFINING_PREFIX) || name.strip_prefix(VCENTER_PREFIX).is_some_and(is_end)

@@ -6,11 +6,11 @@ use super::optional_sections::PartName;
 use crate::providers::vsphere::config::address_rules::equal_fold;
 pub(super) use crate::providers::vsphere::vcenter::spelling::Dialect;
 
-/// The dialect of a text.
+/// Returns the dialect of a text.
 ///
-/// The Go program tries YAML and then INI. Valid INI begins with a header, and no text that begins with `[` is YAML
-/// with a mapping at the top. So the first significant character leads to the same result, and errors refer to the
-/// dialect in use. A first line with `=` and no `:` is INI without its header.
+/// The Go program tries YAML and then INI. Valid INI begins with a section header, and no text that begins with `[` is
+/// a YAML mapping. So the first significant character leads to the same result, and errors refer to the dialect in use.
+/// A first line with `=` and without `:` is INI without a section header.
 pub fn dialect_of(text: &str) -> Dialect {
     let first = text.lines().map(str::trim_start).find(|line| !line.is_empty() && !line.starts_with(['#', ';']));
     let Some(line) = first.map(|line| line.trim_start_matches('\u{feff}')) else { return Dialect::Ini };
@@ -19,7 +19,7 @@ pub fn dialect_of(text: &str) -> Dialect {
     if is_ini { Dialect::Ini } else { Dialect::Yaml }
 }
 
-/// `insecure-flag` becomes `insecureFlag`.
+/// Converts `insecure-flag` to `insecureFlag`.
 fn camel(kebab: &str) -> String {
     let mut parts = kebab.split('-');
     let mut name = parts.next().unwrap_or_default().to_owned();
@@ -31,7 +31,6 @@ fn camel(kebab: &str) -> String {
     name
 }
 
-/// Type of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ValueKind {
     Text,
@@ -47,7 +46,6 @@ pub(super) enum ValueKind {
 /// A key of a section: its INI form and its type.
 pub(super) type KeySpec = (&'static str, ValueKind);
 
-/// Keys of a vCenter.
 pub(super) const VCENTER_KEYS: &[KeySpec] = &[
     ("user", ValueKind::Text),
     ("password", ValueKind::Text),
@@ -175,7 +173,7 @@ pub(super) enum NamedSection {
 impl NamedSection {
     pub const ALL: [Self; 2] = [Self::Vcenter, Self::Class];
 
-    /// Maximum number of such sections per file.
+    /// Maximum number of sections of one kind per file.
     pub const MAX_SECTIONS: usize = 1000;
 
     pub fn ini(self) -> &'static str {
@@ -214,7 +212,7 @@ impl NamedSection {
     }
 }
 
-/// The whole file. Deliberately without `Debug`, like all raw types: they hold passwords.
+/// The whole file. No raw type implements `Debug`, because raw types contain passwords.
 pub(super) struct RawFile {
     pub global: RawSection,
     pub labels: RawSection,
@@ -224,7 +222,8 @@ pub(super) struct RawFile {
     pub route: RawSection,
     /// The vCenters, in file order, with unique keys.
     pub vcenters: Vec<RawSection>,
-    /// vCenter entries with errors that are replaced by an entry with the same key; as messages show them.
+    /// vCenter entries that have errors and are replaced by another entry with the same key, each as its name in
+    /// messages.
     pub replaced: Vec<String>,
     /// The classes of load balancers, in file order, with unique keys.
     pub classes: Vec<RawSection>,
@@ -263,12 +262,12 @@ impl RawFile {
         }
     }
 
-    /// The load balancer sections that are in the file.
+    /// Returns the section `LoadBalancer`, if it is in the file, and the classes.
     pub fn load_balancer_sections(&self) -> impl Iterator<Item = &RawSection> {
         std::iter::once(&self.load_balancer).filter(|section| section.line.is_some()).chain(&self.classes)
     }
 
-    /// All sections, including those that are not in the file.
+    /// Returns all sections, including those that are not in the file.
     pub fn sections(&self) -> impl Iterator<Item = &RawSection> {
         let plain = [&self.global, &self.labels, &self.nodes, &self.nsxt, &self.load_balancer, &self.route];
         plain.into_iter().chain(&self.vcenters).chain(&self.classes)
@@ -277,7 +276,7 @@ impl RawFile {
 
 pub(super) struct RawSection {
     pub dialect: Dialect,
-    /// The part that an error in this section turns off; none if the error invalidates the whole file.
+    /// The part that an error in this section turns off; `None` if the error invalidates the whole file.
     pub part: Option<PartName>,
     /// The name of the entry; empty for sections that exist once.
     pub key: String,
@@ -287,7 +286,7 @@ pub(super) struct RawSection {
     pub line: Option<usize>,
     /// The fields in order; a later one takes precedence.
     pub fields: Vec<RawField>,
-    /// The variables of the keys, if the section comes from variables.
+    /// The variables that set the keys, if the section comes from variables.
     pub variables: Vec<(&'static str, String)>,
     keys: [&'static [KeySpec]; 2],
 }
@@ -298,9 +297,8 @@ pub(super) struct RawField {
     pub value: RawValue,
 }
 
-/// A value as written.
 pub(super) enum RawValue {
-    /// YAML null: as if the key were missing.
+    /// YAML `null`, which counts as a missing key.
     Unset,
     Text(Zeroizing<String>),
     Flag(bool),
@@ -349,8 +347,8 @@ impl RawSection {
         Self { dialect, part, key, shown, line: None, fields: Vec::new(), variables: Vec::new(), keys }
     }
 
-    /// The spelling in messages of a key whose INI form is `kebab`. For a vCenter without `server` whose server is the
-    /// value of a variable, it is that variable.
+    /// Returns the name that messages use for a key; `kebab` is its INI form. For a vCenter that a variable defines
+    /// without a key `server`, the name of `server` is that variable.
     pub fn shown_key(&self, kebab: &str) -> String {
         let is_own_name = kebab == "server" && self.text(kebab).is_none();
         match self.dialect {
@@ -363,17 +361,17 @@ impl RawSection {
         }
     }
 
-    /// Whether the entry's key is its server if it has no `server`.
+    /// Returns true if an entry without `server` uses its key as the server.
     pub fn names_its_server(&self) -> bool {
         self.dialect != Dialect::Yaml
     }
 
-    /// The keys of this section, in their INI form.
     pub fn keys(&self) -> impl Iterator<Item = &'static str> {
         self.keys.into_iter().flatten().map(|(kebab, _)| *kebab)
     }
 
-    /// Finds a key by its spelling in this dialect: case-insensitive in INI, case-sensitive in YAML.
+    /// Finds a key by its spelling in this dialect: case-insensitive in INI, case-sensitive in YAML. Always `None` for
+    /// environment variables.
     pub fn find_key(&self, written: &str) -> Option<KeySpec> {
         self.keys.iter().copied().flatten().copied().find(|(kebab, _)| match self.dialect {
             Dialect::Ini => equal_fold(kebab, written),
@@ -382,17 +380,15 @@ impl RawSection {
         })
     }
 
-    /// The last value of a key.
     fn value(&self, name: &str) -> Option<&RawValue> {
         self.fields.iter().rev().find(|field| field.name == name).map(|field| &field.value)
     }
 
-    /// The line of a key, if present.
     pub fn line_of(&self, name: &str) -> Option<usize> {
         self.fields.iter().rev().find(|field| field.name == name).and_then(|field| field.line)
     }
 
-    /// A non-empty text.
+    /// Returns the text of a key, if the text is not empty.
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.value(name) {
             Some(RawValue::Text(text)) if !text.is_empty() => Some(text),
@@ -414,7 +410,8 @@ impl RawSection {
         }
     }
 
-    /// The items of a list or a comma-separated text, trimmed, without empty ones. None if the key is missing.
+    /// Returns the trimmed, non-empty items of a list or a comma-separated text; `None` if the key is missing or its
+    /// value is empty.
     pub fn items(&self, name: &str) -> Option<Vec<&str>> {
         let written: Vec<&str> = match self.value(name) {
             Some(RawValue::List(items)) => items.iter().map(|item| item.as_str()).collect(),
@@ -435,12 +432,11 @@ impl RawSection {
         }
     }
 
-    /// Whether an error in a value was already reported.
+    /// Returns true if an error in any value of the section was already reported.
     pub fn has_error(&self) -> bool {
         self.fields.iter().any(|field| matches!(field.value, RawValue::Mistake))
     }
 
-    /// Whether an error in this key's value was already reported.
     pub fn has_error_at(&self, name: &str) -> bool {
         matches!(self.value(name), Some(RawValue::Mistake))
     }

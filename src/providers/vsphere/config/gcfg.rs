@@ -1,7 +1,7 @@
-//! The scanner of the INI dialect: text → section headers and variables, with the rules of `gcfg` 1.2.
+//! The scanner of the INI dialect: splits the text into section headers and variables by the rules of `gcfg` 1.2.
 //!
-//! The scanner knows no names of sections and keys. After an error it continues with the next line, so that all errors
-//! are found. Messages repeat nothing of the text, which may hold a password.
+//! The scanner does not check the names of sections and keys. After an error it continues with the next line, so that
+//! all errors are found. Messages repeat no text of the file, because the text may contain a password.
 
 use std::borrow::Cow;
 use std::iter::Peekable;
@@ -11,60 +11,51 @@ use zeroize::Zeroizing;
 
 use crate::base::yaml::MAX_VALUES;
 
-/// An element of the file. Deliberately without `Debug`: a value may be a password.
+/// An element of the file. It does not implement `Debug`, because a value may be a password.
 pub(super) enum Item {
     /// `[name]` or `[name "subsection"]`.
     Section {
-        /// The name, as written.
         name: String,
         /// The quoted text, unescaped; never empty.
         subsection: Option<String>,
-        /// The line, from 1.
         line: usize,
     },
     /// `key = value` or `key`.
     Variable {
-        /// The key, as written.
         key: String,
-        /// The value, unquoted; none without `=`. Wiped from memory on drop.
+        /// The value without its quotes; `None` without `=`. Wiped from memory on drop.
         value: Option<Zeroizing<String>>,
-        /// The end of the value, and whether a part of it is quoted.
         end: End,
         is_quoted: bool,
-        /// The line, from 1.
         line: usize,
     },
 }
 
-/// End of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// End of line, or a comment after a quoted value.
     Line,
     /// A comment: `;` or `#` after a blank, or instead of a value.
     Comment,
-    /// `;` or `#` after any other character, which may belong to the value.
+    /// `;` or `#` directly after another character. The rest of the line may be meant as part of the value.
     Cut,
 }
 
-/// A syntax error and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SyntaxError {
     /// The line, from 1.
     pub line: usize,
     /// The column, from 1.
     pub column: usize,
-    /// The error or the expectation.
     pub message: Cow<'static, str>,
 }
 
-/// Scans the whole text, up to the limit.
+/// Scans the whole text, up to [`MAX_VALUES`] elements and errors.
 pub(super) fn scan(text: &str) -> (Vec<Item>, Vec<SyntaxError>) {
     let mut scanner = Scanner { chars: text.chars().peekable(), line: 1, column: 1, in_section: false };
     let (mut items, mut errors) = (Vec::new(), Vec::new());
     loop {
         match scanner.next_item() {
-            // The limit also applies to errors.
             Ok(Some(_)) if items.len() + errors.len() >= MAX_VALUES => {
                 errors.push(scanner.error(format!("expected at most {MAX_VALUES} sections and variables")));
                 return (items, errors);
@@ -111,7 +102,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// `[ name "subsection" ]`, with optional blanks between the parts.
+    /// Reads `[ name "subsection" ]`, with optional blanks between the parts.
     fn section(&mut self) -> Result<Item, SyntaxError> {
         let line = self.line;
         self.bump();
@@ -157,7 +148,6 @@ impl Scanner<'_> {
         if name.is_empty() { Err(start) } else { Ok(name) }
     }
 
-    /// `key = value`, or `key` alone.
     fn variable(&mut self) -> Result<Item, SyntaxError> {
         let line = self.line;
         let key = self.identifier("expected a key")?;
@@ -179,7 +169,7 @@ impl Scanner<'_> {
         Ok(Item::Variable { key, value, end, is_quoted, line })
     }
 
-    /// A letter, followed by letters, digits and `-`.
+    /// Reads a letter, followed by letters, digits and `-`.
     fn identifier(&mut self, expected: &'static str) -> Result<String, SyntaxError> {
         let mut name = String::new();
         while let Some(c) = self.peek() {
@@ -193,14 +183,14 @@ impl Scanner<'_> {
         if name.is_empty() { Err(self.error(expected)) } else { Ok(name) }
     }
 
-    /// Concatenates quoted and unquoted pieces; surrounding blanks are dropped, quoted ones kept.
+    /// Concatenates quoted and unquoted pieces. Surrounding blanks are dropped; quoted blanks are kept.
     fn value(&mut self) -> Result<(Zeroizing<String>, End, bool), SyntaxError> {
         self.skip_blanks();
         let mut text = Zeroizing::new(String::new());
         // Length without trailing blanks.
         let mut kept = 0;
         let (mut quoted, mut is_quoted) = (false, false);
-        // The first character, the last one, and the last one that is no blank.
+        // The first character, the last one, and the last one that is not a blank.
         let (first, mut last, mut last_visible) = (self.peek(), None, None);
         let end = loop {
             let next = self.peek();
@@ -238,7 +228,7 @@ impl Scanner<'_> {
         Ok((text, end, is_quoted))
     }
 
-    /// In quotes: `\\`, `\"`, `\n` and `\t`. Outside: a continued line or a quote.
+    /// Reads an escape sequence. In quotes: `\\`, `\"`, `\n` and `\t`. Outside of quotes: a continued line or a quote.
     fn escape(&mut self, text: &mut Zeroizing<String>, quoted: bool) -> Result<(), SyntaxError> {
         self.bump();
         if quoted {
@@ -308,7 +298,6 @@ fn push(text: &mut Zeroizing<String>, c: char) {
     if text.capacity() < text.len() + c.len_utf8() {
         let mut larger = Zeroizing::new(String::with_capacity((text.capacity() * 2).max(64)));
         larger.push_str(text);
-        // Drops, and thereby wipes, the smaller buffer.
         *text = larger;
     }
     text.push(c);
@@ -330,7 +319,7 @@ mod tests {
 
     use super::*;
 
-    /// The items as text, for comparison.
+    /// Returns the items as text, for comparison.
     fn show(text: &str) -> Result<Vec<String>, SyntaxError> {
         let (items, errors) = scan(text);
         if let Some(error) = errors.first() {

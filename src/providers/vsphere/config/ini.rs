@@ -32,8 +32,8 @@ pub(super) fn read(text: &str, report: &mut ProblemReport) -> RawFile {
     file
 }
 
-/// Begins the section of a header. Sections of the same name are merged; a header without keys also defines a vCenter.
-/// `None`: the keys of this section are ignored.
+/// Enters the section of a header. Sections with the same name are merged; a header without keys also defines a
+/// vCenter. `None` means that the keys of this section are ignored.
 fn enter<'a>(
     file: &'a mut RawFile,
     name: &str,
@@ -62,7 +62,7 @@ fn enter<'a>(
     }
 }
 
-/// A vCenter needs a name. A class without one is valid, as in the Go program.
+/// Enters a named section. A vCenter needs a name. A class without a name is valid, as in the Go program.
 fn enter_named<'a>(
     sections: &'a mut Vec<RawSection>,
     which: NamedSection,
@@ -108,7 +108,8 @@ fn add(
     report: &mut ProblemReport,
 ) {
     let Some(key) = section.find_key(written) else {
-        // A line without a value is more likely the rest of a broken line than a mistyped key.
+        // A line without a value is more likely the rest of a broken line than a mistyped key, so its text is not
+        // repeated.
         report.warn_of_unknown_key(line, section, value.map(|_| written));
         return;
     };
@@ -139,7 +140,7 @@ fn parse_value((name, kind): KeySpec, value: Option<Zeroizing<String>>) -> Resul
     }
 }
 
-/// Maximum length of a map's text; NSX allows thirty tags, with scopes of 128 and tags of 256 characters.
+/// Maximum length of the text of a map, in bytes. NSX allows 30 tags, with scopes of 128 and tags of 256 characters.
 const LONGEST_MAP: usize = 64 << 10;
 
 const MAP: &str = r#"unmarshalling load balancer tags failed: expected a JSON object of texts of at most 64 KiB, for example {\"scope\": \"tag\"}"#;
@@ -165,7 +166,7 @@ fn parse_map(text: &str) -> Option<Vec<(String, Zeroizing<String>)>> {
     parsed.collect()
 }
 
-/// Decimal, with optional leading zeros, or hexadecimal.
+/// Parses a decimal number, with optional leading zeros, or a hexadecimal number.
 fn parse_number(text: &str) -> Option<u64> {
     let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => (digits, 16),

@@ -1,8 +1,8 @@
 //! The sections `LoadBalancer` and `LoadBalancerClass`. Pure.
 //!
-//! Mirrors `pkg/cloudprovider/vsphere/loadbalancer/config`, and `setupClasses` of `class.go`. Name and id of a pool,
-//! and name and path of a profile, are inherited together. In the Go program, a class with its own pool name inherits
-//! the pool id of the section `LoadBalancer`, which takes precedence over the name.
+//! Mirrors `pkg/cloudprovider/vsphere/loadbalancer/config`, and `setupClasses` of `class.go`. The name and the id of a
+//! pool are inherited together, as are the name and the path of a profile. In the Go program, a class with its own pool
+//! name inherits the pool id of the section `LoadBalancer`, and the id takes precedence over the name.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,11 @@ use super::optional_sections::{OptionalSection, PartName};
 use super::problems::ProblemReport;
 use super::routes::{Router, RouterKind, SPELLING};
 
-/// The class of Services that name none; it always exists.
+/// The class of Services that name no class. It always exists.
 pub const DEFAULT_CLASS: &str = "default";
 
-/// Tag scopes that this program sets on each object. `owner` is not among them, because the configuration overrides it.
+/// Tag scopes that only this program sets; configured tags with these scopes are ignored. `owner` is missing here,
+/// because the configuration may set it.
 const OWN_SCOPES: [&str; 9] = [
     "cluster",
     "service",
@@ -30,37 +31,38 @@ const OWN_SCOPES: [&str; 9] = [
 /// Maximum length of scope and tag in NSX, in characters.
 const LONGEST_TAG: (usize, usize) = (128, 256);
 
-/// How many configured tags fit on every object: NSX allows 30, and a pool of Nodes may have nine of this program.
+/// Maximum number of configured tags with which no tag of this program is omitted. NSX allows 30 tags per object, and a
+/// pool of Nodes may have nine tags of this program.
 pub const MAX_EXTRA_TAGS: usize = 21;
-/// How many configured tags fit on virtual servers of a second load balancer, and on any virtual server, if tags that
-/// the Go program does not write are omitted.
+/// Maximum number of configured tags with which NSX accepts the virtual servers of the second load balancer of a
+/// Service, if tags that the Go program does not write are omitted.
 const MAX_TAGS_OF_SECOND: usize = 23;
+/// Maximum number of configured tags with which NSX accepts other virtual servers, if the same tags are omitted.
 const MAX_TAGS_OF_SERVER: usize = 24;
 
-/// Load balancers of Services.
+/// Configuration of the load balancers of Services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadBalancerConfig {
-    /// The size of a created load balancer service; also required if none is created.
+    /// The size of a load balancer service that this program creates. Also required if the service exists.
     pub size: Size,
-    /// The id of an existing load balancer service to use; if none, one is created.
+    /// The id of an existing load balancer service to use. If `None`, this program creates a service.
     pub lb_service_id: Option<String>,
-    /// The tier-1 gateway path of the created load balancer service, or the one that the existing service must have. A
-    /// valid path is in canonical form, any other text is kept as written: the Go program sends any text, and only
-    /// compares it if the service exists.
+    /// The tier-1 gateway path of the created load balancer service, or the required path of an existing one. A valid
+    /// path is stored in canonical form. Any other text is stored as written, because the Go program sends any text.
     pub tier1: Option<String>,
     /// Whether the source address of clients is preserved.
     pub snat_disabled: bool,
-    /// Tags of all created objects, by scope. `owner` overrides the tag of that scope.
+    /// Tags of all created objects, by scope. A tag with the scope `owner` overrides the tag of this program.
     pub tags: BTreeMap<String, String>,
     /// The pool and the profiles of the section `LoadBalancer`.
     pub common: Class,
     /// The classes of the file, without inherited settings; see [`Self::class`].
     pub classes: BTreeMap<String, Class>,
-    /// The ids of the IPv6 address pools, by class; from `--nsx-ipv6-pool`, not from the file.
+    /// The ids of the IPv6 address pools, by class. They come from `--nsx-ipv6-pool`, not from the file.
     pub ipv6_pools: BTreeMap<String, String>,
 }
 
-/// The settings of a class, without inherited ones.
+/// The settings of a class, without inherited settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Class {
     /// The address pool.
@@ -118,7 +120,7 @@ pub enum Size {
 impl Size {
     const ALL: [Self; 5] = [Self::Small, Self::Medium, Self::Large, Self::Xlarge, Self::Dlb];
 
-    /// The spelling of NSX and of the file.
+    /// Returns the spelling of NSX and of the file.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Small => "SMALL",
@@ -131,15 +133,18 @@ impl Size {
 }
 
 impl LoadBalancerConfig {
-    /// The error if more than [`MOST_TAGS_BESIDE`] tags are configured.
+    /// Returns an error message if more than [`MAX_EXTRA_TAGS`] tags are configured. Tags with the scope `owner` or a
+    /// scope of this program do not count.
     pub fn too_many_tags(&self) -> Option<String> {
         too_many_tags(self.tags.keys().map(String::as_str))
     }
 
-    /// The class of this name; the default class exists even if the file does not have it.
+    /// Returns the class of this name; `None` if the file does not have the class, or if no section has its pool or a
+    /// profile. The default class exists even if the file does not have it.
     ///
-    /// As in the Go program, each setting comes from the first of these that has it: for a pool the class, the section
-    /// `LoadBalancer`, the default class; for a profile the class, the default class, the section.
+    /// As in the Go program, each setting comes from the first section that has the setting. The order for a pool is:
+    /// the class, the section `LoadBalancer`, the default class. The order for a profile is: the class, the default
+    /// class, the section `LoadBalancer`.
     pub fn class(&self, name: &str) -> Option<CompleteClass<'_>> {
         let default = self.classes.get(DEFAULT_CLASS);
         let own = self.classes.get(name);
@@ -162,7 +167,7 @@ const TIER1: &str = "tier1-gateway-path";
 const POOL_ID: &str = "ip-pool-id";
 const POOL_NAME: &str = "ip-pool-name";
 
-/// Name key and path key of each protocol's profile, and the error if the section has neither.
+/// Name key and path key of each protocol's profile, and the error if the section has neither key.
 const PROFILES: [(&str, &str, &str); 2] = [
     (
         "tcp-app-profile-name",
@@ -217,7 +222,8 @@ pub(super) fn check(raw: &RawFile, report: &mut ProblemReport) -> OptionalSectio
     }
 }
 
-/// The rules of the Go program with its texts, in its order; the Go program reports only the first error.
+/// Checks the rules of the Go program, with its error texts and in its order. The Go program reports only the first
+/// error. Returns the size, if it is valid.
 fn check_rules(raw: &RawFile, report: &mut ProblemReport) -> Option<Size> {
     let section = &raw.load_balancer;
     let has = |key: &str| section.text(key).is_some() || section.has_error_at(key);
@@ -247,7 +253,7 @@ fn check_rules(raw: &RawFile, report: &mut ProblemReport) -> Option<Size> {
     size
 }
 
-/// The pool and the profiles of a section. If both keys are given, id or path takes precedence, as in the Go program.
+/// Reads the pool and the profiles of a section. Id and path take precedence over a name, as in the Go program.
 fn class(section: &RawSection, report: &mut ProblemReport) -> Class {
     let mut either = |exact: &str, name: &str| {
         let (exact_text, name_text) = (section.text(exact), section.text(name));
@@ -264,7 +270,8 @@ fn class(section: &RawSection, report: &mut ProblemReport) -> Class {
     Class { pool: pool.map(|(text, is_id)| if is_id { IpPool::Id(text) } else { IpPool::Name(text) }), tcp, udp }
 }
 
-/// Accepts any text: with an existing service the Go program works with any text that equals the service's.
+/// Accepts any text: with an existing service, the Go program works with any text that equals the gateway path of the
+/// service.
 fn tier1(section: &RawSection, report: &mut ProblemReport) -> Option<String> {
     let text = section.text(TIER1)?;
     let router = Router::parse(text).filter(|router| router.kind == RouterKind::Tier1);
@@ -277,7 +284,6 @@ fn tier1(section: &RawSection, report: &mut ProblemReport) -> Option<String> {
     Some(path.unwrap_or_else(|| text.to_owned()))
 }
 
-/// The error if tags of these scopes do not fit.
 fn too_many_tags<'a>(scopes: impl Iterator<Item = &'a str>) -> Option<String> {
     let count = scopes.filter(|scope| *scope != "owner" && !OWN_SCOPES.contains(scope)).count();
     if count <= MAX_EXTRA_TAGS {

@@ -1,8 +1,8 @@
-//! Pure: how much of an unknown name a message may repeat.
+//! Pure: decides if a message may repeat an unknown name.
 //!
 //! Text in the place of a key may be the rest of a password or of a private key that was pasted without quotes. So a
-//! name is repeated only if it resembles a known one, or reads as a key in a section without secrets; otherwise only
-//! the line number is given.
+//! message repeats a name only if the name resembles a known name, or if the name is a plain word and the section has
+//! no secrets. Otherwise the message gives only the line number.
 
 use super::fields::{Dialect, NamedSection, RawSection, SingleSection, known_keys};
 
@@ -10,19 +10,20 @@ use super::fields::{Dialect, NamedSection, RawSection, SingleSection, known_keys
 const FORMER_KEYS: [&str; 6] =
     ["tenantref", "secretref", "ipfamilypriority", "service-account", "tcp-app-profile-id", "udp-app-profile-id"];
 
-/// Maximum length of known names.
+/// Maximum length of a name that is compared or repeated, in bytes.
 const LONGEST: usize = 40;
 
-/// How a message shows an unknown name; by default the name resembles no known one, or was not compared.
+/// Parts of a message about an unknown name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct UnknownName {
     /// The name, if it may be repeated.
     pub found: Option<String>,
-    /// Text after "unknown key, ignored": the name probably meant. Empty if there is none.
+    /// Text after "unknown key, ignored" or "unknown section, ignored" that suggests a known name; empty without a
+    /// suggestion.
     pub hint: String,
 }
 
-/// An unknown key, with the section's key that it resembles most, in the section's dialect.
+/// Suggests the section's most similar key, and decides if the message may repeat the unknown key.
 pub(super) fn unknown_key(section: &RawSection, written: &str) -> UnknownName {
     let meant = closest(written, section.keys());
     let hint = meant.map_or_else(String::new, |(key, letters)| {
@@ -39,14 +40,15 @@ pub(super) fn unknown_key(section: &RawSection, written: &str) -> UnknownName {
     UnknownName { found: is_shown.then(|| written.to_owned()), hint }
 }
 
-/// Whether the name reads as a key, in a section without passwords and certificate keys, such as a class.
+/// Returns true if the name is a short word of letters, `-` and `_`, and the section has neither passwords nor
+/// certificate keys.
 fn is_plain_word(section: &RawSection, written: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphabetic() || c == '-' || c == '_';
     let is_secret = section.keys().any(|key| ["password", "client-auth-key-file"].contains(&key));
     !is_secret && !written.is_empty() && written.len() <= LONGEST && written.chars().all(is_word)
 }
 
-/// An unknown section, with the known one that it resembles.
+/// Suggests the known section that is most similar to an unknown one.
 pub(super) fn unknown_section(written: &str, dialect: Dialect) -> UnknownName {
     let plain = SingleSection::ALL.map(|which| (which.ini(), which.yaml(), ""));
     let named = [
@@ -68,13 +70,12 @@ pub(super) fn unknown_section(written: &str, dialect: Dialect) -> UnknownName {
     }
 }
 
-/// The most similar name, and the number of different letters.
 fn closest(written: &str, names: impl Iterator<Item = &'static str>) -> Option<(&'static str, usize)> {
     names.filter_map(|name| Some((name, difference(written, name)?))).min_by_key(|(_, letters)| *letters)
 }
 
-/// Number of letters that differ, ignoring case, `-` and `_`; none if more than two differ, or more than one in a short
-/// name.
+/// Counts the letters that differ, ignoring case, `-` and `_`. Returns `None` if more than two letters differ, if more
+/// than one letter of a name with fewer than six letters differs, or if `written` is longer than [`LONGEST`].
 fn difference(written: &str, name: &str) -> Option<usize> {
     if written.len() > LONGEST {
         return None;
@@ -116,7 +117,7 @@ mod tests {
             (yaml(SingleSection::Global), "usr", "; did you mean user?"),
             (yaml(SingleSection::Global), "passwort", "; did you mean password?"),
             (yaml(SingleSection::Labels), "zones", "; did you mean zone?"),
-            // Known keys of other sections, and of old examples.
+            // Keys that are known in other sections or appear in old examples get no hint.
             (yaml(SingleSection::Labels), "thumbprint", ""),
             (yaml(SingleSection::Global), "secretref", ""),
             (ini(SingleSection::Global), "tenantref", ""),

@@ -1,7 +1,7 @@
-//! The section `NSXT` and its environment variables: where NSX is, and how to log in. Pure.
+//! The section `NSXT` and its environment variables: the address of NSX and the login. Pure.
 //!
 //! Mirrors `pkg/nsxt/config`, with two differences: the variables are applied before the checks, and credentials that
-//! are never used are a warning.
+//! are never used cause a warning.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub struct NsxConfig {
     pub insecure: bool,
     /// A PEM file that replaces the system's roots. Its existence is not checked here.
     pub ca_file: Option<PathBuf>,
-    /// Whether user and password are those of vIDM (`Remote` instead of `Basic`).
+    /// Whether user and password belong to vIDM (`Remote` instead of `Basic`).
     pub remote_auth: bool,
     /// The login method.
     pub login: NsxLogin,
@@ -37,11 +37,11 @@ pub struct NsxConfig {
 /// Login methods for NSX, in order of precedence. `Debug` prints no secrets.
 #[derive(Clone)]
 pub enum NsxLogin {
-    /// TLS client certificate. Existence of the files is not checked here.
+    /// TLS client certificate. The existence of the files is not checked here.
     Certificate {
         /// The PEM file of the certificate.
         certificate: PathBuf,
-        /// The PEM file of its key.
+        /// The PEM file of the certificate's private key.
         key: PathBuf,
     },
     /// API token of VMware Cloud, which is exchanged for access tokens.
@@ -57,10 +57,11 @@ pub enum NsxLogin {
         namespace: String,
         /// The Secret's name.
         name: String,
-        /// User and password of the file or of variables, used until the Secret has valid ones.
+        /// User and password from the cloud config or from environment variables, used until the Secret has a valid
+        /// user and password.
         fallback: Option<(String, SecretString)>,
     },
-    /// User and password of the file or of variables.
+    /// User and password from the cloud config or from environment variables.
     Password {
         /// The user name.
         user: String,
@@ -70,7 +71,7 @@ pub enum NsxLogin {
 }
 
 impl NsxLogin {
-    /// Host, port and path of the token service; none for other methods.
+    /// Returns host, port and path of the token service; `None` for other login methods.
     pub fn token_service(&self) -> Option<(String, u16, String)> {
         let Self::VmcToken { host, .. } = self else { return None };
         let (host, port, path) = parse_host(host)?;
@@ -78,7 +79,7 @@ impl NsxLogin {
     }
 }
 
-/// Not in constant time: both sides are configurations of this process, so timing discloses nothing.
+/// The comparison is not in constant time: both values are configurations of this process, so timing discloses nothing.
 impl PartialEq for NsxLogin {
     fn eq(&self, other: &Self) -> bool {
         let is_same = |one: &SecretString, two: &SecretString| one.expose_secret() == two.expose_secret();
@@ -112,7 +113,7 @@ impl PartialEq for NsxLogin {
 
 impl Eq for NsxLogin {}
 
-/// Omits user names: an operator may have written the password there.
+/// Omits user names, because an operator may have written the password there.
 impl fmt::Debug for NsxLogin {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -141,8 +142,8 @@ const CA_FILE: &str = "ca-file";
 const SECRET_NAME: &str = "secret-name";
 const SECRET_NAMESPACE: &str = "secret-namespace";
 
-/// Keys that need another key. As in the Go program, only the first row whose key is given applies; the texts are those
-/// of the Go program.
+/// Keys that need another key, with the error texts of the Go program. As in the Go program, only the first row whose
+/// key is given applies.
 const RULES: [(&str, &str, &str); 6] = [
     (TOKEN, AUTH_HOST, "vmc auth host must be provided if auth token is provided"),
     (USER, PASSWORD, "password is empty"),
@@ -152,7 +153,6 @@ const RULES: [(&str, &str, &str); 6] = [
     (SECRET_NAMESPACE, SECRET_NAME, "secret name is required if secret namespace is provided"),
 ];
 
-/// Keys with file names.
 const FILES: [&str; 3] = [CA_FILE, CERTIFICATE, KEY];
 
 const NO_KEY: &str = "client key file is required if client cert file is provided";
@@ -187,7 +187,7 @@ pub(super) fn check(
         }
         Some(text) => given.host("host", text, report),
     };
-    // The token service is unused without a token, as in the Go program.
+    // Without a token, the token service is unused, as in the Go program.
     if let Some(text) = given.text(AUTH_HOST).filter(|_| given.text(TOKEN).is_some()) {
         given.host(AUTH_HOST, text, report);
     }
@@ -215,24 +215,24 @@ fn check_rules(given: &GivenSection<'_>, report: &mut ProblemReport) {
     let chosen = RULES.into_iter().find(|(key, _, _)| given.text(key).is_some());
     match chosen {
         Some((_, needed, rule)) => given.require(needed, rule, report),
-        // A value with a reported error may have been a login.
+        // If a login key has a reported error, the login is not reported as missing.
         None if LOGINS.iter().flat_map(|(_, keys)| keys).any(|key| given.file.has_error_at(key)) => {}
         None => given.require(USER, NO_LOGIN, report),
     }
-    // A certificate always takes precedence; without its key, the Go program fails at its start.
+    // A certificate always takes precedence. Without the key of the certificate, the Go program fails at startup.
     if chosen.is_some_and(|(key, ..)| key != CERTIFICATE) && given.text(CERTIFICATE).is_some() {
         given.require(KEY, NO_KEY, report);
     }
 }
 
-/// The section of the file, and the variables, which take precedence.
+/// The section of the file, and the variables. The variables take precedence.
 struct GivenSection<'a> {
     file: &'a RawSection,
     variables: &'a RawSection,
 }
 
 impl<'a> GivenSection<'a> {
-    /// The section that gives a key; the file if neither does.
+    /// Returns the variables if they contain the key; otherwise the section of the file.
     fn section(&self, key: &str) -> &'a RawSection {
         if self.variables.text(key).is_some() { self.variables } else { self.file }
     }
@@ -245,7 +245,7 @@ impl<'a> GivenSection<'a> {
         self.variables.flag(key).or(self.file.flag(key)).unwrap_or_default()
     }
 
-    /// Reports a missing key, unless its value has a reported error.
+    /// Reports a missing key, unless an error in its value was already reported or a part of the file is unreadable.
     fn require(&self, key: &str, rule: &str, report: &mut ProblemReport) {
         let is_mistake = self.file.has_error_at(key) || self.variables.has_error_at(key);
         if self.text(key).is_none() && !is_mistake && report.is_readable {
@@ -261,7 +261,7 @@ impl<'a> GivenSection<'a> {
         host
     }
 
-    /// Chooses the first complete login, and warns of keys of the others.
+    /// Chooses the first complete login, and warns of keys of other logins that are not used.
     fn login(&self, report: &mut ProblemReport) -> Option<NsxLogin> {
         let is_complete = |keys: &[&str; 2]| keys.iter().all(|key| self.text(key).is_some());
         let (used, [first, second]) = LOGINS.into_iter().find(|(_, keys)| is_complete(keys))?;
@@ -290,7 +290,7 @@ impl<'a> GivenSection<'a> {
     }
 }
 
-/// Parses `host[:port][/prefix]`; an IPv6 address with a port is in brackets.
+/// Parses `host[:port][/prefix]`. An IPv6 address with a port is in brackets.
 fn parse_host(text: &str) -> Option<(String, u16, String)> {
     let (authority, path) = text.split_once('/').unwrap_or((text, ""));
     let (host, port) = match authority.strip_prefix('[').map(|rest| rest.split_once(']')) {

@@ -1,5 +1,5 @@
-//! The parts of a configuration that are turned off when they are invalid, so that Nodes still work. The Go program
-//! starts with such a file, too.
+//! The optional parts of a configuration. An invalid part is turned off, so that Nodes still work. The Go program also
+//! starts with an invalid part.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ pub enum OptionalSection<T> {
     Absent,
     /// In the file, and valid.
     Used(T),
-    /// In the file, and invalid. Objects of this part are neither changed nor removed.
+    /// In the file, but invalid or without the connection to NSX. Objects of this part are neither changed nor removed.
     Refused,
 }
 
 impl<T> OptionalSection<T> {
-    /// The configuration of the part, if used.
+    /// Returns the configuration of the part, if the part is used.
     pub fn used(&self) -> Option<&T> {
         match self {
             Self::Used(part) => Some(part),
@@ -24,13 +24,13 @@ impl<T> OptionalSection<T> {
         }
     }
 
-    /// Whether the part is in the file and invalid.
+    /// Returns true if the part is in the file but turned off because of an error.
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Refused)
     }
 }
 
-/// Name of a part.
+/// Name of an optional part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PartName {
     /// The connection to NSX, which load balancers and routes need.
@@ -47,7 +47,7 @@ impl PartName {
     /// All parts.
     pub const ALL: [Self; 4] = [Self::Nsx, Self::LoadBalancers, Self::Routes, Self::FurtherVcenters];
 
-    /// The name in metrics and logs.
+    /// Returns the name in metrics and logs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Nsx => "nsx",

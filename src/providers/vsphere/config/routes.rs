@@ -8,7 +8,7 @@ use super::fields::RawSection;
 use super::optional_sections::{OptionalSection, PartName};
 use super::problems::ProblemReport;
 
-/// The address of the API, which may precede a Policy path but is not part of it.
+/// Prefix of the API, which may precede a Policy path but is not part of it.
 const API: &str = "policy/api/v1/";
 
 /// The routes to the pods of the Nodes.
@@ -37,7 +37,7 @@ pub struct Router {
 }
 
 impl Router {
-    /// Parses a Policy path; accepts a missing first slash, a trailing slash, and the prefix `/policy/api/v1`.
+    /// Parses a Policy path. Accepts a missing first slash, a trailing slash and the prefix `/policy/api/v1`.
     pub fn parse(text: &str) -> Option<Self> {
         let path = text.trim().trim_matches('/');
         let path = path.strip_prefix(API).unwrap_or(path).trim_start_matches('/');
@@ -54,7 +54,7 @@ impl Router {
         is_id.then(|| Self { kind, id: id.to_owned() })
     }
 
-    /// The Policy path.
+    /// Returns the Policy path.
     pub fn path(&self) -> String {
         let kind = match self.kind {
             RouterKind::Tier0 => "tier-0s",
@@ -93,7 +93,7 @@ pub(super) fn check(section: &RawSection, report: &mut ProblemReport) -> Optiona
     }
 }
 
-/// Warning about a path in another spelling.
+/// Warning about a path that is not in canonical spelling.
 pub(super) const SPELLING: &str =
     "read as /infra/<kind>/<id>; expected that spelling, because the upstream program fails with any other";
 

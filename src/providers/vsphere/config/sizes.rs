@@ -1,5 +1,5 @@
-//! Pure: limits on the size of a configuration, in addition to the limit on the length of its text: a list has many
-//! items in few bytes, and values of Global are copied for each vCenter.
+//! Pure: limits on the size of a parsed configuration. The limit on the length of the text is not enough: a list has
+//! many items in few bytes, and each vCenter copies values of `Global`.
 
 use secrecy::ExposeSecret;
 
@@ -9,10 +9,10 @@ use super::{Credentials, VcenterConfig};
 use crate::base::yaml::{MAX_TEXT, MAX_VALUES};
 use crate::providers::vsphere::login::credentials::source::SourceLocation;
 
-/// Memory of a text or path in addition to its bytes.
+/// Memory that a text or path needs in addition to its content, in bytes.
 const PER_ITEM: usize = size_of::<String>();
 
-/// Whether the lists are short enough together. Otherwise reports an error; the lists must not be read then.
+/// Returns true if the lists are short enough together. Otherwise reports an error; the lists must not be read then.
 pub(super) fn are_lists_short(raw: &RawFile, report: &mut ProblemReport) -> bool {
     let is_short = raw.sections().map(items).sum::<usize>() <= MAX_VALUES;
     if !is_short {
@@ -34,7 +34,7 @@ fn items(section: &RawSection) -> usize {
     counts.sum()
 }
 
-/// Whether `c` separates the items of this key. Keys without a list have no separator.
+/// Returns true if `c` separates the items of this key. Keys without a list have no separator.
 fn is_separator(key: &str, c: char) -> bool {
     match key {
         "ca-file" => c == ':',
@@ -49,8 +49,7 @@ fn is_separator(key: &str, c: char) -> bool {
 pub(super) struct Total(usize);
 
 impl Total {
-    /// Adds a vCenter. If the limit is exceeded, reports an error and returns false; this vCenter and those after it
-    /// must not be used then.
+    /// Adds a vCenter. Beyond the limit, reports an error and returns false. Then no further vCenter may be used.
     pub(super) fn has_capacity_for(&mut self, vcenter: &VcenterConfig, report: &mut ProblemReport) -> bool {
         self.0 = self.0.saturating_add(bytes(vcenter));
         if self.0 > MAX_TEXT {

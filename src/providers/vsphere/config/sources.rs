@@ -1,6 +1,6 @@
 //! Pure: the source of an entry's user and password.
 //!
-//! Mirrors `SecretRef` as `validateConfig` and `FromEnv` leave it, and its interpretation by `NewConnectionManager`.
+//! Mirrors `SecretRef`, as set by `validateConfig` and `FromEnv` and interpreted by `NewConnectionManager`.
 
 use std::path::{Path, PathBuf};
 
@@ -14,10 +14,10 @@ use crate::providers::vsphere::login::credentials::source::SourceLocation;
 /// The directory that is used by default, if it exists.
 pub const DEFAULT_DIRECTORY: &str = "/etc/cloud/secrets";
 
-/// Where an entry is defined, which decides what it inherits.
+/// Place of the definition of an entry. The place decides which values the entry inherits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryOrigin {
-    /// In a section or map entry of its own.
+    /// In its own section or map entry.
     InFile,
     /// In `server` of Global.
     InGlobal,
@@ -27,23 +27,22 @@ pub(super) enum EntryOrigin {
 
 /// Credentials that entries inherit and share.
 pub(super) struct Sources {
-    /// User and password of Global.
     global: UserAndPassword,
-    /// User and password of the variables.
     variables: UserAndPassword,
-    /// Whether Global names a Secret or a directory in the file, so that entries need no user and password.
+    /// Whether `Global` in the file names a complete Secret or a directory, and not both. Entries then need no user and
+    /// password.
     is_stored: bool,
-    /// Whether Global names both a Secret and a directory in the file, so that entries use neither.
+    /// Whether `Global` in the file names both a Secret and a directory. An entry in the file without user and password
+    /// then uses neither.
     is_ambiguous: bool,
-    /// Why the source that Global names in the file is unusable.
+    /// Reason why the source that `Global` names in the file is unusable.
     error: Option<String>,
-    /// The Secret or directory of Global, with the variables applied.
+    /// The Secret or directory that entries share: from variables, from `Global`, or the default directory.
     shared_credentials: Option<Credentials>,
-    /// Whether an entry used user and password of the variables.
+    /// Whether an entry tried to use the user and password of the variables.
     variables_consulted: bool,
 }
 
-/// User and password, each optional.
 #[derive(Clone)]
 struct UserAndPassword {
     user: Option<String>,
@@ -58,7 +57,6 @@ impl UserAndPassword {
         }
     }
 
-    /// Fills in missing values from `other`, each independently.
     fn or(&self, other: &Self) -> Self {
         let Self { user, password } = other.clone();
         Self { user: self.user.clone().or(user), password: self.password.clone().or(password) }
@@ -104,12 +102,15 @@ impl Sources {
         }
     }
 
-    /// Credentials of an entry and their fallback. The entry's own user and password come first, then its Secret, else
-    /// the Secret or directory of Global. Global's user and password are used only without Secret and directory.
+    /// Returns the credentials of an entry and their fallback. A complete pair of user and password comes first. Next
+    /// comes the Secret of the entry or, without a Secret of the entry, the Secret or directory of `Global`.
+    ///
+    /// An entry of a variable takes a missing user or password from the variables, then from `Global`. An entry in the
+    /// file takes them from `Global` only if neither the entry nor `Global` names a Secret or directory in the file.
     ///
     /// As in the Go program, `VSPHERE_USER` and `VSPHERE_PASSWORD` never change the credentials of an entry in the
-    /// file. If an entry has none, the Go program refuses to start; here the variables and the shared Secret or
-    /// directory provide them.
+    /// file. If an entry in the file has no credentials, the Go program refuses to start; this program uses the
+    /// variables and the shared Secret or directory.
     pub fn credentials(
         &mut self,
         defined: EntryOrigin,
@@ -142,7 +143,7 @@ impl Sources {
         }
     }
 
-    /// Warns of user and password in variables that no vCenter uses.
+    /// Warns of user and password in variables, if no vCenter uses them.
     pub fn warn_of_unused(&self, variables: &RawSection, report: &mut ProblemReport) {
         for key in
             ["user", "password"].into_iter().filter(|key| !self.variables_consulted && variables.text(key).is_some())
@@ -187,7 +188,7 @@ impl Sources {
     }
 }
 
-/// The Secret: name and namespace, each from the first section that has it.
+/// Returns the Secret. Name and namespace each come from the first section that has the key.
 fn secret(sections: &[&RawSection]) -> Option<Credentials> {
     let first = |key: &str| sections.iter().find_map(|section| section.text(key)).map(str::to_owned);
     Some(Credentials::Stored(SourceLocation::Secret {
@@ -196,7 +197,7 @@ fn secret(sections: &[&RawSection]) -> Option<Credentials> {
     }))
 }
 
-/// The message if only one of name and namespace is given.
+/// Returns a message if only one of name and namespace is given.
 fn half_secret(section: &RawSection) -> Option<String> {
     let (given, missing) = match (section.text("secret-name"), section.text("secret-namespace")) {
         (Some(_), None) => ("secret-name", "secret-namespace"),
@@ -206,7 +207,6 @@ fn half_secret(section: &RawSection) -> Option<String> {
     Some(format!("{} needs {}", section.shown_key(given), section.shown_key(missing)))
 }
 
-/// Warns if only one of name and namespace is given.
 pub(super) fn warn_of_half_secret(section: &RawSection, report: &mut ProblemReport) {
     let given: Vec<_> =
         ["secret-name", "secret-namespace"].into_iter().filter(|key| section.text(key).is_some()).collect();
@@ -215,8 +215,8 @@ pub(super) fn warn_of_half_secret(section: &RawSection, report: &mut ProblemRepo
     }
 }
 
-/// The Secret or directory that entries share. A configured directory that exists takes precedence over a Secret, as in
-/// the Go program; the default directory does not, because it was not configured.
+/// Returns the Secret or directory that entries share. As in the Go program, a configured directory that exists takes
+/// precedence over a Secret. The default directory does not, because it is not configured.
 fn shared(
     global: &RawSection,
     variables: &RawSection,

@@ -1,9 +1,9 @@
-//! Pure: the spelling of a vCenter's entry in a section.
+//! Pure: how messages spell a vCenter entry and its settings.
 
 use super::fields::{Dialect, RawSection};
 use crate::providers::vsphere::vcenter::spelling::Spelling;
 
-/// The spelling of this section's vCenter entry.
+/// Returns the spelling of the vCenter entry in this section.
 pub(super) fn spelling_of(section: &RawSection) -> Spelling {
     let variable = || {
         let own = section.variables.iter().find(|(key, _)| *key == "thumbprint");
@@ -23,7 +23,7 @@ mod tests {
     const THUMBPRINT: &str =
         "11:22:33:44:55:06:07:08:09:10:11:12:13:14:15:16:17:18:19:20:21:22:23:24:25:26:27:28:29:30:31:32";
 
-    /// Messages about the only vCenter.
+    /// Returns the messages about the only vCenter.
     fn shown(text: &str, variables: &[(&str, &str)]) -> [String; 3] {
         let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
         let parsed = parse_within(text, "f", &Environment::new(variables), &FileChecks::default()).unwrap();

@@ -1,4 +1,4 @@
-//! The vectors of the Go program by id (C1 to C32, those of 1.9, B11 to B15), and what is stricter or kinder here.
+//! Tests with the upstream vectors by id (C1 to C32, W cases, B11 to B15), and of the differences from the Go program.
 
 use proptest::prelude::*;
 use secrecy::ExposeSecret as _;
@@ -13,7 +13,7 @@ fn config(id: &str, text: &str) -> Config {
     }
 }
 
-/// The mistakes, one text each.
+/// Returns the mistakes, one text for each.
 fn mistakes(id: &str, text: &str) -> Vec<String> {
     match parse(text, "f") {
         Ok(_) => panic!("{id}: accepted"),
@@ -33,7 +33,7 @@ pub(super) fn shown(credentials: &Credentials) -> String {
     }
 }
 
-/// Per vCenter: key, server, credentials in the order they are tried.
+/// Returns for each vCenter: key, server, and credentials in the order in which they are tried.
 pub(super) fn vcenters(config: &Config) -> Vec<String> {
     let one = |vcenter: &VcenterConfig| {
         let tried = [Some(&vcenter.credentials), vcenter.fallback_credentials.as_ref()];
@@ -72,7 +72,7 @@ fn the_vectors_of_the_go_program_hold() {
             "[Global]\nsecret-name=n\nsecret-namespace=ns\n[VirtualCenter \"a\"]\nuser=u\npassword=p\n",
             &["a -> a, u/p, secret ns/n"],
         ),
-        // differs: Go drops a directory that does not exist; here the directory is the source, and app says it is missing.
+        // differs: Go ignores a missing directory; here it stays the source, and `app` reports it as missing.
         ("C9", "[Global]\nserver=s\nsecrets-directory=/x\n", &["s -> s, directory /x"]),
         (
             "C10",
@@ -177,7 +177,7 @@ fn what_the_go_program_refuses_is_refused() {
         ("C17", "[Global]\n= g\n".into(), "f:2: column 1: expected section header or variable declaration"),
         ("C18", "[Global]\n1user = g\n".into(), "f:2: column 1: illegal character"),
         ("C19", "[Global]\nserver=s\nuser=u\npassword=\n".into(), "f:4: [Global] password: missing"),
-        // differs in the text: Go tells an INI error for what is evidently YAML.
+        // differs in the text: Go reports an INI error for a file that is clearly YAML.
         (
             "C21",
             format!("global: {{server: s, {creds}, port: \"443\"}}"),
@@ -233,7 +233,7 @@ fn what_the_go_program_refuses_is_refused() {
     }
 }
 
-/// differs: all of this is found at load, where the Go program finds it at the first login or at each node.
+/// differs: this program reports these mistakes at load; the Go program at the first login or at each node.
 // vectors: B13
 #[test]
 fn values_are_checked_at_load() {
@@ -266,7 +266,7 @@ fn values_are_checked_at_load() {
     for text in [&hex, &colons] {
         assert_eq!(config(text, &format!("{base}thumbprint={text}\n")).vcenters[0].thumbprints, [colons.as_str()]);
     }
-    // As govc prints it: with the host as its URL has it.
+    // `govc` prints the host of its URL before the thumbprint.
     for host in ["vc.example.com", "vc.example.com:8443", "vcenter", "10.0.0.1", "[fd00::1]", "[fd00::1]:8443"] {
         let text = format!("{base}thumbprint=\"{host} {colons}\"\n");
         assert_eq!(config(host, &text).vcenters[0].thumbprints, [colons.as_str()], "{host}");
@@ -282,7 +282,8 @@ fn values_are_checked_at_load() {
 fn lists_of_families_and_networks_are_trimmed() {
     use IpFamily::{V4, V6};
     let base = "server=s\nuser=u\npassword=p\n";
-    // differs: Go keeps blanks and case (then no address matches), counts duplicates, and gates two families.
+    // differs: Go keeps blanks and case, so no address matches. It counts duplicates, and needs a gate for two
+    // families.
     let rows: [(&str, &str, &[IpFamily]); 8] = [
         ("ends with a comma", "ipv4, ", &[V4]),
         ("B14", "IPv4", &[V4]),
@@ -297,12 +298,12 @@ fn lists_of_families_and_networks_are_trimmed() {
         assert_eq!(config(id, &format!("[Global]\n{base}ip-family={text}\n")).vcenters[0].ip_families, want, "{id}");
     }
     let yaml = |families: &str| format!("global: {{server: s, user: u, password: p, ipFamily: {families}}}");
-    // differs: Go takes the text for one family, which no address has.
+    // differs: Go reads the text as one family, which no address has.
     assert_eq!(config("C27", &yaml("['ipv6,ipv4']")).vcenters[0].ip_families, [V6, V4], "C27");
     assert_eq!(config("YAML empty", &yaml("[]")).vcenters[0].ip_families, [V4], "an empty list is no list");
     assert!(!mistakes("YAML unknown", &yaml("[ipv5]")).is_empty());
 
-    // differs: Go refuses both at each node.
+    // differs: Go rejects both at each node.
     for (id, text, want) in [
         ("B11", "10.0.0.0/24, 10.0.1.0/24", ["10.0.0.0/24", "10.0.1.0/24"].as_slice()),
         ("B12", "10.0.0.0/24,", &["10.0.0.0/24"]),
@@ -322,7 +323,7 @@ fn yaml_scalars_are_read_as_yaml_1_1() {
     {
         assert_eq!(global(&format!("port: {text}")).vcenters[0].port, want, "{text}");
     }
-    // differs: Go cuts floats.
+    // differs: Go truncates floats.
     assert!(!mistakes("float", "global: {server: s, user: u, password: p, port: 443.7}").is_empty());
     for (text, want) in [("yes", true), ("y", true), ("On", true), ("TRUE", true), ("no", false), ("null", false)] {
         assert_eq!(global(&format!("insecureFlag: {text}")).vcenters[0].insecure, want, "{text}");
@@ -614,7 +615,7 @@ fn the_parts_of_nsx_are_no_oddity_and_what_is_wrong_is_reported_in_its_place() {
     }
 }
 
-/// 3a.6: the Go program never looks at it then.
+/// If certificates are not verified, the Go program ignores the thumbprint.
 #[test]
 fn a_malformed_thumbprint_is_a_mistake_only_where_certificates_are_verified() {
     let pair = "user = u\npassword = p\n";

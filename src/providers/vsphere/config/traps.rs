@@ -1,5 +1,4 @@
-//! Pure: valid values that often do not mean what their author intended. They are read as in the Go program; a warning
-//! names the line and never the value.
+//! Pure: finds values that are valid but probably not intended. A warning names the line and never the value.
 
 use std::collections::HashMap;
 
@@ -8,7 +7,7 @@ use super::gcfg::End;
 use super::problems::ProblemReport;
 use crate::base::yaml::Entry;
 
-/// Whether the key is part of a login. A login with a value that is cut off is rejected.
+/// Returns true if the key is part of a login. A server rejects a login with a value that is cut off.
 fn is_login(key: &str) -> bool {
     matches!(key, "user" | "password" | "vmc-access-token")
 }
@@ -16,7 +15,6 @@ fn is_login(key: &str) -> bool {
 const COMMENT: &str =
     "the value ends where `;` or `#` begins a comment: write it in double quotes if they belong to it";
 
-/// Warnings about a value of an INI file.
 pub(super) fn of_ini((key, kind): KeySpec, text: &str, end: End, is_quoted: bool) -> Vec<&'static str> {
     let is_in = |open: char, close: char| text.len() > 1 && text.starts_with(open) && text.ends_with(close);
     let mut odd = Vec::new();
@@ -35,8 +33,8 @@ pub(super) fn of_ini((key, kind): KeySpec, text: &str, end: End, is_quoted: bool
     odd
 }
 
-/// Lines of a YAML file that may have a comment after a value, by number. Number and length are limited, because each
-/// value of a login is compared with its line.
+/// Lines of a YAML file that may have a comment after a value, by line number. Their number and length are limited,
+/// because each value of a login is compared with its line.
 pub(super) struct CommentableLines<'a>(HashMap<usize, &'a str>);
 
 impl<'a> CommentableLines<'a> {
@@ -49,8 +47,7 @@ impl<'a> CommentableLines<'a> {
         Self(lines.filter(|(_, line)| has_comment(line)).take(Self::MAX_WARNINGS).collect())
     }
 
-    /// Whether a comment cuts this unquoted value; an empty one is cut as a whole. Only for logins: in other values a
-    /// comment is intended.
+    /// Returns true if a comment cuts off this unquoted value of a login. In other values, a comment is intended.
     pub fn cuts(&self, line: usize, key: &str, value: &str) -> bool {
         let Some(written) = self.0.get(&line).filter(|_| is_login(key)) else { return false };
         let is_comment = |rest: &str| rest.starts_with([' ', '\t']) && rest.trim_start().starts_with('#');
@@ -63,20 +60,18 @@ impl<'a> CommentableLines<'a> {
     }
 }
 
-/// The warning about a comment that cuts a login in a YAML file.
 pub(super) const CUT_IN_YAML: &str =
     "the value ends where ` #` begins a comment: write it in quotes if that belongs to it";
 
-/// The warning for a YAML block that ends with a line break.
 pub(super) const LINE_BREAK: &str =
     "the line break at the end belongs to the value: write `|-` in place of `|` in YAML, or leave `\\n` out";
 
-/// Whether the value is a login that is rejected because of its line break.
+/// Returns true if the value is a login that servers reject because of its line break.
 pub(super) fn ends_with_line_break(key: &str, value: &str) -> bool {
     is_login(key) && value.ends_with('\n')
 }
 
-/// The error for a file of another kind.
+/// Returns an error if the file is a kubeconfig or another manifest, and not a `vsphere.conf`.
 pub(super) fn of_other_files(top: &[Entry]) -> Option<&'static str> {
     let has = |key: &str| top.iter().any(|entry| entry.key == key);
     let names_section = |entry: &Entry| {
@@ -93,7 +88,7 @@ pub(super) fn of_other_files(top: &[Entry]) -> Option<&'static str> {
     is_manifest.then_some("this is a manifest: use the text below `data`")
 }
 
-/// The first line with content, and the error for a text in neither dialect.
+/// Returns the first line with content and the error, if the text is shell variables, HTML, XML or base64.
 pub(super) fn of_other_texts(file: &str) -> Option<(usize, &'static str)> {
     let is_content = |line: &&str| !line.is_empty() && !line.starts_with(['#', ';']);
     let mut lines = file.lines().map(str::trim).enumerate();
@@ -110,14 +105,14 @@ pub(super) fn of_other_texts(file: &str) -> Option<(usize, &'static str)> {
     Some((at + 1, expected))
 }
 
-/// Whether the text is base64. A file of either dialect is not, because it has a bracket or a colon.
+/// Returns true if the text is base64. A file of either dialect has a bracket or a colon and so is not base64.
 fn is_base64(file: &str) -> bool {
     let digits = file.trim().trim_end_matches('=');
     let is_digit = |c: char| c.is_ascii_alphanumeric() || c == '+' || c == '/' || c.is_ascii_whitespace();
     digits.len() >= 20 && digits.chars().all(is_digit)
 }
 
-/// The line of a second document, if that has content.
+/// Returns the line of a second document, if the second document has content.
 pub(super) fn second_document(file: &str) -> Option<usize> {
     let is_marker = |line: &str| line == "---" || line.starts_with("--- ");
     let is_content = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with(['#', '%']);
@@ -127,7 +122,6 @@ pub(super) fn second_document(file: &str) -> Option<usize> {
     lines().skip(marker + 1).any(|(_, line)| is_content(line)).then_some(marker + 1)
 }
 
-/// Warns of placeholders that were not replaced.
 pub(super) fn warn_of_placeholders(raw: &RawFile, report: &mut ProblemReport) {
     for section in raw.sections() {
         for field in &section.fields {

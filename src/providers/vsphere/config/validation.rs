@@ -1,4 +1,4 @@
-//! Validation: defaults, inheritance and checks turn the file as written into the configuration. Pure.
+//! Validation: turns the file as written into the configuration by defaults, inheritance and checks. Pure.
 //!
 //! Mirrors `validateConfig` of `config_ini_legacy.go` and `config_yaml.go`.
 
@@ -21,14 +21,15 @@ use crate::providers::vsphere::vcenter::zone_tags::ZoneCategories;
 
 const DEFAULT_PORT: u16 = 443;
 
-/// Validates everything and fills in defaults. The result is valid only if the report has no errors.
+/// Validates everything and fills in defaults. The result is valid only if the report has no error that invalidates the
+/// whole file.
 pub(super) fn merge(
     raw: &RawFile,
     environment: &RawFile,
     checks: &FileChecks<'_>,
     report: &mut ProblemReport,
 ) -> Config {
-    // A key that a broken line may have contained is not reported as missing.
+    // A broken line may define a vCenter, so the lack of vCenters is not reported then.
     let is_readable = report.is_readable;
     let mut reader = EntryReader::new(raw, environment, checks.is_directory, report);
     let (mut found, mut total) = (Vec::<(VcenterConfig, &RawSection)>::new(), Total::default());
@@ -76,7 +77,7 @@ pub(super) fn merge(
     config
 }
 
-/// Turns off load balancers and routes without the connection to NSX.
+/// Turns off load balancers and routes if there is no connection to NSX.
 fn check_dependents(config: &mut Config, raw: &RawFile, report: &mut ProblemReport) {
     for (part, expected) in config.refuse_without_nsx() {
         let section = match part {
@@ -89,16 +90,14 @@ fn check_dependents(config: &mut Config, raw: &RawFile, report: &mut ProblemRepo
     }
 }
 
-/// An entry of a vCenter.
 struct VcenterSection<'a> {
     origin: EntryOrigin,
     section: &'a RawSection,
-    /// The entry of the file that a variable replaces, used if the variable's entry has errors.
+    /// The entry of the file that a variable replaces. This entry is used if the variable's entry has errors.
     fallback: Option<(EntryOrigin, &'a RawSection)>,
 }
 
-/// All entries: those of the file in order, then that of Global, then those of variables. A variable replaces the entry
-/// with its key.
+/// Returns the entries of the file, of `Global` and of variables. A variable replaces an entry with the same key.
 fn entries<'a>(raw: &'a RawFile, environment: &'a RawFile) -> Vec<VcenterSection<'a>> {
     let entry = |defined, section| VcenterSection { origin: defined, section, fallback: None };
     let mut entries: Vec<_> = raw.vcenters.iter().map(|section| entry(EntryOrigin::InFile, section)).collect();
@@ -117,12 +116,11 @@ fn entries<'a>(raw: &'a RawFile, environment: &'a RawFile) -> Vec<VcenterSection
     entries
 }
 
-/// Reads vCenter entries with their inherited values.
 struct EntryReader {
     sources: Sources,
     /// Values that entries of the file inherit.
     global: EntrySettings,
-    /// Values that entries of variables inherit.
+    /// Values that the entries defined by variables inherit.
     defaults: EntrySettings,
     /// Whether values inherited from variables have errors.
     are_defaults_wrong: bool,
@@ -147,7 +145,7 @@ impl EntryReader {
         Self { sources, global, defaults, are_defaults_wrong, is_any_verified: false }
     }
 
-    /// Reads one entry; none if its server is not known.
+    /// Reads one entry; `None` if the entry has no server.
     fn read(
         &mut self,
         defined: EntryOrigin,
@@ -173,7 +171,7 @@ impl EntryReader {
         Some(vcenter(section, key_of(defined, section), server, own, inherited, credentials, report))
     }
 }
-/// The key of an entry; for Global it is the server.
+/// Returns the key of an entry. For `Global`, the key is the server.
 fn key_of(defined: EntryOrigin, section: &RawSection) -> &str {
     match defined {
         EntryOrigin::InGlobal => section.text("server").unwrap_or_default(),
@@ -181,7 +179,7 @@ fn key_of(defined: EntryOrigin, section: &RawSection) -> &str {
     }
 }
 
-/// Warns of entries that are the same vCenter, and of others with the same server.
+/// Warns of entries that are the same vCenter, and of other entries with the same server.
 fn warn_of_entry_relations(vcenters: &[VcenterConfig], sections: &[&RawSection], report: &mut ProblemReport) {
     for (section, kinship) in sections.iter().zip(entry_relations(vcenters)) {
         let shown = |head: usize| sections.get(head).map_or("another entry", |section| &section.shown);
@@ -199,14 +197,14 @@ fn warn_of_entry_relations(vcenters: &[VcenterConfig], sections: &[&RawSection],
     }
 }
 
-/// Settings common to Global and entries, each validated independently. Deliberately without `Debug`.
+/// Settings common to `Global` and entries, each validated independently.
 #[derive(Clone)]
 struct EntrySettings {
     server: Option<String>,
     port: Option<u16>,
     insecure: Option<bool>,
     ca_files: Vec<PathBuf>,
-    /// For error messages: the line and key of `ca-file`, or the environment variable. `None` if there are no CA files.
+    /// Location of `ca-file` for messages: its line and key, or the environment variable. `None` without CA files.
     ca_place: Option<String>,
     thumbprints: Vec<String>,
     datacenters: Vec<String>,
@@ -223,20 +221,20 @@ impl EntrySettings {
             insecure: section.flag("insecure-flag"),
             ca_place: (!ca_files.is_empty()).then(|| report.place_of(section, "ca-file")),
             ca_files,
-            // Invalid thumbprints are reported later: they are errors only if a certificate is verified by them.
+            // Invalid thumbprints are reported later: they are errors only if a certificate is verified.
             thumbprints: parse_thumbprints(section).unwrap_or_default(),
             datacenters: checked_datacenters(section, report),
             ip_families: checked_families(section, report),
         }
     }
 
-    /// Whether the certificate of an entry with these settings is not verified.
+    /// Returns true if the certificate of an entry with these settings is not verified.
     fn is_insecure(&self, inherited: &Self) -> bool {
         self.insecure == Some(true) || inherited.insecure == Some(true)
     }
 
-    /// Settings of `self`, else those of Global. Server and `insecure` are not inherited: a variable that turns off
-    /// verification applies to one vCenter.
+    /// Fills in missing settings from `Global`. The result has no server and no `insecure`, so an entry defined by a
+    /// variable does not inherit `insecure` from `Global`: only its own variable turns off verification.
     fn or(self, global: &Self) -> Self {
         fn either<T: Clone>(own: Vec<T>, global: &[T]) -> Vec<T> {
             if own.is_empty() { global.to_vec() } else { own }
@@ -254,7 +252,6 @@ impl EntrySettings {
     }
 }
 
-/// Builds one entry from its own and its inherited settings.
 fn vcenter(
     section: &RawSection,
     key: &str,
@@ -288,7 +285,7 @@ fn vcenter(
     }
 }
 
-/// Zones need both categories.
+/// Reads the tag categories. Zones need both categories.
 fn labels(file: &RawSection, variables: &RawSection, report: &mut ProblemReport) -> Option<ZoneCategories> {
     let (zone, region) = (over(file, variables, "zone"), over(file, variables, "region"));
     match (zone.text("zone"), region.text("region")) {
@@ -302,7 +299,7 @@ fn labels(file: &RawSection, variables: &RawSection, report: &mut ProblemReport)
     }
 }
 
-/// A variable takes precedence over the file.
+/// Returns the section that has the key. A variable takes precedence over the file.
 fn over<'a>(file: &'a RawSection, variables: &'a RawSection, key: &str) -> &'a RawSection {
     if variables.text(key).is_some() { variables } else { file }
 }

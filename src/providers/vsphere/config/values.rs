@@ -1,4 +1,4 @@
-//! Pure: values of single keys, each checked on its own.
+//! Pure: checks of the values of single keys.
 
 use ipnet::{IpNet, Ipv4Net};
 
@@ -22,8 +22,8 @@ pub(super) fn checked_server(section: &RawSection, report: &mut ProblemReport) -
     section.text("server").map(str::to_owned)
 }
 
-/// Whether a host name must not contain this character. Letters of all scripts with their marks are accepted, because
-/// the resolver decides; typographic quotes are not.
+/// Returns true if a host name must not contain this character. Letters of all scripts with their marks are accepted,
+/// because the resolver decides. Typographic quotes are rejected.
 fn is_odd_in_a_host_name(c: char) -> bool {
     let is_quote = matches!(c, '\u{2018}'..='\u{201f}' | '\u{ab}' | '\u{bb}');
     is_quote || c.is_whitespace() || c.is_control() || c.is_ascii() && !c.is_ascii_alphanumeric() && !"-._".contains(c)
@@ -40,8 +40,9 @@ pub(super) fn checked_port(section: &RawSection, report: &mut ProblemReport) -> 
     }
 }
 
-/// Parses thumbprints separated by commas or blanks: pairs of hex digits, with or without colons, in any case. Returns
-/// them in upper case with colons; none if one is malformed, which [`tell_thumbprint`] reports.
+/// Parses thumbprints, separated by commas or blanks: pairs of hex digits, with or without colons, in any case. Returns
+/// upper-case thumbprints with colons; `None` if one is malformed or a non-empty value contains none, which
+/// [`log_thumbprint`] reports.
 pub(super) fn parse_thumbprints(section: &RawSection) -> Option<Vec<String>> {
     let text = section.text("thumbprint").unwrap_or_default();
     let words = text.split(|c: char| c == ',' || c.is_whitespace());
@@ -55,7 +56,7 @@ pub(super) fn parse_thumbprints(section: &RawSection) -> Option<Vec<String>> {
     (!thumbprints.is_empty() || text.is_empty()).then_some(thumbprints)
 }
 
-/// Reports a malformed thumbprint. Without verification it is unused, so it is only a warning.
+/// Reports a malformed thumbprint. Without verification the thumbprint is unused and only causes a warning.
 pub(super) fn log_thumbprint(section: &RawSection, is_verified: bool, report: &mut ProblemReport) {
     if parse_thumbprints(section).is_some() {
         return;
@@ -70,13 +71,13 @@ pub(super) fn log_thumbprint(section: &RawSection, is_verified: bool, report: &m
     }
 }
 
-/// Whether this is a host as in the URL of `govc`, with or without a port, and not a malformed thumbprint.
+/// Returns true if the word is a host, as `govc` prints it, and not a malformed thumbprint.
 fn is_host(word: &str) -> bool {
     let is_short_name = word.len() < 40 && word.contains(|c: char| !c.is_ascii_hexdigit() && c != ':');
     is_short_name || word.contains(['.', '['])
 }
 
-/// `openssl` prefixes `SHA256 Fingerprint=`, other tools `sha256:`.
+/// Removes the prefix `SHA256 Fingerprint=` of `openssl` or `sha256:` of other tools.
 fn without_algorithm(word: &str) -> &str {
     let word = word.rsplit_once('=').map_or(word, |(_, digits)| digits);
     let names = ["sha256", "sha-256", "sha1", "sha-1"];
@@ -135,7 +136,7 @@ pub(super) fn checked_networks(section: &RawSection, key: &str, report: &mut Pro
     networks
 }
 
-/// Parses a CIDR; host bits are ignored. An IPv4-mapped network is an IPv4 network, as in Go.
+/// Parses a CIDR and ignores its host bits. An IPv4-mapped network becomes an IPv4 network, as in Go.
 fn parse_network(text: &str) -> Option<IpNet> {
     let network: IpNet = text.parse().ok()?;
     match network {

@@ -62,8 +62,8 @@ pub(super) fn read(text: &str, report: &mut ProblemReport) -> RawFile {
     file
 }
 
-/// As in the Go program, a repeated entry replaces the first, and a null value removes all earlier entries. A null
-/// class is empty; the Go program crashes on it.
+/// Reads the entries of a named section. As in the Go program, a repeated entry replaces the first, and a section that
+/// is null removes all its earlier entries. A null class is empty; the Go program crashes on a null class.
 fn read_named(
     sections: &mut Vec<RawSection>,
     which: NamedSection,
@@ -117,7 +117,7 @@ fn read_section(
         report.error_within(section, written.line, None, "expected a mapping of keys to values");
         return;
     };
-    // A key merged by `<<` may be given once more without a warning.
+    // A key that was merged by `<<` may be given again without a warning.
     let mut lines: BTreeMap<&'static str, Option<usize>> =
         section.fields.iter().map(|field| (field.name, field.line)).collect();
     for entry in fields {
@@ -156,7 +156,6 @@ fn read_section(
     }
 }
 
-/// The section of this name, case-insensitive.
 fn section_named(written: &str) -> Option<&'static str> {
     let names =
         SingleSection::ALL.map(SingleSection::yaml).into_iter().chain(NamedSection::ALL.map(NamedSection::yaml));
@@ -198,7 +197,7 @@ fn item(node: &Node) -> Result<Zeroizing<String>, &'static str> {
     }
 }
 
-/// The booleans of YAML 1.1.
+/// Parses the booleans of YAML 1.1.
 fn parse_flag(text: &str) -> Option<bool> {
     match text {
         "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "y" | "Y" | "on" | "On" | "ON" => Some(true),
@@ -207,8 +206,8 @@ fn parse_flag(text: &str) -> Option<bool> {
     }
 }
 
-/// Decimal, `0x`, `0b`, `0o` or octal with a leading zero; `_` after the first digit. A number that is not valid octal
-/// is decimal.
+/// Parses decimal, `0x`, `0b`, `0o`, or octal with a leading zero; `_` may separate digits. With a digit 8 or 9, a
+/// number with a leading zero is decimal.
 fn parse_number(text: &str) -> Option<u64> {
     let unsigned = text.strip_prefix('+').unwrap_or(text);
     if !unsigned.starts_with(|c: char| c.is_ascii_digit()) {

@@ -1,6 +1,6 @@
 //! Credentials for vCenter and NSX, and their sources: the cloud config, a Secret, a directory.
 //!
-//! Nothing here does I/O: `app` reads the sources and publishes one [`Offers`] per vCenter entry and NSX Manager.
+//! This module does no I/O: `app` reads the sources and publishes one [`Offers`] per vCenter entry and NSX Manager.
 //! Mirrors `pkg/common/credentialmanager`.
 
 pub mod layout;
@@ -18,7 +18,7 @@ use secrecy::{ExposeSecret, SecretString};
 use self::source::SourceLocation;
 use crate::cloud::login_ledger::SecretVersion;
 
-/// Where user and password come from. Prints without secrets.
+/// User and password, or the place where they are stored. `Debug` prints no secrets.
 #[derive(Clone)]
 pub enum Credentials {
     /// In the cloud config itself.
@@ -28,12 +28,11 @@ pub enum Credentials {
         /// The password, or a PEM private key.
         password: SecretString,
     },
-    /// In a Secret, under keys that begin with the server, or in files of a directory. Whether the Secret or directory
-    /// exists is not checked here.
+    /// In a Secret or in files of a directory.
     Stored(SourceLocation),
 }
 
-/// Not in constant time: both sides are configurations of this process, so timing discloses nothing.
+/// The comparison is not in constant time: both values are configurations of this process, so timing discloses nothing.
 impl PartialEq for Credentials {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -49,7 +48,7 @@ impl PartialEq for Credentials {
 impl fmt::Debug for Credentials {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // `user` is the private key if the operator swapped user and password.
+            // If the operator swapped user and password, `user` is the private key.
             Self::Inline { user, .. } if user.contains("-----BEGIN") => {
                 formatter.debug_struct("Inline").finish_non_exhaustive()
             }
@@ -59,7 +58,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// A login to present to a server. Prints without secrets.
+/// A login to present to a server. `Debug` prints no secrets.
 #[derive(Clone)]
 pub enum Login {
     /// A user name and its password.
@@ -69,7 +68,7 @@ pub enum Login {
         /// The password.
         password: SecretString,
     },
-    /// The user name was a PEM certificate, the password its private key.
+    /// A certificate and its key, configured as user name and password.
     Certificate {
         /// The certificate (and its chain), in PEM.
         certificate: String,
@@ -80,7 +79,7 @@ pub enum Login {
     SharedSession {
         /// URL of the session manager.
         url: String,
-        /// Authenticates this process to the session manager.
+        /// The token that authenticates this process to the session manager.
         token: SessionToken,
     },
 }
@@ -88,24 +87,23 @@ pub enum Login {
 /// The bearer token for a session manager.
 #[derive(Clone)]
 pub enum SessionToken {
-    /// Configured next to the URL.
+    /// A token that is configured together with the URL.
     Given(SecretString),
-    /// The token of this process's service account, used if none is configured. The kubelet renews it, so it is read at
-    /// each use, and a renewed token is not a new credential.
+    /// The token of this process's service account. The kubelet renews the token, so each use reads it again.
     ServiceAccount(Arc<dyn ReadToken>),
 }
 
-/// Reads a token that changes by itself. Implemented in `app`, which knows the files.
+/// Reader of a token that changes over time. Implemented by `app`, which has access to the files.
 #[async_trait]
 pub trait ReadToken: Send + Sync {
-    /// The current token.
+    /// Reads the current token.
     ///
     /// # Errors
-    /// The reason, in one sentence without the token, if it cannot be read.
+    /// If the token cannot be read, returns the reason in one sentence without the token.
     async fn read(&self) -> Result<SecretString, String>;
 }
 
-/// Where a [`Login`] came from.
+/// Origin of a [`Login`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The file of `--cloud-config`, or an environment variable.
@@ -115,55 +113,53 @@ pub enum Origin {
         /// The directory.
         path: PathBuf,
     },
-    /// A Kubernetes Secret, in one of its versions.
+    /// One version of a Kubernetes Secret.
     Secret {
-        /// Its namespace.
+        /// The namespace of the Secret.
         namespace: String,
-        /// Its name.
+        /// The name of the Secret.
         name: String,
-        /// Its UID.
+        /// The UID of the Secret.
         uid: String,
-        /// The resourceVersion it was read at. It also changes with a label or with another server's credentials.
+        /// The `resourceVersion` of the Secret. A change of a label or of another server's credentials also changes it.
         resource_version: String,
     },
 }
 
-/// A [`Login`] and its [`Origin`]. Credentials with equal logins but different origins make the same request to the
-/// server.
+/// A [`Login`] and its [`Origin`]. Equal logins with different origins make the same request to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
     /// The login.
     pub login: Login,
-    /// Where it came from.
+    /// The origin of the login.
     pub origin: Origin,
 }
 
 /// The current credentials of a vCenter entry or an NSX Manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CredentialState {
-    /// A source was not read yet. No login may be tried.
+    /// A needed source was not read successfully yet, so no login may be tried.
     Pending {
-        /// Names the source that was not read.
+        /// The reason, which names the source.
         reason: String,
     },
-    /// The credentials in the order to try them: those of the cloud config, then those of the Secret or directory.
-    /// Never empty.
+    /// The credentials in the order to try them; never empty. For a vCenter, those of the cloud config come first.
     Ready(Vec<Arc<Credential>>),
-    /// All sources were read, and none has credentials for this entry. No login may be tried.
+    /// All sources were read, but none has credentials for this entry. No login may be tried.
     Missing {
-        /// What is missing, and where.
+        /// The reason: the missing item and its place.
         reason: String,
     },
 }
 
-/// Watch of one entry's [`CredentialState`]. The sender lives as long as the entry is in the configuration.
+/// Watch of the [`CredentialState`] of one entry. The sender lives as long as the entry is in the configuration.
 pub type Offers = tokio::sync::watch::Receiver<Arc<CredentialState>>;
 
 impl SessionToken {
-    /// The current token.
+    /// Returns the current token.
     ///
     /// # Errors
-    /// The reason, if it cannot be read.
+    /// Returns the reason if the token cannot be read.
     pub async fn read(&self) -> Result<SecretString, String> {
         match self {
             SessionToken::Given(token) => Ok(token.clone()),
@@ -173,13 +169,13 @@ impl SessionToken {
 }
 
 impl Login {
-    /// The kind of login, for logs and metrics.
+    /// Returns the kind of login, for logs and metrics.
     pub fn kind(&self) -> &'static str {
         self.parts().0
     }
 
-    /// The kind, the name and the secret of the login; no secret for the service account's token, since there is only
-    /// one.
+    /// Returns kind, name and secret of the login. The token of the service account is left out, because this process
+    /// has only one.
     fn parts(&self) -> (&'static str, &str, Option<&str>) {
         match self {
             Login::Password { user, password } => ("password", user, Some(password.expose_secret())),
@@ -193,7 +189,7 @@ impl Login {
 }
 
 impl Origin {
-    /// The version of the Secret, for the login ledger; `None` for other origins.
+    /// Returns the version of the Secret for the login ledger; `None` for other origins.
     pub fn secret_version(&self) -> Option<SecretVersion> {
         match self {
             Origin::Secret { uid, resource_version, .. } => {
@@ -214,7 +210,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Not in constant time: both sides are credentials of this process, so timing discloses nothing.
+/// The comparison is not in constant time: both values are credentials of this process, so timing discloses nothing.
 impl PartialEq for Login {
     fn eq(&self, other: &Self) -> bool {
         self.parts() == other.parts()
@@ -223,7 +219,7 @@ impl PartialEq for Login {
 
 impl Eq for Login {}
 
-/// Prints only the kind: a text taken for a user name, a certificate or a URL may be a secret.
+/// Prints only the kind, because a text in the place of a user name, a certificate or a URL may be a secret.
 impl fmt::Debug for Login {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.kind())

@@ -1,8 +1,7 @@
 //! Pure: backoff of connections and logins to vCenter and NSX.
 //!
-//! Rejected logins back off longer than lost connections: vCenter's single sign-on locks an account after about five
-//! rejections in three minutes, so at most three attempts of one credential fit into 200 seconds. The login ledger
-//! limits all credentials and processes together.
+//! Rejected logins back off longer than lost connections, so that at most three attempts of one credential fit into 200
+//! seconds. The login ledger limits all credentials and processes together.
 
 use std::time::Duration;
 

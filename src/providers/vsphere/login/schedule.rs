@@ -1,4 +1,4 @@
-//! Pure: which of the offered credentials to try next, and when. Moments are durations since the process began.
+//! Pure: chooses the credential to try next and the time of the attempt. Times are durations since the process started.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,8 @@ pub(in crate::providers::vsphere) struct LoginSchedule {
     credentials: Vec<LoginState>,
 }
 
-/// State of one login. `is_known`: accepted, and neither rejected nor left unanswered since.
+/// State of one login. `was_accepted` means that the server accepted the login, and no later attempt was rejected or
+/// left unanswered.
 struct LoginState {
     credential: Arc<Credential>,
     was_accepted: bool,
@@ -34,7 +35,6 @@ struct LoginState {
     rest: Schedule,
 }
 
-/// Backoff of a login at one interface.
 #[derive(Default)]
 struct Schedule {
     rejections: Failures,
@@ -45,23 +45,20 @@ struct Schedule {
 pub(in crate::providers::vsphere) struct LoginBlocked {
     pub(in crate::providers::vsphere) until: Duration,
     pub(in crate::providers::vsphere) reason: String,
-    /// Wall-clock end of a wait that protects the account from lockout. Computed once, so that the message stays the
-    /// same.
+    /// End of a wait that protects the account from lockout. Computed once, so that the message stays the same.
     lockout_until: Option<Timestamp>,
     /// Whether a rejected login of this process causes the wait, and not the ledger.
     is_of_rejection: bool,
 }
 
-/// A login that waits so that the account is not locked.
 pub(in crate::providers::vsphere) struct PausedLogin {
     pub(in crate::providers::vsphere) credential: Arc<Credential>,
     pub(in crate::providers::vsphere) interface: Interface,
-    /// Whether a rejected login of this process causes the wait, and not the ledger.
     pub(in crate::providers::vsphere) is_of_rejection: bool,
 }
 
 impl LoginBlocked {
-    /// Text that says that the login to `place` waits.
+    /// Returns the message that the login to `location` waits.
     pub(in crate::providers::vsphere) fn what(&self, location: &str) -> String {
         match self.lockout_until {
             Some(until) => format!("login to {location} is paused until {until}, so that the account is not locked"),
@@ -69,8 +66,9 @@ impl LoginBlocked {
         }
     }
 
-    /// Text with the reason and how to end the pause: `is_of_secret` says that another version of a Secret may be tried
-    /// before, and `reset` is the command that clears the failed logins for all replicas.
+    /// Returns the reason and, for a pause against lockout, how to end the pause. `is_of_secret` means that another
+    /// version of a Secret may be tried earlier. `reset` is the command that clears the failed logins for all replicas;
+    /// `None` without a shared ledger.
     pub(in crate::providers::vsphere) fn why(
         &self,
         policy: LoginPolicy,
@@ -80,7 +78,7 @@ impl LoginBlocked {
         if self.lockout_until.is_none() {
             return self.reason.clone();
         }
-        // Without a shared ledger a process has one attempt, whatever the version.
+        // Without a shared ledger, a process has one attempt for all versions together.
         let secret = match is_of_secret && reset.is_some() {
             true => format!(
                 " Another version of the Secret is tried at once, unless {} logins have failed within {} s.",
@@ -100,24 +98,20 @@ impl LoginBlocked {
     }
 }
 
-/// One moment: since the process began, and by the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::providers::vsphere) struct Moment {
     pub(in crate::providers::vsphere) since_start: Duration,
     pub(in crate::providers::vsphere) wall: Timestamp,
 }
 
-/// The server's refusal of a login.
 pub(in crate::providers::vsphere) struct Rejection {
     pub(in crate::providers::vsphere) moment: Moment,
-    /// The server's message.
     pub(in crate::providers::vsphere) reason: String,
     /// Minimum pause before the next attempt; jitter is added.
     pub(in crate::providers::vsphere) min_pause: Duration,
 }
 
 impl Moment {
-    /// A wait that begins now.
     pub(in crate::providers::vsphere) fn wait(self, pause: Duration, why: String) -> LoginBlocked {
         LoginBlocked {
             until: self.since_start.saturating_add(pause),
@@ -127,7 +121,7 @@ impl Moment {
         }
     }
 
-    /// A pause that begins now, so that the account is not locked.
+    /// Returns a pause that begins now and protects the account from lockout.
     pub(in crate::providers::vsphere) fn lockout(self, pause: Duration, reason: String) -> LoginBlocked {
         let until = self.wall.saturating_add(pause).unwrap_or(Timestamp::MAX);
         let until = until.round(Unit::Second).unwrap_or(until);
@@ -135,16 +129,16 @@ impl Moment {
     }
 }
 
-/// Whether a better credential than the one in use is offered.
+/// Result of [`LoginSchedule::better`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::providers::vsphere) enum Better {
-    /// No better credential is offered, as long as the offer stays the same.
+    /// The offer has no better credential.
     Nothing,
-    /// The same login with another origin: only the origin has to be updated.
+    /// The same login is offered with another origin. Only the origin has to be updated.
     Same(Arc<Credential>),
-    /// This better credential is offered and may be tried.
+    /// This better credential may be tried.
     Try(Arc<Credential>),
-    /// A better credential is offered, but must wait until this moment.
+    /// A better credential is offered, but must wait until this time.
     NotBefore(Duration),
 }
 
@@ -153,8 +147,8 @@ impl LoginSchedule {
         Self { policy, credentials: Vec::new() }
     }
 
-    /// The order in which to log in without a session: the last accepted credential if it is still offered, then the
-    /// others on offer. A last accepted credential that is no longer offered comes last.
+    /// Returns the order in which to try credentials while there is no session: first `in_use`, the last accepted
+    /// credential, then the other offered credentials. If `in_use` is not offered any more, it comes last.
     pub(in crate::providers::vsphere) fn candidates(
         offered: &[Arc<Credential>],
         in_use: Option<&Arc<Credential>>,
@@ -168,9 +162,9 @@ impl LoginSchedule {
         }
     }
 
-    /// Whether to try this candidate. An offered one may always be tried; the last accepted one, if no longer offered,
-    /// only after the server rejected every offered one. While offered ones merely wait, an old password would most
-    /// likely be rejected and lengthen the wait of all.
+    /// Returns true if this candidate may be tried. An offered candidate may always be tried. A last accepted
+    /// credential that is not offered any more may be tried only after the server rejected every offered credential:
+    /// while offered credentials only wait, an old password would most likely be rejected and lengthen all waits.
     pub(in crate::providers::vsphere) fn may_be_tried(
         &self,
         candidate: &Credential,
@@ -180,8 +174,8 @@ impl LoginSchedule {
             || offered.iter().all(|credential| self.was_rejected(credential))
     }
 
-    /// Finds a credential that takes precedence over `in_use`, the one of the current session. Forgets credentials that
-    /// are no longer offered: a session may last for years while its credentials change every hour.
+    /// Finds a credential that takes precedence over `in_use`, the credential of the session. Forgets credentials that
+    /// are neither offered nor in use: a session may last for years, and old credentials would accumulate.
     pub(in crate::providers::vsphere) fn better(
         &mut self,
         offered: &[Arc<Credential>],
@@ -197,7 +191,7 @@ impl LoginSchedule {
             let standing = self.find(credential);
             let is_last_resort = !offered.iter().any(|other| other.login == in_use.login);
             match standing.and_then(|standing| standing.soap.block.as_ref()) {
-                // Skips a rejected credential if the one in use is offered further down the list.
+                // Skips a rejected credential if the credential in use is offered further down the list.
                 Some(_) if !is_last_resort && standing.is_some_and(|standing| !standing.soap.rejections.is_none()) => {}
                 Some(blocked) if blocked.until > at => {
                     soonest = Some(soonest.map_or(blocked.until, |before| before.min(blocked.until)));
@@ -208,7 +202,7 @@ impl LoginSchedule {
         soonest.map_or(Better::Nothing, Better::NotBefore)
     }
 
-    /// Why this login must wait; `None` if it may be tried.
+    /// Returns the reason why this login must wait; `None` if the login may be tried.
     pub(in crate::providers::vsphere) fn blocked(
         &self,
         credential: &Credential,
@@ -223,12 +217,11 @@ impl LoginSchedule {
         schedule.block.clone().filter(|blocked| blocked.until > at)
     }
 
-    /// Whether the server rejected the last attempt with this login at the primary interface.
+    /// Returns true if the server rejected the last attempt with this login at the primary interface.
     pub(in crate::providers::vsphere) fn was_rejected(&self, credential: &Credential) -> bool {
         self.find(credential).is_some_and(|standing| !standing.soap.rejections.is_none())
     }
 
-    /// Describes a login with this credential for the ledger.
     pub(in crate::providers::vsphere) fn attempt(&self, credential: &Credential, server: &str) -> PlannedLogin {
         let standing = self.find(credential);
         PlannedLogin {
@@ -241,7 +234,7 @@ impl LoginSchedule {
         }
     }
 
-    /// Records an accepted login: the next login with this credential does not wait because others were rejected.
+    /// Records an accepted login and resets its backoff at this interface.
     pub(in crate::providers::vsphere) fn accepted(&mut self, credential: &Arc<Credential>, interface: Interface) {
         let standing = self.login_state(credential);
         standing.was_accepted = true;
@@ -274,7 +267,7 @@ impl LoginSchedule {
         standing.was_tried = true;
     }
 
-    /// Records that the login has to wait, by the ledger's decision or after a transient failure.
+    /// Records that the login must wait, because of the ledger or of a transient failure.
     pub(in crate::providers::vsphere) fn hold(
         &mut self,
         credential: &Arc<Credential>,
@@ -284,7 +277,7 @@ impl LoginSchedule {
         self.login_state(credential).schedule(interface).block = Some(blocked);
     }
 
-    /// The logins that wait so that the account is not locked.
+    /// Returns the logins that wait so that the account is not locked.
     pub(in crate::providers::vsphere) fn paused(&self, at: Duration) -> Vec<PausedLogin> {
         let of_one = |standing: &LoginState| {
             let credential = Arc::clone(&standing.credential);
@@ -297,12 +290,10 @@ impl LoginSchedule {
         self.credentials.iter().flat_map(of_one).flatten().collect()
     }
 
-    /// Ends the wait and resets the backoff.
     pub(in crate::providers::vsphere) fn release(&mut self, credential: &Arc<Credential>, interface: Interface) {
         *self.login_state(credential).schedule(interface) = Schedule::default();
     }
 
-    /// Forgets credentials that are neither offered nor in use.
     pub(in crate::providers::vsphere) fn forget_others(
         &mut self,
         offered: &[Arc<Credential>],
@@ -339,7 +330,7 @@ impl LoginState {
     }
 }
 
-/// The account for which the server counts rejections.
+/// Returns the account for which the server counts rejections.
 pub(in crate::providers::vsphere) fn account(login: &Login) -> &str {
     match login {
         Login::Password { user, .. } => user,
@@ -348,7 +339,7 @@ pub(in crate::providers::vsphere) fn account(login: &Login) -> &str {
     }
 }
 
-/// Origin of a credential, for messages; `in_config` is the place in the cloud config.
+/// Returns the origin of a credential for messages. `in_config` is the place in the cloud config.
 pub(in crate::providers::vsphere) fn place(origin: &Origin, in_config: impl FnOnce() -> String) -> String {
     match origin {
         Origin::Config => in_config(),

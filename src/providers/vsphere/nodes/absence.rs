@@ -1,9 +1,9 @@
-//! Pure: whether a VM is proved to be gone, given fresh answers from every vCenter.
+//! Pure: proves that a VM is gone, from fresh answers of every vCenter.
 //!
-//! The proof needs all of: the VM's own vCenter says that the VM's id does not exist, the VM's last folder and pool are
-//! readable, its last host is connected, and no vCenter has a VM with its UUID. Any piece that is missing, denied or
-//! not answered makes the result unknown. Readiness, grace periods and limits are the business of the node-lifecycle
-//! controller.
+//! The proof needs all of these facts: the VM's own vCenter reports that the VM's id does not exist, the VM's last host
+//! is connected, its last folder and pool (or, if they are gone, the datacenter) are readable, and no vCenter has a VM
+//! with its UUID. If a fact is missing, denied or not answered, the result is unknown. The node-lifecycle controller
+//! handles readiness, grace periods and limits.
 
 pub mod last_place;
 pub mod location;
@@ -33,14 +33,14 @@ pub struct VcenterEvidence {
     pub server: String,
     /// `about.instanceUuid`; empty before the first connection.
     pub instance_uuid: String,
-    /// The vCenter's answer to each search by UUID. A UUID that was not searched proves nothing.
+    /// The results of the searches by UUID. A UUID that was not searched proves nothing.
     pub searches: Vec<(BiosUuid, SearchRead)>,
-    /// The vCenter's answers to reads of the VM's last known locations there.
+    /// The results of reading the VM's last known locations in this vCenter.
     pub locations: Vec<LocationReads>,
 }
 
 impl VcenterEvidence {
-    /// Drops the answers if another vCenter has taken over the address: answers of two vCenters prove nothing.
+    /// Drops the answers if the address now leads to another vCenter, because answers of two vCenters prove nothing.
     pub fn if_still(self, instance_uuid: &str) -> Self {
         if self.instance_uuid == instance_uuid {
             return self;
@@ -49,8 +49,8 @@ impl VcenterEvidence {
     }
 }
 
-/// Results of reading the objects of a [`Location`] again. `None`: not read, because the location names no such object,
-/// or because the VM is not gone.
+/// Results of reading the objects of a [`Location`] again. `None` if the location has no object of this kind, or if the
+/// VM is not gone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LocationReads {
     /// The location.
@@ -74,18 +74,19 @@ pub struct AbsenceInput<'a> {
     pub uuids: &'a [BiosUuid],
     /// The VM's last known locations.
     pub last: &'a LastPlaces,
-    /// Whether absence may be proved although the VM's last location is not known.
+    /// Whether a VM can be proved absent if its last location is unknown.
     pub trusts_unseen: bool,
     /// The answers of every configured vCenter, one entry per vCenter.
     pub evidence: &'a [VcenterEvidence],
-    /// Why a configured vCenter cannot be queried, if there is one. Nothing is proved then.
+    /// Reason why a configured vCenter cannot be queried. With such a reason, nothing is proved.
     pub unqueried: Option<Unknown>,
 }
 
-/// The UUIDs that no vCenter's VM may have: those of the provider ID and the system UUID, in both byte orders.
+/// Returns the UUIDs to search for: those of the provider ID and the system UUID, in both byte orders.
 ///
 /// # Errors
-/// The VM of this Node is never reported as deleted: the Node is not initialized, or has no well-formed provider ID.
+/// Fails if the Node is not initialized or has no well-formed provider ID. The VM of such a Node is never reported as
+/// deleted.
 pub fn uuids(node: &Node) -> Result<Vec<BiosUuid>, Unknown> {
     if node::is_uninitialized(node) {
         return Err(Unknown::new(
@@ -103,7 +104,7 @@ pub fn uuids(node: &Node) -> Result<Vec<BiosUuid>, Unknown> {
         return Err(Unknown::new(reason::MalformedProviderID, message));
     };
     let mut uuids = vec![own.clone(), own.byte_swapped()];
-    // The kubelet reports the firmware's UUID, which may have been changed since the provider ID was written.
+    // The kubelet reports the UUID of the firmware, which may have changed after the provider ID was written.
     if let Ok(system) = node::system_uuid(node).parse::<BiosUuid>() {
         uuids.extend([system.byte_swapped(), system]);
     }
@@ -116,8 +117,8 @@ pub fn uuids(node: &Node) -> Result<Vec<BiosUuid>, Unknown> {
     Ok(once)
 }
 
-/// Decides whether the VM exists: any sign of the VM proves that it does; without a complete proof of absence, the
-/// result is unknown.
+/// Decides whether the VM exists. Any sign of the VM proves its existence. Without a sign, and without a complete proof
+/// of absence, the existence is unknown.
 pub fn presence_of(case: &AbsenceInput<'_>) -> Presence {
     if case.evidence.iter().any(|answer| has_sign(answer, case.uuids)) {
         return Presence::Exists(());
@@ -135,8 +136,8 @@ fn has_sign(answer: &VcenterEvidence, uuids: &[BiosUuid]) -> bool {
     is_matched || answer.locations.iter().any(is_there)
 }
 
-/// Returns the VM's UUID if it is not one of `uuids`. The VM is another one then, as a vCenter restored from a backup
-/// reuses ids, or its UUID was changed.
+/// Returns the VM's UUID if it is not one of `uuids`. Then either a vCenter restored from a backup gave the id to
+/// another VM, or the UUID of the VM was changed.
 fn other_uuid<'a>(vm: &'a VmIdentity, uuids: &[BiosUuid]) -> Option<&'a BiosUuid> {
     vm.bios_uuid.as_ref().filter(|uuid| !uuids.contains(uuid))
 }
@@ -177,8 +178,7 @@ fn never_seen(last: &LastPlaces) -> String {
     }
 }
 
-/// Proves that the VM left this location. A vCenter may be configured twice, with two accounts: then both entries must
-/// confirm it.
+/// Proves that the VM left this location. If a vCenter is configured twice, both entries must confirm it.
 fn prove_gone_from(testimonies: &[VcenterEvidence], location: &Location) -> Result<Vec<String>, Unknown> {
     let at_home =
         |answer: &&VcenterEvidence| !answer.instance_uuid.is_empty() && *answer.instance_uuid == *location.vcenter;
@@ -196,7 +196,7 @@ fn prove_gone_from(testimonies: &[VcenterEvidence], location: &Location) -> Resu
     Ok(evidence)
 }
 
-/// Proves that no vCenter knows any of the UUIDs.
+/// Proves that no vCenter has a VM with any of the UUIDs.
 fn prove_not_found(case: &AbsenceInput<'_>) -> Result<String, Unknown> {
     if case.uuids.is_empty() || case.evidence.is_empty() {
         return Err(Unknown::new(reason::VCenterUnavailable, "no vCenter was asked for the machine's UUID"));
@@ -251,8 +251,8 @@ fn reused(server: &str, location: &Location, uuid: &BiosUuid) -> Unknown {
     Unknown::new(reason::ProviderIDMismatch, message)
 }
 
-/// The last host must be connected. A host that leaves vCenter takes its running VMs along. A disconnected host may run
-/// the VM, too: a vCenter restored from a backup lacks the VM until the host reconnects.
+/// Requires that the last host is connected. A host that leaves vCenter takes its running VMs along. A disconnected
+/// host may also run the VM: a vCenter restored from a backup lacks the VM until the host reconnects.
 fn prove_host(server: &str, location: &Location, place: &LocationReads) -> Result<String, Unknown> {
     let Some(host) = &location.host else {
         let message = format!("{} is gone from {server}, and its last host is not known", location.vm);
@@ -275,8 +275,8 @@ fn prove_host(server: &str, location: &Location, place: &LocationReads) -> Resul
     }
 }
 
-/// The VM's last folder or pool (`what`) must be readable. If it is gone or not recorded, the datacenter must be
-/// readable.
+/// Requires that the VM's last folder or pool (`what`) is readable. If this object is gone or not recorded, the
+/// datacenter must be readable.
 fn prove_above(
     server: &str,
     location: &Location,
@@ -305,7 +305,7 @@ fn prove_above(
     }
 }
 
-/// Requires a read that found its object, or a search that was answered. [`ReadAnswer::Gone`] fails, too.
+/// Requires a read that found its object, or a search that was answered. [`ReadAnswer::Gone`] also fails.
 pub(in crate::providers::vsphere) fn need_answer<T>(
     read: Option<&ReadAnswer<T>>,
     doing: impl Fn() -> String,

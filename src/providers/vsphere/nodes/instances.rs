@@ -1,8 +1,7 @@
 //! `InstancesV2` and the stream of changes, answered from the instance cache without waiting for vCenter.
 //!
-//! Mirrors `pkg/cloudprovider/vsphere/instances_v2.go`. Only two answers need calls to vCenter: whether a VM without a
-//! cache entry is gone, and a power state that must not be stale. Evidence of absence is read afresh for each question;
-//! [`super::absence`] judges it.
+//! Mirrors `pkg/cloudprovider/vsphere/instances_v2.go`. Calls vCenter only to prove absence, with [`super::absence`],
+//! and to read a power state that must not be stale.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,32 +32,30 @@ use crate::providers::vsphere::vcenter::VcenterId;
 use crate::providers::vsphere::vcenter::reads::ReadAnswer;
 use crate::providers::vsphere::vcenter::snapshot::{self, ProvenPower};
 
-/// Number of contract calls that may query vCenter at the same time. Each has at most a handful of requests in flight
-/// per vCenter.
+/// Maximum number of contract calls that query vCenter at the same time.
 const TURNS: usize = 4;
-/// Time limit of one such contract call, including the wait for its turn. Callers wait for 30 s.
+/// Time limit of a contract call that queries vCenter, including the wait for its turn. Callers wait for 30 s.
 const ASK_LIMIT: Duration = Duration::from_secs(25);
 
-/// Time after which the caller should retry while the cache lags behind the vCenter's state.
+/// Time after which the caller should retry while the cache lags behind the state of the vCenter.
 const STALE_RETRY: Duration = Duration::from_secs(1);
 
 /// Implements `InstancesV2` and `InstanceEvents` on the instance cache.
 pub struct VsphereInstances {
     cache: Arc<InstanceCache>,
     setup: watch::Receiver<Arc<TrackerConfig>>,
-    /// Whether absence may be proved although the VM's last location is not known.
     trusts_unseen: bool,
-    /// Limits the contract calls that query vCenter at the same time to `TURNS`.
     live_reads: Semaphore,
 }
 
 impl VsphereInstances {
-    /// Reads `board`; proofs of absence also call the vCenters of `setup`.
+    /// Creates the implementation, which reads the instance cache `board`. Proofs of absence and reads of the power
+    /// state also call the vCenters of `setup`.
     pub fn new(board: Arc<InstanceCache>, setup: watch::Receiver<Arc<TrackerConfig>>, trusts_unseen: bool) -> Self {
         Self { cache: board, setup, trusts_unseen, live_reads: Semaphore::new(TURNS) }
     }
 
-    /// The cache entry of exactly this Node, compared by UID.
+    /// Returns the cache entry of exactly this Node, compared by UID.
     fn view(&self, node: &Node) -> Option<Arc<CachedInstance>> {
         let uid = node.metadata.uid.as_deref().unwrap_or_default();
         self.cache.find(node::name(node)).filter(|view| *view.uid == *uid)
@@ -81,16 +78,17 @@ impl VsphereInstances {
             return Presence::Unknown(Unknown::new(reason::MalformedProviderID, message));
         };
         match presence {
-            // A VM whose UUID is not readable now was bound by UUID earlier, so it stays; its metadata says what is
-            // missing.
+            // A VM whose UUID is not readable now stays bound, because it was bound by UUID earlier. Its metadata
+            // reports the missing data.
             Some(Presence::Exists(vm)) if vm.uuid.is_some() && !vm.has_uuid(&uuid) => pending(),
-            // The entry of another Node with this UUID is not used: the VM may back only that Node.
+            // The entry of another Node with this UUID is not used, because the VM may back only that Node.
             presence => presence.unwrap_or_else(pending),
         }
     }
 
-    /// Addresses in a Node's status that traffic may be sent to: those last seen on its VM. All addresses for a Node
-    /// that is not vSphere's, or that has no provider ID and no match in any vCenter.
+    /// Returns the addresses in a Node's status that may receive traffic: those last seen on its VM. Returns all
+    /// addresses for a Node that is not vSphere's, or that has no provider ID and no match in any vCenter. Returns
+    /// `Pending` while the look-up is in progress, and `Unknown` without a VM or without its addresses.
     pub fn usable_addresses(&self, node: &Node) -> UsableAddresses {
         let provider_id = node::provider_id(node);
         if !provider_id.is_empty() && !provider_id::is_own(provider_id) {
@@ -107,9 +105,8 @@ impl VsphereInstances {
         }
     }
 
-    /// Why the cache entry may be stale; `None` if it is current. Subscribers get an event when the entry is current
-    /// again, unless the outage ends before the tracker notices it. While that is possible, the result has a time to
-    /// retry.
+    /// Returns the reason why the cache entry may be stale; `None` if it is current. Subscribers get an event when it
+    /// is current again. If the tracker may miss the outage, the result also has a time to retry.
     fn doubt(&self, vm: &BoundVm) -> Option<Unknown> {
         doubt(self.check_live(vm.vcenter), vm.is_live, &vm.location.vm)
     }
@@ -122,7 +119,7 @@ impl VsphereInstances {
         })
     }
 
-    /// Whether the snapshot of this vCenter is live, so that the cache can be trusted.
+    /// Fails unless the snapshot of this vCenter is live, so that the cache is valid.
     fn check_live(&self, slot: VcenterId) -> Result<(), Unknown> {
         let vcenter = self.vcenter(slot)?;
         vcenter.snapshot().freshness.check().map_err(|trouble| {
@@ -132,13 +129,11 @@ impl VsphereInstances {
         })
     }
 
-    /// Waits until fewer than `TURNS` contract calls query vCenter.
     async fn take_turn(&self) -> Result<SemaphorePermit<'_>, Unknown> {
         let stopping = |_| Unknown::new(reason::VCenterUnavailable, "the provider is stopping");
         self.live_reads.acquire().await.map_err(stopping)
     }
 
-    /// Checks that no other VM with the Node's UUID runs anywhere.
     async fn check_no_duplicate_runs(&self, node: &Node, own: &Location) -> Result<(), Unknown> {
         let uuids = absence::uuids(node)?;
         let setup = Arc::clone(&self.setup.borrow());
@@ -147,8 +142,7 @@ impl VsphereInstances {
         self.check_same(&setup)
     }
 
-    /// Checks that the configuration is unchanged since the queries began: a vCenter that was not queried may have been
-    /// added.
+    /// Checks that the configuration is unchanged since the queries began, because a vCenter may have been added.
     fn check_same(&self, setup: &Arc<TrackerConfig>) -> Result<(), Unknown> {
         if Arc::ptr_eq(setup, &self.setup.borrow()) {
             return Ok(());
@@ -182,7 +176,8 @@ impl VsphereInstances {
     }
 }
 
-/// Why a cache entry may be stale, given its vCenter's state now and when the entry was written (`was_live`).
+/// Returns the reason why a cache entry may be stale. `live` is the vCenter's present state, and `was_live` the state
+/// when the entry was written.
 fn doubt(live: Result<(), Unknown>, was_live: bool, vm: &str) -> Option<Unknown> {
     let is_behind = was_live != live.is_ok();
     let doubt = match live {
@@ -202,8 +197,7 @@ fn late() -> Unknown {
     Unknown::new(reason::VCenterUnavailable, message)
 }
 
-/// Collects the evidence of one vCenter. The searches are sequential and end at the first one that finds a VM or fails,
-/// because absence can then no longer be proved.
+/// Collects the evidence of one vCenter. The searches end at the first that finds a VM or fails.
 async fn evidence(vcenter: &Vcenter, uuids: &[BiosUuid], last: &[Arc<Location>]) -> VcenterEvidence {
     let instance_uuid = vcenter.snapshot().instance_uuid.to_string();
     let server = vcenter.server().to_owned();
@@ -223,7 +217,7 @@ async fn evidence(vcenter: &Vcenter, uuids: &[BiosUuid], last: &[Arc<Location>])
     VcenterEvidence { server, instance_uuid, searches, locations: places }.if_still(&vcenter.snapshot().instance_uuid)
 }
 
-/// Reads the VM and, if it is gone, the objects of its location.
+/// Reads the VM. If the VM is gone, also reads the objects of its location.
 async fn location_reads(vcenter: &Vcenter, location: &Arc<Location>) -> LocationReads {
     let at = Arc::clone(location);
     let vm = vcenter.read_vm(&location.vm).await;
@@ -240,19 +234,17 @@ async fn location_reads(vcenter: &Vcenter, location: &Arc<Location>) -> Location
 
 #[async_trait]
 impl InstancesV2 for VsphereInstances {
-    /// A cached VM exists while its vCenter is live. While the look-up of the VM is in progress, the answer is unknown.
-    /// Otherwise the VM is searched in every vCenter, and is absent only with proof. The result of such a search is not
-    /// cached.
+    /// Answers from the cache while the vCenter of the cached VM is live. While the look-up of the VM is in progress,
+    /// the answer is unknown. Otherwise every vCenter is searched, and the VM is absent only with proof.
     async fn instance_exists(&self, node: &Node) -> Presence {
         let unknown = match self.find(node).and_then(|vm| self.check_live(vm.vcenter).into()) {
-            // An event will announce the result of the look-up in progress; a second search in parallel would add
-            // nothing.
+            // An event will announce the result of the look-up in progress, so a second search is not needed.
             Presence::Unknown(unknown) if !unknown.is_passing => unknown,
             presence => return presence,
         };
         let uuids = match absence::uuids(node) {
             Ok(uuids) => uuids,
-            // The VM of such a Node is never reported as absent; the state of its look-up is more informative.
+            // Without valid UUIDs, the VM is never reported as absent; the state of its look-up is more informative.
             Err(_) => return Presence::Unknown(unknown),
         };
         timeout(ASK_LIMIT, self.prove(node, &uuids)).await.unwrap_or_else(|_| Presence::Unknown(late()))
@@ -260,7 +252,7 @@ impl InstancesV2 for VsphereInstances {
 
     async fn instance_power(&self, node: &Node) -> Presence<Power> {
         self.find(node).and_then(|vm| {
-            // The cache entry may lag behind, so the vCenter's present state counts.
+            // The cache entry may lag behind, so the present state of the vCenter counts.
             let live = Presence::from(self.check_live(vm.vcenter));
             live.and_then(|()| vm.power.clone()).map(|ProvenPower { state, since }| {
                 let lasting = Instant::now().saturating_duration_since(since);
@@ -337,7 +329,7 @@ mod tests {
         for (live, was_live, expected) in [
             (Ok(()), true, None),
             (Ok(()), false, Some((pending, true, Some(STALE_RETRY)))),
-            // The cache may or may not learn of so short an outage.
+            // The cache may miss such a short outage.
             (silent(), true, Some((silence, false, Some(STALE_RETRY)))),
             (silent(), false, Some((silence, false, None))),
         ] {

@@ -42,7 +42,7 @@ use crate::cloud::{ClusterReads, NodeChange};
 use crate::providers::vsphere::vcenter::snapshot::{Freshness, PowerState, Snapshot, VmRecord};
 use crate::providers::vsphere::vcenter::{VcenterId, VmKey};
 
-/// State of the task. Built by [`Tracker::new`], consumed by [`Tracker::run`].
+/// The tracker and its state. Built by [`Tracker::new`], consumed by [`Tracker::run`].
 pub struct Tracker {
     cluster: Arc<dyn ClusterReads>,
     setup: watch::Receiver<Arc<TrackerConfig>>,
@@ -59,7 +59,8 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// A tracker of all Nodes of `cluster` over the vCenters of `setup`, writing to `board`.
+    /// Creates a tracker of all Nodes of `cluster` over the vCenters of `setup`. The tracker writes to the instance
+    /// cache `board`.
     pub fn new(
         cluster: Arc<dyn ClusterReads>,
         setup: watch::Receiver<Arc<TrackerConfig>>,
@@ -79,7 +80,7 @@ impl Tracker {
         }
     }
 
-    /// Runs until `stop`.
+    /// Runs until `stop` is cancelled.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut node_changes = self.cluster.node_changes();
         self.take_setup();
@@ -118,7 +119,6 @@ impl Tracker {
         }
     }
 
-    /// Relists the Nodes.
     fn take_nodes(&mut self) {
         let cluster = Arc::clone(&self.cluster);
         let mut present = HashSet::new();
@@ -154,12 +154,12 @@ impl Tracker {
             return;
         };
         let has_changed = tracked.facts != facts;
-        // A provider ID that is that of the bound VM, as after this program wrote it, needs no new search.
+        // If the provider ID is that of the bound VM, as after this program wrote it, no new search is needed.
         let is_of_bound = tracked.vm().is_some_and(|vm| {
             let uuid = self.record(vm).and_then(|record| record.bios_uuid.clone());
             uuid.is_some() && uuid == facts.provider_id
         });
-        // A Node that has become adoptable may have been searched in one byte order only.
+        // A Node that became adoptable may have been searched in one byte order only.
         let is_asked_enough = tracked.facts.is_adoptable || !facts.is_adoptable;
         let still_fits = is_of_bound || is_asked_enough && tracked.facts.search_uuid() == facts.search_uuid();
         let is_not_ready_now = facts.is_not_ready && !tracked.facts.is_not_ready;
@@ -196,13 +196,13 @@ impl Tracker {
         self.changed_nodes.extend(waiting.into_iter().map(Arc::from));
     }
 
-    /// Enters the addresses of the Node's running VM into the index of shared addresses.
+    /// Updates the addresses of the Node's running VM in the index of shared addresses.
     fn record_addresses(&mut self, name: &str) {
         let Some(tracked) = self.nodes.get(name) else { return };
         let record = tracked.vm().and_then(|vm| self.vcenters.get(&vm.vcenter)?.snapshot.vms.get(&vm.id));
         let is_running = |record: &&Arc<VmRecord>| record.power_state == Some(PowerState::PoweredOn);
-        // Leaves out a Node whose VM has rejoined under another name, since the VM is the same and its addresses are
-        // not shared, and a Node that claims another Node's VM.
+        // Leaves out a Node whose VM rejoined under another name, because the addresses are those of the same VM. Also
+        // leaves out a Node that claims another Node's VM.
         let is_reported = self.rules.demotes_virtual_ips
             && !self.has_joined_again(name, tracked)
             && self.backs_another(tracked).is_none();
@@ -211,12 +211,12 @@ impl Tracker {
         self.changed_nodes.extend(self.shared_addresses.set(name, candidate_ips(&nics)));
     }
 
-    /// Other Nodes whose evaluation may depend on this one.
+    /// Returns other Nodes whose evaluation may depend on this Node.
     fn rivals(&self, name: &str) -> impl Iterator<Item = Arc<str>> + use<> {
         self.nodes.rivals(name).into_iter().map(Arc::from)
     }
 
-    /// Whether the Node's VM rejoined and now backs another Node.
+    /// Returns true if the Node's VM rejoined and now backs another Node.
     fn has_joined_again(&self, name: &str, tracked: &NodeEntry) -> bool {
         let Some(vm) = tracked.vm().filter(|_| tracked.facts.is_unreachable) else { return false };
         let others = self.nodes.needing(vm).filter(|other| *other != name);
@@ -224,13 +224,13 @@ impl Tracker {
         backed.any(|other| self.is_earlier_name(name, &other.facts, vm))
     }
 
-    /// Inserts a Node. VMs that no Node needs any more are no longer watched.
+    /// Inserts a Node, and stops watching VMs that no Node needs any more.
     fn put(&mut self, name: &str, tracked: NodeEntry) {
         let unneeded = self.nodes.put(name, tracked);
         self.unwant(unneeded);
     }
 
-    /// Changes a Node. VMs that no Node needs any more are no longer watched.
+    /// Changes a Node, and stops watching VMs that no Node needs any more.
     fn update(&mut self, name: &str, change: impl FnOnce(&mut NodeEntry)) {
         let unneeded = self.nodes.update(name, change);
         self.unwant(unneeded);
@@ -282,7 +282,7 @@ impl Tracker {
         let SearchReply { request: SearchRequest { node, uid, uuid, .. }, vcenter, answer, .. } = answered;
         let Some(tracked) = self.nodes.get(&node) else { return };
         if tracked.facts.uid != uid || tracked.facts.search_uuid() != uuid.as_ref() {
-            // A reply to an outdated request.
+            // The reply belongs to an outdated request.
             return;
         }
         if tracked.bound.is_some() {
@@ -300,12 +300,12 @@ impl Tracker {
             return;
         }
         self.record_answer(name, vcenter, SearchAnswer::Pending);
-        // The caller searches at once, so the scheduled search is not needed.
+        // The caller starts a search immediately, so the scheduled search is not needed.
         self.update(name, |tracked| tracked.search_at = None);
     }
 
     fn record_answer(&mut self, name: &str, vcenter: VcenterId, answer: SearchAnswer) {
-        // The vCenter was removed from the configuration.
+        // The vCenter may have been removed from the configuration.
         let Some(VcenterState { source, snapshot: observed }) = self.vcenters.get(&vcenter) else { return };
         if let SearchAnswer::Matches { ids, .. } = &answer
             && !ids.is_empty()
@@ -320,7 +320,7 @@ impl Tracker {
         let Some(held) = self.vcenters.get_mut(&vcenter) else { return };
         let now = held.source.vcenter.snapshot();
         if now.number == held.snapshot.number {
-            // This snapshot was already processed; its notification came later.
+            // This snapshot was processed before its notification arrived.
             return;
         }
         let before = std::mem::replace(&mut held.snapshot, Arc::clone(&now));
@@ -341,8 +341,7 @@ impl Tracker {
         }
     }
 
-    /// Handles a vCenter that became unavailable or live again, or whose snapshot changed in a way that may concern
-    /// every Node.
+    /// Handles a vCenter that became unavailable or live again, or a change that may concern every Node.
     fn take_state(&mut self, vcenter: VcenterId, came_back: bool, before: &Snapshot, now: &Snapshot) {
         let is_asking =
             |tracked: &NodeEntry| tracked.bound.as_ref().is_none_or(|bound| bound.unqueried.contains(&vcenter));
@@ -363,7 +362,7 @@ impl Tracker {
         }
     }
 
-    /// Searches for twins if the VM's power state changed: a twin may have been powered on in its place.
+    /// Searches for twins if the VM's power state changed, because a twin may have been powered on instead.
     fn find_duplicates(&mut self, name: &str, vcenter: VcenterId, before: &Snapshot, now: &Snapshot) {
         let is_switched = |vm: &VmKey| vm.vcenter == vcenter && has_other_power(before, now, &vm.id);
         if self.nodes.get(name).and_then(|tracked| tracked.vm()).is_some_and(is_switched) {

@@ -1,4 +1,4 @@
-//! Pure: the Node metadata that follows from a VM's record.
+//! Pure: derives the Node metadata from a VM's record.
 
 pub mod addresses;
 pub mod guest_metadata;
@@ -37,7 +37,7 @@ const TOOLS_RUNNING: &str = "guestToolsRunning";
 /// `guest.toolsRunningStatus` while VMware Tools starts and runs its scripts.
 const TOOLS_STARTING: &str = "guestToolsExecutingScripts";
 
-/// Hint for a missing zone or region: an account with a permission on single tags does not see the others.
+/// Hint for a missing zone or region. An account with a permission on single tags does not see other tags.
 const SOME_TAGS_HIDDEN: &str = "if these objects do have such tags, the account cannot see them: it needs a global \
                                 permission with the role Read-only";
 
@@ -48,7 +48,7 @@ pub struct MetadataRules {
     pub addresses: AddressRules,
     /// The address families of each vCenter.
     pub families: BTreeMap<VcenterId, Vec<IpFamily>>,
-    /// The tag categories of zone and region; none if zones are off.
+    /// The tag categories of zone and region; `None` if zones are off.
     pub categories: Option<ZoneCategories>,
     /// The configured host of each vCenter.
     pub servers: BTreeMap<VcenterId, String>,
@@ -56,18 +56,18 @@ pub struct MetadataRules {
     pub topology: TopologyLabels,
     /// Whether a VM that matches only by name is accepted, as in the Go program.
     pub allow_name_match: bool,
-    /// Whether other addresses take precedence over possibly virtual ones.
+    /// Whether other addresses take precedence over possibly virtual addresses.
     pub demotes_virtual_ips: bool,
     /// Whether an address that the kubelet uses is accepted from a guest interface without a virtual NIC.
     pub trusts_guest_interfaces: bool,
     /// The addresses of the API server, as this program reaches it.
     pub api_server: Vec<IpAddr>,
-    /// How long a joining Node waits for each address family but its first.
+    /// Maximum wait of a joining Node for each further address family.
     pub family_wait: Duration,
 }
 
 impl MetadataRules {
-    /// The interfaces of a Node's VM, from which addresses are chosen.
+    /// Returns the interfaces of a Node's VM, from which addresses are chosen.
     pub fn nics<'a>(&self, facts: &NodeFacts, record: &'a VmRecord) -> Cow<'a, [GuestNic]> {
         match self.trusts_guest_interfaces {
             true => with_guest_interfaces(&record.nics, &facts.provided),
@@ -79,19 +79,20 @@ impl MetadataRules {
 /// Data about a Node's VM that is not in its record.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AddressContext<'a> {
-    /// Addresses that running VMs of other Nodes report, too.
+    /// Addresses that running VMs of other Nodes also report.
     pub shared_addresses: &'a [IpAddr],
     /// Time since this process first saw an address of the guest.
     pub addressed_for: Duration,
 }
 
-/// The metadata of a Node; mirrors `pkg/cloudprovider/vsphere/nodemanager.go:DiscoverNode`.
+/// Returns the metadata of a Node. Mirrors `pkg/cloudprovider/vsphere/nodemanager.go:DiscoverNode`.
 ///
-/// If the guest's report is incomplete, the result has no addresses, and the Node keeps its present ones. A Node that
-/// is not initialized waits for the missing data, also for a missing address family.
+/// If the guest reports no host name or no address that the rules allow, the result has no addresses, and the Node
+/// keeps its present addresses. A Node that is not initialized waits for the missing data, such as a missing address
+/// family.
 ///
 /// # Errors
-/// A VM without a readable BIOS UUID: nothing is concluded, and the Node stays unchanged.
+/// Fails if the VM has no readable BIOS UUID. The Node then stays unchanged.
 pub fn describe(
     facts: &NodeFacts,
     snapshot: &Snapshot,
@@ -141,9 +142,8 @@ pub fn describe(
 /// The part of the metadata that the guest's report determines.
 struct GuestMetadata {
     addresses: Vec<NodeAddress>,
-    /// Notes for operators.
     messages: Vec<String>,
-    /// Why a joining Node waits for further addresses, if it does.
+    /// Reason why a joining Node waits for further addresses.
     awaited: Option<(Reason, String)>,
 }
 
@@ -208,7 +208,8 @@ fn number(value: Option<i64>) -> i32 {
     value.and_then(|value| i32::try_from(value).ok()).unwrap_or_default()
 }
 
-/// Why the guest does not report `what`. The VM's state comes first, because it explains the rest.
+/// Returns the reason why the guest does not report `what`. The state of the VM takes precedence over that of VMware
+/// Tools.
 fn silent_guest(record: &VmRecord, vm: &VmKey, what: &str) -> Unknown {
     let subject = format!("VM {} ({})", record.name, vm.id);
     if let Some(state) = disconnection(record) {
@@ -251,7 +252,7 @@ fn without_uuid(record: &VmRecord, vm: &VmKey) -> Unknown {
     Unknown::new(reason::ToolsNotRunning, message)
 }
 
-/// The connection state of a VM without current data in vCenter, with its meaning.
+/// Returns the connection state of a VM without current data in vCenter, with its meaning.
 fn disconnection(record: &VmRecord) -> Option<String> {
     let state = record.connection_state.as_deref().filter(|state| *state != CONNECTED)?;
     let meaning = match state {
@@ -270,15 +271,15 @@ fn unreadable(record: &VmRecord) -> String {
     }
 }
 
-/// Zone and region, or why initialization waits for them.
+/// Returns zone and region, or the reason why initialization waits for them.
 fn zone(
     snapshot: &Snapshot,
     vm: &VmKey,
     record: &VmRecord,
     rules: &MetadataRules,
 ) -> (String, String, Option<Unknown>) {
-    // A complete chain ends at an object that has no parent or is not readable. A chain that ends elsewhere was cut
-    // because it is a circle, as while an object is being moved; its tags prove nothing.
+    // A complete chain ends at an object that has no parent or is not readable. Any other chain was cut because it is a
+    // circle, as while an object is being moved. The tags of such a chain prove nothing.
     let checked = |objects: Vec<MoRef>| {
         let last = objects.last().and_then(|object| snapshot.entities.get(object));
         match last.and_then(|entity| entity.parent.as_ref()) {

@@ -1,18 +1,18 @@
-//! Tells whether this process may use NSX: only while it leads for at least one controller that needs NSX.
+//! Decides whether this process may use NSX: only while it is the leader for at least one controller that needs NSX.
 
 use tokio::sync::watch;
 
-/// The leadership of several controllers, which may work under different Leases. Cheap to clone.
+/// Leadership of several controllers, which may use different Leases. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct AnyLeader(Vec<watch::Receiver<bool>>);
 
 impl AnyLeader {
-    /// Combines the leadership of each controller. Without controllers, this process never leads.
+    /// Combines the leadership of the controllers. Without controllers, this process is never the leader.
     pub fn new(of: Vec<watch::Receiver<bool>>) -> Self {
         Self(of)
     }
 
-    /// Whether this process leads for at least one of the controllers.
+    /// Whether this process is the leader for at least one of the controllers.
     pub fn is_leader(&self) -> bool {
         self.0.iter().any(|leads| *leads.borrow())
     }
@@ -27,11 +27,11 @@ impl AnyLeader {
         self.0.iter_mut().map(is_new).fold(false, |any, one| any | one)
     }
 
-    /// Completes when the leadership of any controller changes next.
+    /// Waits until the leadership of any controller changes.
     pub async fn changed(&mut self) {
         let changes = self.0.iter_mut().map(|leads| {
             Box::pin(async {
-                // No change follows on a closed channel: the elector has ended the term before it closed the channel.
+                // A closed channel delivers no further change: the elector ends the term before it closes the channel.
                 if leads.changed().await.is_err() {
                     std::future::pending::<()>().await;
                 }

@@ -10,18 +10,17 @@ use tracing::warn;
 use crate::cloud::{Error, LiveReads, Unknown};
 use crate::providers::vsphere::reason;
 
-/// Pause before the next read after a read for which the permission was missing.
+/// Pause after a read that failed because the permission was missing.
 const PAUSE: Duration = Duration::from_secs(300);
 
 /// The UID of the cluster, read once.
 pub struct ClusterUid {
     live: Arc<dyn LiveReads>,
-    /// Beginning of the warning about an unknown UID: the consequence.
     missing: &'static str,
     cache: Mutex<CachedClusterUid>,
 }
 
-/// Never locked over an await.
+/// Cached UID. No task keeps its lock across an `await`.
 #[derive(Default)]
 struct CachedClusterUid {
     uid: Option<String>,
@@ -30,22 +29,21 @@ struct CachedClusterUid {
 }
 
 impl ClusterUid {
-    /// `missing` is the beginning of the warning about an unknown UID: it names the consequence.
+    /// Creates the cache. `missing` is the beginning of the warning about an unknown UID, and names the consequence.
     pub fn new(live: Arc<dyn LiveReads>, missing: &'static str) -> Self {
         Self { live, missing, cache: Mutex::default() }
     }
 
-    /// The UID, if it was read already.
+    /// Returns the UID if it was read already.
     pub fn known(&self) -> Option<String> {
         self.cache.lock().uid.clone()
     }
 
-    /// Returns the UID, and reads it if necessary; `None` if the permission is missing. A missing permission is logged
-    /// once, and a later call reads again.
+    /// Returns the UID, and reads it if necessary. Without permission, returns `None`, and reads again after 300 s.
     ///
     /// # Errors
-    /// The API server does not answer. Writes have to wait: an object written without the UID tag could not be
-    /// attributed to this cluster later.
+    /// The read failed for a reason other than a missing permission. Writes have to wait: an object without the UID tag
+    /// has no provable owner.
     pub async fn read(&self) -> Result<Option<String>, Error> {
         {
             let known = self.cache.lock();

@@ -7,11 +7,11 @@ use crate::clients::nsx::{self, Kind};
 use crate::cloud::{Error, Reason};
 use crate::providers::vsphere::reason;
 
-/// Retry interval: a missing permission is rarely granted within minutes.
+/// Retry interval after a missing permission, which is rarely granted within minutes.
 const NO_PERMISSION: Duration = Duration::from_secs(300);
 
-/// Maps the failure of a call. `doing` names the operation and its object. `owner` is the user that created the object,
-/// given if the call changes an object that NSX may protect from other users.
+/// Maps the failure of a call to the error of the controllers. `doing` names the operation and the object. `owner` is
+/// the user that created the object: NSX may protect the object from all other users.
 pub(in crate::providers::vsphere) fn failed(doing: &str, owner: Option<&str>, error: &nsx::Error) -> Error {
     let reported = chain(error);
     let because = |reason: Reason, after, what: &str| Error::Failed {
@@ -33,7 +33,7 @@ pub(in crate::providers::vsphere) fn failed(doing: &str, owner: Option<&str>, er
     }
 }
 
-/// Explains by its error code why NSX denied a call.
+/// Explains a denied call by the error code of NSX.
 fn denial(code: Option<i64>, owner: Option<&str>) -> String {
     let role = "the role of the NSX account does not allow it";
     match (code, owner.filter(|owner| !owner.is_empty())) {

@@ -1,4 +1,4 @@
-//! Load balancers of Services on NSX: `cloud::LoadBalancer` and `cloud::LoadBalancerFleet`.
+//! Load balancers of Services on NSX: implements `cloud::LoadBalancer` and `cloud::LoadBalancerFleet`.
 //!
 //! ```text
 //!   Service ─────────▶ service_request ──────────────┐
@@ -8,8 +8,7 @@
 //!       └──────────────────────── objects read and written ────────────────────────┘
 //! ```
 //!
-//! A sync plans and performs one step after the other, until the plan is empty. It continues where an earlier sync or
-//! another process stopped.
+//! A sync performs one planned step at a time, and continues where an earlier sync or another process stopped.
 //!
 //! Mirrors `pkg/cloudprovider/vsphere/loadbalancer`.
 
@@ -61,14 +60,13 @@ use crate::providers::vsphere::config::{self, Class, IpPool, Profile};
 use crate::providers::vsphere::nsx::UsableAddressesOf;
 use crate::providers::vsphere::reason;
 
-/// Consequence of an unknown cluster UID, for the log.
 const WITHOUT_UID: &str = "load balancers are not tagged with what identifies this cluster, so that those of another cluster of \
                            the same name can only be told by their Services and Nodes";
 
-/// Retry interval when only a change of configuration, NSX or another Service can help.
+/// Retry interval of an error that only a change of the configuration, of NSX or of another Service can resolve.
 const LATER: Duration = Duration::from_secs(300);
 
-/// Maximum age of a list that may prove an object to be missing, unusable or unreadable.
+/// Maximum age of a list or read that proves an object to be missing, unusable or unreadable.
 const RECENT: Duration = Duration::from_secs(60);
 
 /// Prefixes of the annotations that a load balancer depends on.
@@ -88,28 +86,28 @@ pub struct NsxLoadBalancers {
     uid: ClusterUid,
 }
 
-/// Numbers of objects and orphans, for metrics.
+/// Counts of objects and orphans, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Objects that name this cluster.
+    /// Number of objects that name this cluster, except load balancer services.
     pub owned: usize,
-    /// Number of these objects that are ambiguous: not provably of this cluster.
+    /// Number of reported ambiguous objects, which may belong to this cluster or to another cluster.
     pub ambiguous: usize,
-    /// Services that no longer exist but have load balancers.
+    /// Number of deleted Services that still have load balancers.
     pub orphans: usize,
 }
 
 /// Handling of addresses that Services request with `spec.loadBalancerIP`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestedAddresses {
-    /// A Service gets the requested address or none.
+    /// A Service gets the requested address or no address.
     #[default]
     Honored,
     /// `spec.loadBalancerIP` has no effect, as in the Go program.
     Ignored,
 }
 
-/// Settings of the flags for all load balancers.
+/// Settings from command-line flags, for all load balancers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadBalancerSettings {
     /// Adoption of load balancers that the Go program created.
@@ -121,7 +119,7 @@ pub struct LoadBalancerSettings {
 }
 
 impl NsxLoadBalancers {
-    /// Nothing is listed before [`NsxLoadBalancers::run`]. `cluster` is the cluster name; `leads` tracks leadership.
+    /// Creates the load balancers. [`NsxLoadBalancers::run`] lists the objects. `cluster` is the name of the cluster.
     pub fn new(
         config: config::LoadBalancerConfig,
         cluster: impl Into<String>,
@@ -149,14 +147,14 @@ impl NsxLoadBalancers {
         }
     }
 
-    /// Also reports cluster-wide Events to `events`, in addition to the log.
+    /// Reports cluster-wide Events to `events`, in addition to the log.
     #[must_use]
     pub fn with_events(mut self, events: Arc<dyn ClusterEvents>) -> Self {
         self.cleanup.events = Some(events);
         self
     }
 
-    /// Restricts pool members to these addresses of Nodes.
+    /// Restricts pool members to the Node addresses that `usable_addresses` returns.
     #[must_use]
     pub fn with_usable_addresses(mut self, usable_addresses: UsableAddressesOf) -> Self {
         self.node_addresses = NodeAddresses::new(usable_addresses, has_node(&self.nodes));
@@ -170,18 +168,18 @@ impl NsxLoadBalancers {
         tokio::join!(readings, self.cleanup.run(self, stop));
     }
 
-    /// Whether these load balancers were created with exactly this configuration.
+    /// Whether these load balancers use exactly this configuration.
     pub fn is_configured_as(&self, config: &config::LoadBalancerConfig) -> bool {
         self.config == *config
     }
 
-    /// The current counts; `None` before the first list of a term.
+    /// Returns the current counts; `None` before the first list of a leadership term, and after the end of the term.
     pub fn counts(&self) -> Option<Counts> {
         let (known, held) = self.resources.counts()?;
         Some(Counts { owned: known, ambiguous: held, orphans: self.cleanup.count() })
     }
 
-    /// The error if the configured tags and those of this program exceed the NSX limit.
+    /// Returns an error message if the configured tags and the tags of this program exceed the NSX limit.
     pub fn too_many_tags(&self) -> Option<String> {
         self.config.too_many_tags()
     }
@@ -191,12 +189,11 @@ impl NsxLoadBalancers {
         self.resources.ask();
     }
 
-    /// Start of the last completed relist of this term.
+    /// Returns the start of the last completed relist of this leadership term, if any.
     pub fn last_list(&self) -> Option<Instant> {
         self.resources.term().map(|(_, started, _)| started)
     }
 
-    /// The settings that apply to all Services.
     fn rules(&self) -> service_request::ServiceRules {
         let ignores_address = self.requested_addresses == RequestedAddresses::Ignored;
         service_request::ServiceRules { is_snat_disabled: self.config.snat_disabled, ignores_address }
@@ -219,7 +216,7 @@ impl NsxLoadBalancers {
         }
     }
 
-    /// The IP pools and profiles of the configured classes that a relist has to include.
+    /// Returns the configured objects that a relist has to include.
     fn scope(&self) -> Scope {
         let mut scope = Scope::default();
         let Self { config: config::LoadBalancerConfig { common, classes, ipv6_pools, .. }, .. } = self;
@@ -239,7 +236,7 @@ impl NsxLoadBalancers {
         scope
     }
 
-    /// Rejects other cluster names: objects of other clusters are never touched.
+    /// Rejects other cluster names: this program never changes objects of other clusters.
     fn check_cluster(&self, name: &str) -> Result<(), Error> {
         match name == self.cluster {
             true => Ok(()),
@@ -382,18 +379,18 @@ fn status(addresses: Vec<IpAddr>) -> LoadBalancerStatus {
     LoadBalancerStatus { ingress: Some(addresses.into_iter().map(ingress).collect()) }
 }
 
-/// Error that only a change of the configuration, or of an object that it names, can resolve.
+/// Returns an error that only a change of the configuration, or of a configured object, can resolve.
 fn config_wrong(message: String) -> Error {
     Error::Exhausted { reason: reason::LoadBalancerConfigWrong, message, after: LATER }
 }
 
-/// Error of a failed reservation of an address. Up to one minute of jitter lets waiting Services take turns.
+/// Returns the error of a failed reservation. Jitter of up to one minute lets waiting Services take turns.
 fn address_unavailable(message: String) -> Error {
     let after = LATER + Duration::from_secs(60).mul_f64(fastrand::f64());
     Error::Exhausted { reason: reason::AddressUnavailable, message, after }
 }
 
-/// The same error for each of several Services.
+/// Copies an error for each of several Services.
 fn repeated(error: &Error) -> Error {
     let (reason, message) = (error.reason(), crate::base::error_chain::chain(error));
     match error {

@@ -1,4 +1,4 @@
-//! Pure: cuts names of objects to the lengths that NSX accepts.
+//! Pure: shortens names of objects to the lengths that NSX accepts.
 
 use sha2::{Digest, Sha256};
 
@@ -7,7 +7,8 @@ pub const LONGEST_NAME: usize = 255;
 /// Maximum length of a description, in characters.
 pub const LONGEST_DESCRIPTION: usize = 1024;
 
-/// Cuts a text to at most `longest` characters. A cut text ends in a part of its digest, which keeps it distinct.
+/// Shortens a text to at most `longest` characters. A shortened text ends in a part of the digest of the full text, so
+/// that different texts stay different.
 pub fn shortened(text: String, longest: usize) -> String {
     if text.chars().count() <= longest {
         return text;

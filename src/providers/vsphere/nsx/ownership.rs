@@ -1,7 +1,6 @@
-//! Pure: tells by the tag `cluster-uid` which cluster owns an object. The other criteria are in the ownership rules of
-//! routes and of load balancers.
+//! Pure: decides by the tag `cluster-uid` which cluster owns an object. Routes and load balancers add other criteria.
 
-/// Scope of the tag with the UID of the cluster, which the Go program does not write.
+/// Scope of the tag with the UID of the cluster. The Go program does not write this tag.
 pub const CLUSTER_UID: &str = "cluster-uid";
 
 /// Result of `by_cluster_uid`.

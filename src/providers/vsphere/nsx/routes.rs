@@ -1,8 +1,8 @@
 //! Routes of the pod network on one NSX router: implements `cloud::Routes`.
 //!
-//! The router is listed directly, because the NSX search that the Go program uses lags by seconds. Before each change
-//! the route is read by id and its tags are checked ([`ownership`]), so that no write changes a route of another owner.
-//! A route with an old next hop is rewritten in place.
+//! Lists the routes of the router directly and not through the NSX search of the Go program, which lags by seconds.
+//! Before each change, reads the route by id and checks its owner ([`ownership`]), so that no write changes a route of
+//! another owner. Rewrites a route with an old next hop in place.
 //!
 //! Mirrors `pkg/cloudprovider/vsphere/route`.
 
@@ -35,28 +35,28 @@ use crate::providers::vsphere::reason;
 use ownership::{Cluster, Ownership, ownership_of};
 use static_route::{ListedRoute, StaticRoute};
 
-/// Attempts of a change while other clients modify the same route.
+/// Maximum number of attempts for a change while other clients modify the same route.
 const ATTEMPTS: u32 = 5;
 
-/// Begins the warning about an unknown cluster UID.
 const WITHOUT_UID: &str = "routes are not tagged with what identifies this cluster, so that routes of another cluster of the \
                            same name can only be told by their Nodes";
 
-/// Time for which a Node is remembered after it last existed or a listed route last referred to it.
+/// Time for which a Node stays cached after it last existed or a listed route last referred to it.
 const NODE_MEMORY: Duration = Duration::from_secs(3600);
 
 const PAGE: usize = 1000;
 
-/// The fields of a listed route that are kept.
+/// The kept fields of a listed route.
 const READ: &[&str] = &["id", "path", "display_name", "network", "next_hops", "tags", "marked_for_delete"];
 
-/// Handling of this cluster's routes that the Go program created.
+/// Handling of routes and load balancers of this cluster that the Go program created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Adoption {
-    /// The routes get this program's tags with the next write that is necessary for another reason.
+    /// A route gets the tags of this program with the next write that is necessary for another reason. A load balancer
+    /// does not get the features that the Go program ignores.
     #[default]
     AsIs,
-    /// The routes are rewritten once to get the tags.
+    /// A route is rewritten once to get the tags. A load balancer gets all features.
     Full,
 }
 
@@ -73,14 +73,14 @@ pub struct RouterRoutes {
     ambiguous: AtomicUsize,
 }
 
-/// Never locked over an await.
+/// Cached state of the routes. No task keeps its lock across an `await`.
 #[derive(Default)]
 struct RouteCache {
     /// Current and recent Nodes, by UID.
     nodes: BTreeMap<String, SeenNode>,
-    /// The ids of our routes, by Node and network. They may differ from the ids that this program gives.
+    /// The ids of our routes, by Node and network. An id may differ from the id that this program generates.
     ids: BTreeMap<(String, IpNet), String>,
-    /// Routes that were written and are not realized yet, by id.
+    /// Written routes that are not realized yet, by id.
     unrealized: BTreeMap<String, LastWrite>,
     /// Number of objects that the last list skipped.
     skipped: usize,
@@ -96,7 +96,8 @@ struct SeenNode {
 #[derive(Clone, Copy)]
 struct LastWrite {
     written_at: Instant,
-    /// Whether the write changed an existing route, of which NSX may still report the state of the previous revision.
+    /// Whether the write changed an existing route. After a rewrite, NSX may still report the state of the previous
+    /// revision.
     is_rewrite: bool,
 }
 
@@ -106,9 +107,8 @@ impl LastWrite {
     }
 }
 
-/// Guard of a route that is being written. Keeps the route in `RouteCache::unrealized` until NSX has realized it, even
-/// after a failure or a cancellation: a concurrent list that misses the route may drop the entry, which the guard then
-/// restores.
+/// Guard of a route that is being written. Keeps the route in `RouteCache::unrealized` until NSX has realized the
+/// route, and restores the entry if a concurrent list that misses the route drops it.
 struct UnrealizedRoute<'a> {
     routes: &'a RouterRoutes,
     id: &'a str,
@@ -124,7 +124,7 @@ impl<'a> UnrealizedRoute<'a> {
         self.routes.cache.lock().unrealized.get(self.id).copied().unwrap_or_else(|| LastWrite::now(false))
     }
 
-    /// Removes the entry: NSX has realized the route.
+    /// Removes the entry, because NSX has realized the route.
     fn end(self) {
         let Self { routes, id } = self;
         drop(self);
@@ -145,7 +145,7 @@ struct FoundRoute {
 }
 
 impl RouterRoutes {
-    /// The routes of `router`, such as `/infra/tier-1s/a`. Sends no request yet.
+    /// Creates the routes of `router`, such as `/infra/tier-1s/a`. Sends no request.
     pub fn new(
         client: Client,
         router: impl Into<String>,
@@ -158,7 +158,7 @@ impl RouterRoutes {
         Self { client, router, adoption, nodes, usable_addresses, uid, cache: known, ambiguous: held }
     }
 
-    /// Restricts next hops to these addresses of Nodes.
+    /// Restricts next hops to the Node addresses that `usable_addresses` returns.
     #[must_use]
     pub fn with_usable_addresses(mut self, usable_addresses: UsableAddressesOf) -> Self {
         self.usable_addresses = usable_addresses;
@@ -170,7 +170,6 @@ impl RouterRoutes {
         usable.of(node).filter(|one| one.is_confirmed).map(|one| one.entry.clone()).collect()
     }
 
-    /// Whether a Node of this name exists and its VM is unknown.
     fn is_unknown(&self, name: &str) -> bool {
         self.nodes.node(name).is_some_and(|node| {
             matches!((self.usable_addresses)(&node), UsableAddresses::Unknown | UsableAddresses::Pending)
@@ -181,8 +180,8 @@ impl RouterRoutes {
         format!("{}/static-routes/{id}", self.router)
     }
 
-    /// Remembers the current Nodes. Forgets a Node `NODE_MEMORY` after it last existed or a listed route referred to
-    /// it.
+    /// Caches the current Nodes. Drops a Node if, for `NODE_MEMORY`, neither the Node nor a listed route to it has
+    /// existed.
     fn record_nodes(&self, listed: &[Object]) {
         let now = Instant::now();
         let here: Vec<Arc<Node>> = self.nodes.nodes().collect();
@@ -196,8 +195,8 @@ impl RouterRoutes {
         nodes.retain(|_, node| now.saturating_duration_since(node.last_seen) < NODE_MEMORY);
     }
 
-    /// The name of the Node that a route of ours leads to: by the route's tag, else by the UID in its id, else by its
-    /// display name. `None` if none of these names a Node.
+    /// Returns the Node that a route of ours leads to: from its tag, otherwise from the UID in its id, otherwise from
+    /// its display name.
     fn target(&self, cluster_name: &str, object: &Object, listed: &ListedRoute) -> Option<String> {
         if !listed.node.is_empty() {
             return Some(listed.node.clone());
@@ -236,7 +235,7 @@ impl RouterRoutes {
         Ok(Some(FoundRoute { object, listed, ownership }))
     }
 
-    /// Refuses a change of a route that is not ours, or that NSX is about to remove.
+    /// Rejects a change of a route that is not ours, or that NSX has marked for deletion.
     fn check_ours(&self, found: &FoundRoute, doing: &str) -> Result<(), Error> {
         let message = match found.ownership {
             Ownership::Ours if found.object.is_marked_for_delete() => {
@@ -248,7 +247,7 @@ impl RouterRoutes {
                 "it is a route of another cluster or program; clusters that share a router need different values of \
                  --cluster-name"
             }
-            Ownership::Held => {
+            Ownership::Ambiguous => {
                 "it has the name of this cluster, and nothing shows that it is this cluster's; if nothing needs it, delete \
                  it in NSX"
             }
@@ -262,7 +261,7 @@ impl RouterRoutes {
         self.cache.lock().unrealized.insert(id.to_owned(), LastWrite::now(is_rewrite));
     }
 
-    /// Writes the route unless it is as wanted. Returns its revision, unless it is new.
+    /// Writes the route unless it has the desired state. Returns the revision of the route; `None` for a new route.
     async fn ensure(
         &self,
         permit: &LeaderToken,
@@ -327,7 +326,7 @@ impl RouterRoutes {
                 ),
             });
         }
-        // Retried: the provider may confirm an address later, which does not change the Node and so triggers no sync.
+        // Retried, because the provider may confirm an address later, which changes no Node and triggers no sync.
         Err(Error::Failed {
             reason: reason::NoNextHop,
             message: format!(
@@ -338,7 +337,8 @@ impl RouterRoutes {
         })
     }
 
-    /// Converts a route of ours for the controller. The controller rewrites a route without target addresses.
+    /// Converts a listed route for the controller. The controller rewrites a route without target addresses, so these
+    /// are empty if the route does not have the desired state or is not realized yet.
     fn shown(&self, target: &str, listed: &ListedRoute, object: &Object, cluster_name: &str) -> Route {
         let uid = self.uid.known();
         let known = self.cache.lock();
@@ -414,12 +414,13 @@ impl crate::cloud::Routes for RouterRoutes {
             };
             match self.ownership_of(cluster_name, uid.as_deref(), object, &listed) {
                 Ownership::Foreign => {}
-                // Once the VM is known, the next hop may prove the ownership. Until then the route is returned, so that
-                // the controller creates no duplicate; each change checks the ownership.
-                Ownership::Held if self.is_unknown(&listed.node) => {
+                // Later, when the usable addresses of the Node are read, the next hop may prove the ownership. Until
+                // then, the route is returned, so that the controller creates no duplicate. Each change checks the
+                // ownership.
+                Ownership::Ambiguous if self.is_unknown(&listed.node) => {
                     routes.push(self.shown(&listed.node, &listed, object, cluster_name));
                 }
-                Ownership::Held => drop(ambiguous.insert(listed.id)),
+                Ownership::Ambiguous => drop(ambiguous.insert(listed.id)),
                 Ownership::Ours => {
                     let Some(target) = self.target(cluster_name, object, &listed) else {
                         ambiguous.insert(listed.id);
@@ -438,9 +439,9 @@ impl crate::cloud::Routes for RouterRoutes {
             warn!(skipped, "objects of {path} that are no routes, and are not of this cluster, are left out");
         }
         let listed: BTreeSet<&str> = routes.iter().map(|route| route.name.as_str()).collect();
-        // The list may miss routes that were written after it began.
+        // The list may miss routes that were written after its start.
         known.unrealized.retain(|id, _| listed.contains(id.as_str()) || !unrealized_before.contains(id));
-        // Keeps ids that this list did not have: a single list may miss a route.
+        // Ids that this list lacks stay while their Node exists, because a single list may miss a route.
         known.ids.retain(|(node, _), _| self.nodes.node(node).is_some());
         known.ids.extend(ids);
         Ok(routes)
@@ -462,7 +463,7 @@ impl crate::cloud::Routes for RouterRoutes {
         let (own, key) = (static_route::id(name_hint, destination_cidr), (target_node.clone(), network));
         let known = self.cache.lock().ids.get(&key).cloned().filter(|known| *known != own);
         let id = match known {
-            // The route of the known id may have been deleted meanwhile.
+            // The route with the cached id may be deleted by now.
             Some(known) => {
                 let found = self.read(cluster_name, &known, &format!("write the route {known}")).await?;
                 found.map_or(own, |_| known)
@@ -515,8 +516,8 @@ impl crate::cloud::Routes for RouterRoutes {
     }
 }
 
-/// Maps the failure of a list. The retry is soon, also after a missing permission, because without a list no route
-/// changes.
+/// Maps the failure of a list. The usual backoff applies even without permission, because no route changes without a
+/// list.
 fn not_listed(router: &str, error: &nsx::Error) -> Error {
     match failed(&format!("list the routes of {router}"), None, error) {
         Error::Failed { reason, message, .. } => Error::Failed { reason, message, after: None },
@@ -524,7 +525,8 @@ fn not_listed(router: &str, error: &nsx::Error) -> Error {
     }
 }
 
-/// The user that created an object, if NSX may protect the object. Old versions of NSX do not say whether they do.
+/// Returns the user that created an object, if NSX may protect the object. Old versions of NSX do not report whether an
+/// object is protected.
 fn protected_by(object: &Object) -> Option<String> {
     (object.text("_protection") != "NOT_PROTECTED").then(|| object.created_by().to_owned())
 }
@@ -534,7 +536,7 @@ fn seen(node: &Node, at: Instant) -> Option<(String, SeenNode)> {
     Some((uid, SeenNode { name: node::name(node).to_owned(), last_seen: at }))
 }
 
-/// Whether an object that is no route belongs to another owner.
+/// Whether an object that is not a route belongs to another owner.
 fn is_foreign(object: &Object, cluster_name: &str, uid: Option<&str>) -> bool {
     by_cluster_uid(uid, object.tag(CLUSTER_UID)) == OfCluster::Another
         || object.tag(static_route::CLUSTER_NAME) != Some(cluster_name)

@@ -1,4 +1,4 @@
-//! The NSX services of the active configuration, routes and load balancers, on one shared connection.
+//! NSX services of the active configuration: routes and load balancers, on one shared connection.
 
 use std::sync::Arc;
 
@@ -20,25 +20,25 @@ use crate::providers::vsphere::nsx::load_balancer::{NsxLoadBalancers, backend};
 use crate::providers::vsphere::nsx::routes::{Adoption, RouterRoutes};
 use crate::providers::{BuildError, Task};
 
-/// Builds the HTTP client and the credentials for NSX. Implemented by `app`, which knows the files.
+/// Builds the HTTP client and the credentials for NSX. Implemented by `app`.
 pub trait ConnectNsx: Send + Sync {
     /// Builds the client of the manager; sends nothing.
     ///
     /// # Errors
-    /// The configuration cannot be used; the text says why.
+    /// The configuration is unusable; the text names the reason.
     fn http(&self, nsx: &NsxConfig) -> Result<http::Client, String>;
 
     /// Returns the login source. Called again after each reload. For the same manager, a later call sends new
-    /// credentials through the channel of the first login source, which an unchanged connection keeps using.
+    /// credentials through the channel of the first source, because an unchanged connection keeps its first source.
     ///
     /// # Errors
-    /// The configuration cannot be used; the text says why.
+    /// The configuration is unusable; the text names the reason.
     fn source(&self, nsx: &NsxConfig) -> Result<LoginSource, String>;
 }
 
-/// Dependencies and flags of the services, besides the configuration.
+/// Dependencies of the services, and settings that are not in [`Config`].
 pub struct NsxServicesContext {
-    /// Builds the HTTP client and the login source.
+    /// Builder of the HTTP client and the login source.
     pub connect: Arc<dyn ConnectNsx>,
     /// The ledger that limits the failed logins of all replicas.
     pub ledger: Arc<dyn LoginThrottle>,
@@ -71,7 +71,7 @@ pub struct NsxServicesContext {
 pub(in crate::providers::vsphere) enum RoutesPart {
     /// Not configured.
     Off,
-    /// No configuration was applied yet, or its NSX or route settings are invalid.
+    /// No configuration is applied yet, the NSX settings are missing or invalid, or the route settings are invalid.
     Unavailable,
     /// Configured and usable.
     Served(Arc<RouterRoutes>),
@@ -102,13 +102,13 @@ struct NsxConnection {
 pub struct NsxReport {
     /// `host:port`.
     pub server: String,
-    /// Whether this process may use NSX, as the leader.
+    /// Whether this process is the leader for a controller that needs NSX.
     pub leads: bool,
     /// The state of the login.
     pub login: NsxSessionStatus,
-    /// Counts of load balancers, after the first list.
+    /// Counts of load balancers; `None` without load balancers, or before the first list of a term of leadership.
     pub balancers: Option<load_balancer::Counts>,
-    /// The error if the configured tags of load balancers and those of this program exceed the NSX limit.
+    /// Error if the configured tags of load balancers and the tags of this program exceed the NSX limit.
     pub too_many_tags: Option<String>,
 }
 
@@ -119,11 +119,11 @@ impl NsxServices {
         Self { setup, usable_addresses, connected: Mutex::default(), routes, balancers, stop: stop.clone() }
     }
 
-    /// Applies a configuration, and returns the tasks to run. A connection with unchanged settings keeps its login;
-    /// otherwise a new connection replaces it, and the old one logs out.
+    /// Applies a configuration, and returns the tasks to run. If the settings of the connection are unchanged, the
+    /// connection and its login stay. Otherwise, the connection is replaced or ended.
     ///
     /// # Errors
-    /// The new connection cannot be built; nothing is changed then.
+    /// The login source or the new connection cannot be built. In this case, the old connection and its services stay.
     pub fn apply(&self, config: &Config) -> Result<Vec<Task>, BuildError> {
         let wrong = |problem| BuildError { key: "NSX".to_owned(), problem };
         let mut connected = self.connected.lock();
@@ -229,7 +229,7 @@ impl NsxServices {
         self.balancers.borrow().clone()
     }
 
-    /// Yields when routes or load balancers are replaced.
+    /// Returns a stream that yields when routes or load balancers are replaced.
     pub(in crate::providers::vsphere) fn changes(&self) -> BoxStream<'static, ()> {
         let changes = (self.routes.subscribe(), self.balancers.subscribe());
         let next = async |(mut routes, mut balancers): (watch::Receiver<_>, watch::Receiver<_>)| {
@@ -242,7 +242,7 @@ impl NsxServices {
         Box::pin(futures::stream::unfold(changes, next))
     }
 
-    /// The state of the connection; `None` without one.
+    /// Returns the state of the connection; `None` without a connection.
     pub fn report(&self) -> Option<NsxReport> {
         let connected = self.connected.lock();
         let NsxConnection { client, gate, balancers, .. } = connected.as_ref()?;
@@ -255,8 +255,8 @@ impl NsxServices {
 }
 
 impl NsxConnection {
-    /// Whether this connection can stay in use with the settings `nsx`. New users, passwords and tokens need no new
-    /// connection: they arrive through the channels of the login source.
+    /// Whether this connection can stay for the settings `nsx`. New credentials need no new connection, because they
+    /// arrive through the login source.
     fn serves(&self, nsx: &NsxConfig) -> bool {
         let own = &self.config;
         let is_same_login = match (&own.login, &nsx.login) {

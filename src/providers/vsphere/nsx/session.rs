@@ -1,9 +1,7 @@
-//! The session with NSX: opened when a call needs it, renewed, replaced when better credentials are offered, ended.
-//! Nothing else logs in to NSX.
+//! Opens, renews, replaces and ends the session with NSX. Only this module logs in to NSX.
 //!
-//! One task logs in for all calls, so that a cancelled call abandons no login half-way. Each login with a password is
-//! claimed in the ledger first, so that all replicas together do not lock the account. There is no login while this
-//! process does not lead.
+//! One task logs in for all calls, so that a cancelled call interrupts no login. Each login with a password first
+//! claims an attempt in the ledger, so that all replicas together do not lock the account. A standby does not log in.
 
 mod login;
 
@@ -32,30 +30,29 @@ use crate::providers::vsphere::login::retry::PASSING;
 use crate::providers::vsphere::login::schedule::{Better, Interface, LoginSchedule, Moment};
 use login::HARMLESS;
 
-/// Longest wait of a call for a login.
+/// Maximum wait of a call for a login.
 const WAIT: Duration = Duration::from_secs(50);
 
-/// Time after which a replaced login is ended: no call that still uses it takes longer.
+/// Time after which a replaced login is ended. No call that uses the replaced login takes longer.
 const USE: Duration = Duration::from_secs(30);
 
-/// Limit at shutdown for a login in flight, and then for all logouts.
+/// Time limit of logouts and, at shutdown, of a login in flight.
 const END: Duration = Duration::from_secs(3);
 
-/// A session that ends sooner after its login is short-lived: it has served no more than a few calls.
+/// A session that ends sooner after its login counts as short-lived: it has served only a few calls.
 const SHORT_LIFE: Duration = Duration::from_secs(5);
 
-/// Number of consecutive short-lived sessions which indicates that a load balancer distributes the requests of one
-/// client over several NSX Managers, which share no sessions.
+/// Number of consecutive short-lived sessions that indicates several NSX Managers without session affinity.
 const SHORT_LIVES: u32 = 2;
 
-/// Minimum interval between two logins that are made because a call was answered with a web page. A proxy in front of
-/// NSX may answer the login with a page, too, and each such login counts in the login throttle.
+/// Minimum interval between two logins that follow a web page as the answer to a call. A proxy in front of NSX may
+/// answer the login with a web page, too, and each login counts in the ledger.
 const SUSPICION_WINDOW: Duration = NSX_LOGIN_POLICY.window;
 
 /// Fraction of its lifetime after which a token is renewed.
 const RENEWAL: f64 = 0.85;
 
-/// Interval at which the ledger is checked for paused logins that may be retried; jitter adds up to a quarter.
+/// Interval of the checks whether the ledger permits paused logins again. Jitter adds up to a quarter.
 const REVIEW: Duration = Duration::from_secs(30);
 
 /// Source of the credentials.
@@ -79,7 +76,7 @@ pub struct Token {
     pub service: http::Client,
     /// The path of the exchange.
     pub path: String,
-    /// The refresh token that is exchanged.
+    /// The refresh token to exchange.
     pub refresh: SecretString,
 }
 
@@ -88,9 +85,9 @@ pub struct Token {
 pub struct NsxSessionStatus {
     /// Whether a login is in use.
     pub is_logged_in: bool,
-    /// Why the current offer is not used, if a login with earlier credentials is in use.
+    /// Reason why the offered credentials are not used, while a login with earlier credentials is in use.
     pub refused_offer: Option<String>,
-    /// Why the last attempt failed, while there is no login.
+    /// Reason why the last attempt failed, while there is no login.
     pub failure: Option<String>,
 }
 
@@ -103,51 +100,51 @@ pub struct NsxSession {
     leads: AnyLeader,
     began: Instant,
     login_requested: Notify,
-    /// Signals that a request was rejected for its password.
+    /// Signals that NSX rejected the password of a request.
     login_rejected: Notify,
-    /// Signals that a call was answered with a web page.
+    /// Signals that a web page answered a call.
     session_suspected: Notify,
-    /// Number of login attempts, with the failure of the last.
+    /// Number of login attempts, with the failure of the last attempt.
     attempts: watch::Sender<(u64, Option<NoLogin>)>,
     state: Mutex<NsxSessionState>,
 }
 
-/// Whether sessions work, as observed in this term of leadership.
+/// Behavior of sessions, as observed in this term of leadership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sessions {
-    /// Sessions work, as far as observed.
+    /// Sessions work, or their behavior is unknown.
     Serve,
-    /// Sessions end at once: the next login tries per-request authentication (user and password with each request).
+    /// Sessions end within seconds. The next login tries per-request authentication (user and password with each
+    /// request).
     End,
     /// Per-request authentication works, and replaces sessions.
     Replaced,
-    /// Sessions end at once, and NSX refuses per-request authentication. Each new session waits for a backoff.
+    /// Sessions end within seconds, and NSX refuses per-request authentication. Each new session waits for a backoff.
     Required,
 }
 
-/// Never locked over an await.
+/// State of the session. No task keeps its lock across an `await`.
 struct NsxSessionState {
     schedule: LoginSchedule,
     in_use: Option<Arc<Credential>>,
-    /// The login made with `in_use`, and its time. Removed when the session ends.
+    /// The login made with `in_use`, and the time of that login. Removed when the session ends.
     adopted: Option<(Login, Instant)>,
-    /// Number of consecutive sessions, or tokens, that ended at once.
+    /// Number of consecutive short-lived sessions, or of consecutive fresh tokens that NSX rejected.
     short_lived: u32,
     sessions: Sessions,
-    /// When a new login was last requested because NSX, or a proxy in front of it, answered a call with a web page.
-    /// Limits the rate of such logins (`DOUBTS`).
+    /// Time of the last login that was requested because a web page answered a call; see `SUSPICION_WINDOW`.
     suspected_since: Option<Instant>,
-    /// The refresh token that gave the access token in use.
+    /// The refresh token that was exchanged for the access token in use.
     exchanged: Option<Arc<Token>>,
     renewal: Option<Instant>,
     /// Earliest time of the next attempt with better credentials, while a login is in use.
     not_before: Option<Instant>,
     failures: Failures,
-    /// Earliest next login after a failure other than a rejection, or next token exchange; and the last failure.
+    /// Earliest time of the next login after a failure other than a rejection, or of the next token exchange.
     retry: Option<(Instant, NoLogin)>,
-    /// Number of consecutive failed logins, without rejections; determines the backoff.
+    /// Number of consecutive failed logins, except rejections, for the backoff.
     login_failures: Failures,
-    /// Credentials that NSX rejected with a request, which the ledger has not counted yet.
+    /// Credentials that NSX rejected with a request and that the ledger has not counted yet.
     unreported: Vec<Arc<Credential>>,
     /// Replaced logins that are not ended yet.
     closing: Vec<Leaving>,
@@ -155,7 +152,6 @@ struct NsxSessionState {
     status: NsxSessionStatus,
 }
 
-/// A replaced login.
 struct Leaving {
     due: Instant,
     login: Login,
@@ -172,7 +168,8 @@ impl NsxSessionState {
 }
 
 impl NsxSession {
-    /// Sends nothing before a call needs a login, and nothing while `leads` is false.
+    /// Creates the session. Sends nothing before a call needs a login, and nothing while this process is not the
+    /// leader.
     pub fn new(
         server: impl Into<String>,
         source: LoginSource,
@@ -218,12 +215,12 @@ impl NsxSession {
         }
     }
 
-    /// The state of the login.
+    /// Returns the state of the login.
     pub fn facts(&self) -> NsxSessionStatus {
         self.state.lock().status.clone()
     }
 
-    /// Logs `client` in when a call needs a login, until `stop`; then logs it out.
+    /// Logs `client` in when a call needs a login, until `stop`. Then logs `client` out.
     pub async fn run(&self, client: &Client, stop: CancellationToken) {
         let mut leads = self.leads.clone();
         let mut tokens = match &self.source {
@@ -259,13 +256,13 @@ impl NsxSession {
                 }
             }
         }
-        // Calls now fail instead of waiting: no login follows.
+        // Calls now fail immediately, because no login follows.
         self.state.lock().has_ended = true;
         self.attempts.send_modify(|(count, failure)| (*count, *failure) = (count.wrapping_add(1), Some(ended())));
         self.end_all(client).await;
     }
 
-    /// Lets a login in flight finish after `stop`, so that its session can be ended.
+    /// Gives a login in flight up to 3 s after `stop`, so that its session can be ended.
     async fn finish(&self, stop: &CancellationToken, login: impl Future<Output = ()>) {
         let late = async {
             stop.cancelled().await;
@@ -277,7 +274,7 @@ impl NsxSession {
         }
     }
 
-    /// Logs in unless there is a login, and wakes the waiting calls.
+    /// Logs in unless the client has a login or this process is not the leader. Wakes the waiting calls.
     async fn make(&self, client: &Client) {
         let result = match client.login() {
             Some(_) => Ok(()),
@@ -306,7 +303,7 @@ impl NsxSession {
         Ok(())
     }
 
-    /// Refuses while the next login, or the next exchange of tokens, has to wait.
+    /// Fails while the next login, or the next exchange of tokens, has to wait.
     fn may_log_in(&self) -> Result<(), NoLogin> {
         let retry = self.state.lock().retry.clone();
         let Some((until, failure)) = retry.filter(|(until, _)| *until > Instant::now()) else { return Ok(()) };
@@ -328,8 +325,8 @@ impl NsxSession {
         state.closing.extend(before.map(leaving));
     }
 
-    /// Exchanges the offered refresh token for an access token, unless the backoff forbids it. If the token is
-    /// rejected, the last accepted refresh token is exchanged.
+    /// Exchanges the offered refresh token for an access token, unless the backoff requires a wait. If the offered
+    /// token is rejected, exchanges the last accepted refresh token.
     async fn exchange(&self, client: &Client, tokens: &watch::Receiver<Arc<Token>>) -> Result<(), NoLogin> {
         self.may_log_in()?;
         let (offered, before) = (Arc::clone(&tokens.borrow()), self.state.lock().exchanged.clone());
@@ -343,7 +340,6 @@ impl NsxSession {
             (result, token) = (exchange(&before).await, before);
         }
         match result {
-            // Leadership was lost during the login.
             Ok(_) if !self.leads.is_leader() => Err(not_leading()),
             Ok(access) => {
                 drop(client.adopt(Login::with_token(&access)));
@@ -368,20 +364,20 @@ impl NsxSession {
         }
     }
 
-    /// Error of a call whose certificate NSX rejects: another login cannot help.
+    /// Returns the error of a call whose certificate NSX rejects. Another login cannot help.
     fn refuse_certificate(&self, client: &Client) -> NoLogin {
         let why = "NSX does not accept the client certificate: it has to be that of a principal identity".to_owned();
         self.state.lock().record_refusal(client, &why);
         NoLogin { kind: Kind::Rejected, reason: why }
     }
 
-    /// Error of a call whose fresh token NSX rejects. The next exchange waits for a backoff.
+    /// Returns the error of a call whose fresh token NSX rejects. The next exchange waits for a backoff.
     fn refuse_token(&self, client: &Client) -> NoLogin {
         let why = "NSX does not accept a fresh token of VMware Cloud".to_owned();
         let mut state = self.state.lock();
         state.record_refusal(client, &why);
         let failure = NoLogin { kind: Kind::Rejected, reason: why };
-        // Hundreds of calls may fail at once: only one of them counts.
+        // Hundreds of calls may fail at the same time, but only one failure counts.
         if state.retry.as_ref().is_none_or(|(until, _)| *until <= Instant::now()) {
             state.short_lived = state.short_lived.saturating_add(1);
             let pause = PASSING.pause(state.short_lived, fastrand::f64());
@@ -390,7 +386,7 @@ impl NsxSession {
         failure
     }
 
-    /// Renews the access token. If that fails, the current token stays in use.
+    /// Renews the access token. If the renewal fails, the current token stays in use.
     async fn renew(&self, client: &Client) {
         self.state.lock().renewal = None;
         let LoginSource::Token(tokens) = &self.source else { return };
@@ -409,7 +405,7 @@ impl NsxSession {
         }
     }
 
-    /// Completes when a credential is offered that takes precedence over the credential in use and may be tried now.
+    /// Waits for an offered credential that takes precedence over the credential in use and may be tried now.
     async fn offered_better(&self) {
         let LoginSource::Pairs { offers, .. } = &self.source else { return std::future::pending().await };
         let mut changes = offers.clone();
@@ -418,7 +414,7 @@ impl NsxSession {
             let (better, hold) = {
                 let mut state = self.state.lock();
                 let offered = offered(offers);
-                // Without a login the next call tries the offer; a standby makes no call.
+                // Without a login, the next call tries the offer. A standby makes no call.
                 let in_use = state.in_use.clone().filter(|_| state.status.is_logged_in);
                 let better = match in_use {
                     Some(in_use) => state.schedule.better(&offered, &in_use, self.began.elapsed()),
@@ -449,7 +445,7 @@ impl NsxSession {
         }
     }
 
-    /// Tries the better credential. If NSX refuses it, the current login stays in use.
+    /// Tries the better credential. If NSX refuses the credential, the current login stays in use.
     async fn rotate(&self, client: &Client) {
         let LoginSource::Pairs { offers, scheme } = &self.source else { return };
         let credential = {
@@ -461,13 +457,12 @@ impl NsxSession {
             }
         };
         match self.try_credential(client, &credential, *scheme).await {
-            // Switches even if a call has found meanwhile that the previous login has ended.
+            // The switch happens even if a call has meanwhile observed the end of the previous login.
             Ok(login) if self.leads.is_leader() => {
                 info!(nsx = self.server, from = %credential.origin, "the login to NSX is made with other credentials now");
                 self.switch_to(client, login, credential);
                 self.state.lock().failures = Failures::default();
             }
-            // Leadership was lost during the login.
             Ok(login) => self.log_out(client, login).await,
             Err(NoLogin { reason: why, .. }) => {
                 warn!(nsx = self.server, "new credentials are not used, and the login stays: {why}");
@@ -479,7 +474,8 @@ impl NsxSession {
         }
     }
 
-    /// Logs in again because the session may have ended. The session stays in use until NSX accepts the login.
+    /// Logs in again after a web page answered a call, because the session may have ended. The session stays in use
+    /// until NSX accepts the login.
     async fn replace(&self, client: &Client) {
         let in_use = self.state.lock().in_use.clone();
         if let (LoginSource::Pairs { scheme, .. }, Some(credential)) = (&self.source, in_use) {
@@ -488,7 +484,6 @@ impl NsxSession {
                     info!(nsx = self.server, "a page came in place of an answer, and the session is replaced");
                     self.switch_to(client, login, credential);
                 }
-                // Leadership was lost during the login.
                 Ok(login) => self.log_out(client, login).await,
                 Err(NoLogin { reason: why, .. }) => {
                     warn!(nsx = self.server, "a page came in place of an answer, and the session stays: {why}");
@@ -498,8 +493,8 @@ impl NsxSession {
         self.attempts.send_modify(|(count, _)| *count = count.wrapping_add(1));
     }
 
-    /// Records the end of a session. Consecutive short-lived sessions must not cause a login per call: per-request
-    /// authentication then replaces sessions, or, if NSX refuses it, each new session waits for a backoff.
+    /// Records the end of a session. Consecutive short-lived sessions must not cause a login per call. Therefore,
+    /// per-request authentication replaces sessions or, if NSX refuses this, each new session waits for a backoff.
     fn record_over(&self, over: &Login) {
         let mut state = self.state.lock();
         let Some((login, made)) = state.adopted.take_if(|(adopted, _)| adopted.is(over)) else { return };
@@ -545,7 +540,7 @@ impl NsxSession {
         }
     }
 
-    /// Counts rejected requests in the ledger: each was a failed login for the account.
+    /// Counts rejected requests in the ledger, because each rejection was a failed login for the account.
     async fn count_refusals(&self) {
         let uncounted = std::mem::take(&mut self.state.lock().unreported);
         for credential in uncounted {
@@ -615,7 +610,7 @@ impl LogIn for NsxSession {
         self.login_requested.notify_one();
         let tried = tries.wait_for(|(count, _)| *count != before);
         match timeout(WAIT, tried).await {
-            // The login may have been made, and ended again when leadership was lost.
+            // The login may have succeeded and ended again after leadership was lost.
             Ok(Ok(_)) if client.login().is_none() && !self.leads.is_leader() => Err(not_leading()),
             Ok(Ok(tried)) if client.login().is_none() => {
                 let unknown = || NoLogin { kind: Kind::Unavailable, reason: "the login was ended".to_owned() };
@@ -638,7 +633,7 @@ impl LogIn for NsxSession {
                 self.record_over(over);
                 match self.state.lock().sessions {
                     Sessions::End | Sessions::Replaced => {}
-                    // NSX has accepted the login, so it does not reject the password. The next call may log in again.
+                    // NSX has accepted the login, so the password is valid. The next call may log in again.
                     Sessions::Serve | Sessions::Required => {
                         let reason = "NSX accepts the login and refuses the requests after it".to_owned();
                         return Err(NoLogin { kind: Kind::SessionOver, reason });
@@ -666,13 +661,12 @@ impl LogIn for NsxSession {
             state.suspected_since = Some(Instant::now());
         }
         self.session_suspected.notify_one();
-        // Without a new login in time the session stays in use.
+        // Without a new login in time, the session stays in use.
         drop(timeout(WAIT, tries.wait_for(|(count, _)| *count != before)).await);
         has_another()
     }
 
-    /// A rejection of a previously accepted password counts against the account, too. The rejection may arrive late,
-    /// when the password is replaced already.
+    /// Counts the rejection of a previously accepted password. When the rejection arrives, another login may be in use.
     fn rejected(&self, login: &Login) {
         let mut state = self.state.lock();
         let is_adopted = state.adopted.as_ref().is_some_and(|(adopted, _)| adopted.is(login));
@@ -686,7 +680,8 @@ impl LogIn for NsxSession {
         if is_adopted {
             state.status.is_logged_in = false;
             if state.sessions == Sessions::Replaced {
-                // Per-request authentication that worked was in use because sessions did not work: tries both again.
+                // If per-request authentication has worked for at least 5 s, sessions are tried again. Otherwise, NSX
+                // refuses per-request authentication, and sessions are required.
                 let has_served = state.adopted.as_ref().is_some_and(|(_, made)| made.elapsed() >= SHORT_LIFE);
                 (state.sessions, state.short_lived) =
                     if has_served { (Sessions::Serve, 0) } else { (Sessions::Required, state.short_lived) };
@@ -698,12 +693,10 @@ impl LogIn for NsxSession {
     }
 }
 
-/// Error for calls on a standby.
 fn not_leading() -> NoLogin {
     NoLogin { kind: Kind::NotPermitted, reason: "this process is not the leader".to_owned() }
 }
 
-/// Error for calls made after this session was shut down.
 fn ended() -> NoLogin {
     NoLogin { kind: Kind::Unavailable, reason: "this connection to NSX has ended".to_owned() }
 }
@@ -718,7 +711,6 @@ async fn another_token(tokens: &mut Option<watch::Receiver<Arc<Token>>>) {
     {
         return;
     }
-    // The sender of tokens no longer exists.
     *tokens = None;
     std::future::pending().await
 }

@@ -1,4 +1,4 @@
-//! Pure: the tags that this program wants on an object, one per scope.
+//! Pure: the tags that this program writes on an object, one per scope.
 //!
 //! Mirrors `pkg/cloudprovider/vsphere/loadbalancer/tag.go`.
 
@@ -11,25 +11,24 @@ use crate::clients::nsx::{Object, ObjectTag};
 pub struct ScopedTags(BTreeMap<String, String>);
 
 impl ScopedTags {
-    /// Adds a tag, replacing one of the same scope.
+    /// Adds a tag, and replaces a tag with the same scope.
     #[must_use]
     pub fn with(mut self, scope: &str, tag: impl Into<String>) -> Self {
         self.0.insert(scope.to_owned(), tag.into());
         self
     }
 
-    /// Iterates in the order of the scopes.
+    /// Iterates over the tags in the order of the scopes.
     pub fn iter(&self) -> impl Iterator<Item = ObjectTag<'_>> {
         self.0.iter().map(|(scope, tag)| ObjectTag { scope, tag })
     }
 
-    /// Whether an object has all of the tags. Of several tags with one scope the first decides, as in the Go program.
+    /// Whether an object has all tags. The first of several tags with the same scope decides, as in the Go program.
     pub fn are_on(&self, object: &Object) -> bool {
         self.iter().all(|wanted| object.tag(wanted.scope) == Some(wanted.tag))
     }
 
-    /// Writes the tags into an object. Existing tags keep their order; tags of other scopes keep their values. Missing
-    /// tags are appended.
+    /// Writes the tags. Tags of other scopes stay, existing tags keep their order, and missing tags are appended.
     pub fn write_into(&self, object: &mut Object) {
         if self.are_on(object) {
             return;

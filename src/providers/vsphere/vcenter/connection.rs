@@ -30,18 +30,17 @@ use crate::base::go_duration::whole_seconds;
 use crate::clients::vim;
 use crate::providers::vsphere::login::retry::PASSING;
 
-/// Ends each log line about an unusable vCenter.
+/// The end of each log line about an unusable vCenter.
 const KEPT: &str = "what is known is kept";
-/// How long vCenter may take to confirm that the snapshot is current. The client gives up a lost request earlier than
-/// that.
+/// Time limit for vCenter to confirm that the snapshot is current.
 const CONFIRM_LIMIT: Duration = Duration::from_secs(3);
-/// How long applying a snapshot to all nodes may take.
+/// Time limit for the application of a snapshot to all nodes.
 const APPLY_LIMIT: Duration = Duration::from_secs(2);
-/// Interval after which the same cause of a failed read is logged again, if reads were answered in between.
+/// Interval after which the same cause of a failed read is logged again, if vCenter answered reads since then.
 const READ_LOG_INTERVAL: Duration = Duration::from_secs(600);
-/// Interval after which the same cause is logged again even if no read was answered in between.
+/// Interval after which the same cause is logged again, even without answered reads.
 const READ_LOG_MAX_INTERVAL: Duration = Duration::from_secs(24 * 3600);
-/// How long vCenter may take to answer the check of the account's privileges.
+/// Time limit for the check of the account's privileges.
 const RIGHTS_LIMIT: Duration = Duration::from_secs(5);
 
 /// One vCenter. Shared by its actor ([`Vcenter::run`]) and its readers.
@@ -53,13 +52,13 @@ pub struct Vcenter {
     fence: Fence,
     /// Whether vCenter answered the check of the account's privileges.
     are_privileges_checked: AtomicBool,
-    /// The configured datacenters while some of them may not exist in vCenter; empty otherwise.
+    /// The configured datacenters if some of them may not exist in vCenter; otherwise empty.
     suspected_vms: watch::Sender<Vec<String>>,
     read_failures: ReadFailureLog,
 }
 
 impl Vcenter {
-    /// A vCenter that is not connected yet.
+    /// Creates a vCenter that is not connected yet.
     pub fn new(settings: TagSettings, session: Session) -> Arc<Self> {
         Arc::new(Self {
             settings: watch::Sender::new(Arc::new(settings)),
@@ -73,12 +72,12 @@ impl Vcenter {
         })
     }
 
-    /// The current settings.
+    /// Returns the current settings.
     pub fn settings(&self) -> Arc<TagSettings> {
         self.settings.borrow().clone()
     }
 
-    /// Changes the settings at once; the session and the snapshot stay.
+    /// Changes the settings. The session and the snapshot stay.
     pub fn reconfigure(&self, settings: TagSettings) {
         let settings = Arc::new(settings);
         self.settings.send_if_modified(|now| {
@@ -88,35 +87,36 @@ impl Vcenter {
         });
     }
 
-    /// The host and port of this vCenter.
+    /// Returns the host and port of this vCenter.
     pub fn server(&self) -> &str {
         &self.session.names().server
     }
 
-    /// The session with this vCenter.
+    /// Returns the session with this vCenter.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// The current snapshot.
+    /// Returns the current snapshot.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.publisher.snapshot()
     }
 
-    /// When vCenter last sent an inventory update. The snapshot may not contain the update yet: an answer in several
-    /// parts is published when it is complete.
+    /// Returns the time of the last inventory update from vCenter. The snapshot may not contain this update yet,
+    /// because an answer in several parts is published when it is complete.
     pub fn last_report(&self) -> Option<Instant> {
         self.publisher.with(|state| state.reported)
     }
 
-    /// Watches [`Vcenter::snapshot`].
+    /// Subscribes to the snapshots.
     pub fn changes(&self) -> watch::Receiver<Arc<Snapshot>> {
         self.publisher.subscribe()
     }
 
-    /// Makes vCenter confirm that the snapshot is current, except for tags: a lost `WaitForUpdatesEx` looks like one
-    /// without changes. On return the snapshot is live and contains all changes so far, or it is not live. Takes 3 s at
-    /// most.
+    /// Makes vCenter confirm that the snapshot (except its tags) is current: a lost `WaitForUpdatesEx` looks like a
+    /// call without changes. If the snapshot is live on return, it contains all changes before this function was
+    /// called. If vCenter does not confirm within 3 s, the snapshot becomes stale. Does nothing if the snapshot is not
+    /// live.
     pub async fn refresh(&self) {
         let mut changes = self.changes();
         if changes.borrow_and_update().freshness != Freshness::Live {
@@ -134,17 +134,17 @@ impl Vcenter {
             let why = format!("it did not say within {} s whether its inventory is as known", CONFIRM_LIMIT.as_secs());
             warn!(vcenter = self.server(), reason = why, "{}; {KEPT}", Outage::NoAnswer.headline());
             self.publisher.mark_stale(VcenterFailure::unavailable(why));
-            // The answer may still come: a later confirmation makes the snapshot live again.
+            // The answer to this request makes the snapshot live again.
             self.fence.request_sync();
         }
     }
 
-    /// Records that all state that readers derive from the snapshots includes this snapshot.
+    /// Records that all state derived from the snapshots includes the snapshot with this number.
     pub fn mark_applied(&self, snapshot: u64) {
         self.fence.applied(snapshot);
     }
 
-    /// Waits until the current snapshot is applied: see [`Vcenter::mark_applied`]. Takes 2 s at most.
+    /// Waits until the current snapshot is applied; see [`Vcenter::mark_applied`]. Takes at most 2 s.
     pub async fn wait_applied(&self) {
         if timeout(APPLY_LIMIT, self.fence.wait_applied(self.snapshot().number)).await.is_err() {
             let (vcenter, seconds) = (self.server(), APPLY_LIMIT.as_secs());
@@ -155,15 +155,15 @@ impl Vcenter {
         }
     }
 
-    /// Adds VMs to watch, and retries ids that vCenter did not know before. Additions are batched.
+    /// Adds VMs to watch, and retries those that vCenter did not resolve before. Additions are batched.
     pub fn want(&self, ids: impl IntoIterator<Item = Arc<str>>) {
         if self.publisher.with(|state| state.members.want(ids)) {
             self.publisher.members_changed.notify_one();
         }
     }
 
-    /// Removes VMs from the view and adds them again, because they were never reported or may have disappeared
-    /// silently: vCenter then says whether it knows them.
+    /// Removes VMs from the view and adds them again, so that vCenter reports whether they exist. Used for VMs that
+    /// were never reported or may have disappeared silently.
     pub fn rewatch(&self, ids: &[Arc<str>]) {
         self.publisher.with(|state| state.members.renew(ids));
         self.publisher.members_changed.notify_one();
@@ -176,7 +176,7 @@ impl Vcenter {
         }
     }
 
-    /// Keeps the session open and the snapshot current until `stop`, then logs out. Does not return earlier.
+    /// Keeps the session open and the snapshot current until `stop`. Then logs out and returns.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         {
             let mut keeping = pin!(self.keep());
@@ -205,7 +205,7 @@ impl Vcenter {
             let returned = self.session.returned();
             let failure = self.serve(&mut retry).await;
             if failure.pause != Pause::Backoff {
-                // The server answers; only the login has to wait.
+                // The server answers. Only the login has to wait.
                 self.session.mark_reachable();
             }
             let pause = match failure.pause {
@@ -226,14 +226,14 @@ impl Vcenter {
                 () = released => {}
                 () = returned, if failure.pause == Pause::Backoff => {
                     retry.reset();
-                    // The reset does not shorten the wait of a paused login: the login schedule enforces it.
+                    // The reset does not shorten the wait of a paused login, which the login schedule enforces.
                     self.tag_retry.reset();
                 }
             }
         }
     }
 
-    /// Serves one connection, from the first call to the first failure.
+    /// Serves one connection until its first failure.
     async fn serve(&self, retry: &mut Failures) -> ConnectionFailure {
         // Every call below has its own time limit.
         let mut subscription = match self.open().await {
@@ -250,7 +250,7 @@ impl Vcenter {
                 failure = subscription.keep_view() => failure,
                 never = &mut tags => match never {},
                 (link, prepared) = &mut rotation => {
-                    // The old subscription ends with its session; the new one reports everything again.
+                    // The old subscription ends with its session. The new subscription reports all objects again.
                     self.session.switch_to(link);
                     subscription = prepared.begin();
                     rotation.set(self.rotate());
@@ -277,7 +277,7 @@ impl Vcenter {
         prepared.map(PreparedSubscription::begin)
     }
 
-    /// Logs once if the account may not see every folder. Without an answer the next connection repeats the check.
+    /// Logs once if the account may not see every folder. Without an answer, the next connection repeats the check.
     async fn report_missing_privileges(&self) {
         if self.are_privileges_checked.load(Ordering::Relaxed) {
             return;
@@ -306,8 +306,8 @@ impl Vcenter {
         Subscription::prepare(&self.session, &self.publisher, &self.fence, soap)
     }
 
-    /// Waits for a session with other credentials and subscribes on it while the old subscription continues. A refused
-    /// login is reported and changes nothing.
+    /// Waits for a session with other credentials, and subscribes on that session while the old subscription continues.
+    /// A rejected login is reported and changes nothing.
     async fn rotate(&self) -> (Arc<SessionHandle>, PreparedSubscription<'_>) {
         let mut retry = Failures::default();
         loop {
@@ -326,7 +326,7 @@ impl Vcenter {
         }
     }
 
-    /// Subscribes on a session that is not in use yet; `None` if it ended or its credentials are no longer offered.
+    /// Subscribes on a session that is not in use yet; `None` if the session ended or its credentials were withdrawn.
     async fn prepare_on(&self, link: &Arc<SessionHandle>) -> Option<PreparedSubscription<'_>> {
         let mut retry = Failures::default();
         loop {
@@ -358,8 +358,8 @@ impl Vcenter {
         self.publisher.publish(|state| state.next.credential_failure = failure);
     }
 
-    /// Logs a failed read if messages of Nodes refer to the log for its cause. The subscription logs nothing while its
-    /// own connection works.
+    /// Logs a failed read if the messages of Nodes refer to the log for its cause. The subscription does not log such
+    /// failures while its own connection works.
     fn report_failed_read(&self, error: &vim::Error) {
         let outage = Outage::of_soap(error);
         if !outage.is_logged() {
@@ -371,7 +371,7 @@ impl Vcenter {
         }
     }
 
-    /// Marks the snapshot stale. Logged when the reason changes.
+    /// Marks the snapshot stale and logs the reason, unless the snapshot already has this reason.
     fn mark_down(&self, failure: &ConnectionFailure, pause: Option<Duration>) {
         let trouble = failure.vcenter_failure(&self.session.spelling());
         let reason = trouble.message.as_str();
@@ -388,14 +388,14 @@ impl Vcenter {
     }
 }
 
-/// The cause of the last logged read failure, so that it is logged once.
+/// The cause of the last logged read failure, so that the same cause is logged once.
 #[derive(Default)]
 struct ReadFailureLog(Mutex<Option<LoggedCause>>);
 
 struct LoggedCause {
     cause: String,
     logged_at: Instant,
-    /// Whether a read was answered since then.
+    /// Whether vCenter answered a read since `logged_at`.
     has_ended: bool,
 }
 
@@ -406,8 +406,9 @@ impl ReadFailureLog {
         }
     }
 
-    /// Whether to log this cause. The last logged cause is repeated after a while: sooner if reads were answered since,
-    /// because some connections may work while new ones fail.
+    /// Whether to log this cause; if so, records it as logged. The same cause is logged again only after an interval.
+    /// The interval is shorter, but not zero, if vCenter answered reads in between: some connections may work while new
+    /// connections fail.
     fn is_news(&self, cause: &str) -> bool {
         let mut last = self.0.lock();
         let is_known = |last: &LoggedCause| {

@@ -1,8 +1,9 @@
 //! Waits until the state of one vCenter is as new as a given moment, such as the start of leadership.
 //!
-//! Two steps: the snapshot has everything that vCenter knew at that moment, and the state derived from snapshots
-//! includes it. The calls of `WaitForUpdatesEx` are sent one after the other, and one whose answer was lost looks like
-//! one without changes. Only the answer to a call that was sent after that moment proves the first step.
+//! The wait has two steps. First, the snapshot contains all changes in vCenter before that moment. Second, the state
+//! derived from the snapshots includes this snapshot. `WaitForUpdatesEx` calls are sent one after the other, and a call
+//! whose answer was lost looks like a call without changes. Only the answer to a call sent after that moment proves the
+//! first step.
 
 use tokio::sync::watch;
 
@@ -10,9 +11,9 @@ use tokio::sync::watch;
 #[derive(Debug, Default)]
 pub(super) struct Fence {
     requested: watch::Sender<u64>,
-    /// Number of the last completed request; the earlier ones are completed, too.
+    /// Number of the last completed request. All earlier requests are also completed.
     synced: watch::Sender<u64>,
-    /// Number of the last applied snapshot; the earlier ones are applied, too.
+    /// Number of the last applied snapshot. All earlier snapshots are also applied.
     applied: watch::Sender<u64>,
 }
 
@@ -23,13 +24,12 @@ impl Fence {
         self.last_request()
     }
 
-    /// Number of the last request. The request is completed once the whole answer to a wait for updates that is sent
-    /// after this call is published.
+    /// Returns the number of the last request. A wait for updates that is sent after this call completes the request
+    /// when its whole answer is published.
     pub(super) fn last_request(&self) -> u64 {
         *self.requested.borrow()
     }
 
-    /// Marks this request and the earlier ones as completed.
     pub(super) fn synced(&self, number: u64) {
         self.synced.send_replace(number);
     }
@@ -38,10 +38,10 @@ impl Fence {
         *self.synced.borrow() >= number
     }
 
-    /// Waits for a request that is not completed.
+    /// Waits for a request that is not completed yet.
     pub(super) async fn requested(&self) {
         let mut requested = self.requested.subscribe();
-        // Cannot fail: `self` holds the sender.
+        // Cannot fail, because `self` owns the sender.
         let _ = requested.wait_for(|number| !self.is_synced(*number)).await;
     }
 
@@ -50,12 +50,10 @@ impl Fence {
         let _ = synced.wait_for(|synced| *synced >= number).await;
     }
 
-    /// Marks this snapshot and the earlier ones as applied.
     pub(super) fn applied(&self, snapshot: u64) {
         self.applied.send_replace(snapshot);
     }
 
-    /// Waits until this snapshot or a later one is applied.
     pub(super) async fn wait_applied(&self, snapshot: u64) {
         let mut applied = self.applied.subscribe();
         let _ = applied.wait_for(|applied| *applied >= snapshot).await;

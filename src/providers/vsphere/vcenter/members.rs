@@ -1,21 +1,20 @@
-//! Pure: the VMs that are wanted, and those that the ListView of the subscription contains.
+//! Pure: the wanted VMs, and the VMs in the ListView of the subscription.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The actual and the wanted members of the view.
 #[derive(Debug, Default)]
 pub(super) struct Members {
     wanted: BTreeSet<Arc<str>>,
-    /// Contents of the view on the server, as far as calls have confirmed.
+    /// The contents of the view on the server, as confirmed by calls.
     in_view: BTreeSet<Arc<str>>,
-    /// Members whose state the snapshot shows.
+    /// VMs whose state the snapshot shows.
     visible: BTreeSet<Arc<str>>,
-    /// VMs to remove from the view, and to add again if still wanted.
+    /// VMs to remove from the view, and to add again if they are still wanted.
     renew: BTreeSet<Arc<str>>,
 }
 
-/// A change of the view. An id in both sets is removed and added again.
+/// A change of the view. An id in both sets is removed and then added again.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct ViewChange {
     pub(super) add: BTreeSet<Arc<str>>,
@@ -33,7 +32,7 @@ impl Members {
     pub(super) fn want(&mut self, ids: impl IntoIterator<Item = Arc<str>>) -> bool {
         let mut is_news = false;
         for id in ids {
-            // A VM that is just being removed from the view is still shown, but newly wanted.
+            // A VM that is being removed from the view is still in `visible`, so `visible` alone does not decide.
             is_news |= !self.visible.contains(&id);
             is_news |= self.wanted.insert(id);
         }
@@ -45,7 +44,7 @@ impl Members {
         self.wanted.remove(id)
     }
 
-    /// Removes these VMs from the view with the next change, and adds them again if wanted.
+    /// Removes these VMs from the view with the next change, and adds the wanted VMs among them again.
     pub(super) fn renew<'a>(&mut self, ids: impl IntoIterator<Item = &'a Arc<str>>) {
         self.renew.extend(ids.into_iter().cloned());
     }
@@ -58,7 +57,6 @@ impl Members {
         self.visible.contains(id)
     }
 
-    /// Whether this VM is wanted but the snapshot does not show it.
     pub(super) fn lacks(&self, id: &str) -> bool {
         self.wanted.contains(id) && !self.visible.contains(id)
     }
@@ -67,8 +65,8 @@ impl Members {
         self.visible.is_empty()
     }
 
-    /// Records that vCenter sent `leave` for these VMs: the snapshot no longer shows them. The next change removes them
-    /// and, if still wanted, adds them again, so that the server says whether it knows them.
+    /// Records that vCenter sent `leave` for these VMs, so the snapshot does not show them. The next change removes
+    /// these VMs and adds the wanted VMs among them again, so that the server reports whether they exist.
     pub(super) fn leave(&mut self, ids: &BTreeSet<Arc<str>>) {
         for id in ids {
             self.visible.remove(id);
@@ -76,19 +74,20 @@ impl Members {
         self.renew(ids);
     }
 
-    /// Computes the next change: adds the wanted VMs that the view lacks, and removes those that are no longer wanted.
+    /// Computes the next change: adds the wanted VMs that are not in the view, removes the unwanted VMs, and renews the
+    /// VMs in `renew`.
     pub(super) fn next_change(&mut self) -> ViewChange {
         let renew = std::mem::take(&mut self.renew);
         let is_out = |id: &&Arc<str>| !self.wanted.contains(*id) || renew.contains(*id);
         let remove: BTreeSet<Arc<str>> = self.in_view.iter().filter(is_out).cloned().collect();
         let is_in = |id: &&Arc<str>| !self.in_view.contains(*id) || remove.contains(*id);
         let add: BTreeSet<Arc<str>> = self.wanted.iter().filter(is_in).cloned().collect();
-        // The snapshot shows them from now on, because updates may arrive before the call returns.
+        // The snapshot shows the added VMs from now on, because updates may arrive before the call returns.
         self.visible.extend(add.iter().cloned());
         ViewChange { add, remove }
     }
 
-    /// Records a change of the view; the server does not know the `unresolved`.
+    /// Records a completed change of the view. The server did not resolve the `unresolved` VMs.
     pub(super) fn made(&mut self, change: &ViewChange, unresolved: &[Arc<str>]) {
         self.in_view.extend(change.add.iter().cloned());
         self.visible.extend(change.add.iter().cloned());
@@ -98,7 +97,7 @@ impl Members {
         }
     }
 
-    /// Records a new view with these members, except the `unresolved`, which the server does not know.
+    /// Records a new view with these members, except the `unresolved` VMs.
     pub(super) fn restart(&mut self, members: BTreeSet<Arc<str>>, unresolved: &[Arc<str>]) {
         *self = Self { wanted: std::mem::take(&mut self.wanted), ..Self::default() };
         self.made(&ViewChange { add: members, remove: BTreeSet::new() }, unresolved);
@@ -117,7 +116,7 @@ mod tests {
         ViewChange { add: ids(add), remove: ids(remove) }
     }
 
-    /// Wants these and has them in the view.
+    /// Returns members that are wanted and already in the view.
     fn settled(wanted: &[&str]) -> Members {
         let mut members = Members::default();
         members.want(ids(wanted));

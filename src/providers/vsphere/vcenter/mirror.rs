@@ -1,7 +1,7 @@
 //! Pure: applies property collector updates to a copy of the inventory.
 //!
-//! Tolerates all orders: an `enter` for a known object replaces it, a `modify` for an unknown one creates it, a `leave`
-//! for an unknown one does nothing, `assign` without a value unsets.
+//! Accepts updates in any order. An `enter` for a known object replaces the object. A `modify` for an unknown object
+//! creates the object. A `leave` for an unknown object has no effect. An `assign` without a value unsets the property.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const MAX_UNREADABLE: usize = 64;
 /// The copy of the inventory.
 #[derive(Clone, Debug, Default)]
 pub struct Mirror {
-    /// The watched VMs, by id.
+    /// The VMs that vCenter reports, by id. A VM that is no longer watched stays until its `leave`.
     pub vms: HashMap<Arc<str>, Arc<VmRecord>>,
     /// The ancestors of the VMs.
     pub entities: HashMap<MoRef, Entity>,
@@ -31,12 +31,13 @@ pub struct TouchedObjects {
     pub entities: bool,
     /// Whether any object appeared or left.
     pub objects: bool,
-    /// VMs that left the filter: destroyed, unregistered, or no longer readable.
+    /// VMs that left the filter, because they were destroyed, unregistered or removed from the view, or became
+    /// unreadable.
     pub removed: BTreeSet<Arc<str>>,
 }
 
 impl Mirror {
-    /// Applies every object update in order.
+    /// Applies all object updates in order.
     pub fn apply(&mut self, sets: &[UpdateSet]) -> TouchedObjects {
         let mut touched = TouchedObjects::default();
         for update in sets.iter().flat_map(|set| &set.filters).flat_map(|filter| &filter.objects) {
@@ -69,7 +70,7 @@ impl Mirror {
             assign_vm(&mut record, change, &self.entities);
         }
         for missing in &update.missing {
-            // An unreadable property keeps its last value, except those that must be current.
+            // An unreadable property keeps its last value, except for properties that must be current.
             match missing.path.as_str() {
                 "runtime.powerState" => record.power_state = None,
                 "runtime.connectionState" => record.connection_state = None,
@@ -79,7 +80,7 @@ impl Mirror {
                 record.unreadable.push(missing.path.clone());
             }
         }
-        // A server may report an object again unchanged; keeping the old allocation lets readers compare pointers.
+        // An unchanged record keeps its allocation, so that readers can compare pointers.
         if known.is_none_or(|known| **known != record) {
             touched.objects |= known.is_none();
             self.vms.insert(Arc::clone(&id), Arc::new(record));
@@ -105,7 +106,7 @@ impl Mirror {
                 "parent" => entity.parent = reference(change),
                 "runtime.connectionState" => entity.connection_state = text(change).map(String::from),
                 "runtime.inMaintenanceMode" => entity.is_in_maintenance = text(change) == Some("true"),
-                // A vApp that lies directly in another vApp has no folder; its pool is its parent.
+                // The folder of a vApp replaces an unset `parent`. A vApp in another vApp has no folder.
                 "parentFolder" if entity.parent.is_none() => entity.parent = reference(change),
                 _ => {}
             }
@@ -129,14 +130,14 @@ fn assign_vm(record: &mut VmRecord, change: &PropertyChange, entities: &HashMap<
     record.unreadable.retain(|path| *path != change.name);
     let number = || text(change).and_then(|text| text.parse::<i64>().ok());
     let string = || text(change).unwrap_or_default().to_string();
-    // The VMs on one host share one allocation of its reference.
+    // The VMs on one host share one allocation of the host reference.
     let reference = || {
         let object = reference(change)?;
         Some(entities.get_key_value(&object).map_or(object, |(known, _)| known.clone()))
     };
     match change.name.as_str() {
         "name" => record.name = decode_name(&string()),
-        // Two paths carry the same UUID; `config` as a whole is unset while a VM is inaccessible.
+        // Two paths contain the same UUID, because `config` as a whole is unset while a VM is inaccessible.
         "config.uuid" | "summary.config.uuid" => {
             if let Some(uuid) = text(change).and_then(|text| text.parse::<BiosUuid>().ok()) {
                 record.bios_uuid = Some(uuid);

@@ -1,5 +1,4 @@
-//! Pure: classifies outages of a vCenter, with the headline of the log line, the reason for Nodes and their short
-//! message.
+//! Pure: classifies outages of a vCenter. A class has a headline for the log, and a reason and message for Nodes.
 
 use crate::base::error_chain::chain;
 use crate::clients::{http, vim};
@@ -7,44 +6,35 @@ use crate::cloud::Reason;
 use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::snapshot::VcenterFailure;
 
-/// The first operation of a connection.
 const FIRST_CALL: &str = "RetrieveServiceContent";
 
-/// Kinds of outage, as far as an operator has to act differently.
+/// Kinds of outages that require different actions of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outage {
-    /// The host name has no address.
     NameNotResolved,
-    /// Nothing listens at the address and port.
     ConnectionRefused,
     /// The proxy provides no connection.
     ProxyFailed,
-    /// The certificate of the server is not accepted.
+    /// The certificate of the server is rejected.
     CertificateRejected,
-    /// The TLS handshake fails for another reason.
     HandshakeFailed,
-    /// The settings of the connection cannot be used; nothing was sent.
+    /// The connection settings cannot be used, so nothing was sent.
     NotConnectable,
-    /// There are no credentials.
     CredentialsMissing,
     /// The credentials were not read yet, or cannot be read.
     CredentialsUnread,
-    /// The server rejected the credentials.
     LoginRejected,
-    /// The login has to wait.
     LoginDelayed {
         /// Whether the server rejected the same credentials before.
         was_rejected: bool,
     },
     /// The session manager issues no ticket for a session.
     NoTicket,
-    /// The server is not a vCenter.
     NotVcenter,
-    /// The account lacks a permission without which nothing can be read.
+    /// vCenter refuses a call because the account lacks a permission.
     PermissionDenied,
-    /// The server answers with an error, or with something that cannot be understood.
+    /// The server answers with an error or with an invalid message.
     ErrorAnswered,
-    /// The server does not answer.
     NoAnswer,
 }
 
@@ -53,15 +43,15 @@ impl Outage {
         use http::Error as E;
         match error {
             E::Resolve(..) => Outage::NameNotResolved,
-            // Matches the text of the system: the HTTP library has no type for this.
+            // Matches the text of the operating system, because the HTTP library has no type for this error.
             E::Connect(_, message) if message.contains("refused") => Outage::ConnectionRefused,
             E::Proxy(..) => Outage::ProxyFailed,
             E::Certificate(_, refusal) if refusal.is_of_proxy => Outage::ProxyFailed,
             E::Certificate(..) => Outage::CertificateRejected,
             E::Tls(..) => Outage::HandshakeFailed,
             E::Configuration { .. } => Outage::NotConnectable,
-            // These status codes come from another server: an overloaded or starting vCenter returns others. After a
-            // successful first call the server is a vCenter, and a gateway or proxy refuses the request.
+            // A server that sends such a code is not a vCenter, because an overloaded or starting vCenter returns other
+            // codes. After a successful first call, a gateway or proxy before the vCenter refused the request.
             E::Status(request, 200..=407 | 409..=428, _) => match request.operation == FIRST_CALL {
                 true => Outage::NotVcenter,
                 false => Outage::ErrorAnswered,
@@ -91,7 +81,7 @@ impl Outage {
         matches!(self, Outage::CertificateRejected | Outage::ProxyFailed)
     }
 
-    /// The beginning of the log line.
+    /// Returns the beginning of the log line.
     pub(super) fn headline(self) -> &'static str {
         match self {
             Outage::NameNotResolved => "the host name of vCenter cannot be resolved",
@@ -112,7 +102,7 @@ impl Outage {
         }
     }
 
-    /// The reason for Nodes whose VMs this vCenter may have.
+    /// Returns the reason for Nodes whose VMs may be in this vCenter.
     pub(super) fn reason(self) -> Reason {
         match self {
             Outage::CertificateRejected => reason::VCenterCertificateRejected,
@@ -122,8 +112,8 @@ impl Outage {
         }
     }
 
-    /// The message for Nodes that wait for the vCenter: a short text where one exists, else `cause`. Details stay in
-    /// the log line of the vCenter, because every waiting Node carries this message.
+    /// Returns the message for Nodes that wait for the vCenter: a short text if there is one, otherwise `cause`. Only
+    /// the log line of the vCenter has the details. The message is short because every waiting Node carries it.
     fn brief(self, cause: String) -> String {
         let words = match self {
             Outage::NameNotResolved => "its host name cannot be resolved",
@@ -140,13 +130,14 @@ impl Outage {
         words.to_owned()
     }
 
-    /// The outage as `Trouble`: `why` is the full text, `cause` the cause alone.
+    /// Converts the outage to `VcenterFailure`. `why` is the full text, and `cause` is the cause alone.
     pub(super) fn vcenter_failure(self, why: String, cause: String) -> VcenterFailure {
         VcenterFailure { reason: self.reason(), message: why, summary: self.brief(cause) }
     }
 }
 
-/// The text of an error without the operation: it is the same for all calls that fail for one reason.
+/// Returns the text of a certificate or proxy error without the operation, so that all calls that fail for this reason
+/// have the same text. Returns the full text of any other error.
 pub(super) fn cause_of(error: &vim::Error) -> String {
     match error {
         vim::Error::Http(http::Error::Certificate(_, refusal)) => refusal.to_string(),

@@ -1,4 +1,4 @@
-//! Publishes the snapshots of one vCenter: one per change of the state, in the order of the changes.
+//! Publishes the snapshots of one vCenter: one for each change of the state, in the order of the changes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,38 +13,36 @@ use super::shared_map::SharedMap;
 use super::snapshot::{Freshness, Snapshot, TagSnapshot, VcenterFailure, VmRecord};
 use crate::clients::vim::UpdateSet;
 
-/// The state of one vCenter, and the snapshot for readers.
 #[derive(Default)]
 pub(super) struct Publisher {
     state: Mutex<PublisherState>,
     snapshot: watch::Sender<Arc<Snapshot>>,
-    /// Signals that the view may need a change.
     pub(super) members_changed: Notify,
-    /// Signals that tags of some objects may not be read yet.
+    /// Signals that the tags of some objects may be unread.
     pub(super) objects_changed: Notify,
 }
 
-/// Source of the snapshots. Never locked over an await.
+/// The state from which snapshots are made. Never locked across an await.
 #[derive(Default)]
 pub(super) struct PublisherState {
-    /// The next snapshot, without its VMs. `changed` collects the VMs that changed since the last snapshot.
+    /// The next snapshot, without its VMs. Its `changed` collects the VMs that changed since the last snapshot.
     pub(super) next: Snapshot,
     pub(super) mirror: Mirror,
     pub(super) members: Members,
-    /// When the last update came, including parts of an incomplete answer.
+    /// Time of the last update, including parts of an incomplete answer.
     pub(super) reported: Option<tokio::time::Instant>,
     answered: Option<Instant>,
 }
 
 impl PublisherState {
-    /// Records a change of the view, and the ids that the server did not know.
+    /// Records a change of the view, with the ids that the server did not resolve.
     pub(super) fn made(&mut self, change: &ViewChange, unresolved: Vec<Arc<str>>) {
         self.record_changed(change.add.iter().chain(&change.remove).chain(&unresolved));
         self.members.made(change, &unresolved);
         self.set_unresolved(unresolved);
     }
 
-    /// Starts the next change of the view. The snapshot shows the added VMs at once.
+    /// Begins the next change of the view. The next snapshot already shows the added VMs.
     pub(super) fn next_change(&mut self) -> ViewChange {
         let change = self.members.next_change();
         self.record_changed(&change.add);
@@ -58,45 +56,41 @@ impl PublisherState {
         }
     }
 
-    /// An equal list keeps its allocation, because readers compare pointers.
+    /// Sets the unresolved ids. Keeps the allocation of an equal list, because readers compare pointers.
     fn set_unresolved(&mut self, unresolved: Vec<Arc<str>>) {
         if *self.next.unresolved != unresolved {
             self.next.unresolved = Arc::new(unresolved);
         }
     }
 
-    /// Starts a live period: every change from the next snapshot on is reported.
+    /// Begins a live period. Every change from the next snapshot on is reported.
     fn begin_live_period(&mut self) {
         self.next.live_period = Some(self.next.number);
     }
 
-    /// Switches to another subscription.
     pub(super) fn restart(&mut self, instance_uuid: &str, members: BTreeSet<Arc<str>>, unresolved: Vec<Arc<str>>) {
         if *self.next.instance_uuid != *instance_uuid {
             self.forget_contents();
         }
         self.next.instance_uuid = instance_uuid.into();
-        // Changes between the two subscriptions are not reported, and the mirror still has the inventory of the old
-        // one.
+        // Changes between the two subscriptions are not reported, and the mirror still has the old inventory.
         self.next.live_period = None;
         self.next.changed = None;
         self.members.restart(members, &unresolved);
         self.set_unresolved(unresolved);
     }
 
-    /// Drops the contents when another vCenter answers at the same address. The same ids are other objects there, and
-    /// old data would be attributed to the new vCenter.
+    /// Drops the contents, because another vCenter at the same address has other objects with the same ids.
     fn forget_contents(&mut self) {
         self.mirror = Mirror::default();
         self.next.entities = Arc::default();
         self.next.tags = Arc::default();
-        // The same id may be another VM, whose time since power-off is unknown.
         self.next.power = SharedMap::default();
         self.next.changed = None;
     }
 
-    /// The watched VMs. The mirror may contain more: one removed from the ListView stays until the server sends
-    /// `leave`, since the server may never have noticed the removal.
+    /// Returns the watched VMs. The mirror may contain more VMs: a VM that was removed from the ListView stays there
+    /// until the server sends `leave`.
     pub(super) fn vms(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<VmRecord>)> {
         self.mirror.vms.iter().filter(|(id, _)| self.members.shows(id))
     }
@@ -104,7 +98,7 @@ impl PublisherState {
     fn apply(&mut self, pages: &[UpdateSet]) -> TouchedObjects {
         let Self { next, mirror, members, .. } = self;
         let mut touched = mirror.apply(pages);
-        // The proof ends also for a VM that left and came back: its power state in between is unknown.
+        // A VM that left and came back loses its proven power state, because the state was unobserved for a time.
         for id in &touched.removed {
             next.power.set(id, None);
         }
@@ -135,14 +129,13 @@ impl Publisher {
         access(&mut self.state.lock())
     }
 
-    /// Changes the state and publishes a snapshot.
     pub(super) fn publish(&self, change: impl FnOnce(&mut PublisherState)) {
         let mut state = self.state.lock();
         change(&mut state);
         self.send(&mut state);
     }
 
-    /// Publishes the next snapshot. Called under the lock, so that snapshots are published in the order of the changes.
+    /// Publishes the next snapshot. Called under the lock, so that the snapshots have the order of the changes.
     fn send(&self, state: &mut PublisherState) {
         state.next.number += 1;
         let before = self.snapshot();
@@ -164,7 +157,7 @@ impl Publisher {
         self.snapshot.send_replace(Arc::new(snapshot));
     }
 
-    /// Takes the first complete answer of a subscription: objects that are not in it leave the snapshot.
+    /// Publishes the first complete answer of a subscription. Objects that are not in the answer leave the snapshot.
     pub(super) fn replace(&self, mirror: Mirror) {
         self.publish(|state| {
             state.next.entities = Arc::new(mirror.entities.clone());
@@ -172,7 +165,7 @@ impl Publisher {
             state.next.changed = None;
             state.begin_live_period();
             if state.mirror.vms.keys().any(|id| state.members.lacks(id)) {
-                // A wanted VM is reported that is no member of the view: see `apply`.
+                // The server reports a wanted VM that is no member of the view; see `apply`.
                 self.members_changed.notify_one();
             }
         });
@@ -186,7 +179,7 @@ impl Publisher {
         if touched == TouchedObjects::default() {
             return touched;
         }
-        // The server reports a refused VM once the account may read it; adding it again makes it a member.
+        // The server reports an unresolved VM when the account may read it. Adding the VM again makes it a member.
         let is_reported = |id: &Arc<str>| state.mirror.vms.contains_key(id) && state.members.lacks(id);
         if !touched.removed.is_empty() || touched.vms.iter().any(is_reported) {
             self.members_changed.notify_one();
@@ -202,7 +195,7 @@ impl Publisher {
         self.publish(|state| change(Arc::make_mut(&mut state.next.tags)));
     }
 
-    /// Marks the snapshot live. Returns whether it was not.
+    /// Marks the snapshot live. Returns true if the snapshot was not live before.
     pub(super) fn mark_live(&self) -> bool {
         let mut state = self.state.lock();
         state.answered = Some(Instant::now());
@@ -215,7 +208,7 @@ impl Publisher {
         true
     }
 
-    /// Marks the snapshot stale; its contents stay.
+    /// Marks the snapshot stale. The contents stay.
     pub(super) fn mark_stale(&self, trouble: VcenterFailure) {
         self.publish(|state| {
             let since = match &state.next.freshness {

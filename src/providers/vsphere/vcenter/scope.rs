@@ -1,8 +1,8 @@
 //! Pure: matches datacenters against the `datacenters` of a vCenter entry.
 //!
-//! Searches have no datacenter argument (one call instead of one per datacenter); their results are filtered here.
-//! Mirrors `pkg/common/vclib/datacenter.go:GetAllDatacenter`: an item is a name (glob), an inventory path, or a managed
-//! object id.
+//! A search covers the whole vCenter, and its results are filtered here. Mirrors
+//! `pkg/common/vclib/datacenter.go:GetAllDatacenter`: an item is a name (glob), an inventory path, or a managed object
+//! id.
 
 use std::sync::Arc;
 
@@ -10,20 +10,20 @@ use super::snapshot::{Datacenter, Entity, Snapshot};
 use crate::base::glob;
 use crate::clients::vim::{ObjectContent, Value, decode_name};
 
-/// Whether `datacenter` matches one of `items`. An empty list matches every datacenter.
+/// Whether `datacenter` matches one of `items`. Blank items are ignored. Without items, every datacenter matches.
 pub fn covers(items: &[String], datacenter: &Datacenter) -> bool {
     let mut items = items.iter().map(|item| item.trim()).filter(|item| !item.is_empty()).peekable();
     items.peek().is_none() || items.any(|item| matches(item, datacenter))
 }
 
-/// The items that match none of `datacenters`, the complete list.
+/// Returns the items (except blank items) that match none of `datacenters`, which must be the complete list.
 pub fn without_datacenter<'i>(items: &'i [String], datacenters: &[Datacenter]) -> Vec<&'i str> {
     let items = items.iter().map(|item| item.trim()).filter(|item| !item.is_empty());
     items.filter(|item| !datacenters.iter().any(|datacenter| matches(item, datacenter))).collect()
 }
 
-/// The datacenters among `objects`, sorted by path. The objects need `name` and `parent`, and must include the folders
-/// above.
+/// Returns the datacenters among `objects`, sorted by path. The objects need `name` and `parent`, and must include the
+/// folders above the datacenters.
 pub fn datacenters(objects: &[ObjectContent]) -> Vec<Datacenter> {
     let entity = |content: &ObjectContent| Entity {
         name: content.property("name").and_then(Value::as_str).map(decode_name).unwrap_or_default(),
@@ -44,7 +44,7 @@ fn matches(item: &str, datacenter: &Datacenter) -> bool {
     }
     if item.contains('/') {
         let wanted: Vec<&str> = item.split('/').filter(|part| !part.is_empty()).collect();
-        // An absolute path may name the root folder, which a datacenter's path omits.
+        // The item may begin with the root folder, which the path of a datacenter omits.
         let wanted = match wanted.split_first() {
             Some((&"Datacenters", rest)) if rest.len() == datacenter.path.len() => rest.to_vec(),
             _ => wanted,
@@ -55,7 +55,7 @@ fn matches(item: &str, datacenter: &Datacenter) -> bool {
     datacenter.path.last().is_some_and(|name| matches_name(item, name))
 }
 
-/// Whether a name matches a pattern. A `/` in a name is no separator: it matches as `%2f`, as vCenter stores it.
+/// Whether a name matches a pattern. A `/` in a name is matched as `%2f`, because vCenter stores it in this form.
 fn matches_name(pattern: &str, name: &str) -> bool {
     glob::matches(pattern, &name.replace('/', "%2f"))
 }

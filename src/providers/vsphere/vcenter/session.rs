@@ -1,8 +1,8 @@
-//! The session with one vCenter: logs in, changes credentials during use, logs out. Nothing else in `vcenter` logs in.
+//! The session with one vCenter: login, change of credentials during use, and logout. Only this module logs in.
 //!
-//! One caller logs in while others wait. Each login is claimed in the ledger first, so that all replicas together do
-//! not lock the account. New credentials are tried while the current session stays; the current session ends only after
-//! the new one has replaced it and its calls in flight are over.
+//! One caller logs in while other callers wait. Each login is claimed in the ledger first, so that the replicas
+//! together do not lock the account. New credentials are tried while the current session stays. The current session
+//! ends after the new session has replaced it and its calls in flight have ended.
 
 mod failure;
 mod handle;
@@ -37,12 +37,12 @@ pub(super) use handle::SessionHandle;
 pub(super) use logins::InFlightLogins;
 pub use reachability::PROBES;
 
-/// Time for the first read of a new credential source, before the log reports that the source has no credentials.
+/// Time for the first read of a new credential source, before the log reports missing credentials.
 const FIRST_READ_LIMIT: Duration = Duration::from_secs(5);
 const LOGOUT_LIMIT: Duration = Duration::from_secs(3);
-/// Longest delay of the logout of a replaced session by its calls in flight. No call takes longer.
+/// Maximum delay of the logout of a replaced session by its calls in flight. No call takes longer.
 const USE_LIMIT: Duration = Duration::from_secs(120);
-/// From this API version on, a SOAP session is valid for REST, too.
+/// The first API version whose REST interface accepts a SOAP session.
 const ONE_SESSION: [u32; 4] = [8, 0, 3, 0];
 
 /// Names of one vCenter, for messages.
@@ -63,10 +63,10 @@ pub struct Timeouts {
     pub rest: vapi::Timeouts,
 }
 
-/// Counters of a session, for metrics and tests.
+/// Start and counters of a session, for metrics and tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionStatus {
-    /// When the current session was made.
+    /// Time when the current session was created.
     pub since: Option<Instant>,
     /// Accepted logins over SOAP.
     pub soap_logins: u64,
@@ -81,20 +81,20 @@ pub struct SessionStatus {
 /// The session with one vCenter.
 pub struct Session {
     names: VcenterNames,
-    /// How the vCenter's configuration entry is written. May change while the session stays.
+    /// The syntax of the vCenter's configuration entry. May change while the session stays.
     spelling: Mutex<Spelling>,
     http: http::Client,
     timeouts: Timeouts,
     offers: Offers,
     ledger: Arc<dyn LoginThrottle>,
     began: Instant,
-    /// Held by the caller that logs in over SOAP.
+    /// Acquired by the caller that logs in over SOAP.
     login_lock: Semaphore,
-    /// Held by the caller that manages the REST session.
+    /// Acquired by the caller that manages the REST session.
     rest_login_lock: Semaphore,
     logins: InFlightLogins,
     state: Mutex<VcenterSessionState>,
-    /// Signals a new entry of `VcenterSessionState::leaving`.
+    /// Signals a new entry of `VcenterSessionState::closing`.
     closing_changed: Notify,
     /// Signals that a login has to wait.
     pauses: Notify,
@@ -103,15 +103,15 @@ pub struct Session {
     reachability: Reachability,
 }
 
-/// Never locked over an await.
+/// Never locked across an await.
 struct VcenterSessionState {
     current: Arc<SessionHandle>,
-    /// A session with better credentials that is not in use yet.
+    /// A session with other credentials that is not in use yet.
     next: Option<Arc<SessionHandle>>,
     /// Sessions to end when they have no more users.
     closing: Vec<Arc<SessionHandle>>,
     schedule: LoginSchedule,
-    /// The vCenter version that refused a SOAP session over REST although it should accept one.
+    /// The vCenter version that refused a SOAP session over REST, although this version should accept it.
     refuses_loans: Option<String>,
     status: SessionStatus,
 }
@@ -120,14 +120,14 @@ struct VcenterSessionState {
 pub(super) enum Rotation {
     /// A session with the new credentials, for `Session::switch_to`.
     Accepted(Arc<SessionHandle>),
-    /// The current session stays, for this reason.
+    /// The current session stays for this reason.
     Refused(String),
     /// The current session uses the offered credentials.
     Settled,
 }
 
 impl Session {
-    /// A session that is not open yet; sends nothing.
+    /// Creates a session that is not open yet. Sends nothing.
     pub fn new(
         http: http::Client,
         offers: Offers,
@@ -163,27 +163,27 @@ impl Session {
         }
     }
 
-    /// The names of this vCenter.
+    /// Returns the names of this vCenter.
     pub fn names(&self) -> &VcenterNames {
         &self.names
     }
 
-    /// How the vCenter's configuration entry is written now.
+    /// Returns the current syntax of the vCenter's configuration entry.
     pub fn spelling(&self) -> Spelling {
         self.spelling.lock().clone()
     }
 
-    /// Changes how the vCenter's configuration entry is written.
+    /// Changes the syntax of the vCenter's configuration entry.
     pub fn respell(&self, spelling: Spelling) {
         *self.spelling.lock() = spelling;
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub fn facts(&self) -> SessionStatus {
         self.state.lock().status
     }
 
-    /// The client of the current session. Get it again for every call: it changes with the credentials.
+    /// Returns the client of the current session. Get it again for every call, because the client may change.
     pub fn soap(&self) -> ClientInUse<vim::Client> {
         self.current().soap()
     }
@@ -200,7 +200,8 @@ impl Session {
         Arc::clone(&self.state.lock().current)
     }
 
-    /// The offered credentials; none, with the reason, while they are pending or missing.
+    /// Returns the offered credentials. While the credentials are pending or missing, returns an empty list and the
+    /// reason.
     fn offered(&self) -> (Vec<Arc<Credential>>, Option<String>) {
         match &**self.offers.borrow() {
             CredentialState::Ready(credentials) => (credentials.clone(), None),
@@ -210,7 +211,7 @@ impl Session {
         }
     }
 
-    /// Why no login was tried.
+    /// Returns the reason why no login was tried.
     fn nothing_offered(&self) -> FailureCause {
         match &**self.offers.borrow() {
             CredentialState::Ready(_) => FailureCause::NoCredentials("there are no credentials".to_owned()),
@@ -226,7 +227,7 @@ impl Session {
         next_change(offers)
     }
 
-    /// Connects, and logs in unless the previous session is still valid. One caller does so while others wait.
+    /// Connects, and logs in unless the previous session is still valid. One caller does this while other callers wait.
     pub(super) async fn open(&self) -> Result<vim::ServiceContent, ConnectionFailure> {
         let _turn = self.login_lock.acquire().await;
         let coming = self.state.lock().next.take();
@@ -236,7 +237,7 @@ impl Session {
         let link = self.current();
         let content = self.persist(|| self.connect(&link)).await?;
         if link.soap.session_secret().is_some() {
-            // A failed check is no reason for a new login: the old session may still exist and would be leaked.
+            // A failed check causes no new login, because the old session may still exist and would be leaked.
             let doing = format!("looking whether the session with vCenter {} lives", self.names.server);
             if self.persist(|| link.soap.is_logged_in()).await.map_err(failed(&doing))? {
                 return Ok(content);
@@ -256,8 +257,8 @@ impl Session {
         Ok(content)
     }
 
-    /// Tries the offered credentials in order, until one is accepted or an attempt fails for another reason than the
-    /// credentials.
+    /// Tries [`LoginSchedule::candidates`] in order, until the server accepts one. Stops at a failure other than a
+    /// rejected or paused login, or at a credential that may not be tried.
     async fn log_in(&self, link: &Arc<SessionHandle>) -> Result<(), ConnectionFailure> {
         let in_use = link.credential();
         let (offered, _) = self.offered();
@@ -291,8 +292,7 @@ impl Session {
         let was_other = link.credential().is_some_and(|before| before.login != credential.login);
         link.set_credential(credential);
         if link.is_borrowing() || was_other {
-            // The REST session was borrowed from the old SOAP session, with which it ended, or was made with other
-            // credentials. It is logged out, best effort.
+            // The REST session used the old SOAP session or other credentials. A failed logout is only logged.
             link.set_borrowing(false);
             let ended = link.rest.logout().await;
             debug!(
@@ -304,8 +304,8 @@ impl Session {
         self.state.lock().status.since = Some(Instant::now());
     }
 
-    /// Waits for other credentials and logs in with them; the current session stays. Returns after each attempt;
-    /// `is_told` says that the previous result was a refusal.
+    /// Waits for other credentials and logs in with them. The current session stays. Returns after each attempt,
+    /// and also if no attempt is necessary or possible. `is_told` means that the previous result was a refusal.
     pub(super) async fn rotated(&self, retry: &mut Failures, is_told: bool) -> Rotation {
         loop {
             let (changed, released) = (self.offer_changed(), self.released());
@@ -363,7 +363,7 @@ impl Session {
         Ok(link)
     }
 
-    /// Makes a session from [`Session::rotated`] the current one; the old one ends when it has no more users.
+    /// Makes a session from [`Session::rotated`] the current session. The old session ends when it has no more users.
     pub(super) fn switch_to(&self, link: Arc<SessionHandle>) {
         let location =
             link.credential().map(|credential| place(&credential.origin, || self.spelling().credentials_place()));
@@ -383,7 +383,7 @@ impl Session {
         self.retire(coming);
     }
 
-    /// Completes when the credentials of this session are no longer offered but others are.
+    /// Completes when the credentials of this session are no longer offered, but other credentials are.
     pub(super) async fn withdrawn(&self, link: &SessionHandle) {
         let credential = link.credential();
         let is_its = |offered: &Arc<Credential>| credential.as_ref().is_some_and(|own| own.login == offered.login);
@@ -401,7 +401,7 @@ impl Session {
         }
     }
 
-    /// Ends replaced sessions when their calls are over. Never ends itself.
+    /// Ends replaced sessions when their calls have ended, or after `USE_LIMIT`. Never returns.
     pub(super) async fn tend(&self) -> Infallible {
         loop {
             let next = self.state.lock().closing.first().cloned();
@@ -415,8 +415,8 @@ impl Session {
         }
     }
 
-    /// A client with a REST session: the SOAP session if the server accepts it, else a separate one, opened only with
-    /// credentials that SOAP has accepted.
+    /// Returns a client with a REST session. Uses the SOAP session if the server accepts it. Otherwise, opens a
+    /// separate session with credentials that SOAP has accepted.
     pub(super) async fn rest(&self) -> Result<ClientInUse<vapi::Client>, RestFailure> {
         let _turn = self.rest_login_lock.acquire().await;
         let link = self.current();
@@ -437,12 +437,12 @@ impl Session {
         Ok(link.rest())
     }
 
-    /// Handles a refused REST session: the next [`Session::rest`] opens another.
+    /// Handles a refused REST session. The next [`Session::rest`] opens another session.
     pub(super) async fn rest_refused(&self, refused: &ClientInUse<vapi::Client>) {
         let _turn = self.rest_login_lock.acquire().await;
         let link = &refused.link;
         if !link.is_borrowing() {
-            // The refused session may still exist; ending it avoids an accumulation of sessions. Best effort.
+            // The refused session may still exist, so it is logged out. A failed logout is only logged.
             let ended = link.rest.logout().await;
             debug!(
                 vcenter = self.names.server,
@@ -454,7 +454,7 @@ impl Session {
         link.rest.forget_session();
         link.set_borrowing(false);
         let is_ours = link.credential().is_some_and(|credential| !login::is_shared(&credential));
-        // A refusal says something about SOAP sessions over REST only while the SOAP session is valid.
+        // After the end of the SOAP session, a refusal proves nothing about other SOAP sessions.
         if is_ours && matches!(link.soap.is_logged_in().await, Ok(true)) {
             let version = link.about().full_name;
             debug!(vcenter = self.names.server, version, "REST does not take the SOAP session, and gets its own");
@@ -462,7 +462,7 @@ impl Session {
         }
     }
 
-    /// Ends every session, in at most 3 s.
+    /// Ends all sessions within 3 s.
     pub(super) async fn log_out(&self) {
         let links: Vec<Arc<SessionHandle>> = {
             let mut state = self.state.lock();
@@ -495,7 +495,7 @@ impl Session {
     }
 }
 
-/// Completes with the next change; never if the sender is gone.
+/// Completes with the next change. Never completes if the sender is dropped.
 async fn next_change<T>(mut watched: watch::Receiver<T>) {
     if watched.changed().await.is_err() {
         std::future::pending::<()>().await;
@@ -507,7 +507,7 @@ fn link(http: &http::Client, timeouts: Timeouts) -> Arc<SessionHandle> {
     SessionHandle::new(soap, vapi::Client::with_timeouts(http.clone(), timeouts.rest))
 }
 
-/// The more informative failure, with the shorter pause of the two.
+/// Returns the more informative failure, with the shorter of both pauses.
 fn soonest(before: ConnectionFailure, after: ConnectionFailure) -> ConnectionFailure {
     let pause = match (before.pause, after.pause) {
         (Pause::For(before), Pause::For(after)) => Pause::For(before.min(after)),

@@ -4,8 +4,8 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// Branches at each of the two levels of the tree: with 5,000 entries a leaf has five, and a change of a copy touches
-/// at most 70 allocations.
+/// Number of branches at each of the two levels of the tree. With 5,000 entries a leaf has about five entries, and a
+/// change of a copy touches about 70 allocations.
 const WIDTH: usize = 32;
 
 /// A map whose copies share their unchanged parts.
@@ -15,12 +15,12 @@ pub struct SharedMap<V> {
     branches: Arc<Vec<Arc<Vec<Leaf<V>>>>>,
 }
 
-/// Sorted by id.
+/// The entries of a leaf, sorted by id.
 type Leaf<V> = Arc<Vec<(Arc<str>, V)>>;
 
 impl<V> Default for SharedMap<V> {
     fn default() -> Self {
-        // Empty parts are one allocation until they are changed.
+        // Empty parts share one allocation until they are changed.
         let leaf = Leaf::default();
         let branch = Arc::new(vec![leaf; WIDTH]);
         Self { branches: Arc::new(vec![branch; WIDTH]) }
@@ -28,7 +28,7 @@ impl<V> Default for SharedMap<V> {
 }
 
 impl<V> SharedMap<V> {
-    /// The entry of this id.
+    /// Returns the entry of this id.
     pub fn get(&self, id: &str) -> Option<&V> {
         let (branch, leaf) = place(id);
         let leaf = self.branches.get(branch)?.get(leaf)?;
@@ -42,32 +42,32 @@ impl<V> SharedMap<V> {
         Arc::ptr_eq(&self.branches, &other.branches)
     }
 
-    /// Whether there is an entry of this id.
+    /// Whether the map has an entry of this id.
     pub fn contains_key(&self, id: &str) -> bool {
         self.get(id).is_some()
     }
 
-    /// All entries, in no order.
+    /// Returns all entries, unsorted.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &V)> {
         self.leaves().flat_map(|leaf| leaf.iter().map(|(id, value)| (id, value)))
     }
 
-    /// All ids, in no order.
+    /// Returns all ids, unsorted.
     pub fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
         self.iter().map(|(id, _)| id)
     }
 
-    /// All values, in no order.
+    /// Returns all values, unsorted.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.iter().map(|(_, value)| value)
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.leaves().map(|leaf| leaf.len()).sum()
     }
 
-    /// Whether there are no entries.
+    /// Whether the map has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -78,7 +78,7 @@ impl<V> SharedMap<V> {
 }
 
 impl<V: Clone> SharedMap<V> {
-    /// Sets an entry, or removes it. Returns the previous one.
+    /// Sets an entry, or removes it if `value` is `None`. Returns the previous entry.
     pub fn set(&mut self, id: &Arc<str>, value: Option<V>) -> Option<V> {
         if value.is_none() && !self.contains_key(id) {
             return None;
@@ -114,12 +114,12 @@ impl<V: fmt::Debug> fmt::Debug for SharedMap<V> {
     }
 }
 
-/// The position of an id in a leaf, or where to insert it.
+/// Returns the position of an id in a leaf, or the position at which to insert the id.
 fn find<V>(leaf: &[(Arc<str>, V)], id: &str) -> Result<usize, usize> {
     leaf.binary_search_by(|(known, _)| (**known).cmp(id))
 }
 
-/// Branch and leaf of an id. Every map uses the same hash, so that equal maps have equal leaves.
+/// Returns the branch and the leaf of an id. All maps use the same hash, so that equal maps have equal leaves.
 fn place(id: &str) -> (usize, usize) {
     let mut hasher = DefaultHasher::new();
     id.hash(&mut hasher);

@@ -22,63 +22,63 @@ pub const CONNECTED: &str = "connected";
 pub struct Snapshot {
     /// Sequence number of the snapshot.
     pub number: u64,
-    /// Whether the snapshot is current.
+    /// Shows whether the contents are current.
     pub freshness: Freshness,
-    /// Id of the period in which every change is reported. An outage or another subscription begins another period;
-    /// `None` from the start of a subscription until its first complete answer.
+    /// Id of the period in which vCenter reports every change. The end of an outage, and the first complete answer of a
+    /// subscription, begin a new period. `None` until that answer.
     pub live_period: Option<u64>,
     /// `about.instanceUuid`; empty until the first connection.
     pub instance_uuid: Arc<str>,
-    /// Why the offered credentials are not in use, if so.
+    /// The reason why the offered credentials are not in use, if any.
     pub credential_failure: Option<String>,
     /// The watched VMs, by id.
     pub vms: SharedMap<Arc<VmRecord>>,
-    /// The VMs that may differ from the snapshot with the preceding `number`; `None` if all may. A reader that skipped
-    /// a snapshot compares all VMs.
+    /// The VMs that may differ from the snapshot with the preceding `number`; `None` if all VMs may differ. A reader
+    /// that skipped a snapshot must compare all VMs.
     pub changed: Option<BTreeSet<Arc<str>>>,
-    /// Wanted ids that vCenter does not know (any more), or that the account may not read.
+    /// Wanted ids that do not exist in vCenter, or that the account may not read.
     pub unresolved: Arc<Vec<Arc<str>>>,
     /// Hosts, clusters, pools, folders and datacenters above the VMs.
     pub entities: Arc<HashMap<MoRef, Entity>>,
-    /// Tags of zones and regions.
+    /// The tags that name zones and regions.
     pub tags: Arc<TagSnapshot>,
     /// The proven power states, by VM; see [`Snapshot::prove_power`].
     pub power: SharedMap<ProvenPower>,
 }
 
-/// A proven power state: see [`Snapshot::proves`].
+/// A proven power state; see [`Snapshot::proves`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProvenPower {
     /// The state.
     pub state: PowerState,
-    /// Since when it is proven without interruption.
+    /// Time since which the state is proven without interruption.
     pub since: Instant,
 }
 
-/// Whether a [`Snapshot`] is current.
+/// Shows whether a [`Snapshot`] is current.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Freshness {
-    /// Nothing was ever read.
+    /// Nothing was read yet.
     #[default]
     Never,
-    /// Never connected; the last failure.
+    /// vCenter was never connected. Contains the last failure.
     Unreachable(VcenterFailure),
     /// Changes arrive as they happen.
     Live,
     /// The contents were current until `since`.
     Stale {
-        /// When the contents were last known to be current.
+        /// Time when the contents were last confirmed to be current.
         since: Instant,
         /// The current failure.
         failure: VcenterFailure,
     },
 }
 
-/// Why a vCenter does not answer.
+/// The reason why a vCenter does not answer, or cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{summary}")]
 pub struct VcenterFailure {
-    /// The reason for Nodes: [`reason::VCenterUnavailable`], or one that says what an operator has to do.
+    /// The reason for Nodes: [`reason::VCenterUnavailable`], or a reason that requires an action of an operator.
     pub reason: Reason,
     /// The full text of the failure, as in the log line of the vCenter.
     pub message: String,
@@ -87,7 +87,7 @@ pub struct VcenterFailure {
 }
 
 impl VcenterFailure {
-    /// A failure with the general reason.
+    /// Creates a failure with the reason [`reason::VCenterUnavailable`].
     pub fn unavailable(why: impl Into<String>) -> Self {
         let why = why.into();
         Self { reason: reason::VCenterUnavailable, summary: why.clone(), message: why }
@@ -95,7 +95,7 @@ impl VcenterFailure {
 }
 
 impl Freshness {
-    /// Why vCenter does not answer, if it does not.
+    /// Returns the full text of the failure, if the snapshot is not live.
     pub fn failure(&self) -> Option<&str> {
         match self {
             Freshness::Live => None,
@@ -104,7 +104,7 @@ impl Freshness {
         }
     }
 
-    /// The short text for Nodes, if vCenter does not answer.
+    /// Returns the short text for Nodes, if the snapshot is not live.
     pub fn brief(&self) -> Option<&str> {
         match self {
             Freshness::Unreachable(trouble) | Freshness::Stale { failure: trouble, .. } => Some(&trouble.summary),
@@ -112,10 +112,10 @@ impl Freshness {
         }
     }
 
-    /// Checks that vCenter answers.
+    /// Checks that the snapshot is live.
     ///
     /// # Errors
-    /// Why vCenter does not answer.
+    /// The failure, if the snapshot is not live.
     pub fn check(&self) -> Result<(), VcenterFailure> {
         match self {
             Freshness::Live => Ok(()),
@@ -124,8 +124,7 @@ impl Freshness {
         }
     }
 
-    /// The specific reason for Nodes, if an operator can fix the failure: rejected or missing credentials, or a refused
-    /// certificate.
+    /// Returns the reason for Nodes if the failure requires an action of an operator, for example other credentials.
     pub fn own_reason(&self) -> Option<Reason> {
         let reason = self.check().err()?.reason;
         (reason != reason::VCenterUnavailable).then_some(reason)
@@ -144,7 +143,7 @@ pub enum PowerState {
 }
 
 impl PowerState {
-    /// Parses vCenter's value; `None` for an unknown one.
+    /// Parses a value of vCenter. Returns `None` for an unknown value.
     pub fn parse(word: &str) -> Option<Self> {
         match word {
             "poweredOn" => Some(PowerState::PoweredOn),
@@ -165,7 +164,7 @@ impl From<PowerState> for cloud::PowerState {
     }
 }
 
-/// The watched properties of one VM. Each may be unset.
+/// The watched properties of one VM. Each property may be unset.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VmRecord {
     /// The name in vCenter, decoded.
@@ -182,7 +181,7 @@ pub struct VmRecord {
     pub host: Option<MoRef>,
     /// `runtime.powerState`
     pub power_state: Option<PowerState>,
-    /// `runtime.connectionState`, as vCenter spells it. Unless it is `connected`, the other properties are stale.
+    /// `runtime.connectionState`, as vCenter spells it. The other properties are current only if it is `connected`.
     pub connection_state: Option<String>,
     /// `summary.config.template`
     pub is_template: bool,
@@ -209,7 +208,7 @@ pub struct VmRecord {
 }
 
 impl VmRecord {
-    /// Whether vCenter's view of the VM is current.
+    /// Whether the properties of the VM in vCenter are current.
     pub fn is_connected(&self) -> bool {
         self.connection_state.as_deref() == Some(CONNECTED)
     }
@@ -233,13 +232,13 @@ pub struct Entity {
 pub struct TagSnapshot {
     /// The zone and region tags of an object. An object whose tags were not read yet has no entry.
     pub objects: HashMap<MoRef, ObjectTags>,
-    /// Why tags cannot be read currently.
+    /// The reason why zones and regions cannot be determined, if any.
     pub error: Option<String>,
 }
 
 impl Snapshot {
-    /// The power state of this VM if it is proven: the snapshot is live, and VM and host are connected. An unreadable
-    /// host proves nothing.
+    /// Returns the power state of this VM, if it is proven: the snapshot is live, and the VM and its host are
+    /// connected. An unreadable host proves nothing.
     pub fn proves(&self, record: &VmRecord) -> Option<PowerState> {
         let host = record.host.as_ref().and_then(|host| self.entities.get(host));
         let is_host_connected = host.is_some_and(|host| host.connection_state.as_deref() == Some(CONNECTED));
@@ -247,8 +246,8 @@ impl Snapshot {
         record.power_state.filter(|_| is_proven)
     }
 
-    /// Whether the host of this VM may be removed soon: vCenter removes only hosts that are in maintenance mode or not
-    /// connected. An unreadable host counts as no.
+    /// Whether the host of this VM may be removed soon. vCenter removes only hosts that are in maintenance mode or not
+    /// connected. Returns false for an unreadable host.
     pub fn may_host_be_removed(&self, record: &VmRecord) -> bool {
         let host = record.host.as_ref().and_then(|host| self.entities.get(host));
         host.is_some_and(|host| {
@@ -256,8 +255,8 @@ impl Snapshot {
         })
     }
 
-    /// Records the power states that are proven now. A state that `before`, the snapshot just before this one, also
-    /// proves keeps its start time.
+    /// Records the power states that this snapshot proves. `before` must be the preceding snapshot. A state that is
+    /// already in `power` keeps its start time.
     pub fn prove_power(&mut self, before: &Snapshot, moment: Instant) {
         let all: BTreeSet<Arc<str>>;
         let ids = match &self.changed {
@@ -282,7 +281,8 @@ impl Snapshot {
         }
     }
 
-    /// The objects from `start` up to the root folder, `start` first. Ends early at an unreadable ancestor.
+    /// Returns the objects from `start` up to the root folder. Ends early at an unreadable ancestor, at a cycle, or
+    /// after `MAX_DEPTH` objects.
     pub fn chain(&self, start: &MoRef) -> Vec<MoRef> {
         let mut chain = vec![start.clone()];
         let mut at = self.entities.get(start);
@@ -309,7 +309,7 @@ impl Snapshot {
         false
     }
 
-    /// The path of the VM upwards: the VM, its folders or vApp, the datacenter and above.
+    /// Returns the path of the VM upwards: the VM, its folders or vApp, its datacenter, and the objects above.
     pub fn vm_chain(&self, id: &str, vm: &VmRecord) -> Vec<MoRef> {
         let mut chain = vec![MoRef::new("VirtualMachine", id)];
         if let Some(parent) = vm.parent.as_ref().or(vm.parent_vapp.as_ref()) {
@@ -318,7 +318,8 @@ impl Snapshot {
         chain
     }
 
-    /// The datacenter of `vm`, then its ancestors.
+    /// Returns the datacenter of `vm`, then the ancestors of the datacenter. `None` if no datacenter is found above the
+    /// folder, vApp, host or resource pool of `vm`.
     fn datacenter_chain(&self, vm: &VmRecord) -> Option<Vec<MoRef>> {
         let starts = [vm.parent.as_ref(), vm.parent_vapp.as_ref(), vm.host.as_ref(), vm.resource_pool.as_ref()];
         starts.into_iter().flatten().find_map(|start| {
@@ -328,17 +329,17 @@ impl Snapshot {
         })
     }
 
-    /// The datacenter of `vm`.
+    /// Returns the datacenter of `vm`, if one is found.
     pub fn datacenter_above(&self, vm: &VmRecord) -> Option<MoRef> {
         self.datacenter_chain(vm)?.into_iter().next()
     }
 
-    /// The id of the datacenter of `vm`, and the names from the root folder down to it.
+    /// Returns the datacenter of `vm` with the path of the datacenter, if one is found.
     pub fn datacenter_of(&self, vm: &VmRecord) -> Option<Datacenter> {
         self.datacenter_chain(vm).map(|chain| self.datacenter_at(&chain))
     }
 
-    /// The datacenter at the start of this chain.
+    /// Returns the datacenter at the beginning of this chain.
     pub fn datacenter_at(&self, chain: &[MoRef]) -> Datacenter {
         let mut path: Vec<String> = chain
             .iter()

@@ -1,5 +1,4 @@
-//! Pure: names the configuration entry of a vCenter in messages, in the syntax of the file or the variables that define
-//! it.
+//! Pure: refers to the configuration entry of a vCenter in messages, in the syntax of the configuration.
 
 use std::fmt;
 
@@ -10,22 +9,23 @@ pub(in crate::providers::vsphere) enum Dialect {
     Ini,
     /// `section:` and `camelCase: value`.
     Yaml,
-    /// No file: environment variables.
+    /// Environment variables, without a file.
     Environment,
 }
 
-/// How the entry of a vCenter is written. Not a setting: equivalent files may differ in it.
+/// The syntax of a vCenter entry, and the names in it. Not a part of the settings, because files with equal settings
+/// may differ in their syntax.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Spelling {
     pub(in crate::providers::vsphere) dialect: Dialect,
-    /// The section, or the variable that defines the entry.
+    /// The section of the entry, or the variable that defines the entry.
     pub(in crate::providers::vsphere) section: String,
-    /// The key, or variable, for thumbprints.
+    /// The key or variable for thumbprints.
     pub(in crate::providers::vsphere) thumbprint: String,
 }
 
 impl Spelling {
-    /// The location of the entry's settings, for example `vcenter.east of the cloud config`.
+    /// Returns the location of the entry's settings, for example `vcenter.east of the cloud config`.
     pub fn place(&self) -> String {
         match self.dialect {
             Dialect::Ini | Dialect::Yaml => format!("{} of the cloud config", self.section),
@@ -33,7 +33,7 @@ impl Spelling {
         }
     }
 
-    /// The location of the entry's user and password, which may be the global section.
+    /// Returns the location of the entry's user and password, which may be the global section.
     pub fn credentials_place(&self) -> String {
         let global = match self.dialect {
             Dialect::Ini => "[Global]",
@@ -43,13 +43,13 @@ impl Spelling {
         if self.section == global { self.place() } else { format!("{} or {global} of the cloud config", self.section) }
     }
 
-    /// The configuration line that accepts a certificate with this thumbprint, and where it belongs. Contains no double
-    /// quotes, which the log would escape.
+    /// Returns the configuration line that accepts a certificate with this thumbprint, and its location. The text has
+    /// no double quotes, because the log would escape them.
     pub fn thumbprint_line(&self, thumbprint: impl fmt::Display) -> String {
         let Self { dialect, section, thumbprint: key } = self;
         match dialect {
             Dialect::Ini => format!("this line in {section} of the cloud config: {key} = {thumbprint}"),
-            // Without quotes YAML may take digits with colons for a number.
+            // Without quotes, YAML may parse digits with colons as a number.
             Dialect::Yaml => format!("this line in {section} of the cloud config: {key}: '{thumbprint}'"),
             Dialect::Environment => format!("this variable: {key}={thumbprint}"),
         }

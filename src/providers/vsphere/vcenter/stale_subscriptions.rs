@@ -1,5 +1,5 @@
-//! Server-side leftovers of subscriptions on a session that stays. The server would keep them, and collect changes for
-//! them, until the session ends.
+//! Unused server-side objects of subscriptions on an open session. Until the session ends, the server would keep these
+//! objects and collect changes for them.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::clients::vim::MoRef;
 
-/// Maximum number of leftovers remembered per session. Each results from a failed or cancelled subscription.
+/// Maximum number of leftovers stored per session. Each leftover results from a failed or cancelled subscription.
 const MAX_SUBSCRIPTIONS: usize = 16;
 
 /// The server-side objects of one subscription.
@@ -17,7 +17,6 @@ pub(super) struct SubscriptionObjects {
     pub(super) collector: Option<MoRef>,
 }
 
-/// The unused subscription objects of one session.
 #[derive(Default)]
 pub(super) struct Leftovers {
     objects: Mutex<Vec<SubscriptionObjects>>,
@@ -36,8 +35,7 @@ impl Leftovers {
     }
 }
 
-/// Guard of a subscription during its setup. If the setup fails or is cancelled, the server-side objects become
-/// leftovers.
+/// Guard of a subscription during its setup. Dropping the guard turns the server-side objects into leftovers.
 pub(super) struct UnfinishedSubscription {
     leftovers: Arc<Leftovers>,
     objects: Option<SubscriptionObjects>,
@@ -54,7 +52,7 @@ impl UnfinishedSubscription {
         }
     }
 
-    /// Disarms the guard: the setup is complete, and the objects are in use.
+    /// Disarms the guard, because the setup is complete and the objects are in use.
     pub(super) fn finish(mut self) {
         self.objects = None;
     }

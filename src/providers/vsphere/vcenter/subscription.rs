@@ -1,4 +1,4 @@
-//! The one subscription of a vCenter: a ListView of the wanted VMs, one filter, one outstanding `WaitForUpdatesEx`.
+//! The subscription of a vCenter: a ListView of the wanted VMs, one filter, and one outstanding `WaitForUpdatesEx`.
 //! Updates go to the publisher.
 
 mod updates;
@@ -19,9 +19,10 @@ use super::stale_subscriptions::{SubscriptionObjects, UnfinishedSubscription};
 use crate::base::error_chain::chain;
 use crate::clients::vim::{self, FilterSpec, MoRef};
 
-/// Pause that batches additions to the view.
+/// Pause that batches changes of the view.
 const GATHER: Duration = Duration::from_millis(50);
-/// Objects per change of the view: vCenter accepts at most 500,000 elements in a request.
+/// Maximum number of objects that one call adds to the view, and that it removes from the view. vCenter accepts at most
+/// 500,000 elements in a request.
 const PORTION: usize = 1_000;
 /// Time limit for removing an old subscription.
 const CLEAR_LIMIT: Duration = Duration::from_secs(3);
@@ -45,7 +46,7 @@ pub(super) struct PreparedSubscription<'a> {
 }
 
 impl<'a> PreparedSubscription<'a> {
-    /// Makes this the subscription that feeds the publisher.
+    /// Makes this subscription the source of the publisher.
     pub(super) fn begin(self) -> Subscription<'a> {
         let Self { subscription, members, unresolved, instance_uuid } = self;
         subscription.publisher.with(|state| state.restart(&instance_uuid, members, unresolved));
@@ -54,7 +55,7 @@ impl<'a> PreparedSubscription<'a> {
 }
 
 impl<'a> Subscription<'a> {
-    /// Sets up a subscription on a session. Objects that it creates before a failure or cancellation become leftovers.
+    /// Sets up a subscription on a session. If the setup fails or is cancelled, its objects become leftovers.
     pub(super) async fn prepare(
         session: &'a Session,
         publisher: &'a Publisher,
@@ -74,8 +75,8 @@ impl<'a> Subscription<'a> {
         Ok(PreparedSubscription { subscription, members, unresolved, instance_uuid })
     }
 
-    /// Fills the view and adds the filter. Returns the members that the server does not know. The view is created
-    /// empty, because only a modification reports these.
+    /// Fills the view and adds the filter. Returns the ids that the server did not resolve. The view is created empty,
+    /// because only a modification reports these ids.
     async fn fill(&self, members: &BTreeSet<Arc<str>>) -> Result<Vec<Arc<str>>, vim::Error> {
         let all: Vec<MoRef> = members.iter().map(reference).collect();
         let unresolved = if all.is_empty() { Vec::new() } else { self.modify(&all, &[]).await? };
@@ -83,14 +84,14 @@ impl<'a> Subscription<'a> {
         Ok(unresolved)
     }
 
-    /// Removes a finished subscription and other leftovers from its session.
+    /// Removes this subscription, and all leftovers of the session, from the server.
     pub(super) async fn clear(&self) {
         let Self { soap, collector, view, .. } = self;
         soap.leftovers().add(SubscriptionObjects { view: view.clone(), collector: Some(collector.clone()) });
         clear_leftovers(soap, &self.session.names().server).await;
     }
 
-    /// Keeps the ListView's members in step with the wanted VMs.
+    /// Keeps the members of the ListView equal to the wanted VMs.
     pub(super) async fn keep_view(&self) -> ConnectionFailure {
         match self.keep_members().await {
             Ok(never) => match never {},
@@ -112,7 +113,7 @@ impl<'a> Subscription<'a> {
         }
     }
 
-    /// Applies a change of the view. Returns the ids that the server does not know.
+    /// Applies a change of the view. Returns the ids that the server did not resolve.
     async fn make(&self, change: &ViewChange) -> Result<Vec<Arc<str>>, vim::Error> {
         let add: Vec<MoRef> = change.add.iter().map(reference).collect();
         let remove: Vec<MoRef> = change.remove.iter().map(reference).collect();
@@ -124,13 +125,13 @@ impl<'a> Subscription<'a> {
         self.modify(&add, &[]).await
     }
 
-    /// Changes the view in portions. Returns the ids that the server does not know.
+    /// Changes the view in portions. Returns the ids that the server did not resolve.
     async fn modify(&self, add: &[MoRef], remove: &[MoRef]) -> Result<Vec<Arc<str>>, vim::Error> {
         let mut unresolved = Vec::new();
         for portion in remove.chunks(PORTION).skip(1) {
             self.soap.modify_list_view(&self.view, &[], portion).await?;
         }
-        // The first call has both removals and additions.
+        // The first portions of removals and additions share one call.
         let mut removals = remove.chunks(PORTION).next().unwrap_or_default();
         let mut portions: Vec<&[MoRef]> = add.chunks(PORTION).collect();
         if portions.is_empty() {
@@ -144,8 +145,7 @@ impl<'a> Subscription<'a> {
     }
 }
 
-/// Removes the leftovers of earlier subscriptions from a session that stays. If vCenter does not answer, they remain
-/// for the next call. The end of the session removes them, too.
+/// Removes the leftovers of a session. If vCenter does not answer, the leftovers stay for the next call.
 pub(super) async fn clear_leftovers(soap: &ClientInUse<vim::Client>, vcenter: &str) {
     let leftovers = soap.leftovers();
     while let Some(parts) = leftovers.take() {

@@ -1,8 +1,8 @@
-//! The tags of zones and regions. The tags of new objects are read in batches. A poll refreshes the tags, at a cost
-//! that grows with the number of tagged objects and not with the number of nodes.
+//! Reads the tags that name zones and regions. The tags of new objects are read in batches. A poll refreshes the tags,
+//! at a cost that grows with the number of tagged objects and not with the number of Nodes.
 //!
-//! vCenter does not push tags. An answer that suddenly has no attachment at all may mean a lost permission (vCenter
-//! returns empty lists, not errors), so it never removes cached tags.
+//! vCenter does not push tags. If no tag of a category is attached to any object any more, the account may have lost a
+//! permission, because vCenter then returns empty lists and no errors. Such a poll removes no cached tags.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::convert::Infallible;
@@ -37,30 +37,31 @@ pub struct TagSettings {
 
 /// Pause that batches reads of new objects.
 const GATHER: Duration = Duration::from_millis(50);
-/// Polls between two reads of the names of tags and categories: a renamed tag keeps its id.
+/// Number of polls between two reads of the names of tags and categories. A renamed tag keeps its id, so that
+/// only this read notices the new name.
 const POLLS_PER_NAME_READ: u32 = 10;
-/// Consecutive refusals of a REST session after which another session is tried: the first may concern a borrowed SOAP
-/// session, the second a session that has ended.
+/// Maximum number of consecutive refusals that lead to another REST session. The first refusal may concern a borrowed
+/// SOAP session, and the second refusal a session that has ended.
 const REFUSALS: u32 = 2;
 
-/// The most likely cause of invisible tags: vCenter omits unreadable objects from its lists, without an error.
+/// The most likely cause of invisible tags. vCenter omits unreadable objects from its lists without an error.
 const GLOBAL_PERMISSION: &str = "check first that the account has a global permission with the role Read-only (inventory \
                                  permissions do not apply to tags)";
 
-/// Result of a poll: the tags of the two categories, and the objects they are attached to.
+/// Result of a poll: the tags of the two configured categories, and the objects that have these tags.
 #[derive(Default)]
 struct CachedTags {
-    /// Tag id → tag.
+    /// The tags by id.
     tags: HashMap<String, Tag>,
-    /// Object → ids of its tags.
+    /// The ids of the tags of each object.
     attached: HashMap<MoRef, BTreeSet<String>>,
-    /// The ids of the two configured categories, and their names.
+    /// The names of the two configured categories, by id.
     categories: BTreeMap<String, String>,
     polls: u32,
 }
 
 impl CachedTags {
-    /// The problem if a configured category is not visible.
+    /// Describes the problem if a configured category is not visible.
     fn missing_category(&self, categories: &ZoneCategories) -> Option<String> {
         let is_missing = |wanted: &&String| !self.categories.values().any(|name| name == *wanted);
         let missing: Vec<&str> =
@@ -73,7 +74,8 @@ impl CachedTags {
         })
     }
 
-    /// The problem if no tag of a category is attached to any object, or no longer is.
+    /// Describes the problem if no tag of a category is attached to any object. `lost` has the categories for which
+    /// this is new.
     fn unattached_category(
         &self,
         lost: &BTreeSet<String>,
@@ -99,8 +101,7 @@ impl CachedTags {
     }
 }
 
-/// Backoff of tag reads. It is kept across connections, so that a subscription that breaks often does not cause more
-/// reads. Never locked over an await.
+/// Backoff of tag reads. Kept across connections, which may fail often. Never locked across an await.
 #[derive(Default)]
 pub(super) struct TagRetry {
     state: Mutex<(Failures, Option<Instant>)>,
@@ -130,8 +131,7 @@ pub(super) struct TagReader<'a> {
 }
 
 impl TagReader<'_> {
-    /// Keeps the tags in the snapshot current, by the active settings. Failures are logged and retried; they never end
-    /// the subscription.
+    /// Keeps the tags in the snapshot current. Failures are logged and retried, and never end the subscription.
     pub(super) async fn run(&self) -> Infallible {
         let mut changes = self.settings.subscribe();
         loop {
@@ -141,7 +141,7 @@ impl TagReader<'_> {
             let mut following = pin!(self.follow_categories(&settings));
             tokio::select! {
                 never = &mut following => match never {},
-                // Cannot fail: `self` holds the sender.
+                // Cannot fail, because `self` owns the sender.
                 _ = changes.wait_for(is_other) => {}
             }
             self.session.logins().give_up(following).await;
@@ -189,7 +189,7 @@ impl TagReader<'_> {
             };
             match read.await.map_err(RestFailure::Rest) {
                 Ok(()) => refused_in_row = 0,
-                // The session has ended, or REST does not accept it: get another one and repeat the read.
+                // The REST session has ended, or REST refuses the SOAP session. The read is repeated with another one.
                 Err(failure) if failure.is_unauthenticated() && refused_in_row < REFUSALS => {
                     refused_in_row += 1;
                     self.session.rest_refused(&rest).await;
@@ -212,8 +212,8 @@ impl TagReader<'_> {
         }
     }
 
-    /// Reads the attachments of the tags of both categories, and drops the cached tags of objects whose tags changed,
-    /// so that they are read again.
+    /// Reads the attachments of the tags of both categories. Drops the cached tags of objects whose tags changed, so
+    /// that these tags are read again.
     async fn poll(
         &self,
         rest: &ClientInUse<vapi::Client>,
@@ -243,7 +243,7 @@ impl TagReader<'_> {
         Ok(())
     }
 
-    /// Fetches the missing tag names of both categories.
+    /// Fetches the names of tags that `known` lacks, and removes the tags that no longer exist from `known`.
     async fn fetch_tags(&self, rest: &ClientInUse<vapi::Client>, known: &mut CachedTags) -> Result<(), vapi::Error> {
         let mut names = HashMap::new();
         for (category_id, category) in &known.categories {
@@ -263,7 +263,7 @@ impl TagReader<'_> {
         Ok(())
     }
 
-    /// The categories of which the snapshot has a tag, but this poll found no attachment.
+    /// Returns the configured categories whose tags are in the snapshot, but in this poll on no object.
     fn lost_categories(
         &self,
         categories: &ZoneCategories,
@@ -300,7 +300,6 @@ impl TagReader<'_> {
         Ok(found)
     }
 
-    /// Drops the cached tags of objects whose tags changed.
     fn forget_changed(&self, known: &CachedTags) {
         let tags = self.tags();
         let is_same = |object: &MoRef, cached: &ObjectTags| {
@@ -330,12 +329,12 @@ impl TagReader<'_> {
             return Ok(());
         }
         let answer = rest.list_attached_tags_on_objects(&new).await?;
-        // An object without tags is left out of the answer.
+        // The answer omits objects without tags.
         let mut read: HashMap<MoRef, ObjectTags> =
             new.into_iter().map(|object| (object, ObjectTags::Read(Vec::new()))).collect();
         for found in answer {
             let tags: Vec<Tag> = found.tag_ids.iter().filter_map(|id| known.tags.get(id).cloned()).collect();
-            // Objects are read only when new or changed, so this is logged once.
+            // Objects are read only if they are new or changed, so the warning is logged once.
             let settings = self.settings.borrow().clone();
             let notices = settings.categories.iter().flat_map(|known| known.notices(&found.object, &tags));
             for oddity in notices {
@@ -354,7 +353,7 @@ impl TagReader<'_> {
         self.publisher.with(|state| Arc::clone(&state.next.tags))
     }
 
-    /// Logs once why zones cannot be found, and once when they can again.
+    /// Stores the reason why zones cannot be determined. Logs each new reason, and that tags can be read again.
     fn report_failure(&self, failure: Option<String>) {
         if self.tags().error == failure {
             return;

@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Identity of a vCenter entry from its configuration to its removal. An entry that is removed and configured again
-/// gets a new identity, so that facts about the earlier vCenter are never attributed to the later one.
+/// gets a new identity, so that state of the earlier vCenter is never attributed to the later vCenter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VcenterId(u64);
 
 impl VcenterId {
-    /// Returns a new identity, greater than all before.
+    /// Returns a new identity, greater than all earlier identities.
     pub fn next() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// Key of a VM: its vCenter, and its id there.
+/// Key of a VM: its vCenter, and its id in this vCenter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VmKey {
     /// The vCenter.

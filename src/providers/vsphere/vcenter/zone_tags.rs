@@ -1,32 +1,32 @@
-//! Pure: the tags of objects, and the zone and region that they give.
+//! Pure: the tags of objects, and the resulting zone and region.
 
 use std::collections::BTreeSet;
 
 use crate::clients::vim::MoRef;
 
-/// The tag categories of zone and region; never empty, case-sensitive.
+/// The names of the tag categories of zone and region. The names are case-sensitive and never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneCategories {
-    /// The name of the category whose tag gives the zone.
+    /// The category whose tag is the zone.
     pub zone: String,
-    /// The name of the category whose tag gives the region.
+    /// The category whose tag is the region.
     pub region: String,
 }
 
 impl ZoneCategories {
-    /// The zones among `tags`, sorted by name. With one category for both, every tag counts as zone, as in the Go
-    /// program.
+    /// Returns the zones among `tags`, sorted by name. If zone and region have the same category, its tags are
+    /// zones.
     pub fn zones<'a>(&self, tags: &'a [Tag]) -> impl Iterator<Item = &'a str> + use<'a> {
         names_of(&self.zone, tags)
     }
 
-    /// The regions among `tags`, sorted by name.
+    /// Returns the regions among `tags`, sorted by name.
     pub fn regions<'a>(&self, tags: &'a [Tag]) -> impl Iterator<Item = &'a str> + use<'a> {
         let tags = if self.region == self.zone { &[] } else { tags };
         names_of(&self.region, tags)
     }
 
-    /// The tags of both categories without duplicates, by name.
+    /// Returns the tags of both categories without duplicates.
     pub fn among(&self, tags: &[Tag]) -> Vec<Tag> {
         let of = |category: &String| {
             let tag = |name: &str| Tag { name: name.to_owned(), category: category.clone() };
@@ -36,7 +36,7 @@ impl ZoneCategories {
         of(&self.zone).into_iter().chain(regions).collect()
     }
 
-    /// Warnings for an object with several tags of one category, of which only the first by name counts.
+    /// Returns warnings about several tags of one category on an object. Only the first tag by name counts.
     pub fn notices(&self, object: &MoRef, tags: &[Tag]) -> Vec<String> {
         let reported = |category: &str, mut names: Box<dyn Iterator<Item = &str> + '_>| {
             let first = names.next()?;
@@ -59,20 +59,20 @@ fn names_of<'a>(category: &str, tags: &'a [Tag]) -> impl Iterator<Item = &'a str
     of_category.map(|tag| tag.name.as_str()).collect::<BTreeSet<_>>().into_iter()
 }
 
-/// A tag as attached to an object.
+/// A tag of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// The name of the tag; becomes the label value.
+    /// The name of the tag, which becomes the label value.
     pub name: String,
-    /// The name of its category.
+    /// The name of the tag's category.
     pub category: String,
 }
 
 /// The tags of one object, if readable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectTags {
-    /// All tags; may be none. Their order has no meaning.
+    /// All tags, possibly none. The order has no meaning.
     Read(Vec<Tag>),
-    /// Unreadable; the text says why, for operators.
+    /// The tags are unreadable. The text is the reason, for operators.
     Unreadable(String),
 }

@@ -1,4 +1,4 @@
-//! The source of one pair: files, which are polled, or this program, which renews the pair before it expires.
+//! The source of one pair: polled files, or this program, which renews the pair before it expires.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -15,13 +15,13 @@ use crate::base::error_chain::chain;
 use crate::base::limited_read::{MAX_FILE, read_limited};
 use crate::runtime::admin::settings::PairFiles;
 
-/// The certificate's file in the folder of `--cert-dir`, as in the Go program.
+/// Name of the certificate file in the folder of `--cert-dir`, as in the Go program.
 pub const SERVED_CERTIFICATE: &str = "cloud-controller-manager.crt";
 
-/// The key's file in the folder of `--cert-dir`.
+/// Name of the key file in the folder of `--cert-dir`.
 pub const SERVED_KEY: &str = "cloud-controller-manager.key";
 
-/// A self-made pair is renewed this long before it expires: a fifth of its lifetime.
+/// Time before the expiry at which a generated pair is renewed: a fifth of its lifetime.
 const MARGIN: Duration = Duration::from_secs(LIFETIME.as_secs() / 5);
 
 /// The source of a certificate and its key, with the pair in use and the last failure.
@@ -35,13 +35,13 @@ pub(super) struct Origin {
 enum Kind {
     /// Files that users or other programs update.
     Files(PairFiles),
-    /// Files that this program renews if they are self-made and expire.
+    /// Files in the folder of `--cert-dir`. This program renews a generated pair before it expires.
     Folder(PairFiles, Vec<String>),
-    /// Only in memory.
+    /// A generated pair in memory only.
     Memory(Vec<String>),
 }
 
-/// Hashes of both contents, for comparison.
+/// Hashes of the certificate and the key, for comparison.
 type Digests = [[u8; 32]; 2];
 
 struct RefusedPair {
@@ -55,8 +55,9 @@ impl Origin {
         Ok(Self { kind: Kind::Files(files), pair, digests: seen, rejected: None })
     }
 
-    /// Uses an existing pair, also an expired one unless it is self-made. A self-made certificate without its key, or
-    /// with another one, is replaced: the process may have ended between writing the two files.
+    /// Uses the existing pair, or generates a pair if neither file exists. An expiring pair is replaced only if it is
+    /// generated. A generated certificate with a missing or different key is also replaced, because the process may
+    /// have ended before it wrote both files.
     pub(super) fn folder(folder: &Path, names: &[String], now: SystemTime) -> Result<Self, CertificateError> {
         let files = PairFiles { certificate: folder.join(SERVED_CERTIFICATE), key: folder.join(SERVED_KEY) };
         match (is_there(&files.certificate)?, is_there(&files.key)?) {
@@ -89,8 +90,8 @@ impl Origin {
         self.rejected.as_ref().is_some_and(|refused| refused.is_logged)
     }
 
-    /// Polls the source; returns whether the pair has changed. An unusable pair is logged once two polls see it: its
-    /// two files may still be incomplete at the first.
+    /// Polls the source. Returns whether the pair has changed. An unusable pair is logged at the second poll, because
+    /// its two files may still be incomplete at the first poll.
     pub(super) fn reload(&mut self, now: SystemTime) -> bool {
         match self.changed(now) {
             Ok(is_new) => {
@@ -121,7 +122,7 @@ impl Origin {
             Kind::Folder(files, names) if is_due => (files, Some(names)),
             Kind::Folder(files, _) | Kind::Files(files) => (files, None),
         };
-        // Existing files take precedence: a user may have put their own pair there.
+        // Existing files take precedence, because a user may have replaced the pair.
         let is_gone = due.is_some() && !is_there(&files.certificate)? && !is_there(&files.key)?;
         if !is_gone {
             let (chain, key) = contents(files)?;
@@ -176,13 +177,13 @@ fn is_there(path: &Path) -> Result<bool, CertificateError> {
     path.try_exists().map_err(|source| CertificateError::Read(path.to_owned(), source))
 }
 
-/// Whether this program, or the Go program, created the existing certificate.
+/// Returns true if this program, or the Go program, generated the existing certificate.
 fn is_ours(files: &PairFiles) -> bool {
     content(&files.certificate).is_ok_and(|chain| is_chain_self_made(&chain))
 }
 
-/// Creates a pair and writes it. A crash between the two files leaves a self-made certificate without its key or with
-/// another one, which the next start replaces. A key alone may be a user's, and is never replaced.
+/// Creates a pair and writes it. A crash between the two writes leaves a self-made certificate without a key or with a
+/// different key. The next start replaces such a certificate. A key alone may be a user's, and is never replaced.
 fn write_new(files: &PairFiles, names: &[String], now: SystemTime) -> Result<(), CertificateError> {
     let made = pair::make(names, now)?;
     let written = |path: &Path, content: &[u8]| {
@@ -203,7 +204,7 @@ fn write_new(files: &PairFiles, names: &[String], now: SystemTime) -> Result<(),
 /// Writes a file atomically, readable by its owner only.
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
-    // Unique to this process: another process may write to the same folder at the same time.
+    // The name is unique to this process, because another process may write to the folder at the same time.
     name.push(format!(".{}.new", std::process::id()));
     let new = PathBuf::from(name);
     // Removes a file that a crash left behind.
@@ -214,7 +215,7 @@ fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     let written = file.write_all(content).and_then(|()| file.sync_all()).and_then(|()| std::fs::rename(&new, path));
     if written.is_err() {
-        // The incomplete file may hold a key.
+        // The incomplete file may contain a key.
         let _ = std::fs::remove_file(&new);
     }
     written

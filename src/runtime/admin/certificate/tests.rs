@@ -1,11 +1,11 @@
-//! Pairs that are given, made, exchanged and renewed, over real files.
+//! Tests with real files: pairs of certificate and key that are given, generated, replaced and renewed.
 
 use super::*;
 use crate::runtime::admin::settings::PairFiles;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-/// A pair in PEM form.
+/// Returns a certificate and its key as PEM.
 fn pair(names: &[&str]) -> (String, String) {
     let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
     let made = rcgen::generate_simple_self_signed(names).unwrap();
@@ -65,7 +65,7 @@ fn files_are_read_again_and_a_broken_pair_leaves_the_one_before() {
     assert_eq!(leaf_of(&certificates), leaf_in(&second), "a file is gone");
 }
 
-/// As the kubelet exchanges a Secret.
+/// The kubelet replaces the files of a Secret in the same way.
 #[test]
 fn an_exchanged_symbolic_link_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
@@ -186,7 +186,7 @@ fn somebodys_own_pair_is_taken_although_the_self_made_one_is_due_and_cannot_be_w
     let (certificates, mut keeper) = Certificates::load(&source, &[], &[]).unwrap();
     let first = leaf_of(&certificates);
     let later = SystemTime::now() + Duration::from_secs(360 * 24 * 3600);
-    // Permissions would not keep a superuser from writing.
+    // A folder at the path makes the write fail. Missing permissions would not stop a test that runs as root.
     let in_the_way = folder.path().join(format!("{SERVED_KEY}.{}.new", std::process::id()));
     std::fs::create_dir(&in_the_way).unwrap();
     for _ in 0..2 {

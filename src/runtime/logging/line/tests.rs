@@ -1,4 +1,4 @@
-//! Lines, read as the parsers of klog's forms read them.
+//! Tests of lines, which are read back as parsers of the klog formats read them.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn record(level: Level, fields: &EventFields) -> Record<'_> {
 
 type Pairs = Vec<(String, String)>;
 
-/// Reads a text line back: severity, message, keys with values. `None` for what is no line of klog's.
+/// Parses a text line into severity, message, and keys with values. Returns `None` if the line is not in klog format.
 fn parse(line: &str) -> Option<(char, String, Pairs)> {
     let line = line.strip_suffix('\n').filter(|line| !line.contains('\n'))?;
     // ^([IWEF])(\d{4}) (\d\d:\d\d:\d\d\.\d{6}) +(\d+) ([^:]+):(\d+)\] (.*)$
@@ -47,7 +47,7 @@ fn parse(line: &str) -> Option<(char, String, Pairs)> {
     Some((severity, message, pairs))
 }
 
-/// Go's `strconv.Unquote` of what a text begins with, and the rest.
+/// Unquotes the quoted start of a text, like Go's `strconv.Unquote`. Returns the value and the remaining text.
 fn unquote(text: &str) -> Option<(String, &str)> {
     let mut chars = text.strip_prefix('"')?.chars();
     let mut value = String::new();
@@ -148,7 +148,7 @@ fn json_has_the_keys_of_klog() {
 }
 
 proptest::proptest! {
-    /// Whatever a guest, a vCenter or a user writes into a name.
+    /// A guest, a vCenter or a user can put any text into a name.
     #[test]
     fn nothing_that_is_said_breaks_a_line_or_forges_one(message in "(?s).{0,40}", first in "(?s).{0,40}", second: f64) {
         let values = [("first", text_value(&first)), ("second", Value::float(second)), ("third", Value::Bare("false".to_owned()))];

@@ -1,4 +1,4 @@
-//! How many machines are gone at once is counted before the first Node is deleted.
+//! The controller counts the absent machines before it deletes the first Node.
 
 use super::world::{MOMENT, World, is, pass, seconds, settings};
 use ccm::cloud::{InstanceEvent, PowerState};
@@ -16,7 +16,8 @@ async fn an_answer_that_an_event_overtook_counts_as_none() {
     pass(MOMENT).await;
     world.lose("a");
     pass(seconds(27)).await;
-    // Their machines are gone, too. An event overtakes the first answer that says so, and the next one takes long.
+    // The machines of these nodes are absent, too. An event invalidates the first answer about that, and the next
+    // answer takes long.
     let cloud = world.cloud.clone();
     let mut overtaken = Vec::new();
     world.hook(move |name, _| {
@@ -56,7 +57,7 @@ async fn an_answer_that_an_event_overtook_starts_no_grace_period() {
             });
             2 * MOMENT
         }
-        // The one that counts.
+        // The answer that counts.
         2 => seconds(10),
         _ => Duration::ZERO,
     });
@@ -75,11 +76,11 @@ async fn a_remembered_answer_that_says_nothing_holds_up_no_other_node() {
         world.create(name, "Unknown", PowerState::On);
         world.hide(name);
     }
-    // Until their answers are kept for a minute.
+    // Until the answers have been cached for a minute.
     pass(seconds(200)).await;
     world.lose("a");
     pass(seconds(25)).await;
-    // Each of them is Ready for a moment.
+    // Each Node is Ready for a short time.
     for ready in ["True", "Unknown"] {
         silent.iter().for_each(|name| world.server.with(|state| state.change(name, &is(ready))));
         pass(MOMENT).await;

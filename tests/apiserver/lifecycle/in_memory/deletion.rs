@@ -1,4 +1,4 @@
-//! From a permit to the deletion.
+//! The steps from a permit to the deletion.
 
 use super::server::{Fate, Server};
 use super::world::{MOMENT, World, is, node, pass, seconds, settings};
@@ -16,7 +16,7 @@ use support::Log;
 /// Longer than the grace period and two proofs.
 const GRACE_IS_OVER: Duration = Duration::from_secs(35);
 
-/// With nodes that are well, so that one is not many.
+/// Starts a world with healthy nodes, so that one absent machine does not count as many.
 async fn world(settings: LifecycleSettings) -> World {
     let world = World::start(settings).await;
     (0..10).for_each(|number| drop(world.create(&format!("well-{number}"), "True", PowerState::On)));
@@ -61,7 +61,7 @@ async fn a_node_that_is_recreated_during_the_grace_period_is_another_one() {
     pass(seconds(20)).await;
     assert_eq!(world.held("DeletionGracePeriod"), 1);
     world.server.with(|state| state.remove("a"));
-    // The machine that the new Node is on was made under another id.
+    // The machine of the new Node has another id.
     let metadata = InstanceMetadata { provider_id: "memory://a-new".into(), ..InstanceMetadata::default() };
     world.cloud.put(Instance { node_name: "a".into(), metadata, ..Instance::default() });
     let mut new = node("a", "Unknown");
@@ -80,7 +80,7 @@ async fn the_deletion_carries_what_was_read_live() {
     let world = world(settings()).await;
     world.lose("a");
     pass(MOMENT).await;
-    // The cache does not hear of this change, which says nothing of the machine.
+    // The cache does not receive this change, which does not affect the machine.
     world.server.hold_watch(true);
     world.server.with(|state| state.change("a", &json!({"metadata": {"labels": {"new": "yes"}}})));
     let live = world.server.node("a").unwrap()["metadata"].clone();
@@ -180,7 +180,7 @@ async fn the_proof_is_made_again_between_the_live_read_and_the_deletion() {
     }
 }
 
-/// While the second proof about `a` is made, for eight seconds.
+/// Executes `act` during the second proof about `a`, which takes eight seconds.
 fn in_the_second_proof(world: &World, act: impl Fn(&Server, &Memory) + Send + 'static) {
     let (server, cloud) = (world.server.clone(), world.cloud.clone());
     world.hook(move |name, number| {
@@ -236,17 +236,17 @@ async fn a_node_recreated_while_the_second_proof_is_made_stays() {
 
 #[tokio::test(start_paused = true)]
 async fn a_configuration_that_changes_while_the_second_proof_is_made_makes_it_late() {
-    // What the provider announces then.
+    // The provider announces changes during the proof.
     let world = world(settings()).await;
     in_the_second_proof(&world, |_, cloud| cloud.announce(InstanceEvent::All));
     pass(seconds(45)).await;
     assert_eq!((world.asked("a"), world.deletions().len()), (4, 1), "two more proofs, and then it is deleted");
 
-    // The vCenter of its machine is no longer configured.
+    // The vCenter of the machine is removed from the configuration.
     let world = self::world(settings()).await;
     in_the_second_proof(&world, |_, cloud| {
         let cloud = cloud.clone();
-        // The answer was made before.
+        // The answer was made before the removal.
         tokio::spawn(async move {
             pass(MOMENT).await;
             cloud.set_outage(Some(Unknown::new(reason::VCenterNotConfigured, "the test says so")));
@@ -257,8 +257,8 @@ async fn a_configuration_that_changes_while_the_second_proof_is_made_makes_it_la
     assert_eq!(world.held("VCenterNotConfigured"), 1);
 }
 
-/// Two machines are gone, and a new leader may delete one Node in two and a half minutes. What becomes of the DELETE of
-/// the first, and of the GET after it.
+/// Two machines are absent, and a new leader may delete one Node in two and a half minutes. `deleted` is the fate of
+/// the DELETE of the first Node, and `read` the fate of the GET after it.
 async fn first_of_two(deleted: Fate, read: Fate) -> World {
     let world = world(settings()).await;
     world.server.next(&Method::DELETE, &[deleted]);
@@ -360,7 +360,7 @@ async fn the_period_does_not_shorten_the_backoff() {
     world.lose("a");
     pass(seconds(30 + 180)).await;
     let reads = world.server.sent(&Method::GET).len();
-    // 0.5 s doubling to 60 s, each shortened by up to a half.
+    // The backoff doubles from 0.5 s to 60 s. Each pause is shortened by up to a half.
     assert!((7..=15).contains(&reads), "{reads} in three minutes");
 }
 

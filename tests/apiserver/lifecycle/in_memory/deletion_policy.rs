@@ -1,4 +1,5 @@
-//! The guard, from Nodes to deletions: what is held, what is reported, and what releases it.
+//! The guard of deletions, from Nodes to deletions: blocked deletions, their reports, and the conditions that end the
+//! block.
 
 use super::world::{MOMENT, World, pass, seconds, settings};
 use ccm::cloud::PowerState;
@@ -10,12 +11,12 @@ use std::time::Duration;
 
 /// Longer than the grace period and two proofs.
 const GRACE_IS_OVER: Duration = Duration::from_secs(35);
-/// Long enough that no test sees its end.
+/// Longer than any test.
 const NEVER: Duration = Duration::from_secs(36_000);
 /// A limit that no test reaches.
 const WIDE: Limit = Limit { nodes: 1000, percent: 100, window: Duration::from_secs(1) };
 
-/// With so many nodes that are well.
+/// Starts a world with this many healthy nodes.
 async fn world(well: usize, settings: LifecycleSettings) -> World {
     let world = World::start(settings).await;
     (0..well).for_each(|number| drop(world.create(&format!("well-{number}"), "True", PowerState::On)));
@@ -23,7 +24,7 @@ async fn world(well: usize, settings: LifecycleSettings) -> World {
     world
 }
 
-/// Nodes whose machines are gone.
+/// Creates nodes with absent machines.
 fn lose_many(world: &World, count: usize) -> Vec<String> {
     let names: Vec<String> = (0..count).map(|number| format!("gone-{number}")).collect();
     names.iter().for_each(|name| world.lose(name));
@@ -48,7 +49,7 @@ async fn the_limit_holds_what_is_more_than_it_and_a_new_leader_starts_with_one()
     assert_eq!(first.metric("vsphere_ccm_node_deletion_allowance"), 0);
     assert_eq!(first.server.events("DeletionLimitReached").len(), 3, "one Event each");
 
-    // Another leader knows nothing of it, and begins with one of its own.
+    // Another leader does not have this state, and begins with a new hold.
     let second = world(0, own).await;
     lose_many(&second, 3);
     pass(GRACE_IS_OVER).await;
@@ -116,7 +117,7 @@ async fn a_human_may_let_one_node_go_at_once() {
     pass(seconds(60)).await;
     assert_eq!(world.deletions(), [names[4].as_str()]);
 
-    // Not without a proof, not while Ready, and not a majority of the control plane.
+    // The guard blocks deletions without a proof, of Ready nodes, and of a majority of the control plane.
     world.create("unknown", "Unknown", PowerState::On);
     world.hide("unknown");
     world.create("ready", "True", PowerState::On);
@@ -135,9 +136,9 @@ async fn a_human_may_let_one_node_go_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_thousand_machines_gone_at_once_pause_and_then_go_under_the_limit() {
     const NODES: usize = 1000;
-    /// A tenth of all in a window.
+    /// Permitted deletions in a window: a tenth of all nodes.
     const ALLOWED: usize = NODES / 10;
-    // Shorter than by default, for a debug build: each node is looked at every 5 s.
+    // Shorter than the defaults, for a debug build. Each node is reconciled every 5 s.
     let (window, mass_hold) = (seconds(60), seconds(120));
     let limit = Limit { window, ..settings().limit };
     let world = world(NODES, LifecycleSettings { limit, mass_hold, ..settings() }).await;

@@ -1,4 +1,4 @@
-//! An API server in memory: Nodes with their watch, Events, and what goes wrong with a request.
+//! An API server in memory: Nodes with their watch, Events, and failures of requests.
 
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -14,21 +14,21 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tower::BoxError;
 
-/// Between two bookmarks of a watch without changes, as those of kube-apiserver (`cacher.go`): without them the client takes
-/// the watch for a silent one, and opens it again after a pause.
+/// Interval between two bookmarks of a watch without changes, as in kube-apiserver (`cacher.go`). Without bookmarks the
+/// client treats the watch as dead, and opens it again after a pause.
 const BOOKMARKS: Duration = Duration::from_secs(60);
 
-/// What becomes of one request.
+/// Result of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Works,
-    /// It is refused with this code, and nothing is done.
+    /// The request is rejected with this code, and not executed.
     Refused(u16),
-    /// It is done, and the answer has this code.
+    /// The request is executed, and the answer has this code.
     DoneAndFails(u16),
-    /// It is done, and no answer arrives.
+    /// The request is executed, and no answer arrives.
     DoneAndLost,
-    /// It does not arrive.
+    /// The request does not arrive.
     Lost,
 }
 
@@ -43,34 +43,34 @@ pub struct Sent {
 
 type Meddler = Box<dyn FnOnce(&mut State) + Send>;
 
-/// See the file's header. Clones are the same server.
+/// The API server. Clones are the same server.
 #[derive(Clone)]
 pub struct Server {
     state: Arc<Mutex<State>>,
-    /// How many changes watches may show.
+    /// Number of changes that watches may deliver.
     shown: Arc<watch::Sender<usize>>,
 }
 
 #[derive(Default)]
 pub struct State {
     nodes: BTreeMap<String, Value>,
-    /// What watches tell, in order. The resourceVersion is its length.
+    /// Changes for watches, in order. The resourceVersion is the length of the list.
     changes: Vec<Value>,
     sent: Vec<Sent>,
-    /// The Events in the order in which they came, once for each time.
+    /// Events in the order of their arrival, with repetitions.
     events: Vec<Value>,
-    /// The fates of the next requests of a method.
+    /// Fates of the next requests by method.
     next: BTreeMap<String, VecDeque<Fate>>,
-    /// The fate of all others of a method.
+    /// Fate of all other requests by method.
     always: BTreeMap<String, Fate>,
-    /// What happens right before the next request of this method is worked on.
+    /// Actions right before the next request with this method is executed.
     meddlers: Vec<(Method, Meddler)>,
     is_watch_held: bool,
     uids: u32,
 }
 
 impl State {
-    /// Creates or replaces a Node; says its UID.
+    /// Creates or replaces a Node. Returns its UID.
     pub fn put(&mut self, mut node: Value) -> String {
         let name = text(&node, "/metadata/name");
         if node.pointer("/metadata/uid").is_none() {
@@ -102,7 +102,7 @@ impl State {
         self.changes.push(json!({"type": kind, "object": node}));
     }
 
-    /// An Event is created, or its count rises.
+    /// Creates an Event, or increments its count.
     fn record(&mut self, path: &str, event: &Value) -> Response<UnsyncBoxBody<Bytes, BoxError>> {
         if path.ends_with("/events") {
             self.events.push(event.clone());
@@ -120,7 +120,7 @@ impl State {
         next.or_else(|| self.always.get(method.as_str()).copied()).unwrap_or(Fate::Works)
     }
 
-    /// Does what is asked for, and answers.
+    /// Executes the request, and returns the answer.
     fn perform(&mut self, method: &Method, name: &str, body: &Value) -> (u16, Value) {
         let Some(node) = self.nodes.get(name).cloned() else { return failure(404, "NotFound") };
         let carried = match method.as_str() {
@@ -147,7 +147,7 @@ impl Server {
         Self { state: Arc::default(), shown: Arc::new(watch::Sender::new(0)) }
     }
 
-    /// Does something to what the server has, which watches show.
+    /// Changes the state of the server. Watches deliver the changes.
     pub fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let result = act(&mut state);
@@ -155,27 +155,27 @@ impl Server {
         result
     }
 
-    /// Whether watches show nothing of what happens from now on.
+    /// Stops or resumes the delivery of changes to watches.
     pub fn hold_watch(&self, is_held: bool) {
         self.with(|state| state.is_watch_held = is_held);
     }
 
-    /// What becomes of the next requests of this method.
+    /// Sets the fates of the next requests with this method.
     pub fn next(&self, method: &Method, fates: &[Fate]) {
         self.lock().next.entry(method.to_string()).or_default().extend(fates);
     }
 
-    /// What becomes of all other requests of this method.
+    /// Sets the fate of all other requests with this method.
     pub fn always(&self, method: &Method, fate: Fate) {
         self.lock().always.insert(method.to_string(), fate);
     }
 
-    /// Something happens right before the next request of this method about a Node is worked on.
+    /// Executes `act` right before the next request with this method about a Node is executed.
     pub fn before(&self, method: &Method, act: impl FnOnce(&mut State) + Send + 'static) {
         self.lock().meddlers.push((method.clone(), Box::new(act)));
     }
 
-    /// The requests of this method about Nodes, lists and watches apart.
+    /// Returns the requests with this method about Nodes, except lists and watches.
     pub fn sent(&self, method: &Method) -> Vec<Sent> {
         self.lock().sent.iter().filter(|sent| sent.method == *method).cloned().collect()
     }
@@ -184,17 +184,17 @@ impl Server {
         self.lock().nodes.get(name).cloned()
     }
 
-    /// Events with this reason, as often as they came.
+    /// Returns the Events with this reason, with repetitions.
     pub fn events_with(&self, reason: &str) -> Vec<Value> {
         self.lock().events.iter().filter(|event| event["reason"] == reason).cloned().collect()
     }
 
-    /// Their messages.
+    /// Returns the messages of the Events with this reason.
     pub fn events(&self, reason: &str) -> Vec<String> {
         self.events_with(reason).iter().map(|event| text(event, "/message")).collect()
     }
 
-    /// The reasons of all Events, as often as they came.
+    /// Returns the reasons of all Events, with repetitions.
     pub fn reasons(&self) -> Vec<String> {
         self.lock().events.iter().map(|event| text(event, "/reason")).collect()
     }
@@ -256,7 +256,7 @@ impl Server {
         Ok(complete(code, &answer))
     }
 
-    /// A list inside a watch, or a watch from a version on. Never ends.
+    /// Returns a watch that starts with a list or at a version. The watch never ends.
     fn watch(&self, query: &str) -> Response<UnsyncBoxBody<Bytes, BoxError>> {
         let version = query.split('&').find_map(|part| part.strip_prefix("resourceVersion="));
         let is_list = query.contains("sendInitialEvents=true");
@@ -307,7 +307,8 @@ fn complete(code: u16, body: &Value) -> Response<UnsyncBoxBody<Bytes, BoxError>>
     response
 }
 
-/// Objects are merged, null removes, all else is replaced; the list of conditions is whole in these tests.
+/// Merges objects recursively, removes members for null, and replaces all other values. Tests always give the complete
+/// list of conditions.
 fn merge(target: &mut Value, change: &Value) {
     if change.is_object() && !target.is_object() {
         *target = json!({});

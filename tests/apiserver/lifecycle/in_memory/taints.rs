@@ -1,4 +1,4 @@
-//! Taints: when they are written, and how often where they are refused.
+//! Taints: the times of their writes, and the retries after rejections.
 
 use super::server::Fate;
 use super::world::{MOMENT, World, pass, seconds, settings};
@@ -67,7 +67,7 @@ async fn a_vm_that_is_not_proved_off_is_reported_once_and_read_again_after_pause
     world.create("a", "Unknown", PowerState::Off);
     pass(seconds(301)).await;
     let first = world.fresh_reads();
-    // Each second, so that the pauses are sampled too.
+    // Each second, to sample the pauses between the polls, too.
     for second in 0..600 {
         assert_eq!(world.held("SeveralVMsMatch"), 1, "after {second} s");
         pass(seconds(1)).await;
@@ -100,7 +100,7 @@ async fn a_slow_read_of_a_power_state_holds_no_deletion_and_none_is_made_while_t
     world.create("off", "Unknown", PowerState::Off);
     world.set_fresh_pause(seconds(20));
     pass(seconds(280)).await;
-    // Due at 310 s, while the power state of the other one is read.
+    // Due at 310 s, during the read of the other machine's power state.
     world.lose("gone");
     pass(seconds(35)).await;
     assert_eq!((world.fresh_reads(), world.is_there("gone")), (1, false));
@@ -124,7 +124,7 @@ async fn our_taint_goes_when_the_node_is_ready_whichever_machine_it_runs_on() {
     assert_eq!(world.taints("a"), [""; 0], "the machine that is known is off, and the kubelet lives");
     assert!(!is_marked(&world));
 
-    // Somebody else's has no mark.
+    // The taint of another program has no mark.
     let theirs = json!({"spec": {"taints": [
         {"key": TAINT_OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"},
     ]}});
@@ -142,7 +142,7 @@ async fn a_live_read_that_shows_a_kubelet_at_work_writes_no_taint() {
     world.create("a", "Unknown", PowerState::Off);
     pass(seconds(290)).await;
     let before = world.server.sent(&Method::PATCH).len();
-    // The cache hears nothing of it.
+    // The cache does not receive the change.
     world.server.hold_watch(true);
     world.set_ready("a", "True");
     pass(seconds(60)).await;
@@ -151,7 +151,7 @@ async fn a_live_read_that_shows_a_kubelet_at_work_writes_no_taint() {
     assert!(!live.to_string().contains(TAINT_OUT_OF_SERVICE), "{live}");
 }
 
-/// When each Node's taints were written, in seconds since the first one.
+/// Returns the times of the writes of each Node's taints, in seconds since the first one.
 fn writes(world: &World) -> BTreeMap<String, Vec<u64>> {
     let sent = world.server.sent(&Method::PATCH);
     let first = sent.first().map(|sent| sent.at).expect("something is written");
@@ -182,7 +182,7 @@ async fn a_refused_taint_is_written_again_after_pauses_that_double() {
     let apart: std::collections::BTreeSet<u64> = writes.values().filter_map(|times| times.last().copied()).collect();
     assert!(apart.len() > 10, "they do not come back together: {apart:?}");
 
-    // Events do not make it more often.
+    // Events do not cause more writes.
     let world = World::start(settings()).await;
     world.server.always(&Method::PATCH, Fate::Refused(403));
     world.create("a", "Unknown", PowerState::Off);
@@ -193,7 +193,7 @@ async fn a_refused_taint_is_written_again_after_pauses_that_double() {
     let tried = world.server.sent(&Method::PATCH).len();
     assert!((3..=5).contains(&tried), "{tried} times in a minute");
 
-    // Another change is another write.
+    // Another change causes another write.
     world.set_power("a", PowerState::On);
     world.set_ready("a", "True");
     let tainted = json!({"spec": {"taints": [{"key": TAINT_SHUTDOWN, "effect": "NoSchedule"}]}});

@@ -1,5 +1,5 @@
-//! A controller that leads, its cloud and its API server. The clock of these tests is paused: it moves on when everybody
-//! waits.
+//! A leading controller with its cloud and its API server. The clock of these tests is paused. It advances when all
+//! tasks wait.
 
 use async_trait::async_trait;
 use http::Method;
@@ -24,10 +24,10 @@ use ccm::providers::vsphere::reason;
 use ccm::runtime::metrics::Metrics;
 use doubles::memory::{Instance, Memory};
 
-/// Long enough for everything that waits for nothing but others.
+/// Longer than any work without a wait for time.
 pub const MOMENT: Duration = Duration::from_millis(500);
 
-/// As by default.
+/// Returns the default settings.
 pub fn settings() -> LifecycleSettings {
     LifecycleSettings {
         period: Duration::from_secs(5),
@@ -39,11 +39,11 @@ pub fn settings() -> LifecycleSettings {
     }
 }
 
-/// What happens when it is asked for the nth time whether the machine of a node exists, and how long it is until its
-/// answer of that moment arrives.
+/// Called at the nth request about the existence of a node's machine. Returns the delay of the answer. The answer has
+/// the state at the time of the request.
 type Hook = Box<dyn FnMut(&str, usize) -> Duration + Send>;
 
-/// A cloud in memory, in which something may happen while it answers. Clones share all.
+/// A cloud in memory that can act during its answers. Clones share all state.
 #[derive(Clone)]
 pub struct Cloud {
     memory: Memory,
@@ -55,11 +55,10 @@ pub struct Cloud {
 /// Fresh reads of power states.
 #[derive(Default)]
 struct Fresh {
-    /// What they say, if not what is known.
+    /// Answer of fresh reads. `None` uses the state of the machine.
     answer: Option<Presence<PowerState>>,
-    /// How long each takes.
+    /// Duration of each read.
     pause: Duration,
-    /// How many were made.
     reads: usize,
 }
 
@@ -122,7 +121,7 @@ impl InstancesV2 for Cloud {
     }
 }
 
-/// See the file's header. Dropping it ends its tasks.
+/// A leading controller with its cloud and its API server. Its tasks end when this is dropped.
 pub struct World {
     pub server: Server,
     pub cloud: Memory,
@@ -156,27 +155,27 @@ impl World {
         Self { server, cloud, hooked, metrics, _tasks: tasks }
     }
 
-    /// What happens while the cloud is asked whether a machine exists.
+    /// Sets an action during requests for the existence of a machine.
     pub fn hook(&self, hook: impl FnMut(&str, usize) -> Duration + Send + 'static) {
         *self.hooked.hook.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(hook));
     }
 
-    /// How often the cloud was asked whether the machine of this node exists.
+    /// Returns the number of requests for the existence of this node's machine.
     pub fn asked(&self, name: &str) -> usize {
         self.hooked.asked.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied().unwrap_or_default()
     }
 
-    /// What a fresh read of any power state says, if not what is known.
+    /// Sets the answer of fresh reads of any power state. `None` uses the state of the machine.
     pub fn set_fresh(&self, answer: Option<Presence<PowerState>>) {
         self.hooked.fresh.lock().unwrap_or_else(PoisonError::into_inner).answer = answer;
     }
 
-    /// How long each fresh read of a power state takes.
+    /// Sets the duration of each fresh read of a power state.
     pub fn set_fresh_pause(&self, pause: Duration) {
         self.hooked.fresh.lock().unwrap_or_else(PoisonError::into_inner).pause = pause;
     }
 
-    /// How often power states were read anew.
+    /// Returns the number of fresh reads of power states.
     pub fn fresh_reads(&self) -> usize {
         self.hooked.fresh.lock().unwrap_or_else(PoisonError::into_inner).reads
     }
@@ -188,23 +187,23 @@ impl World {
         self.server.with(|state| state.put(node(name, ready)))
     }
 
-    /// The machine is destroyed.
+    /// Destroys the machine.
     pub fn destroy(&self, name: &str) {
         assert!(self.cloud.remove(&id(name)), "{name} has no machine");
     }
 
-    /// Creates a Node that is not heard of, and whose machine is gone.
+    /// Creates a Node with Ready=Unknown and without a machine.
     pub fn lose(&self, name: &str) {
         self.create(name, "Unknown", PowerState::On);
         self.destroy(name);
     }
 
-    /// Nobody can say anything of the machine.
+    /// Makes the state of the machine unknown.
     pub fn hide(&self, name: &str) {
         self.cloud.set_unknown(&id(name), Some(Unknown::new(reason::VCenterUnavailable, "the test says so")));
     }
 
-    /// What is known of the machine is said again.
+    /// Makes the state of the machine known again.
     pub fn show(&self, name: &str) {
         self.cloud.set_unknown(&id(name), None);
     }
@@ -221,18 +220,18 @@ impl World {
         self.server.node(name).is_some()
     }
 
-    /// The names of the Nodes that somebody was asked to delete, in order.
+    /// Returns the names of the Nodes in DELETE requests, in order.
     pub fn deletions(&self) -> Vec<String> {
         self.server.sent(&Method::DELETE).into_iter().map(|sent| sent.name).collect()
     }
 
-    /// The taints of a Node, as `key:effect`.
+    /// Returns the taints of a Node, as `key:effect`.
     pub fn taints(&self, name: &str) -> Vec<String> {
         let node: Node = serde_json::from_value(self.server.node(name).unwrap()).unwrap();
         node::taints(&node).iter().map(|taint| format!("{}:{}", taint.key, taint.effect)).collect()
     }
 
-    /// The value of a series; zero if it is not there.
+    /// Returns the value of a series, or zero if the series does not exist.
     pub fn metric(&self, series: &str) -> u64 {
         let text = self.metrics.encode().unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
@@ -244,7 +243,7 @@ impl World {
     }
 }
 
-/// Time goes by.
+/// Advances the clock.
 pub async fn pass(time: Duration) {
     if !time.is_zero() {
         let _ = tokio::time::timeout(time, std::future::pending::<()>()).await;
@@ -259,7 +258,7 @@ fn id(name: &str) -> String {
     format!("memory://{name}")
 }
 
-/// A Node that is initialised.
+/// Returns an initialised Node.
 pub fn node(name: &str, ready: &str) -> Value {
     let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
         "spec": {"providerID": id(name)}});
@@ -267,7 +266,7 @@ pub fn node(name: &str, ready: &str) -> Value {
     node
 }
 
-/// The condition, as of now. Each one is of another second.
+/// Returns the condition Ready as of now. Each call uses another second.
 pub fn is(ready: &str) -> Value {
     use std::sync::atomic::{AtomicI64, Ordering};
     static SECOND: AtomicI64 = AtomicI64::new(1_800_000_000);

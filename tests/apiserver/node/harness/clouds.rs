@@ -1,4 +1,4 @@
-//! Providers that do as no cloud should.
+//! Providers with incorrect behaviour.
 
 use super::*;
 use async_trait::async_trait;
@@ -6,7 +6,7 @@ use ccm::cloud::{InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerStat
 use doubles::memory::Memory;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// A provider that panics while it is armed.
+/// A provider that panics while this is enabled.
 pub struct Panicking {
     pub cloud: Memory,
     pub is_armed: Arc<AtomicBool>,
@@ -46,7 +46,7 @@ impl InstancesV2 for Panicking {
     }
 }
 
-/// A provider to which no provider ID belongs.
+/// A provider that owns no provider ID.
 pub struct OwnsNothing(pub Memory);
 
 impl CloudProvider for OwnsNothing {
@@ -67,8 +67,8 @@ impl CloudProvider for OwnsNothing {
     }
 }
 
-/// A provider during whose answers, the first few times, somebody else edits the node that is asked about: after it was
-/// read, and before it is written.
+/// A provider with concurrent edits. During its first answers another client edits the requested node, after the
+/// controller's read and before its write.
 pub struct Meddling {
     cloud: Memory,
     client: Client,
@@ -77,7 +77,7 @@ pub struct Meddling {
     edit: Edit,
 }
 
-/// Edits a node in the turn of this number.
+/// Edits a node. The number is the turn.
 type Edit = fn(&mut Node, usize);
 
 impl Meddling {

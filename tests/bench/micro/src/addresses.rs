@@ -1,4 +1,4 @@
-//! Which addresses a node gets, from what a guest with a pod network reports and from rules that sort most of it out.
+//! The selection of a node's addresses, with a guest with a pod network and with rules that exclude most addresses.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use criterion::Criterion;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::NodeAddress;
 
-/// See the file's header.
+/// Measures the selection of addresses.
 pub fn measure(criterion: &mut Criterion) {
     let networks = |list: &[&str]| -> Vec<IpNet> { list.iter().map(|text| text.parse().expect("a network")).collect() };
     let excluded = networks(&["fe80::/10", "172.16.0.0/12"]);

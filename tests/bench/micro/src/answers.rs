@@ -1,13 +1,13 @@
-//! Answers of vCenter in the shape of a real one: types on nearly everything, nothing between the elements. Pure.
+//! Answers of vCenter in the form of a real one: types on nearly all elements, no whitespace between elements. Pure.
 
 use std::fmt::Write;
 
-/// Machines in one answer: a full page.
+/// Number of machines in one answer: a full page.
 pub const MACHINES: usize = 100;
 
 const METADATA: &str = "bmV0d29yazoKICB2ZXJzaW9uOiAyCiAgZXRoZXJuZXRzOgogICAgbmljMDoKICAgICAgZGhjcDQ6IHRydWUK";
 
-/// What a wait is answered when the machines have just been added to the filter.
+/// Returns the answer to a wait right after the machines were added to the filter.
 pub fn entered() -> Vec<u8> {
     let mut content = String::from(
         "<returnval xsi:type=\"UpdateSet\"><version>4</version><filterSet xsi:type=\"PropertyFilterUpdate\">\
@@ -27,7 +27,7 @@ pub fn entered() -> Vec<u8> {
     envelope("WaitForUpdatesEx", &content)
 }
 
-/// A page of a read of the same machines, the last one.
+/// Returns the last page of a read of the same machines.
 pub fn page() -> Vec<u8> {
     let mut content = String::from("<returnval xsi:type=\"RetrieveResult\">");
     for number in 0..MACHINES {
@@ -61,7 +61,7 @@ fn option(key: &str, value: &str) -> String {
     format!("<val xsi:type=\"OptionValue\"><key>{key}</key><value xsi:type=\"xsd:string\">{value}</value></val>")
 }
 
-/// All paths of a machine that are read of it and set, each with its value.
+/// Returns all set properties of a machine that the daemon reads, with their values.
 fn properties(number: usize) -> Vec<(&'static str, String)> {
     let text = |kind: &str, text: &str| format!("<val xsi:type=\"{kind}\">{text}</val>");
     let name = format!("cluster-a-md-0-{number:05}-x7k2p");
@@ -94,7 +94,7 @@ fn properties(number: usize) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Two interfaces with a virtual NIC, in both families, and four of the pod network.
+/// Returns two interfaces with a virtual NIC, in both families, and four interfaces of the pod network.
 fn interfaces(number: usize) -> String {
     let (high, low) = (number / 250, number % 250 + 1);
     let mut all = String::new();

@@ -1,5 +1,5 @@
-//! A change of one VM in vCenters of two sizes: from the update of the property collector to the VMs whose nodes are to be
-//! evaluated.
+//! A change of one VM in vCenters of two sizes: from the update of the property collector to the list of VMs whose
+//! nodes must be reconciled.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -12,15 +12,15 @@ use ccm::providers::vsphere::vcenter::mirror::Mirror;
 use ccm::providers::vsphere::vcenter::snapshot::{CONNECTED, Entity, Freshness, Snapshot};
 use criterion::Criterion;
 
-/// A change in the larger one may take twice as long as one in the smaller.
+/// Numbers of machines. A change in the larger vCenter may take twice as long as in the smaller one.
 const MACHINES: [usize; 2] = [50, 5_000];
 
-/// See the file's header.
+/// Measures a change of one VM.
 pub fn measure(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("inventory");
     for count in MACHINES {
         let mut vcenter = Vcenter::with(count);
-        // The same number of machines changes at both, so that as much of them is in the processor's cache.
+        // The same number of machines changes in both, so that the CPU cache has the same amount of data.
         let updates: Vec<UpdateSet> = (0..2 * MACHINES[0]).map(|turn| renamed(turn, count)).collect();
         let mut turns = updates.iter().cycle();
         group.bench_function(format!("change-{count}"), |bencher| {
@@ -30,14 +30,14 @@ pub fn measure(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What is known of a vCenter.
+/// Cached state of a vCenter.
 struct Vcenter {
     mirror: Mirror,
     published: Arc<Snapshot>,
 }
 
 impl Vcenter {
-    /// With so many machines, all of them on one host and switched on.
+    /// Creates a vCenter with this many machines, all on one host and powered on.
     fn with(count: usize) -> Self {
         let mut mirror = Mirror::default();
         for number in 0..count {
@@ -55,7 +55,7 @@ impl Vcenter {
         Self { mirror, published: Arc::new(published) }
     }
 
-    /// As the inventory publishes it, and the tracker reads it.
+    /// Publishes the update as the inventory does, and reads it as the tracker does.
     fn change(&mut self, update: &UpdateSet) {
         let touched = self.mirror.apply(std::slice::from_ref(update));
         let before = Arc::clone(&self.published);
@@ -71,7 +71,7 @@ impl Vcenter {
     }
 }
 
-/// A machine enters the view.
+/// Returns the update with which a machine enters the view.
 fn entered(number: usize) -> UpdateSet {
     let text = |text: &str| Value::Text(text.to_owned());
     let host = Value::Ref(MoRef::new("HostSystem", "host-1"));
@@ -88,7 +88,7 @@ fn entered(number: usize) -> UpdateSet {
     update(number, UpdateKind::Enter, changes.into())
 }
 
-/// One of the machines has another host name, at each of its turns.
+/// Returns an update with a new host name of one machine. Each turn has another machine or name.
 fn renamed(turn: usize, count: usize) -> UpdateSet {
     let number = turn % MACHINES[0] * (count / MACHINES[0]);
     let name = format!("cluster-a-md-0-{number:05}-renamed-{}", turn / MACHINES[0]);

@@ -1,5 +1,5 @@
-//! From the bytes of an answer to typed updates, through the client with an in-memory transport: what the daemon does
-//! with each answer, a copy of its bytes included.
+//! From the bytes of an answer to typed updates, through the client with an in-memory transport: the daemon's work for
+//! each answer, including a copy of the bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use criterion::{Criterion, Throughput};
 
 use crate::answers::{MACHINES, entered, page};
 
-/// Answers everything with the same bytes.
+/// A transport that always answers the same bytes.
 struct Canned(Vec<u8>);
 
 #[async_trait]
@@ -28,7 +28,7 @@ fn client(answer: Vec<u8>) -> Client {
     Client::new(wire::Client::new(settings).expect("nothing but memory is needed"))
 }
 
-/// See the file's header.
+/// Measures the decoding of answers.
 pub fn measure(criterion: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let mut group = criterion.benchmark_group("decode");

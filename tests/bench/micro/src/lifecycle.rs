@@ -1,5 +1,5 @@
-//! One pass of the node-lifecycle controller over Nodes with Ready=Unknown whose machines are there: from the start of a
-//! term until each was looked at once.
+//! One pass of the node-lifecycle controller over Nodes with Ready=Unknown whose machines exist: from the start of a
+//! term until each Node was reconciled once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,10 +23,10 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
-/// A pass over the larger number may take six times as long as one over the smaller, which is five times as much work.
+/// Numbers of Nodes. A pass over the larger number is five times as much work, and may take six times as long.
 const NODES: [usize; 2] = [1_000, 5_000];
 
-/// Says of every machine that it is there and runs, and who was asked about all of them.
+/// A provider for which every machine exists and runs. It signals when all machines were requested.
 #[derive(Clone, Default)]
 struct Cloud {
     asked: Arc<AtomicUsize>,
@@ -55,7 +55,7 @@ impl InstancesV2 for Cloud {
     }
 
     async fn instance_power(&self, _: &Node) -> Presence<Power> {
-        // The last question of a look.
+        // The last request of a reconciliation.
         if self.asked.fetch_add(1, Ordering::Relaxed) + 1 == self.nodes {
             self.is_done.notify_one();
         }
@@ -71,7 +71,7 @@ impl InstancesV2 for Cloud {
     }
 }
 
-/// See the file's header.
+/// Measures a pass of the node-lifecycle controller.
 pub fn measure(criterion: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let mut group = criterion.benchmark_group("lifecycle");
@@ -86,7 +86,7 @@ pub fn measure(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// One term, until every Node was looked at.
+/// Runs one term until every Node was reconciled.
 async fn pass(store: &Nodes, client: &Client, count: usize) {
     let cloud = Cloud { nodes: count, ..Cloud::default() };
     let settings = LifecycleSettings {
@@ -114,7 +114,7 @@ async fn pass(store: &Nodes, client: &Client, count: usize) {
     assert!(ended.is_ok() && cloud.asked.load(Ordering::Relaxed) == count, "each is looked at once");
 }
 
-/// A cache of so many Nodes, and a client of the API server that they come from.
+/// Returns a cache with this many Nodes, and a client of their API server.
 async fn filled(runtime: &Runtime, count: usize) -> (Nodes, Client) {
     let client = client(count);
     let (store, watch) = watch_nodes(client.clone(), None);
@@ -125,7 +125,7 @@ async fn filled(runtime: &Runtime, count: usize) -> (Nodes, Client) {
     (store, client)
 }
 
-/// An API server that lists the Nodes, and answers nothing else.
+/// Returns the client of an API server that only lists the Nodes.
 fn client(count: usize) -> Client {
     let list: Vec<String> = (0..count).map(node).collect();
     let list = format!(
@@ -150,10 +150,10 @@ fn client(count: usize) -> Client {
     Client::new(service, "default")
 }
 
-/// Streaming lists: the Nodes are listed in pages then, of which there is one.
+/// Answer that rejects streaming lists, so that the client lists the Nodes in a single page.
 const REFUSED: &str = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":422,"reason":"Invalid"}"#;
 
-/// A Node that is initialised, and of whose kubelet nobody hears.
+/// Returns an initialised Node whose kubelet does not report.
 fn node(number: usize) -> String {
     let name = format!("cluster-a-md-0-{number:05}-x7k2p");
     format!(

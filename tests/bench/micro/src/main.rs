@@ -1,8 +1,8 @@
-//! Times single functions of the daemon. `make bench CHAPTERS=micro` builds this with the settings of the binary that is
-//! shipped, runs it, and reads what Criterion writes.
+//! Measures single functions of the daemon. `make bench CHAPTERS=micro` builds this program with the settings of the
+//! released binary, runs it, and reads Criterion's output.
 //!
-//! Its command line is Criterion's: `micro --bench` measures everything, `micro --bench decode` what has this in its
-//! name, and without `--bench` each function runs once.
+//! It has Criterion's command line: `micro --bench` measures all functions, `micro --bench decode` only functions with
+//! this text in their names. Without `--bench` each function runs once.
 
 mod addresses;
 mod answers;

@@ -1,4 +1,4 @@
-//! What the node controller decides about a node of real size: one that joins, and one that is as it should be.
+//! The plan of the node controller for a node of real size: a joining node, and a node without changes.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerImage, Node, NodeAddress, NodeSpec, NodeStatus, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// See the file's header.
+/// Measures the plan of the node controller.
 pub fn measure(criterion: &mut Criterion) {
     let policy = Policy::default();
     let joins = joining();
@@ -45,7 +45,7 @@ fn joining() -> NodeObservation {
     observed(node)
 }
 
-/// The node as the plan for a joining one makes it.
+/// Returns the joining node after its plan was applied.
 fn settled() -> NodeObservation {
     let metadata = instance();
     let mut node = bare();

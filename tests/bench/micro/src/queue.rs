@@ -1,5 +1,5 @@
-//! The work queue: 1,000 keys come in, each twice as events do, and are worked on one after the other; and keys that
-//! fail, which wait for their backoff.
+//! The work queue: 1,000 keys arrive, each twice as with events, and are processed in sequence. Also keys that fail and
+//! wait for their backoff.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use criterion::{Criterion, Throughput};
 const KEYS: usize = 1_000;
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(60), Duration::from_secs(600));
 
-/// See the file's header.
+/// Measures the work queue.
 pub fn measure(criterion: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let keys: Vec<String> = (0..KEYS).map(|number| format!("cluster-a-md-0-{number:05}-x7k2p")).collect();

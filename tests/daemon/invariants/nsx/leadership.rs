@@ -4,19 +4,19 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::invariants::audit::{Term, term_at};
 
-/// A write that NSX carried out.
+/// A write that NSX executed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NsxWrite {
     /// The account, which has the name of the replica's user.
     pub user: String,
-    /// The object.
+    /// Path of the object.
     pub path: String,
-    /// When the request came.
+    /// Time at which the request arrived.
     pub received: Timestamp,
 }
 
-/// The writes that came before their replica led, after another one had become the leader, or after the Lease was given up;
-/// with the last term that had begun by then.
+/// Returns the writes that arrived before the first term of their replica, after the start of another replica's term,
+/// or after the release of the Lease. Each comes with the last term that began before the write.
 pub fn breaches(writes: &[NsxWrite], terms: &[Term]) -> Vec<(NsxWrite, Option<Term>)> {
     let breach = |write: &NsxWrite| {
         let (term, leads) = term_at(terms, &write.user, write.received);

@@ -1,5 +1,5 @@
-//! The load balancers of a cluster: what holds for every version of every object, and what must be true in the end. Pure:
-//! versions, Services and addresses come as values.
+//! The load balancers of a cluster: rules for every version of every object, and for the final state. Pure: versions,
+//! Services and addresses are parameters.
 
 pub mod addresses;
 mod fixtures;
@@ -19,7 +19,7 @@ use support::fake_nsx::ObjectVersion;
 use super::routes::{CLUSTER_UID, tag};
 use intents::Intents;
 
-/// The scopes of the tags that name the cluster, the Service and the port.
+/// Scopes of the tags for the cluster, the Service and the port.
 pub const CLUSTER: &str = "cluster";
 pub const SERVICE: &str = "service";
 pub const PORT: &str = "port";
@@ -37,7 +37,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Of the object of this path; none for other kinds.
+    /// Returns the kind of the object at this path, or `None` for other kinds.
     pub fn of(path: &str) -> Option<Self> {
         match path.rsplit('/').nth(1)? {
             "lb-services" => Some(Self::LbService),
@@ -52,37 +52,37 @@ impl Kind {
     }
 }
 
-/// Which cluster is judged.
+/// Identity of the checked cluster.
 #[derive(Clone, Debug)]
 pub struct Cluster {
-    /// Its name.
+    /// Name of the cluster.
     pub name: String,
-    /// The UID of its namespace `kube-system`.
+    /// UID of the cluster's namespace `kube-system`.
     pub uid: String,
 }
 
 impl Cluster {
-    /// Whether the tags of an object say that it is of this cluster. Replicas that know the UID write it into every object.
+    /// Whether the tags of an object name this cluster. Replicas with the UID write it into every object.
     pub fn owns(&self, object: &Value) -> bool {
         tag(object, CLUSTER).as_ref() == Some(&self.name) && tag(object, CLUSTER_UID).as_ref() == Some(&self.uid)
     }
 }
 
-/// What there is at one moment.
+/// State at one moment.
 struct State {
     cluster: Cluster,
-    /// By path. Those that are marked for deletion are not among them.
+    /// Objects by path, without those that are marked for deletion.
     objects: BTreeMap<String, Value>,
-    /// What Services ask for.
+    /// Ports that Services ask for.
     intents: Intents,
-    /// The addresses of allocations, by path.
+    /// Addresses of allocations, by path.
     allocated: BTreeMap<String, IpAddr>,
-    /// The addresses of Nodes that never leave.
+    /// Addresses of Nodes that never leave.
     lasting: BTreeSet<String>,
 }
 
 impl State {
-    /// The objects of this kind with their paths.
+    /// Returns the objects of this kind with their paths.
     fn all(&self, kind: Kind) -> impl Iterator<Item = (&String, &Value)> {
         self.objects.iter().filter(move |(path, _)| Kind::of(path) == Some(kind))
     }
@@ -98,63 +98,64 @@ struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// The Service and the port that the tags name; none for an object that is created.
+    /// Returns the Service and the port in the tags before the change, or `None` for a new object.
     fn served(&self) -> Option<(String, String)> {
         let before = self.before?;
         Some((tag(before, SERVICE)?, tag(before, PORT)?))
     }
 }
 
-/// What replicas did.
+/// Counts of the replicas' writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Virtual servers that they created.
+    /// Virtual servers that replicas created.
     pub created: usize,
-    /// Virtual servers that they deleted.
+    /// Virtual servers that replicas deleted.
     pub deleted: usize,
-    /// Pools whose members they changed.
+    /// Pools whose members replicas changed.
     pub members: usize,
-    /// Addresses that they released.
+    /// Addresses that replicas released.
     pub released: usize,
 }
 
-/// The rules over every version of every object.
+/// The rules for every version of every object.
 pub struct Rules {
     replicas: Vec<String>,
     state: State,
-    /// What replicas did so far.
+    /// Counts of the replicas' writes so far.
     pub seen: Seen,
 }
 
 impl Rules {
-    /// For the accounts of replicas, in a cluster whose Nodes with these addresses never leave.
+    /// Creates the rules for these accounts of replicas and this cluster. Nodes with the addresses in `lasting` never
+    /// leave.
     pub fn new(replicas: Vec<String>, cluster: Cluster, lasting: BTreeSet<String>) -> Self {
         let (objects, intents, allocated) = (BTreeMap::new(), Intents::default(), BTreeMap::new());
         let state = State { cluster, objects, intents, allocated, lasting };
         Self { replicas, state, seen: Seen::default() }
     }
 
-    /// From then on a Service asks for these ports, or for no load balancer.
+    /// Records that from `at` on a Service asks for these ports, or for no load balancer.
     pub fn intend(&mut self, at: Instant, service: &str, ports: Option<BTreeSet<String>>) {
         self.state.intents.note(at, service, ports);
     }
 
-    /// The allocation of this path has this address.
+    /// Records the address of the allocation at this path.
     pub fn allocated(&mut self, path: &str, address: IpAddr) {
         self.state.allocated.insert(path.to_owned(), address);
     }
 
-    /// The paths of allocations whose addresses are not known.
+    /// Returns the paths of allocations without a recorded address.
     pub fn unknown_allocations(&self) -> Vec<String> {
         let all = self.state.all(Kind::Allocation).map(|(path, _)| path);
         all.filter(|path| !self.state.allocated.contains_key(*path)).cloned().collect()
     }
 
-    /// Takes the next version of an object.
+    /// Applies the rules to the next version of an object.
     pub fn take(&mut self, version: &ObjectVersion) -> Result<(), String> {
         let ObjectVersion { at, user, path, object, .. } = version;
         let Some(kind) = Kind::of(path) else {
-            // Routes have rules of their own.
+            // Other rules cover routes.
             return match self.replicas.contains(user) && !path.contains("/static-routes/") {
                 true => Err(format!("{user} wrote what is of no load balancer: {path}\n{object:?}")),
                 false => Ok(()),

@@ -1,4 +1,4 @@
-//! NSX locks an account after five rejections in a row, for 15 minutes, and each further try prolongs that.
+//! NSX locks an account for 15 minutes after five consecutive rejections. Each further attempt extends the lock.
 
 use std::time::{Duration, Instant};
 
@@ -6,14 +6,15 @@ use support::{LoginAttempt, LoginOutcome};
 
 use super::Span;
 
-/// How long a rejection counts.
+/// Time for which a rejection counts.
 pub const WINDOW: Duration = Duration::from_secs(15 * 60);
-/// Rejections in it; one more where a login was accepted in between, since then the password is no guess.
+/// Permitted rejections in the window. An accepted login in the window permits one more, because the password was
+/// correct then.
 pub const BUDGET: usize = 3;
 
-/// A window in which NSX rejected an account more often than it may be: how often, and how often it may be. `attempts` are
-/// those of one account, in their order. While replicas may not reach what they keep their record in, `apart`, each
-/// process counts alone and may be rejected once: `runs` are the processes of the account.
+/// Returns the number of rejections and the permitted number, for a window in which NSX rejected an account too often.
+/// `attempts` are the logins of one account, in their order. During the spans in `apart` replicas may not reach their
+/// record. Then each process counts alone and may be rejected once. `runs` are the processes of the account.
 pub fn excess(attempts: &[LoginAttempt], apart: &[Span], runs: &[Span]) -> Option<(usize, usize)> {
     let is_within =
         |at: Instant, spans: &[Span]| spans.iter().any(|(begin, end)| at >= *begin && end.is_none_or(|end| at <= end));
@@ -39,14 +40,14 @@ pub fn excess(attempts: &[LoginAttempt], apart: &[Span], runs: &[Span]) -> Optio
     })
 }
 
-/// From when to when a replica may have to wait with its logins: after as many were rejected, or not answered, as its budget
-/// has. `attempts` are those of one account, in their order.
+/// Returns the periods in which a replica may have to wait with its logins: after as many rejected or unanswered logins
+/// as its budget. `attempts` are the logins of one account, in their order.
 pub fn waits(attempts: &[LoginAttempt]) -> Vec<Span> {
     let is_against =
         |attempt: &&LoginAttempt| matches!(attempt.outcome, LoginOutcome::Rejected | LoginOutcome::Unanswered);
     let against: Vec<Instant> = attempts.iter().filter(is_against).map(|attempt| attempt.at).collect();
     let full = against.windows(BUDGET).filter(|some| some[BUDGET - 1] - some[0] < WINDOW);
-    // A pause is up to a quarter longer than it has to be.
+    // A pause is up to a quarter longer than required.
     full.map(|some| (some[BUDGET - 1], Some(some[BUDGET - 1] + WINDOW.mul_f64(1.25)))).collect()
 }
 
@@ -54,10 +55,10 @@ pub fn waits(attempts: &[LoginAttempt]) -> Vec<Span> {
 mod tests {
     use super::*;
 
-    /// When, in seconds, and how it went.
+    /// Time in seconds, and outcome.
     type Login = (u64, LoginOutcome);
 
-    /// The name; the logins; since when replicas are apart; the excess.
+    /// Name, logins, periods in which replicas are apart, and the expected excess.
     type Case<'a> = (&'a str, &'a [Login], &'a [Span], Option<(usize, usize)>);
 
     fn attempts(start: Instant, all: &[Login]) -> Vec<LoginAttempt> {

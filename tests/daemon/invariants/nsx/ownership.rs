@@ -1,4 +1,4 @@
-//! No replica changes an object that is not of its cluster.
+//! No replica changes an object of another cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,25 +7,25 @@ use support::fake_nsx::ObjectVersion;
 
 use super::routes::{CLUSTER_NAME, CLUSTER_UID, tag};
 
-/// The objects so far.
+/// Owners of the objects so far.
 pub struct Ownership {
-    /// The replicas' accounts.
+    /// Accounts of the replicas.
     accounts: Vec<String>,
     cluster: String,
     uid: String,
     objects: BTreeMap<String, Value>,
-    /// Those that replicas created.
+    /// Paths of the objects that replicas created.
     created: BTreeSet<String>,
 }
 
 impl Ownership {
-    /// Of the cluster with this name and UID.
+    /// Creates the rules for the cluster with this name and UID.
     pub fn new(accounts: Vec<String>, cluster: &str, uid: &str) -> Self {
         let (cluster, uid) = (cluster.to_owned(), uid.to_owned());
         Self { accounts, cluster, uid, objects: BTreeMap::new(), created: BTreeSet::new() }
     }
 
-    /// Takes the next version of an object.
+    /// Applies the rules to the next version of an object.
     pub fn take(&mut self, version: &ObjectVersion) -> Result<(), String> {
         let ObjectVersion { user, path, object, .. } = version;
         let is_of_replica = self.accounts.contains(user);
@@ -47,7 +47,7 @@ impl Ownership {
         Ok(())
     }
 
-    /// Without the UID only what a replica created is.
+    /// Whether the object belongs to this cluster. An object without UID does so only if a replica created it.
     fn is_ours(&self, path: &str, object: &Value) -> bool {
         let is_its = match tag(object, CLUSTER_UID) {
             Some(uid) => uid == self.uid,

@@ -1,4 +1,4 @@
-//! No route of a living Node is missing for long.
+//! No route of an existing Node is missing for long.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,17 +14,17 @@ use super::{Span, outside};
 pub struct Need {
     /// The route.
     pub wanted: Destination,
-    /// Since when.
+    /// Start of the need.
     pub since: Instant,
-    /// Until when; it may still need it.
+    /// End of the need; `None` while it lasts.
     pub until: Option<Instant>,
 }
 
-/// What Nodes needed, as their versions came.
+/// Routes that Nodes needed, in the order of their versions.
 #[derive(Debug, Default)]
 pub struct Needs {
     over: Vec<Need>,
-    /// By UID of the Node.
+    /// Current needs by UID of the Node.
     now: BTreeMap<String, Need>,
 }
 
@@ -42,7 +42,7 @@ impl Needs {
         }
     }
 
-    /// All of them.
+    /// Returns all needs.
     pub fn all(&self) -> impl Iterator<Item = &Need> {
         self.over.iter().chain(self.now.values())
     }
@@ -51,23 +51,23 @@ impl Needs {
 /// A version of a route.
 #[derive(Clone, Debug)]
 pub struct RouteVersion {
-    /// When it was written.
+    /// Time of the write.
     pub at: Instant,
     path: String,
-    /// Nothing once it is deleted.
+    /// `None` once the route is deleted.
     route: Option<Route>,
 }
 
 impl RouteVersion {
-    /// Of this version of an object.
+    /// Reads this version of an object.
     pub fn of(version: &ObjectVersion) -> Self {
         let route = version.object.as_ref().and_then(Route::of);
         Self { at: version.at, path: version.path.clone(), route }
     }
 }
 
-/// The longest time, without that of these faults, in which the route was missing or led to another address. `versions` are
-/// in their order, and `end` is now.
+/// Returns the longest time, without the time of these faults, in which the route was missing or had another next hop.
+/// `versions` are in their order, and `end` is now.
 pub fn longest_absence(need: &Need, versions: &[RouteVersion], faults: &[Span], end: Instant) -> Duration {
     let until = need.until.unwrap_or(end);
     let mut serving: Vec<&str> = Vec::new();
@@ -96,7 +96,7 @@ mod tests {
     use super::super::routes::NODE_NAME;
     use super::*;
 
-    /// When, in seconds, and what becomes of which object.
+    /// Time in seconds, path of the object, and its new content.
     type Step<'a> = (u64, &'a str, Option<Value>);
 
     fn wanted() -> Destination {

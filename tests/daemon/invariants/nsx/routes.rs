@@ -8,7 +8,7 @@ use support::nodes::UNINITIALIZED_TAINT;
 
 use crate::invariants::rules::{addresses, has_taint};
 
-/// The scopes of the tags that name the cluster, the Node and what identifies the cluster.
+/// Scopes of the tags for the cluster's name, the Node's name and the cluster's UID.
 pub const CLUSTER_NAME: &str = "vsphere.k8s.io/cluster-name";
 pub const NODE_NAME: &str = "vsphere.k8s.io/node-name";
 pub const CLUSTER_UID: &str = "cluster-uid";
@@ -18,13 +18,13 @@ pub const CLUSTER_UID: &str = "cluster-uid";
 pub struct Destination {
     /// The name of the Node.
     pub node: String,
-    /// The network of its pods.
+    /// Pod network of the Node.
     pub network: String,
-    /// Its address.
+    /// Address of the Node.
     pub hop: String,
 }
 
-/// The route that this Node needs: of one that is initialised, has an address, and has a network for its pods.
+/// Returns the route that this Node needs. Only an initialised Node with an address and a pod network needs one.
 pub fn destination(node: &Node) -> Option<Destination> {
     let network = node.spec.as_ref()?.pod_cidr.clone()?;
     let hop = addresses(node).iter().find(|address| address.type_ == "InternalIP")?.address.clone();
@@ -32,21 +32,21 @@ pub fn destination(node: &Node) -> Option<Destination> {
     (!has_taint(node, UNINITIALIZED_TAINT)).then_some(Destination { node: node_name, network, hop })
 }
 
-/// A route as NSX has it.
+/// A route in NSX.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Route {
-    /// The network.
+    /// Destination network.
     pub network: String,
-    /// The Node that its tag names.
+    /// Name of the Node in the tag.
     pub node: String,
-    /// Where it leads to.
+    /// Addresses of the next hops.
     pub hops: Vec<String>,
     /// All tags.
     pub tags: BTreeSet<(String, String)>,
 }
 
 impl Route {
-    /// `None` for an object that is no route.
+    /// Reads a route. Returns `None` for any other object.
     pub fn of(object: &Value) -> Option<Self> {
         let hops = object["next_hops"].as_array()?;
         let hops = hops.iter().filter_map(|hop| hop["ip_address"].as_str()).map(str::to_owned).collect();
@@ -55,7 +55,7 @@ impl Route {
         Some(Self { network: object["network"].as_str()?.to_owned(), node, hops, tags })
     }
 
-    /// Whether it serves this destination.
+    /// Whether the route serves this destination.
     pub fn serves(&self, wanted: &Destination) -> bool {
         self.network == wanted.network && self.node == wanted.node && self.hops == [wanted.hop.as_str()]
     }
@@ -67,12 +67,12 @@ fn tags(object: &Value) -> impl Iterator<Item = (String, String)> {
     all.iter().map(move |tag| (text(&tag["scope"]), text(&tag["tag"])))
 }
 
-/// The tag of this scope.
+/// Returns the tag of this scope.
 pub fn tag(object: &Value, scope: &str) -> Option<String> {
     tags(object).find(|(found, _)| found == scope).map(|(_, tag)| tag)
 }
 
-/// In what the routes of a cluster differ from those that its Nodes need.
+/// Returns the differences between the routes of a cluster and those that its Nodes need.
 pub fn differences(wanted: &[Destination], routes: &[Route]) -> Vec<String> {
     let mut by_network: BTreeMap<&str, Vec<&Route>> = BTreeMap::new();
     for route in routes {

@@ -10,7 +10,7 @@ use super::super::kustomize::{kubectl, objects, piped};
 use super::super::pods;
 use super::{DIGEST, GO_VALUES};
 
-/// `chart` renders; this is what people run.
+/// Other tests use the `chart` renderer. Users run Helm.
 #[tokio::test]
 async fn helm_itself_installs_a_release_and_reuses_its_values() {
     let server = ApiServer::start().await;
@@ -18,7 +18,7 @@ async fn helm_itself_installs_a_release_and_reuses_its_values() {
     std::fs::write(&values, GO_VALUES).unwrap();
     let helm = async |arguments: &[&str]| {
         let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/manifests/helm/vsphere-cpi");
-        // It keeps a cache in the home folder.
+        // Helm keeps a cache in the home folder.
         let home = format!("HOME={}", server.folder().display());
         let (program, kubeconfig) = (Component::Helm.path(), server.kubeconfig());
         let fixed = [&home, program.to_str().unwrap(), "--kubeconfig", kubeconfig.to_str().unwrap()];

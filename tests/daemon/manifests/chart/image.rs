@@ -1,4 +1,4 @@
-//! The image of the chart: it has to be named, and mistakes in it are found before a pod is created.
+//! The image value of the chart is required, and its mistakes are found before a pod is created.
 
 use super::super::kustomize::parsed;
 use super::{DIGEST, GO_VALUES, refusal, render};
@@ -19,7 +19,7 @@ async fn the_image_is_repository_tag_and_digest() {
     }
 }
 
-/// Also where the values of an older release are all there is.
+/// This includes values of an older release alone.
 #[tokio::test]
 async fn without_an_image_the_chart_says_which_value_to_set() {
     for values in ["", "daemonset: {tag: v9}", "daemonset: {image: ''}"] {
@@ -32,7 +32,7 @@ async fn without_an_image_the_chart_says_which_value_to_set() {
     }
 }
 
-/// It does not answer the probes, so a release that reuses its values would restart it without end.
+/// The Go program's image does not answer the probes, so a release with reused values would restart it without end.
 #[tokio::test]
 async fn the_image_of_the_go_program_is_refused() {
     for image in [

@@ -1,10 +1,10 @@
-//! Which Secrets the program may read, by the values.
+//! The Secrets that the program may read, depending on the values.
 
 use serde_json::json;
 
 use super::{GO_VALUES, Rendered, refusal, render_all};
 
-/// U12: which Secrets a `vsphere.conf` of the user's own names is not known.
+/// U12: the chart cannot read the names of Secrets in a user's own `vsphere.conf`.
 #[tokio::test]
 async fn the_secrets_of_an_own_vsphere_conf_have_to_be_named() {
     let image = "daemonset: {image: registry.test/ccm}";

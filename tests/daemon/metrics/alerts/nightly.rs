@@ -1,4 +1,4 @@
-//! The default install through its first 20 minutes, scraped as Prometheus does; the alerts are evaluated afterwards.
+//! Runs the default installation for 20 minutes, scrapes it as Prometheus does, and evaluates the alerts afterwards.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,12 +9,12 @@ use serde_json::json;
 use super::evaluate;
 use crate::rights::site::{Scrape, Site};
 
-/// Prometheus's usual pause between two scrapes.
+/// Prometheus's usual scrape interval.
 const INTERVAL: Duration = Duration::from_secs(15);
 const SCRAPES: usize = 80;
 
-/// The manifests as they are, two replicas and four Nodes that join. No Service is read: the form `base` gives no right
-/// to that.
+/// The unchanged manifests, two replicas and four Nodes that join. No Service is read, because the form `base` does not
+/// grant that right.
 #[tokio::test]
 async fn the_default_install_raises_no_alert_above_info_in_20_minutes() {
     let scrapes = Site::ours("base").await.scraped(INTERVAL, SCRAPES).await;
@@ -22,7 +22,7 @@ async fn the_default_install_raises_no_alert_above_info_in_20_minutes() {
     assert_eq!(verdict["problems"], json!([]));
 }
 
-/// The check itself: a process that never becomes leader is noticed in the same way.
+/// Tests the check itself with a process that never becomes leader.
 #[tokio::test]
 async fn an_install_without_a_leader_raises_one() {
     let scrape = |number| {
@@ -33,7 +33,7 @@ async fn an_install_without_a_leader_raises_one() {
     assert!(verdict["problems"].to_string().contains("VsphereCcmNoLeader"), "{verdict}");
 }
 
-/// What was scraped, as one case of the tool that has Prometheus's engine.
+/// Converts the scrapes into one case for the tool with Prometheus's engine.
 fn case(scrapes: &[Scrape], count: usize) -> String {
     let mut series: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for scrape in scrapes {

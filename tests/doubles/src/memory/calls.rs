@@ -1,4 +1,4 @@
-//! What happens to calls about load balancers and routes: how long they take, that they fail, and how many there were.
+//! Latency, failures and counts of the calls about load balancers and routes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub enum Call {
     EnsureLoadBalancer,
     /// `update_load_balancer`
     UpdateLoadBalancer,
-    /// `update_nodes`, which makes no other calls.
+    /// `update_nodes`, which calls none of the others.
     UpdateNodes,
     /// `ensure_load_balancer_deleted`
     DeleteLoadBalancer,
@@ -28,41 +28,41 @@ pub enum Call {
     DeleteRoute,
 }
 
-/// Makes the error of a call that is to fail; errors of the contract cannot be cloned.
+/// Makes the error of a failing call. It is a function because errors of the contract cannot be cloned.
 pub(super) type Failure = Arc<dyn Fn() -> Error + Send + Sync>;
 
 impl Memory {
-    /// Lets every such call fail from now on. Nothing is read or changed by it.
+    /// Makes every call of this kind fail from now on. A failing call reads and changes nothing.
     pub fn fail(&self, call: Call, failure: impl Fn() -> Error + Send + Sync + 'static) {
         self.lock().failures.insert(call, Arc::new(failure));
     }
 
-    /// Ends the failures of such calls.
+    /// Ends the failures of this kind of call.
     pub fn end_failures(&self, call: Call) {
         self.lock().failures.remove(&call);
     }
 
-    /// How long every call about load balancers and routes takes from now on.
+    /// Sets the time that every call about load balancers and routes takes.
     pub fn set_call_latency(&self, latency: Duration) {
         self.lock().call_latency = latency;
     }
 
-    /// Lets every such call that begins from now on wait, until [`Self::release`].
+    /// Makes every call of this kind wait from now on until [`Self::release`].
     pub fn hold(&self, call: Call) {
         self.shared.held.send_modify(|held| _ = held.insert(call));
     }
 
-    /// Lets all calls that are held go on.
+    /// Lets all waiting calls continue.
     pub fn release(&self) {
         self.shared.held.send_modify(BTreeSet::clear);
     }
 
-    /// How many such calls there were.
+    /// Returns the number of calls of this kind so far.
     pub fn count(&self, call: Call) -> usize {
         self.lock().counts.get(&call).copied().unwrap_or_default()
     }
 
-    /// Counts a call, takes its time, and fails it.
+    /// Counts a call, waits for its latency, and returns its failure if one is set.
     pub(super) async fn begin(&self, call: Call) -> Result<(), Error> {
         self.count_and_wait(call).await;
         self.failure(call)
@@ -77,7 +77,7 @@ impl Memory {
         if !latency.is_zero() {
             tokio::time::sleep(latency).await;
         }
-        // An error means that the cloud is gone, and nothing holds the call any more.
+        // An error means that the cloud was dropped, so nothing delays the call.
         let mut held = self.shared.held.subscribe();
         drop(held.wait_for(|held| !held.contains(&call)).await);
     }

@@ -38,7 +38,7 @@ impl Memory {
 }
 
 impl State {
-    /// By provider ID where the node has one, else by system UUID, else by name.
+    /// Finds the instance by provider ID if the node has one; otherwise by system UUID, then by name.
     fn find(&self, node: &Node) -> Presence<Instance> {
         let (provider_id, uuid) = (node::provider_id(node), node::system_uuid(node));
         if !provider_id.is_empty() {
@@ -60,7 +60,7 @@ impl State {
         }
     }
 
-    /// What speaks for the machine that [`State::find`] gives.
+    /// Returns the property by which [`State::find`] finds the machine.
     fn found_by(&self, node: &Node) -> FoundBy {
         let uuid = node::system_uuid(node);
         if !node::provider_id(node).is_empty() {
@@ -121,7 +121,7 @@ fn proven_power(found: Presence<Instance>, state: &State) -> Presence<Power> {
     Presence::Exists(Power { state: instance.power, lasting })
 }
 
-/// What is known, in the words of the older contract.
+/// Returns the result in the terms of the older contract.
 fn older(presence: Presence<Instance>) -> Result<Instance, Error> {
     match presence {
         Presence::Exists(instance) => Ok(instance),

@@ -1,7 +1,7 @@
-//! Load balancers: an address for each Service, and what was ensured behind it.
+//! Load balancers: an address for each Service, and the nodes behind it.
 //!
-//! A load balancer is two objects, as in clouds: the address, and what forwards its traffic. Each is written by itself, so
-//! that a call may be interrupted between them.
+//! As in real clouds, a load balancer consists of two objects: the address, and the forwarding rule. Each is written
+//! separately, so that a call can be interrupted between both writes.
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -14,30 +14,30 @@ use super::calls::Call;
 use super::{Memory, stream_of};
 use ccm::cloud::{Error, Handling, LeaderToken, LoadBalancer, LoadBalancerFleet, ServiceEvent, UsableAddresses, node};
 
-/// How the annotations begin that this provider reads.
+/// Prefix of the annotations that this provider reads.
 pub const ANNOTATION_PREFIX: &str = "loadbalancer.vsphere-ccm.dev/memory-";
-/// On a Service: another program makes its load balancer.
+/// Annotation of a Service whose load balancer is made by another program.
 pub const ANNOTATION_DECLINED: &str = "loadbalancer.vsphere-ccm.dev/memory-declined";
 
-/// The first address handed out; the range is reserved for documentation and benchmarks.
+/// The first address that is handed out. RFC 2544 reserves the range for benchmarks.
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 
 /// A load balancer as it exists.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryLoadBalancer {
-    /// Its name, made of the Service's UID.
+    /// Its name, which is derived from the Service's UID.
     pub name: String,
-    /// The cluster it was made for.
+    /// The cluster that it was created for.
     pub cluster_name: String,
-    /// The Service as it was ensured last.
+    /// The Service of the last `ensure_load_balancer`.
     pub service: Service,
-    /// What is reported to the Service.
+    /// The status that is reported to the Service.
     pub status: LoadBalancerStatus,
     /// The names of the nodes behind it, sorted.
     pub nodes: Vec<String>,
 }
 
-/// Cluster and name.
+/// Cluster name and load balancer name.
 type Key = (String, String);
 
 /// All objects of load balancers.
@@ -45,7 +45,7 @@ type Key = (String, String);
 pub(super) struct Balancers {
     by_key: BTreeMap<Key, MemoryLoadBalancer>,
     addresses: BTreeMap<Key, Ipv4Addr>,
-    /// How many addresses were ever handed out: none is handed out twice.
+    /// Number of addresses handed out so far. No address is handed out twice.
     handed_out: u32,
 }
 
@@ -59,52 +59,53 @@ impl Balancers {
 }
 
 impl Memory {
-    /// The load balancers that exist.
+    /// Returns the complete load balancers.
     pub fn load_balancers(&self) -> Vec<MemoryLoadBalancer> {
         self.lock().balancers.by_key.values().cloned().collect()
     }
 
-    /// How many objects of load balancers there are, also of those that were made or deleted by half.
+    /// Returns the number of load balancer objects, including those of load balancers that are only half created or
+    /// half deleted.
     pub fn load_balancer_objects(&self) -> usize {
         let state = self.lock();
         state.balancers.by_key.len() + state.balancers.addresses.len()
     }
 
-    /// How many of them are of the Service with this UID.
+    /// Returns the number of load balancer objects of the Service with this UID.
     pub fn load_balancer_objects_of(&self, uid: &str) -> usize {
         let (name, state) = (name_of(uid), self.lock());
         let is_it = |key: &&Key| key.1 == name;
         state.balancers.by_key.keys().filter(is_it).count() + state.balancers.addresses.keys().filter(is_it).count()
     }
 
-    /// Lets each deletion of a load balancer end with an error after the first of its two objects, or not any more.
+    /// Sets whether each deletion of a load balancer fails after the first of its two objects.
     pub fn set_deletes_by_half(&self, deletes_by_half: bool) {
         self.lock().deletes_by_half = deletes_by_half;
     }
 
-    /// Needs the address of a load balancer in its Service before it is deleted, or no longer.
+    /// Sets whether deleting a load balancer needs its address in the status of the Service.
     pub fn set_needs_address(&self, needs_address: bool) {
         self.lock().needs_address = needs_address;
     }
 
-    /// Which addresses of every Node load balancers send traffic to from now on. Announces nothing.
+    /// Sets the answer of `usable_addresses` for every Node. Announces nothing.
     pub fn set_usable_addresses(&self, usable: UsableAddresses) {
         self.lock().usable_addresses = usable;
     }
 
-    /// Takes the load balancers away, as a reload may, or gives them back.
+    /// Sets whether load balancers are offered, which a reload can change.
     pub fn set_has_load_balancers(&self, has_load_balancers: bool) {
         self.shared.capabilities.send_modify(|has| has.load_balancers = has_load_balancers);
     }
 
-    /// Offers load balancers one by one only, as `cloud.go` has them, or as a fleet again.
+    /// Sets whether load balancers are offered as a fleet. Otherwise they are offered one by one, as in `cloud.go`.
     pub fn set_has_fleet(&self, has_fleet: bool) {
         self.shared.capabilities.send_modify(|has| has.fleet = has_fleet);
     }
 
-    /// Announces that Services are to be synced again.
+    /// Announces that Services must be synced again.
     pub fn announce_service(&self, event: ServiceEvent) {
-        // Nobody subscribed is no failure.
+        // The send fails if there is no subscriber, which is no error.
         let _ = self.shared.service_events.send(event);
     }
 
@@ -123,7 +124,7 @@ impl Memory {
     }
 }
 
-/// The default of `cloud.go`: `a`, then the UID without hyphens, 32 bytes in all.
+/// Returns the default name of `cloud.go`: `a` and the UID without hyphens, cut to 32 bytes.
 fn name_of(uid: &str) -> String {
     std::iter::once('a').chain(uid.chars().filter(|c| *c != '-')).take(32).collect()
 }

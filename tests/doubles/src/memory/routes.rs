@@ -7,28 +7,28 @@ use super::calls::Call;
 use ccm::cloud::{Clusters, Error, LeaderToken, Route, Routes};
 
 impl Memory {
-    /// All routes, each with its cluster.
+    /// Returns all routes, each with its cluster.
     pub fn all_routes(&self) -> Vec<(String, Route)> {
         self.lock().routes.clone()
     }
 
-    /// Adds a route as it is, as somebody else may have made it.
+    /// Adds this route unchanged, as another program could.
     pub fn put_route(&self, cluster_name: &str, route: Route) {
         self.lock().routes.push((cluster_name.to_owned(), route));
     }
 
-    /// Removes the routes of a Node to a destination, as an administrator may.
+    /// Removes the routes of a Node to a destination, as an administrator could.
     pub fn remove_route(&self, cluster_name: &str, node: &str, destination: &str) {
         let is_it = |route: &Route| route.target_node == node && route.destination_cidr == destination;
         self.lock().routes.retain(|(cluster, route)| cluster != cluster_name || !is_it(route));
     }
 
-    /// Takes the routes away, as if they could not be served, or gives them back.
+    /// Sets whether routes are offered. Without them the cloud counts as unable to serve routes.
     pub fn set_has_routes(&self, has_routes: bool) {
         self.shared.capabilities.send_modify(|has| (has.routes, has.routes_are_off) = (has_routes, false));
     }
 
-    /// Takes the routes away, as a configuration without them does.
+    /// Withdraws the routes, as a configuration without routes does.
     pub fn set_routes_off(&self) {
         self.shared.capabilities.send_modify(|has| (has.routes, has.routes_are_off) = (false, true));
     }
@@ -43,7 +43,7 @@ impl Routes for Memory {
         Ok(own.map(|(_, route)| route.clone()).collect())
     }
 
-    /// The name has the destination: a node may have several routes.
+    /// Creates a route. Its name contains the destination, because a node can have several routes.
     async fn create_route(
         &self,
         permit: &LeaderToken,

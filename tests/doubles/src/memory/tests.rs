@@ -1,4 +1,4 @@
-//! What only this provider can be asked; the rest is in the contract suite.
+//! Tests of features that only this provider has; the contract suite has the rest.
 
 use super::*;
 use ccm::cloud::{Presence, reason};

@@ -1,7 +1,7 @@
-//! Every trouble of a manager that is known, during a list, a creation, a rewrite and a deletion.
+//! Every known fault of a manager, during a list, a creation, an update and a deletion.
 //!
-//! While it lasts nothing of others is changed, and no route that is there is called gone. When it is over, one pass leaves
-//! the routes that a manager without trouble has, and a process that begins then changes nothing.
+//! During the fault no object of another owner changes, and no existing route is treated as absent. After the fault one
+//! pass leaves the same routes as at a manager without a fault, and a new process changes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use crate::matrix::{Row, TIMEOUTS, block_on, prove_all, rows};
 use crate::routes::world::{NAME, ROUTER, World, model, node, of_go};
 use crate::world::advance;
 
-/// What the trouble befalls: the list, the read before each change, the creation, the rewrite, the deletion, and the wait
-/// until a route is in effect.
+/// Operations with the fault: the list, the read before each change, the creation, the update, the deletion, and the
+/// wait until a route is realized.
 const OPERATIONS: [&str; 7] = [
     "LIST static-routes",
     "GET static-routes",
@@ -28,11 +28,11 @@ const OPERATIONS: [&str; 7] = [
     "GET realized-status",
 ];
 
-/// How long after the end everything works at the latest.
+/// Limit for the recovery after the end of the fault.
 const END: Duration = Duration::from_secs(60);
 
-/// Routes that stay as they are: of another cluster, of another cluster of the same name, without any tag, and one that
-/// nothing shows to be of this cluster.
+/// Routes that never change: of another cluster, of another cluster with the same name, without any tag, and one
+/// without evidence that it belongs to this cluster.
 const OTHERS: [&str; 4] = ["other-name", "other-uid", "by-hand", "held"];
 
 fn uid(number: usize) -> String {
@@ -57,7 +57,7 @@ fn put_node(world: &World, number: usize, address: &str) {
     ));
 }
 
-/// With one route to rewrite, one to create, one to delete, and one that stays.
+/// Returns a world with one route to update, one to create, one to delete, and one that stays.
 async fn scene(behaviour: Behaviour) -> World {
     let mut of_other_uid = of_go("node1", "100.97.1.0/24", "172.50.9.9");
     of_other_uid["tags"].as_array_mut().unwrap().push(json!({"scope": "vsphere.k8s.io/cluster-uid", "tag": "other"}));
@@ -84,14 +84,14 @@ async fn scene(behaviour: Behaviour) -> World {
     world
 }
 
-/// The routes that a pass leaves at a manager without trouble.
+/// Returns the routes after a pass at a manager without a fault.
 async fn undisturbed(behaviour: Behaviour) -> Arc<[Value]> {
     let world = scene(behaviour).await;
     world.pass().await;
     essence(&world)
 }
 
-/// What matters of all routes on the router.
+/// Returns the relevant fields of all routes on the router.
 fn essence(world: &World) -> Arc<[Value]> {
     let of_one = |object: Value| {
         let members = ["id", "display_name", "network", "next_hops", "tags"];
@@ -100,7 +100,7 @@ fn essence(world: &World) -> Arc<[Value]> {
     world.objects().into_iter().map(of_one).collect()
 }
 
-/// One pass, with whatever comes of it.
+/// Makes one pass, with any result.
 async fn pass_in_trouble(world: &World, row: &Row, name: &str) {
     let Ok(listed) = world.routes.list_routes(NAME).await else { return };
     let ids: Vec<&str> = listed.iter().map(|route| route.name.as_str()).collect();

@@ -1,10 +1,10 @@
-//! Pure: what is said before anything is sent.
+//! Pure: the announcement that is printed before anything is sent.
 
 use crate::options::WriteRequest;
 use crate::servers::{Server, Servers};
 use crate::{nsx, vcenter};
 
-/// What will be done to which servers, with how many calls.
+/// Returns the announcement: for each server, the planned actions and the number of calls.
 #[must_use]
 pub fn announcement(servers: &Servers, write: Option<&WriteRequest>) -> String {
     let what = if write.is_some() { "writes to NSX" } else { "changes nothing in them" };
@@ -32,7 +32,7 @@ pub fn announcement(servers: &Servers, write: Option<&WriteRequest>) -> String {
     text
 }
 
-/// What is written, and what becomes of it.
+/// Returns the list of objects that will be written, and how they are removed.
 fn written(write: &WriteRequest) -> String {
     let objects: String = nsx::announced(write).iter().map(|object| format!("    {object}\n")).collect();
     format!(
@@ -44,7 +44,7 @@ fn written(write: &WriteRequest) -> String {
     )
 }
 
-/// Why this server is not tested, if it is not.
+/// Returns the reason why this server is not tested, if it is not.
 fn untested(server: &Server) -> Option<&str> {
     match server {
         Server::Vcenter(vcenter) => vcenter.login.as_ref().err().map(String::as_str),

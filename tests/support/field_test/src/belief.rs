@@ -1,24 +1,24 @@
-//! Pure: beliefs, and the sheet on which the checks of one server enter their outcomes.
+//! Pure: beliefs, and the sheet that collects the outcomes of the checks of one server.
 
-/// Something that the product takes for true of a server.
+/// An assumption of the product about the behaviour of a server.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Belief {
     /// Its name in tables: `V` for vCenter or `N` for NSX, and a number.
     pub id: &'static str,
-    /// What is believed.
+    /// The assumption in one sentence.
     pub statement: &'static str,
-    /// Where it comes from: a page of documentation, a source or a report.
+    /// Its source: a page of documentation, source code or a report.
     pub rests_on: &'static str,
 }
 
-/// What became of a belief. The texts hold counts, states, codes and times, and no name or text of the server.
+/// The outcome of a check. The texts contain counts, states, codes and times, and no name or text of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The server does so: what was seen.
+    /// The server behaves as assumed; the text has the observation.
     Holds(String),
-    /// The server does otherwise: what was seen.
+    /// The server behaves differently; the text has the observation.
     Differs(String),
-    /// It was not tried: why.
+    /// The belief was not checked; the text has the reason.
     NotTried(String),
 }
 
@@ -33,7 +33,7 @@ impl Outcome {
         }
     }
 
-    /// What was seen, or why nothing was tried.
+    /// The observation, or the reason why nothing was checked.
     #[must_use]
     pub fn text(&self) -> &str {
         match self {
@@ -42,12 +42,12 @@ impl Outcome {
     }
 }
 
-/// A belief and what became of it.
+/// A belief and its outcome.
 #[derive(Debug)]
 pub struct Finding {
     /// The belief.
     pub belief: &'static Belief,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
@@ -58,13 +58,14 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// Nothing was tried yet.
+    /// Makes a sheet without outcomes.
     #[must_use]
     pub fn new(beliefs: &'static [&'static Belief]) -> Self {
         Self { beliefs, outcomes: beliefs.iter().map(|_| None).collect() }
     }
 
-    /// Enters an outcome. Of several about one belief, the first that differs stays, then the first that holds.
+    /// Enters an outcome. If there are several for one belief, the first that differs is kept, otherwise the first that
+    /// holds.
     pub fn enter(&mut self, belief: &Belief, outcome: Outcome) {
         let Some(at) = self.beliefs.iter().position(|known| known.id == belief.id) else { return };
         let Some(slot) = self.outcomes.get_mut(at) else { return };
@@ -78,18 +79,18 @@ impl Sheet {
         }
     }
 
-    /// The belief holds if `is_so`, and differs otherwise.
+    /// Enters that the belief holds if `is_so` is true, and otherwise that it differs.
     pub fn judge(&mut self, belief: &Belief, is_so: bool, seen: impl Into<String>) {
         let seen = seen.into();
         self.enter(belief, if is_so { Outcome::Holds(seen) } else { Outcome::Differs(seen) });
     }
 
-    /// The belief was not tried.
+    /// Enters that the belief was not checked.
     pub fn skip(&mut self, belief: &Belief, why: impl Into<String>) {
         self.enter(belief, Outcome::NotTried(why.into()));
     }
 
-    /// All beliefs with their outcomes; those without one were not reached, for this reason.
+    /// Returns all beliefs with their outcomes. Beliefs without an outcome were not reached, for this reason.
     #[must_use]
     pub fn findings(self, not_reached: &str) -> Vec<Finding> {
         let all = self.beliefs.iter().zip(self.outcomes);

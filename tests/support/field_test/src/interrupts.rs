@@ -1,4 +1,5 @@
-//! Ctrl-C, SIGTERM, and SIGHUP of a terminal that is closed: the first one ends the checks and starts the tidying up, the second one ends that, too.
+//! Ctrl-C, SIGTERM, and the SIGHUP of a closed terminal. The first signal ends the checks and starts the clean-up. The
+//! second signal ends the clean-up, too.
 
 use std::future::{Future, pending};
 use std::io::Write as _;
@@ -6,24 +7,25 @@ use std::io::Write as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// What is printed when the first signal comes.
+/// Message that is printed at the first signal.
 const TIDYING_UP: &str = "\nInterrupted. This program removes what it made in NSX, if anything, which can take some minutes, and \
                           logs out. A second Ctrl-C ends it at once.";
 
-/// Prints a line on standard error. The program that reads it can end by the same signal, which must not end the tidying up.
+/// Prints a line on standard error. The reader of standard error may have ended with the same signal; a failed write
+/// must not end the clean-up.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// How many signals have come. Clones share it.
+/// The number of signals so far. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Interrupts(watch::Receiver<u8>);
 
 impl Interrupts {
-    /// Takes Ctrl-C and SIGTERM from now on, in place of the end of the process.
+    /// Installs handlers for Ctrl-C and SIGTERM, so that they no longer end the process.
     ///
     /// # Errors
-    /// The system refuses a signal handler.
+    /// The system rejects a signal handler.
     ///
     /// # Panics
     /// Outside of a runtime.
@@ -50,34 +52,34 @@ impl Interrupts {
         Ok(Self(receiver))
     }
 
-    /// None ever comes.
+    /// Interrupts that never come.
     #[must_use]
     pub fn never() -> Self {
         Self::counted(watch::channel(0).1)
     }
 
-    /// As many have come as this says.
+    /// Interrupts whose number comes from this channel.
     #[must_use]
     pub fn counted(count: watch::Receiver<u8>) -> Self {
         Self(count)
     }
 
-    /// Whether one has come.
+    /// Returns true if a signal has come.
     pub(crate) fn is_interrupted(&self) -> bool {
         *self.0.borrow() > 0
     }
 
-    /// The outcome of this work; none where a signal came before or comes first. The work is dropped then.
+    /// Returns the outcome of this work, or `None` if a signal came before or comes first. The work is dropped then.
     pub(crate) async fn until_first<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         self.until(1, work).await
     }
 
-    /// As [`Interrupts::until_first`], for a second signal.
+    /// Like [`Interrupts::until_first`], for a second signal.
     pub(crate) async fn until_second<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         self.until(2, work).await
     }
 
-    /// Waits for a logout until a second signal.
+    /// Waits for a logout. A second signal ends the wait.
     pub(crate) async fn log_out(&self, title: &str, logout: impl Future<Output = ()>) {
         if self.until_second(logout).await.is_none() {
             say(&format!("{title}: not logged out. The session ends with its idle time."));

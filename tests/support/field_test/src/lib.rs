@@ -1,4 +1,4 @@
-//! The field test: what this project believes of vCenter and NSX, run against the servers of a `vsphere.conf`.
+//! The field test: checks the product's assumptions about vCenter and NSX on the servers of a `vsphere.conf`.
 //!
 //! Data flows one way:
 //!
@@ -11,10 +11,10 @@
 //!                                                         wire ─▶ network, with a recording on the way
 //! ```
 //!
-//! The checks call the product's clients, not copies of them. [`wire`] is below the clients, in the place of their
-//! transport: it counts calls, refuses those beyond the announced number, measures them, and shows the checks the answers
-//! as they came. Standard output has no text of a server, apart from its product name: a result can be sent as it is. Names of
-//! servers and objects go to standard error only.
+//! The checks call the product's clients, not copies of them. [`wire`] replaces the transport of the clients: it counts
+//! calls, rejects those above the announced number, measures them, and gives the unchanged answers to the checks.
+//! Standard output contains no text of a server except for its product name, so a result can be published unchanged.
+//! Names of servers and objects go to standard error only.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what it does")]
 
@@ -39,55 +39,55 @@ pub use report::{Cleanup, Report, ServerReport};
 use servers::VcenterServer;
 pub use servers::{Server, Servers};
 
-/// Why a test ended that Ctrl-C or SIGTERM ended. The servers after it are not tested.
+/// Reason why a test ended by Ctrl-C or SIGTERM. The servers after it are not tested.
 pub(crate) const INTERRUPTED: &str = "it was interrupted";
 
-/// Why a server is not tested; the announcement says what is missing, with its names.
+/// Reason why a server is not tested. The announcement names the missing credentials.
 pub(crate) const NO_LOGIN: &str = "there are no credentials for it that this test can use";
 
-/// The same; the settings were read without a mistake.
+/// Reason why a server is not tested although its settings were read without a mistake.
 pub(crate) const UNUSABLE_SETTINGS: &str = "no client can be made with its settings of TLS or of the proxy";
 
-/// Why the test of a server ended that rejected the login.
+/// Reason why the test of a server ended after it rejected the login.
 pub(crate) const REJECTED: &str = "the login was rejected; it is not tried again";
 
-/// Why a vCenter is not tested that has the account of another one which rejected it: it may be one account for both, and
-/// a few rejections lock it.
+/// Reason why a vCenter is not tested if another vCenter rejected the same credentials. Both may use one account, and a
+/// few rejections lock an account.
 const REJECTED_BEFORE: &str = "another vCenter rejected the same credentials";
 
-/// How to run the checks.
+/// Settings of a run.
 pub struct RunSettings {
-    /// What to make in NSX; nothing where it is none.
+    /// The objects to create in NSX. `None` creates nothing.
     pub write: Option<WriteRequest>,
-    /// How long, and with how many calls.
+    /// Limits of time and of calls.
     pub limits: Limits,
     /// Ctrl-C and SIGTERM.
     pub interrupts: Interrupts,
 }
 
 impl Default for RunSettings {
-    /// Reads only, and is never interrupted.
+    /// Settings of a run that only reads and is never interrupted.
     fn default() -> Self {
         Self { write: None, limits: Limits::default(), interrupts: Interrupts::never() }
     }
 }
 
-/// How long, and with how many calls.
+/// Limits of time and of calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Calls of the checks of a server, if that is less than announced.
+    /// Limit of calls for the checks of a server, if it is lower than the announced limit.
     pub calls: usize,
-    /// The wait for a state of an object in NSX.
+    /// Longest wait for a state of an object in NSX.
     pub state: Duration,
-    /// The removal of what was made.
+    /// Longest time for the removal of what was created.
     pub removal: Duration,
-    /// How long after a write without an answer its object is looked for once more.
+    /// Time after a write without an answer until its object is looked up again.
     pub late: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        // NSX purges what is marked for deletion every five minutes.
+        // NSX purges objects that are marked for deletion every five minutes.
         let (state, removal, late) = (Duration::from_secs(240), Duration::from_secs(600), Duration::from_secs(10));
         Self { calls: usize::MAX, state, removal, late }
     }
@@ -122,10 +122,10 @@ pub async fn run(servers: Servers, settings: &RunSettings) -> Report {
     Report { servers: reports }
 }
 
-/// Runs this on a new runtime, which ends without waiting for what is still under way in it.
+/// Runs this on a new runtime. Tasks that are still running do not delay its end.
 ///
 /// # Errors
-/// The system refuses threads or sockets.
+/// The system provides no threads or sockets.
 pub fn block_on<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let outcome = runtime.block_on(work);

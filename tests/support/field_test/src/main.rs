@@ -1,4 +1,5 @@
-//! Reads the command line and the file, asks, runs the checks, prints the table, and ends with its exit code.
+//! Reads the command line and the file, asks for confirmation, runs the checks, prints the table, and exits with its
+//! code.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what it does")]
 
@@ -9,7 +10,7 @@ use field_test::options::{Asked, HELP, parse};
 use field_test::recording::Recorder;
 use field_test::{Interrupts, Limits, Options, Report, RunSettings, Server, Servers, announcement, block_on, run};
 
-/// Nothing was tested.
+/// Exit code if nothing was tested.
 const NOT_RUN: u8 = 2;
 
 fn main() -> ExitCode {
@@ -48,7 +49,7 @@ fn field_test(options: &Options) -> Result<u8, String> {
     let report = block_on(tested(servers, options)).and_then(|report| report);
     let report = report.map_err(|error| format!("cannot start: {error}"))?;
     let recorded = recorder.map(|recorder| recorder.finish(&report));
-    // The reader of either may be gone, and the other one is written all the same.
+    // The reader of standard output or of standard error may have ended. The other one is written anyway.
     let _ = std::io::stdout().write_all(report.table().as_bytes());
     let mut errors = std::io::stderr();
     let _ = errors.write_all(report.cleanup().as_bytes());

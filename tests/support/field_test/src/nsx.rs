@@ -1,4 +1,4 @@
-//! The checks of an NSX Manager. They read only, unless `--write` is given.
+//! The checks of an NSX Manager. They only read, unless `--write` is given.
 
 pub mod beliefs;
 mod journal;
@@ -26,58 +26,56 @@ use crate::wire::{Exchange, Wire};
 use crate::{INTERRUPTED, Limits, NO_LOGIN, RunSettings, UNUSABLE_SETTINGS};
 use journal::{Journal, Removal};
 
-/// More calls are not sent where nothing is written.
+/// Upper limit of calls if nothing is written.
 pub const MOST_CALLS: usize = 60;
 
-/// More calls about what is written. Most of them wait for states.
+/// Additional calls for the objects that are written. Most of them wait for states.
 const WRITE_CALLS: usize = 450;
 
-/// Calls for the removal, and for the logout, which the others cannot use up.
+/// Calls reserved for the removal and the logout.
 const REMOVAL_CALLS: usize = 600;
 const LOGOUT_CALLS: usize = 1;
 
-/// What the checks do, for the announcement.
+/// Description of the checks, for the announcement.
 pub const WHAT: &str = "One login. It reads lists of profiles, gateways, services and virtual servers, and the realized state \
                         of one. It shows the manager cookies that are not valid, which are no logins";
 
-/// More calls are not sent, without those that tidy up.
+/// Upper limit of calls, without those for removal and logout.
 #[must_use]
 pub fn most_calls(write: Option<&WriteRequest>) -> usize {
     MOST_CALLS + write.map_or(0, |_| WRITE_CALLS)
 }
 
-/// Calls that remove what was made and log out.
+/// Number of calls that remove what was created and log out.
 #[must_use]
 pub fn tidying_calls(write: Option<&WriteRequest>) -> usize {
     LOGOUT_CALLS + write.map_or(0, |_| REMOVAL_CALLS)
 }
 
-/// What will be made, one object a line.
+/// Returns the objects that will be created, one a line.
 #[must_use]
 pub fn announced(write: &WriteRequest) -> Vec<String> {
     writes::announced(write)
 }
 
-/// Calls a second. The product's default is 80.
+/// Rate limit in calls per second. The product's default is 80.
 const PACE: u32 = 10;
 
-/// What the checks of one manager share.
 struct Check {
     client: Client,
     sheet: Sheet,
     wire: Arc<Wire>,
-    /// What the calls are logged in with.
     login: Option<Login>,
     once: Arc<Once>,
     limits: Limits,
     journal: Journal,
-    /// The paths of objects that were there before and have ids of this run.
+    /// Paths of existing objects whose ids this run would use.
     existing: Vec<String>,
-    /// Why nothing was written, if something was to be.
+    /// Reason why nothing was written, although a write was requested.
     not_written: Option<String>,
 }
 
-/// What is reported of a manager to which nothing is sent, for this reason, which has no names.
+/// Returns the report of a manager to which nothing is sent. The reason contains no names.
 fn untested(server: &NsxServer, why: &str) -> ServerReport {
     let findings = Sheet::new(beliefs::ALL).findings(why);
     let (title, timings, ended_early) = (server.title.clone(), Vec::new(), Some(why.to_owned()));
@@ -111,7 +109,7 @@ pub async fn check(server: &NsxServer, settings: &RunSettings) -> ServerReport {
     let _ = interrupts.until_second(check.remove(proof)).await;
     check.wire.allow(left);
     let outcome = match outcome {
-        // The first signal does not end it: it logs out.
+        // The first signal does not end the logout.
         Some(Ok(())) => interrupts.until_second(session::end(&mut check)).await,
         other => other,
     };
@@ -125,7 +123,7 @@ pub async fn check(server: &NsxServer, settings: &RunSettings) -> ServerReport {
         timings: check.wire.timings(),
         cleanup: Cleanup {
             leftovers: check.journal.leftovers().map(command).collect(),
-            // The last one first, as it can be removed.
+            // In reverse order of creation, because this is the order in which they can be removed.
             existing: check.existing.iter().rev().map(|path| command(path)).collect(),
         },
         findings: check.sheet.findings(why.as_deref().unwrap_or("not reached")),
@@ -133,11 +131,12 @@ pub async fn check(server: &NsxServer, settings: &RunSettings) -> ServerReport {
     }
 }
 
-/// What is escaped in the path of a URL. An id can have any of it, and would name another object otherwise.
+/// Characters that are escaped in the path of a URL. An id may contain any of them, and unescaped it would address
+/// another object.
 const OUTSIDE_OF_PATHS: AsciiSet =
     NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':').remove(b'/');
 
-/// The command that deletes an object. It has no credentials.
+/// Returns the command that deletes an object. It contains no credentials.
 fn removal_command(client: &Client, server: &NsxServer, proof: &NsxProof, path: &str) -> String {
     let login = match proof {
         NsxProof::Password(..) => "--user USER",
@@ -148,7 +147,7 @@ fn removal_command(client: &Client, server: &NsxServer, proof: &NsxProof, path: 
     format!("curl --request DELETE {login} 'https://{}{}/policy/api/v1{path}'", client.endpoint(), server.prefix)
 }
 
-/// As part of a URL between single quotes.
+/// Escapes a path for a URL between single quotes.
 fn escaped(path: &str) -> String {
     utf8_percent_encode(path, &OUTSIDE_OF_PATHS).to_string()
 }
@@ -169,7 +168,8 @@ impl Check {
         Ok(())
     }
 
-    /// Removes what was made. A session that is over is renewed once: the credentials were accepted before.
+    /// Removes what was created. If the session has expired, it logs in once more, because the credentials were
+    /// accepted before.
     async fn remove(&mut self, proof: &NsxProof) {
         self.journal.settle().await;
         if self.journal.leftovers().next().is_none() {
@@ -187,14 +187,15 @@ impl Check {
         }
     }
 
-    /// A call failed on which this belief depends. Without an answer, and with credentials that are refused, the test ends.
+    /// Records that a call failed which this belief depends on. The test ends if there was no answer or the credentials
+    /// were rejected.
     fn failed(&mut self, belief: &'static Belief, error: &Error) -> Result<(), Ended> {
         self.ends(error)?;
         self.sheet.judge(belief, false, format!("refused: {}", told(error)));
         Ok(())
     }
 
-    /// Whether the test of the server ends with this error.
+    /// Returns an error if this error ends the test of the server.
     fn ends(&self, error: &Error) -> Result<(), Ended> {
         if let Some(http) = error.http_error() {
             ended_by(http)?;
@@ -206,12 +207,12 @@ impl Check {
         }
     }
 
-    /// The last exchange of this operation since the last time.
+    /// Returns the last exchange of this operation since the last call of this function.
     fn last(&self, operation: &str) -> Option<Exchange> {
         self.wire.take().into_iter().rev().find(|exchange| exchange.operation == operation)
     }
 
-    /// Best effort: what is left of a session ends with its idle time.
+    /// Logs out, best effort: a session that remains ends after its idle timeout.
     async fn log_out(&mut self) {
         self.client.leave();
         if let Some(login) = self.login.take() {
@@ -220,21 +221,21 @@ impl Check {
     }
 }
 
-/// An error without names: what it means, with status and code.
+/// Returns an error without names: its meaning, with status and code.
 fn told(error: &Error) -> String {
     let status = error.status().map(|status| format!(", status {status}")).unwrap_or_default();
     let code = error.code().map(|code| format!(", code {code}")).unwrap_or_default();
     format!("{}{status}{code}", error.reason())
 }
 
-/// Never logs in again: a session that is over ends the check that found it.
+/// A login that never logs in again. A session that has expired ends the check that notices it.
 #[derive(Default)]
 struct Once {
     is_rejected: AtomicBool,
 }
 
 impl Once {
-    /// Whether the credentials were rejected, which must not be tried again.
+    /// Returns true if the credentials were rejected. They must not be tried again then.
     fn is_rejected(&self) -> bool {
         self.is_rejected.load(Ordering::Relaxed)
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// What `--help` prints.
+/// The text of `--help`.
 pub const HELP: &str = "\
 Runs what this project believes of vCenter and NSX against the servers of a vsphere.conf, and prints a table.
 
@@ -19,7 +19,7 @@ Exit codes: 0 everything that was tried holds, 1 something differs, 2 a server c
 was made may be left
 ";
 
-/// What the command line asks for.
+/// A parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Asked {
     /// A run.
@@ -28,32 +28,32 @@ pub enum Asked {
     Help,
 }
 
-/// How to run.
+/// Options of a run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The `vsphere.conf`.
+    /// Path of the `vsphere.conf`.
     pub file: PathBuf,
-    /// Whether to begin without a question.
+    /// Whether to start without confirmation.
     pub yes: bool,
-    /// Where to record the exchanges.
+    /// File for the recorded exchanges.
     pub record: Option<PathBuf>,
-    /// What to make in NSX; nothing where it is none.
+    /// The objects to create in NSX. `None` creates nothing.
     pub write: Option<WriteRequest>,
 }
 
-/// What to make in NSX.
+/// The objects to create in NSX.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteRequest {
-    /// What the ids of all objects begin with.
+    /// Prefix of the ids of all objects.
     pub prefix: String,
-    /// The id of the load balancer service that gets a virtual server.
+    /// Id of the load balancer service that gets a virtual server.
     pub service: Option<String>,
 }
 
-/// Reads the arguments behind the name of the program.
+/// Reads the arguments after the program name.
 ///
 /// # Errors
-/// What is wrong, in one sentence.
+/// The mistake, in one sentence.
 pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Asked, String> {
     let (mut options, mut prefix, mut service) = (Options::default(), None, None);
     let mut arguments = arguments.into_iter();

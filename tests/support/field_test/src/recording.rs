@@ -1,5 +1,5 @@
-//! A recording of a run: each exchange, without credentials, with names, addresses, UUIDs and ids replaced by tokens. And its
-//! replay: the same checks, with the recording in the place of the servers.
+//! A recording of a run, and its replay. The recording has each exchange without credentials; tokens replace names,
+//! addresses, UUIDs and ids. The replay runs the same checks with the recording in place of the servers.
 //!
 //! ```text
 //! request, answer ─▶ exchange ─▶ json, xml, message ─▶ value ─▶ tokens
@@ -8,7 +8,8 @@
 //!                     recorder ─▶ file ─▶ replay ─▶ the product's clients
 //! ```
 //!
-//! What stays is a list (`words`); everything else is replaced. All but `recorder` and `replay` is pure.
+//! Only values in the lists of `words` stay; everything else is replaced. All modules except for `recorder` and
+//! `replay` are pure.
 
 mod exchange;
 mod file;
@@ -30,7 +31,7 @@ use std::path::Path;
 
 use crate::{Report, RunSettings, Servers, run};
 
-/// Runs the checks of these servers and records them in a new file: the report, and what is said of the file.
+/// Runs the checks of these servers and records them in a new file. Returns the report and a message about the file.
 ///
 /// # Errors
 /// The file exists, or cannot be written.

@@ -1,11 +1,11 @@
-//! Pure: what was found, as a table, and as an exit code.
+//! Pure: the findings as a table, and the exit code.
 
 use std::fmt::Write as _;
 
 use crate::belief::{Finding, Outcome};
 use crate::wire::Timing;
 
-/// How wide a text of a column is before it goes on in the next line.
+/// Widths of the text columns, in characters. Longer texts continue in the next line.
 const STATEMENT: usize = 52;
 const RESTS_ON: usize = 34;
 const SEEN: usize = 44;
@@ -15,41 +15,41 @@ const LEFTOVERS: &str = "This run made these objects, and they may still be ther
 const EXISTING: &str = "These objects were there before this run, which has not changed them. Use another PREFIX; or, if an \
                         earlier run has left them, remove them in this order:";
 
-/// What was found at all servers.
+/// The findings at all servers.
 #[derive(Debug)]
 pub struct Report {
     /// In the order of the file.
     pub servers: Vec<ServerReport>,
 }
 
-/// What was found at one server.
+/// The findings at one server.
 #[derive(Debug)]
 pub struct ServerReport {
-    /// Which one, without its name: `vCenter 1`.
+    /// Its title, which contains no name: `vCenter 1`.
     pub title: String,
-    /// Product and version, as the server says them; empty where that is not known.
+    /// Product and version as the server reports them. Empty if they are unknown.
     pub product: String,
     /// The beliefs with their outcomes.
     pub findings: Vec<Finding>,
-    /// How long the calls took.
+    /// Durations of the calls.
     pub timings: Vec<Timing>,
-    /// Why the test of this server ended early, if it did.
+    /// Reason why the test of this server ended early, if it did.
     pub ended_early: Option<String>,
-    /// What is left to do by hand.
+    /// Objects that must be removed by hand.
     pub cleanup: Cleanup,
 }
 
-/// What is left to do by hand: commands that delete objects. They name the server, and are no part of the table.
+/// Commands that delete the remaining objects. They name the server, and are not part of the table.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Cleanup {
-    /// Of objects that this run made, and that may still be there.
+    /// Commands for objects that this run created and that may still exist.
     pub leftovers: Vec<String>,
-    /// Of objects that were there before and have the ids that this run would have used.
+    /// Commands for objects that existed before and have the ids of this run.
     pub existing: Vec<String>,
 }
 
 impl Report {
-    /// 0 where everything that was tried holds, 1 where something differs, 2 where a server could not be tested.
+    /// Returns 0 if every checked belief holds, 1 if one differs, and 2 if a server could not be tested.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         let differs = |finding: &Finding| matches!(finding.outcome, Outcome::Differs(_));
@@ -61,7 +61,7 @@ impl Report {
         }
     }
 
-    /// What is left to do by hand at all servers; empty where that is nothing.
+    /// Returns the text about objects to remove by hand at all servers. Empty if there are none.
     #[must_use]
     pub fn cleanup(&self) -> String {
         let (mut text, all) = (String::new(), || self.servers.iter().map(|server| &server.cleanup));
@@ -76,7 +76,7 @@ impl Report {
         text
     }
 
-    /// The tables of all servers.
+    /// Returns the tables of all servers.
     #[must_use]
     pub fn table(&self) -> String {
         self.servers.iter().map(ServerReport::table).collect::<Vec<_>>().join("\n")
@@ -84,7 +84,7 @@ impl Report {
 }
 
 impl ServerReport {
-    /// The ids of the beliefs that differ.
+    /// Returns the ids of the beliefs that differ.
     #[must_use]
     pub fn differing(&self) -> Vec<&'static str> {
         let differs = |finding: &&Finding| matches!(finding.outcome, Outcome::Differs(_));
@@ -123,7 +123,7 @@ impl ServerReport {
     }
 }
 
-/// A row, in as many lines as its longest text needs.
+/// Adds a row, with as many lines as its longest text needs.
 fn push_row(table: &mut String, [id, statement, rests_on, outcome, seen]: [&str; 5]) {
     let (statement, rests_on, seen) = (wrap(statement, STATEMENT), wrap(rests_on, RESTS_ON), wrap(seen, SEEN));
     let lines = statement.len().max(rests_on.len()).max(seen.len()).max(1);
@@ -137,7 +137,7 @@ fn push_row(table: &mut String, [id, statement, rests_on, outcome, seen]: [&str;
     }
 }
 
-/// The text in lines of at most so many characters, unless a word is longer.
+/// Wraps the text at this width in characters. A longer word gets a line for itself.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

@@ -1,7 +1,7 @@
-//! The servers of a `vsphere.conf`, with what they are logged in to with. The product's reader of the file decides.
+//! The servers of a `vsphere.conf`, with their logins. The product's reader parses the file.
 //!
-//! There is no API server here: credentials come from the file, from environment variables and from directories. Those that
-//! are only in a Secret are missing, and the server is then not tested.
+//! This program has no API server: credentials come from the file, from environment variables and from directories. If
+//! the credentials of a server are only in a Secret, the server is not tested.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -24,18 +24,17 @@ use ccm::providers::vsphere::login::credentials::source::{CredentialSource, Read
 use ccm::providers::vsphere::login::credentials::{CredentialState, Login, Origin, ReadToken};
 use secrecy::SecretString;
 
-/// Why a server without credentials is not tested.
 const NO_SECRET: &str = "this program does not read Secrets: put user and password into the file, or mount the Secret as the \
                          directory secrets-directory";
 
-/// The token for session managers that are given no other, where this runs in a pod. It is the daemon's default, too.
+/// Default token for session managers, if this runs in a pod. It is also the daemon's default.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 /// All servers of a file.
 pub struct Servers {
     /// The vCenters in the order of the file, then NSX.
     pub all: Vec<Server>,
-    /// What is odd about the file.
+    /// Warnings about the file.
     pub warnings: Vec<String>,
 }
 
@@ -48,7 +47,7 @@ pub enum Server {
 }
 
 impl Server {
-    /// What to call it in a result, which has no names.
+    /// Returns its title in the results, which contains no name.
     #[must_use]
     pub fn title(&self) -> &str {
         match self {
@@ -57,7 +56,7 @@ impl Server {
         }
     }
 
-    /// `host:port`.
+    /// Returns `host:port`.
     #[must_use]
     pub fn address(&self) -> String {
         let settings = match self {
@@ -67,7 +66,7 @@ impl Server {
         format!("{}:{}", settings.host, settings.port)
     }
 
-    /// How it is logged in to, where that is more than one call to the server; for the announcement. Has no secret.
+    /// Describes the login for the announcement, if the login is more than one call to the server. Contains no secret.
     #[must_use]
     pub fn login_note(&self) -> Option<String> {
         match self {
@@ -95,44 +94,44 @@ impl Server {
     }
 }
 
-/// A vCenter and its user. Deliberately without `Debug`.
+/// A vCenter and its user. It has no `Debug`, because it contains credentials.
 pub struct VcenterServer {
-    /// `vCenter 1`.
+    /// Title, such as `vCenter 1`.
     pub title: String,
-    /// How to reach it.
+    /// Settings of the connection.
     pub http: Settings,
-    /// What to log in with; or why there is nothing.
+    /// Its login, or the reason why there is none.
     pub login: Result<Login, String>,
 }
 
 impl VcenterServer {
-    /// Whether both have the same credentials.
+    /// Returns true if both have the same credentials.
     pub(crate) fn has_account_of(&self, other: &Self) -> bool {
         matches!((&self.login, &other.login), (Ok(own), Ok(others)) if own == others)
     }
 }
 
-/// An NSX Manager, its user, and the objects of the file. Deliberately without `Debug`.
+/// An NSX Manager, its user, and the objects in the file. It has no `Debug`, because it contains credentials.
 pub struct NsxServer {
-    /// `NSX`.
+    /// Title: `NSX`.
     pub title: String,
-    /// How to reach it.
+    /// Settings of the connection.
     pub http: Settings,
-    /// Before every path: empty, or `/prefix`.
+    /// Prefix of every path: empty, or `/prefix`.
     pub prefix: String,
-    /// What to log in with; or why there is nothing.
+    /// Its login, or the reason why there is none.
     pub login: Result<NsxProof, String>,
-    /// The path of the tier-1 gateway that the file names.
+    /// Path of the tier-1 gateway in the file.
     pub gateway: Option<String>,
-    /// The path of the load balancer service that the file names.
+    /// Path of the load balancer service in the file.
     pub lb_service: Option<String>,
-    /// The pool of addresses of the default class.
+    /// IP pool of the default class.
     pub address_pool: Option<IpPool>,
-    /// The application profile for TCP of the default class.
+    /// Application profile for TCP of the default class.
     pub tcp_profile: Option<Profile>,
 }
 
-/// What a login to NSX is made with.
+/// The credentials of a login to NSX.
 pub enum NsxProof {
     /// User and password.
     Password(Scheme, String, SecretString),
@@ -140,11 +139,11 @@ pub enum NsxProof {
     Certificate,
     /// An access token of VMware Cloud.
     Token {
-        /// How to reach the service that hands it out.
+        /// Connection settings of the service that issues the token.
         service: Box<Settings>,
-        /// The path there.
+        /// Path at that service.
         path: String,
-        /// What it is handed out for.
+        /// Refresh token that is exchanged for it.
         refresh: SecretString,
     },
 }
@@ -153,7 +152,7 @@ impl Servers {
     /// Reads the file, the variables of this process, and the files and directories that they name.
     ///
     /// # Errors
-    /// What is wrong with the file, with nothing of its values.
+    /// The mistake in the file, without any of its values.
     pub fn read(path: &Path) -> Result<Self, String> {
         let environment = Environment::new(std::env::vars_os());
         let proxy = ProxySettings::from_environment(|name| environment.proxy(name)).map_err(|wrong| {
@@ -216,7 +215,7 @@ fn nsx_server(nsx: &NsxConfig, config: &CloudConfig, proxy: &ProxySettings) -> N
     }
 }
 
-/// The first credentials that the product would try. Others are never tried here.
+/// Returns the first credentials that the product would try. The field test never tries others.
 fn vcenter_login(entry: &VcenterConfig) -> Result<Login, String> {
     let default = Path::new(DEFAULT_DIRECTORY);
     let mut sources = BTreeMap::new();
@@ -236,7 +235,7 @@ fn vcenter_login(entry: &VcenterConfig) -> Result<Login, String> {
     }
 }
 
-/// Reads the files of a directory, one key each.
+/// Reads the files of a directory. Each file is one key.
 fn read_directory(path: &PathBuf) -> Reading {
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,

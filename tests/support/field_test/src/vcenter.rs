@@ -1,5 +1,5 @@
-//! The checks of a vCenter. They read only: what they create (a property collector, filters, a view) belongs to the session
-//! and ends with it.
+//! The checks of a vCenter. They only read. The property collector, filters and view that they create belong to the
+//! session and end with it.
 
 pub mod beliefs;
 mod collector;
@@ -20,32 +20,31 @@ use crate::servers::VcenterServer;
 use crate::wire::Wire;
 use crate::{INTERRUPTED, NO_LOGIN, RunSettings, UNUSABLE_SETTINGS};
 
-/// More calls are not sent.
+/// Upper limit of calls.
 pub const MOST_CALLS: usize = 60;
 
-/// Calls to log out, which the checks cannot use up: one over SOAP, one over REST, and one that has to be refused after that.
+/// Calls reserved for the logout: one over SOAP, one over REST, and one afterwards that the server must reject.
 pub const LOGOUT_CALLS: usize = 3;
 
-/// What the checks do, for the announcement.
+/// Description of the checks, for the announcement.
 pub const WHAT: &str = "One login over SOAP; one over REST where the SOAP session is not accepted there. It reads the names \
                         of folders and datacenters, some VMs, and tags. It searches for one VM";
 
-/// Why the test of a server ends before all checks were made. Has no name or text of the server.
+/// Reason why the test of a server ends before all checks. It contains no name or text of the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ended(pub String);
 
-/// What the checks of one vCenter share.
 struct Check {
     http: http::Client,
     soap: vim::Client,
     rest: vapi::Client,
     sheet: Sheet,
     wire: Arc<Wire>,
-    /// What the certificate was exchanged for, if the login is by certificate.
+    /// Token from the exchange of the certificate, if the login uses one.
     token: Option<Token>,
 }
 
-/// What is reported of a vCenter to which nothing is sent, for this reason, which has no names.
+/// Returns the report of a vCenter to which nothing is sent. The reason contains no names.
 pub(crate) fn untested(server: &VcenterServer, why: &str) -> ServerReport {
     let findings = Sheet::new(beliefs::ALL).findings(why);
     let (title, ended_early) = (server.title.clone(), Some(why.to_owned()));
@@ -55,7 +54,7 @@ pub(crate) fn untested(server: &VcenterServer, why: &str) -> ServerReport {
 
 /// Runs the checks.
 pub async fn check(server: &VcenterServer, settings: &RunSettings) -> ServerReport {
-    // The announcement says which credentials and settings, with their names.
+    // The announcement already named the missing credentials or the unusable settings.
     let Ok(login) = &server.login else { return untested(server, NO_LOGIN) };
     let Ok((client, wire)) = Wire::connect(server.http.clone(), MOST_CALLS.min(settings.limits.calls)) else {
         return untested(server, UNUSABLE_SETTINGS);
@@ -74,10 +73,10 @@ pub async fn check(server: &VcenterServer, settings: &RunSettings) -> ServerRepo
     let mut product = String::new();
     let checks = check.run(server, login, &mut product);
     let outcome = settings.interrupts.until_first(checks).await;
-    // A client forgets its session when it logs out, also where that is not sent.
+    // A client drops its session at the logout, even if the logout is not sent.
     check.wire.allow(LOGOUT_CALLS);
     let outcome = match outcome {
-        // The first signal does not end it: it logs out.
+        // The first signal does not end the logout.
         Some(Ok(())) => settings.interrupts.until_second(session::end(&mut check)).await,
         other => other,
     };
@@ -99,7 +98,7 @@ impl Check {
         tags::read(self, &content, login, &samples).await
     }
 
-    /// A call failed on which this belief depends. Without an answer the test ends.
+    /// Records that a call failed which this belief depends on. Without an answer the test ends.
     fn failed(&mut self, belief: &'static Belief, error: &vim::Error) -> Result<(), Ended> {
         if let vim::Error::Http(error) = error {
             ended_by(error)?;
@@ -108,7 +107,7 @@ impl Check {
         Ok(())
     }
 
-    /// As [`Check::failed`], for a call over REST.
+    /// Like [`Check::failed`], for a call over REST.
     fn failed_rest(&mut self, belief: &'static Belief, error: &vapi::Error) -> Result<(), Ended> {
         if let vapi::Error::Http(error) = error {
             ended_by(error)?;
@@ -117,14 +116,14 @@ impl Check {
         Ok(())
     }
 
-    /// Best effort: what is left of a session ends with its idle time.
+    /// Logs out, best effort: a session that remains ends after its idle timeout.
     async fn log_out(&self) {
         let _ = self.rest.logout().await;
         let _ = self.soap.logout().await;
     }
 }
 
-/// An error of the network ends the test of the server; a status that is not of the protocol does not.
+/// Returns an error if the test of the server must end: for a network error, but not for an unexpected status.
 pub(crate) fn ended_by(error: &HttpError) -> Result<(), Ended> {
     match error {
         HttpError::Status(..) | HttpError::TooLarge(..) | HttpError::TooManyValues(..) => Ok(()),
@@ -133,7 +132,7 @@ pub(crate) fn ended_by(error: &HttpError) -> Result<(), Ended> {
     }
 }
 
-/// The kind of a failure, in the product's word for it.
+/// Returns the kind of a failure, as the product names it.
 fn no_names(error: &http::Error) -> &'static str {
     error.reason()
 }

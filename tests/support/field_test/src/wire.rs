@@ -1,8 +1,8 @@
-//! What is between the product's clients and the network: counts calls and refuses those beyond the announced number,
-//! measures them, alters them while a check asks for it, and keeps what came back for the checks.
+//! A transport between the product's clients and the network. It counts calls and rejects those above the announced
+//! number. It measures calls, alters them if a check asks for it, and keeps the answers for the checks.
 //!
-//! It takes the place of the transport of a client, and sends with a client of its own, which has the same settings. So TLS,
-//! proxies, time limits and sizes are the product's.
+//! It replaces the transport of a client, and sends with a client of its own, which has the same settings. So TLS,
+//! proxies, timeouts and size limits are the product's.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,30 +13,30 @@ use secrecy::SecretString;
 use serde_json::Value;
 use tokio::time::Instant;
 
-/// Of older exchanges nothing but the times is kept.
+/// Number of exchanges that are kept. Of older ones only the durations are kept.
 const KEPT: usize = 64;
 
-/// A larger body is not kept.
+/// Largest body that is kept, in bytes.
 const LARGEST: usize = 4 << 20;
 
-/// One call and its answer. Prints nothing of them.
+/// One call and its answer. Its `Debug` shows none of the content.
 pub struct Exchange {
-    /// The client's name of the call.
+    /// The client's operation name of the call.
     pub operation: &'static str,
-    /// The status of the answer; none where there was no answer.
+    /// Status of the answer. `None` if there was no answer.
     pub status: Option<u16>,
-    /// The body of the answer; empty where it was large.
+    /// Body of the answer. Empty if it was too large.
     body: Vec<u8>,
 }
 
 impl Exchange {
-    /// The body as JSON, or `null`.
+    /// Returns the body as JSON, or `null`.
     #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// Status and `error_code`, for a table.
+    /// Returns status and `error_code`, for a table.
     #[must_use]
     pub fn status_and_code(&self) -> String {
         let Some(status) = self.status else { return "no answer".to_owned() };
@@ -47,45 +47,45 @@ impl Exchange {
     }
 }
 
-/// `error_code` of a refusal of NSX, which is a number or its text.
+/// Returns the `error_code` of an NSX error, which is a number or its text.
 #[must_use]
 pub fn error_code(body: &Value) -> Option<i64> {
     let code = body.get("error_code")?;
     code.as_i64().or_else(|| code.as_str()?.parse().ok())
 }
 
-/// How calls are altered on their way.
+/// A change of calls before they are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alteration {
-    /// This is added to the query.
+    /// Adds this to the query.
     Query(&'static str),
-    /// The header is left out.
+    /// Leaves the header out.
     Without(&'static str),
-    /// The session cookie has this value.
+    /// Replaces the value of the session cookie.
     Cookie(&'static str),
 }
 
-/// How long the calls of one operation took.
+/// Durations of the calls of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// The client's name of the call.
+    /// The client's operation name of the call.
     pub operation: &'static str,
-    /// How often it was called.
+    /// Number of calls.
     pub calls: usize,
-    /// The sum of the times.
+    /// Sum of the durations.
     pub total: Duration,
-    /// The longest time.
+    /// Longest duration.
     pub longest: Duration,
 }
 
-/// See the module.
+/// The transport. See the module.
 pub struct Wire {
     inner: Client,
     state: Mutex<State>,
 }
 
 struct State {
-    /// Calls that may still be made.
+    /// Number of calls that may still be made.
     left: usize,
     alterations: Vec<Alteration>,
     exchanges: Vec<Exchange>,
@@ -93,10 +93,11 @@ struct State {
 }
 
 impl Wire {
-    /// A client with these settings whose calls go over the wire, and the wire. At most `most` calls are sent.
+    /// Makes a client with these settings whose calls go through a new wire. Returns the client and the wire. At most
+    /// `most` calls are sent.
     ///
     /// # Errors
-    /// [`Error::Configuration`] when the settings cannot be used.
+    /// [`Error::Configuration`] if the settings cannot be used.
     pub fn connect(settings: Settings, most: usize) -> Result<(Client, Arc<Self>), Error> {
         let inner = Client::new(settings.clone())?;
         let state = State { left: most, alterations: Vec::new(), exchanges: Vec::new(), timings: Vec::new() };
@@ -105,24 +106,24 @@ impl Wire {
         Ok((Client::new(Settings { transport, ..settings })?, wire))
     }
 
-    /// Alters the calls until the guard is dropped, and none after that, whether or not a call was made.
+    /// Alters every call until the guard is dropped.
     #[must_use]
     pub fn alter(self: &Arc<Self>, alterations: &[Alteration]) -> AlterationGuard {
         self.state().alterations = alterations.to_vec();
         AlterationGuard(Arc::clone(self))
     }
 
-    /// Permits so many calls from now on, in place of those that are left, which it gives.
+    /// Sets the number of calls that may still be made. Returns the former number.
     pub fn allow(&self, calls: usize) -> usize {
         std::mem::replace(&mut self.state().left, calls)
     }
 
-    /// Takes the exchanges since the last time, oldest first; of the last 64.
+    /// Takes the exchanges since the last call of this function, oldest first. At most 64 are kept.
     pub fn take(&self) -> Vec<Exchange> {
         std::mem::take(&mut self.state().exchanges)
     }
 
-    /// The times of all calls so far, by operation in the order of the first call.
+    /// Returns the durations of all calls so far, by operation in the order of the first call.
     #[must_use]
     pub fn timings(&self) -> Vec<Timing> {
         self.state().timings.clone()
@@ -132,7 +133,7 @@ impl Wire {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the permission of one call; gives what alters it.
+    /// Counts one call. Returns its alterations, or `None` if no call is left.
     fn begin(&self) -> Option<Vec<Alteration>> {
         let mut state = self.state();
         state.left = state.left.checked_sub(1)?;
@@ -159,7 +160,7 @@ impl Wire {
     }
 }
 
-/// Calls are altered while this lives.
+/// Alters calls while it lives.
 pub struct AlterationGuard(Arc<Wire>);
 
 impl Drop for AlterationGuard {
@@ -171,7 +172,8 @@ impl Drop for AlterationGuard {
 #[async_trait]
 impl Transport for Wire {
     async fn exchange(&self, endpoint: &Endpoint, mut request: Request) -> Result<Response, Failure> {
-        // It sends to one server. What is for another one may have credentials for that.
+        // This transport sends to one server only. A request for another server may contain credentials for that
+        // server.
         if endpoint.authority() != self.inner.endpoint() {
             return Err(Failure::Final(Error::NotPermitted(self.inner.failed(request.operation))));
         }

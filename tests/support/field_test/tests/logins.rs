@@ -1,4 +1,4 @@
-//! The logins of the field test that are not user and password, and those that have no session: each is made once, and never
+//! Tests of logins other than user and password, and of logins without a session. Each login is made once, and not
 //! again after a rejection.
 
 use std::net::SocketAddr;
@@ -23,10 +23,9 @@ const KEY: &str = include_str!("../../../golden/sts/holder.key");
 
 const REJECTED: &str = "the login was rejected; it is not tried again";
 
-/// What is shown to the session manager.
 const MANAGER_TOKEN: &str = "hunter-token";
 
-/// Runs the test on a file with this text; what was announced before, and the report.
+/// Runs the test on a file with this text. Returns the announcement and the report.
 async fn tested(text: &str) -> (String, Report) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("vsphere.conf");
@@ -48,14 +47,14 @@ fn scenario() -> Scenario {
     machines.tag("k8s-zone", "zone-a", [Object::host("host-1")])
 }
 
-/// The section of a vCenter without user and password, which are in the directory of [`secrets`].
+/// Returns the section of a vCenter without user and password. They are in the directory of [`secrets`].
 fn section(vcenter: &Vcenter, name: &str) -> String {
     let text = vcenter.ini_section(name, "dc-1");
     let lines = text.lines().filter(|line| !line.starts_with("user") && !line.starts_with("password"));
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// A directory with these values for the server 127.0.0.1, and the section that names it.
+/// Makes a directory with these values for the server 127.0.0.1. Returns it and the section that names it.
 fn secrets(values: &[(&str, &str)]) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     for (suffix, value) in values {
@@ -99,7 +98,8 @@ async fn a_certificate_that_is_rejected_is_shown_to_no_other_vcenter() {
     assert_eq!(report.exit_code(), 2);
 }
 
-/// A session manager that hands out this ticket for [`MANAGER_TOKEN`]; how often it was asked. It ends with the test.
+/// Starts a session manager that issues this ticket for [`MANAGER_TOKEN`]. Returns its address and the number of its
+/// requests. It ends with the test.
 async fn manager(ticket: SecretString) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, asked) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
@@ -124,7 +124,7 @@ async fn manager(ticket: SecretString) -> (SocketAddr, Arc<AtomicUsize>) {
     (address, asked)
 }
 
-/// A ticket for a session of this vCenter, as a session manager has it.
+/// Returns a ticket for a session of this vCenter, as a session manager has it.
 async fn ticket(vcenter: &Vcenter) -> SecretString {
     let pem = std::fs::read(vcenter.ca_file()).unwrap();
     let tls = TlsSettings { trust: TlsTrust::Ca { pem, path: "ca.pem".to_owned() }, ..TlsSettings::default() };
@@ -164,7 +164,7 @@ async fn a_session_manager_is_asked_once_and_its_ticket_clones_a_session() {
         assert_eq!(has_tags, shares, "its REST session is that of SOAP:\n{}", report.table());
         let counts = vcenter.counts().await;
         assert_eq!((asked.load(Ordering::Relaxed), counts.of("CloneSession")), (1, 1), "{counts:?}");
-        // That of the owner.
+        // The one login is that of the owner.
         assert_eq!((counts.of("Login"), counts.of("REST:session-login")), (1, 0), "{counts:?}");
     }
 }
@@ -198,7 +198,8 @@ async fn a_session_manager_that_rejects_the_token_ends_the_test_before_the_login
     assert_eq!((asked.load(Ordering::Relaxed), logins), (1, (0, 0)), "{counts:?}");
 }
 
-/// A vCenter at which nothing listens, since a file needs one, and this NSX with the authorities of its token service, too.
+/// Returns a file with this NSX and a vCenter on a closed port, because a file needs one. The file also trusts the CA
+/// of the token service.
 fn with_nsx(nsx: &FakeNsx, login: &str, folder: &Path) -> String {
     let ca_file = folder.join("nsx.pem");
     std::fs::write(&ca_file, format!("{}{}", nsx.ca_pem(), nsx.token_ca_pem())).unwrap();
@@ -232,7 +233,7 @@ async fn a_token_of_vmware_cloud_is_exchanged_once_and_sent_with_each_call() {
     }
 }
 
-/// Each call is a login there.
+/// Without sessions each call is a login.
 #[tokio::test]
 async fn a_manager_without_sessions_that_rejects_user_and_password_gets_no_further_call() {
     for (name, is_rejected_later) in [("the first one", false), ("a later one", true)] {

@@ -1,4 +1,5 @@
-//! What a recording has of the simulator and of the stand-in: none of their names and secrets, and all that the clients read.
+//! Tests of a recording of the simulator and of the fake NSX. The recording contains none of their names and secrets,
+//! but everything that the clients read.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -16,10 +17,10 @@ use support::fake_nsx::{Behaviour, Deletion, Model, Sessions, Trouble};
 use support::vcenter::{Nic, Object, Scenario, Vcenter, Vm};
 use support::{FakeNsx, FakeVcenter, fake_vcenter};
 
-/// Each kind of name and secret has this in it, or is in [`OTHERS`].
+/// Text in every name and secret, except for those in [`OTHERS`].
 const SEED: &str = "seed";
 
-/// Names and secrets of another form.
+/// Names and secrets of other forms.
 const OTHERS: [&str; 12] = [
     "10.77.",
     "fd77:",
@@ -35,7 +36,7 @@ const OTHERS: [&str; 12] = [
     "U0VFRA",
 ];
 
-/// A certificate and a JSON web token, as someone may put them into a description.
+/// A certificate and a JSON web token that a user could put into a description.
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nMIIBszCCAVmgAwIBAgIUseed\n-----END CERTIFICATE-----";
 const JWT: &str = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzZWVkIn0.c2VlZA";
 
@@ -93,13 +94,13 @@ async fn seeded_nsx() -> FakeNsx {
     nsx
 }
 
-/// The network, and what of it no recording may have: cookies, tokens, session ids.
+/// A transport that collects the secrets no recording may contain: cookies, tokens, session ids.
 struct Spy {
     client: Client,
     secrets: Arc<Mutex<Vec<String>>>,
 }
 
-/// Those in a text, each long enough to be looked for.
+/// Returns the secrets in a text that are long enough to search for.
 fn secrets_in(text: &str) -> impl Iterator<Item = String> {
     let parts = text.split(|character: char| " ;,=\"<>{}&".contains(character));
     parts.filter(|part| part.len() >= 12 && part.chars().any(|one| one.is_ascii_digit())).map(str::to_owned)
@@ -131,7 +132,6 @@ impl Transport for Spy {
     }
 }
 
-/// What a run was, and its recording.
 struct Recorded {
     report: Report,
     text: String,
@@ -160,7 +160,7 @@ async fn recorded(text: &str, change: impl FnOnce(&mut Servers)) -> Recorded {
     Recorded { report, text: std::fs::read_to_string(&recording).unwrap(), secrets, said }
 }
 
-/// What of this is in the recording.
+/// Returns the names and secrets that the recording contains.
 fn found(recorded: &Recorded) -> Vec<String> {
     let lower = recorded.text.to_lowercase();
     let (mut secrets, own) = (recorded.secrets.clone(), "0000000000000000000000000000F1E1");
@@ -252,7 +252,7 @@ async fn a_run_that_ends_early_is_recorded_until_there() {
     }
 }
 
-/// A file of a vCenter at which nothing listens.
+/// Writes a file with a vCenter on a closed port.
 fn file_of_nobody(folder: &Path) -> PathBuf {
     let path = folder.join("vsphere.conf");
     let text =

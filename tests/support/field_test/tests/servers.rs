@@ -1,5 +1,6 @@
-//! The field test against the vCenter simulator, the fake vCenter, and the NSX stand-in in each of its modes: it passes, or says
-//! which belief differs. And what it sends: one login, no more calls than announced, no write.
+//! Runs the field test against the vCenter simulator, the fake vCenter, and the fake NSX in each of its modes: it
+//! passes, or reports which belief differs. Also tests its requests: one login, no more calls than announced, and no
+//! write.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,14 +12,14 @@ use support::fake_vcenter;
 use support::vcenter::{Object, Scenario, Vcenter, Vm};
 use support::{FakeNsx, FakeVcenter};
 
-/// More than one page of the product.
+/// Number of VMs; it is larger than one page of the product.
 const MACHINES: usize = 130;
 
 fn uuid(number: usize) -> String {
     format!("420a1b2c-3d4e-5f60-7182-93a4b5c6{number:04x}")
 }
 
-/// A file with these sections, in a folder that lives as long as the test.
+/// Writes a file with these sections, in a folder that lives as long as the test.
 fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("vsphere.conf");
@@ -26,18 +27,17 @@ fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Runs the test on a file.
+/// Runs the test on a file with this text.
 async fn tested(text: &str) -> Report {
     let (_folder, path) = file(text);
     run(Servers::read(&path).unwrap(), &RunSettings::default()).await
 }
 
-/// The outcome of a belief.
 fn outcome<'a>(server: &'a ServerReport, id: &str) -> &'a Outcome {
     &server.findings.iter().find(|finding| finding.belief.id == id).unwrap().outcome
 }
 
-/// The beliefs that were not tried, with the reason; without those that need writes.
+/// Returns the beliefs that were not checked, with the reason, except for those that need writes.
 fn not_tried(server: &ServerReport) -> Vec<(&'static str, String)> {
     let all = server.findings.iter();
     all.filter_map(|finding| match &finding.outcome {
@@ -60,8 +60,8 @@ fn scenario() -> Scenario {
     )
 }
 
-/// The simulator does two things otherwise: it sends all objects of a filter again when a ListView changes, and drops that one
-/// has left; and it takes a filter on what does not exist.
+/// The simulator differs in two points. When a ListView changes, it sends all objects of the filter again and omits
+/// `leave`. And it accepts a filter on an object that does not exist.
 #[tokio::test]
 async fn what_differs_at_the_simulator_is_what_it_is_known_to_do_otherwise() {
     let (old, new) = (scenario().api_version("7.0.3.0"), scenario().api_version("8.0.3.0").shares_sessions());
@@ -160,7 +160,7 @@ async fn of_a_server_that_does_not_answer_nothing_differs() {
     assert_eq!(report.exit_code(), 2);
 }
 
-/// The announcement names what is missing.
+/// Only the announcement names the server.
 #[tokio::test]
 async fn a_server_without_credentials_is_not_named_in_the_table() {
     let secrets = tempfile::tempdir().unwrap();
@@ -179,11 +179,11 @@ async fn a_server_without_credentials_is_not_named_in_the_table() {
     assert!(!table.contains("secret-name") && !table.contains(&folder), "{table}");
 }
 
-/// A manager with everything that is read, and an object that is marked for deletion.
+/// Makes a manager with every object that is read, and with one that is marked for deletion.
 async fn manager(behaviour: Behaviour, sessions: Sessions) -> FakeNsx {
     let service = "/infra/lb-services/secret-service";
     let server = "/infra/lb-virtual-servers/secret-server";
-    // It is there until the test has come to it.
+    // The object must exist until the test has read it.
     let deletion = match behaviour.deletion {
         Deletion::Marked { realized_for, .. } => {
             Deletion::Marked { realized_for, purged_after: Duration::from_secs(300) }
@@ -228,7 +228,7 @@ async fn what_differs_at_a_manager_is_what_its_mode_does_otherwise() {
             other => panic!("{other} is a new mode"),
         };
         assert_eq!(server.differing(), expected, "{name}:\n{}", report.table());
-        // Where an object is gone at once, none is marked.
+        // If a deletion takes effect at once, no object is marked.
         let is_marked = name != "opposite";
         let expected = [("N07", "no virtual server is marked for deletion".to_owned())];
         assert_eq!(not_tried(server), if is_marked { &[][..] } else { &expected }, "{name}");
@@ -271,7 +271,7 @@ async fn a_manager_that_may_not_be_read_differs_and_is_tested_to_its_end() {
     assert!(matches!(outcome(server, "N19"), Outcome::Holds(_)));
 }
 
-/// The calls that log out are not among those of the checks.
+/// The calls of the logout are not counted with those of the checks.
 #[tokio::test]
 async fn sessions_are_ended_wherever_the_number_of_calls_is_used_up() {
     let folder = tempfile::tempdir().unwrap();
@@ -332,14 +332,13 @@ fn without_a_terminal_nothing_is_sent_unless_yes_is_given() {
     assert!(!format!("{output}{messages}").contains("hunter1"));
 }
 
-/// A file needs a vCenter; nothing listens at this one.
+/// Adds a vCenter on a closed port, because a file needs one.
 fn with_vcenter(nsx: &str) -> String {
     let vcenter = "[VirtualCenter \"127.0.0.1\"]\nport = \"9\"\nuser = \"u\"\npassword = \"p\"\ndatacenters = \"dc\"\n\
                    insecure-flag = true\n";
     format!("{vcenter}{nsx}")
 }
 
-/// The table of one server.
 fn table_of(server: &ServerReport) -> String {
     let shown = server.findings.iter().map(|finding| format!("{}: {}\n", finding.belief.id, finding.outcome.text()));
     shown.collect()

@@ -1,4 +1,4 @@
-//! Real signals to the binary, while it writes to the NSX stand-in.
+//! Tests of real signals to the binary while it writes to the fake NSX.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use tokio::process::{Child, Command};
 
 const PREFIX: &str = "secret-prefix";
 
-/// Far more than it takes, on a computer that also compiles.
+/// Far longer than a run takes, even while this computer also compiles.
 const LIMIT: Duration = Duration::from_secs(120);
 
 struct Run {
@@ -42,7 +42,7 @@ impl Run {
         assert!(Command::new("kill").args(["-s", signal, &id]).status().await.unwrap().success());
     }
 
-    /// Reads what it prints to standard error until this text comes.
+    /// Reads its standard error until this text comes.
     async fn prints(&mut self, wanted: &str) {
         let mut text = Vec::new();
         let read = async {
@@ -55,7 +55,7 @@ impl Run {
         assert!(is_printed, "{wanted} is missing in {}", String::from_utf8_lossy(&text));
     }
 
-    /// Exit code, output, and the rest of what it prints to standard error.
+    /// Returns the exit code, the output, and the rest of its standard error.
     async fn end(self) -> (FakeNsx, Option<i32>, String, String) {
         let output = tokio::time::timeout(LIMIT, self.binary.wait_with_output()).await.unwrap().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -101,7 +101,7 @@ async fn a_second_signal_during_the_removal_ends_it_at_once_with_a_list() {
     let began = Instant::now();
     run.send("INT").await;
     let (nsx, code, output, messages) = run.end().await;
-    // The limit of the call that is held is 30 s.
+    // The timeout of the delayed call is 30 s.
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     assert_eq!(code, Some(2), "{output}\n{messages}");
     assert!(output.contains("may still be there: 3"), "{output}");

@@ -1,5 +1,6 @@
-//! The part of the field test that writes, against the NSX stand-in: what it finds, and that nothing is left and nothing else is
-//! touched, whatever goes wrong and wherever it is interrupted. The stand-in's history and requests say so.
+//! Tests of the writing part of the field test against the fake NSX: its findings, and that it leaves nothing and
+//! touches nothing else, whatever fails and wherever it is interrupted. The history and the requests of the fake NSX
+//! prove this.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ const PREFIX: &str = "secret-prefix";
 
 const SERVICE: &str = "/infra/lb-services/secret-service";
 
-/// The paths of all that is made.
+/// Paths of all created objects.
 const MADE: [&str; 5] = [
     "/infra/lb-monitor-profiles/secret-prefix-field-test-monitor",
     "/infra/lb-pools/secret-prefix-field-test-pool",
@@ -25,7 +26,7 @@ const MADE: [&str; 5] = [
     "/infra/lb-virtual-servers/secret-prefix-field-test-server",
 ];
 
-/// A manager with a load balancer service, and with objects that the test must not touch.
+/// Makes a manager with a load balancer service, and with objects that the test must not touch.
 async fn manager(behaviour: Behaviour, sessions: Sessions) -> FakeNsx {
     let deletion = match behaviour.deletion {
         Deletion::Marked { .. } => {
@@ -44,7 +45,7 @@ async fn manager(behaviour: Behaviour, sessions: Sessions) -> FakeNsx {
     nsx
 }
 
-/// Shorter than the defaults: a state that never comes ends its wait after 12 s.
+/// Limits below the defaults: a wait for a state that never comes ends after 12 s.
 fn limits() -> Limits {
     let (state, removal, late) = (Duration::from_secs(12), Duration::from_secs(40), Duration::from_secs(1));
     Limits { state, removal, late, ..Limits::default() }
@@ -55,7 +56,7 @@ fn settings(service: Option<&str>) -> RunSettings {
     RunSettings { write: Some(write), limits: limits(), ..RunSettings::default() }
 }
 
-/// A file with this manager; nothing listens at its vCenter.
+/// Writes a file with this manager and a vCenter on a closed port.
 fn file(nsx: &FakeNsx) -> (tempfile::TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("vsphere.conf");
@@ -70,7 +71,7 @@ fn file(nsx: &FakeNsx) -> (tempfile::TempDir, std::path::PathBuf) {
     (folder, path)
 }
 
-/// What a run must leave as it was.
+/// The objects that a run must not change.
 struct Before {
     others: Vec<Value>,
     versions: usize,
@@ -80,7 +81,7 @@ fn is_of_run(path: &str) -> bool {
     path.contains("/secret-prefix-field-test-")
 }
 
-/// All other objects, without how many addresses of a pool are in use.
+/// Returns all other objects, without the usage of the pools.
 fn others(nsx: &FakeNsx) -> Vec<Value> {
     let others = nsx.objects().into_iter().filter(|one| !is_of_run(one["path"].as_str().unwrap()));
     others
@@ -96,7 +97,7 @@ impl Before {
         Self { others: others(nsx), versions: nsx.versions() }
     }
 
-    /// Nothing else was touched; what was made is gone, apart from these.
+    /// Checks that nothing else was touched and that the created objects are gone, except for these.
     fn check(&self, nsx: &FakeNsx, what: &str, left: &[&str]) {
         assert_eq!(others(nsx), self.others, "{what}: other objects");
         for version in nsx.written_from(self.versions).iter().filter(|version| version.request.is_some()) {
@@ -111,10 +112,9 @@ impl Before {
     }
 }
 
-/// Runs the test; the report, and the part of it about NSX.
 async fn tested(nsx: &FakeNsx, settings: &RunSettings) -> Report {
     let (_folder, path) = file(nsx);
-    // Several of them on one stack are large.
+    // On the heap, because several of these futures overflow a stack.
     Box::pin(run(Servers::read(&path).unwrap(), settings)).await
 }
 
@@ -126,7 +126,7 @@ fn outcome<'a>(server: &'a ServerReport, id: &str) -> &'a Outcome {
     &server.findings.iter().find(|finding| finding.belief.id == id).unwrap().outcome
 }
 
-/// The outcomes of what is written, as words.
+/// Returns the outcomes of the writing checks as words.
 fn words(server: &ServerReport) -> Vec<(&'static str, &'static str)> {
     let written = server.findings.iter().filter(|finding| finding.belief.id >= "N20");
     written.map(|finding| (finding.belief.id, finding.outcome.word())).collect()
@@ -142,7 +142,7 @@ async fn what_differs_at_a_manager_is_what_its_mode_does_otherwise_and_nothing_i
         let (server, table) = (of_nsx(&report), report.table());
         assert_eq!(server.ended_early, None, "{name}: {table}");
         let differing: Vec<_> = server.differing().into_iter().filter(|id| *id >= "N20").collect();
-        // The status names no revision.
+        // In this mode the status names no revision.
         let expected: &[&str] = if name == "opposite" { &["N24"] } else { &[] };
         assert_eq!(differing, expected, "{name}:\n{table}");
         assert!(words(server).iter().all(|(_, word)| *word != "not tried"), "{name}:\n{table}");
@@ -203,7 +203,7 @@ async fn an_object_that_exists_already_is_not_touched_and_nothing_is_written() {
     }
 }
 
-/// Nothing shows whose it is.
+/// Nothing shows who owns the object.
 #[tokio::test]
 async fn an_object_without_tags_whose_write_got_no_answer_is_listed_and_not_deleted() {
     let nsx = manager(Behaviour::USUAL, Sessions::Served).await;
@@ -225,7 +225,7 @@ async fn an_object_without_tags_whose_write_got_no_answer_is_listed_and_not_dele
     assert_eq!((report.exit_code(), nsx.counts().of("DELETE ip-allocations")), (2, 0), "{}", report.table());
 }
 
-/// As an earlier run left them.
+/// The objects are as an earlier run left them.
 #[tokio::test]
 async fn objects_that_exist_are_listed_in_the_order_in_which_they_can_be_removed() {
     let nsx = manager(Behaviour::USUAL, Sessions::Served).await;
@@ -297,7 +297,7 @@ async fn what_was_made_is_removed_whatever_is_answered_to_a_write() {
     }
 }
 
-/// Also where no call is left for the checks.
+/// Also covers runs in which the checks have used all their calls.
 #[tokio::test]
 async fn what_was_made_is_removed_wherever_the_checks_end() {
     let tried = async |calls: usize| {
@@ -332,12 +332,12 @@ async fn an_interruption_waits_for_the_write_under_way_and_removes_it() {
         let interrupted = async {
             hold.wait().await;
             signals.send_replace(1);
-            // A removal that did not wait would be over by now.
+            // A removal that does not wait would have ended by now.
             tokio::time::sleep(Duration::from_secs(2)).await;
             hold.release();
         };
         let (report, ()) = tokio::join!(tested(&nsx, &settings), interrupted);
-        // A write that was given up takes effect now.
+        // The cancelled write takes effect now.
         let is_done = async {
             while nsx.counts().in_flight > 0 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -349,7 +349,7 @@ async fn an_interruption_waits_for_the_write_under_way_and_removes_it() {
         assert_eq!((report.exit_code(), report.cleanup().as_str()), (2, ""), "{what}");
         assert_eq!((nsx.counts().sessions, nsx.login_attempts().len()), (0, 1), "{what}");
     };
-    // The last two are deletions.
+    // The last two writes are deletions.
     let writes = || [1, 2, 3, 4, 5, 6, 8, 10, 11];
     join_all(writes().map(|n| Box::pin(tried((n, Side::Request))))).await;
     join_all(writes().map(|n| Box::pin(tried((n, Side::Answer))))).await;
@@ -411,7 +411,7 @@ async fn what_another_client_uses_cannot_be_removed_and_is_listed() {
     assert_eq!((report.exit_code(), nsx.counts().sessions), (2, 0));
 }
 
-/// While the network has a virtual server with an address, the address is not released.
+/// The address is not released while NSX still has a virtual server with it.
 #[tokio::test]
 async fn an_address_is_released_when_the_virtual_server_is_no_longer_realized() {
     let nsx = manager(Behaviour::USUAL, Sessions::Served).await;
@@ -458,7 +458,7 @@ async fn credentials_that_are_rejected_are_not_tried_again_for_the_removal() {
         let (report, ()) = tokio::join!(tested(&nsx, &settings), meanwhile);
         assert_eq!(of_nsx(&report).cleanup.leftovers.len(), 3, "{}", report.cleanup());
         let rejected = nsx.requests().iter().filter(|request| matches!(request.status, Some(401 | 403))).count();
-        // The call that finds the session over, the first one of the removal, and its login.
+        // The call that finds the session expired, the first call of the removal, and its login.
         let expected = if sessions == Sessions::Served { 3 } else { 1 };
         assert_eq!(rejected, expected, "{:?}", nsx.counts());
         assert!(!nsx.is_locked("admin"));

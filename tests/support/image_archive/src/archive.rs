@@ -1,7 +1,8 @@
 //! Pure: an image as an OCI archive, the tar file of an [image layout](https://github.com/opencontainers/image-spec).
 //!
-//! The same image gives the same bytes: no time, no owner but root, and a fixed order. The keys of the JSON documents are
-//! in the order of the alphabet, because `serde_json` sorts them or keeps them as they are, depending on its features.
+//! The archive is reproducible: it has no times, the owner is always root, and the order is fixed. The keys of the JSON
+//! documents are in alphabetical order, because `serde_json` sorts them or keeps their order, depending on its
+//! features.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -17,17 +18,17 @@ use crate::{Reference, Stage};
 /// An OCI archive with one image.
 #[derive(Debug, PartialEq)]
 pub struct Archive {
-    /// The tar file.
+    /// Content of the tar file.
     pub bytes: Vec<u8>,
-    /// The digest of the image's manifest, by which registries and container runtimes know the image.
+    /// Digest of the image's manifest, which identifies the image in registries and container runtimes.
     pub digest: String,
 }
 
-/// The name of a machine in images.
+/// Returns the architecture name of images for this build target.
 ///
 /// # Errors
 ///
-/// A sentence, when the Dockerfile has no image for the target of this name.
+/// A sentence, if the Dockerfile has no image for the target.
 pub fn architecture(target: &str) -> Result<&'static str, String> {
     match target.split_once("-unknown-linux-") {
         Some(("x86_64", _)) => Ok("amd64"),
@@ -39,15 +40,15 @@ pub fn architecture(target: &str) -> Result<&'static str, String> {
 }
 
 impl Archive {
-    /// The image of a stage without a base image, with the contents of its files by their path in the image. The entry
-    /// point is executable, other files are not.
+    /// Builds the image of a stage without a base image. The contents are its files by their path in the image. The
+    /// entry point is executable, other files are not.
     ///
-    /// The layer is compressed: half as much is copied to nodes, and registries get it as it is, so that the digest stays
-    /// (`skopeo` compresses plain layers).
+    /// The layer is compressed, which halves the size and keeps the digest in registries (`skopeo` compresses plain
+    /// layers).
     ///
     /// # Errors
     ///
-    /// A sentence, when the stage has a base image or a path is too long for a tar file.
+    /// A sentence, if the stage has a base image or a path is too long for a tar file.
     pub fn new(
         stage: &Stage,
         files: &BTreeMap<String, Vec<u8>>,
@@ -87,7 +88,7 @@ impl Archive {
         let manifest = json!({"config": config, "layers": [compressed], "mediaType": media_type, "schemaVersion": 2});
         let manifest = blobs.add(media_type, manifest.to_string().into_bytes());
 
-        // containerd and podman take the first annotation for the whole name. The second one is the tag alone, as
+        // containerd and podman read the first annotation as the whole name. The second annotation is the tag alone, as
         // containerd and BuildKit write it: `skopeo copy oci-archive:FILE:TAG`.
         let index = json!({
             "manifests": [{
@@ -111,12 +112,12 @@ impl Archive {
     }
 }
 
-/// By path in the archive.
+/// Contents by path in the archive.
 #[derive(Default)]
 struct Blobs(BTreeMap<String, Vec<u8>>);
 
 impl Blobs {
-    /// Adds a blob; its descriptor.
+    /// Adds a blob. Returns its descriptor.
     fn add(&mut self, media_type: &str, contents: Vec<u8>) -> Value {
         let digest = digest(&contents);
         let descriptor = json!({"digest": digest, "mediaType": media_type, "size": contents.len()});
@@ -129,7 +130,7 @@ fn digest(contents: &[u8]) -> String {
     format!("sha256:{:x}", Sha256::digest(contents))
 }
 
-/// A tar file with these files, by path and mode, and with the folders above them, in the order of their paths.
+/// Makes a tar file of these files, by path and mode, and of their parent folders, in the order of their paths.
 fn tar<'a>(files: impl Iterator<Item = (String, u32, &'a [u8])>) -> io::Result<Vec<u8>> {
     let mut builder = Builder::new(Vec::new());
     let mut folders = BTreeSet::new();

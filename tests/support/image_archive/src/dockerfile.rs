@@ -1,29 +1,29 @@
-//! Pure: the last stage of a Dockerfile.
+//! Pure: reads the last stage of a Dockerfile.
 
 use std::collections::BTreeMap;
 
-/// What the last stage of a Dockerfile puts into its image.
+/// The last stage of a Dockerfile.
 #[derive(Debug, Default, PartialEq)]
 pub struct Stage {
-    /// The image that it begins with.
+    /// Name of the base image.
     pub base: String,
-    /// Files: the path in the stage `build`, and the path in the image.
+    /// Copied files: the path in the stage `build`, and the path in the image.
     pub copies: Vec<(String, String)>,
-    /// Labels, by name.
+    /// Labels by name.
     pub labels: BTreeMap<String, String>,
     /// User and group.
     pub user: String,
-    /// The command.
+    /// The entry point: command and arguments.
     pub entrypoint: Vec<String>,
 }
 
 impl Stage {
-    /// Reads the last stage, with these values for build arguments that it declares.
+    /// Reads the last stage, with these values for the build arguments that it declares.
     ///
     /// # Errors
     ///
-    /// A sentence about the first instruction that is not one of those above, in the form that the Dockerfile of this
-    /// project uses.
+    /// A sentence about the first instruction that is not supported. Only the instructions of this project's Dockerfile
+    /// are, in the form that it uses.
     pub fn parse(dockerfile: &str, build_arguments: &[(&str, &str)]) -> Result<Self, String> {
         let text = dockerfile.replace("\\\n", " ");
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
@@ -45,7 +45,7 @@ impl Stage {
         build_arguments: &[(&str, &str)],
     ) -> Result<(), String> {
         let (instruction, rest) = line.split_once(' ').unwrap_or((line, ""));
-        // The one instruction whose quotes are JSON's, and whose variables are not replaced.
+        // The only instruction with JSON quotes and without variables.
         if instruction == "ENTRYPOINT" {
             self.entrypoint =
                 serde_json::from_str(rest).map_err(|_| "expected an ENTRYPOINT of the form [\"/path\"]")?;
@@ -75,7 +75,7 @@ impl Stage {
     }
 }
 
-/// The words of an instruction: double quotes keep spaces, and `$NAME` is a build argument.
+/// Splits an instruction into words: double quotes keep spaces, and `$NAME` is a build argument.
 fn words(text: &str, variables: &BTreeMap<String, String>) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,7 +1,7 @@
-//! The container image of a `Dockerfile` as an OCI archive, without a container engine: `make image-archive`.
+//! Builds the container image of a `Dockerfile` as an OCI archive without a container engine: `make image-archive`.
 //!
-//! It needs the binary and knows the last stage of the `Dockerfile`, so that files, labels, user and entry point are
-//! declared there alone. `tests/daemon/image.rs` reads the archive and runs the binary with what it holds.
+//! It reads the last stage of the `Dockerfile`, so that files, labels, user and entry point are declared only there.
+//! `tests/daemon/image.rs` reads the archive and runs its binary.
 
 mod archive;
 mod dockerfile;
@@ -11,7 +11,7 @@ pub use archive::{Archive, architecture};
 pub use dockerfile::Stage;
 pub use reference::Reference;
 
-/// The binary, in the stage `build` of the Dockerfile.
+/// Path of the binary in the stage `build` of the Dockerfile.
 pub const BINARY: &str = "/vsphere-cloud-controller-manager";
-/// The certificates of public authorities, in the same stage and on Debian and its relatives.
+/// Path of the public CA certificates in that stage, and on Debian and its derivatives.
 pub const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";

@@ -1,7 +1,8 @@
-//! `make image-archive`: the container image as an OCI archive.
+//! `make image-archive`: writes the container image as an OCI archive.
 //!
-//! Usage: `image-archive IMAGE TARGET REVISION BINARY`: the name of the image, the target of the build, the commit (it may
-//! be empty), and the binary, beside which the archive is written. It is run in the folder with the `Dockerfile`.
+//! Usage: `image-archive IMAGE TARGET REVISION BINARY`: the name of the image, the build target, the commit (it may be
+//! empty), and the binary. The archive is written next to the binary. The working directory must contain the
+//! `Dockerfile`.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -44,7 +45,7 @@ fn write() -> Result<(), String> {
     }
     let archive = Archive::new(&stage, &files, architecture, &reference)?;
     let path = format!("{binary}.oci.tar");
-    // A reader of the old archive keeps it, and a run that is stopped leaves no half of a new one.
+    // A rename: readers of the old archive keep it, and an interrupted run leaves no partial archive.
     let partial = format!("{path}.partial");
     std::fs::write(&partial, &archive.bytes)
         .and_then(|()| std::fs::rename(&partial, Path::new(&path)))

@@ -1,18 +1,18 @@
-//! Pure: the name of an image with its registry and tag.
+//! Pure: an image name with registry and tag.
 
 use std::fmt;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// A whole name, such as `docker.io/library/alpine:3`.
+/// A complete image name, such as `docker.io/library/alpine:3`.
 #[derive(Debug, PartialEq)]
 pub struct Reference {
     name: String,
     tag: String,
 }
 
-/// `domainAndPort`, `remoteName` and `tag` of `distribution/reference`, `regexp.go`.
+/// `domainAndPort`, `remoteName` and `tag` from `regexp.go` of `distribution/reference`.
 static GRAMMAR: LazyLock<Regex> = LazyLock::new(|| {
     let label = "(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])";
     let domain = format!(r"(?:{label}(?:\.{label})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?");
@@ -22,17 +22,17 @@ static GRAMMAR: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(&whole).expect("the grammar is constant, and a test uses it")
 });
 
-/// Limits of registries, and of the library above.
+/// Upper limits of registries and of `distribution/reference`, in characters.
 const LONGEST_NAME: usize = 255;
 
 impl Reference {
     /// Reads a name and completes it as Docker, containerd and the kubelet do (`ParseNormalizedNamed` of
-    /// `distribution/reference`), but for the tag: Kubernetes pulls `latest` again at each start of a pod, which needs a
-    /// registry.
+    /// `distribution/reference`), except for the tag: Kubernetes pulls `latest` again at each start of a pod, which
+    /// needs a registry.
     ///
     /// # Errors
     ///
-    /// A sentence, for what is no name, and for a digest.
+    /// A sentence, if the text is not a name or contains a digest.
     pub fn parse(text: &str, default_tag: &str) -> Result<Self, String> {
         if text.contains('@') {
             return Err(format!(
@@ -58,7 +58,7 @@ impl Reference {
         Ok(reference)
     }
 
-    /// What comes after the name.
+    /// Returns the tag.
     #[must_use]
     pub fn tag(&self) -> &str {
         &self.tag

@@ -1,4 +1,4 @@
-//! `image-archive` as `make image-archive` runs it.
+//! Tests of `image-archive` as `make image-archive` runs it.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use image_archive::AUTHORITIES;
 
-/// The program in a folder with this Dockerfile and a file `binary`.
+/// Runs the program in a folder with this Dockerfile and a file `binary`.
 fn run(folder: &Path, dockerfile: &str, arguments: &[&str]) -> Output {
     fs::write(folder.join("Dockerfile"), dockerfile).unwrap();
     fs::write(folder.join("binary"), "binary").unwrap();

@@ -1,17 +1,17 @@
-//! What a proxy answers itself, as the API server would, and which requests are watches.
+//! The proxy's own answers, in the form of the API server, and the recognition of watch requests.
 
 use http::{HeaderValue, Response, StatusCode, Uri, header};
 use serde_json::{Value, json};
 
 use super::Refusal;
 
-/// Whether the answer is a stream of events.
+/// Returns true if the answer is a stream of events.
 pub(super) fn is_watch(uri: &Uri) -> bool {
     parameter(uri, "watch").is_some_and(|value| ["true", "1"].contains(&value))
 }
 
-/// Whether it is a watch that can come too late: one that goes on from a version. Without one, or from version 0, it
-/// begins with what there is.
+/// Returns true for a watch whose version can be too old. A watch without a version, or from version 0, starts with the
+/// current state.
 pub(super) fn can_expire(uri: &Uri) -> bool {
     is_watch(uri) && parameter(uri, "resourceVersion").is_some_and(|version| !["", "0"].contains(&version))
 }
@@ -20,7 +20,7 @@ fn parameter<'a>(uri: &'a Uri, name: &str) -> Option<&'a str> {
     uri.query()?.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }
 
-/// A `Status` with this status.
+/// Returns a `Status` object with this HTTP status.
 pub(super) fn refused(refusal: Refusal) -> Response<String> {
     let reason = match refusal.status.as_u16() {
         401 => "Unauthorized",
@@ -41,7 +41,7 @@ pub(super) fn refused(refusal: Refusal) -> Response<String> {
     answer
 }
 
-/// What the API server says to a watch from a version that it has no more: with a status, or as the only event of a
+/// Returns the API server's answer to a watch from a version that it has compacted: a status, or the only event of a
 /// stream.
 pub(super) fn expired(is_event: bool) -> Response<String> {
     let told = status(StatusCode::GONE, "Expired", "too old resource version: 1 (2)", None);

@@ -1,4 +1,4 @@
-//! Writes to Nodes that a proxy holds back: a moment between two writes lasts as long as a test wants.
+//! Holds writes to Nodes in a proxy, so that the interval between two writes lasts as long as a test needs.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,37 +8,37 @@ use tokio::sync::watch;
 
 use crate::eventually;
 
-/// Far more than a write takes, on a machine that also compiles.
+/// Far longer than a write takes, even while this machine also compiles.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Which of the two writes of an initialisation.
+/// One of the two writes of an initialisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// The addresses: the first one.
+    /// The first write: the addresses.
     Status,
-    /// Provider ID, labels and taints: the second one.
+    /// The second write: provider ID, labels and taints.
     Node,
 }
 
-/// Where a write is held.
+/// The side of the API server at which a write waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The server has not seen it.
+    /// Before the write. The API server has not received it.
     Request,
-    /// The server has done it, and the sender does not know.
+    /// After the write. The API server has done it, and the client has no answer.
     Answer,
 }
 
-/// A write that was held.
+/// A write that waited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The node's name.
+    /// Name of the Node.
     pub node: String,
-    /// What the API server answered, once it has.
+    /// Status of the API server's answer, once there is one.
     pub status: Option<StatusCode>,
 }
 
-/// Holds writes until it is released.
+/// Makes writes wait until it is released.
 #[derive(Debug)]
 pub struct Hold {
     write: Write,
@@ -52,7 +52,7 @@ impl Hold {
         Arc::new(Self { write, side, held: Mutex::default(), released: watch::Sender::new(false) })
     }
 
-    /// Waits until so many writes are held; those whose answer is held have been answered then.
+    /// Waits until this many writes wait. On the answer side the API server has answered them then.
     pub async fn wait_for(&self, count: usize) {
         let is_held = |held: &&Held| self.side == Side::Request || held.status.is_some();
         eventually(&format!("{count} writes are held"), LIMIT, async || match self.held().clone() {
@@ -62,7 +62,7 @@ impl Hold {
         .await;
     }
 
-    /// Releases the held writes, and returns them once the API server has answered all of them.
+    /// Releases the waiting writes. Returns them once the API server has answered all of them.
     pub async fn release(&self) -> Vec<Held> {
         self.released.send_replace(true);
         eventually("all that was held is answered", LIMIT, async || match self.held().clone() {
@@ -76,7 +76,7 @@ impl Hold {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The place among what is held, if this request is to be.
+    /// Returns the place of this request among the waiting writes, if it must wait.
     pub(super) fn place(self: &Arc<Self>, method: &Method, path: &str) -> Option<Place> {
         let rest = path.strip_prefix("/api/v1/nodes/")?;
         let (node, write) = match rest.split_once('/') {
@@ -93,14 +93,14 @@ impl Hold {
     }
 }
 
-/// Of one write among those held.
+/// The place of one waiting write.
 pub(super) struct Place {
     hold: Arc<Hold>,
     index: usize,
 }
 
 impl Place {
-    /// Waits for the release, if this is the side at which writes are held.
+    /// Waits for the release, if writes wait at this side.
     pub(super) async fn pass(&self, side: Side) {
         if side == self.hold.side {
             drop(self.hold.released.subscribe().wait_for(|released| *released).await);

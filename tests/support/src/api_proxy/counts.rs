@@ -1,31 +1,31 @@
-//! What a proxy has seen.
+//! Counts of a proxy.
 
 use std::sync::Arc;
 
 use super::Shared;
 
-/// Requests since the start, and what is open now.
+/// Requests since the start, and current open connections and watches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProxyCounts {
-    /// Requests that came, watches among them.
+    /// Received requests, including watches.
     pub requests: u64,
-    /// Watch requests that came.
+    /// Received watch requests.
     pub watches: u64,
-    /// Requests that the API server was asked.
+    /// Requests sent to the API server.
     pub passed: u64,
-    /// Requests that were answered here instead, watches that were told of too old a version not among them.
+    /// Requests that the proxy answered itself, except for watches with a version that is too old.
     pub refused: u64,
-    /// Watches that were told that their version is too old.
+    /// Watches that were rejected because their version is too old.
     pub expired: u64,
-    /// Connections that are open now.
+    /// Connections that are currently open.
     pub open_connections: u32,
-    /// Watches that are open now.
+    /// Watches that are currently open.
     pub open_watches: u32,
-    /// Requests that have no answer now because the proxy hangs.
+    /// Requests that currently get no answer because the proxy hangs.
     pub hanging: u32,
 }
 
-/// Counts something for as long as it lives.
+/// Keeps a count increased for as long as it lives.
 pub(super) struct Open {
     shared: Arc<Shared>,
     which: fn(&mut ProxyCounts) -> &mut u32,

@@ -1,4 +1,4 @@
-//! One connection of the daemon, and the one to the API server behind it.
+//! One connection of the daemon, and its connection to the API server.
 
 use std::io;
 use std::path::Path;
@@ -26,12 +26,12 @@ use super::barriers::{Place, Side};
 use super::counts::Open;
 use super::{End, Faults, Shared, answer};
 
-/// For a connection to the API server and its TLS.
+/// Timeout of a connection to the API server, including TLS.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// The API server, as one user reaches it.
+/// The API server and the credentials of one user.
 pub(super) struct Upstream {
     tls: TlsConnector,
     host: String,
@@ -39,18 +39,18 @@ pub(super) struct Upstream {
 }
 
 impl Upstream {
-    /// As this kubeconfig says, which must be of the server at this address.
+    /// Reads this kubeconfig. It must be for the server at this address.
     pub(super) async fn of(kubeconfig: &Path, server: &str) -> Self {
         crate::api_server::install_crypto();
         let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         assert_eq!(config.cluster_url.to_string().trim_end_matches('/'), server, "the kubeconfig is of this server");
         let (host, port) = (config.cluster_url.host().unwrap().to_owned(), config.cluster_url.port_u16().unwrap());
-        // A token is not in here: the daemon sends it with each request, and it passes.
+        // It contains no token: the daemon sends its token with each request, and the proxy passes it.
         Self { tls: TlsConnector::from(Arc::new(config.rustls_client_config().unwrap())), host, port }
     }
 
-    /// A connection, whose end is told to `lost`.
+    /// Connects. Sets `lost` to true at the end of the connection.
     async fn connect(&self, lost: &watch::Sender<bool>) -> io::Result<SendRequest<Body>> {
         let connect = async {
             let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
@@ -68,7 +68,7 @@ impl Upstream {
         Ok(sender)
     }
 
-    /// Makes the request one of this connection; the client adds what belongs to that.
+    /// Replaces the headers that belong to the daemon's connection.
     fn address(&self, mut request: Request<Body>) -> io::Result<Request<Body>> {
         for name in [header::HOST, header::CONNECTION, header::TRANSFER_ENCODING] {
             request.headers_mut().remove(name);
@@ -79,17 +79,16 @@ impl Upstream {
     }
 }
 
-/// One connection of the daemon.
 struct Link {
     shared: Arc<Shared>,
     upstream: Arc<Upstream>,
-    /// The connection behind it, once something was to pass. There is one request at a time.
+    /// The connection to the API server, from the first request on. There is one request at a time.
     sender: Mutex<Option<SendRequest<Body>>>,
-    /// Whether that has ended.
+    /// Whether that connection has ended.
     lost: watch::Sender<bool>,
 }
 
-/// Serves one connection until either side closes it or the test severs it.
+/// Serves one connection until either side or the test closes it.
 pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, upstream: Arc<Upstream>) {
     drop(stream.set_nodelay(true));
     let mut severed = shared.severed.subscribe();
@@ -106,10 +105,11 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, upstream: Arc<
     let mut is_closing = false;
     loop {
         tokio::select! {
-            // With an error when the service has one: the connection is closed without an answer.
+            // This is an error if the service returns one: the connection is closed without an answer.
             _ = &mut connection => return,
             _ = severed.changed() => return,
-            // What has been answered is sent, and an idle connection is closed at once, as the API server's was.
+            // Finished answers are still sent. An idle connection is closed at once, like the connection to the API
+            // server.
             _ = is_lost.wait_for(|lost| *lost), if !is_closing => {
                 is_closing = true;
                 connection.as_mut().graceful_shutdown();
@@ -174,7 +174,7 @@ impl Link {
         self.shared.state().counts.passed += 1;
         let request = self.upstream.address(request.map(boxed))?;
         let mut sender = self.sender.lock().await;
-        // Nothing, or closed since: a stream was ended here that the API server had not ended.
+        // There is no connection, or it was closed because the proxy ended a stream early.
         if let Some(before) = sender.as_mut()
             && before.ready().await.is_err()
         {
@@ -197,7 +197,7 @@ impl Link {
         Ok(Response::from_parts(head, StreamBody::new(frames).boxed_unsync()))
     }
 
-    /// In a task of its own: what was sent is on its way, also when its sender is gone.
+    /// Passes a write in a task of its own, so that it continues if the client is gone.
     async fn pass_held(&self, request: Request<Incoming>, place: Place) -> io::Result<Response<Body>> {
         self.shared.state().counts.passed += 1;
         let (head, body) = request.into_parts();
@@ -219,11 +219,10 @@ impl Link {
     }
 }
 
-/// The body of an answer, as it comes.
 struct Passing {
     body: Incoming,
     faults: watch::Receiver<Faults>,
-    /// Of watches only.
+    /// Set for watches only.
     ended: Option<watch::Receiver<End>>,
     is_over: bool,
     _open: Option<Open>,
@@ -237,7 +236,7 @@ impl Passing {
         let Self { body, faults, ended, .. } = self;
         let frame = async {
             let frame = body.frame().await;
-            // Fails only when the proxy is gone, and its connections with it.
+            // Fails only if the proxy, with its connections, is gone.
             drop(faults.wait_for(|faults| !faults.is_hanging).await);
             frame.map(|frame| frame.map_err(io::Error::other))
         };

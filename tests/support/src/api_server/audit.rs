@@ -1,4 +1,4 @@
-//! What an API server was asked, by whom and when: its audit log.
+//! The audit log of an API server: the requests, their users and times.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,12 +9,12 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// File of the policy.
+/// File name of the policy.
 pub const POLICY: &str = "audit-policy.yaml";
-/// File of the log, a JSON object in each line.
+/// File name of the log, which has a JSON object in each line.
 pub const LOG: &str = "audit.log";
 
-/// Each request once, when it is over; of Leases also what they were to become.
+/// Logs each request once, when it is finished. For Leases it also logs the request object.
 const RULES: &str = r#"apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
@@ -27,7 +27,7 @@ rules:
 - level: Metadata
 "#;
 
-/// A request that is over.
+/// A finished request.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditEvent {
@@ -36,55 +36,55 @@ pub struct AuditEvent {
     /// Path and query.
     #[serde(rename = "requestURI")]
     pub uri: String,
-    /// Who asked.
+    /// User of the request.
     pub user: User,
-    /// The program that asked.
+    /// `User-Agent` of the client.
     #[serde(default)]
     pub user_agent: String,
-    /// What it was about; all empty for a path that is no resource.
+    /// Object of the request. All fields are empty if the path is not a resource.
     #[serde(default)]
     pub object_ref: ObjectRef,
-    /// The object that was sent; of Leases only.
+    /// Object in the request, for Leases only.
     #[serde(default)]
     pub request_object: Value,
-    /// The answer.
+    /// Status of the answer.
     #[serde(default)]
     pub response_status: ResponseStatus,
-    /// When the request came.
+    /// Time of the request.
     #[serde(rename = "requestReceivedTimestamp")]
     pub received: Timestamp,
-    /// When the answer was complete.
+    /// Time when the answer was complete.
     #[serde(rename = "stageTimestamp")]
     pub answered: Timestamp,
 }
 
-/// Who asked.
+/// The user of a request.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct User {
-    /// The user's name; that of a service account is `system:serviceaccount:<namespace>:<name>`.
+    /// User name. For a service account it is `system:serviceaccount:<namespace>:<name>`.
     pub username: String,
-    /// What else the API server knows of the user.
+    /// Extra fields of the user.
     #[serde(default)]
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// What a request was about.
+/// The object of a request.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectRef {
-    /// Empty for the core group.
+    /// API group. Empty for the core group.
     pub api_group: String,
-    /// The plural: `nodes`.
+    /// Plural of the resource: `nodes`.
     pub resource: String,
-    /// As `status`, or empty.
+    /// Subresource such as `status`, or empty.
     pub subresource: String,
-    /// Empty for what is in no namespace.
+    /// Namespace. Empty for cluster-wide resources.
     pub namespace: String,
-    /// Empty for lists.
+    /// Name of the object. Empty for lists.
     pub name: String,
 }
 
-/// The answer.
+/// The status of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 pub struct ResponseStatus {
     /// The HTTP status.
@@ -93,27 +93,27 @@ pub struct ResponseStatus {
 }
 
 impl AuditEvent {
-    /// Whether it was to change something.
+    /// Returns true for a request that changes objects.
     #[must_use]
     pub fn is_write(&self) -> bool {
         !matches!(self.verb.as_str(), "get" | "list" | "watch")
     }
 
-    /// The token or certificate that the user showed: `JTI=` and the id of a service account token.
+    /// Returns the id of the user's token or certificate: `JTI=` and an id for a service account token.
     #[must_use]
     pub fn credential(&self) -> Option<&str> {
         self.user.extra.get("authentication.kubernetes.io/credential-id")?.first().map(String::as_str)
     }
 
-    /// Whether the answer was 2xx.
+    /// Returns true if the status is 2xx.
     #[must_use]
     pub fn is_accepted(&self) -> bool {
         (200..300).contains(&self.response_status.code)
     }
 }
 
-/// Writes the policy, and gives the flags that make kube-apiserver follow it. Each request is in the log before its
-/// client has the whole answer. A file takes 8 GB, and then a new one is begun: far more than a test asks for.
+/// Writes the policy. Returns the flags of kube-apiserver for it. A request is logged before its client has the whole
+/// answer. The log rotates at 8 GB, which no test reaches.
 pub(super) fn flags(folder: &Path) -> [String; 4] {
     let policy = folder.join(POLICY);
     std::fs::write(&policy, RULES).unwrap();
@@ -125,8 +125,8 @@ pub(super) fn flags(folder: &Path) -> [String; 4] {
     ]
 }
 
-/// The requests that are over and stand behind this place of the log, in the order of their ends, and the place behind
-/// them. The log begins at 0.
+/// Reads the finished requests after this position of the log, in the order of their ends. Returns the next position,
+/// too. The log begins at 0.
 pub(super) fn read(folder: &Path, from: u64) -> (Vec<AuditEvent>, u64) {
     let path = folder.join(LOG);
     let failed = |error: std::io::Error| -> ! { panic!("{}: {error}", path.display()) };
@@ -134,14 +134,14 @@ pub(super) fn read(folder: &Path, from: u64) -> (Vec<AuditEvent>, u64) {
     let mut bytes = Vec::new();
     let read = file.seek(SeekFrom::Start(from)).and_then(|_| file.read_to_end(&mut bytes));
     read.unwrap_or_else(|error| failed(error));
-    // The last line may be half-written.
+    // The last line may be incomplete.
     let text = String::from_utf8_lossy(&bytes);
     let complete = text.rfind('\n').map_or("", |end| &text[..=end]);
     let event = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in audit line {line}"));
     (complete.lines().map(event).collect(), from + complete.len() as u64)
 }
 
-/// As [`read`], of a server that is killed now and then: lines that it left half-written are left out.
+/// Like [`read`], for a server that is killed during the test: partial lines are skipped.
 pub(super) fn read_broken(folder: &Path, from: u64) -> (Vec<AuditEvent>, u64) {
     let mut file = File::open(folder.join(LOG)).unwrap();
     let mut new = Vec::new();

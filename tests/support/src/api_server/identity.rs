@@ -1,4 +1,4 @@
-//! The test cluster's certificate authority, and kubeconfigs of any user.
+//! The CA of the test cluster, and kubeconfigs of any user.
 
 use std::path::Path;
 
@@ -9,32 +9,32 @@ use rcgen::{
 };
 use serde_json::{Value, json};
 
-/// File of the authority's certificate.
+/// File name of the CA certificate.
 pub const CA: &str = "ca.pem";
-/// File of the server's certificate.
+/// File name of the server certificate.
 pub const SERVER_CERTIFICATE: &str = "server.pem";
-/// File of the server's key.
+/// File name of the server key.
 pub const SERVER_KEY: &str = "server.key";
-/// File of the key that signs service account tokens.
+/// File name of the key that signs service account tokens.
 pub const SERVICE_ACCOUNT_KEY: &str = "service-account.key";
 
-/// File of the public half of that key.
+/// File name of the public key for service account tokens.
 pub const SERVICE_ACCOUNT_PUBLIC_KEY: &str = "service-account.pub";
 
-/// The address of the node that runs the API server in a [`crate::sandbox`].
+/// Address of the node that runs the API server in a [`crate::sandbox`].
 pub const NODE_ADDRESS: &str = "192.0.2.10";
 
-/// The cluster address of the Service `kubernetes`.
+/// Cluster IP of the Service `kubernetes`.
 pub const SERVICE_ADDRESS: &str = "10.96.0.1";
 
-/// Signs the server's certificate and those of users.
+/// The CA, which signs the certificates of the server and of users.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: String,
 }
 
 impl Authority {
-    /// Makes one, and writes the files that kube-apiserver needs.
+    /// Makes a CA, and writes the files that kube-apiserver needs.
     pub fn write_to(folder: &Path) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut parameters = CertificateParams::new(Vec::new()).unwrap();
@@ -68,12 +68,12 @@ impl Authority {
         (parameters.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
     }
 
-    /// The key, as PEM.
+    /// Returns the key as PEM.
     pub fn key_pem(&self) -> String {
         self.issuer.key().serialize_pem()
     }
 
-    /// The certificate and the key of a client that is this user, in this group if one is given.
+    /// Makes the client certificate and key of this user, in this group if one is given.
     pub fn client(&self, user: &str, group: Option<&str>) -> (String, String) {
         let mut parameters = CertificateParams::new(Vec::new()).unwrap();
         parameters.distinguished_name.push(DnType::CommonName, user);
@@ -84,7 +84,7 @@ impl Authority {
         self.sign(&parameters)
     }
 
-    /// A kubeconfig with a client certificate of this user, in this group if one is given.
+    /// Returns a kubeconfig with a client certificate of this user, in this group if one is given.
     pub fn kubeconfig(&self, server: &str, user: &str, group: Option<&str>) -> String {
         let (certificate, key) = self.client(user, group);
         let user = json!({
@@ -94,12 +94,12 @@ impl Authority {
         self.kubeconfig_with(server, &user)
     }
 
-    /// A kubeconfig with a bearer token.
+    /// Returns a kubeconfig with a bearer token.
     pub fn kubeconfig_with_token(&self, server: &str, token: &str) -> String {
         self.kubeconfig_with(server, &json!({ "token": token }))
     }
 
-    /// The text is JSON, which is YAML.
+    /// Returns a kubeconfig in JSON, which is valid YAML.
     fn kubeconfig_with(&self, server: &str, user: &Value) -> String {
         let ca = STANDARD.encode(&self.certificate);
         let text = json!({

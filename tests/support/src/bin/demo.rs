@@ -1,8 +1,7 @@
-//! `make demo`: a whole cluster on this machine, and the daemon initialising its nodes and serving a Service on NSX.
+//! `make demo`: runs a whole cluster on this machine. The daemon initialises its nodes and serves a Service on NSX.
 //!
-//! Usage: `demo DAEMON`, the daemon's binary. `NODES` is the number of nodes (9), `ONCE=1` ends after the story, `ROUTES=1`
-//! adds routes,
-//! `NODE=1` a real node, for which the demo runs in a sandbox.
+//! Usage: `demo DAEMON`, the daemon's binary. `NODES` is the number of nodes (default 9). `ONCE=1` exits after the last
+//! step. `ROUTES=1` adds routes. `NODE=1` adds a real node, for which the demo runs in a sandbox.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! Runs the fake NSX manager for any program. Prints its address, CA file, user and password, one `key=value` a line, and
-//! exits when its standard input closes.
+//! Runs the fake NSX Manager as a program of its own. It prints its address, CA file, user and password, one
+//! `key=value` a line, and exits when its standard input closes.
 
 use std::io::{Read, Write};
 

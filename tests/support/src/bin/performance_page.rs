@@ -1,7 +1,7 @@
-//! Puts a run of the benchmark into `docs/performance.md`.
+//! Writes a benchmark run into `docs/performance.md`.
 //!
-//! Usage: `performance-page [REPORT]`, the `report.json` of a run (or: `make performance-page`). Without one, page and plots
-//! are made anew of the runs that are kept in `docs/performance/report.json`.
+//! Usage: `performance-page [REPORT]`, the `report.json` of a run (or: `make performance-page`). Without a report, the
+//! page and plots are made again from the runs in `docs/performance/report.json`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

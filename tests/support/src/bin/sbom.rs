@@ -1,6 +1,6 @@
-//! `make sbom`: what the binary is made of.
+//! `make sbom`: writes the components of the binary.
 //!
-//! Usage: `sbom TARGET LIBC`, the target of the build and the C library with its version, such as `glibc 2.36`.
+//! Usage: `sbom TARGET LIBC`, the build target and the C library with its version, such as `glibc 2.36`.
 
 use std::io::Write;
 use std::process::{Command, ExitCode};

@@ -1,4 +1,4 @@
-//! The demo's cluster: three control-plane nodes and workers, over one region and three zones.
+//! The demo's cluster: three control-plane nodes, and workers in one region and three zones.
 
 use futures::StreamExt;
 use kube::Client;
@@ -10,16 +10,16 @@ use crate::vcenter::{Nic, Object, Scenario, Vcenter, Vm, VmChange};
 
 const ZONES: [&str; 3] = ["a", "b", "c"];
 
-/// A node and its virtual machine.
+/// A node and its VM.
 #[derive(Clone)]
 pub struct Machine {
-    /// The Node's name, and the guest's host name.
+    /// Name of the Node and host name of the guest.
     pub node: String,
-    /// The VM's name.
+    /// Name of the VM.
     pub vm: String,
-    /// The BIOS UUID, which the guest sees as its system UUID.
+    /// BIOS UUID, which is the guest's system UUID.
     pub uuid: String,
-    /// The address that VMware Tools reports.
+    /// Address that VMware Tools reports.
     pub address: String,
     is_control_plane: bool,
     index: usize,
@@ -39,24 +39,24 @@ impl Machine {
         }
     }
 
-    /// The machine of the real node.
+    /// Returns the machine of the real node.
     pub fn real(index: usize) -> Self {
         let (node, address) = ("real-1".to_owned(), NODE_ADDRESS.to_owned());
         Self { vm: format!("prod-{node}"), node, uuid: system_uuid(), address, is_control_plane: false, index }
     }
 
-    /// An address that no machine of the demo has.
+    /// Returns an address that no machine of the demo has.
     pub fn other_address(&self) -> String {
         format!("10.20.99.{}", 11 + self.index % 200)
     }
 
-    /// The network of its pods, where the demo has routes.
+    /// Returns the pod network, if the demo has routes.
     pub fn pod_network(&self) -> String {
         format!("10.{}.{}.0/24", 244 + self.index / 256, self.index % 256)
     }
 
-    /// The network cards with this address: one on the node network, and the bridge that a CNI plugin makes, which
-    /// must not become a node address.
+    /// Returns the network cards with this address: one on the node network, and the bridge of a CNI plugin, which must
+    /// not become a node address.
     pub fn with_address(&self, address: &str) -> VmChange {
         let bridge = format!("10.244.{}.1", self.index % 256);
         Vm::change().nic(Nic::new("VM Network", &[address])).nic(Nic::guest_only(&[&bridge]))
@@ -67,12 +67,12 @@ impl Machine {
     }
 }
 
-/// Three control-plane machines, the rest workers.
+/// Returns three control-plane machines and the workers.
 pub fn machines(count: usize) -> Vec<Machine> {
     (0..count).map(Machine::new).collect()
 }
 
-/// One datacenter (the region) with three clusters (the zones) of two hosts.
+/// Returns one datacenter (the region) with three clusters (the zones) of two hosts each.
 pub fn scenario(machines: &[Machine]) -> Scenario {
     let mut scenario = Scenario::empty().datacenter("dc-1").tag("k8s-region", "region-1", [Object::datacenter("dc-1")]);
     for zone in ZONES {
@@ -98,7 +98,7 @@ pub fn scenario(machines: &[Machine]) -> Scenario {
     scenario
 }
 
-/// Registers the nodes side by side, as so many kubelets would. `has_networks`: with networks for their pods.
+/// Registers the nodes in parallel, as their kubelets would. `has_networks`: with pod networks.
 pub async fn register(client: &Client, machines: &[Machine], has_networks: bool) {
     futures::stream::iter(machines)
         .for_each_concurrent(16, async |machine| {
@@ -110,7 +110,7 @@ pub async fn register(client: &Client, machines: &[Machine], has_networks: bool)
         .await;
 }
 
-/// The daemon's configuration, as an operator would write it.
+/// Returns the daemon's configuration, as an operator would write it.
 pub fn vsphere_conf(vcenter: &Vcenter) -> String {
     format!(
         "[Global]\nuser = \"{}\"\npassword = \"{}\"\nport = \"{}\"\nca-file = \"{}\"\n\n\

@@ -1,4 +1,4 @@
-//! The second act of the demo: the load balancer of a Service on NSX, with the calls of each step.
+//! The second act of the demo: the load balancer of a Service on NSX, with the NSX calls of each step.
 
 use std::time::{Duration, Instant};
 
@@ -12,23 +12,23 @@ use serde_json::json;
 
 use super::{CHANGE_PATIENCE, Stage, seconds};
 
-/// The Service of the story, in the namespace `default`.
+/// Name of the Service, in the namespace `default`.
 const NAME: &str = "web";
 const FIRST_PORT: i32 = 80;
 const OTHER_PORT: i32 = 8080;
-/// How long the Service may take to go: at most one listing of NSX begins in 10 s.
+/// Longest deletion of the Service. At most one listing of NSX starts every 10 s.
 const DELETION_PATIENCE: Duration = Duration::from_secs(40);
-/// Calls are written into lines of this width.
+/// Width at which lists of calls are wrapped.
 const WIDTH: usize = 120;
 
-/// The Services, as they change.
+/// Watches the Services.
 pub fn watch(client: Client) -> BoxStream<'static, watcher::Result<Event<Service>>> {
     let config = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
     watcher::watcher(Api::<Service>::namespaced(client, "default"), config).boxed()
 }
 
 impl Stage {
-    /// A Service gets its address, its port changes, a node leaves, the Service is deleted.
+    /// Runs the second act: a Service gets its address, its port changes, a node is removed, the Service is deleted.
     pub(super) async fn play_second_act(&mut self) -> Result<(), String> {
         self.screen.pause_table();
         self.create_a_service().await?;
@@ -40,7 +40,6 @@ impl Stage {
         Ok(())
     }
 
-    /// Notes what the watch shows of the Service.
     pub(super) fn observe_service(&mut self, event: Option<watcher::Result<Event<Service>>>) {
         match event {
             Some(Ok(Event::Apply(service) | Event::InitApply(service))) => self.service = Some(service),
@@ -75,7 +74,7 @@ impl Stage {
         self.note("");
         self.note(&format!("Its port changes: {FIRST_PORT} -> {OTHER_PORT}"));
         let (first, began, before) = (self.nsx.next_request(), Instant::now(), self.address());
-        // The node port stays: without it the API server would choose another one.
+        // The patch keeps the node port. Without it the API server would choose another one.
         let patch = json!({"spec": {"ports": [{"port": OTHER_PORT, "nodePort": self.node_port()}]}});
         let patched = self.services().patch(NAME, &PatchParams::default(), &Patch::Merge(patch)).await;
         patched.map_err(|error| format!("Service {NAME} cannot be changed: {error}"))?;
@@ -134,7 +133,7 @@ impl Stage {
         Api::namespaced(self.client.clone(), "default")
     }
 
-    /// The address in the status of the Service.
+    /// Returns the address in the status of the Service.
     fn address(&self) -> Option<String> {
         let status = self.service.as_ref()?.status.as_ref()?.load_balancer.as_ref()?;
         status.ingress.as_ref()?.first()?.ip.clone()
@@ -148,7 +147,7 @@ impl Stage {
         self.service.as_ref()?.spec.as_ref()?.ports.as_ref()?.first()?.node_port
     }
 
-    /// Notes the calls with this number or a later one.
+    /// Shows the calls with this number or a later one.
     fn note_calls_since(&mut self, number: u64) {
         let calls = self.nsx.calls_from(number);
         self.note(&format!("{} calls to NSX:", calls.len()));
@@ -156,7 +155,7 @@ impl Stage {
     }
 }
 
-/// The calls in their order, a number at those that repeat, in lines.
+/// Returns the calls in their order as wrapped lines, with a number for repeated calls.
 fn wrapped(calls: &[String]) -> Vec<String> {
     let words = calls.chunk_by(|left, right| left == right).filter_map(|same| {
         let name = same.first()?;

@@ -14,7 +14,7 @@ use crate::eventually::eventually;
 use crate::real_node::{Containerd, Kubelet, KubeletSettings};
 use crate::sandbox::Sandbox;
 
-/// A kubelet and its container runtime. They end with this, before their sandbox.
+/// A kubelet and its container runtime. They end with this value, before their sandbox.
 pub struct RealNode {
     _kubelet: Kubelet,
     _containerd: Containerd,
@@ -22,7 +22,7 @@ pub struct RealNode {
 }
 
 impl RealNode {
-    /// Starts them, and waits until the Node is registered. `has_networks`: with a network for its pods.
+    /// Starts them, and waits until the Node is registered. `has_networks`: with a pod network.
     pub async fn start(sandbox: Sandbox, server: &ApiServer, machine: &Machine, has_networks: bool) -> Self {
         let started = Instant::now();
         let containerd = Containerd::start(&sandbox).await;
@@ -42,7 +42,7 @@ impl RealNode {
         Self { _kubelet: kubelet, _containerd: containerd, sandbox }
     }
 
-    /// What comes before a command that is to reach the cluster.
+    /// Returns the prefix of a command that must reach the cluster.
     pub fn enter(&self) -> String {
         format!("sudo {} ", self.sandbox.enter())
     }

@@ -1,4 +1,4 @@
-//! The NSX Manager of the demo: load balancers on a gateway, and a router on which each node may get a route.
+//! The NSX Manager of the demo: load balancers on a gateway, and a router for the routes of the nodes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,14 +8,14 @@ use serde_json::Value;
 use super::cluster::Machine;
 use crate::fake_nsx::{FakeNsx, Model, NsxCounts};
 
-/// The gateway with the routes and the load balancer service.
+/// Path of the gateway with the routes and the load balancer service.
 pub const GATEWAY: &str = "/infra/tier-1s/t1";
-/// All networks of pods are in it.
+/// Network that contains all pod networks.
 pub const CLUSTER_CIDR: &str = "10.240.0.0/12";
-/// The collections with objects of load balancers.
+/// Collections with load balancer objects.
 const COLLECTIONS: [&str; 5] =
     ["lb-services", "lb-virtual-servers", "lb-pools", "lb-monitor-profiles", "ip-allocations"];
-/// The load balancer service takes as many members as the largest demo has nodes.
+/// Configuration of the load balancers. Size LARGE takes as many members as the largest demo has nodes.
 const LOAD_BALANCERS: &str = "\n[LoadBalancer]\nsize = LARGE\ntier1-gateway-path = /infra/tier-1s/t1\nip-pool-name = pool1\n\
      tcp-app-profile-name = default-tcp-lb-app-profile\nudp-app-profile-name = default-udp-lb-app-profile\n";
 
@@ -23,36 +23,36 @@ const LOAD_BALANCERS: &str = "\n[LoadBalancer]\nsize = LARGE\ntier1-gateway-path
 pub struct Nsx(FakeNsx);
 
 impl Nsx {
-    /// Without load balancers and routes.
+    /// Starts a manager without load balancers and routes.
     pub async fn start() -> Self {
         Self(FakeNsx::start(Model::small()).await)
     }
 
-    /// The address of the NSX Manager.
+    /// Returns the address of the NSX Manager.
     pub fn address(&self) -> String {
         self.0.address()
     }
 
-    /// The sections of the daemon's configuration. The CA is written into `folder`.
+    /// Returns the NSX sections of the daemon's configuration. Writes the CA into `folder`.
     pub fn sections(&self, folder: &Path, has_routes: bool) -> String {
         let route = if has_routes { format!("\n[Route]\nrouter-path = {GATEWAY}\n") } else { String::new() };
         format!("\n{}{LOAD_BALANCERS}{route}", self.0.ini_section(folder))
     }
 
-    /// The next hop of each network.
+    /// Returns the next hop of each network.
     pub fn next_hops(&self) -> BTreeMap<String, String> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let routes = self.0.objects_below(&format!("{GATEWAY}/static-routes"));
         routes.iter().map(|route| (text(&route["network"]), text(&route["next_hops"][0]["ip_address"]))).collect()
     }
 
-    /// Whether it has exactly the routes of these machines.
+    /// Returns true if it has exactly the routes of these machines.
     pub fn leads_to(&self, machines: &[Machine]) -> bool {
         let wanted = machines.iter().map(|machine| (machine.pod_network(), machine.address.clone()));
         self.next_hops() == wanted.collect()
     }
 
-    /// The objects of load balancers by the name of their collection.
+    /// Returns the load balancer objects by the name of their collection.
     pub fn load_balancer_objects(&self) -> BTreeMap<&'static str, Vec<Value>> {
         let mut found = BTreeMap::<&str, Vec<Value>>::new();
         for object in self.0.objects() {
@@ -66,7 +66,7 @@ impl Nsx {
         found
     }
 
-    /// Whether one virtual server has exactly this port, and its pool exactly so many members.
+    /// Returns true if one virtual server has exactly this port, and its pool has this many members.
     pub fn serves(&self, port: i32, members: usize) -> bool {
         let objects = self.load_balancer_objects();
         let of = |collection: &str| objects.get(collection).map(Vec::as_slice).unwrap_or_default();
@@ -79,22 +79,22 @@ impl Nsx {
             && count == members
     }
 
-    /// The requests so far.
+    /// Returns the counts of requests so far.
     pub fn counts(&self) -> NsxCounts {
         self.0.counts()
     }
 
-    /// Whether it is working on no request.
+    /// Returns true if no request is in flight.
     pub fn is_idle(&self) -> bool {
         self.0.counts().in_flight == 0
     }
 
-    /// The number that the next request gets.
+    /// Returns the number of the next request.
     pub fn next_request(&self) -> u64 {
         self.0.requests().last().map_or(0, |request| request.number + 1)
     }
 
-    /// The requests with this number or a later one.
+    /// Returns the requests with this number or a later one.
     pub fn calls_from(&self, number: u64) -> Vec<String> {
         self.0.requests_from(number).into_iter().map(|request| request.operation).collect()
     }

@@ -1,4 +1,4 @@
-//! Where the demo shows things: a table that is redrawn in place on a terminal, plain lines elsewhere.
+//! The output of the demo: a table that is redrawn in place on a terminal, plain lines otherwise.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use super::table::Table;
 
-/// Lines that the steps before the table and the notes below it need.
+/// Lines for the steps above the table and the notes below it.
 const RESERVED_LINES: usize = 18;
 
 /// A terminal, or a stream of lines.
 pub struct Screen {
     interactive: bool,
-    /// Whether notes are plain lines, although it is a terminal.
+    /// Whether notes are plain lines, even on a terminal.
     is_plain: bool,
     notes: Vec<String>,
     drawn: Vec<String>,
@@ -22,7 +22,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// On a terminal (`interactive`) the cursor is hidden until [`Screen::end`].
+    /// Makes a screen. On a terminal (`interactive`) it hides the cursor until [`Screen::end`].
     pub fn new(interactive: bool) -> Self {
         if interactive {
             print!("\x1b[?25l");
@@ -42,18 +42,18 @@ impl Screen {
         self.interactive && !self.is_plain
     }
 
-    /// Leaves the table as it is drawn, and writes notes below it as lines: they may be more than fit on a terminal.
+    /// Stops redrawing the table, and writes notes below it as lines, because they may not fit on the terminal.
     pub fn pause_table(&mut self) {
         self.is_plain = true;
     }
 
-    /// Draws the table again from now on, below all that is written.
+    /// Draws the table again from now on, below everything that was written.
     pub fn resume_table(&mut self) {
         self.is_plain = false;
         (self.notes, self.drawn) = (Vec::new(), Vec::new());
     }
 
-    /// Draws the table and the notes over what was drawn before.
+    /// Draws the table and the notes over the last frame.
     pub fn draw(&mut self, table: &Table) {
         if !self.is_redrawn() {
             return;
@@ -65,7 +65,7 @@ impl Screen {
             return;
         }
         let mut frame = String::new();
-        // A line that is longer than the terminal is wide takes several of its rows.
+        // A line that is longer than the terminal's width takes several rows.
         let rows: usize = self.drawn.iter().map(|line| line.chars().count().div_ceil(width).max(1)).sum();
         if rows > 0 {
             frame.push_str(&format!("\x1b[{rows}A"));
@@ -73,15 +73,15 @@ impl Screen {
         for line in &lines {
             frame.push_str(&format!("\r{line}\x1b[K\n"));
         }
-        // What is left of a longer frame.
+        // Clears the rest of a longer frame.
         frame.push_str("\x1b[J");
         print!("{frame}");
-        // A terminal that is gone has nobody to tell.
+        // An error of a closed terminal is ignored.
         drop(std::io::stdout().flush());
         self.drawn = lines;
     }
 
-    /// The terminal's rows and columns, asked for once a second: people resize windows.
+    /// Returns the terminal's rows and columns. Measures them once a second, because users resize windows.
     fn measure(&mut self) -> (usize, usize) {
         if self.measured.is_none_or(|measured| measured.elapsed() > Duration::from_secs(1)) {
             self.measured = Some(Instant::now());
@@ -90,7 +90,7 @@ impl Screen {
         self.size
     }
 
-    /// A node's initialisation has ended: its line, where the table is not redrawn.
+    /// Prints the line of a node whose initialisation has ended, if the table is not redrawn.
     pub fn row(&mut self, table: &Table, node: &str) {
         if self.is_redrawn() {
             return;
@@ -102,7 +102,7 @@ impl Screen {
         println!("{}", table.line(node));
     }
 
-    /// A line below the table.
+    /// Prints a line below the table.
     pub fn note(&mut self, table: &Table, line: &str) {
         if self.is_redrawn() {
             self.notes.push(line.to_owned());
@@ -112,7 +112,7 @@ impl Screen {
         }
     }
 
-    /// Gives the cursor back.
+    /// Shows the cursor again.
     pub fn end(&mut self) {
         if self.interactive {
             println!("\x1b[?25h");
@@ -120,7 +120,7 @@ impl Screen {
     }
 }
 
-/// Rows and columns, as `stty` says; a common size if it does not.
+/// Returns rows and columns from `stty`, or a common size if it fails.
 fn terminal_size() -> (usize, usize) {
     let answer = Command::new("stty").arg("size").stdin(Stdio::inherit()).stderr(Stdio::null()).output();
     let text = answer.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What is known of each node, and its row.
+//! The observed state of each node, and its table row.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,10 +7,9 @@ use super::cluster::Machine;
 use super::seconds;
 use crate::nodes::NodeView;
 
-/// The names of the columns.
 const HEADER: [&str; 8] = ["NODE", "VM", "PROVIDER ID", "ADDRESSES", "REGION/ZONE", "INSTANCE TYPE", "TAINT", "TOOK"];
 
-/// All nodes, in the order of the machines.
+/// The rows of all nodes, in the order of the machines.
 pub struct Table {
     started: Instant,
     rows: Vec<Row>,
@@ -24,14 +23,14 @@ struct Row {
 }
 
 impl Table {
-    /// Nothing seen yet. Times count from `started`.
+    /// Makes an empty table. Times count from `started`.
     pub fn new(machines: &[Machine], started: Instant) -> Self {
         let rows = machines.iter().map(|machine| Row { node: machine.node.clone(), view: None, took: None }).collect();
         let vm_of = machines.iter().map(|machine| (machine.uuid.clone(), machine.vm.clone())).collect();
         Self { started, rows, vm_of }
     }
 
-    /// Notes what a node looks like now; true if its initialisation ended with this.
+    /// Updates the row of a node. Returns true if this ended its initialisation.
     pub fn update(&mut self, node: &str, view: NodeView) -> bool {
         let took = self.started.elapsed();
         let Some(row) = self.rows.iter_mut().find(|row| row.node == node) else { return false };
@@ -49,27 +48,27 @@ impl Table {
         self.rows.retain(|row| row.node != node);
     }
 
-    /// The time since the daemon's start.
+    /// Returns the time since the daemon's start.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Whether all are initialised.
+    /// Returns true if all nodes are initialised.
     pub fn is_complete(&self) -> bool {
         self.rows.iter().all(|row| row.took.is_some())
     }
 
-    /// The names of those that are not.
+    /// Returns the names of the nodes that are not initialised.
     pub fn unfinished(&self) -> Vec<&str> {
         self.rows.iter().filter(|row| row.took.is_none()).map(|row| row.node.as_str()).collect()
     }
 
-    /// When the last one was initialised.
+    /// Returns the time when the last node was initialised.
     pub fn last_ready(&self) -> Option<Duration> {
         self.rows.iter().filter_map(|row| row.took).max()
     }
 
-    /// Whether this node has this address.
+    /// Returns true if this node has this address.
     pub fn has_address(&self, node: &str, address: &str) -> bool {
         let suffix = format!("={address}");
         self.rows
@@ -79,8 +78,8 @@ impl Table {
             .any(|view| view.addresses.iter().any(|known| known.ends_with(&suffix)))
     }
 
-    /// The table as lines of at most `width` characters, with at most `height` rows: of more nodes, those that are
-    /// still waited for and those that were ready last.
+    /// Returns the table as lines of at most `width` characters, with at most `height` rows. If there are more nodes,
+    /// it has those that are not ready yet and those that became ready last.
     pub fn lines(&self, width: usize, height: usize) -> Vec<String> {
         let widths = self.widths(width);
         let mut shown: Vec<&Row> = self.rows.iter().collect();
@@ -99,13 +98,13 @@ impl Table {
         lines
     }
 
-    /// One node's line, for output that cannot be redrawn.
+    /// Returns the line of one node, for output that cannot be redrawn.
     pub fn line(&self, node: &str) -> String {
         let widths = self.widths(usize::MAX);
         self.rows.iter().find(|row| row.node == node).map(|row| fit(&self.cells(row), &widths)).unwrap_or_default()
     }
 
-    /// The header for such lines.
+    /// Returns the header for such lines.
     pub fn header(&self) -> String {
         fit(&HEADER.map(str::to_owned), &self.widths(usize::MAX))
     }
@@ -129,8 +128,8 @@ impl Table {
         ]
     }
 
-    /// Wide enough for what the demo's cluster gives, so that the table does not move while it fills. Where that is
-    /// too wide, what is longest and repeats is shortened: the provider ID, then the instance type.
+    /// Returns column widths that fit the values of the demo's cluster, so that the table does not move while it fills.
+    /// If that is too wide, the provider ID is shortened first, then the instance type.
     fn widths(&self, width: usize) -> [usize; 8] {
         let node = self.rows.iter().map(|row| row.node.len()).max().unwrap_or(0).max(4);
         let mut widths = [node, node + 5, 46, 20, 15, 35, 13, 7];
@@ -142,7 +141,7 @@ impl Table {
     }
 }
 
-/// `10.20.0.11 int+ext`: each address once, with the types it has; host names are left out.
+/// Returns `10.20.0.11 int+ext`: each address once, with its types. Host names are left out.
 fn addresses(view: &NodeView) -> String {
     let mut known: Vec<(&str, Vec<&str>)> = Vec::new();
     for (kind, address) in view.addresses.iter().filter_map(|text| text.split_once('=')) {
@@ -159,7 +158,7 @@ fn addresses(view: &NodeView) -> String {
     known.iter().map(|(address, kinds)| format!("{address} {}", kinds.join("+"))).collect::<Vec<_>>().join(", ")
 }
 
-/// Cells padded and cut to their widths; a cut shows as an ellipsis in the middle, because both ends tell.
+/// Pads and cuts cells to their widths. A cut is an ellipsis in the middle, because both ends are informative.
 fn fit(cells: &[String; 8], widths: &[usize; 8]) -> String {
     let mut line = String::new();
     for (cell, &width) in cells.iter().zip(widths) {

@@ -1,4 +1,4 @@
-//! Who may do what: passwords, sessions, tokens, client certificates, locks and roles (rule S1).
+//! Authentication and permissions: passwords, sessions, tokens, client certificates, locks and roles (rule S1).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use super::call::{Call, Target, decode_form};
 use super::refusal::Refusal;
 use crate::fake_server::http::{Reply, Request};
 
-/// Rejected logins in a row that lock an account.
+/// Number of consecutive rejected logins that lock an account.
 const REJECTIONS: u32 = 5;
 
-/// How long it is locked; each try begins it again.
+/// Duration of a lock. Each further login attempt restarts it.
 const LOCK: Duration = Duration::from_secs(900);
 
-/// How long a session may be idle.
+/// Idle timeout of a session.
 const IDLE: Duration = Duration::from_secs(1800);
 
-/// Where unauthenticated requests come from.
+/// Source address of unauthenticated requests.
 pub(super) const SOURCE: &str = "127.0.0.1";
 
-/// Whether managers serve `/api/session/create`.
+/// Answer of managers to `/api/session/create`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sessions {
-    /// They do.
+    /// A session.
     Served,
     /// 404.
     NotFound,
@@ -37,7 +37,6 @@ pub enum Sessions {
     NotAllowed,
 }
 
-/// The credential of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Credential {
     Session { id: String, token: Option<String> },
@@ -57,21 +56,21 @@ pub(super) struct Identity {
 #[derive(Clone, Debug)]
 pub(super) struct Account {
     pub(super) password: String,
-    /// Whether it is of vIDM.
+    /// Whether it is a vIDM user.
     pub(super) is_remote: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Role {
     is_auditor: bool,
-    /// Collections, operations or paths, and whether only writes are denied.
+    /// Denied collections, operations or paths, and whether only writes are denied.
     denials: Vec<(String, bool)>,
 }
 
 #[derive(Clone, Debug)]
 struct Session {
     identity: Identity,
-    /// The manager that made it. No other one knows it.
+    /// The manager that created the session. Other managers reject it.
     manager: usize,
     token: String,
     used: Instant,
@@ -86,7 +85,7 @@ struct Failures {
 #[derive(Clone, Debug)]
 pub(super) struct Access {
     pub(super) accounts: BTreeMap<String, Account>,
-    /// By certificate, as DER.
+    /// Principals by certificate as DER.
     pub(super) principals: BTreeMap<Vec<u8>, String>,
     /// Users by refresh token.
     pub(super) refresh_tokens: BTreeMap<String, String>,
@@ -95,7 +94,7 @@ pub(super) struct Access {
     pub(super) most_sessions: usize,
     roles: BTreeMap<String, Role>,
     sessions: BTreeMap<String, Session>,
-    /// User and end by access token.
+    /// User and expiry by access token.
     tokens: BTreeMap<String, (String, Instant)>,
     failures: BTreeMap<String, Failures>,
 }
@@ -117,7 +116,7 @@ impl Default for Access {
     }
 }
 
-/// The credential that a request is judged by.
+/// Returns the credential that decides about a request.
 pub(super) fn credential(call: &Call, request: &Request) -> Credential {
     let password = |(is_remote, user, password)| Credential::Password { is_remote, user, password };
     let authorization = request.header("authorization").filter(|value| !value.is_empty()).map(authorization);
@@ -141,7 +140,8 @@ pub(super) fn credential(call: &Call, request: &Request) -> Credential {
     authorization.map(password).or(token).or(certificate).unwrap_or(Credential::Nothing)
 }
 
-/// Whether it is `Remote`, user and password. A header that cannot be decoded matches no account.
+/// Returns whether the scheme is `Remote`, and the user and password. A header that cannot be decoded matches no
+/// account.
 fn authorization(value: &str) -> (bool, String, String) {
     let (scheme, text) = value.split_once(' ').unwrap_or((value, ""));
     let decoded = STANDARD.decode(text).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
@@ -153,7 +153,7 @@ fn authorization(value: &str) -> (bool, String, String) {
 }
 
 impl Access {
-    /// The user that a credential names, before anything verifies it.
+    /// Returns the user that a credential names, without verification.
     pub(super) fn name_of(&self, credential: &Credential) -> String {
         let name = match credential {
             Credential::Session { id, .. } => self.sessions.get(id).map(|session| &session.identity.user),
@@ -165,13 +165,12 @@ impl Access {
         name.map_or_else(|| SOURCE.to_owned(), Clone::clone)
     }
 
-    /// Whether scheme, user and password match an account.
     pub(super) fn matches_account(&self, is_remote: bool, user: &str, password: &str) -> bool {
         let account = self.accounts.get(user);
         account.is_some_and(|account| account.password == password && account.is_remote == is_remote)
     }
 
-    /// Judges a credential at this manager. A password is counted, and may lock its account.
+    /// Verifies a credential at this manager. A password counts as a login attempt, and may lock its account.
     pub(super) fn authenticate(
         &mut self,
         credential: &Credential,
@@ -244,13 +243,13 @@ impl Access {
         matches_account
     }
 
-    /// Whether an account is locked now.
+    /// Returns true if an account is currently locked.
     pub(super) fn is_locked(&self, user: &str) -> bool {
         let until = self.failures.get(user).and_then(|failures| failures.locked_until);
         self.locks && until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Opens a session at this manager; the answer has its cookie and token.
+    /// Opens a session at this manager. The answer contains its cookie and token.
     pub(super) fn create_session(&mut self, identity: Identity, manager: usize, behaviour: &Behaviour) -> Reply {
         let [id, token] = [(), ()].map(|()| uuid::Uuid::new_v4().to_string());
         let id = id.replace('-', "").to_uppercase();
@@ -261,7 +260,6 @@ impl Access {
             .header("X-XSRF-TOKEN", token)
     }
 
-    /// Ends the session of a request.
     pub(super) fn destroy_session(&mut self, credential: &Credential) -> Reply {
         if let Credential::Session { id, .. } = credential {
             self.sessions.remove(id);
@@ -273,12 +271,11 @@ impl Access {
         self.sessions.len()
     }
 
-    /// Ends the sessions that this manager made, as at its restart.
+    /// Ends the sessions of this manager, as its restart does.
     pub(super) fn end_sessions_at(&mut self, manager: usize) {
         self.sessions.retain(|_, session| session.manager != manager);
     }
 
-    /// Ends the sessions of a user, or all.
     pub(super) fn end_sessions(&mut self, user: Option<&str>) {
         self.sessions.retain(|_, session| user.is_some_and(|user| session.identity.user != user));
     }
@@ -287,7 +284,6 @@ impl Access {
         self.tokens.clear();
     }
 
-    /// Exchanges a refresh token for an access token.
     pub(super) fn exchange(&mut self, request: &Request, behaviour: &Behaviour) -> Reply {
         let form = decode_form(&request.body);
         let refresh = form.iter().find(|(name, _)| name == "refresh_token").map(|(_, value)| value.as_str());
@@ -324,12 +320,12 @@ impl Access {
         self.roles.entry(user.to_owned()).or_default().denials.retain(|(denied, _)| denied != what);
     }
 
-    /// Whether a user may make this call.
+    /// Returns an error if a user may not make this call.
     pub(super) fn authorize(&self, user: &str, call: &Call) -> Result<(), Refusal> {
         self.authorize_operation(user, &call.operation, call.is_write(), &call.target_path())
     }
 
-    /// Whether a user may do this operation, such as `PATCH lb-pools`, at this path.
+    /// Returns an error if a user may not do this operation, such as `PATCH lb-pools`, at this path.
     pub(super) fn authorize_operation(
         &self,
         user: &str,

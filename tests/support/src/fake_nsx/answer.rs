@@ -1,4 +1,4 @@
-//! One request: limits, credentials, permission, holds, then what the manager does.
+//! Handles one request: limits, credentials, permission, holds, then the work of the manager.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,18 +55,18 @@ struct RequestContext {
     request: Request,
     call: Call,
     credential: Credential,
-    /// Whose limits apply.
+    /// The client whose rate limit applies.
     client: String,
-    /// Which manager of the cluster the request came to.
+    /// The manager of the cluster that received the request.
     manager: usize,
     number: u64,
     login: Option<usize>,
-    /// Whether the password was accepted, once it was judged.
+    /// Whether the password was accepted, once it was checked.
     verdict: Option<bool>,
     busy: Duration,
 }
 
-/// Counts a request as in flight until it is answered, also when that never happens.
+/// Counts a request as in flight until it is answered or dropped.
 struct InFlight(Arc<Shared>, String);
 
 impl Drop for InFlight {
@@ -132,7 +132,7 @@ impl RequestContext {
         reply
     }
 
-    /// Never answers. Such a request is lost on its way, so it is not in flight.
+    /// Never answers. A lost request never reaches the manager, so it is not counted as in flight.
     async fn hang(&self, in_flight: InFlight) -> Reply {
         drop(in_flight);
         if let Some(login) = self.login {
@@ -141,7 +141,7 @@ impl RequestContext {
         std::future::pending().await
     }
 
-    /// The answer of the manager itself.
+    /// Makes the answer of the manager itself.
     async fn work(&mut self) -> Result<Reply, Refusal> {
         let begun = Instant::now();
         let entry = self.enter();
@@ -171,7 +171,7 @@ impl RequestContext {
         served
     }
 
-    /// The Services that the tags of what is written or deleted name.
+    /// Returns the Services in the tags of the objects that the request writes or deletes.
     fn services(&self) -> BTreeSet<String> {
         let mut services = BTreeSet::new();
         name_services(&self.call.object().map(Value::Object).unwrap_or_default(), &mut services);
@@ -181,7 +181,7 @@ impl RequestContext {
         services
     }
 
-    /// Judges credentials and permission.
+    /// Checks credentials and permission.
     fn enter(&mut self) -> Result<Admission, Refusal> {
         let mut world = self.shared.world();
         let World { access, behaviour, serves_sessions, .. } = &mut *world;
@@ -245,12 +245,11 @@ impl RequestContext {
     }
 }
 
-/// The page for a path that the server does not have.
 fn unknown_path() -> Reply {
     Reply::new(404, "text/html", "<html><body><h1>404 Not Found</h1></body></html>".to_owned())
 }
 
-/// Adds the Services that tags anywhere in this value name.
+/// Adds the Services in tags anywhere in this value.
 fn name_services(value: &Value, services: &mut BTreeSet<String>) {
     match value {
         Value::Object(members) => {
@@ -264,7 +263,7 @@ fn name_services(value: &Value, services: &mut BTreeSet<String>) {
     }
 }
 
-/// Result of authentication and authorization.
+/// The result of authentication and authorization.
 enum Admission {
     Answered(Reply),
     Caller(Caller),
@@ -283,7 +282,6 @@ async fn deliver(mut reply: Reply, late: Option<Trouble>) -> Reply {
     reply
 }
 
-/// A request to the token service.
 async fn exchange(shared: &Arc<Shared>, request: &Request) -> Reply {
     let operation = "token authorize";
     let (number, early) = {

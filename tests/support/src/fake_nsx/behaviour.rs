@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What `realized-entities` answers before an object is realized.
+/// Answer of `realized-entities` before an object is realized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PendingAnswer {
     /// An empty list.
@@ -13,43 +13,43 @@ pub enum PendingAnswer {
     Unrealized,
 }
 
-/// How a PUT with an old `_revision` is refused, or without one where one is needed.
+/// Rejection of a PUT with an old `_revision`, or without one if one is required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conflict {
     /// 412 with code 206.
     PreconditionFailed,
     /// 409 without a code.
     ConcurrentChange,
-    /// 400 with this code: 500087, 500232 or 100148. Without a revision it is 500127.
+    /// 400 with this code: 500087, 500232 or 100148. Without a revision the code is 500127.
     BadRequest(i64),
 }
 
 /// The cursor of the last page of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastCursor {
-    /// There is none.
+    /// The last page has none.
     Absent,
-    /// There is one; the page after it is empty and has the same cursor.
+    /// The last page has one. The page after it is empty and has the same cursor.
     Present,
 }
 
-/// Where a cursor continues.
+/// Position at which a cursor continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cursor {
-    /// At a position: a list misses one object while an object before it is deleted.
+    /// At an index. If an earlier object is deleted meanwhile, the list misses one object.
     Position,
-    /// After the last object of the page before.
+    /// After the last object of the previous page.
     Object,
 }
 
-/// Which pages have `result_count`.
+/// The pages that have `result_count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultCount {
-    /// The first one.
+    /// The first page.
     FirstPage,
-    /// All.
+    /// All pages.
     EveryPage,
-    /// None.
+    /// No page.
     Missing,
 }
 
@@ -60,150 +60,151 @@ pub enum EqualNames {
     ById,
     /// The newest first.
     NewestFirst,
-    /// Another one with each request.
+    /// A different order at each request.
     Unstable,
 }
 
-/// What a DELETE does.
+/// The effect of a DELETE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
-    /// The object is gone at once. No Policy API does this.
+    /// The object is removed at once. No Policy API does this.
     AtOnce,
-    /// The object is marked: reads do not show it and its id cannot be used until the purge.
+    /// The object is marked for deletion: reads do not show it, and its id cannot be used until the purge.
     Marked {
-        /// How long the network goes on as if the object were there.
+        /// Time during which the network still implements the object.
         realized_for: Duration,
-        /// When it is purged; the Policy API does this every five minutes.
+        /// Time until the purge. The Policy API purges every five minutes.
         purged_after: Duration,
     },
 }
 
-/// What happens when a load balancer service has more than its size permits.
+/// The effect of exceeding the size of a load balancer service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capacity {
-    /// The write is refused with 400.
+    /// The write is rejected with 400.
     Refused,
     /// The write is accepted, and the object is realized as `ERROR` with an alarm.
     Alarm,
-    /// Nothing.
+    /// No effect.
     Unlimited,
 }
 
-/// How a request with a session that has ended is refused.
+/// Rejection of a request with a session that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeadSession {
-    /// 403 with code 403, as wrong credentials are. The same for a session without its XSRF token, and for a token of
-    /// VMware Cloud.
+    /// 403 with code 403, as for wrong credentials. The same applies to a session without its XSRF token, and to a
+    /// token of VMware Cloud.
     Rejected,
-    /// 403 with code 98, as a wrong XSRF token is.
+    /// 403 with code 98, as for a wrong XSRF token.
     BadToken,
     /// 401.
     Unauthenticated,
-    /// Not at all: a login page comes with 200, as of a portal before the manager.
+    /// No rejection: 200 with a login page, as from a portal in front of the manager.
     LoginPage,
-    /// Not at all: 302 to a login page.
+    /// No rejection: 302 to a login page.
     LoginRedirect,
 }
 
-/// What a PATCH of `/infra` with children is answered.
+/// Answer to a PATCH of `/infra` with children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HierarchicalPatch {
-    /// It is served.
+    /// The request is served.
     Served,
     /// 403 with code 401: the role does not allow it.
     Forbidden,
-    /// 404 with a page, as a path that the manager does not have.
+    /// 404 with a page, as for a path that the manager does not have.
     NotFound,
     /// 405.
     NotAllowed,
 }
 
-/// How a manager behaves where more than one way is known.
+/// Switches for behaviour that is not the same in all managers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behaviour {
-    /// What `realized-entities` answers before an object is realized.
+    /// Answer of `realized-entities` before an object is realized.
     pub pending: PendingAnswer,
-    /// Whether a PATCH with an old `_revision` is refused.
+    /// Whether a PATCH with an old `_revision` is rejected.
     pub refuses_stale_patch: bool,
-    /// Whether a PATCH of an object that exists needs `_revision`; it is refused with 400 and code 500127 otherwise.
+    /// Whether a PATCH of an existing object needs `_revision`; without one it is rejected with 400 and code 500127.
     pub patch_needs_revision: bool,
-    /// Whether a PATCH keeps the fields that it does not name.
+    /// Whether a PATCH keeps the fields that are not in its body.
     pub patch_merges: bool,
-    /// What a PATCH of `/infra` with children is answered.
+    /// Answer to a PATCH of `/infra` with children.
     pub hierarchical_patch: HierarchicalPatch,
-    /// Whether the realized state of an object that is rewritten stays that of the old revision until the new one is realized.
-    /// It shows none meanwhile otherwise.
+    /// Whether a rewritten object keeps the realized state of its old revision until the new revision is realized.
+    /// Otherwise it has no realized state until then.
     pub keeps_old_realization: bool,
-    /// Whether the realized status names the revision that is realized.
+    /// Whether the realized status contains the realized revision.
     pub shows_intent_version: bool,
-    /// How a revision conflict is refused.
+    /// Rejection of a revision conflict.
     pub conflict: Conflict,
-    /// Whether a PUT without `_revision` of an object that exists is refused with 400 and code 500127 in any case.
+    /// Whether a PUT without `_revision` of an existing object is always rejected with 400 and code 500127.
     pub exists_with_500127: bool,
-    /// Whether a reference to an object that is not there is refused with 400 and code 500012, and not with 404 and code 600.
+    /// Whether a reference to a missing object is rejected with 400 and code 500012 instead of 404 and code 600.
     pub missing_with_500012: bool,
-    /// Whether PATCH and DELETE answer 204, and not 200 with an empty body.
+    /// Whether PATCH and DELETE answer with 204 instead of 200 and an empty body.
     pub answers_no_content: bool,
     /// The cursor of the last page of a list.
     pub last_cursor: LastCursor,
     /// Whether a search has a cursor on its last page.
     pub search_has_last_cursor: bool,
-    /// Where a cursor continues.
+    /// Position at which a cursor continues.
     pub cursor: Cursor,
-    /// Which pages have `result_count`.
+    /// The pages that have `result_count`.
     pub result_count: ResultCount,
     /// The order of objects with equal names.
     pub equal_names: EqualNames,
-    /// The most objects of a page, whatever the request names.
+    /// Upper limit of objects in a page, whatever the request asks for.
     pub page_limit: usize,
-    /// What a DELETE does.
+    /// The effect of a DELETE.
     pub deletion: Deletion,
-    /// Whether an object that is marked for deletion still keeps what it refers to from being deleted.
+    /// Whether an object that is marked for deletion still prevents the deletion of the objects that it refers to.
     pub marked_objects_refer: bool,
-    /// Whether the DELETE of an object that is marked already is refused with 400 and code 500045, and not with 404.
+    /// Whether a second DELETE of a marked object is rejected with 400 and code 500045 instead of 404.
     pub refuses_second_delete: bool,
-    /// What happens when a load balancer service is full.
+    /// The effect of exceeding the size of a load balancer service.
     pub capacity: Capacity,
-    /// Whether a group with several `IPAddressExpression` is refused.
+    /// Whether a group with several `IPAddressExpression` is rejected.
     pub refuses_several_expressions: bool,
-    /// Whether groups have no member `group_type`, as in old versions.
+    /// Whether groups have no field `group_type`, as in old versions.
     pub lacks_group_type: bool,
-    /// Whether a PATCH of `/infra` creates a child that is not there, also where its revision is sent and checked.
+    /// Whether a PATCH of `/infra` creates a missing child, even if its revision is sent and checked.
     pub creates_absent_children: bool,
     /// Whether `service-usage` has its counters in `results`.
     pub usage_in_results: bool,
-    /// How old the counters of `service-usage` may be.
+    /// Longest age of the counters of `service-usage`.
     pub usage_lag: Duration,
-    /// Whether `service-usage` has no counters of a load balancer service that is new.
+    /// Whether `service-usage` has no counters for a new load balancer service.
     pub usage_comes_late: bool,
-    /// Whether the manager adds members to what a client writes: ids and paths of expressions, `port_overload`, `_links`.
+    /// Whether the manager adds fields to an object that a client writes: ids and paths of expressions,
+    /// `port_overload`, `_links`.
     pub fills_in: bool,
-    /// How long the search index is behind.
+    /// Delay of the search index.
     pub index_delay: Duration,
     /// Whether a search term also matches a part of a value between separators.
     pub search_matches_words: bool,
-    /// Whether an allocation shows `allocated_ip` when it is realized.
+    /// Whether a realized allocation shows `allocated_ip`.
     pub shows_allocated_ip: bool,
-    /// Whether a wished address that is outside of the pool or taken is accepted.
+    /// Whether a requested address is accepted although it is outside the pool or allocated.
     pub accepts_any_wish: bool,
-    /// Whether a PATCH of an allocation whose id is marked for deletion is answered as that of one that exists: nothing happens.
+    /// Whether a PATCH of an allocation whose id is marked for deletion succeeds without any effect.
     pub swallows_marked_allocation: bool,
-    /// Whether a row of realized state names the intent that it is of.
+    /// Whether a row of the realized state names its intent.
     pub rows_name_intents: bool,
-    /// Whether wrong credentials are answered with 401, and not with 403 and code 403.
+    /// Whether wrong credentials are answered with 401 instead of 403 and code 403.
     pub rejects_with_401: bool,
-    /// How a session that has ended is refused.
+    /// Rejection of a session that has ended.
     pub dead_session: DeadSession,
-    /// Whether a new session is answered with 201, and not with 200.
+    /// Whether a new session is answered with 201 instead of 200.
     pub creates_with_201: bool,
-    /// Whether an unknown client certificate is answered with 500 and code 99, and not with 403 and code 403.
+    /// Whether an unknown client certificate is answered with 500 and code 99 instead of 403 and code 403.
     pub distrusts_with_99: bool,
-    /// Whether `expires_in` of a token is text, and not a number.
+    /// Whether `expires_in` of a token is a text instead of a number.
     pub expires_in_is_text: bool,
 }
 
 impl Behaviour {
-    /// As most managers that were seen.
+    /// The behaviour of most observed managers.
     pub const USUAL: Self = Self {
         pending: PendingAnswer::Empty,
         refuses_stale_patch: false,
@@ -246,7 +247,7 @@ impl Behaviour {
         expires_in_is_text: false,
     };
 
-    /// Each switch in another position than in [`Self::USUAL`].
+    /// Every switch in a position other than in [`Self::USUAL`].
     pub const OPPOSITE: Self = Self {
         pending: PendingAnswer::NotFound,
         refuses_stale_patch: true,
@@ -289,11 +290,11 @@ impl Behaviour {
         expires_in_is_text: true,
     };
 
-    /// The two, and the third positions of the switches that have one, for suites that run with each.
+    /// Both behaviours above and [`Self::THIRD`], for suites that run with each.
     pub const ALL: [(&'static str, Self); 3] =
         [("usual", Self::USUAL), ("opposite", Self::OPPOSITE), ("third", Self::THIRD)];
 
-    /// As [`Self::USUAL`], with the positions that are in neither of the others.
+    /// Like [`Self::USUAL`], with the positions of switches that neither of the others has.
     pub const THIRD: Self = Self {
         pending: PendingAnswer::Unrealized,
         hierarchical_patch: HierarchicalPatch::NotFound,
@@ -309,17 +310,17 @@ impl Behaviour {
     };
 }
 
-/// [`Behaviour::USUAL`] with each of these switches alone as in [`Behaviour::OPPOSITE`].
+/// Returns [`Behaviour::USUAL`] once for each of these switches, with only that switch as in [`Behaviour::OPPOSITE`].
 macro_rules! each {
     ($($switch:ident),* $(,)?) => {{
-        // Does not compile when a switch is missing from the list.
+        // This does not compile if the list lacks a switch.
         let Behaviour { $($switch: _),* } = Behaviour::USUAL;
         vec![$((stringify!($switch), Behaviour { $switch: Behaviour::OPPOSITE.$switch, ..Behaviour::USUAL })),*]
     }};
 }
 
 impl Behaviour {
-    /// [`Self::USUAL`] with one switch as in [`Self::OPPOSITE`], for each switch.
+    /// Returns [`Self::USUAL`] once for each switch, with only that switch as in [`Self::OPPOSITE`].
     #[must_use]
     pub fn each() -> Vec<(&'static str, Self)> {
         each![
@@ -366,15 +367,17 @@ impl Behaviour {
     }
 }
 
-/// The variable that names how all managers of a test process behave: a name of [`Behaviour::ALL`] or a switch.
+/// Environment variable with the behaviour of all managers of a test process: a name in [`Behaviour::ALL`], or a
+/// switch.
 pub const BEHAVIOUR_VARIABLE: &str = "NSX_BEHAVIOUR";
 
 impl Behaviour {
-    /// How managers of this process behave unless a test says otherwise: [`Self::USUAL`] without [`BEHAVIOUR_VARIABLE`].
+    /// Returns the default behaviour of managers in this process: [`Self::USUAL`], or the value of
+    /// [`BEHAVIOUR_VARIABLE`].
     ///
     /// # Panics
     ///
-    /// When the variable names no behaviour.
+    /// If the variable has an unknown value.
     #[must_use]
     pub fn of_process() -> Self {
         let Ok(name) = std::env::var(BEHAVIOUR_VARIABLE) else { return Self::USUAL };

@@ -1,4 +1,4 @@
-//! Parses a request: the operation that it is counted under, its target and its parameters.
+//! Parses a request: the operation under which it is counted, its target and its parameters.
 
 use serde_json::{Map, Value};
 
@@ -27,7 +27,6 @@ pub(super) enum Target {
     Search,
     RealizedEntities,
     RealizedStatus,
-    /// Of the service with this path.
     ServiceUsage(String),
     SessionCreate,
     SessionDestroy,
@@ -43,14 +42,14 @@ pub(super) struct Call {
     pub(super) method: Method,
     pub(super) target: Target,
     pub(super) query: Vec<(String, String)>,
-    /// As it came, without the query.
+    /// Path as received, without the query.
     pub(super) path: String,
     body: String,
     is_json: bool,
 }
 
 impl Call {
-    /// Reads a request to a manager whose paths begin with `prefix`.
+    /// Parses a request to a manager whose paths begin with `prefix`.
     pub(super) fn parse(request: &Request, prefix: &str) -> Self {
         let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
         let method = match request.method.as_str() {
@@ -91,7 +90,7 @@ impl Call {
         }
     }
 
-    /// Whether it changes objects.
+    /// Returns true if it changes objects.
     pub(super) fn is_write(&self) -> bool {
         let is_session = matches!(self.target, Target::SessionCreate | Target::SessionDestroy | Target::Unknown);
         !is_session && self.method != Method::Get
@@ -101,7 +100,6 @@ impl Call {
         self.query.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
-    /// The id of the object.
     pub(super) fn id(&self) -> &str {
         match &self.target {
             Target::Object(_, path) => path.rsplit('/').next().unwrap_or_default(),
@@ -109,7 +107,7 @@ impl Call {
         }
     }
 
-    /// The path of the target, as in objects.
+    /// Returns the path of the target, in the form of object paths.
     pub(super) fn target_path(&self) -> String {
         match &self.target {
             Target::Collection(kind, parent) => format!("{parent}/{}", kind.collection()),
@@ -119,7 +117,7 @@ impl Call {
         }
     }
 
-    /// The body, which must be a JSON object.
+    /// Returns the body, which must be a JSON object.
     pub(super) fn object(&self) -> Result<Map<String, Value>, Refusal> {
         if !self.is_json {
             return Err(Refusal::new(415, None, "Content-Type must be application/json"));
@@ -169,7 +167,7 @@ fn target(path: &str) -> Target {
     }
 }
 
-/// Names and values of a query or of a form.
+/// Returns the names and values of a query or of a form.
 pub(super) fn decode_form(text: &str) -> Vec<(String, String)> {
     let fields = text.split('&').filter(|field| !field.is_empty());
     fields
@@ -178,7 +176,7 @@ pub(super) fn decode_form(text: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Percent-decodes a text; a plus sign is a blank in forms only.
+/// Percent-decodes a text. A plus sign is a space only in forms.
 fn decode(text: &str, is_form: bool) -> String {
     let bytes = text.as_bytes();
     let (mut decoded, mut at) = (Vec::new(), 0);

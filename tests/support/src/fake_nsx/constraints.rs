@@ -15,7 +15,7 @@ use super::schema::{Checked, cidr, ports};
 use super::store::{Stored, parent};
 use super::world::World;
 
-/// Virtual servers, pools and members by size; `DLB` has no limit.
+/// Limits of virtual servers, pools and members by size. `DLB` has no limit.
 const SIZES: [(&str, Usage); 4] = [
     ("SMALL", Usage { virtual_servers: 20, pools: 60, members: 300 }),
     ("MEDIUM", Usage { virtual_servers: 100, pools: 300, members: 2000 }),
@@ -38,7 +38,7 @@ impl Usage {
     }
 }
 
-/// How long a new service has no counters.
+/// Time during which a new service has no counters.
 const FIRST_COUNT: Duration = Duration::from_secs(10);
 
 /// The path of an object and the body that a request writes.
@@ -49,7 +49,7 @@ fn capacity(service: &Stored) -> Option<Usage> {
     SIZES.iter().find(|(name, _)| *name == size).map(|(_, capacity)| *capacity)
 }
 
-/// The room that a service takes on the edges, in credits.
+/// Returns the capacity in credits that a service uses on the edges.
 pub(super) fn edge_credits(service: &Stored) -> usize {
     match service.text("size").unwrap_or("SMALL") {
         "MEDIUM" => 10,
@@ -72,7 +72,7 @@ fn text<'a>(body: &'a Map<String, Value>, field: &str) -> Option<&'a str> {
 }
 
 impl World {
-    /// Refuses a body that breaks a constraint other than capacity.
+    /// Rejects a body that violates a constraint other than capacity.
     pub(super) fn check_constraints(&self, kind: &'static Kind, path: &str, checked: &Checked) -> Result<(), Refusal> {
         let body = &checked.body;
         match kind.collection() {
@@ -134,14 +134,15 @@ impl World {
         }
     }
 
-    /// A virtual server that is marked for deletion and that the edges still serve where this one listens.
+    /// Returns a virtual server that is marked for deletion and that the edges still serve at the same address and
+    /// port.
     pub(super) fn deleted_listener(&self, server: &Stored) -> Option<&Stored> {
         let all = self.store.collection(server.kind, parent(&server.path));
         let mut deleted = all.filter(|one| one.path != server.path && one.is_marked() && one.is_in_effect());
         deleted.find(|other| !server.is_marked() && self.collide(&server.body, &other.body))
     }
 
-    /// Whether two virtual servers listen on the same address, port and protocol.
+    /// Returns true if two virtual servers listen on the same address, port and protocol.
     fn collide(&self, one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
         let address = |body: &Map<String, Value>| text(body, "ip_address").and_then(|text| text.parse::<IpAddr>().ok());
         let ranges = |body: &Map<String, Value>| texts(body, "ports").filter_map(ports).collect::<Vec<_>>();
@@ -150,7 +151,6 @@ impl World {
         address(one) == address(other) && self.protocol(one) == self.protocol(other) && ranges(one).iter().any(overlaps)
     }
 
-    /// The use of a service after these changes.
     fn usage(&self, service: &str, changes: &[Change<'_>]) -> Usage {
         let changed = |path: &str| changes.iter().find(|(of, _)| *of == path).map(|(_, body)| *body);
         let servers = Kind::of(&["lb-virtual-servers"]).into_iter();
@@ -169,7 +169,7 @@ impl World {
         Usage { virtual_servers: servers.len(), pools: pools.len(), members: pools.iter().map(members).sum() }
     }
 
-    /// The services whose use this write changes.
+    /// Returns the services whose usage this write changes.
     fn services_of(&self, path: &str, body: &Map<String, Value>) -> Vec<String> {
         if path.starts_with("/infra/lb-virtual-servers/") {
             return text(body, "lb_service_path").map(str::to_owned).into_iter().collect();
@@ -185,7 +185,7 @@ impl World {
         services.into_iter().collect()
     }
 
-    /// Refuses writes of one request that make a service too full all together, or notes the alarms.
+    /// Rejects the writes of one request if together they exceed the size of a service, or records the alarms.
     pub(super) fn check_capacity(&mut self, changes: &[Change<'_>]) -> Result<(), Refusal> {
         let mut alarms = Vec::new();
         if self.behaviour.capacity != Capacity::Unlimited {
@@ -209,7 +209,7 @@ impl World {
         Ok(())
     }
 
-    /// `lb-services/{id}/service-usage`.
+    /// Answers `lb-services/{id}/service-usage`.
     pub(super) fn service_usage(&mut self, path: &str) -> Result<Value, Refusal> {
         let service = self.store.get(path).ok_or_else(|| Refusal::not_found(path))?;
         let is_counted = !self.behaviour.usage_comes_late || service.changed.elapsed() >= FIRST_COUNT;
@@ -220,7 +220,7 @@ impl World {
         }
     }
 
-    /// The counters of a service, as they were counted last.
+    /// Returns the counters of a service as of the last count.
     fn counters(&mut self, path: &str) -> Result<Value, Refusal> {
         let lag = self.behaviour.usage_lag;
         let counted = self.usages.get(path).filter(|(at, _)| at.elapsed() < lag).map(|(_, usage)| *usage);
@@ -249,7 +249,7 @@ impl World {
     }
 }
 
-/// The next hops of a route are of the family of its network.
+/// Rejects a route whose next hops and network are of different families.
 fn check_hops(body: &Map<String, Value>) -> Result<(), Refusal> {
     let network = text(body, "network").and_then(cidr).map(|(address, _)| address.is_ipv4());
     let hops = body.get("next_hops").and_then(Value::as_array).into_iter().flatten();
@@ -260,7 +260,7 @@ fn check_hops(body: &Map<String, Value>) -> Result<(), Refusal> {
     }
 }
 
-/// The ranges of a subnet are ordered, and in its CIDR's family.
+/// Rejects a subnet whose ranges are not ordered or not of the family of its CIDR.
 fn check_ranges(body: &Map<String, Value>) -> Result<(), Refusal> {
     let is_ipv4 = text(body, "cidr").and_then(cidr).map(|(address, _)| address.is_ipv4());
     let address = |range: &Value, name: &str| range[name].as_str().and_then(|text| text.parse::<IpAddr>().ok());

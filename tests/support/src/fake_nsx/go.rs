@@ -1,6 +1,6 @@
-//! Load balancers as the Go program leaves them, whole, half made or half deleted (`nsx.md` 4.2, 4.4 to 4.7).
+//! Load balancers of the Go program, whether complete, half created or half deleted (`nsx.md` 4.2, 4.4 to 4.7).
 //!
-//! The objects are written by hand in the name of another user. Ids are random, as those of the Go program.
+//! The objects are written by hand in the name of another user. Ids are random, like those of the Go program.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,13 +10,13 @@ use uuid::Uuid;
 
 use super::FakeNsx;
 
-/// The name of the program, which is also the value of the tag `owner` unless the configuration has another.
+/// Name of the Go program, which is also the default value of the tag `owner`.
 pub const PROGRAM: &str = "vsphere-cloud-controller-manager";
 
-/// The application profile for TCP that every manager has.
+/// The predefined application profile for TCP.
 pub const TCP_PROFILE: &str = "/infra/lb-app-profiles/default-tcp-lb-app-profile";
 
-/// The application profile for UDP that every manager has.
+/// The predefined application profile for UDP.
 pub const UDP_PROFILE: &str = "/infra/lb-app-profiles/default-udp-lb-app-profile";
 
 /// A port of a Service.
@@ -24,14 +24,14 @@ pub const UDP_PROFILE: &str = "/infra/lb-app-profiles/default-udp-lb-app-profile
 pub struct GoPort {
     /// `TCP` or `UDP`.
     pub protocol: String,
-    /// The port of the Service.
+    /// Port of the Service.
     pub port: u16,
-    /// The port on each node.
+    /// Node port.
     pub node_port: u16,
 }
 
 impl GoPort {
-    /// The value of the tag `port`, such as `TCP/80`.
+    /// Returns the value of the tag `port`, such as `TCP/80`.
     #[must_use]
     pub fn tag(&self) -> String {
         format!("{}/{}", self.protocol, self.port)
@@ -41,42 +41,42 @@ impl GoPort {
 /// A load balancer of the Go program for one Service.
 #[derive(Clone, Debug)]
 pub struct GoBalancer {
-    /// The value of `--cluster-name`.
+    /// Value of `--cluster-name`.
     pub cluster: String,
-    /// The namespace of the Service.
+    /// Namespace of the Service.
     pub namespace: String,
-    /// The name of the Service.
+    /// Name of the Service.
     pub name: String,
-    /// The ports of the Service, in the order of its spec.
+    /// Ports of the Service, in the order of its spec.
     pub ports: Vec<GoPort>,
-    /// Names and addresses of the nodes that are members.
+    /// Names and addresses of the member nodes.
     pub nodes: Vec<(String, IpAddr)>,
-    /// The address of the load balancer.
+    /// Address of the load balancer.
     pub address: IpAddr,
-    /// The id of the IP pool.
+    /// Id of the IP pool.
     pub ip_pool: String,
-    /// The load balancer class.
+    /// Load balancer class.
     pub class: String,
-    /// The path of the load balancer service. Without one it is the first on [`GoBalancer::tier1_path`] or with the tags of
-    /// the cluster, and where there is none it is created.
+    /// Path of the load balancer service. If it is `None`, it is the first service on [`GoBalancer::tier1_path`] or
+    /// with the tags of the cluster. If there is none, it is created.
     pub lb_service_path: Option<String>,
-    /// The path of the tier-1 gateway of a load balancer service that is created.
+    /// Path of the tier-1 gateway of a load balancer service that is created.
     pub tier1_path: String,
-    /// The size of a load balancer service that is created.
+    /// Size of a load balancer service that is created.
     pub size: String,
-    /// The path of the application profile for TCP.
+    /// Path of the application profile for TCP.
     pub tcp_profile_path: String,
-    /// The path of the application profile for UDP.
+    /// Path of the application profile for UDP.
     pub udp_profile_path: String,
     /// `snatDisabled` of the configuration.
     pub is_snat_disabled: bool,
-    /// The value of the tag `owner`.
+    /// Value of the tag `owner`.
     pub owner: String,
-    /// The configured tags.
+    /// Configured tags.
     pub tags: BTreeMap<String, String>,
 }
 
-/// One object that the Go program creates or deletes. The number is that of the port in [`GoBalancer::ports`].
+/// One object that the Go program creates or deletes. The number is the index of the port in [`GoBalancer::ports`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GoStep {
     /// The TCP monitor of a port.
@@ -95,13 +95,13 @@ pub enum GoStep {
 pub type GoPaths = BTreeMap<GoStep, String>;
 
 impl GoBalancer {
-    /// The load balancer of the Service `<namespace>/<name>` with this address: port `TCP/80` to 30080, the nodes `n1`
-    /// (10.0.0.1) and `n2` (10.0.0.2), pool `p1`, class `default`, a SMALL load balancer service on the gateway `t1`, as
-    /// in [`super::Model::small`].
+    /// Makes the load balancer of the Service `<namespace>/<name>` with this address: port `TCP/80` to 30080, the nodes
+    /// `n1` (10.0.0.1) and `n2` (10.0.0.2), pool `p1`, class `default`, and a SMALL load balancer service on the
+    /// gateway `t1`, as in [`super::Model::small`].
     ///
     /// # Panics
     ///
-    /// When `service` has no slash.
+    /// If `service` has no slash.
     #[must_use]
     pub fn new(cluster: &str, service: &str, address: IpAddr) -> Self {
         let (namespace, name) = service.split_once('/').expect("a Service is <namespace>/<name>");
@@ -126,7 +126,7 @@ impl GoBalancer {
         balancer.ports(&[("TCP", 80, 30_080)]).nodes(&[("n1", [10, 0, 0, 1].into()), ("n2", [10, 0, 0, 2].into())])
     }
 
-    /// With these ports: protocol, port and node port.
+    /// Sets the ports: protocol, port and node port.
     #[must_use]
     pub fn ports(mut self, ports: &[(&str, u16, u16)]) -> Self {
         let port = |(protocol, port, node_port): &(&str, u16, u16)| GoPort {
@@ -138,14 +138,14 @@ impl GoBalancer {
         self
     }
 
-    /// With these nodes: name and address.
+    /// Sets the nodes: name and address.
     #[must_use]
     pub fn nodes(mut self, nodes: &[(&str, IpAddr)]) -> Self {
         self.nodes = nodes.iter().map(|(name, address)| ((*name).to_owned(), *address)).collect();
         self
     }
 
-    /// The objects in the order in which they are created (SEQ-01, SEQ-02).
+    /// Returns the objects in the order of their creation (SEQ-01, SEQ-02).
     #[must_use]
     pub fn creation(&self) -> Vec<GoStep> {
         let mut steps = Vec::new();
@@ -160,8 +160,8 @@ impl GoBalancer {
         steps
     }
 
-    /// The objects in the order in which they are deleted (SEQ-07). The load balancer service goes with the last virtual
-    /// server of the cluster.
+    /// Returns the objects in the order of their deletion (SEQ-07). The load balancer service is deleted with the last
+    /// virtual server of the cluster.
     #[must_use]
     pub fn deletion(&self) -> Vec<GoStep> {
         let mut steps = self.creation();
@@ -175,16 +175,16 @@ impl GoBalancer {
         steps
     }
 
-    /// Puts the whole load balancer.
+    /// Creates the complete load balancer.
     pub fn put(&self, fake: &FakeNsx, user: &str) -> GoPaths {
         self.put_half_made(fake, user, self.creation().len())
     }
 
-    /// Puts the first `count` objects of [`GoBalancer::creation`].
+    /// Creates the first `count` objects of [`GoBalancer::creation`].
     ///
     /// # Panics
     ///
-    /// When the pool does not have the address, or another allocation has it.
+    /// If the pool does not contain the address, or another allocation has it.
     pub fn put_half_made(&self, fake: &FakeNsx, user: &str, count: usize) -> GoPaths {
         let mut paths = GoPaths::new();
         for step in self.creation().into_iter().take(count) {
@@ -205,8 +205,9 @@ impl GoBalancer {
         paths
     }
 
-    /// Puts the whole load balancer, deletes the first `count` objects of [`GoBalancer::deletion`], and gives the paths of
-    /// the others. The load balancer service stays if it is configured, or if the cluster has another virtual server on it.
+    /// Creates the complete load balancer and deletes the first `count` objects of [`GoBalancer::deletion`]. Returns
+    /// the paths of the others. The load balancer service stays if it is configured, or if the cluster has another
+    /// virtual server on it.
     pub fn put_half_deleted(&self, fake: &FakeNsx, user: &str, count: usize) -> GoPaths {
         let mut paths = self.put(fake, user);
         for step in self.deletion().into_iter().take(count) {
@@ -220,7 +221,7 @@ impl GoBalancer {
         paths
     }
 
-    /// The path of the load balancer service, which is created where there is none (4.4).
+    /// Returns the path of the load balancer service, which is created if there is none (4.4).
     pub fn put_lb_service(&self, fake: &FakeNsx, user: &str) -> String {
         if let Some(configured) = &self.lb_service_path {
             return configured.clone();
@@ -244,11 +245,11 @@ impl GoBalancer {
         put(fake, user, "lb-services", body)
     }
 
-    /// Puts an allocation with this address, beside one that there is.
+    /// Creates an allocation with this address, in addition to an existing one.
     ///
     /// # Panics
     ///
-    /// When the pool does not have the address, or another allocation has it.
+    /// If the pool does not contain the address, or another allocation has it.
     pub fn put_allocation(&self, fake: &FakeNsx, user: &str, address: IpAddr) -> String {
         let path = format!("/infra/ip-pools/{}/ip-allocations/{}", self.ip_pool, Uuid::new_v4());
         let tags = self.tags_with(&[("service", self.service())]);
@@ -256,7 +257,7 @@ impl GoBalancer {
         path
     }
 
-    /// Puts the TCP monitor of a port.
+    /// Creates the TCP monitor of a port.
     pub fn put_monitor(&self, fake: &FakeNsx, user: &str, port: &GoPort) -> String {
         let (cluster, service, number) = (&self.cluster, self.service(), port.node_port);
         let description =
@@ -271,7 +272,7 @@ impl GoBalancer {
         put(fake, user, "lb-monitor-profiles", body)
     }
 
-    /// Puts the pool of a port, with the path of its monitor if it has one.
+    /// Creates the pool of a port, with the path of its monitor if it has one.
     pub fn put_pool(&self, fake: &FakeNsx, user: &str, port: &GoPort, monitor: Option<&String>) -> String {
         let (cluster, service) = (&self.cluster, self.service());
         let members = self.nodes.iter().map(|(name, address)| {
@@ -290,7 +291,7 @@ impl GoBalancer {
         put(fake, user, "lb-pools", body)
     }
 
-    /// Puts the virtual server of a port.
+    /// Creates the virtual server of a port.
     pub fn put_virtual_server(
         &self,
         fake: &FakeNsx,
@@ -326,7 +327,7 @@ impl GoBalancer {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// The tags of an object, sorted by scope. Those of the program replace configured ones, but `owner` does not.
+    /// Returns the tags of an object, sorted by scope. Tags of the program replace configured tags, except for `owner`.
     fn tags_with(&self, more: &[(&str, String)]) -> Value {
         let mut tags = self.tags.clone();
         tags.entry("owner".to_owned()).or_insert_with(|| self.owner.clone());
@@ -341,7 +342,7 @@ impl GoBalancer {
         has("owner", owner) && has("cluster", &self.cluster)
     }
 
-    /// Whether the program manages this service, and the cluster has no virtual server any more.
+    /// Returns true if the program manages this service, and the cluster has no virtual server left.
     fn may_delete_lb_service(&self, fake: &FakeNsx, lb_service: &str) -> bool {
         let servers = fake.objects_below("/infra/lb-virtual-servers");
         let is_in_use = |server: &Value| {
@@ -352,7 +353,6 @@ impl GoBalancer {
     }
 }
 
-/// The value of the first tag with this scope.
 pub(super) fn first_tag<'a>(object: &'a Value, scope: &str) -> Option<&'a str> {
     object["tags"].as_array()?.iter().find(|tag| tag["scope"] == scope)?["tag"].as_str()
 }

@@ -1,9 +1,9 @@
-//! What the Go program does with the objects of a manager after a hand-back (`nsx.md` 4.5, 4.6 and 4.9, with the tags of
-//! 4.2 and the load balancer service of 4.4). Pure functions: objects as `FakeNsx::objects` has them, Services and Nodes
-//! in, writes out.
+//! Writes of the Go program after a hand-back to it (`nsx.md` 4.5, 4.6 and 4.9, with the tags of 4.2 and the load
+//! balancer service of 4.4). Pure functions: the input is the objects of `FakeNsx::objects`, Services and Nodes, the
+//! output is the writes.
 //!
-//! They know nothing of the program under test. Random choices of the Go program are made in one way: new members follow
-//! in the order of the nodes.
+//! They share no code with the program under test. Random choices of the Go program are made in one way: new members
+//! follow in the order of the nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,28 +14,27 @@ use serde_json::{Value, json};
 
 use super::go::{PROGRAM, TCP_PROFILE, UDP_PROFILE, first_tag};
 
-/// The annotation that names the class.
 const CLASS: &str = "loadbalancer.vmware.io/class";
 
-/// A node with this label is no member.
+/// Label of a node that must not be a member.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
-/// A node with this taint is no member.
+/// Taint of a node that must not be a member.
 const LEAVING: &str = "ToBeDeletedByClusterAutoscaler";
 
 /// A load balancer class with its names resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GoClass {
-    /// The id of the IP pool.
+    /// Id of the IP pool.
     pub ip_pool: String,
-    /// The path of the application profile for TCP.
+    /// Path of the application profile for TCP.
     pub tcp_profile_path: String,
-    /// The path of the application profile for UDP.
+    /// Path of the application profile for UDP.
     pub udp_profile_path: String,
 }
 
 impl GoClass {
-    /// A class with this IP pool and the application profiles that every manager has.
+    /// Makes a class with this IP pool and the predefined application profiles.
     #[must_use]
     pub fn of_pool(ip_pool: &str) -> Self {
         let (tcp_profile_path, udp_profile_path) = (TCP_PROFILE.to_owned(), UDP_PROFILE.to_owned());
@@ -46,13 +45,13 @@ impl GoClass {
 /// The configuration of the Go program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GoProgram {
-    /// The value of `--cluster-name`.
+    /// Value of `--cluster-name`.
     pub cluster: String,
-    /// The value of the tag `owner`.
+    /// Value of the tag `owner`.
     pub owner: String,
-    /// The load balancer classes by name, `default` among them.
+    /// Load balancer classes by name, including `default`.
     pub classes: BTreeMap<String, GoClass>,
-    /// `lbServiceId`: with one the load balancer service is not managed.
+    /// `lbServiceId`. If it is set, the program does not manage the load balancer service.
     pub lb_service_id: Option<String>,
     /// `tier1GatewayPath`.
     pub tier1_path: Option<String>,
@@ -61,11 +60,11 @@ pub struct GoProgram {
 /// One write of the Go program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GoWrite {
-    /// It creates an object of this collection, for this port (`TCP/80`) where the object has one.
+    /// Creates an object of this collection, for this port (`TCP/80`) if the object has one.
     Create(&'static str, String),
-    /// It changes these fields of the object with this path.
+    /// Changes these fields of the object with this path.
     Update(String, Vec<&'static str>),
-    /// It deletes the object with this path.
+    /// Deletes the object with this path.
     Delete(String),
 }
 
@@ -83,20 +82,21 @@ impl fmt::Display for GoWrite {
 /// The load balancer of a Service as the Go program finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GoFound {
-    /// The paths of the virtual servers, by port (`TCP/80`).
+    /// Paths of the virtual servers, by port (`TCP/80`).
     pub virtual_servers: BTreeMap<String, String>,
-    /// The paths of the pools, by port.
+    /// Paths of the pools, by port.
     pub pools: BTreeMap<String, String>,
-    /// The paths of the monitors, by port; of TCP ports only.
+    /// Paths of the monitors, by port. Only TCP ports have one.
     pub monitors: BTreeMap<String, String>,
-    /// The path of the allocation.
+    /// Path of the allocation.
     pub allocation: String,
-    /// The address of the virtual servers.
+    /// Address of the virtual servers.
     pub address: String,
 }
 
 impl GoFound {
-    /// The allocation has the address of the virtual servers, and the Service reports it, if it reports any.
+    /// Checks that the allocation has the address of the virtual servers. If the Service reports an address, it must be
+    /// the same.
     fn check_address(&self, allocated: impl Fn(&str) -> Option<IpAddr>, service: &Service) -> Result<(), String> {
         let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
         let ingress = status.and_then(|status| status.ingress.as_deref()).unwrap_or_default();
@@ -111,8 +111,8 @@ impl GoFound {
 }
 
 impl GoProgram {
-    /// The program for this cluster, with the class `default` on the IP pool `p1` and a managed load balancer service on
-    /// the gateway `t1`, as `GoBalancer::new` has them.
+    /// Makes the program for this cluster, with the class `default` on the IP pool `p1` and a managed load balancer
+    /// service on the gateway `t1`, as in `GoBalancer::new`.
     #[must_use]
     pub fn new(cluster: &str) -> Self {
         Self {
@@ -124,12 +124,12 @@ impl GoProgram {
         }
     }
 
-    /// The one load balancer of a Service: for each of its ports one virtual server and one pool, for each TCP port one
-    /// monitor, all with one allocation and one address, and nothing beside them.
+    /// Returns the only load balancer of a Service: one virtual server and one pool for each port, one monitor for each
+    /// TCP port, one common allocation and address, and no other objects.
     ///
     /// # Errors
     ///
-    /// What is missing, what there is twice, or why the program fails.
+    /// The objects that are missing or duplicate, or the reason why the program fails.
     pub fn found(&self, objects: &[Value], service: &Service) -> Result<GoFound, String> {
         let key = key(service);
         let inventory = Inventory::read(self, objects, &key)?;
@@ -150,20 +150,21 @@ impl GoProgram {
         }
     }
 
-    /// The writes of `EnsureLoadBalancer` for a Service with ports (4.5).
+    /// Returns the writes of `EnsureLoadBalancer` for a Service with ports (4.5).
     ///
     /// # Errors
     ///
-    /// Why it fails.
+    /// The reason why it fails.
     pub fn ensure(&self, objects: &[Value], service: &Service, nodes: &[Node]) -> Result<Vec<GoWrite>, String> {
         self.process(objects, service, &ports(service), &addresses(nodes))
     }
 
-    /// The writes of `EnsureLoadBalancerDeleted`: as [`GoProgram::ensure`] without ports and nodes, and the allocation.
+    /// Returns the writes of `EnsureLoadBalancerDeleted`: those of [`GoProgram::ensure`] without ports and nodes, and
+    /// the deletion of the allocation.
     ///
     /// # Errors
     ///
-    /// Why it fails.
+    /// The reason why it fails.
     pub fn ensure_deleted(&self, objects: &[Value], service: &Service) -> Result<Vec<GoWrite>, String> {
         let mut writes = self.process(objects, service, &[], &[])?;
         let inventory = Inventory::read(self, objects, &key(service))?;
@@ -172,11 +173,11 @@ impl GoProgram {
         Ok(writes)
     }
 
-    /// The writes of `UpdateLoadBalancer` (4.1): members of the pools whose tag is that of a port.
+    /// Returns the writes of `UpdateLoadBalancer` (4.1): members of the pools whose port tag matches.
     ///
     /// # Errors
     ///
-    /// Why it fails.
+    /// The reason why it fails.
     pub fn update(&self, objects: &[Value], service: &Service, nodes: &[Node]) -> Result<Vec<GoWrite>, String> {
         let (inventory, wanted) = (Inventory::read(self, objects, &key(service))?, addresses(nodes));
         let ports = ports(service);
@@ -185,12 +186,12 @@ impl GoProgram {
         Ok(changed.map(|pool| GoWrite::Update(path(pool).to_owned(), vec!["members"])).collect())
     }
 
-    /// The writes of the orphan cleanup (4.9): the deletion of the load balancers whose Service is not among these, or is
-    /// not of type LoadBalancer.
+    /// Returns the writes of the orphan clean-up (4.9). It deletes the load balancers whose Service is not in the list,
+    /// or is not of type LoadBalancer.
     ///
     /// # Errors
     ///
-    /// Why it fails; the first failure ends the run.
+    /// The reason why it fails. The first failure ends the run.
     pub fn cleanup(&self, objects: &[Value], services: &[Service]) -> Result<Vec<GoWrite>, String> {
         let valid: BTreeSet<String> = services.iter().filter(|service| is_load_balancer(service)).map(key).collect();
         let listed = Listed::read(objects)?;
@@ -209,7 +210,7 @@ impl GoProgram {
             let mut service = Service::default();
             service.metadata.namespace = Some(namespace.to_owned());
             service.metadata.name = Some(name.to_owned());
-            // One deletion after the other: the last one finds no virtual server of the cluster any more.
+            // The deletions are sequential, so that the last one finds no other virtual server of the cluster.
             let is_left = |object: &&Value| !writes.contains(&GoWrite::Delete(path(object).to_owned()));
             let left: Vec<Value> = objects.iter().filter(is_left).cloned().collect();
             writes.extend(self.ensure_deleted(&left, &service)?);
@@ -217,10 +218,10 @@ impl GoProgram {
         Ok(writes)
     }
 
-    /// All that is wrong after a hand-back: Services without exactly one load balancer, failures, and writes of Ensure,
-    /// Update and the cleanup. Nothing is wrong when it is empty. Services of another type or with
-    /// `loadBalancerClass`, and those that are being deleted, are only looked at by the cleanup. `allocated` gives the
-    /// address of the allocation of a path, which the program writes into the status of its Service.
+    /// Returns everything that is wrong after a hand-back: Services without exactly one load balancer, failures, and
+    /// writes of Ensure, Update and the clean-up. Empty if nothing is wrong. Services of another type or with
+    /// `loadBalancerClass`, and those that are being deleted, are only checked by the clean-up. `allocated` returns the
+    /// address of the allocation with a path, which the program writes into the status of its Service.
     #[must_use]
     pub fn hand_back(
         &self,
@@ -249,7 +250,7 @@ impl GoProgram {
         wrong
     }
 
-    /// Owner and cluster are those of the program.
+    /// Returns true if owner and cluster are those of the program.
     fn is_ours(&self, object: &Value) -> bool {
         let has = |scope: &str, wanted: &str| first_tag(object, scope) == Some(wanted);
         has("owner", &self.owner) && has("cluster", &self.cluster)
@@ -261,7 +262,7 @@ impl GoProgram {
         self.classes.get(name).ok_or_else(|| format!("invalid load balancer class {name}"))
     }
 
-    /// Steps 1 to 7 of 4.5.
+    /// Does steps 1 to 7 of 4.5.
     fn process(
         &self,
         objects: &[Value],
@@ -283,7 +284,7 @@ impl GoProgram {
         Ok(pass.writes)
     }
 
-    /// The path of the load balancer service, if there is one (4.4).
+    /// Returns the path of the load balancer service, if there is one (4.4).
     fn lb_service<'a>(&self, services: &[&'a Value]) -> Result<Option<&'a Value>, String> {
         let Some(id) = &self.lb_service_id else {
             let is_it = |service: &&&Value| {
@@ -335,7 +336,6 @@ impl<'a> Listed<'a> {
         })
     }
 
-    /// Those of one IP pool.
     fn allocations(&self, pool: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
         let folder = format!("/infra/ip-pools/{pool}/ip-allocations/");
         let allocations: Vec<&Value> =
@@ -344,16 +344,16 @@ impl<'a> Listed<'a> {
     }
 }
 
-/// The lists, and what in them is of one Service.
+/// The lists, and their objects of one Service.
 struct Inventory<'a> {
     service: String,
     listed: Listed<'a>,
     servers: Vec<&'a Value>,
     pools: Vec<&'a Value>,
     monitors: Vec<&'a Value>,
-    /// Of the cluster, of any Service.
+    /// Virtual servers of the cluster, of any Service.
     of_cluster: Vec<&'a Value>,
-    /// Of the Service, in any IP pool.
+    /// Allocations of the Service, in any IP pool.
     allocations: Vec<&'a Value>,
 }
 
@@ -373,7 +373,7 @@ impl<'a> Inventory<'a> {
         })
     }
 
-    /// The allocation of the Service in this IP pool.
+    /// Returns the allocation of the Service in this IP pool.
     fn allocation(&self, pool: &str) -> Result<Option<&'a Value>, String> {
         let of_pool: Vec<&Value> = self
             .listed
@@ -390,16 +390,15 @@ impl<'a> Inventory<'a> {
 
 /// A virtual server or a pool after the steps for its port.
 struct Settled {
-    /// Its path; that of a created one is only a name.
+    /// Its path. A created object has only a placeholder.
     path: String,
-    /// The pool, or the monitors, that it leads to.
+    /// Paths of its pool, or of its monitors.
     leads_to: Vec<String>,
 }
 
-/// One pass of Ensure.
 struct Pass<'a> {
     program: &'a GoProgram,
-    /// The one that the Service asks for.
+    /// The class that the Service requests.
     class: &'a GoClass,
     inventory: &'a Inventory<'a>,
     writes: Vec<GoWrite>,
@@ -419,7 +418,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Step 4a. Gives the path of the monitor.
+    /// Does step 4a. Returns the path of the monitor.
     fn ensure_monitor(&mut self, port: &ServicePort) -> Option<String> {
         if protocol(port) != "TCP" {
             return None;
@@ -433,7 +432,7 @@ impl Pass<'_> {
         Some(path(monitor).to_owned())
     }
 
-    /// Step 4b. Gives the path of the pool.
+    /// Does step 4b. Returns the path of the pool.
     fn ensure_pool(&mut self, port: &ServicePort, monitor: Option<&str>, addresses: &[String]) -> String {
         let inventory = self.inventory;
         let found = inventory.pools.iter().find(|pool| is_of_port(pool, port));
@@ -441,7 +440,8 @@ impl Pass<'_> {
             Some(pool) => {
                 let mut fields = Vec::new();
                 fields.extend(members(pool, addresses).map(|_| "members"));
-                // An empty list differs from none, so that the program writes such a pool in every pass (L-26).
+                // The program distinguishes an empty list from a missing one, so it writes such a pool in every pass
+                // (L-26).
                 let wanted = monitor.map_or(Value::Null, |monitor| json!([monitor]));
                 fields.extend((pool["active_monitor_paths"] != wanted).then_some("active_monitor_paths"));
                 self.update(pool, fields);
@@ -454,7 +454,7 @@ impl Pass<'_> {
         pool
     }
 
-    /// Step 4c.
+    /// Does step 4c.
     fn ensure_server(&mut self, port: &ServicePort, pool: &str, has_allocation: &mut bool) -> Result<(), String> {
         let profile = match protocol(port) {
             "TCP" => &self.class.tcp_profile_path,
@@ -490,7 +490,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Steps 5 to 7.
+    /// Does steps 5 to 7.
     fn delete_orphans(&mut self, ports: &[ServicePort]) -> Result<(), String> {
         let inventory = self.inventory;
         let is_wanted = |server: &Value| ports.iter().any(|port| is_server_of(server, port));
@@ -524,14 +524,14 @@ impl Pass<'_> {
     }
 }
 
-/// The paths that the objects of this pass lead to, and those kept ones that it did not handle.
+/// Returns the paths that the objects of this pass refer to, and those that the kept, unhandled objects refer to.
 fn led_to(settled: &[Settled], kept: &[&Value], stored: impl Fn(&Value) -> Vec<String>) -> BTreeSet<String> {
     let is_other = |object: &&&Value| settled.iter().all(|handled| handled.path != path(object));
     let others = kept.iter().filter(is_other).flat_map(|object| stored(object));
     settled.iter().flat_map(|handled| handled.leads_to.clone()).chain(others).collect()
 }
 
-/// The members of a pool after the merge of 4.6, if that changes the pool.
+/// Returns the members of a pool after the merge of 4.6, if the merge changes the pool.
 fn members(pool: &Value, wanted: &[String]) -> Option<Vec<String>> {
     let existing = pool["members"].as_array().map(Vec::as_slice).unwrap_or_default();
     let addresses = existing.iter().filter_map(|member| member["ip_address"].as_str());
@@ -546,7 +546,7 @@ fn members(pool: &Value, wanted: &[String]) -> Option<Vec<String>> {
     is_changed.then_some(kept)
 }
 
-/// The first `InternalIP` of each node that the framework gives to the program.
+/// Returns the first `InternalIP` of each node that the framework passes to the program.
 fn addresses(nodes: &[Node]) -> Vec<String> {
     let is_given = |node: &&Node| {
         let is_excluded = node.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(EXCLUDED));
@@ -562,7 +562,7 @@ fn addresses(nodes: &[Node]) -> Vec<String> {
     nodes.iter().filter(is_given).filter_map(address).filter(|address| seen.insert(address.clone())).collect()
 }
 
-/// For each port the path of its one object.
+/// Returns the path of the only object of each port.
 fn one_each<'a>(
     objects: &[&Value],
     ports: impl Iterator<Item = &'a ServicePort>,
@@ -585,12 +585,12 @@ fn one_each<'a>(
     }
 }
 
-/// The port tag is that of the port.
+/// Returns true if the port tag matches the port.
 fn is_of_port(object: &Value, port: &ServicePort) -> bool {
     first_tag(object, "port") == Some(&tag(port))
 }
 
-/// The port tag and the only port are those of the port.
+/// Returns true if the port tag and the only port match the port.
 fn is_server_of(server: &Value, port: &ServicePort) -> bool {
     server["ports"] == json!([port.port.to_string()]) && is_of_port(server, port)
 }
@@ -604,7 +604,7 @@ fn is_load_balancer(service: &Service) -> bool {
     service.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer")
 }
 
-/// `<namespace>/<name>`.
+/// Returns `<namespace>/<name>`.
 fn key(service: &Service) -> String {
     let (namespace, name) = (&service.metadata.namespace, &service.metadata.name);
     format!("{}/{}", namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default())
@@ -622,7 +622,6 @@ fn node_port(port: &ServicePort) -> i32 {
     port.node_port.unwrap_or(0)
 }
 
-/// The value of the tag `port`.
 fn tag(port: &ServicePort) -> String {
     format!("{}/{}", protocol(port), port.port)
 }

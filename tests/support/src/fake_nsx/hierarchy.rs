@@ -1,11 +1,11 @@
-//! PATCH of `/infra` with children, the hierarchical API (rule S17): all children are written, or none.
+//! PATCH of `/infra` with children, the hierarchical API (rule S17): either all children are written, or none.
 //!
-//! The children are pools: `ChildLBPool` with the whole object. Every other type of child, and a child that is to be
-//! deleted (`marked_for_delete`), is refused with 400, because this program sends none.
+//! The children are pools: `ChildLBPool` with the whole object. Every other type of child, and a child to delete
+//! (`marked_for_delete`), is rejected with 400, because this program sends none.
 //!
-//! With `enforce_revision_check=true` the revision of each child is checked as that of a PUT; without it the revisions
-//! are ignored. Schema, permission, owner, references and capacity are checked as for a PUT of each child, capacity for
-//! all of them together.
+//! With `enforce_revision_check=true` the revision of each child is checked as in a PUT. Otherwise revisions are
+//! ignored. Schema, permission, owner and references of each child are checked as in a PUT. Capacity is checked for all
+//! children together.
 
 use std::collections::BTreeSet;
 
@@ -18,10 +18,9 @@ use super::schema::Checked;
 use super::world::World;
 use super::writes::{Caller, WriteRule};
 
-/// The types of children: the name, the field with the object, and the collection below `/infra`.
+/// Types of children: the name, the field with the object, and the collection below `/infra`.
 const CHILDREN: [(&str, &str, &str); 1] = [("ChildLBPool", "LBPool", "lb-pools")];
 
-/// A child of the body.
 struct Child<'a> {
     kind: &'static Kind,
     path: String,
@@ -29,7 +28,7 @@ struct Child<'a> {
 }
 
 impl World {
-    /// Writes all children of the body, or nothing.
+    /// Writes all children in the body, or none.
     pub(super) fn patch_infra(&mut self, call: &Call, caller: &Caller) -> Result<(), Refusal> {
         let rule = if is_revision_enforced(call)? { WriteRule::CheckedChild } else { WriteRule::Child };
         let body = call.object()?;
@@ -60,7 +59,7 @@ fn is_revision_enforced(call: &Call) -> Result<bool, Refusal> {
     }
 }
 
-/// The children of the body, each object once.
+/// Returns the children in the body. Each object may occur once.
 fn children(body: &Map<String, Value>) -> Result<Vec<Child<'_>>, Refusal> {
     if body.get("resource_type").is_none_or(|named| named != "Infra") {
         return Err(Refusal::invalid("\"resource_type\": \"Infra\" is expected"));

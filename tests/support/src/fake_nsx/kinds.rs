@@ -1,26 +1,26 @@
-//! The types of objects: their fields, as one table (`nsx.md` 3.7 to 3.14).
+//! The table of object types and their fields (`nsx.md` 3.7 to 3.14).
 
-/// The JSON that a field takes.
+/// The JSON type of a field.
 #[derive(Debug)]
 pub(super) enum Shape {
     Bool,
-    /// An integer between these.
+    /// An integer in this range.
     Int(i64, i64),
-    /// A text of so many characters at most.
+    /// A text with at most this many characters.
     Text(usize),
     OneOf(&'static [&'static str]),
     Ip,
     Cidr,
-    /// One port, as text.
+    /// A single port, as text.
     Port,
     /// A port or a range of ports, as text.
     Ports,
-    /// The path of an object of one of these collections. It must exist.
+    /// The path of an existing object of one of these collections.
     Path(&'static [&'static str]),
-    /// A list with so few and so many entries.
+    /// A list with a minimum and a maximum number of entries.
     List(&'static Shape, usize, usize),
     Object(&'static [Field]),
-    /// An object whose field of this name names its type.
+    /// An object whose type is in the field of this name.
     Union(&'static str, &'static [Variant]),
     Any,
 }
@@ -30,11 +30,11 @@ pub(super) struct Field {
     pub(super) name: &'static str,
     pub(super) shape: Shape,
     pub(super) is_required: bool,
-    /// As JSON.
+    /// Default value as JSON.
     pub(super) default: Option<&'static str>,
 }
 
-/// A resource type, or a type within a union.
+/// A resource type, or a type of a union.
 #[derive(Debug)]
 pub(super) struct Variant {
     pub(super) name: &'static str,
@@ -47,7 +47,7 @@ pub(super) struct Kind {
     /// The collections from `/infra` down to its own.
     pub(super) collections: &'static [&'static str],
     pub(super) variants: &'static [Variant],
-    /// Whether a body must name its `resource_type`.
+    /// Whether a body must have a `resource_type`.
     pub(super) is_polymorphic: bool,
     /// Whether a DELETE may have `force`.
     pub(super) is_forcible: bool,
@@ -55,7 +55,7 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// The own collection, which names the operations.
+    /// Returns the last collection, which is part of operation names.
     pub(super) fn collection(&self) -> &'static str {
         self.collections.last().copied().unwrap_or_default()
     }
@@ -64,7 +64,6 @@ impl Kind {
         KINDS.iter().find(|kind| kind.collections == collections)
     }
 
-    /// The kind of the object with this path.
     pub(super) fn of_path(path: &str) -> Option<&'static Kind> {
         let segments: Vec<&str> = path.strip_prefix("/infra/")?.split('/').collect();
         let is_whole = segments.len().is_multiple_of(2) && segments.iter().all(|segment| !segment.is_empty());
@@ -103,14 +102,14 @@ const SECONDS: Shape = Shape::Int(1, 2_147_483_647);
 
 const TAG: Shape = Shape::Object(&[field("scope", Shape::Text(128)), field("tag", Shape::Text(256))]);
 
-/// The fields that every object has and a client writes.
+/// Fields of every object that a client may write.
 pub(super) static COMMON: &[Field] = &[
     field("display_name", Shape::Text(255)),
     field("description", Shape::Text(1024)),
     field("tags", Shape::List(&TAG, 0, 30)),
 ];
 
-/// The fields that the manager writes, and ignores when a client sends them back.
+/// Fields that only the manager writes. The manager ignores them in a request.
 pub(super) static READ_ONLY: &[&str] = &[
     "path",
     "relative_path",
@@ -242,7 +241,7 @@ static LB_POOL: &[Field] = &[
     ),
 ];
 
-/// The fields of all active monitors, with more.
+/// Fields of all active monitors, and the given fields.
 macro_rules! monitor {
     ($($more:expr),* $(,)?) => {
         &[
@@ -256,7 +255,6 @@ macro_rules! monitor {
     };
 }
 
-/// The fields of HTTP and HTTPS monitors.
 macro_rules! http_monitor {
     ($($more:expr),* $(,)?) => {
         monitor![
@@ -404,7 +402,7 @@ static GROUP: &[Field] = &[
     field("group_type", Shape::List(&Shape::Text(64), 0, 10)),
 ];
 
-/// What the manager writes into an expression of a group.
+/// Fields that the manager writes into an expression of a group.
 macro_rules! expression {
     ($($more:expr),* $(,)?) => {
         &[

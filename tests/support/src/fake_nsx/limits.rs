@@ -1,5 +1,5 @@
-//! How many requests a manager takes: 100 a second and 40 at once of a client, 199 at once of all. Too many a second are
-//! refused with 429, too many at once with 503.
+//! Request limits of a manager: 100 per second and 40 concurrent requests of a client, 199 concurrent requests of all
+//! clients. Requests above the rate are rejected with 429, those above the concurrency with 503.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -15,12 +15,12 @@ const OVERALL: u32 = 199;
 #[derive(Debug)]
 pub(super) struct Limits {
     pub(super) are_on: bool,
-    /// When the requests of the last second came, by client.
+    /// Times of the requests in the last second, by client.
     recent: BTreeMap<String, VecDeque<Instant>>,
     in_flight: BTreeMap<String, u32>,
     pub(super) all_in_flight: u32,
     pub(super) most_in_flight: u32,
-    /// The most requests of one client at once.
+    /// Highest number of concurrent requests of one client.
     pub(super) most_of_client: u32,
 }
 
@@ -38,7 +38,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Counts a request, which must [`Self::leave`] also when it is refused.
+    /// Counts a request. It must [`Self::leave`] even if it is rejected.
     pub(super) fn enter(&mut self, client: &str) -> Result<(), Refusal> {
         let now = Instant::now();
         let of_client = self.in_flight.entry(client.to_owned()).or_default();

@@ -11,14 +11,12 @@ use super::refusal::Refusal;
 use super::store::Stored;
 use super::world::World;
 
-/// Name and value of the parameters, decoded.
+/// Decoded names and values of the parameters.
 pub(super) type Query = [(String, String)];
 
-/// The parameters of all lists.
 const PARAMETERS: [&str; 6] =
     ["cursor", "include_mark_for_delete_objects", "included_fields", "page_size", "sort_ascending", "sort_by"];
 
-/// The parameters of a request for a page.
 pub(super) struct PageRequest<'a> {
     pub(super) cursor: Option<&'a str>,
     pub(super) size: usize,
@@ -26,7 +24,7 @@ pub(super) struct PageRequest<'a> {
     pub(super) sort_by: Option<&'a str>,
     includes_marked: bool,
     included_fields: Option<Vec<&'a str>>,
-    /// The parameters other than the cursor; those of the next page must be equal.
+    /// The parameters other than the cursor. Those of the next page must be equal.
     parameters: String,
 }
 
@@ -60,7 +58,7 @@ impl<'a> PageRequest<'a> {
         })
     }
 
-    /// The fields that were asked for.
+    /// Returns the requested fields.
     pub(super) fn select(&self, object: Value) -> Value {
         match (&self.included_fields, object) {
             (Some(fields), Value::Object(object)) => {
@@ -71,7 +69,7 @@ impl<'a> PageRequest<'a> {
     }
 }
 
-/// Where an object is in the order.
+/// The position of an object in the order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct SortKey {
     value: String,
@@ -79,10 +77,9 @@ struct SortKey {
     path: String,
 }
 
-/// Where a page begins.
 struct PageStart {
     offset: usize,
-    /// The last object of the page before.
+    /// The last object of the previous page.
     after: Option<SortKey>,
 }
 
@@ -106,7 +103,7 @@ impl PageStart {
 impl World {
     fn key(&self, stored: &Stored, sort_by: &str, request: u64) -> SortKey {
         let value = match sort_by {
-            // The usual order, without making the whole object for it.
+            // The default order, without building the whole object.
             "display_name" => stored.display_name().to_owned(),
             _ => match stored.render("").get(sort_by) {
                 Some(Value::String(text)) => text.clone(),
@@ -126,7 +123,7 @@ impl World {
         SortKey { value, tie, path: stored.path.clone() }
     }
 
-    /// One page of a collection.
+    /// Returns one page of a collection.
     pub(super) fn list(
         &self,
         kind: &'static Kind,

@@ -1,24 +1,25 @@
-//! A cluster of managers behind one address: one store of objects, and sessions that belong to the manager that made them.
+//! A cluster of managers behind one address. They share one store of objects. A session belongs to the manager that
+//! created it.
 
 use std::collections::BTreeSet;
 
 use super::refusal::Refusal;
 
-/// Which manager the address gives requests to.
+/// The manager to which the address sends requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Balance {
-    /// Each request to the next one, without affinity.
+    /// Each request goes to the next manager, without affinity.
     InTurn,
-    /// All to this one, as a virtual address does that one manager has.
+    /// All requests go to this manager, as with a virtual IP on one manager.
     To(usize),
 }
 
-/// One manager has all requests, unless the model says otherwise.
+/// The managers. One manager receives all requests, unless the model changes that.
 #[derive(Clone, Debug)]
 pub(super) struct Managers {
     count: usize,
     balance: Balance,
-    /// How many requests came so far.
+    /// Number of requests so far.
     requests: usize,
     failing: BTreeSet<usize>,
 }
@@ -30,7 +31,7 @@ impl Default for Managers {
 }
 
 impl Managers {
-    /// So many, each with the next request.
+    /// Makes this many managers, which receive requests in turn.
     pub(super) fn in_turn(count: usize) -> Self {
         Self { count: count.max(1), balance: Balance::InTurn, ..Self::default() }
     }
@@ -47,7 +48,6 @@ impl Managers {
         }
     }
 
-    /// The manager of the next request.
     pub(super) fn next(&mut self) -> usize {
         self.requests += 1;
         match self.balance {
@@ -56,7 +56,7 @@ impl Managers {
         }
     }
 
-    /// Whether this manager serves requests.
+    /// Returns an error if this manager serves no requests.
     pub(super) fn serve(&self, manager: usize) -> Result<(), Refusal> {
         if self.failing.contains(&manager) { Err(Refusal::components_down()) } else { Ok(()) }
     }

@@ -1,7 +1,7 @@
-//! Changes without a request: those of other programs and of administrators.
+//! Changes without a request, as other programs and administrators make them.
 //!
-//! Each is one version in the history, in the name of the user that the test gives, and happens between two requests,
-//! never within one.
+//! Each is one version in the history, in the name of the user in the argument, and happens between two requests, never
+//! within one.
 
 use std::net::IpAddr;
 
@@ -14,22 +14,22 @@ use super::store::{Author, ObjectContent};
 use super::world::World;
 
 impl FakeNsx {
-    /// Creates or replaces an object in the name of a user, without a request. Nothing checks it, so that it may be as odd
-    /// as those of other programs.
+    /// Creates or replaces an object in the name of a user, without a request and without checks: objects of other
+    /// programs can be invalid, too.
     ///
     /// # Panics
     ///
-    /// When the path is of no known type, or the body is no object.
+    /// If the path is of an unknown type, or the body is not an object.
     pub fn put_by_hand(&self, user: &str, path: &str, body: Value) {
         self.shared.world().put_by_hand(user, path, &body);
     }
 
-    /// Creates an allocation that has this address of its pool, also if the address is reserved after a release. As
-    /// after a request without a wish, the object does not name the address.
+    /// Creates an allocation with this address of its pool, even if the address is reserved after a release. The object
+    /// does not contain the address, as if a request had not asked for one.
     ///
     /// # Panics
     ///
-    /// When the pool does not have the address, or another allocation has it.
+    /// If the pool does not contain the address, or another allocation has it.
     pub fn put_allocation_by_hand(&self, user: &str, path: &str, body: Value, address: IpAddr) {
         let mut world = self.shared.world();
         let World { store, pools, .. } = &mut *world;
@@ -40,18 +40,19 @@ impl FakeNsx {
         world.put_by_hand(user, path, &body);
     }
 
-    /// Changes an object in the name of a user, without a request. No request comes between the read and the write;
+    /// Changes an object in the name of a user, without a request. No request comes between the read and the write.
     /// `change` must not use the fake.
     ///
     /// # Panics
     ///
-    /// When it is not there.
+    /// If the object does not exist.
     pub fn change_by_hand(&self, user: &str, path: &str, change: impl FnOnce(&mut Value)) {
         let is_changed = self.change_if(user, path, |_| true, change);
         assert!(is_changed, "{path} is not there");
     }
 
-    /// Deletes an object in the name of a user, without a request and whatever refers to it. Says whether it was there.
+    /// Deletes an object in the name of a user, without a request, and even if other objects refer to it. Returns true
+    /// if it existed.
     pub fn delete_by_hand(&self, user: &str, path: &str) -> bool {
         let mut world = self.shared.world();
         let removed = world.store.remove(path, Author { user, is_principal: false, request: None });
@@ -61,8 +62,8 @@ impl FakeNsx {
         removed.is_some()
     }
 
-    /// Deletes an object as a DELETE with `force=true` does: objects that refer to it keep their reference, and it is
-    /// marked first where [`super::Deletion`] says so. Says whether it was there.
+    /// Deletes an object like a DELETE with `force=true`: objects that refer to it keep their reference, and it is
+    /// marked first if [`super::Deletion`] says so. Returns true if it existed.
     pub fn force_delete_by_hand(&self, user: &str, path: &str) -> bool {
         let mut world = self.shared.world();
         world.purge();
@@ -73,7 +74,7 @@ impl FakeNsx {
         is_there
     }
 
-    /// Removes the members with this address from a pool. Says whether there was one.
+    /// Removes the members with this address from a pool. Returns true if there was one.
     pub fn remove_member_by_hand(&self, user: &str, pool: &str, address: IpAddr) -> bool {
         let is_it = |member: &Value| member["ip_address"].as_str().and_then(|text| text.parse().ok()) == Some(address);
         let has_member = |object: &Value| object["members"].as_array().is_some_and(|members| members.iter().any(is_it));
@@ -84,7 +85,7 @@ impl FakeNsx {
         })
     }
 
-    /// Sets `enabled` of a virtual server or of a load balancer service. Says whether that changed it.
+    /// Sets `enabled` of a virtual server or of a load balancer service. Returns true if that changed it.
     pub fn enable_by_hand(&self, user: &str, path: &str, is_enabled: bool) -> bool {
         self.change_if(
             user,
@@ -96,7 +97,7 @@ impl FakeNsx {
         )
     }
 
-    /// Changes an object that is there and for which `applies` holds. Says whether it did.
+    /// Changes an object if it exists and `applies` is true for it. Returns true if it did.
     fn change_if(
         &self,
         user: &str,

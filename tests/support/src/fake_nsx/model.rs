@@ -1,4 +1,4 @@
-//! The initial state of a fake manager, built with short chained verbs.
+//! Builder for the initial state of a fake manager.
 
 use serde_json::{Value, json};
 
@@ -14,14 +14,14 @@ pub struct Model {
     pub(super) sessions: Sessions,
     pub(super) access: Access,
     pub(super) managers: Managers,
-    /// The account that `FakeNsx::user` names.
+    /// The account of `FakeNsx::user`.
     pub(super) user: String,
     pub(super) objects: Vec<(String, Value)>,
     pub(super) system_owned: Vec<String>,
 }
 
 impl Model {
-    /// A manager with the user `admin` and the predefined objects.
+    /// Makes a manager with the user `admin` and the predefined objects.
     #[must_use]
     pub fn empty() -> Self {
         let mut model = Self {
@@ -47,20 +47,20 @@ impl Model {
         model.user("admin", "Correct-Horse-7")
     }
 
-    /// As [`Self::empty`], with the tier-1 gateway `t1`, which has an edge cluster, and the IP pool `p1`, called `pool1`,
-    /// of 192.0.2.5 to 192.0.2.104.
+    /// Like [`Self::empty`], with the tier-1 gateway `t1` on an edge cluster, and the IP pool `p1`, named `pool1`, with
+    /// 192.0.2.5 to 192.0.2.104.
     #[must_use]
     pub fn small() -> Self {
         Self::empty().tier1("t1").ip_pool("p1", "pool1", "192.0.2.0/24", &[("192.0.2.5", "192.0.2.104")])
     }
 
-    /// A local user. The first is `admin`; the last one is what `FakeNsx::user` names.
+    /// Adds a local user. The first is `admin`. The last one is returned by `FakeNsx::user`.
     #[must_use]
     pub fn user(self, name: &str, password: &str) -> Self {
         self.account(name, password, false)
     }
 
-    /// A user of vIDM, for whom the scheme is `Remote`.
+    /// Adds a vIDM user, whose scheme is `Remote`.
     #[must_use]
     pub fn remote_user(self, name: &str, password: &str) -> Self {
         self.account(name, password, true)
@@ -72,50 +72,50 @@ impl Model {
         self
     }
 
-    /// A user of VMC, who has this refresh token.
+    /// Adds a VMC user with this refresh token.
     #[must_use]
     pub fn cloud_user(mut self, name: &str, refresh_token: &str) -> Self {
         self.access.refresh_tokens.insert(refresh_token.to_owned(), name.to_owned());
         self
     }
 
-    /// A principal identity, which shows this certificate (PEM).
+    /// Adds a principal identity with this certificate (PEM).
     #[must_use]
     pub fn principal(mut self, name: &str, certificate: &str) -> Self {
         self.access.principals.insert(super::der(certificate), name.to_owned());
         self
     }
 
-    /// Whether sessions are served.
+    /// Sets whether sessions are served.
     #[must_use]
     pub fn sessions(mut self, sessions: Sessions) -> Self {
         self.sessions = sessions;
         self
     }
 
-    /// A cluster of so many managers over one store of objects. The address gives requests to them in turn, and each knows
-    /// only the sessions that it made.
+    /// Makes a cluster of this many managers over one store of objects. The address sends requests to them in turn, and
+    /// each accepts only its own sessions.
     #[must_use]
     pub fn managers(mut self, count: usize) -> Self {
         self.managers = Managers::in_turn(count);
         self
     }
 
-    /// A prefix of all paths, as behind the reverse proxy of VMC: `/vmc/reverse-proxy`.
+    /// Sets a prefix of all paths, as behind the reverse proxy of VMC: `/vmc/reverse-proxy`.
     #[must_use]
     pub fn prefix(mut self, prefix: &str) -> Self {
         prefix.clone_into(&mut self.prefix);
         self
     }
 
-    /// How it behaves where more than one way is known.
+    /// Sets the switches for behaviour that is not the same in all managers.
     #[must_use]
     pub fn behaviour(mut self, behaviour: Behaviour) -> Self {
         self.behaviour = behaviour;
         self
     }
 
-    /// A tier-1 gateway with an edge cluster, which advertises the addresses of load balancers.
+    /// Adds a tier-1 gateway with an edge cluster. It advertises the addresses of load balancers.
     #[must_use]
     pub fn tier1(self, id: &str) -> Self {
         let edge_cluster = "/infra/sites/default/enforcement-points/default/edge-clusters/edge-1";
@@ -124,13 +124,13 @@ impl Model {
             .object(&format!("/infra/tier-1s/{id}/locale-services/default"), json!({"edge_cluster_path": edge_cluster}))
     }
 
-    /// A tier-0 gateway.
+    /// Adds a tier-0 gateway.
     #[must_use]
     pub fn tier0(self, id: &str) -> Self {
         self.object(&format!("/infra/tier-0s/{id}"), json!({}))
     }
 
-    /// An IP pool with one static subnet.
+    /// Adds an IP pool with one static subnet.
     #[must_use]
     pub fn ip_pool(self, id: &str, display_name: &str, cidr: &str, ranges: &[(&str, &str)]) -> Self {
         let range = |(start, end): &(&str, &str)| json!({"start": start, "end": end});
@@ -140,7 +140,7 @@ impl Model {
         self.object(&pool, json!({"display_name": display_name})).object(&format!("{pool}/ip-subnets/s1"), subnet)
     }
 
-    /// An IP block, and an IP pool with one subnet of so many addresses of it. The block is used by no other pool.
+    /// Adds an IP block, and an IP pool with one subnet of this many addresses from it. No other pool uses the block.
     #[must_use]
     pub fn block_pool(self, id: &str, display_name: &str, cidr: &str, size: u64) -> Self {
         let (block, pool) = (format!("/infra/ip-blocks/{id}"), format!("/infra/ip-pools/{id}"));
@@ -150,7 +150,7 @@ impl Model {
             .object(&format!("{pool}/ip-subnets/s1"), subnet)
     }
 
-    /// Any object, as if it were there before; nothing checks it.
+    /// Adds any object without checks.
     #[must_use]
     pub fn object(mut self, path: &str, body: Value) -> Self {
         self.objects.push((path.to_owned(), body));

@@ -1,4 +1,4 @@
-//! Addresses of IP pools: allocated, reserved after a release, free.
+//! Addresses of IP pools: allocated, reserved after a release, or free.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,15 +11,15 @@ use super::kinds::Kind;
 use super::schema::cidr;
 use super::store::{Store, Stored, parent};
 
-/// Why an allocation has no address.
+/// Reason why an allocation has no address.
 const EXHAUSTED: &str = "there is no free IP address in the pool";
 const OUTSIDE: &str = "the address is not in the pool";
 const IN_USE: &str = "the address is in use";
 
-/// The address of an allocation, or why it has none.
+/// The address of an allocation, or the reason why it has none.
 pub(super) type Assignment = Result<IpAddr, &'static str>;
 
-/// First and last address of a range, as numbers of one family.
+/// First and last address of a range as numbers, in one family.
 #[derive(Clone, Copy, Debug)]
 struct Range {
     is_ipv4: bool,
@@ -35,21 +35,20 @@ impl Range {
         is_ordered.then(|| Self { is_ipv4: start.is_ipv4(), first: number(start), last: number(end) })
     }
 
-    /// The addresses of a subnet that is carved from a block, without that of its gateway.
+    /// Returns the addresses of a subnet that was carved from a block, without its gateway.
     fn carved(subnet: &Map<String, Value>) -> Option<Self> {
         let range = Self::whole(subnet)?;
         let has_gateway = subnet.get("auto_assign_gateway") != Some(&json!(false));
         Some(Self { first: range.first + u128::from(has_gateway), ..range })
     }
 
-    /// All addresses of a subnet that is carved from a block.
+    /// Returns all addresses of a subnet that was carved from a block.
     fn whole(subnet: &Map<String, Value>) -> Option<Self> {
         let start = subnet.get("start_ip")?.as_str()?.parse::<IpAddr>().ok()?;
         let size = u128::from(subnet.get("size")?.as_u64()?);
         Some(Self { is_ipv4: start.is_ipv4(), first: number(start), last: number(start) + size.saturating_sub(1) })
     }
 
-    /// All addresses of a block.
     fn of_block(block: &Map<String, Value>) -> Option<Self> {
         let (address, length) = cidr(block.get("cidr")?.as_str()?)?;
         let bits = if address.is_ipv4() { 32 } else { 128 } - u32::from(length);
@@ -83,9 +82,9 @@ fn number(address: IpAddr) -> u128 {
 
 #[derive(Debug, Default)]
 pub(super) struct Pools {
-    /// By the path of the allocation.
+    /// Assignments by the path of the allocation.
     assigned: BTreeMap<String, Assignment>,
-    /// Until when released addresses are reserved, by the path of the pool.
+    /// Ends of the reservations of released addresses, by pool path and address.
     reserved: BTreeMap<(String, IpAddr), Instant>,
 }
 
@@ -95,14 +94,14 @@ fn ranges(store: &Store, pool: &str) -> Vec<Range> {
     subnets.flat_map(|subnet| ranges_of(&subnet.body)).collect()
 }
 
-/// The ranges of a subnet: those that it names, or what was carved from its block.
+/// Returns the ranges of a subnet: its explicit ranges, or the part that was carved from its block.
 fn ranges_of(subnet: &Map<String, Value>) -> Vec<Range> {
     let named = subnet.get("allocation_ranges").and_then(Value::as_array).into_iter().flatten();
     named.filter_map(Range::of).chain(Range::carved(subnet)).collect()
 }
 
-/// The first address of a subnet of a block: that which it has or asks for, or of the first free part of its size.
-/// None if the block has no such part.
+/// Returns the first address of a subnet of a block: its existing or requested one, or the start of the first free part
+/// of its size. Returns `None` if the block has no such part.
 pub(super) fn carve(store: &Store, path: &str, subnet: &Map<String, Value>) -> Option<IpAddr> {
     let block_path = subnet.get("ip_block_path")?.as_str()?;
     let block = Range::of_block(&store.get(block_path)?.body)?;
@@ -125,7 +124,6 @@ pub(super) fn carve(store: &Store, path: &str, subnet: &Map<String, Value>) -> O
     Range { last: first.first, ..first }.addresses().next()
 }
 
-/// Whether a pool has a subnet.
 pub(super) fn has_subnet(store: &Store, pool: &str) -> bool {
     !ranges(store, pool).is_empty()
 }
@@ -135,7 +133,7 @@ impl Pools {
         self.assigned.get(allocation).copied()
     }
 
-    /// The addresses of a pool that are allocated or reserved.
+    /// Returns the addresses of a pool that are allocated or reserved.
     fn taken(&self, pool: &str) -> BTreeSet<IpAddr> {
         let now = Instant::now();
         let allocated = self.assigned.iter().filter(|(path, _)| parent(path) == pool).filter_map(|(_, used)| used.ok());
@@ -143,7 +141,7 @@ impl Pools {
         allocated.chain(reserved.map(|((_, address), _)| *address)).collect()
     }
 
-    /// Takes an address for an allocation that was just written.
+    /// Assigns an address to an allocation that was just written.
     pub(super) fn assign(&mut self, store: &Store, allocation: &str, wish: Option<IpAddr>, accepts_any_wish: bool) {
         let pool = parent(allocation);
         let (ranges, taken) = (ranges(store, pool), self.taken(pool));
@@ -160,7 +158,7 @@ impl Pools {
         self.assigned.insert(allocation.to_owned(), assigned);
     }
 
-    /// Gives an allocation exactly this address, also one that is reserved after a release.
+    /// Assigns exactly this address to an allocation, even if it is reserved after a release.
     pub(super) fn assign_by_hand(
         &mut self,
         store: &Store,
@@ -180,7 +178,7 @@ impl Pools {
         Ok(())
     }
 
-    /// Releases the address of an allocation, which stays reserved for the delay of its pool.
+    /// Releases the address of an allocation. It stays reserved for the delay of its pool.
     pub(super) fn release(&mut self, store: &Store, allocation: &str) {
         let pool = parent(allocation);
         let delay = store.find(pool).and_then(|pool| pool.body.get("ip_release_delay")?.as_u64()).unwrap_or(120_000);
@@ -189,7 +187,7 @@ impl Pools {
         }
     }
 
-    /// The allocations of a pool that have an address of this subnet.
+    /// Returns the allocations of a pool that have an address of this subnet.
     pub(super) fn users_of(&self, subnet: &Stored) -> Vec<String> {
         let ranges = ranges_of(&subnet.body);
         let is_in_it = |used: &Assignment| used.is_ok_and(|address| ranges.iter().any(|range| range.contains(address)));
@@ -197,7 +195,7 @@ impl Pools {
         of_pool.filter(|(_, used)| is_in_it(used)).map(|(path, _)| path.clone()).collect()
     }
 
-    /// `pool_usage`, and the family.
+    /// Returns `pool_usage` and the address family.
     pub(super) fn usage(&self, store: &Store, pool: &str) -> Value {
         let ranges = ranges(store, pool);
         let total: u128 = ranges.iter().map(|range| range.last - range.first + 1).fold(0, u128::saturating_add);

@@ -12,23 +12,24 @@ use super::refusal::Refusal;
 use super::store::{Stored, parent};
 use super::world::World;
 
-/// How an object is realized after a write.
+/// The realization of an object after a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Realization {
-    /// It is realized after this time.
+    /// The object is realized after this time.
     After(Duration),
-    /// It is never realized.
+    /// The object is never realized.
     Never,
-    /// It fails after this time with an alarm of this code and message.
+    /// The realization fails after this time with an alarm of this code and message.
     Error(Duration, i64, String),
 }
 
-/// Which objects are realized in which way, the newest last.
+/// The realization of each object, the newest entry last.
 #[derive(Debug, Default)]
 pub(super) struct RealizationPlans(Vec<(String, Realization)>);
 
 impl RealizationPlans {
-    /// For the object with this path, the objects of this collection, or `*` for all.
+    /// Sets the realization of the object with this path, of the objects of this collection, or with `*` of all
+    /// objects.
     pub(super) fn set(&mut self, what: &str, realization: Realization) {
         self.0.retain(|(of, _)| of != what);
         self.0.push((what.to_owned(), realization));
@@ -41,7 +42,6 @@ impl RealizationPlans {
     }
 }
 
-/// The realized state of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RealizationState {
     Pending,
@@ -50,7 +50,7 @@ pub(super) enum RealizationState {
 }
 
 impl World {
-    /// How long a write with `sync_realization` takes, beside its work.
+    /// Returns the additional duration of a write with `sync_realization`.
     pub(super) fn synchronous_delay(&self, call: &Call) -> Option<Duration> {
         let Target::Object(_, path) = &call.target else { return None };
         let stored = self.store.get(path).filter(|_| call.is_write())?;
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// The object of this path is about to be rewritten: what is realized of it stays so, of its revision of now.
+    /// Records the realized revision of this object before the object is rewritten.
     pub(super) fn note_realized(&mut self, path: &str) {
         match self.store.get(path).map(|stored| self.realization(stored)) {
             Some((RealizationState::Realized, revision)) => {
@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// How objects are realized from now on. What is realized was realized before.
+    /// Sets how objects are realized from now on. Objects that are already realized stay so.
     pub(super) fn set_realization(&mut self, what: &str, realization: Realization) {
         let paths: Vec<String> = self.store.all().map(|stored| stored.path.clone()).collect();
         paths.iter().for_each(|path| self.note_realized(path));
@@ -85,7 +85,6 @@ impl World {
         self.realization(stored).0
     }
 
-    /// The state, and of which revision it is.
     fn realization(&self, stored: &Stored) -> (RealizationState, i64) {
         let older = self.realized_before.get(&stored.path).filter(|before| **before < stored.revision);
         match (self.state_of_revision(stored), older.filter(|_| self.behaviour.keeps_old_realization)) {
@@ -120,7 +119,7 @@ impl World {
         self.store.find(path).ok_or_else(|| Refusal::not_found(path))
     }
 
-    /// Why the network cannot do what an object says, which the manager accepts all the same.
+    /// Returns the reason why the network cannot implement an object that the manager accepted.
     fn hindrance(&self, stored: &Stored) -> Option<(i64, String)> {
         match stored.kind.collection() {
             "lb-services" => self.hindrance_of_service(stored),
@@ -149,7 +148,7 @@ impl World {
         services.filter(|one| !one.is_marked()).any(|one| one.text("edge_cluster_path").is_some())
     }
 
-    /// `realized-state/realized-entities`.
+    /// Answers `realized-state/realized-entities`.
     pub(super) fn realized_entities(&self, query: &[(String, String)]) -> Result<Value, Refusal> {
         let stored = self.intent(query)?;
         if !stored.is_in_effect() {
@@ -233,7 +232,7 @@ impl World {
         }
     }
 
-    /// `realized-state/status`.
+    /// Answers `realized-state/status`.
     pub(super) fn realized_status(&self, query: &[(String, String)]) -> Result<Value, Refusal> {
         let stored = self.intent(query)?;
         let (state, revision) = self.realization(stored);

@@ -1,60 +1,60 @@
-//! The requests that came, in their order, and what is counted of them (rule S16).
+//! The requests in their order, and their counts (rule S16).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::fake_server::http::Request;
 
-/// Of older requests only the counts are kept.
+/// Number of requests that are kept. Of older ones only the counts are kept.
 const KEPT: usize = 100_000;
 
-/// Of older requests headers and body are not kept.
+/// Number of requests that are kept with headers and body.
 const KEPT_WHOLE: usize = 10_000;
 
-/// One request.
+/// A received request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// Its place in the order of all requests.
+    /// Its number in the order of all requests.
     pub number: u64,
-    /// When it came.
+    /// Time of its arrival.
     pub at: Instant,
-    /// The user that its credentials name, or its source address.
+    /// The user of its credentials, or its source address.
     pub user: String,
-    /// Such as `PATCH static-routes`, `LIST lb-pools` or `session create`.
+    /// Operation, such as `PATCH static-routes`, `LIST lb-pools` or `session create`.
     pub operation: String,
-    /// The manager of the cluster that it came to.
+    /// The manager of the cluster that received it.
     pub manager: usize,
-    /// The port of the client, which tells its connections apart.
+    /// Port of the client, which distinguishes its connections.
     pub client_port: u16,
     /// The HTTP method.
     pub method: String,
-    /// Path and query as they came.
+    /// Path and query as received.
     pub path: String,
-    /// The status of its answer; `None` while there is none, or where it was not sent.
+    /// Status of its answer. `None` if there is no answer yet, or the answer was not sent.
     pub status: Option<u16>,
-    /// How long the manager itself worked on it.
+    /// Time that the manager itself worked on it.
     pub busy: Duration,
-    /// Its headers, with lower-case names; of the last 10,000 requests.
+    /// Headers with lower-case names, of the last 10,000 requests only.
     pub headers: Vec<(String, String)>,
-    /// Its body; of the last 10,000 requests.
+    /// Body, of the last 10,000 requests only.
     pub body: String,
 }
 
 impl Recorded {
-    /// The value of a header, named in lower case.
+    /// Returns the value of a header, named in lower case.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
-    /// Its body as JSON, or `null`.
+    /// Returns its body as JSON, or `null`.
     #[must_use]
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.body).unwrap_or_default()
     }
 }
 
-/// How often each operation came, and what became of the requests.
+/// Counts of operations and of their results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NsxCounts {
     /// Requests by operation.
@@ -63,53 +63,53 @@ pub struct NsxCounts {
     pub users: BTreeMap<String, BTreeMap<String, u32>>,
     /// Answers by status.
     pub statuses: BTreeMap<u16, u32>,
-    /// Sessions that are open now.
+    /// Sessions that are currently open.
     pub sessions: usize,
-    /// The most sessions that were ever open at once.
+    /// Highest number of sessions that were open at the same time.
     pub most_sessions: usize,
-    /// Requests that are being answered now.
+    /// Requests that are currently in flight.
     pub in_flight: u32,
-    /// The most requests at once, of all clients.
+    /// Highest number of concurrent requests of all clients.
     pub most_in_flight: u32,
-    /// The most requests at once, of one client.
+    /// Highest number of concurrent requests of one client.
     pub most_of_client: u32,
-    /// Bytes of the bodies of requests.
+    /// Bytes of request bodies.
     pub bytes_received: u64,
-    /// Bytes of the bodies of answers.
+    /// Bytes of answer bodies.
     pub bytes_sent: u64,
-    /// How long requests were delayed by `FakeNsx::delay_calls`, all together.
+    /// Total delay of requests by `FakeNsx::delay_calls`.
     pub delayed: Duration,
-    /// How long the manager itself worked on requests.
+    /// Total time that the manager itself worked on requests.
     pub busy: Duration,
 }
 
 impl NsxCounts {
-    /// How often this operation came.
+    /// Returns the number of requests of this operation.
     #[must_use]
     pub fn of(&self, operation: &str) -> u32 {
         self.operations.get(operation).copied().unwrap_or(0)
     }
 
-    /// How often this operation came of this user.
+    /// Returns the number of requests of this operation by this user.
     #[must_use]
     pub fn of_user(&self, user: &str, operation: &str) -> u32 {
         self.users.get(user).and_then(|operations| operations.get(operation)).copied().unwrap_or(0)
     }
 
-    /// Requests of all operations.
+    /// Returns the number of all requests.
     #[must_use]
     pub fn total(&self) -> u32 {
         self.operations.values().sum()
     }
 
-    /// How often this status was answered.
+    /// Returns the number of answers with this status.
     #[must_use]
     pub fn answered(&self, status: u16) -> u32 {
         self.statuses.get(&status).copied().unwrap_or(0)
     }
 }
 
-/// The requests so far. Each has a number that stays, also when the oldest are forgotten.
+/// The requests so far. Each has a number that does not change when older requests are dropped.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     requests: VecDeque<Recorded>,
@@ -118,13 +118,13 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Those with this number or a later one.
+    /// Returns the requests with this number or a later one.
     pub(super) fn from(&self, number: u64) -> Vec<Recorded> {
         let first = self.requests.partition_point(|request| request.number < number);
         self.requests.range(first..).cloned().collect()
     }
 
-    /// Counts a request, and gives its number.
+    /// Counts a request, and returns its number.
     pub(super) fn begin(&mut self, user: &str, operation: &str, manager: usize, request: &Request) -> u64 {
         *self.counts.operations.entry(operation.to_owned()).or_default() += 1;
         let of_user = self.counts.users.entry(user.to_owned()).or_default();
@@ -156,7 +156,6 @@ impl Records {
         number
     }
 
-    /// Records the outcome of a request.
     pub(super) fn end(&mut self, number: u64, status: Option<u16>, busy: Duration) {
         self.counts.busy += busy;
         if let Some(status) = status {
@@ -169,7 +168,7 @@ impl Records {
         }
     }
 
-    /// Counts from nothing again. Requests keep their numbers.
+    /// Resets the counts. Requests keep their numbers.
     pub(super) fn reset(&mut self) {
         self.requests.clear();
         self.counts = NsxCounts::default();

@@ -1,10 +1,10 @@
-//! Error answers as NSX words them.
+//! Error answers in the wording of NSX.
 
 use serde_json::{Value, json};
 
 use crate::fake_server::http::Reply;
 
-/// A request that is refused.
+/// An error answer to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Refusal {
     pub(super) status: u16,
@@ -25,7 +25,7 @@ impl Refusal {
         Self::new(404, 600, format!("The requested object : {path} {text}"))
     }
 
-    /// An object that a body refers to is not there.
+    /// The body refers to an object that does not exist.
     pub(super) fn missing_reference(path: &str, is_invalid: bool) -> Self {
         match is_invalid {
             true => Self::new(400, 500_012, format!("The path=[{path}] is invalid")),
@@ -33,7 +33,7 @@ impl Refusal {
         }
     }
 
-    /// A field or parameter with a wrong value.
+    /// A field or parameter has a wrong value.
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self::new(400, 255, format!("Field level validation errors: {{{}}}", message.into()))
     }
@@ -42,18 +42,19 @@ impl Refusal {
         Self::new(405, None, "Request method is not supported")
     }
 
-    /// User name or password are wrong, or the account is locked.
+    /// User name or password is wrong, or the account is locked.
     pub(super) fn rejected(is_401: bool) -> Self {
         let message = "The credentials were incorrect or the account specified has been locked.";
         Self::new(if is_401 { 401 } else { 403 }, 403, message)
     }
 
-    /// No credentials, or a session or token that has ended, where that is not told as [`Self::rejected`].
+    /// There are no credentials, or the session or token has expired and the manager does not answer with
+    /// [`Self::rejected`].
     pub(super) fn unauthenticated(message: &str) -> Self {
         Self::new(401, 401, message)
     }
 
-    /// A session whose XSRF token is missing or wrong.
+    /// The XSRF token of the session is missing or wrong.
     pub(super) fn invalid_token() -> Self {
         Self::new(403, 98, "The XSRF token or the session is invalid.")
     }
@@ -65,12 +66,12 @@ impl Refusal {
         Self::new(403, 401, message)
     }
 
-    /// The licence does not include what the request needs.
+    /// The licence does not include the requested feature.
     pub(super) fn unlicensed() -> Self {
         Self::new(403, 505, "The requested operation is not allowed by the licenses of this NSX deployment.")
     }
 
-    /// A client sends too many requests a second.
+    /// The client sends too many requests per second.
     pub(super) fn throttled(message: impl Into<String>) -> Self {
         Self::new(429, 102, message)
     }
@@ -108,12 +109,12 @@ impl Refusal {
         Self::new(400, 500_030, message)
     }
 
-    /// The body, with the fields that the refusal has.
+    /// Returns the body, with the fields of this error.
     pub(super) fn body(&self) -> Value {
         let mut body =
             json!({"httpStatus": reason(self.status), "module_name": self.module, "error_message": self.message});
         if let Some(code) = self.code {
-            // Of the limit of requests NSX sends the code as text.
+            // For a rate limit NSX sends the code as text.
             body["error_code"] = if self.status == 429 { json!(code.to_string()) } else { json!(code) };
         }
         body
@@ -124,7 +125,6 @@ impl Refusal {
     }
 }
 
-/// The reason of a status, as in `httpStatus`.
 fn reason(status: u16) -> String {
     let reason = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     reason.unwrap_or("UNKNOWN").to_uppercase().replace([' ', '-'], "_")

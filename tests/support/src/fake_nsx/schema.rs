@@ -9,10 +9,10 @@ use super::refusal::Refusal;
 
 type Object = Map<String, Value>;
 
-/// A reference: the path, and the collections it may be of.
+/// A reference: the path, and the collections that it may point to.
 pub(super) type Reference = (String, &'static [&'static str]);
 
-/// A body without what only the manager writes, with its defaults.
+/// A body with defaults, without the fields that only the manager writes.
 #[derive(Debug)]
 pub(super) struct Checked {
     pub(super) variant: &'static Variant,
@@ -20,15 +20,15 @@ pub(super) struct Checked {
     pub(super) references: Vec<Reference>,
 }
 
-/// The fields of a body that the client writes, without `null`s.
+/// Returns the fields of a body that the client may write, without `null`s.
 pub(super) fn writable(sent: &Object) -> Object {
     let is_ignored = |name: &str| READ_ONLY.contains(&name) || matches!(name, "id" | "_revision" | "resource_type");
     let fields = sent.iter().filter(|(name, value)| !is_ignored(name) && !value.is_null());
     fields.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Checks the body of the object with this id: each field is known and has the type that it must have. Fields that the
-/// object has already are those of a newer manager, and may be anything.
+/// Checks the body of the object with this id: each field is known and has its type. Unknown fields that the object
+/// already has are accepted as fields of a newer manager, with any value.
 pub(super) fn check(
     kind: &'static Kind,
     id: &str,
@@ -51,7 +51,7 @@ pub(super) fn check(
     Ok(Checked { variant, body, references })
 }
 
-/// As [`check`] for an object that is made by hand: nothing is refused.
+/// Like [`check`], for an object that is changed by hand: nothing is rejected.
 pub(super) fn take(kind: &'static Kind, sent: &Object) -> Checked {
     let variant = variant_of(kind, sent).unwrap_or(&kind.variants[0]);
     let mut body = writable(sent);
@@ -167,7 +167,7 @@ fn check_union(
     checked
 }
 
-/// Address and length of a prefix.
+/// Returns address and length of a prefix.
 pub(super) fn cidr(text: &str) -> Option<(IpAddr, u8)> {
     let (address, length) = text.split_once('/')?;
     let (address, length) = (address.parse::<IpAddr>().ok()?, length.parse::<u8>().ok()?);
@@ -178,7 +178,7 @@ fn port(text: &str) -> Option<u16> {
     text.parse().ok().filter(|port| *port > 0)
 }
 
-/// First and last port of a port or a range.
+/// Returns the first and the last port of a port or a range.
 pub(super) fn ports(text: &str) -> Option<(u16, u16)> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last) = (port(first)?, port(last)?);

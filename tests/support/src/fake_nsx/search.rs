@@ -1,4 +1,4 @@
-//! The search: a part of Lucene's language, over an index that is behind (rule S13).
+//! Search: a part of Lucene's query language, over an index with a delay (rule S13).
 
 use serde_json::{Value, json};
 
@@ -7,10 +7,9 @@ use super::refusal::Refusal;
 use super::store::Stored;
 use super::world::World;
 
-/// Must be escaped within a term.
+/// Characters that must be escaped within a term.
 const SPECIAL: &str = "[]{}=&|<>!^~/";
 
-/// One character of a term.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum PatternPart {
     Literal(char),
@@ -30,7 +29,7 @@ enum Token {
 
 #[derive(Debug, PartialEq)]
 struct Term {
-    /// `None` for any field.
+    /// Name of the field. `None` matches any field.
     field: Option<String>,
     pattern: Vec<PatternPart>,
 }
@@ -44,7 +43,7 @@ enum Expression {
 }
 
 impl World {
-    /// `search/query`.
+    /// Answers `search/query`.
     pub(super) fn search(&mut self, query: &Query, reader: &str) -> Result<Value, Refusal> {
         let page = PageRequest::parse(query, &["query"])?;
         let text = query.iter().find(|(name, _)| name == "query").map(|(_, value)| value.as_str());
@@ -224,7 +223,7 @@ fn is_match(pattern: &[PatternPart], value: &[char]) -> bool {
     }
 }
 
-/// The values of a field; those of different entries of a list are not tied to each other.
+/// Collects the values of a field. Values of different entries of a list are independent of each other.
 fn collect(value: &Value, field: &[&str], into: &mut Vec<String>) {
     match (value, field) {
         (Value::Array(entries), _) => entries.iter().for_each(|entry| collect(entry, field, into)),

@@ -1,13 +1,13 @@
-//! What the manager adds to the body of a client. A client that sends it back keeps it.
+//! Fields that the manager adds to the body of a client. If a client sends them back, its values are kept.
 
 use serde_json::{Map, Value, json};
 
 use super::kinds::Kind;
 
-/// The connections of one address of an automatic translation, as a pool has it by default.
+/// Default number of connections for one address of an automatic translation in a pool.
 const PORT_OVERLOAD: u32 = 32;
 
-/// Adds what the body lacks.
+/// Adds the fields that the body lacks.
 pub(super) fn fill_in(kind: &Kind, path: &str, body: &mut Map<String, Value>) {
     match kind.collection() {
         "lb-pools" => {
@@ -43,7 +43,6 @@ fn fill_in_expression(group: &str, expression: &mut Map<String, Value>) {
     }
 }
 
-/// The links of an object that is read.
 pub(super) fn links(path: &str) -> Value {
     json!([{"rel": "self", "href": format!("/policy/api/v1{path}")}])
 }

@@ -1,4 +1,4 @@
-//! The objects of a manager, each version of them, and the search index, which is behind.
+//! The objects of a manager, all their versions, and the search index, which has a delay.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, SystemTime};
@@ -10,34 +10,34 @@ use super::kinds::Kind;
 use super::refusal::Refusal;
 use super::schema::Reference;
 
-/// The user of the versions that a purge makes.
+/// User name in the versions that a purge makes.
 pub(super) const PURGE: &str = "purge";
 
-/// One version of one object.
+/// One version of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectVersion {
-    /// When it was written.
+    /// Time of the write.
     pub at: std::time::Instant,
-    /// Who wrote it; for a change by hand what the test named.
+    /// User of the write. For a change by hand it is the user in the argument.
     pub user: String,
-    /// The number of the request, as in `Recorded`; `None` for a change by hand and for a purge.
+    /// Number of the request, as in `Recorded`. `None` for a change by hand and for a purge.
     pub request: Option<u64>,
-    /// The object's path.
+    /// Path of the object.
     pub path: String,
-    /// The object as others read it; `None` once it is deleted.
+    /// The object as other users read it. `None` once it is deleted.
     pub object: Option<Value>,
 }
 
-/// Who writes, and by which request.
+/// The user and the request of a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Author<'a> {
     pub(super) user: &'a str,
-    /// Whether the objects that it creates are protected from others.
+    /// Whether the objects that it creates are protected from other users.
     pub(super) is_principal: bool,
     pub(super) request: Option<u64>,
 }
 
-/// An object. Its body is what clients write; all else is the manager's.
+/// An object. Clients write its body; the manager sets all other fields.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     pub(super) kind: &'static Kind,
@@ -46,23 +46,22 @@ pub(super) struct Stored {
     pub(super) body: Map<String, Value>,
     pub(super) references: Vec<Reference>,
     pub(super) revision: i64,
-    /// The order of creation.
+    /// Number in the order of creation.
     pub(super) number: u64,
     pub(super) changed: Instant,
     pub(super) unique_id: String,
     pub(super) created: (String, u64),
     pub(super) modified: (String, u64),
     pub(super) is_system_owned: bool,
-    /// The principal that others need an override for.
+    /// The principal that protects the object: other users need `X-Allow-Overwrite`.
     pub(super) owner: Option<String>,
-    /// Once it is marked for deletion.
+    /// Set once it is marked for deletion.
     pub(super) mark: Option<Mark>,
 }
 
-/// What becomes of an object that is marked for deletion.
+/// Times of an object that is marked for deletion.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
-    /// Until when it is realized.
     pub(super) realized_until: Instant,
     pub(super) purged_at: Instant,
 }
@@ -84,12 +83,13 @@ impl Stored {
         self.mark.is_some()
     }
 
-    /// Whether the network goes on as if it were there: also for a while after it was marked for deletion.
+    /// Returns true while the network implements the object, which continues for some time after it is marked for
+    /// deletion.
     pub(super) fn is_in_effect(&self) -> bool {
         self.mark.is_none_or(|mark| Instant::now() < mark.realized_until)
     }
 
-    /// As this user reads it.
+    /// Returns the object as this user reads it.
     pub(super) fn render(&self, reader: &str) -> Value {
         let is_protected = self.owner.as_deref().is_some_and(|owner| owner != reader);
         let mut object = self.body.clone();
@@ -118,7 +118,7 @@ impl Stored {
     }
 }
 
-/// The path of the object, or of `/infra`, that this one is below.
+/// Returns the path of the parent object, or `/infra`.
 pub(super) fn parent(path: &str) -> &str {
     let collection = path.rsplit_once('/').map_or("", |(collection, _)| collection);
     collection.rsplit_once('/').map_or("", |(parent, _)| parent)
@@ -128,18 +128,17 @@ pub(super) fn parent(path: &str) -> &str {
 pub(super) struct Store {
     objects: BTreeMap<String, Stored>,
     history: Vec<ObjectVersion>,
-    /// Versions before those.
+    /// Number of older versions that were dropped.
     forgotten: usize,
     created: u64,
-    /// The objects as a search returns them.
+    /// Objects as a search returns them.
     index: BTreeMap<String, Stored>,
-    /// Writes that the index does not have yet, by their time.
+    /// Writes that the index does not contain yet, in the order of their time.
     unindexed: VecDeque<(Instant, String, Option<Stored>)>,
     /// Paths of objects that are marked for deletion, with the time of their purge.
     marks: Vec<(Instant, String)>,
 }
 
-/// The content of a write.
 #[derive(Debug)]
 pub(super) struct ObjectContent {
     pub(super) kind: &'static Kind,
@@ -149,12 +148,12 @@ pub(super) struct ObjectContent {
 }
 
 impl Store {
-    /// The object, also when it is marked for deletion.
+    /// Returns the object, even if it is marked for deletion.
     pub(super) fn find(&self, path: &str) -> Option<&Stored> {
         self.objects.get(path)
     }
 
-    /// The object, if it is not marked for deletion.
+    /// Returns the object, if it is not marked for deletion.
     pub(super) fn get(&self, path: &str) -> Option<&Stored> {
         self.find(path).filter(|stored| !stored.is_marked())
     }
@@ -163,14 +162,14 @@ impl Store {
         self.objects.values()
     }
 
-    /// The objects below this path, at any depth.
+    /// Returns the objects below this path, at any depth.
     pub(super) fn below<'a>(&'a self, path: &str) -> impl Iterator<Item = &'a Stored> + use<'a> {
         let prefix = format!("{path}/");
         let range = self.objects.range(prefix.clone()..);
         range.take_while(move |(path, _)| path.starts_with(&prefix)).map(|(_, stored)| stored)
     }
 
-    /// The objects of a collection below a parent, also those that are marked for deletion.
+    /// Returns the objects of a collection below a parent, including those that are marked for deletion.
     pub(super) fn collection<'a>(
         &'a self,
         kind: &'static Kind,
@@ -180,7 +179,7 @@ impl Store {
         self.below(&folder).filter(move |stored| std::ptr::eq(stored.kind, kind))
     }
 
-    /// The versions since the first `seen` ones, but those that are forgotten.
+    /// Returns the versions after the first `seen` ones, without those that were dropped.
     pub(super) fn history(&self, seen: usize) -> &[ObjectVersion] {
         self.history.get(seen.saturating_sub(self.forgotten)..).unwrap_or_default()
     }
@@ -189,7 +188,7 @@ impl Store {
         self.forgotten + self.history.len()
     }
 
-    /// Forgets the first `seen` versions; a search returns no older ones than are left.
+    /// Drops the first `seen` versions. A search returns no older versions than the remaining ones.
     pub(super) fn forget(&mut self, seen: usize) {
         let count = seen.saturating_sub(self.forgotten).min(self.history.len());
         self.history.drain(..count);
@@ -199,7 +198,7 @@ impl Store {
         }
     }
 
-    /// The index gets the oldest write that it does not have.
+    /// Adds the oldest missing write to the index.
     fn index_next(&mut self) {
         match self.unindexed.pop_front() {
             Some((_, path, Some(stored))) => drop(self.index.insert(path, stored)),
@@ -208,7 +207,7 @@ impl Store {
         }
     }
 
-    /// Creates an object, or replaces what is in it.
+    /// Creates an object, or replaces its content.
     pub(super) fn write(&mut self, path: &str, content: ObjectContent, author: Author<'_>) -> &Stored {
         let ObjectContent { kind, resource_type, mut body, references } = content;
         let id = path.rsplit('/').next().unwrap_or_default();
@@ -252,20 +251,19 @@ impl Store {
         self.objects.entry(path.to_owned()).or_insert(stored)
     }
 
-    /// Makes an object one of the manager itself, in the index too.
+    /// Makes an object system-owned, in the index, too.
     pub(super) fn set_system_owned(&mut self, path: &str) {
         for stored in [&mut self.objects, &mut self.index].into_iter().filter_map(|objects| objects.get_mut(path)) {
             stored.is_system_owned = true;
         }
     }
 
-    /// The refusal of a path without an object: it names the object above where that is missing, too.
+    /// Returns the error for a path without an object. If a parent is missing, it names the parent.
     pub(super) fn not_found(&self, path: &str) -> Refusal {
         let above = parent(path);
         Refusal::not_found(if above != "/infra" && self.get(above).is_none() { above } else { path })
     }
 
-    /// Removes an object.
     pub(super) fn remove(&mut self, path: &str, author: Author<'_>) -> Option<Stored> {
         let removed = self.objects.remove(path)?;
         self.note(path, None, author);
@@ -273,7 +271,6 @@ impl Store {
         Some(removed)
     }
 
-    /// Marks an object for deletion.
     pub(super) fn mark(&mut self, path: &str, mark: Mark, author: Author<'_>) {
         let Some(mut stored) = self.objects.remove(path) else { return };
         stored.mark = Some(mark);
@@ -283,7 +280,7 @@ impl Store {
         self.objects.insert(path.to_owned(), stored);
     }
 
-    /// Removes the marked objects whose time has come.
+    /// Removes the marked objects whose purge is due.
     pub(super) fn purge(&mut self) {
         let now = Instant::now();
         let (over, marks): (Vec<_>, Vec<_>) =
@@ -306,7 +303,7 @@ impl Store {
         });
     }
 
-    /// The objects as a search returns them when the index is behind by this time.
+    /// Returns the objects as a search returns them when the index has this delay.
     pub(super) fn index(&mut self, delay: Duration) -> impl Iterator<Item = &Stored> {
         let now = Instant::now();
         while self.unindexed.front().is_some_and(|(at, ..)| *at + delay <= now) {
@@ -316,7 +313,7 @@ impl Store {
     }
 }
 
-/// Since 1970.
+/// Returns the Unix time in milliseconds.
 fn milliseconds() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

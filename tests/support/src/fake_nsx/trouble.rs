@@ -8,30 +8,30 @@ use crate::fake_server::http::Reply;
 /// A fault of a call.
 #[derive(Clone, Debug)]
 pub enum Trouble {
-    /// Another answer. The call does nothing.
+    /// Another answer. The call has no effect.
     Instead(Substitute),
-    /// The session of the call ends, and the manager answers as to any session that it does not know. Calls without a session
-    /// are served.
+    /// The session of the call ends, and the manager answers as for an unknown session. Calls without a session are
+    /// served.
     EndSession,
-    /// Never an answer. The call does nothing.
+    /// No answer. The call has no effect.
     Hang,
-    /// The connection is closed without a byte. The call does nothing.
+    /// The connection is closed without a byte. The call has no effect.
     Drop,
-    /// The call takes effect; its answer is lost: the connection is closed without a byte.
+    /// The call takes effect, but its answer is lost: the connection is closed without a byte.
     Lose,
-    /// The call takes effect; of the answer's body this many bytes are sent, then the connection is closed.
+    /// The call takes effect. Only this many bytes of the answer's body are sent, then the connection is closed.
     Cut(usize),
-    /// The call takes effect; its answer is sent after this time.
+    /// The call takes effect. Its answer is sent after this time.
     Late(Duration),
-    /// The call takes effect; of the answer's body one byte is sent per this time.
+    /// The call takes effect. The body of the answer is sent slowly, with this time between two bytes.
     Slow(Duration),
-    /// The call takes effect; another answer is sent.
+    /// The call takes effect. Another answer is sent.
     Afterwards(Substitute),
-    /// The call takes effect; its answer's body is rewritten before it is sent.
+    /// The call takes effect. The body of its answer is rewritten before it is sent.
     Rewrite(fn(&str) -> String),
 }
 
-/// An answer that a test provides.
+/// An answer from a test.
 #[derive(Clone, Debug)]
 pub struct Substitute(pub(super) Reply);
 
@@ -50,31 +50,31 @@ impl From<Substitute> for Trouble {
 }
 
 impl Trouble {
-    /// This status, media type and body.
+    /// Makes an answer with this status, media type and body.
     #[must_use]
     pub fn answer(status: u16, media_type: &'static str, body: &str) -> Substitute {
         Substitute(Reply::new(status, media_type, body.to_owned()))
     }
 
-    /// An error as NSX words it, with or without `error_code`.
+    /// Makes an error in the wording of NSX, with or without `error_code`.
     #[must_use]
     pub fn error(status: u16, code: Option<i64>) -> Substitute {
         Substitute(Refusal::new(status, code, format!("the fake answers {status}")).reply())
     }
 
-    /// 429 with code 102, as text: the client sends too many requests a second.
+    /// 429 with code 102, as text: the client sends too many requests per second.
     #[must_use]
     pub fn throttled() -> Substitute {
         Substitute(Refusal::throttled("the fake answers 429").reply())
     }
 
-    /// 503 of NSX itself.
+    /// 503 from NSX itself.
     #[must_use]
     pub fn overloaded() -> Substitute {
         Self::error(503, None)
     }
 
-    /// 503 with code 101: services of the manager do not work.
+    /// 503 with code 101: services of the manager are down.
     #[must_use]
     pub fn components_down() -> Substitute {
         Substitute(Refusal::components_down().reply())
@@ -86,7 +86,7 @@ impl Trouble {
         Substitute(Refusal::starting().reply())
     }
 
-    /// 403 with code 505: the licence does not include it.
+    /// 403 with code 505: the licence does not include the feature.
     #[must_use]
     pub fn unlicensed() -> Substitute {
         Substitute(Refusal::unlicensed().reply())
@@ -110,14 +110,13 @@ impl Trouble {
         Self::error(412, Some(206))
     }
 
-    /// 401: the session has expired. It stays open in the manager.
+    /// 401: the session has expired. The session stays open in the manager.
     #[must_use]
     pub fn expired() -> Substitute {
         Self::error(401, Some(401))
     }
 
-    /// 403 with code 403: to a session that it has expired, to a password that it is wrong. A session stays open in the
-    /// manager.
+    /// 403 with code 403: the session has expired, or the password is wrong. A session stays open in the manager.
     #[must_use]
     pub fn rejected() -> Substitute {
         Substitute(Refusal::rejected(false).reply())
@@ -141,7 +140,7 @@ impl Trouble {
         Self::answer(200, "text/html", "<html><head><title>Sign in</title></head><body>Hello</body></html>")
     }
 
-    /// Whether it befalls the answer, and not the call.
+    /// Returns true if the fault affects the answer and not the call.
     pub(super) fn is_late(&self) -> bool {
         use Trouble::{Afterwards, Cut, Late, Lose, Rewrite, Slow};
         matches!(self, Lose | Cut(_) | Late(_) | Slow(_) | Afterwards(_) | Rewrite(_))

@@ -24,7 +24,7 @@ use crate::fake_server::http::Reply;
 use crate::fake_server::rules::Rules;
 use crate::fake_vcenter::logins::Logins;
 
-/// Never locked over an await.
+/// The state. It is never locked across an await.
 pub(super) struct World {
     pub(super) behaviour: Behaviour,
     pub(super) prefix: String,
@@ -38,15 +38,14 @@ pub(super) struct World {
     pub(super) store: Store,
     pub(super) pools: Pools,
     pub(super) plans: RealizationPlans,
-    /// Why an object is realized as an error, by path.
+    /// Reason why an object is realized as an error, by path.
     pub(super) over_capacity: BTreeMap<String, String>,
-    /// The last revision of each object that was realized when it was rewritten or its realization was planned, by path.
+    /// Last realized revision of each object when it was rewritten or its realization was set, by path.
     pub(super) realized_before: BTreeMap<String, i64>,
-    /// What load balancer services had when that was counted last, by path.
+    /// Usage of load balancer services at the last count, by path.
     pub(super) usages: BTreeMap<String, (Instant, Usage)>,
-    /// The room for load balancer services on the edges of a gateway, by its path; without an entry it is enough.
+    /// Capacity for load balancer services on the edges of a gateway, by its path. Without an entry it is unlimited.
     pub(super) edge_credits: BTreeMap<String, usize>,
-    /// How much later every call is served.
     pub(super) delay: Option<Duration>,
 }
 
@@ -55,7 +54,7 @@ fn success(body: &Value) -> Reply {
 }
 
 impl World {
-    /// An object as this user reads it, with what the manager computes.
+    /// Returns an object as this user reads it, with the fields that the manager computes.
     pub(super) fn read(&self, stored: &Stored, reader: &str) -> Value {
         let mut object = stored.render(reader);
         if self.behaviour.fills_in {
@@ -79,12 +78,11 @@ impl World {
         object
     }
 
-    /// Removes what is marked for deletion and due.
+    /// Removes the marked objects whose purge is due.
     pub(super) fn purge(&mut self) {
         self.store.purge();
     }
 
-    /// Serves a call of somebody who may make it.
     pub(super) fn serve(&mut self, call: &Call, caller: &Caller, credential: &Credential) -> Result<Reply, Refusal> {
         self.purge();
         let user = caller.user.as_str();

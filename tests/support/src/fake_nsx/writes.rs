@@ -15,14 +15,12 @@ use super::server_fields;
 use super::store::{Author, Mark, ObjectContent, Stored, parent};
 use super::world::World;
 
-/// The caller of a write.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     pub(super) user: String,
     pub(super) is_principal: bool,
-    /// `X-Allow-Overwrite: true`.
+    /// Whether the request has `X-Allow-Overwrite: true`.
     pub(super) overrides: bool,
-    /// The number of the request.
     pub(super) request: u64,
 }
 
@@ -32,21 +30,21 @@ impl Caller {
     }
 }
 
-/// What is asked of the revision of a write, and whether the write may merge.
+/// Rule about the revision of a write, and whether the write may merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteRule {
-    /// An object that exists needs its revision; the body replaces it.
+    /// An existing object needs its revision. The body replaces it.
     Put,
-    /// The switches of [`super::Behaviour`] for PATCH.
+    /// The switches of [`super::Behaviour`] for PATCH apply.
     Patch,
-    /// A child of a PATCH of `/infra`: its revision is ignored.
+    /// A child of a PATCH of `/infra`. Its revision is ignored.
     Child,
-    /// A child of a PATCH of `/infra` with `enforce_revision_check`: its revision is checked as that of a PUT.
+    /// A child of a PATCH of `/infra` with `enforce_revision_check`. Its revision is checked as in a PUT.
     CheckedChild,
 }
 
 impl World {
-    /// PUT gives the object; PATCH gives nothing.
+    /// Serves PUT, which returns the object, and PATCH, which returns nothing.
     pub(super) fn put(
         &mut self,
         kind: &'static Kind,
@@ -80,7 +78,7 @@ impl World {
         Ok(stored.map(|stored| self.read(stored, &caller.user)))
     }
 
-    /// Everything that may refuse a write but the capacity.
+    /// Makes all checks of a write except for capacity.
     pub(super) fn check_write(
         &self,
         kind: &'static Kind,
@@ -109,7 +107,7 @@ impl World {
         Ok(checked)
     }
 
-    /// Writes what was checked.
+    /// Writes the checked object.
     pub(super) fn commit(&mut self, kind: &'static Kind, path: &str, mut checked: Checked, caller: &Caller) {
         self.place(path, &mut checked.body);
         let wish = checked.body.get("allocation_ip").and_then(Value::as_str).and_then(|text| text.parse().ok());
@@ -124,14 +122,14 @@ impl World {
         self.allocate(kind, path, wish);
     }
 
-    /// Gives a subnet of a block its first address.
+    /// Sets the first address of a subnet of a block.
     pub(super) fn place(&self, path: &str, body: &mut Map<String, Value>) {
         if let Some(start) = pools::carve(&self.store, path, body) {
             body.insert("start_ip".to_owned(), start.to_string().into());
         }
     }
 
-    /// Takes an address for a new allocation.
+    /// Assigns an address to a new allocation.
     pub(super) fn allocate(&mut self, kind: &Kind, path: &str, wish: Option<IpAddr>) {
         if kind.collection() == "ip-allocations" && self.pools.assigned(path).is_none() {
             self.pools.assign(&self.store, path, wish, self.behaviour.accepts_any_wish);
@@ -151,7 +149,7 @@ impl World {
         let is_patch = rule == WriteRule::Patch;
         let revision = sent.get("_revision").and_then(Value::as_i64);
         let Some(stored) = existing else {
-            // An update of an object that is gone.
+            // An update of an object that no longer exists.
             return match revision {
                 Some(_) if rule == WriteRule::CheckedChild && self.behaviour.creates_absent_children => Ok(()),
                 Some(revision) if !is_patch => {
@@ -190,7 +188,7 @@ impl World {
             .map_or(Ok(()), |(path, _)| Err(Refusal::missing_reference(path, self.behaviour.missing_with_500012)))
     }
 
-    /// Deletes an object, or marks it.
+    /// Deletes an object, or marks it for deletion.
     pub(super) fn delete(
         &mut self,
         kind: &'static Kind,
@@ -215,7 +213,7 @@ impl World {
         Ok(())
     }
 
-    /// Removes or marks an object, and releases what it has.
+    /// Removes or marks an object, and releases its address.
     pub(super) fn end(&mut self, path: &str, author: Author<'_>) {
         self.over_capacity.remove(path);
         match self.behaviour.deletion {
@@ -229,7 +227,7 @@ impl World {
         self.pools.release(&self.store, path);
     }
 
-    /// Children, and objects that refer to it.
+    /// Returns the children of the object and the objects that refer to it.
     fn users_of(&self, stored: &Stored) -> Vec<String> {
         let counts = |other: &&Stored| self.behaviour.marked_objects_refer || !other.is_marked();
         let children = self.store.below(&stored.path).filter(counts);
@@ -243,7 +241,7 @@ impl World {
     }
 }
 
-/// The object with what a PATCH names.
+/// Returns the object with the fields of a PATCH.
 fn merged(stored: &Stored, sent: &Map<String, Value>) -> Map<String, Value> {
     let mut body = stored.body.clone();
     body.insert("resource_type".to_owned(), stored.resource_type.into());

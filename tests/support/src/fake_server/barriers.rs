@@ -8,29 +8,29 @@ use tokio::sync::watch;
 
 use crate::api_proxy::Side;
 
-/// Far more than a write takes, on a computer that also compiles.
+/// Far longer than a write takes, even while this computer also compiles.
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HoldStage {
-    /// The write has not come.
+    /// The write has not arrived yet.
     Awaited,
     Held,
     Released,
 }
 
-/// One write that is held. It goes on when this is released or dropped.
+/// A hold of one write. The write continues when this is released or dropped.
 #[derive(Debug)]
 pub struct Hold {
     stage: watch::Sender<HoldStage>,
 }
 
 impl Hold {
-    /// Waits until the write has come to where it is held.
+    /// Waits until the write has arrived at the hold.
     ///
     /// # Panics
     ///
-    /// When it has not within a minute.
+    /// If it has not arrived within a minute.
     pub async fn wait(&self) {
         let began = Instant::now();
         loop {
@@ -38,19 +38,19 @@ impl Hold {
             let held = stage.wait_for(|stage| *stage == HoldStage::Held);
             match tokio::time::timeout(LIMIT, held).await {
                 Ok(held) => return assert!(held.is_ok(), "the fake has ended"),
-                // A test may move the clock of tokio.
+                // A test may advance the clock of tokio, so the real time decides.
                 Err(_) => assert!(began.elapsed() < LIMIT, "no write was held within {LIMIT:?}"),
             }
         }
     }
 
-    /// Whether the write is held now.
+    /// Returns true if the write is currently held.
     #[must_use]
     pub fn is_held(&self) -> bool {
         *self.stage.borrow() == HoldStage::Held
     }
 
-    /// Lets the write go on.
+    /// Lets the write continue.
     pub fn release(self) {
         drop(self);
     }
@@ -62,11 +62,11 @@ impl Drop for Hold {
     }
 }
 
-/// Which writes a hold counts.
+/// The writes that a hold counts.
 pub(crate) enum Counted {
-    /// Those of this operation, or `*` for any.
+    /// Writes of this operation, or `*` for any.
     Operation(String),
-    /// Those about this subject.
+    /// Writes about this subject.
     About(String),
 }
 
@@ -81,18 +81,18 @@ impl Counted {
 
 struct PendingHold {
     counted: Counted,
-    /// Writes that pass before.
+    /// Number of writes that pass first.
     skip: u32,
     side: Side,
     stage: watch::Sender<HoldStage>,
 }
 
-/// The holds that no write has reached yet.
+/// The holds that have not caught a write yet.
 #[derive(Default)]
 pub(crate) struct Holds(Mutex<Vec<PendingHold>>);
 
 impl Holds {
-    /// Holds the n-th write of these from now on, the next one being the first.
+    /// Holds the n-th of these writes from now on (the next write has n = 1).
     pub(crate) fn add(&self, counted: Counted, n: u32, side: Side) -> Hold {
         let skip = n.checked_sub(1).expect("the next write is number 1");
         let stage = watch::Sender::new(HoldStage::Awaited);
@@ -123,14 +123,14 @@ impl Holds {
     }
 }
 
-/// A write that reached a hold.
+/// A write that is caught by a hold.
 pub(crate) struct HeldWrite {
     side: Side,
     stage: watch::Sender<HoldStage>,
 }
 
 impl HeldWrite {
-    /// Waits for the release, if this is the side at which the write is held.
+    /// Waits for the release, if the write is held at this side.
     pub(crate) async fn pass(&self, side: Side) {
         if side != self.side {
             return;

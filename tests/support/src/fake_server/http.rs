@@ -1,4 +1,4 @@
-//! HTTP/1.1 over TLS, by hand: answers must be cut, slowed and lost at will.
+//! HTTP/1.1 over TLS, implemented by hand: tests must be able to cut, slow down and drop answers.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -8,18 +8,17 @@ use tokio::net::TcpStream;
 
 use super::{Handler, Shared};
 
-/// A request, as far as anybody asks.
+/// The parts of a request that the fakes need.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Request {
     pub(crate) method: String,
-    /// Path and query.
     pub(crate) path: String,
-    /// Lower-case names.
+    /// Headers with lower-case names.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
-    /// The certificate that the client showed, as DER.
+    /// The client's certificate as DER.
     pub(crate) client: Option<Arc<[u8]>>,
-    /// The client's port, which tells connections apart.
+    /// The client's port, which distinguishes connections.
     pub(crate) client_port: u16,
 }
 
@@ -34,7 +33,7 @@ impl Request {
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) media_type: &'static str,
-    /// Those besides type and length of the body.
+    /// Headers other than those for the type and length of the body.
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: String,
     pub(crate) delivery: Delivery,
@@ -54,7 +53,7 @@ impl Reply {
         Self { status, media_type, headers: Vec::new(), body, delivery: Delivery::Whole }
     }
 
-    /// Adds a header; there may be several of one name.
+    /// Adds a header. Several headers may have one name.
     #[must_use]
     pub(crate) fn header(mut self, name: &'static str, value: String) -> Self {
         self.headers.push((name, value));
@@ -66,7 +65,7 @@ impl Reply {
     }
 }
 
-/// Serves one connection until either side closes it or the test severs it.
+/// Serves one connection until either side or the test closes it.
 pub(super) async fn serve<H: Handler>(shared: Arc<Shared<H>>, stream: TcpStream) {
     let mut severed = shared.severed.subscribe();
     let acceptor = shared.acceptor.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -80,7 +79,7 @@ pub(super) async fn serve<H: Handler>(shared: Arc<Shared<H>>, stream: TcpStream)
             _ = severed.changed() => return,
         };
         let Some(request) = request else { return };
-        // A server works on when its client is gone: a wait goes on, an answer is made and lost.
+        // A server continues when its client is gone: a wait runs on, and its answer is lost.
         let request = Request { client: client.clone(), client_port, ..request };
         let work = tokio::spawn(Arc::clone(&shared.handler).answer(request));
         let reply = tokio::select! {

@@ -1,4 +1,4 @@
-//! Certificates of servers, and of clients that a server asks for one.
+//! Certificates of servers, and of clients if a server requests them.
 
 use std::sync::Arc;
 
@@ -10,18 +10,19 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme};
 use tokio_rustls::TlsAcceptor;
 
-/// The second name in a fake's certificate, for clients behind a proxy: a loopback address is reached without one.
+/// Second name in a fake's certificate, for clients behind a proxy. A client reaches a loopback address without a
+/// proxy.
 pub(crate) const NAME: &str = "fake.test";
 
-/// A self-signed identity for 127.0.0.1: the acceptor, and the certificate as PEM.
+/// Makes a self-signed identity for 127.0.0.1. Returns the acceptor and the certificate as PEM.
 pub(crate) fn identity() -> (TlsAcceptor, String) {
     let (certificate, key) = self_signed();
     let config = builder().with_no_client_auth();
     (acceptor(config.with_single_cert(vec![certificate.der().clone()], key)), certificate.pem())
 }
 
-/// As [`identity`]; the server asks for a client certificate and takes any, or none. Each request carries it, and the
-/// handler judges it.
+/// Like [`identity`], for a server that requests a client certificate and accepts any, or none. Each request carries
+/// the certificate, and the handler verifies it.
 pub(crate) fn identity_asking_for_client() -> (TlsAcceptor, String) {
     let (certificate, key) = self_signed();
     let verifier = AnyClient(ring::default_provider().signature_verification_algorithms);
@@ -29,7 +30,7 @@ pub(crate) fn identity_asking_for_client() -> (TlsAcceptor, String) {
     (acceptor(config.with_single_cert(vec![certificate.der().clone()], key)), certificate.pem())
 }
 
-/// A certificate for clients and its key, both as PEM.
+/// Makes a certificate for clients and its key, both as PEM.
 pub(crate) fn client_identity(name: &str) -> (String, String) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -55,7 +56,7 @@ fn acceptor(config: Result<ServerConfig, Error>) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config))
 }
 
-/// Takes every client whose key belongs to its certificate, and clients without one.
+/// Accepts every client whose key matches its certificate, and clients without a certificate.
 #[derive(Debug)]
 struct AnyClient(WebPkiSupportedAlgorithms);
 

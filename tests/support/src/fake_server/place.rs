@@ -1,4 +1,4 @@
-//! Where a server listens, also after it was down.
+//! The port of a server, which stays reserved while the server is down.
 
 use std::net::Ipv4Addr;
 
@@ -6,19 +6,19 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use crate::api_server::free_port;
 
-/// A port of 127.0.0.1 that nobody else gets for as long as this lives. It refuses connections while nobody listens.
+/// A port of 127.0.0.1 that is reserved for as long as this lives. It refuses connections while there is no listener.
 pub struct Place {
     port: u16,
     _socket: TcpSocket,
 }
 
 impl Place {
-    /// A free one.
+    /// Reserves a free port.
     pub fn take() -> Self {
         loop {
             let (port, socket) = (free_port(), TcpSocket::new_v4().unwrap());
             if socket.bind((Ipv4Addr::LOCALHOST, port).into()).is_ok() {
-                // Only now: two who share from the beginning would both get it.
+                // Set only after the bind. Otherwise two sockets could bind the same port.
                 socket.set_reuseport(true).unwrap();
                 return Self { port, _socket: socket };
             }
@@ -31,7 +31,8 @@ impl Place {
 
     pub fn listen(&self) -> TcpListener {
         let socket = TcpSocket::new_v4().unwrap();
-        // Not the address: with that on both anybody could bind it while nobody listens.
+        // `SO_REUSEADDR` is not set: with it on both sockets any process could bind the port while there is no
+        // listener.
         socket.set_reuseport(true).unwrap();
         socket.bind((Ipv4Addr::LOCALHOST, self.port).into()).unwrap();
         socket.listen(1024).unwrap()

@@ -1,17 +1,17 @@
-//! Rules that inject troubles into calls.
+//! Rules that inject faults into calls.
 
-/// A trouble and the calls that it is for.
+/// A fault and the calls that it applies to.
 #[derive(Clone, Debug)]
 struct Rule<T> {
     operation: String,
     trouble: T,
-    /// Calls that pass before.
+    /// Number of calls that pass first.
     skip: u32,
-    /// Calls that it is for; `None` for all.
+    /// Number of calls that it applies to. `None` for all.
     times: Option<u32>,
 }
 
-/// The troubles that a test ordered, the oldest first.
+/// The faults that a test requested, the oldest first.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules<T>(Vec<Rule<T>>);
 
@@ -22,7 +22,8 @@ impl<T> Default for Rules<T> {
 }
 
 impl<T: Clone> Rules<T> {
-    /// Troubles this operation, or `*` for any, after `skip` more calls of it: so many `times`, or until [`Self::clear`].
+    /// Injects a fault into this operation, or `*` for any, after `skip` more calls of it: for this many `times`, or
+    /// until [`Self::clear`].
     pub(crate) fn add(&mut self, operation: &str, trouble: T, skip: u32, times: Option<u32>) {
         self.0.push(Rule { operation: operation.to_owned(), trouble, skip, times });
     }
@@ -31,7 +32,7 @@ impl<T: Clone> Rules<T> {
         self.0.clear();
     }
 
-    /// The trouble of this call, among those of one kind.
+    /// Takes the fault of this call, among those of one kind.
     pub(crate) fn take(&mut self, operation: &str, is_of_kind: impl Fn(&T) -> bool) -> Option<T> {
         for rule in &mut self.0 {
             let is_for_it = rule.operation == operation || rule.operation == "*";

@@ -1,4 +1,4 @@
-//! One request: what a rule says of it, else what the server says.
+//! Answers one request: with the fault of a rule, or as the server does.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,7 +8,6 @@ use super::soap::Done;
 use super::{LoginOutcome, Shared, World, logins, rest, soap, waits, xml};
 use crate::fake_server::http::{Delivery, Reply, Request};
 
-/// Answers one request: what a rule says, else what the server says.
 pub(super) async fn answer(shared: Arc<Shared>, request: Request) -> Reply {
     let is_soap = request.method == "POST" && request.path == "/sdk";
     let call = if is_soap { xml::parse(&request.body) } else { Ok(xml::Element::default()) };
@@ -118,7 +117,8 @@ async fn soap_reply(shared: &Arc<Shared>, call: &xml::Element, request: &Request
         }
     } else {
         let done = shared.world().serve(call, cookie);
-        // Views, collectors and sessions come and go: a pending wait looks again. A search changes nothing.
+        // The call may have changed views, collectors or sessions, so pending waits check again. A search changes
+        // nothing.
         if !call.name.starts_with("Find") && !call.name.starts_with("Retrieve") {
             shared.changed.send_replace(());
         }
@@ -132,7 +132,7 @@ async fn soap_reply(shared: &Arc<Shared>, call: &xml::Element, request: &Request
         }
         Err(fault) => soap_fault(fault),
     };
-    // Whoever comes without a cookie gets one; before a login it means nothing.
+    // A client without a cookie gets one. Before a login it has no meaning.
     let new_session = done.ok().and_then(|done| done.new_session);
     let anonymous = || cookie.is_none().then(|| format!("{:0>40}", uuid::Uuid::new_v4().simple()));
     let cookie = new_session.or_else(anonymous);

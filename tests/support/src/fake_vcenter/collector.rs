@@ -1,7 +1,7 @@
 //! Property collectors: versions that resume, pages, enter, modify and leave.
 //!
-//! A version names a state. The last complete one may be sent again, and what changed since then is told again; the
-//! version of a truncated answer is good once, and only as the last one.
+//! A version identifies a state. A client may send the last complete version again, and gets all changes since then
+//! again. The version of a truncated answer is valid once, and only as the last one.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use super::selection::{Selected, Spec};
 #[derive(Debug)]
 pub(super) struct Collector {
     pub(super) filter: Option<Filter>,
-    /// One wait at a time: the next one waits for it to end.
+    /// Lock for waits: the next wait starts after the current one ends.
     pub(super) turn: Arc<tokio::sync::Mutex<()>>,
-    /// How often `CancelWaitForUpdates` was called.
+    /// Number of calls of `CancelWaitForUpdates`.
     pub(super) cancels: u32,
     last_version: u64,
-    /// The last complete state that the client has confirmed by sending its version.
+    /// The last complete state whose version the client has sent back.
     base: (String, Selected),
-    /// The last complete state that was sent, not confirmed yet.
+    /// The last complete state that was sent and is not confirmed yet.
     sent: Option<(String, Selected)>,
-    /// What is left of a truncated answer.
+    /// Rest of a truncated answer.
     rest: Option<Rest>,
 }
 
@@ -40,7 +40,7 @@ struct Rest {
     target: Selected,
 }
 
-/// An object before and after.
+/// The old and the new state of an object.
 #[derive(Debug)]
 struct Update {
     reference: Ref,
@@ -61,8 +61,8 @@ impl Collector {
         }
     }
 
-    /// The content of the answer to a wait since `version`; `None` when there is nothing to tell. `select` gives what
-    /// the filter selects now.
+    /// Returns the content of the answer to a wait since `version`, or `None` if nothing changed. `select` returns the
+    /// objects that the filter currently selects.
     pub(super) fn updates(
         &mut self,
         version: &str,
@@ -90,7 +90,7 @@ impl Collector {
         if updates.is_empty() { Ok(None) } else { Ok(Some(self.page(updates, target, page_size))) }
     }
 
-    /// Takes an object out of what was told, so that nobody hears of its end.
+    /// Removes an object from the reported state, so that its end is never reported.
     pub(super) fn forget(&mut self, reference: &Ref) {
         self.base.1.remove(reference);
         if let Some((_, sent)) = &mut self.sent {
@@ -178,7 +178,7 @@ fn change(element: &str, path: &str, value: &str) -> String {
     format!("<{element}><name xsi:type=\"xsd:string\">{name}</name>{op}{value}</{element}>")
 }
 
-/// The set properties of an object, then what may not be read of it. Unset ones are left out.
+/// Returns the set properties of an object, then those that may not be read. Unset ones are left out.
 pub(super) fn properties(object: &Object, paths: &[&str], element: &str) -> String {
     let readable = paths.iter().filter(|path| object.is_readable && !is_hidden(object, path));
     let set: String =

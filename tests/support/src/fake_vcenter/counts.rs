@@ -1,49 +1,49 @@
-//! What a fake vCenter counts.
+//! Counts of a fake vCenter.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How often each operation arrived (refused calls too), and who is logged in.
+/// Counts of operations, including rejected calls, and of sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FakeCounts {
     /// Calls by operation, named as in [`crate::Rule`].
     pub operations: BTreeMap<String, u32>,
-    /// SOAP logins that were accepted.
+    /// Accepted SOAP logins.
     pub soap_logins: u32,
-    /// SOAP logins that were refused for the user or the password.
+    /// SOAP logins that were rejected because of the user or the password.
     pub soap_refusals: u32,
-    /// REST logins that were accepted.
+    /// Accepted REST logins.
     pub rest_logins: u32,
-    /// REST logins that were refused for the user or the password.
+    /// REST logins that were rejected because of the user or the password.
     pub rest_refusals: u32,
-    /// SOAP sessions that are open now.
+    /// SOAP sessions that are currently open.
     pub soap_sessions: usize,
-    /// REST sessions that are open now.
+    /// REST sessions that are currently open.
     pub rest_sessions: usize,
-    /// The most SOAP sessions that were ever open at once.
+    /// Highest number of SOAP sessions that were open at the same time.
     pub most_soap_sessions: usize,
-    /// The most REST sessions that were ever open at once.
+    /// Highest number of REST sessions that were open at the same time.
     pub most_rest_sessions: usize,
-    /// `WaitForUpdatesEx` calls that are pending now.
+    /// `WaitForUpdatesEx` calls that are currently pending.
     pub pending_waits: u32,
-    /// Property collectors that hang on the open sessions.
+    /// Property collectors of the open sessions.
     pub collectors: usize,
-    /// Views that hang on the open sessions.
+    /// Views of the open sessions.
     pub views: usize,
-    /// SOAP calls with the cookie of another session than that of the last login.
+    /// SOAP calls with a cookie other than that of the last login.
     pub old_cookies: u32,
-    /// Bytes of the bodies of requests.
+    /// Bytes of request bodies.
     pub bytes_received: u64,
-    /// Bytes of the bodies of answers.
+    /// Bytes of answer bodies.
     pub bytes_sent: u64,
-    /// How long calls were delayed by `FakeVcenter::delay_calls`, all together.
+    /// Total delay of calls by `FakeVcenter::delay_calls`.
     pub delayed: Duration,
-    /// How long the server itself worked on calls.
+    /// Total time that the server itself worked on calls.
     pub busy: Duration,
 }
 
 impl FakeCounts {
-    /// How often this operation arrived.
+    /// Returns the number of calls of this operation.
     #[must_use]
     pub fn of(&self, operation: &str) -> u32 {
         self.operations.get(operation).copied().unwrap_or(0)

@@ -1,11 +1,11 @@
-//! What a test may make the server do instead of answering.
+//! Faults that a test injects into calls.
 
 use std::time::Duration;
 
 use super::inventory::Ref;
 use super::xml::escape;
 
-/// A fault of `vim25`, of any type, with its fields.
+/// A `vim25` fault of any type, with its fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
     kind: String,
@@ -32,7 +32,7 @@ impl Fault {
         Self::new("NoPermission").reference("object", kind, id).field("privilegeId", "System.Read")
     }
 
-    /// The account may not read this object, as said since 8.0.
+    /// The account may not read this object, in the form of vCenter 8.0 and later.
     #[must_use]
     pub fn missing_privileges(kind: &str, id: &str, privileges: &[&str]) -> Self {
         let mut fault = Self::new("NoPermission");
@@ -46,27 +46,27 @@ impl Fault {
         fault
     }
 
-    /// The server does not know this object.
+    /// The object does not exist in the server.
     #[must_use]
     pub fn managed_object_not_found(kind: &str, id: &str) -> Self {
         Self::new("ManagedObjectNotFound").reference("obj", kind, id)
     }
 
-    /// Adds a field that holds text.
+    /// Adds a text field.
     #[must_use]
     pub fn field(mut self, name: &str, value: &str) -> Self {
         self.fields.push_str(&format!("<{name} xsi:type=\"xsd:string\">{}</{name}>", escape(value)));
         self
     }
 
-    /// Adds a field that names an object.
+    /// Adds a field with a reference to an object.
     #[must_use]
     pub fn reference(mut self, name: &str, kind: &str, id: &str) -> Self {
         self.fields.push_str(&Ref::new(kind, id).element(name));
         self
     }
 
-    /// As `soapenv:Fault`, the content of the body.
+    /// Returns the fault as `soapenv:Fault`, the content of the body.
     pub(super) fn soap(&self) -> String {
         let Self { kind, fields, text } = self;
         format!(
@@ -76,7 +76,7 @@ impl Fault {
         )
     }
 
-    /// As `LocalizedMethodFault`, beside a property.
+    /// Returns the fault as `LocalizedMethodFault`, for a property.
     pub(super) fn localized(&self) -> String {
         let Self { kind, fields, text } = self;
         format!(
@@ -86,26 +86,26 @@ impl Fault {
     }
 }
 
-/// What happens to a call.
+/// A fault of a call.
 #[derive(Clone, Debug)]
 pub enum Trouble {
-    /// A SOAP fault, with HTTP status 500. The call does nothing.
+    /// A SOAP fault, with HTTP status 500. The call has no effect.
     Fault(Fault),
-    /// This status, media type and body. The call does nothing.
+    /// An answer with this status, media type and body. The call has no effect.
     Status(u16, &'static str, String),
-    /// Never an answer. The call does nothing.
+    /// No answer. The call has no effect.
     Hang,
-    /// The connection is closed without a byte. The call does nothing.
+    /// The connection is closed without a byte. The call has no effect.
     Drop,
-    /// The call takes effect; its answer is lost: the connection is closed without a byte.
+    /// The call takes effect, but its answer is lost: the connection is closed without a byte.
     Lose,
-    /// The call takes effect; of the answer's body this many bytes are sent, then the connection is closed.
+    /// The call takes effect. Only this many bytes of the answer's body are sent, then the connection is closed.
     Cut(usize),
-    /// The call takes effect; its answer is sent after this time.
+    /// The call takes effect. Its answer is sent after this time.
     Late(Duration),
-    /// The call takes effect; of the answer's body one byte is sent per this time.
+    /// The call takes effect. The body of the answer is sent slowly, with this time between two bytes.
     Slow(Duration),
-    /// The call takes effect; its answer's body is rewritten before it is sent.
+    /// The call takes effect. The body of its answer is rewritten before it is sent.
     Rewrite(fn(&str) -> String),
 }
 
@@ -122,13 +122,13 @@ impl Trouble {
         Trouble::Status(200, "text/html", "<html><head><title>Sign in</title></head><body>Hello</body></html>".into())
     }
 
-    /// 200 with nothing.
+    /// 200 with an empty body.
     #[must_use]
     pub fn empty() -> Self {
         Trouble::Status(200, "text/xml", String::new())
     }
 
-    /// A wait's answer that nothing is to be told yet; the whole answer is of the protocol.
+    /// The answer of a wait without any update, as a complete and valid answer.
     #[must_use]
     pub fn nothing_yet() -> Self {
         let body = "<WaitForUpdatesExResponse xmlns=\"urn:vim25\"></WaitForUpdatesExResponse>";
@@ -145,7 +145,7 @@ impl Trouble {
         Trouble::Status(status, "application/json", body.to_string())
     }
 
-    /// Whether it befalls the answer, and not the call.
+    /// Returns true if the fault affects the answer and not the call.
     pub(super) fn is_late(&self) -> bool {
         matches!(self, Trouble::Lose | Trouble::Cut(_) | Trouble::Late(_) | Trouble::Slow(_) | Trouble::Rewrite(_))
     }

@@ -1,4 +1,4 @@
-//! The objects of the fake's inventory, with the properties that are watched.
+//! The objects of the fake's inventory, with the watched properties.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::xml::escape;
 
-/// A reference to a managed object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Ref {
     pub(super) kind: String,
@@ -18,12 +17,12 @@ impl Ref {
         Self { kind: kind.to_owned(), id: id.to_owned() }
     }
 
-    /// As an element of that name, with both types, as real servers write it.
+    /// Returns an element of this name with both types, as real servers write it.
     pub(super) fn element(&self, name: &str) -> String {
         format!("<{name} type=\"{}\" xsi:type=\"ManagedObjectReference\">{}</{name}>", self.kind, escape(&self.id))
     }
 
-    /// Whether the object is of this class or of one below it.
+    /// Returns true if the object is of this class or of a subclass.
     pub(super) fn is_a(&self, class: &str) -> bool {
         let is_entity = !matches!(self.kind.as_str(), "ListView" | "SessionManager");
         match class {
@@ -36,7 +35,6 @@ impl Ref {
     }
 }
 
-/// The value of a property.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Val {
     /// A scalar and its XML type.
@@ -68,7 +66,6 @@ impl Val {
         }
     }
 
-    /// As the element `val`.
     pub(super) fn element(&self) -> String {
         match self {
             Val::Scalar(kind, text) => format!("<val xsi:type=\"{kind}\">{}</val>", escape(text)),
@@ -112,22 +109,21 @@ fn nic_element(index: usize, addresses: &[String]) -> String {
     )
 }
 
-/// An object. Shared with the states that clients were told, so that a change makes a new one.
+/// An object. States that were reported to clients share it, so that a change makes a copy.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Object {
     pub(super) reference: Ref,
     pub(super) properties: BTreeMap<String, Val>,
-    /// Whether the account may read it at all.
+    /// Whether the account may read the object.
     pub(super) is_readable: bool,
-    /// Paths the account may not read.
+    /// Property paths that the account may not read.
     pub(super) hidden: BTreeSet<String>,
 }
 
-/// All objects, by reference.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inventory {
     pub(super) objects: BTreeMap<Ref, Arc<Object>>,
-    /// The machines with a BIOS or instance UUID, once asked for; forgotten when anything changes.
+    /// Machines by BIOS or instance UUID. Built at the first use, and dropped at every change.
     by_uuid: OnceCell<HashMap<String, Vec<Ref>>>,
 }
 
@@ -138,7 +134,7 @@ impl Inventory {
         self.objects.insert(reference, Arc::new(object));
     }
 
-    /// A new object with a name below `parent`.
+    /// Adds a new object with a name below `parent`.
     pub(super) fn add(&mut self, kind: &str, id: &str, name: &str, parent: Option<&Ref>) -> Ref {
         let mut properties = BTreeMap::from([("name".to_owned(), Val::text(name))]);
         properties.extend(parent.map(|parent| ("parent".to_owned(), Val::Ref(parent.clone()))));
@@ -153,7 +149,6 @@ impl Inventory {
         reference
     }
 
-    /// The object, to be changed.
     pub(super) fn change(&mut self, reference: &Ref) -> &mut Object {
         self.by_uuid.take();
         let object = self.objects.get_mut(reference).unwrap_or_else(|| panic!("the fake has no {reference:?}"));
@@ -164,7 +159,7 @@ impl Inventory {
         self.objects.get(reference)?.properties.get(path)
     }
 
-    /// The object of this class with this name.
+    /// Returns the object of this class with this name.
     pub(super) fn named(&self, kind: &str, name: &str) -> Ref {
         let has_name = |object: &&Arc<Object>| {
             object.reference.kind == kind && object.properties.get("name").is_some_and(|held| held.as_text() == name)
@@ -173,7 +168,7 @@ impl Inventory {
         found.unwrap_or_else(|| panic!("the fake has no {kind} named {name}")).reference.clone()
     }
 
-    /// The machines that have this as their BIOS or instance UUID, among them such as were removed.
+    /// Returns the machines with this BIOS or instance UUID, including removed ones.
     pub(super) fn with_uuid(&self, uuid: &str) -> &[Ref] {
         let by_uuid = self.by_uuid.get_or_init(|| {
             let mut found: HashMap<String, Vec<Ref>> = HashMap::new();
@@ -192,10 +187,9 @@ impl Inventory {
         by_uuid.get(&uuid.to_ascii_lowercase()).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether `above` is among the ancestors of `reference`.
     pub(super) fn is_below(&self, reference: &Ref, above: &Ref) -> bool {
         let mut at = reference;
-        // A test may have made a circle of it.
+        // A test may have made a cycle, so the number of steps is limited.
         for _ in 0..self.objects.len() {
             let Some(Val::Ref(parent)) = self.property(at, "parent") else { return false };
             if parent == above {
@@ -206,7 +200,7 @@ impl Inventory {
         false
     }
 
-    /// Gives every object another id, as a vCenter that was set up anew; none that a new object gets later.
+    /// Gives every object another id, as in a newly installed vCenter. No later object gets one of these ids.
     pub(super) fn renumber(&mut self) {
         let renamed = |reference: &Ref| Ref { id: format!("{}-9", reference.id), ..reference.clone() };
         self.by_uuid.take();

@@ -1,4 +1,4 @@
-//! The logins that a fake vCenter was asked for, and whether so many were wise.
+//! The login attempts at a fake vCenter, and their count against an account.
 
 use std::time::{Duration, Instant};
 
@@ -8,42 +8,42 @@ use base64::engine::general_purpose::STANDARD;
 use super::xml::Element;
 use crate::fake_server::http::{Delivery, Reply, Request};
 
-/// Of older attempts nothing is known any more.
+/// Number of attempts that are kept. Older ones are dropped.
 const KEPT: usize = 10_000;
 
-/// How a login went, as the server knows it.
+/// The result of a login, as the server sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginOutcome {
-    /// It is being answered.
+    /// The login is not answered yet.
     UnderWay,
     /// User and password were right.
     Accepted,
     /// User or password were wrong.
     Rejected,
-    /// Nobody looked at them, and the answer says so (429, 503), or they were right and something else was missing
-    /// (`NoPermission`): nothing that a server counts.
+    /// User and password were not checked, and the answer shows that (429, 503), or they were right and the login
+    /// failed for another reason (`NoPermission`). A server does not count this.
     TurnedAway,
-    /// No answer, half of one, or one that does not say whether they were right.
+    /// There was no answer, a partial one, or one that does not show whether user and password were right.
     Unanswered,
 }
 
-/// One login that the server was asked for.
+/// One login attempt at the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginAttempt {
-    /// When the request came.
+    /// Time of the request.
     pub at: Instant,
-    /// The user that it named.
+    /// User in the request.
     pub user: String,
-    /// Whether it was made over REST, and not over SOAP.
+    /// Whether it was made over REST instead of SOAP.
     pub is_rest: bool,
-    /// Whether user and password were those that are accepted, however it went.
+    /// Whether user and password were right, whatever the result.
     pub is_right: bool,
-    /// How it went.
+    /// Result of the attempt.
     pub outcome: LoginOutcome,
 }
 
-/// The most logins of one user in any window of this length that a server may have counted against the account: those
-/// that were rejected and those that were not answered. The attempts are those of one server, in their order.
+/// Returns the highest number of logins of one user, in any window of this length, that a server may have counted
+/// against the account: rejected and unanswered ones. The attempts must be those of one server, in their order.
 #[must_use]
 pub fn most_against_an_account(attempts: &[LoginAttempt], window: Duration) -> usize {
     let is_against =
@@ -56,7 +56,7 @@ pub fn most_against_an_account(attempts: &[LoginAttempt], window: Duration) -> u
     against.iter().map(|first| within(first)).max().unwrap_or(0)
 }
 
-/// The attempts so far. Each has a number that stays, also when the oldest are forgotten.
+/// The attempts so far. Each has a number that does not change when older ones are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Logins {
     attempts: Vec<LoginAttempt>,
@@ -68,7 +68,8 @@ impl Logins {
         self.attempts.clone()
     }
 
-    /// Takes it down if this request is a login, and gives its number. `accepted` are the user and password of the moment.
+    /// Records this request if it is a login, and returns its number. `accepted` is the currently accepted user and
+    /// password.
     pub(super) fn begin(
         &mut self,
         operation: &str,
@@ -86,13 +87,13 @@ impl Logins {
         Some(self.push(user, is_rest, is_right))
     }
 
-    /// Takes a login down that is under way, and gives its number.
+    /// Records a login that is in flight, and returns its number.
     pub(crate) fn push(&mut self, user: String, is_rest: bool, is_right: bool) -> usize {
         if self.attempts.len() == KEPT {
             self.attempts.remove(0);
             self.forgotten += 1;
         }
-        // Of tokio, so that a test can move it.
+        // The clock is that of tokio, so that a test can advance it.
         let at = tokio::time::Instant::now().into_std();
         self.attempts.push(LoginAttempt { at, user, is_rest, is_right, outcome: LoginOutcome::UnderWay });
         self.forgotten + self.attempts.len() - 1
@@ -105,7 +106,7 @@ impl Logins {
     }
 }
 
-/// What this reply tells whoever asked.
+/// Returns the result that this reply shows to the client.
 pub(super) fn outcome(reply: &Reply) -> LoginOutcome {
     let says = |text: &str| reply.body.contains(text);
     match reply.status {

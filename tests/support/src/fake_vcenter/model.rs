@@ -1,4 +1,4 @@
-//! What a fake vCenter holds when it starts, built with short chained verbs.
+//! Builder for the initial content of a fake vCenter.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,15 @@ use super::fault::Fault;
 use super::inventory::{Inventory, Ref, Val};
 use super::rest::Tagging;
 
-/// A virtual machine: its watched properties. What is not said is as on a running Linux machine with Tools.
+/// A virtual machine with its watched properties. Their defaults are those of a running Linux machine with VMware
+/// Tools.
 #[derive(Clone, Debug)]
 pub struct Machine {
     pub(super) properties: BTreeMap<String, Val>,
 }
 
 impl Machine {
-    /// A running machine; its guest has the same name.
+    /// Makes a running machine whose guest has the same name.
     #[must_use]
     pub fn new(name: &str, uuid: &str) -> Self {
         let new = Self { properties: BTreeMap::new() };
@@ -32,44 +33,44 @@ impl Machine {
         self
     }
 
-    /// Sets a property that is a string.
+    /// Sets a text property.
     #[must_use]
     pub fn text(self, path: &str, value: &str) -> Self {
         self.set(path, Val::text(value))
     }
 
-    /// `runtime.powerState`.
+    /// Sets `runtime.powerState`.
     #[must_use]
     pub fn power(self, state: &str) -> Self {
         self.set("runtime.powerState", Val::Scalar("VirtualMachinePowerState", state.to_owned()))
     }
 
-    /// `summary.config.template`.
+    /// Sets `summary.config.template`.
     #[must_use]
     pub fn set_template(self, is_template: bool) -> Self {
         self.set("summary.config.template", Val::Scalar("xsd:boolean", is_template.to_string()))
     }
 
-    /// One interface with one address.
+    /// Sets one interface with one address.
     #[must_use]
     pub fn ip(self, address: &str) -> Self {
         self.ips(&[address])
     }
 
-    /// One interface with these addresses.
+    /// Sets one interface with these addresses.
     #[must_use]
     pub fn ips(self, addresses: &[&str]) -> Self {
         self.set("guest.net", Val::Nics(vec![addresses.iter().map(ToString::to_string).collect()]))
     }
 
-    /// `config.extraConfig["guestinfo.metadata"]`.
+    /// Sets `config.extraConfig["guestinfo.metadata"]`.
     #[must_use]
     pub fn metadata(self, value: &str) -> Self {
         let key = "guestinfo.metadata".to_owned();
         self.set("config.extraConfig[\"guestinfo.metadata\"]", Val::OptionValue(key, value.to_owned()))
     }
 
-    /// Takes a property away.
+    /// Removes a property.
     #[must_use]
     pub fn without(mut self, path: &str) -> Self {
         self.properties.remove(path);
@@ -77,32 +78,31 @@ impl Machine {
     }
 }
 
-/// What a ListView does with objects that the account may not read. The documentation does not say.
+/// Treatment of objects in a ListView that the account may not read. The documentation does not define it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// They leave the view, and are unresolved when they are added.
+    /// They leave the view, and are reported as unresolved when they are added.
     Dropped,
-    /// They stay in the view, and are unresolved when they are added.
+    /// They stay in the view, and are reported as unresolved when they are added.
     Refused,
     /// They stay in the view, and may be added.
     Kept,
 }
 
-/// What a read of an object by its id gives that the account may not read. The documentation does not say.
+/// Result of a read by id if the account may not read the object. The documentation does not define it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denial {
-    /// The answer leaves it out, as if nothing had been asked.
+    /// The answer does not contain the object.
     LeftOut,
-    /// It is named, with `NoPermission` beside every path.
+    /// The answer contains the object, with `NoPermission` for every path.
     MissingSet,
-    /// `NoPermission`, with `object` and `privilegeId`.
+    /// The fault `NoPermission`, with `object` and `privilegeId`.
     Fault,
-    /// `NoPermission` as since 8.0: with `missingPrivileges` alone.
+    /// The fault `NoPermission` of vCenter 8.0 and later, with `missingPrivileges` only.
     FaultOf8,
 }
 
 impl Denial {
-    /// What is said of this object.
     pub(super) fn fault(self, kind: &str, id: &str) -> Fault {
         match self {
             Denial::FaultOf8 => Fault::missing_privileges(kind, id, &["System.Read"]),
@@ -111,7 +111,7 @@ impl Denial {
     }
 }
 
-/// What a fake vCenter holds when it starts.
+/// The initial content of a fake vCenter.
 #[derive(Clone, Debug)]
 pub struct Model {
     pub(super) user: String,
@@ -125,8 +125,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// A vCenter 8.0.3 with the datacenter `dc-1`, its cluster `cluster-1` of the hosts `host-1` to `host-3`, and a
-    /// datacenter `dc-2` with nothing in it.
+    /// Makes a vCenter 8.0.3 with the datacenter `dc-1`, its cluster `cluster-1` with the hosts `host-1` to `host-3`,
+    /// and an empty datacenter `dc-2`.
     #[must_use]
     pub fn small() -> Self {
         let mut inventory = Inventory::default();
@@ -161,28 +161,28 @@ impl Model {
         }
     }
 
-    /// Objects per answer of `WaitForUpdatesEx` at most; 100 unless given.
+    /// Sets the page size of `WaitForUpdatesEx` in objects. The default is 100.
     #[must_use]
     pub fn page_size(mut self, objects: usize) -> Self {
         self.page_size = objects;
         self
     }
 
-    /// What views do with objects that the account may not read.
+    /// Sets the treatment of unreadable objects in views.
     #[must_use]
     pub fn unreadable(mut self, unreadable: Unreadable) -> Self {
         self.unreadable = unreadable;
         self
     }
 
-    /// What a read by id gives of objects that the account may not read.
+    /// Sets the result of a read by id of an unreadable object.
     #[must_use]
     pub fn denial(mut self, denial: Denial) -> Self {
         self.denial = denial;
         self
     }
 
-    /// A virtual machine in `dc-1`, on one of its hosts in turn. Its id is `vm-1` for the first, and so on.
+    /// Adds a virtual machine in `dc-1`, on each host in turn. The first has the id `vm-1`, and so on.
     #[must_use]
     pub fn vm(mut self, machine: Machine) -> Self {
         self.machines += 1;
@@ -190,7 +190,7 @@ impl Model {
         self
     }
 
-    /// This many machines, named `n-1` and so on, with the UUIDs of [`Model::uuid`].
+    /// Adds this many machines, named `n-1` and so on, with the UUIDs of [`Model::uuid`].
     #[must_use]
     pub fn vms(mut self, count: usize) -> Self {
         for number in 1..=count {
@@ -200,13 +200,13 @@ impl Model {
         self
     }
 
-    /// The BIOS UUID of the machine `n-<number>`.
+    /// Returns the BIOS UUID of the machine `n-<number>`.
     #[must_use]
     pub fn uuid(number: usize) -> String {
         format!("422e4956-ad22-1139-6d72-{number:012x}")
     }
 
-    /// A tag, and its category if that is new, attached to objects given by class and name.
+    /// Adds a tag, and its category if that is new, and attaches it to objects by class and name.
     #[must_use]
     pub fn tag(mut self, category: &str, name: &str, objects: &[(&str, &str)]) -> Self {
         let objects = objects.iter().map(|(kind, name)| self.inventory.named(kind, name)).collect();
@@ -215,7 +215,6 @@ impl Model {
     }
 }
 
-/// The folder of a datacenter's machines.
 pub(super) fn machine_folder(inventory: &Inventory, datacenter: &str) -> Ref {
     let datacenter = inventory.named("Datacenter", datacenter);
     let is_folder = |reference: &&Ref| {
@@ -226,7 +225,7 @@ pub(super) fn machine_folder(inventory: &Inventory, datacenter: &str) -> Ref {
     inventory.objects.keys().filter(|reference| reference.kind == "Folder").find(is_folder).cloned().unwrap()
 }
 
-/// Puts a machine into `dc-1`.
+/// Adds a machine to `dc-1`.
 pub(super) fn place(inventory: &mut Inventory, number: usize, machine: Machine) {
     let host = inventory.named("HostSystem", &format!("host-{}", number % 3 + 1));
     let pool = inventory.named("ResourcePool", "Resources");

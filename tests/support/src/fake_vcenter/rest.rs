@@ -1,4 +1,4 @@
-//! REST in the `/rest` framing: sessions and tags, errors as JSON.
+//! REST in the `/rest` framing: sessions, tags, and errors as JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,9 +17,9 @@ pub(super) struct Tagging {
     /// Names by id.
     categories: BTreeMap<String, String>,
     tags: BTreeMap<String, Tag>,
-    /// Categories whose existence the account may not see.
+    /// Categories that the account may not see.
     pub(super) hidden_categories: BTreeSet<String>,
-    /// Whether every list of attachments is empty, as for an account that may read no object's tags.
+    /// Whether every list of attachments is empty, as for an account that may not read the tags of any object.
     pub(super) hides_attachments: bool,
 }
 
@@ -43,7 +43,7 @@ impl Tagging {
         self.tags.get_mut(&id).unwrap_or_else(|| panic!("the fake has no tag {name} of {category}"))
     }
 
-    /// The id keeps the name that the tag was made with.
+    /// Renames a tag. Its id keeps the original name.
     pub(super) fn rename(&mut self, category: &str, name: &str, to: &str) {
         to.clone_into(&mut self.named(category, name).name);
     }
@@ -69,7 +69,7 @@ impl Tagging {
     }
 }
 
-/// The name under which a request is counted, as the simulator names them.
+/// Returns the operation name under which a request is counted, as in the simulator.
 pub(super) fn operation(request: &Request) -> String {
     let path = request.path.trim_start_matches("/rest/com/vmware/cis/");
     let (path, action) = path.split_once("?~action=").unwrap_or((path, ""));
@@ -100,7 +100,6 @@ fn reference(object: &Value) -> Ref {
 }
 
 impl World {
-    /// Serves one request.
     pub(super) fn rest(&mut self, operation: &str, request: &Request) -> Reply {
         let operation = operation.trim_start_matches("REST:");
         if operation == "session-login" {
@@ -172,7 +171,7 @@ impl World {
         value(&json!(id))
     }
 
-    /// The tags follow objects that get other ids.
+    /// Updates the attachments after objects got other ids.
     pub(super) fn renumber(&mut self) {
         self.inventory.renumber();
         let objects = self.tagging.tags.values_mut().flat_map(|tag| &mut tag.objects);

@@ -1,4 +1,4 @@
-//! What a filter selects: start objects, traversals, property paths.
+//! The objects that a filter selects: start objects, traversals, property paths.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -8,13 +8,12 @@ use super::inventory::{Inventory, Object, Ref, Val};
 use super::session::View;
 use super::xml::Element;
 
-/// The selected objects, as they were.
+/// The selected objects in the state of the selection.
 pub(super) type Selected = BTreeMap<Ref, Arc<Object>>;
 
-/// `PropertyFilterSpec`.
 #[derive(Clone, Debug)]
 pub(super) struct Spec {
-    /// Paths by class.
+    /// Property paths by class.
     paths: Vec<(String, Vec<String>)>,
     starts: Vec<Start>,
 }
@@ -24,7 +23,7 @@ struct Start {
     object: Ref,
     skip: bool,
     select: Vec<usize>,
-    /// Every traversal of this start object; they name each other by place.
+    /// Every traversal of this start object. Traversals refer to each other by index.
     traversals: Vec<Traversal>,
 }
 
@@ -36,7 +35,7 @@ struct Traversal {
     select: Vec<usize>,
 }
 
-/// The paths of virtual machines that this fake knows.
+/// Property paths of virtual machines that this fake supports.
 const MACHINE_PATHS: [&str; 19] = [
     "name",
     "parent",
@@ -71,7 +70,7 @@ fn is_known(class: &str, path: &str) -> bool {
 }
 
 impl Spec {
-    /// Reads a specification; real servers refuse paths that they do not know.
+    /// Parses a specification. Like real servers, it rejects unknown paths.
     pub(super) fn read(spec: &Element) -> Result<Self, Fault> {
         let mut paths = Vec::new();
         for set in spec.all("propSet") {
@@ -86,7 +85,7 @@ impl Spec {
         Ok(Self { paths, starts })
     }
 
-    /// The first start object that is not there.
+    /// Returns the first start object that does not exist.
     pub(super) fn missing_start(&self, inventory: &Inventory, views: &BTreeMap<Ref, View>) -> Option<&Ref> {
         let is_there = |start: &Ref| {
             start.kind == "SessionManager" || views.contains_key(start) || inventory.objects.contains_key(start)
@@ -94,12 +93,12 @@ impl Spec {
         self.starts.iter().map(|start| &start.object).find(|start| !is_there(start))
     }
 
-    /// The start objects that are not in the inventory, such as the session manager.
+    /// Returns the start objects that are not in the inventory, such as the session manager.
     pub(super) fn starts(&self) -> impl Iterator<Item = &Ref> {
         self.starts.iter().map(|start| &start.object)
     }
 
-    /// The paths read of an object of this class.
+    /// Returns the paths to read of an object of this class.
     pub(super) fn paths_of(&self, reference: &Ref) -> Vec<&str> {
         let mut paths: Vec<&str> = Vec::new();
         for (_, of_class) in self.paths.iter().filter(|(class, _)| reference.is_a(class)) {
@@ -110,7 +109,8 @@ impl Spec {
         paths
     }
 
-    /// The objects it selects now. What the account may not read is left out, and so is what lies behind it.
+    /// Returns the currently selected objects. Objects that the account may not read are left out, and so are the
+    /// objects behind them.
     pub(super) fn select(&self, inventory: &Inventory, views: &BTreeMap<Ref, View>) -> Selected {
         let mut selected = Selected::new();
         for start in &self.starts {
@@ -144,7 +144,7 @@ impl Start {
         Ok(start)
     }
 
-    /// Notes a traversal and what it leads to; a bare name is linked when all are known.
+    /// Adds a traversal and its followers. References by name are resolved when all traversals are known.
     fn declare(
         &mut self,
         select: &Element,
@@ -179,7 +179,7 @@ struct Walk<'a> {
     start: &'a Start,
     inventory: &'a Inventory,
     views: &'a BTreeMap<Ref, View>,
-    /// Ways that were gone: from this object along that traversal.
+    /// Visited steps: an object and a traversal from it.
     seen: HashSet<(Ref, usize)>,
     selected: &'a mut Selected,
 }

@@ -1,18 +1,17 @@
-//! SOAP sessions and what hangs on them: views, collectors, pages.
+//! SOAP sessions and the objects that belong to them: views, collectors, pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::collector::Collector;
 use super::inventory::{Inventory, Ref};
 
-/// A session that is logged in.
 #[derive(Debug, Default)]
 pub(super) struct Session {
-    /// The key, which is not the cookie.
+    /// Session key, which is not the cookie.
     pub(super) key: String,
     pub(super) views: BTreeMap<Ref, View>,
     pub(super) collectors: BTreeMap<String, Collector>,
-    /// What is left of reads, by token.
+    /// Remaining pages of reads, by token.
     pub(super) pages: BTreeMap<String, Vec<String>>,
 }
 
@@ -21,7 +20,6 @@ pub(super) struct Session {
 pub(super) struct View(pub(super) BTreeSet<Ref>);
 
 impl View {
-    /// The members that are there.
     pub(super) fn members(&self, inventory: &Inventory) -> Vec<Ref> {
         self.0.iter().filter(|member| inventory.objects.contains_key(member)).cloned().collect()
     }

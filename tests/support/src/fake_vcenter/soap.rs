@@ -1,4 +1,4 @@
-//! The SOAP operations, all but the wait.
+//! The SOAP operations, except for `WaitForUpdatesEx`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use super::selection::Spec;
 use super::session::{Session, View};
 use super::xml::{Element, escape};
 
-/// What `/sdk/vimServiceVersions.xml` says.
+/// Content of `/sdk/vimServiceVersions.xml`.
 pub(super) const VERSIONS: &str = r#"<?xml version="1.0" encoding="UTF-8" ?>
 <namespaces version="1.0"><namespace><name>urn:vim25</name><version>8.0.3.0</version><priorVersions>
 <version>8.0.2.0</version><version>7.0.3.2</version><version>6.7.3</version><version>6.7</version><version>4.0</version>
 </priorVersions></namespace></namespaces>"#;
 
-/// Objects per page of a read at most.
+/// Page size of a read, in objects.
 const READ_PAGE: usize = 100;
 
-/// What an operation gives: the content of its response element, and a cookie if it made a session.
+/// Result of an operation: the content of its response element, and a cookie if it made a session.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) content: String,
@@ -34,7 +34,6 @@ impl From<String> for Done {
     }
 }
 
-/// The whole envelope around a body.
 pub(super) fn envelope(body: &str) -> String {
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<soapenv:Envelope \
@@ -98,7 +97,8 @@ impl World {
                 Ok(all_returned(&unresolved))
             }
             "HasPrivilegeOnEntity" => {
-                // A session that does not exist holds nothing; an account that may not even view the object gets a fault.
+                // A session that does not exist has no privileges. If the account may not even view the object, the
+                // answer is a fault.
                 let is_own = call.text_of("sessionId") == session.key;
                 let entity = call.child("entity").map(Element::reference).unwrap_or_default();
                 let object = inventory.objects.get(&entity).ok_or_else(|| unknown(&entity))?;
@@ -125,13 +125,13 @@ impl World {
         Ok(Done { content, new_session: Some(cookie) })
     }
 
-    /// Counts a call that comes with the cookie of another session than the last one.
+    /// Counts a call with a cookie other than that of the last login.
     pub(super) fn note_cookie(&mut self, cookie: Option<&str>) {
         self.counts.old_cookies +=
             u32::from(!self.last_cookie.is_empty() && cookie.is_some_and(|sent| sent != self.last_cookie));
     }
 
-    /// A read of properties. It needs no session: without one, everything is unreadable but `currentSession`.
+    /// Reads properties. It needs no session, but without one everything except for `currentSession` is unreadable.
     fn read(&mut self, call: &Element, cookie: Option<&str>) -> Result<Done, Fault> {
         let spec = Spec::read(call.child("specSet").unwrap_or(&Element::default()))?;
         let none = std::collections::BTreeMap::new();
@@ -227,7 +227,7 @@ impl World {
     }
 }
 
-/// The operations of collectors, and the next pages of reads.
+/// Serves the operations of collectors, and further pages of reads.
 fn collect(
     session: &mut Session,
     call: &Element,
@@ -301,13 +301,13 @@ pub(super) fn unknown(reference: &Ref) -> Fault {
     Fault::managed_object_not_found(&reference.kind, &reference.id)
 }
 
-/// Takes an object away, from the views too.
+/// Removes an object, from the views, too.
 pub(super) fn remove(world: &mut World, reference: &Ref) -> Option<Arc<super::inventory::Object>> {
     leave_views(world, reference);
     world.inventory.objects.remove(reference)
 }
 
-/// Takes an object out of every view that lists it.
+/// Removes an object from every view.
 pub(super) fn leave_views(world: &mut World, reference: &Ref) {
     for session in world.sessions.values_mut() {
         for view in session.views.values_mut() {

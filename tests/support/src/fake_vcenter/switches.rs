@@ -1,14 +1,14 @@
-//! More verbs: tags, the tree, hosts and connections, the certificate, the cookie, the logins.
+//! More methods for tests: tags, the tree, hosts and connections, the certificate, the cookie, the logins.
 //!
-//! The states a machine can be in while it runs on, or may run on, and where its verb is:
+//! These are the states of a machine that runs, or may run, and the method for each:
 //!
-//! | state | verb |
+//! | state | method |
 //! |---|---|
 //! | its host does not answer vCenter | [`FakeVcenter::disconnect_host`] |
 //! | its host is in maintenance mode; the machine is off | [`FakeVcenter::set_maintenance`] |
-//! | its host was moved, the machine with it | [`FakeVcenter::move_host`] |
-//! | vCenter was restored from a backup that does not have it | [`FakeVcenter::restore_from_backup`] |
-//! | its host was taken out of the inventory, the machine with it | [`FakeVcenter::remove_host`] |
+//! | its host was moved together with the machine | [`FakeVcenter::move_host`] |
+//! | vCenter was restored from a backup without the machine | [`FakeVcenter::restore_from_backup`] |
+//! | its host was removed from the inventory together with the machine | [`FakeVcenter::remove_host`] |
 //! | disconnected, orphaned, invalid | [`FakeVcenter::set_connection`] |
 //! | inaccessible | [`FakeVcenter::set_inaccessible`] |
 //! | a template | [`FakeVcenter::change_vm`] with `Machine::set_template` |
@@ -21,22 +21,22 @@ use super::inventory::{Inventory, Ref, Val};
 use super::{FakeVcenter, LoginAttempt, soap};
 use crate::fake_server::identity::identity;
 
-/// What a fake shows of itself in a handshake.
+/// The certificate that a fake presents in a handshake.
 #[derive(Clone)]
 pub struct Certificate(TlsAcceptor);
 
 impl FakeVcenter {
-    /// Gives a tag another name; its id stays.
+    /// Renames a tag. Its id stays.
     pub fn rename_tag(&self, category: &str, name: &str, to: &str) {
         self.change(|world| world.tagging.rename(category, name, to));
     }
 
-    /// Deletes a tag; what it was attached to has it no more.
+    /// Deletes a tag and its attachments.
     pub fn delete_tag(&self, category: &str, name: &str) {
         self.change(|world| world.tagging.delete(category, name));
     }
 
-    /// Attaches a tag to one more object.
+    /// Attaches a tag to another object.
     pub fn attach_tag(&self, category: &str, name: &str, kind: &str, object: &str) {
         self.change(|world| {
             let object = world.inventory.named(kind, object);
@@ -44,7 +44,7 @@ impl FakeVcenter {
         });
     }
 
-    /// Puts an object below another one.
+    /// Moves an object below another one.
     pub fn set_parent(&self, kind: &str, name: &str, parent: (&str, &str)) {
         self.change(|world| {
             let object = world.inventory.named(kind, name);
@@ -53,7 +53,7 @@ impl FakeVcenter {
         });
     }
 
-    /// Destroys a machine, and no wait tells it, as the simulator does where the view is changed at the same moment.
+    /// Destroys a machine, and no wait reports it. The simulator does the same if the view changes at the same time.
     pub fn destroy_vm_unnoticed(&self, name: &str) {
         self.change(|world| {
             let vm = world.inventory.named("VirtualMachine", name);
@@ -72,7 +72,7 @@ impl FakeVcenter {
         });
     }
 
-    /// The files of a machine cannot be reached: its configuration is unset, as vCenter does it.
+    /// Makes the files of a machine unreachable: its configuration is unset, as in a real vCenter.
     pub fn set_inaccessible(&self, name: &str) {
         self.change(|world| {
             let vm = world.inventory.named("VirtualMachine", name);
@@ -82,7 +82,7 @@ impl FakeVcenter {
         });
     }
 
-    /// Sets `runtime.connectionState` of a host alone: `connected`, `notResponding`, `disconnected`.
+    /// Sets `runtime.connectionState` of a host, without its machines: `connected`, `notResponding`, `disconnected`.
     pub fn set_host_connection(&self, host: &str, state: &str) {
         self.change(|world| {
             let host = world.inventory.named("HostSystem", host);
@@ -90,7 +90,8 @@ impl FakeVcenter {
         });
     }
 
-    /// A host has entered maintenance mode, or left it. vCenter lets it enter only when no machine runs on it.
+    /// Puts a host into maintenance mode, or takes it out. A real vCenter allows this mode only if no machine runs on
+    /// the host.
     pub fn set_maintenance(&self, host: &str, is_in_maintenance: bool) {
         self.change(|world| {
             let host = world.inventory.named("HostSystem", host);
@@ -99,7 +100,7 @@ impl FakeVcenter {
         });
     }
 
-    /// A host stops answering vCenter, and all machines on it are disconnected. They may run on.
+    /// Makes a host stop answering vCenter. All machines on it become disconnected, but may continue to run.
     pub fn disconnect_host(&self, host: &str) {
         self.change(|world| {
             let host = world.inventory.named("HostSystem", host);
@@ -110,7 +111,7 @@ impl FakeVcenter {
         });
     }
 
-    /// A host answers vCenter again, with all machines on it.
+    /// Makes a host answer vCenter again, with all machines on it.
     pub fn reconnect_host(&self, host: &str) {
         self.change(|world| {
             let host = world.inventory.named("HostSystem", host);
@@ -121,7 +122,7 @@ impl FakeVcenter {
         });
     }
 
-    /// Takes a host out of the inventory, and with it every machine on it, as vCenter does. They run on there.
+    /// Removes a host and every machine on it from the inventory, as vCenter does. The machines continue to run.
     pub fn remove_host(&self, host: &str) {
         self.change(|world| {
             let host = world.inventory.named("HostSystem", host);
@@ -132,8 +133,8 @@ impl FakeVcenter {
         });
     }
 
-    /// Moves a host with every machine on it into another datacenter, out of any cluster: into the host folder of that
-    /// datacenter, and the machines into its machine folder. All ids stay, but for the pool of the machines.
+    /// Moves a host with every machine on it into another datacenter, out of any cluster: the host into the host
+    /// folder, and the machines into the machine folder. All ids stay, except for the resource pool of the machines.
     pub fn move_host(&self, host: &str, datacenter: &str) {
         self.change(|world| {
             let host = world.inventory.named("HostSystem", host);
@@ -152,9 +153,9 @@ impl FakeVcenter {
         });
     }
 
-    /// Restarts as it was before these machines were made, which were the last that were: it does not have them, gives
-    /// their ids again, and hears from no host until [`FakeVcenter::reconnect_host`]. Its instance UUID stays, as after a
-    /// restore from a backup.
+    /// Restarts in the state before these machines were created. They must be the newest machines. The inventory does
+    /// not contain them, and their ids are assigned again. All hosts are disconnected until
+    /// [`FakeVcenter::reconnect_host`]. The instance UUID stays, as after a restore from a backup.
     pub async fn restore_from_backup(&self, made_since: &[&str]) {
         self.server.stop_listening().await;
         self.change(|world| {
@@ -178,32 +179,31 @@ impl FakeVcenter {
         self.server.resume_listening();
     }
 
-    /// Shows another certificate to new connections, self-signed as the first, and closes those there are. Gives it as
-    /// PEM.
+    /// Presents another self-signed certificate to new connections, and closes the existing ones. Returns it as PEM.
     pub fn change_certificate(&self) -> String {
         let (acceptor, pem) = identity();
         self.server.use_acceptor(acceptor);
         pem
     }
 
-    /// The certificate that is shown now, to be shown again later.
+    /// Returns the current certificate, for a later [`Self::use_certificate`].
     #[must_use]
     pub fn certificate(&self) -> Certificate {
         Certificate(self.server.acceptor())
     }
 
-    /// Shows this certificate to new connections, and closes those there are.
+    /// Presents this certificate to new connections, and closes the existing ones.
     pub fn use_certificate(&self, certificate: Certificate) {
         self.server.use_acceptor(certificate.0);
     }
 
-    /// The logins that it was asked for so far, in their order; of the last 10,000.
+    /// Returns the last 10,000 login attempts, in their order.
     #[must_use]
     pub fn login_attempts(&self) -> Vec<LoginAttempt> {
         self.shared.world().logins.all()
     }
 
-    /// Sends cookies without quotes from now on, or with them again.
+    /// Sets whether cookies are sent with quotes.
     pub fn set_cookie_quoted(&self, is_quoted: bool) {
         self.change(|world| world.is_cookie_bare = !is_quoted);
     }

@@ -1,4 +1,4 @@
-//! `WaitForUpdatesEx`: blocks until there is something to tell, the time is over, or the test ends it.
+//! `WaitForUpdatesEx`: blocks until there is an update, the timeout expires, or the test ends the wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ impl Drop for Pending {
     }
 }
 
-/// The content of the answer, or what comes instead.
+/// Returns the content of the answer, or the fault that replaces it.
 pub(super) async fn wait(shared: &Arc<Shared>, call: &Element, cookie: Option<&str>) -> Result<String, Trouble> {
     let this = call.child("_this").map(Element::reference).unwrap_or_default();
     let options = call.child("options");
@@ -77,7 +77,7 @@ fn interrupted(shared: &Shared, since: u64) -> Result<(), Trouble> {
     }
 }
 
-/// How often waits of this collector were cancelled; nothing once it is destroyed.
+/// Returns how often waits of this collector were cancelled, or `None` once it is destroyed.
 fn cancels(shared: &Shared, cookie: Option<&str>, this: &Ref) -> Option<u32> {
     let world = shared.world();
     Some(world.sessions.get(cookie?)?.collectors.get(&this.id)?.cancels)

@@ -1,11 +1,9 @@
-//! Reads requests into a small tree, and escapes text of answers.
+//! Parses requests into a small tree, and escapes text of answers.
 
-/// One element of a request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Element {
-    /// The local name.
     pub(super) name: String,
-    /// The un-prefixed attribute `type`: a managed object's class.
+    /// The attribute `type` without a prefix, which is the class of a managed object.
     pub(super) object_type: String,
     pub(super) text: String,
     pub(super) children: Vec<Element>,
@@ -20,7 +18,7 @@ impl Element {
         self.children.iter().filter(move |child| child.name == name)
     }
 
-    /// The text of a child; empty if there is none.
+    /// Returns the text of a child, or an empty text if there is none.
     pub(super) fn text_of(&self, name: &str) -> &str {
         self.child(name).map_or("", |child| &child.text)
     }
@@ -34,7 +32,8 @@ impl Element {
     }
 }
 
-/// The root element, or why there is none. Comments and CDATA are not understood: no client here writes them.
+/// Returns the root element, or the reason why there is none. Comments and CDATA are not supported, because no client
+/// here writes them.
 pub(super) fn parse(document: &str) -> Result<Element, String> {
     let mut open = vec![Element::default()];
     let mut rest = document;
@@ -79,7 +78,7 @@ fn local(name: &str) -> &str {
     name.rsplit_once(':').map_or(name, |(_, local)| local)
 }
 
-/// The value of exactly this attribute, without a prefix.
+/// Returns the value of exactly this attribute, without a prefix.
 fn attribute(attributes: &str, wanted: &str) -> Option<String> {
     let mut rest = attributes;
     while let Some((name, after)) = rest.split_once('=') {
@@ -93,7 +92,7 @@ fn attribute(attributes: &str, wanted: &str) -> Option<String> {
     None
 }
 
-/// Text for an element or an attribute.
+/// Escapes text for an element or an attribute.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

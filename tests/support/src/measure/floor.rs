@@ -1,7 +1,8 @@
-//! The writes of a join storm by a plain client: how fast this API server takes them, whoever sends them.
+//! Makes the writes of many joining nodes with a plain client, which measures how fast this API server accepts them.
 //!
-//! The same two patches of each node in the same order, with the same preconditions and as many nodes at once, and one
-//! Event for each node, as many at once, as the daemon has by default. No reads beside the watch that measures, no vCenter, no decisions.
+//! It sends the same two patches of each node in the same order, with the same preconditions and concurrency, and one
+//! Event for each node with the daemon's default concurrency. It reads only the watch that measures, calls no vCenter,
+//! and decides nothing.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -19,13 +20,13 @@ use tokio::task::JoinSet;
 use super::kubelet::Registered;
 use crate::Model;
 
-/// The default of `--concurrent-node-syncs`.
+/// Default of `--concurrent-node-syncs`.
 pub const NODES_AT_ONCE: usize = 16;
-/// Events that the daemon has on the wire at once.
+/// Number of Events that the daemon sends concurrently.
 pub const EVENTS_AT_ONCE: usize = 8;
 const MANAGER: &str = "floor";
 
-/// What an answer is read for.
+/// The fields that are read of an answer.
 #[derive(Deserialize)]
 struct Written {
     metadata: Metadata,
@@ -37,11 +38,11 @@ struct Metadata {
     resource_version: String,
 }
 
-/// Initialises the nodes as they come, until no more will; then all of their Events are written, too.
+/// Initialises the nodes as they arrive, until the channel closes. Then waits until all Events are written.
 ///
 /// # Errors
 ///
-/// A sentence, when the API server refuses one.
+/// A sentence, if the API server rejects a write.
 pub async fn write(client: &Client, nodes: UnboundedReceiver<Registered>) -> Result<(), String> {
     let (nodes, mut writers) = (Arc::new(Mutex::new(nodes)), JoinSet::new());
     let (done, events) = unbounded_channel();
@@ -59,7 +60,7 @@ pub async fn write(client: &Client, nodes: UnboundedReceiver<Registered>) -> Res
     Ok(())
 }
 
-/// One node after the other.
+/// Initialises nodes one after the other.
 async fn initialise(
     client: Client,
     nodes: Arc<Mutex<UnboundedReceiver<Registered>>>,
@@ -79,7 +80,7 @@ async fn initialise(
         let patch = Patch::Strategic(rest(&node, &written.metadata.resource_version));
         let patch = request.patch(&name, &parameters, &patch).map_err(|error| failed(error.to_string()))?;
         let _: Written = client.request(patch).await.map_err(|error| failed(error.to_string()))?;
-        // The Events are waited for by whoever waits for this.
+        // The receiver waits for the Events, too.
         let _ = done.send(node);
     }
 }
@@ -108,7 +109,7 @@ fn rest(node: &Registered, version: &str) -> Value {
     })
 }
 
-/// One Event after the other.
+/// Writes Events one after the other.
 async fn tell(client: Client, nodes: Arc<Mutex<UnboundedReceiver<Registered>>>) -> Result<(), String> {
     let request = Request::new("/api/v1/namespaces/default/events");
     loop {

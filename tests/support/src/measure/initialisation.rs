@@ -1,4 +1,4 @@
-//! When each node was initialised, as a watch shows it.
+//! Measures with a watch when each node was initialised.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::nodes::UNINITIALIZED_TAINT;
 
-/// A watch that the server has not ended by then.
+/// Timeout of a watch, in seconds. The server does not end a watch earlier.
 const WATCH_SECONDS: u32 = 290;
 
-/// A Node, without what is not looked at: reading that costs time which others could use.
+/// A Node with the needed fields only. Parsing the others would take CPU time from the measured programs.
 type Seen = Object<SeenSpec, SeenStatus>;
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -31,7 +31,7 @@ struct SeenTaint {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 struct SeenStatus {}
 
-/// Nodes that are seen without the taint from a moment on.
+/// The nodes that the watch has shown without the taint, with the time.
 pub struct Initialised {
     api: Api<Seen>,
     version: String,
@@ -39,36 +39,36 @@ pub struct Initialised {
 }
 
 impl Initialised {
-    /// From now on.
+    /// Starts to watch. Only nodes that are initialised or changed from now on count.
     ///
     /// # Errors
     ///
-    /// A sentence, when the API server does not say what is now.
+    /// A sentence, if the API server does not return the current version.
     pub async fn from_now(client: &Client) -> Result<Self, String> {
         let api: Api<Seen> = Api::all_with(client.clone(), &ApiResource::erase::<Node>(&()));
         let list = api.list(&ListParams::default().limit(1)).await.map_err(|error| format!("Nodes: {error}"))?;
         Ok(Self { api, version: list.metadata.resource_version.unwrap_or_default(), seen: BTreeMap::new() })
     }
 
-    /// Those that are there, too.
+    /// Starts to watch. Existing nodes count, too.
     #[must_use]
     pub fn from_the_start(client: &Client) -> Self {
         let api = Api::all_with(client.clone(), &ApiResource::erase::<Node>(&()));
-        // A watch from no version begins with what is there.
+        // A watch without a version starts with the existing objects.
         Self { api, version: String::new(), seen: BTreeMap::new() }
     }
 
-    /// How many were seen.
+    /// Returns the number of initialised nodes.
     #[must_use]
     pub fn count(&self) -> usize {
         self.seen.len()
     }
 
-    /// Watches until so many nodes were seen. What was seen stays when this is given up.
+    /// Watches until this many nodes are initialised. The result is kept if this is cancelled.
     ///
     /// # Errors
     ///
-    /// A sentence, when a node is deleted or the watch refused.
+    /// A sentence, if a node is deleted or the watch is rejected.
     pub async fn follow(&mut self, count: usize) -> Result<(), String> {
         let parameters = WatchParams::default().timeout(WATCH_SECONDS);
         while self.seen.len() < count {
@@ -96,7 +96,7 @@ impl Initialised {
         }
     }
 
-    /// How long after this moment each was seen, the first one first.
+    /// Returns the time of each node after this moment, the shortest first.
     #[must_use]
     pub fn times(&self, since: Instant) -> Vec<Duration> {
         let mut times: Vec<_> = self.seen.values().map(|at| at.saturating_duration_since(since)).collect();

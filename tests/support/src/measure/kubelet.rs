@@ -1,4 +1,4 @@
-//! Nodes of real size: what a kubelet on a busy machine has written, and whose fields those are.
+//! Nodes of real size, as a kubelet on a busy machine writes them, with the same owners of fields.
 
 use futures::{TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Node;
@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 use crate::{KubeletNode, Model};
 
 const MANAGER: &str = "kubelet";
-/// As many as a kubelet reports; each has a digest and a tag.
+/// Number of images that a kubelet reports. Each has a digest and a tag.
 const IMAGES: usize = 50;
-/// Requests at once.
+/// Number of concurrent requests.
 const AT_ONCE: usize = 32;
 
-/// A node that is registered.
+/// A registered node.
 #[derive(Clone, Debug)]
 pub struct Registered {
-    /// That of its machine, from 1 on.
+    /// Number of its machine, from 1 on.
     pub number: usize,
     /// `metadata.uid`.
     pub uid: String,
@@ -26,7 +26,7 @@ pub struct Registered {
 }
 
 impl Registered {
-    /// Its name, that of its machine.
+    /// Returns its name, which is also that of its machine.
     #[must_use]
     pub fn name(&self) -> String {
         name(self.number)
@@ -34,20 +34,20 @@ impl Registered {
 }
 
 /// Creates the nodes of the machines `n-1` to `n-<count>`: first the Node, then its status, as a kubelet does, so that
-/// both have an entry in `managedFields`. Gives the size of one as JSON.
+/// both have an entry in `managedFields`. Returns the size of one node as JSON, in bytes.
 ///
 /// # Errors
 ///
-/// A sentence, when the API server refuses one.
+/// A sentence, if the API server rejects a node.
 pub async fn register(client: &Client, count: usize) -> Result<usize, String> {
     register_telling(client, count, |_| {}).await
 }
 
-/// As [`register`], and tells of each node as soon as it is registered.
+/// Like [`register`], and sends each node to a channel as soon as it is registered.
 ///
 /// # Errors
 ///
-/// As [`register`].
+/// Like [`register`].
 pub async fn register_telling(
     client: &Client,
     count: usize,
@@ -80,7 +80,7 @@ pub async fn register_telling(
 ///
 /// # Errors
 ///
-/// A sentence, when the API server refuses that.
+/// A sentence, if the API server rejects that.
 pub async fn remove_all(client: &Client) -> Result<(), String> {
     let nodes = &Api::<Node>::all(client.clone());
     let list = nodes.list_metadata(&ListParams::default()).await.map_err(|error| format!("Nodes: {error}"))?;
@@ -97,7 +97,7 @@ fn name(number: usize) -> String {
     format!("n-{number}")
 }
 
-/// The machine's UUID as most guests report it: the first three groups in the other byte order.
+/// Returns the machine's UUID as most guests report it: the first three groups have the other byte order.
 fn as_the_guest_says(number: usize) -> String {
     let uuid = Model::uuid(number);
     let swapped = |group: &str| {

@@ -1,15 +1,15 @@
-//! Waiting until something has been quiet for a while, or a server answers, closer than tests need it.
+//! Waits until a number is stable or a server is ready, with a finer resolution than tests need.
 
 use std::time::{Duration, Instant};
 
-/// Between two looks at what is to be quiet.
+/// Pause between two reads of a number.
 const PERIOD: Duration = Duration::from_millis(250);
-/// Between two questions whether a server is ready.
+/// Pause between two requests to a server.
 const READY_PERIOD: Duration = Duration::from_millis(2);
-/// How long one such question may take.
+/// Timeout of one such request.
 const QUESTION: Duration = Duration::from_secs(5);
 
-/// Waits until this number has been the same for `quiet`. False when that has not come within `limit`.
+/// Waits until this number has not changed for `quiet`. Returns false if that does not happen within `limit`.
 pub async fn settled(quiet: Duration, limit: Duration, mut number: impl AsyncFnMut() -> u64) -> bool {
     let begun = Instant::now();
     let (mut last, mut since) = (number().await, Instant::now());
@@ -26,12 +26,12 @@ pub async fn settled(quiet: Duration, limit: Duration, mut number: impl AsyncFnM
     true
 }
 
-/// Asks again and again until this URL is answered with success, and gives the time from `since` to that answer. Its
-/// certificate may be anyone's.
+/// Repeats a request to this URL until it succeeds. Returns the time from `since` to that answer. Any certificate is
+/// accepted.
 ///
 /// # Errors
 ///
-/// What was answered last, when it was not within `limit`.
+/// The last answer, if there is no success within `limit`.
 pub async fn ready(url: &str, since: Instant, limit: Duration) -> Result<Duration, String> {
     crate::api_server::install_crypto();
     let builder = reqwest::Client::builder().tls_danger_accept_invalid_certs(true).no_proxy().timeout(QUESTION);

@@ -6,19 +6,19 @@ use kube::Client;
 
 const METRIC: &str = "apiserver_request_total{";
 const VERBS: [&str; 5] = ["APPLY", "DELETE", "PATCH", "POST", "PUT"];
-/// The API server writes Leases of its own; the daemon's are left out with them.
+/// Resources that are counted. Leases are left out, because the API server itself writes some.
 const RESOURCES: [&str; 2] = ["nodes", "events"];
 
-/// Writes of Nodes and Events so far, by verb, resource and HTTP status, as `PATCH nodes/status 200`.
+/// Writes of Nodes and Events so far, by verb, resource and HTTP status, such as `PATCH nodes/status 200`.
 #[derive(Clone, Debug, Default)]
 pub struct Writes(BTreeMap<String, u64>);
 
 impl Writes {
-    /// Asks the API server.
+    /// Reads the metrics of the API server.
     ///
     /// # Errors
     ///
-    /// A sentence, when it does not answer.
+    /// A sentence, if it does not answer.
     pub async fn of(client: &Client) -> Result<Self, String> {
         let request = http::Request::get("/metrics").body(Vec::new()).map_err(|error| error.to_string())?;
         let text = client.request_text(request).await.map_err(|error| format!("the API server's metrics: {error}"))?;
@@ -37,7 +37,7 @@ impl Writes {
                     "" => label("resource").to_owned(),
                     subresource => format!("{}/{subresource}", label("resource")),
                 };
-                // Counters are printed as 1e+06 when they are large.
+                // The metrics show large counters as 1e+06.
                 let count = value.parse::<f64>().unwrap_or_default() as u64;
                 *writes.entry(format!("{} {place} {}", label("verb"), label("code"))).or_default() += count;
             }
@@ -45,14 +45,14 @@ impl Writes {
         Self(writes)
     }
 
-    /// What came since, without what did not.
+    /// Returns the writes since `before`, without those that have not increased.
     #[must_use]
     pub fn since(&self, before: &Self) -> BTreeMap<String, u64> {
         let came = self.0.iter().map(|(key, count)| (key.clone(), count - before.0.get(key).copied().unwrap_or(0)));
         came.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// With what [`super::kubelet::register`] writes for so many nodes.
+    /// Adds the writes of [`super::kubelet::register`] for this many nodes.
     #[must_use]
     pub fn with_kubelets(mut self, nodes: usize) -> Self {
         for key in ["POST nodes 201", "PATCH nodes/status 200"] {

@@ -1,4 +1,4 @@
-//! What is known of a run beside its numbers: machine, programs, revision, settings.
+//! Facts about a run other than its numbers: machine, programs, revision, settings.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,36 +9,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::components::Component;
 
-/// Pins the simulator.
+/// File that pins the simulator's version.
 const GO_MODULE: &str = include_str!("../../../testenv/go.mod");
 
-/// See the file's header. What could not be found out is empty.
+/// The facts. A fact that could not be determined is empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
-    /// What repeats the run.
+    /// Command that repeats the run.
     pub command: String,
-    /// When it began: RFC 3339, in UTC.
+    /// Start time: RFC 3339, in UTC.
     pub date: String,
-    /// Of the source, as git names it.
+    /// Git revision of the source.
     pub revision: String,
-    /// Whether the source is that of the revision, and nothing else.
+    /// Whether the source has no changes since the revision.
     pub is_clean: bool,
-    /// Of all processors.
+    /// Number of cores of all processors.
     pub cores: usize,
-    /// Of the first one, as it names itself.
+    /// Model name of the first processor.
     pub cpu: String,
-    /// In MiB.
+    /// Memory in MiB.
     pub memory: u64,
-    /// The kernel's name and release.
+    /// Name and release of the kernel.
     pub kernel: String,
-    /// Of the programs that took part.
+    /// Versions of the programs in the run.
     pub versions: BTreeMap<String, String>,
-    /// What the run was told, beside the command's words.
+    /// Settings of the run other than the command's arguments.
     pub settings: BTreeMap<String, String>,
 }
 
 impl Facts {
-    /// Of this machine and this source, now; `programs` are asked for their versions.
+    /// Gathers the current facts of this machine and this source. `programs` are run for their versions.
     #[must_use]
     pub fn gather(command: String, programs: &[(&str, &Path)], settings: BTreeMap<String, String>) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
@@ -63,13 +63,13 @@ impl Facts {
     }
 }
 
-/// The first line that this program answers to `--version`.
+/// Returns the first line of this program's output for `--version`.
 fn version(path: &Path) -> String {
     let text = told(path.as_os_str(), &["--version"]);
     text.lines().next().unwrap_or_default().trim().to_owned()
 }
 
-/// What a program says and ends well.
+/// Returns the output of a program, if it exits with success.
 fn told(program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().ok().filter(|output| output.status.success());
     output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()

@@ -1,7 +1,7 @@
-//! The page of measured numbers: what is between its marks is made of the runs that are kept beside it. Pure.
+//! The page of measured numbers: text between its marks is generated from the runs that are stored next to it. Pure.
 //!
-//! A mark is `<!-- measured: CHAPTER -->` on a line of its own, and ends with `<!-- end -->`; `runs` is where the runs are
-//! named. What is outside of marks is written by hand, and stays as it is.
+//! A mark is `<!-- measured: CHAPTER -->` on a line of its own, and ends with `<!-- end -->`. `runs` marks the list of
+//! runs. Text outside of marks is written by hand and does not change.
 
 use std::fmt::Write;
 
@@ -11,22 +11,22 @@ use super::pictures::{Picture, pictures};
 use super::table::{LEGEND, number, table};
 use super::{Facts, Run};
 
-/// Where the page's plots are, from the page.
+/// Folder of the page's plots, relative to the page.
 pub const FOLDER: &str = "performance";
 const BEGIN: &str = "<!-- measured: ";
 const END: &str = "<!-- end -->";
-/// The mark of the runs themselves.
+/// Mark of the list of runs.
 const RUNS: &str = "runs";
 
-/// The runs that a page shows. Each chapter is in one of them.
+/// The runs that a page shows. Each chapter is in exactly one of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// From the oldest.
+    /// Runs, the oldest first.
     pub runs: Vec<Run>,
 }
 
 impl Record {
-    /// Takes a run in. Its chapters replace those of earlier runs, and a run that has none left is gone.
+    /// Adds a run. Its chapters replace those of earlier runs. A run without chapters is removed.
     pub fn add(&mut self, run: Run) {
         let new: Vec<String> = run.chapters().into_iter().map(str::to_owned).collect();
         for old in &mut self.runs {
@@ -38,11 +38,11 @@ impl Record {
         self.runs.retain(|run| !run.chapters().is_empty());
     }
 
-    /// As JSON, with a line for each thing that was measured.
+    /// Returns the record as JSON, with a line for each measured quantity.
     ///
     /// # Errors
     ///
-    /// When a number cannot be written, which is none that was read.
+    /// If a number cannot be written, which is impossible for one that was read.
     pub fn json(&self) -> serde_json::Result<String> {
         let mut runs = Vec::new();
         for run in &self.runs {
@@ -57,17 +57,17 @@ impl Record {
         Ok(format!("{{\"runs\": [\n{}\n]}}\n", runs.join(",\n")))
     }
 
-    /// All plots.
+    /// Returns all plots.
     #[must_use]
     pub fn pictures(&self) -> Vec<Picture> {
         self.runs.iter().flat_map(pictures).collect()
     }
 
-    /// The page with what is between its marks made anew.
+    /// Returns the page with new text between its marks.
     ///
     /// # Errors
     ///
-    /// A sentence, when a mark does not end, or a chapter that was measured has none.
+    /// A sentence, if a mark does not end, or a measured chapter has no mark.
     pub fn page(&self, page: &str) -> Result<String, String> {
         let (mut text, mut rest, mut marked) = (String::new(), page, Vec::new());
         while let Some((before, after)) = rest.split_once(BEGIN) {
@@ -109,7 +109,7 @@ impl Record {
     }
 }
 
-/// One run in some sentences.
+/// Describes one run in some sentences.
 fn named(facts: &Facts, chapters: &[&str]) -> String {
     let Facts { command, date, revision, is_clean, cores, cpu, memory, kernel, versions, settings: _ } = facts;
     let or_unknown = |text: &str| if text.is_empty() { "unknown".to_owned() } else { text.to_owned() };

@@ -1,10 +1,11 @@
-//! Which plots a run has: its curves, the distributions of what has many samples, and bars of what `BARS` names. Pure.
+//! Chooses the plots of a run: its curves, the distributions of rows with many samples, and bars of the rows in `BARS`.
+//! Pure.
 
 use super::plot::{Bar, Bars, Line, Lines};
 use super::table::MANY;
 use super::{Limit, OURS, PEER, Row, Run, unique};
 
-/// Chapter, unit, and how the names of the rows end that are drawn as bars; what is before that names the group.
+/// Chapter, unit, and the suffix of the names of rows that are drawn as bars. The part before the suffix is the group.
 const BARS: &[(&str, &str, &str)] = &[
     ("size", "MB", ""),
     ("micro", "MB/s", ""),
@@ -21,8 +22,8 @@ const BARS: &[(&str, &str, &str)] = &[
     ("hand-over", "s", ""),
 ];
 
-/// The chapters whose names end with the number of their nodes, and the rows that are drawn over it, with the words for
-/// them.
+/// Prefix of the chapters whose names end with their number of nodes, and the rows that are drawn over that number with
+/// their labels.
 const BY_NODES: &str = "storm-";
 const MEMORY: [(&str, &str); 2] = [
     ("nodes registered before the start, 10 ms a call: resident afterwards", "afterwards"),
@@ -32,17 +33,17 @@ const MEMORY: [(&str, &str); 2] = [
 /// A plot of one chapter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture {
-    /// As in [`super::Measure::chapter`].
+    /// See [`super::Measure::chapter`].
     pub chapter: String,
-    /// What it shows, for those who do not see it.
+    /// Description for readers who cannot see the plot.
     pub title: String,
-    /// The name of its file.
+    /// File name.
     pub file: String,
-    /// Its text.
+    /// SVG text.
     pub svg: String,
 }
 
-/// All of a run, by chapter.
+/// Returns all plots of a run, by chapter.
 #[must_use]
 pub fn pictures(run: &Run) -> Vec<Picture> {
     let of = |chapter| {
@@ -52,7 +53,7 @@ pub fn pictures(run: &Run) -> Vec<Picture> {
     run.chapters().into_iter().flat_map(of).chain(memory(run)).collect()
 }
 
-/// Memory over the number of nodes, in the chapter with the most of them.
+/// Plots memory over the number of nodes, in the chapter with the most nodes.
 fn memory(run: &Run) -> Option<Picture> {
     let size = |row: &Row| row.chapter.strip_prefix(BY_NODES)?.parse::<f64>().ok();
     let mut lines = Vec::new();
@@ -89,8 +90,8 @@ fn curves(run: &Run, chapter: &str) -> Vec<Picture> {
     unique(all.iter().map(|curve| curve.name.as_str())).into_iter().map(one).collect()
 }
 
-/// The share of samples that are not above a value. What has the same words before a colon is one plot, with a colour for
-/// each name; a subject that is not ours has dashes.
+/// Plots the share of samples that do not exceed a value. Rows with the same words before a colon are in one plot, with
+/// a colour for each name. Subjects other than ours have dashed lines.
 fn distributions(rows: &[&Row], chapter: &str) -> Vec<Picture> {
     let many: Vec<&Row> = rows.iter().filter(|row| row.samples.len() >= MANY).copied().collect();
     let split = |row: &Row| match row.name.split_once(": ") {

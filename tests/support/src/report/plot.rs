@@ -1,78 +1,78 @@
-//! Plots as SVG: lines over an axis, and bars. No script and no font of their own; the colours can be read on a light and
-//! on a dark page. Pure.
+//! Plots as SVG: lines over an axis, and bars. They contain no scripts and no embedded fonts. The colours are readable
+//! on a light and on a dark page. Pure.
 
 use std::fmt::Write;
 
 use super::table::number;
 
-/// In units of the picture, which a page scales.
+/// Width of the picture in its own units, which a page scales.
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 66.0;
-/// Of the area of lines.
+/// Height of the area of lines.
 const HEIGHT: f64 = 280.0;
 const BELOW: f64 = 52.0;
-/// Of a bar, and the space around one group of them.
+/// Height of a bar, and the space around a group of bars.
 const BAR: f64 = 16.0;
 const GAP: f64 = 12.0;
-/// A letter is about so wide, as a part of its height.
+/// Approximate width of a letter, as a part of its height.
 const LETTER: f64 = 0.56;
 const SIZE: f64 = 13.0;
-/// Of text and of lines that lead the eye: grey has the same contrast with white and with black.
+/// Colour of text and guide lines: a grey with the same contrast to white and to black.
 const INK: &str = "#7a828e";
 const LIMIT: &str = "#e5534b";
 
 /// One line, or one colour of bars.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// In the legend. `ours`, `peer` and `floor` have colours of their own.
+    /// Name in the legend. `ours`, `peer` and `floor` have colours of their own.
     pub name: String,
-    /// One of the other colours, for lines that are not of a subject.
+    /// Index of another colour, for lines that do not belong to a subject.
     pub hue: Option<usize>,
-    /// Whether it is drawn with gaps.
+    /// Whether the line is dashed.
     pub is_dashed: bool,
-    /// In the order in which they are joined.
+    /// Points in the order in which they are joined.
     pub points: Vec<[f64; 2]>,
 }
 
 /// Several lines over one axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lines {
-    /// Above all.
+    /// Title above the plot.
     pub title: String,
-    /// What goes to the right and what goes up, with units.
+    /// Labels of the horizontal and the vertical axis, with units.
     pub axes: [String; 2],
-    /// In the order of the legend.
+    /// Lines in the order of the legend.
     pub lines: Vec<Line>,
-    /// A line upright at this place of the first axis: a promise.
+    /// Limit on the first axis, drawn as a vertical line.
     pub limit: Option<f64>,
 }
 
-/// One bar, from nothing to a number.
+/// One bar, from zero to a number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// Whose it is, as [`Line::name`].
+    /// Subject, as in [`Line::name`].
     pub of: String,
-    /// Its length, or what is said instead of one.
+    /// Length, or a text if there is none.
     pub value: Result<f64, String>,
-    /// The least and the most, when there are several.
+    /// Minimum and maximum, if there are several samples.
     pub spread: Option<[f64; 2]>,
 }
 
-/// Bars that lie, in groups.
+/// Horizontal bars in groups.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
-    /// Above all.
+    /// Title above the plot.
     pub title: String,
-    /// What is measured, with its unit.
+    /// Measured quantity with its unit.
     pub axis: String,
-    /// The group's name, its bars, and the promise about it.
+    /// Name of each group, its bars, and its limit.
     pub groups: Vec<(String, Vec<Bar>, Option<f64>)>,
 }
 
 impl Lines {
-    /// The picture.
+    /// Returns the picture.
     #[must_use]
     pub fn svg(&self) -> String {
         let most = |axis: usize| {
@@ -111,7 +111,7 @@ impl Lines {
 }
 
 impl Bars {
-    /// The picture.
+    /// Returns the picture.
     #[must_use]
     pub fn svg(&self) -> String {
         let bars = || self.groups.iter().flat_map(|(_, bars, _)| bars);
@@ -120,7 +120,7 @@ impl Bars {
         let across = scale(values.chain(limits.clone()).filter(|value| value.is_finite()).fold(0.0, f64::max));
         let longest = self.groups.iter().map(|(name, ..)| name.chars().count()).max().unwrap_or(0);
         let left = (longest as f64).mul_add(SIZE * LETTER, 24.0).min(WIDTH * 0.5);
-        // What a bar's number needs behind the longest one.
+        // 80 units for the number after the longest bar.
         let width = WIDTH - left - RIGHT - 80.0;
         let x = |value: f64| left + width * value / across.1;
         let height: f64 = self.groups.iter().map(|(_, bars, _)| BAR.mul_add(bars.len() as f64, GAP)).sum();
@@ -163,7 +163,7 @@ impl Bars {
     }
 }
 
-/// The distance of an axis's steps, and its end: four to eight steps of one, two or five times a power of ten.
+/// Returns the step and the end of an axis: four to eight steps of one, two or five times a power of ten.
 fn scale(most: f64) -> (f64, f64) {
     if most.is_nan() || most <= 0.0 {
         return (0.2, 1.0);
@@ -179,7 +179,7 @@ fn steps((step, end): (f64, f64)) -> impl Iterator<Item = f64> {
     (0..=count).map(move |number| f64::from(number) * step)
 }
 
-/// With the digits that the distance of steps needs.
+/// Formats a tick with the digits that the step needs.
 fn tick(value: f64, step: f64) -> String {
     if step >= 1.0 {
         return number(value.round());
@@ -188,7 +188,7 @@ fn tick(value: f64, step: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// Of what is no subject's.
+/// Colours of lines that do not belong to a subject.
 const HUES: [&str; 4] = ["#2f81f7", "#3fa266", "#a371f7", "#d6659c"];
 
 fn colour(name: &str) -> &'static str {
@@ -209,7 +209,6 @@ fn dashes(is_dashed: bool) -> &'static str {
     if is_dashed { " stroke-dasharray=\"6 4\"" } else { "" }
 }
 
-/// What is written so far.
 struct Svg(String);
 
 impl Svg {
@@ -320,7 +319,7 @@ mod tests {
     #[test]
     fn lines_reach_from_corner_to_corner() {
         let svg = lines().svg();
-        // Seven of eight seconds to the right of 66, at the top; what is no number is left out.
+        // The point at seven of eight seconds, at the top. 66 is the left edge of the area. NaN is left out.
         let right = 66.0 + 674.0 * 7.0 / 8.0;
         assert!(svg.contains(&format!("66.0,346.0 487.2,206.0 {right:.1},66.0\" fill")), "{svg}");
         assert!(svg.contains("points=\"66.0,346.0 318.8,66.0\""), "{svg}");

@@ -1,26 +1,26 @@
-//! What was measured, as tables in Markdown that are aligned for a terminal. Pure.
+//! Writes measurements as Markdown tables that are aligned for a terminal. Pure.
 
 use std::fmt::Write;
 
 use super::{Limit, OURS, PEER, Row, Run, unique};
 
-/// From so many samples on, percentiles say more than the least and the most.
+/// Number of samples from which percentiles replace minimum and maximum.
 pub(super) const MANY: usize = 20;
-/// Two that differ by no more than this are as good as each other.
+/// Ratio up to which two numbers count as equal.
 const ALIKE: f64 = 1.05;
 
-/// How to read a table.
+/// Explanation of a table.
 pub const LEGEND: &str = "Three numbers are the least, the median and the most; of twenty samples and more, percentiles. \
     Ratios are of medians. Each limit is held against every sample of ours.";
 
-/// A table for each chapter, below its name.
+/// Returns a table for each chapter, below its name.
 #[must_use]
 pub fn tables(run: &Run) -> String {
     let chapters = run.chapters().into_iter().map(|chapter| format!("## {chapter}\n\n{}", table(run, chapter)));
     format!("{}\n{LEGEND}\n", chapters.collect::<Vec<_>>().join("\n"))
 }
 
-/// One chapter: a row for each thing that was measured, the subjects side by side.
+/// Returns one chapter: a row for each measured quantity, the subjects in columns.
 #[must_use]
 pub fn table(run: &Run, chapter: &str) -> String {
     let rows: Vec<&Row> = run.rows.iter().filter(|row| row.chapter == chapter).collect();
@@ -68,8 +68,8 @@ pub fn table(run: &Run, chapter: &str) -> String {
     aligned(&lines)
 }
 
-/// Whether what ours and others are compared with says this of it: it has the same name, or is of several cases at once,
-/// such as `before the start: last` of `before the start, 10 ms a call: last`.
+/// Returns true if a reference row applies to this name. It has the same name, or it covers several cases, as `before
+/// the start: last` does for `before the start, 10 ms a call: last`.
 fn is_of(row: &Row, name: &str) -> bool {
     let wider = |(case, what): (&str, &str)| {
         let (of, same) = row.name.split_once(": ")?;
@@ -78,7 +78,7 @@ fn is_of(row: &Row, name: &str) -> bool {
     row.name == name || name.split_once(": ").and_then(wider).unwrap_or(false)
 }
 
-/// One sample, a few, or the percentiles of many; or why there is none.
+/// Returns one sample, a few, or the percentiles of many, or the reason why there is none.
 pub(super) fn numbers(row: &Row) -> String {
     let show = |share| number(row.quantile(share));
     match row.samples.len() {
@@ -98,7 +98,7 @@ fn verdict(row: &Row) -> String {
     }
 }
 
-/// The peer's median as a multiple of ours, and who is better.
+/// Returns the peer's median as a multiple of ours, and which of both is better.
 fn comparison(ours: &Row, peer: &Row) -> String {
     let Some(ratio) = ratio(peer, ours) else { return String::new() };
     let is_peer_better = if ours.is_more_better() { ratio > 1.0 } else { ratio < 1.0 };
@@ -110,13 +110,13 @@ fn comparison(ours: &Row, peer: &Row) -> String {
     format!("{}, {who}", number(ratio))
 }
 
-/// Nothing when it says nothing, as of what has become less.
+/// Returns the ratio of the medians. Returns `None` if it has no meaning, for example for a negative amount.
 fn ratio(one: &Row, other: &Row) -> Option<f64> {
     let is_amount = one.median() >= 0.0 && other.median() >= 0.0;
     Some(one.median() / other.median()).filter(|ratio| is_amount && ratio.is_finite())
 }
 
-/// As many digits as say something: `0.013`, `1.20`, `13.4`, `134`, `12,345`; whole numbers as they are.
+/// Formats a number with its significant digits: `0.013`, `1.20`, `13.4`, `134`, `12,345`. Whole numbers stay whole.
 pub(super) fn number(number: f64) -> String {
     let size = number.abs();
     let is_whole = size.fract() == 0.0;
@@ -142,7 +142,7 @@ fn grouped(number: f64) -> String {
     if number < 0.0 { format!("-{text}") } else { text }
 }
 
-/// The first line is the head.
+/// Aligns the lines as a table. The first line is the header.
 pub(super) fn aligned(lines: &[Vec<String>]) -> String {
     let columns = lines.first().map_or(0, Vec::len);
     let width = |column: usize| {
@@ -181,7 +181,7 @@ mod tests {
 | last node | s    | 0.50 / 1.25 / 3 of 3    | < 2: **missed** | 12.5                                      | 10, ours is better   | 0.50  | 2.50         |
 | calls     |      | 1,045                   |                 | not measured: it did not end within 300 s |                      |       |              |
 ";
-        // The widths are those of the longest cells.
+        // The column widths are those of the longest cells, so the test ignores spaces.
         let squeeze =
             |text: &str| text.split_whitespace().filter(|word| !word.contains("--")).collect::<Vec<_>>().join(" ");
         let text = table(&run, "storm");

@@ -1,14 +1,14 @@
-//! Tests of what a run keeps, and what the other tests of reports are made of.
+//! Tests of the stored runs, and helpers for the other tests of reports.
 
 use super::*;
 
-/// Of the chapter `storm`.
+/// Returns a row of the chapter `storm`.
 pub fn row(subject: &str, name: &str, unit: &str, samples: &[f64], limit: Option<Limit>) -> Row {
     let [chapter, subject, name, unit] = ["storm", subject, name, unit].map(str::to_owned);
     Row { chapter, subject, name, unit, samples: samples.to_vec(), limit, note: None }
 }
 
-/// Of a machine that nobody has.
+/// Returns a run on an invented machine.
 pub fn measured(rows: Vec<Row>) -> Run {
     Run { facts: Facts::default(), rows, curves: Vec::new(), seconds: BTreeMap::new() }
 }

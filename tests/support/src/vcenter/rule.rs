@@ -1,4 +1,4 @@
-//! What the simulator does with a named operation instead of serving it.
+//! Rules that replace, delay or cut the simulator's answer to an operation.
 
 use std::time::Duration;
 
@@ -6,8 +6,9 @@ use serde::Serialize;
 
 /// A rule of the simulator's HTTP layer. The first rule that matches a call applies.
 ///
-/// Operations are named as they are counted: a SOAP method (`FindAllByUuid`, `WaitForUpdatesEx`, `Login`), `REST:` and
-/// a name (`REST:session-login`, `REST:list-attached-tags-on-objects`, `REST:get-category`), `STS:Issue`, or `*`.
+/// Operations have the same names as in the counts: a SOAP method (`FindAllByUuid`, `WaitForUpdatesEx`, `Login`),
+/// `REST:` and a name (`REST:session-login`, `REST:list-attached-tags-on-objects`, `REST:get-category`), `STS:Issue`,
+/// or `*`.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rule {
@@ -42,52 +43,52 @@ impl Rule {
         Self { status, body: body.to_owned(), ..Self::of(operation) }
     }
 
-    /// Serves after this time.
+    /// Serves the call after this time.
     #[must_use]
     pub fn delay(operation: &str, time: Duration) -> Self {
         Self { delay_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX), ..Self::of(operation) }
     }
 
-    /// Answers nothing until the rule is cleared, and serves then.
+    /// Sends no answer until the rule is cleared, and serves the call then.
     #[must_use]
     pub fn hang(operation: &str) -> Self {
         Self { hang: true, ..Self::of(operation) }
     }
 
-    /// Closes the connection without serving.
+    /// Closes the connection without serving the call.
     #[must_use]
     pub fn drop(operation: &str) -> Self {
         Self { drop: true, ..Self::of(operation) }
     }
 
-    /// Serves, and closes the connection half-way through the answer.
+    /// Serves the call, and closes the connection in the middle of the answer.
     #[must_use]
     pub fn cut(operation: &str) -> Self {
         Self { cut: true, ..Self::of(operation) }
     }
 
-    /// The XML inside the fault, such as `<obj type="VirtualMachine">vm-7</obj>`.
+    /// Sets the XML inside the fault, such as `<obj type="VirtualMachine">vm-7</obj>`.
     #[must_use]
     pub fn detail(mut self, xml: &str) -> Self {
         xml.clone_into(&mut self.detail);
         self
     }
 
-    /// Only for requests whose body contains this text.
+    /// Limits the rule to requests whose body contains this text.
     #[must_use]
     pub fn containing(mut self, text: &str) -> Self {
         text.clone_into(&mut self.contains);
         self
     }
 
-    /// Lets so many calls through first.
+    /// Lets this many calls pass first.
     #[must_use]
     pub fn after(mut self, calls: u32) -> Self {
         self.skip = calls;
         self
     }
 
-    /// Applies so many times, then no more.
+    /// Limits the rule to this many calls.
     #[must_use]
     pub fn times(mut self, times: u32) -> Self {
         self.times = times;

@@ -1,16 +1,16 @@
-//! The inventory that a simulator starts with. Its Go twin is `tests/testenv/vcsim/scenario.go`.
+//! The initial inventory of a simulator. `tests/testenv/vcsim/scenario.go` has the same fields in Go.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// What the simulated vCenter holds: built with short chained verbs.
+/// Builder for the content of the simulated vCenter.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scenario {
-    /// The accepted user.
+    /// Accepted user.
     pub user: String,
-    /// The accepted password.
+    /// Accepted password.
     pub password: String,
     instance_uuid: String,
     api_version: String,
@@ -53,7 +53,7 @@ struct Tag {
 }
 
 impl Scenario {
-    /// An empty vCenter 8.0.3 with an instance UUID and a certificate of its own.
+    /// Makes an empty vCenter 8.0.3 with a new instance UUID and certificate.
     #[must_use]
     pub fn empty() -> Self {
         Self {
@@ -72,13 +72,13 @@ impl Scenario {
         }
     }
 
-    /// One datacenter `dc-1` with one cluster `cluster-1` and the hosts `host-1` to `host-3`.
+    /// Makes one datacenter `dc-1` with one cluster `cluster-1` and the hosts `host-1` to `host-3`.
     #[must_use]
     pub fn small() -> Self {
         Self::empty().datacenter("dc-1").cluster("dc-1", "cluster-1", &["host-1", "host-2", "host-3"])
     }
 
-    /// The pair that logs in.
+    /// Sets the accepted user and password.
     #[must_use]
     pub fn login(mut self, user: &str, password: &str) -> Self {
         user.clone_into(&mut self.user);
@@ -86,21 +86,21 @@ impl Scenario {
         self
     }
 
-    /// `about.instanceUuid`; a random one unless given.
+    /// Sets `about.instanceUuid`. The default is random.
     #[must_use]
     pub fn instance_uuid(mut self, uuid: &str) -> Self {
         uuid.clone_into(&mut self.instance_uuid);
         self
     }
 
-    /// `about.apiVersion`, and what the list of versions offers: `8.0.3.0` unless given.
+    /// Sets `about.apiVersion` and the offered version. The default is `8.0.3.0`.
     #[must_use]
     pub fn api_version(mut self, version: &str) -> Self {
         version.clone_into(&mut self.api_version);
         self
     }
 
-    /// The server certificate (with its chain) and key as PEM, instead of self-made ones.
+    /// Sets the server certificate (with its chain) and key as PEM. By default the simulator makes both.
     #[must_use]
     pub fn certificate(mut self, certificate: &str, key: &str) -> Self {
         certificate.clone_into(&mut self.certificate);
@@ -108,27 +108,28 @@ impl Scenario {
         self
     }
 
-    /// REST takes a SOAP session's secret as a session id, as vCenter 8.0 Update 3 does; the simulator itself does not.
+    /// Makes REST accept a SOAP session's secret as a session id, as vCenter 8.0 Update 3 does. The simulator itself
+    /// does not accept it.
     #[must_use]
     pub fn shares_sessions(mut self) -> Self {
         self.shares_sessions = true;
         self
     }
 
-    /// A certificate (PEM) that gets tokens; without one, nobody does.
+    /// Sets the certificate (PEM) that may get tokens. Without one, no client gets tokens.
     #[must_use]
     pub fn solution_user(mut self, certificate: &str) -> Self {
         self.solution_users.push(certificate.to_owned());
         self
     }
 
-    /// A datacenter below the root folder.
+    /// Adds a datacenter below the root folder.
     #[must_use]
     pub fn datacenter(self, name: &str) -> Self {
         self.datacenter_in(name, "")
     }
 
-    /// A datacenter in a folder such as `emea/prod`.
+    /// Adds a datacenter in a folder such as `emea/prod`.
     #[must_use]
     pub fn datacenter_in(mut self, name: &str, folder: &str) -> Self {
         self.datacenters.push(Datacenter {
@@ -140,7 +141,7 @@ impl Scenario {
         self
     }
 
-    /// A cluster with its hosts, in a datacenter named before.
+    /// Adds a cluster with its hosts, in an existing datacenter.
     #[must_use]
     pub fn cluster(mut self, datacenter: &str, name: &str, hosts: &[&str]) -> Self {
         let cluster = Cluster { name: name.to_owned(), hosts: hosts.iter().map(|&host| host.to_owned()).collect() };
@@ -148,7 +149,7 @@ impl Scenario {
         self
     }
 
-    /// A stand-alone host, in a datacenter named before.
+    /// Adds a stand-alone host, in an existing datacenter.
     #[must_use]
     pub fn host(mut self, datacenter: &str, name: &str) -> Self {
         self.find_datacenter(datacenter).hosts.push(name.to_owned());
@@ -162,14 +163,14 @@ impl Scenario {
             .unwrap_or_else(|| panic!("the scenario has no datacenter {name}"))
     }
 
-    /// A virtual machine.
+    /// Adds a virtual machine.
     #[must_use]
     pub fn vm(mut self, vm: Vm) -> Self {
         self.vms.push(vm);
         self
     }
 
-    /// A tag category for any type of object. A tag makes its category if that is new.
+    /// Adds a tag category for any type of object. A tag with a new category adds it, too.
     #[must_use]
     pub fn category(mut self, name: &str, cardinality: &str) -> Self {
         self.categories.push(Category {
@@ -180,7 +181,7 @@ impl Scenario {
         self
     }
 
-    /// A tag, attached to these objects.
+    /// Adds a tag, attached to these objects.
     #[must_use]
     pub fn tag(mut self, category: &str, name: &str, attached: impl IntoIterator<Item = Object>) -> Self {
         self.tags.push(Tag {
@@ -192,15 +193,15 @@ impl Scenario {
     }
 }
 
-/// Something in the inventory, by type and name.
+/// An object in the inventory, by type and name.
 #[derive(Clone, Debug, Serialize)]
 pub struct Object {
-    /// The managed-object type.
+    /// Managed-object type.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// Its name; for a VM also its BIOS UUID or managed-object id.
+    /// Name. For a VM it may also be the BIOS UUID or managed-object id.
     pub name: String,
-    /// Its datacenter, where names are not unique.
+    /// Datacenter, if names are not unique.
     pub datacenter: String,
 }
 
@@ -227,13 +228,13 @@ impl Object {
         Self::new("ClusterComputeResource", name)
     }
 
-    /// A resource pool; a cluster's own is called `Resources`.
+    /// A resource pool. The root pool of a cluster is named `Resources`.
     #[must_use]
     pub fn pool(name: &str) -> Self {
         Self::new("ResourcePool", name)
     }
 
-    /// A folder; the root one is called `Datacenters`, that of a datacenter's machines `vm`.
+    /// A folder. The root folder is named `Datacenters`, the machine folder of a datacenter `vm`.
     #[must_use]
     pub fn folder(name: &str) -> Self {
         Self::new("Folder", name)
@@ -245,7 +246,7 @@ impl Object {
         Self::new("Datacenter", name)
     }
 
-    /// Only the one in this datacenter.
+    /// Limits the object to this datacenter.
     #[must_use]
     pub fn within(mut self, datacenter: &str) -> Self {
         datacenter.clone_into(&mut self.datacenter);
@@ -265,7 +266,7 @@ pub struct Nic {
 }
 
 impl Nic {
-    /// A card on this network with these addresses.
+    /// Makes a card on this network with these addresses.
     #[must_use]
     pub fn new(network: &str, addresses: &[&str]) -> Self {
         Self {
@@ -275,20 +276,21 @@ impl Nic {
         }
     }
 
-    /// An interface that is no virtual device, such as a CNI bridge: its device id is -1, and it has no network.
+    /// Makes an interface that is not a virtual device, such as a CNI bridge: its device id is -1, and it has no
+    /// network.
     #[must_use]
     pub fn guest_only(addresses: &[&str]) -> Self {
         Self { device_config_id: Some(-1), ..Self::new("", addresses) }
     }
 
-    /// The MAC address.
+    /// Sets the MAC address.
     #[must_use]
     pub fn mac(mut self, mac: &str) -> Self {
         mac.clone_into(&mut self.mac);
         self
     }
 
-    /// The device's key; 4000 and up in order unless given.
+    /// Sets the device's key. The default is 4000 and up, in order.
     #[must_use]
     pub fn device(mut self, id: i32) -> Self {
         self.device_config_id = Some(id);
@@ -296,7 +298,7 @@ impl Nic {
     }
 }
 
-/// A virtual machine, or a change of one: what is not given is a default, or stays.
+/// A virtual machine, or a change of one. A field that is not set has a default, or keeps its value.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Vm {
@@ -332,128 +334,128 @@ pub struct Vm {
     extra_config: BTreeMap<String, String>,
 }
 
-/// A change of a machine that exists: the same verbs as for making one.
+/// A change of an existing machine. It has the same methods as a new machine.
 pub type VmChange = Vm;
 
 impl Vm {
-    /// A running machine with this name and BIOS UUID, whose guest's host name is the same: 2 CPUs, 4096 MB,
+    /// Makes a running machine with this name and BIOS UUID, whose guest's host name is the same: 2 CPUs, 4096 MB,
     /// `ubuntu64Guest`, no network card, on the host with the lowest name.
     #[must_use]
     pub fn new(name: &str, uuid: &str) -> Self {
         Self { name: Some(name.to_owned()), uuid: Some(uuid.to_owned()), ..Self::change().guest_host_name(name) }
     }
 
-    /// A change of nothing yet.
+    /// Makes an empty change.
     #[must_use]
     pub fn change() -> Self {
         Self::default()
     }
 
-    /// The name in the inventory.
+    /// Sets the name in the inventory.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// The BIOS UUID.
+    /// Sets the BIOS UUID.
     #[must_use]
     pub fn uuid(mut self, uuid: &str) -> Self {
         self.uuid = Some(uuid.to_owned());
         self
     }
 
-    /// The instance UUID; derived from vCenter and machine unless given.
+    /// Sets the instance UUID. The default is derived from vCenter and machine.
     #[must_use]
     pub fn instance_uuid(mut self, uuid: &str) -> Self {
         self.instance_uuid = Some(uuid.to_owned());
         self
     }
 
-    /// `guest.hostName`; empty for a guest without VMware Tools.
+    /// Sets `guest.hostName`. It is empty for a guest without VMware Tools.
     #[must_use]
     pub fn guest_host_name(mut self, name: &str) -> Self {
         self.guest_host_name = Some(name.to_owned());
         self
     }
 
-    /// One more network card (of a change: these replace those that were there).
+    /// Adds a network card. In a change, the given cards replace the existing ones.
     #[must_use]
     pub fn nic(mut self, nic: Nic) -> Self {
         self.nics.get_or_insert_default().push(nic);
         self
     }
 
-    /// A network card on `VM Network` with this address.
+    /// Adds a network card on `VM Network` with this address.
     #[must_use]
     pub fn ip(self, address: &str) -> Self {
         self.nic(Nic::new("VM Network", &[address]))
     }
 
-    /// No network card at all.
+    /// Removes all network cards.
     #[must_use]
     pub fn without_nics(mut self) -> Self {
         self.nics = Some(Vec::new());
         self
     }
 
-    /// Running.
+    /// Powers it on.
     #[must_use]
     pub fn powered_on(mut self) -> Self {
         self.power = Some("poweredOn");
         self
     }
 
-    /// Switched off. The simulator keeps what the guest reported last.
+    /// Powers it off. The simulator keeps the last report of the guest.
     #[must_use]
     pub fn powered_off(mut self) -> Self {
         self.power = Some("poweredOff");
         self
     }
 
-    /// Suspended.
+    /// Suspends it.
     #[must_use]
     pub fn suspended(mut self) -> Self {
         self.power = Some("suspended");
         self
     }
 
-    /// `runtime.connectionState`: `connected`, `disconnected`, `orphaned`, `inaccessible`, `invalid`.
+    /// Sets `runtime.connectionState`: `connected`, `disconnected`, `orphaned`, `inaccessible`, `invalid`.
     #[must_use]
     pub fn connection_state(mut self, state: &str) -> Self {
         self.connection_state = Some(state.to_owned());
         self
     }
 
-    /// A template, or no longer one.
+    /// Sets whether it is a template.
     #[must_use]
     pub fn template(mut self, is_template: bool) -> Self {
         self.template = Some(is_template);
         self
     }
 
-    /// On this host (of a change: moved there).
+    /// Sets the host. A change moves the machine there.
     #[must_use]
     pub fn host(mut self, host: &str) -> Self {
         self.host = Some(host.to_owned());
         self
     }
 
-    /// In this datacenter, where host names are not unique.
+    /// Sets the datacenter, if host names are not unique.
     #[must_use]
     pub fn datacenter(mut self, datacenter: &str) -> Self {
         self.datacenter = Some(datacenter.to_owned());
         self
     }
 
-    /// In this folder below the datacenter's machine folder, such as `prod/nodes`.
+    /// Sets the folder below the datacenter's machine folder, such as `prod/nodes`.
     #[must_use]
     pub fn folder(mut self, path: &str) -> Self {
         self.folder = Some(path.to_owned());
         self
     }
 
-    /// Number of virtual CPUs and memory in MB.
+    /// Sets the number of virtual CPUs and the memory in MB.
     #[must_use]
     pub fn size(mut self, cpus: i32, memory_mb: i32) -> Self {
         self.cpus = Some(cpus);
@@ -461,14 +463,14 @@ impl Vm {
         self
     }
 
-    /// `config.guestId`.
+    /// Sets `config.guestId`.
     #[must_use]
     pub fn guest_id(mut self, id: &str) -> Self {
         self.guest_id = Some(id.to_owned());
         self
     }
 
-    /// An entry of `config.extraConfig`, such as `guestinfo.metadata`; an empty value removes it.
+    /// Sets an entry of `config.extraConfig`, such as `guestinfo.metadata`. An empty value removes it.
     #[must_use]
     pub fn extra_config(mut self, key: &str, value: &str) -> Self {
         self.extra_config.insert(key.to_owned(), value.to_owned());

@@ -1,4 +1,4 @@
-//! The wall clock of one process.
+//! Tests of the wall clock of one process.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,10 +6,10 @@ use support::{Clock, Daemon, eventually, unique};
 
 use crate::LIMIT;
 
-/// A shell that tells, again and again, what its own clock says and what one of its children reads.
+/// Shell command that prints repeatedly its own clock and the clock of a child process.
 const TELLS: &str = "while :; do printf '%(%s)T ' -1; date +%s; sleep 0.05; done";
 
-/// How far it is ahead of this process, by the last line.
+/// Returns the difference to the clock of this process, from the last line.
 fn ahead(daemon: &Daemon) -> Option<(i64, i64)> {
     let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap();
     let lines = daemon.output().lines();
@@ -27,7 +27,7 @@ async fn the_clock_of_one_process_jumps_while_it_runs() {
     for wanted in [600, -3600, 0, 86_400] {
         clock.set_ahead(wanted);
         eventually(&format!("its clock is {wanted} s ahead"), LIMIT, async || match ahead(&daemon) {
-            // What it told a moment ago may have been read late.
+            // A line may have been read late.
             Some((own, child)) if (wanted - own).abs() < 30 && (wanted - child).abs() < 30 => Ok(()),
             told => Err(format!("{told:?}; its last lines:\n{}", daemon.output().tail(3))),
         })

@@ -1,4 +1,4 @@
-//! `make demo` on a machine where nothing was built.
+//! Tests of `make demo` on a machine without any build.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,7 +8,7 @@ use std::process::Command;
 const FIRST_LINE: &str =
     "the components and programs of the demo are built once; on two cores that takes about eleven minutes\n";
 
-/// What `make demo` prints with this build folder, on a machine whose Go and cargo build nothing.
+/// Returns the output of `make demo` with this build folder. Go and cargo build nothing.
 fn printed(target: &Path) -> String {
     let tools = tempfile::tempdir().unwrap();
     for tool in ["go", "cargo"] {
@@ -23,7 +23,7 @@ fn printed(target: &Path) -> String {
         .env("CARGO_TARGET_DIR", target)
         .env_remove("KUBEBUILDER_ASSETS")
         .env_remove("MAKEFLAGS")
-        // A make below another one prints the folders that it enters.
+        // Otherwise a nested make prints the folders that it enters.
         .env_remove("MAKELEVEL");
     String::from_utf8(make.output().unwrap().stdout).unwrap()
 }

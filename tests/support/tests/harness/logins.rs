@@ -1,4 +1,4 @@
-//! The fake vCenter: the logins that it takes down, and its port.
+//! Tests of the fake vCenter: its record of logins, and its port.
 
 use std::io::ErrorKind;
 use std::time::Duration;

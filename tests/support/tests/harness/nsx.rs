@@ -1,4 +1,4 @@
-//! The fake NSX manager: the examples of `nsx.md`, and each of its rules broken once.
+//! Tests of the fake NSX Manager: the examples of `nsx.md`, and one violation of each of its rules.
 
 #[path = "nsx/access.rs"]
 mod access;
@@ -27,7 +27,8 @@ use support::fake_nsx::{Behaviour, FakeNsx, Model};
 
 use crate::LIMIT;
 
-/// A manager with the gateway `t1` and the pool `p1`, and its administrator, who sends a password with each request.
+/// A manager with the gateway `t1` and the pool `p1`, and a client of its administrator, which sends the password with
+/// each request.
 struct Manager {
     fake: FakeNsx,
     http: reqwest::Client,
@@ -35,10 +36,10 @@ struct Manager {
     password: String,
 }
 
-/// What NSX says to an account whose role lacks a permission.
+/// Message of NSX for an account whose role lacks a permission.
 const DENIED: &str = "User is not authorized to perform this operation on the application.";
 
-/// Status and body.
+/// HTTP status and body.
 type Answer = (u16, Value);
 
 fn client(fake: &FakeNsx) -> reqwest::ClientBuilder {
@@ -62,7 +63,7 @@ impl Manager {
         Self::start(Model::small().behaviour(behaviour)).await
     }
 
-    /// Another user of the same manager.
+    /// Returns a client of another user of the same manager.
     fn with_user(self, user: &str, password: &str) -> Self {
         Self { user: user.to_owned(), password: password.to_owned(), ..self }
     }
@@ -88,14 +89,14 @@ impl Manager {
         answer(self.request(Method::DELETE, path)).await
     }
 
-    /// Puts what must be accepted.
+    /// Sends a PUT that must be accepted.
     async fn create(&self, path: &str, body: Value) -> Value {
         let (status, object) = self.put(path, &body).await;
         assert_eq!(status, 200, "PUT {path} {body}: {object}");
         object
     }
 
-    /// A service, a monitor, a pool and a virtual server, each called `a`.
+    /// Creates a service, a monitor, a pool and a virtual server, each named `a`.
     async fn create_load_balancer(&self) {
         self.create("/infra/lb-services/a", json!({"connectivity_path": "/infra/tier-1s/t1"})).await;
         self.create("/infra/lb-monitor-profiles/a", json!({"resource_type": "LBTcpMonitorProfile"})).await;
@@ -124,7 +125,7 @@ async fn answer(request: reqwest::RequestBuilder) -> Answer {
     (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
 }
 
-/// Status and code of a refusal. The code may be text.
+/// Returns status and code of an error. The code may be text.
 fn refusal(answer: &Answer) -> (u16, Option<i64>) {
     assert!(answer.1["httpStatus"].is_string() && answer.1["error_message"].is_string(), "{answer:?}");
     let code = &answer.1["error_code"];

@@ -1,4 +1,4 @@
-//! The proxy before the API server: what passes, and each way in which it does not.
+//! Tests of the proxy in front of the API server: the requests that pass, and each of its faults.
 
 use std::path::Path;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use crate::{LIMIT, UUID};
 
 type Events = Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<Node>>> + Send>>;
 
-/// One server, a client that reaches it directly, and one through the proxy.
+/// A server, a direct client, and a client through the proxy.
 struct Stand {
     server: ApiServer,
     proxy: ApiProxy,
@@ -43,7 +43,7 @@ impl Stand {
         .await;
     }
 
-    /// How a watch ends that is open when this is done.
+    /// Returns how an open watch ends after `done`.
     async fn end_after(&self, done: impl AsyncFnOnce()) -> End {
         let request = http::Request::get("/api/v1/nodes?watch=true").body(Body::empty()).unwrap();
         let mut stream = self.nodes.clone().into_client().send(request).await.unwrap().into_body();
@@ -61,7 +61,6 @@ impl Stand {
         tokio::time::timeout(LIMIT, end).await.expect("the stream ends")
     }
 
-    /// A watch from a version, open.
     async fn watch(&self, version: &str) -> kube::Result<Events> {
         Ok(Box::pin(self.nodes.watch(&WatchParams::default().disable_bookmarks(), version).await?))
     }
@@ -73,7 +72,7 @@ enum End {
     Broken,
 }
 
-/// A client that tells every refusal, and tries nothing again by itself.
+/// Makes a client that reports every error and never retries.
 async fn client(kubeconfig: &Path) -> Client {
     let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
@@ -81,7 +80,6 @@ async fn client(kubeconfig: &Path) -> Client {
     Client::try_from(config).unwrap()
 }
 
-/// What comes next.
 async fn next(events: &mut Events) -> Option<kube::Result<WatchEvent<Node>>> {
     tokio::time::timeout(LIMIT, events.next()).await.expect("something comes over the stream")
 }

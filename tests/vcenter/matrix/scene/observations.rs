@@ -1,4 +1,4 @@
-//! What must hold all the time, looked at again and again.
+//! Rules that always apply, checked repeatedly.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,13 +11,13 @@ use tokio::time::MissedTickBehavior;
 
 use super::{Scene, Server, internal, inventory_of, is_of_other, uuid};
 
-/// Between two looks.
+/// Interval between two checks.
 const LOOKS: Duration = Duration::from_millis(100);
-/// What an answer about a machine of the vCenter that is well may take: less than a call of the troubled one.
+/// Limit for an answer about a machine of the healthy vCenter. It is less than a call to the vCenter with the fault.
 const OTHER_ANSWERS: Duration = Duration::from_millis(2_500);
 
 impl Scene {
-    /// Watches that nothing wrong is said. Ends with what is.
+    /// Checks all answers repeatedly. Returns the first wrong one.
     pub async fn watch(&self) -> String {
         tokio::select! {
             wrong = self.watch_with(async || self.look(false).await) => wrong,
@@ -38,7 +38,7 @@ impl Scene {
         }
     }
 
-    /// Takes down what the troubled vCenter's inventory tells from now on, however short.
+    /// Records the states of the inventory of the vCenter with the fault from now on, even short ones.
     pub fn take_down(&self) {
         let felt = Arc::clone(&self.felt);
         let mut changes = inventory_of(self.running.lock().unwrap().as_ref().unwrap(), self.port()).changes();
@@ -51,7 +51,7 @@ impl Scene {
         });
     }
 
-    /// Enough was seen.
+    /// Checks that there were enough checks.
     pub fn was_watched(&self) -> Result<(), String> {
         match self.looks.load(Ordering::Relaxed) {
             looks if looks < 10 => Err(format!("{looks} looks are too few")),
@@ -59,7 +59,7 @@ impl Scene {
         }
     }
 
-    /// What is said of the machines of one vCenter.
+    /// Checks the answers about the machines of one vCenter.
     async fn look(&self, of_other: bool) -> Result<(), String> {
         let nodes: Vec<(String, Node)> = {
             let nodes = self.nodes.lock().unwrap();
@@ -75,7 +75,7 @@ impl Scene {
             let is_off = self.instances.instance_shutdown(&node).await;
             let metadata = self.instances.instance_metadata(&node).await;
             let took = began.elapsed();
-            // What was asked before the machine was taken away is not wrong when it is answered after that.
+            // An answer to a request from before the destruction of the machine may arrive later.
             let is_asked = self.nodes.lock().unwrap().contains_key(&name);
             let is_absent = matches!(exists, Presence::Absent(_)) || matches!(metadata, Presence::Absent(_));
             if is_absent && is_asked {
@@ -101,7 +101,7 @@ impl Scene {
         Ok(())
     }
 
-    /// What is said to be known was true at some time.
+    /// Checks that the metadata was right at some time.
     fn is_right(&self, name: &str, found: &InstanceMetadata) -> Result<(), String> {
         let addresses = self.addresses.lock().unwrap();
         let zones = if is_of_other(name) { &["zone-m"] } else { self.zones };
@@ -112,7 +112,7 @@ impl Scene {
         if is_right { Ok(()) } else { Err(format!("{name} is said to be {found:?}")) }
     }
 
-    /// What is held of the troubled vCenter, and on it.
+    /// Checks the amount of cached data about the vCenter with the fault, and of objects on that vCenter.
     fn look_at_sizes(&self) -> Result<(), String> {
         let now = self.snapshot_at(self.port());
         let sizes = (now.vms.len(), now.entities.len(), now.tags.objects.len(), now.unresolved.len());
@@ -121,7 +121,7 @@ impl Scene {
         }
         if let Server::Fake(fake) = &self.troubled {
             let counts = fake.counts();
-            // One of a stop or of a subscription that is being replaced, and those of the provider built from scratch.
+            // The limit covers a stop, a replaced subscription, and the new provider.
             if counts.collectors.max(counts.views).max(counts.soap_sessions) > 4 {
                 return Err(format!("something is left behind on the server: {counts:?}"));
             }

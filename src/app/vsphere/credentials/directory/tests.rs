@@ -1,4 +1,4 @@
-//! Directories that appear, change and are odd, on a real file system.
+//! Tests on a real file system: directories that appear, change, or have unusual entries.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
@@ -13,7 +13,7 @@ fn write(folder: &Path, files: &[(&str, &str)]) {
     }
 }
 
-/// The files in one line, or what else was seen.
+/// Returns the files in one line, or the reason why there are none.
 fn shown(observed: &DirectoryReading) -> String {
     match observed {
         DirectoryReading::Absent(reason) => format!("absent: {reason}"),
@@ -30,7 +30,7 @@ fn folder() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// A mounted Secret as the kubelet makes it: files are links into `..data`, which is a link itself.
+/// Mounts a Secret as the kubelet does: the files are symbolic links into `..data`, which is a symbolic link too.
 fn mount(folder: &Path, version: &str, files: &[(&str, &str)]) {
     let hidden = format!("..{version}");
     std::fs::create_dir(folder.join(&hidden)).unwrap();
@@ -79,7 +79,7 @@ async fn files_that_are_still_being_written_do_not_count_before_they_stay_the_sa
     let mut watched = DirectoryWatcher::new(folder.path().to_owned());
     assert_eq!(shown(watched.next().await), "vc.password=old vc.username=old");
     write(folder.path(), &[("vc.username", "new")]);
-    // The look that sees the half comes after a pause; the other half is written before that has settled.
+    // The watcher reads the first file after `PAUSE`. The second file is written within `SETTLE` after that read.
     let half = timeout(PAUSE + SETTLE / 2, watched.next()).await;
     assert!(half.is_err(), "{}", shown(half.unwrap()));
     write(folder.path(), &[("vc.password", "new")]);

@@ -1,4 +1,4 @@
-//! Nodes that were registered without the taint.
+//! Tests with Nodes that were registered without the uninitialized taint.
 
 use super::*;
 

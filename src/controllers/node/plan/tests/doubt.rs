@@ -1,4 +1,4 @@
-//! What is known of a machine while the cloud does not answer: whoever led before may have known better.
+//! Tests with stale data of a VM, while the cloud does not answer. The previous leader may have written newer data.
 
 use super::*;
 use crate::controllers::node::LabelMode;

@@ -1,4 +1,4 @@
-//! Who owns which label.
+//! Tests which labels the controller writes, changes and removes.
 
 use super::*;
 use crate::cloud::node::{INSTANCE_TYPE, LabelPair, REGION, ZONE};
@@ -31,7 +31,7 @@ fn after(
     (plan, after.metadata.labels.unwrap_or_default())
 }
 
-/// 3a.3: zones that appear on nodes that are in use change what is scheduled where.
+/// A zone label on a Node in use changes where pods are scheduled, so it is not added later.
 #[test]
 fn zone_and_region_are_written_at_initialisation_only() {
     let machine = || InstanceMetadata { instance_type: "large".into(), ..zoned(metadata("fake://1", A3)) };
@@ -40,7 +40,7 @@ fn zone_and_region_are_written_at_initialisation_only() {
     assert_eq!(plan.differences, Some(vec![]), "a label that was never there does not differ");
 }
 
-/// U1: no released Go program knows the guests of RHEL 8 and later.
+/// Older releases of the Go program do not know the guests of RHEL 8 and later.
 #[test]
 fn an_instance_type_of_an_older_table_does_not_differ() {
     let typed = |text: &str| pairs(INSTANCE_TYPE, text);
@@ -232,7 +232,7 @@ fn labels_that_are_not_set_are_told() {
     assert_eq!(plan.messages.len(), 2, "{:?}", plan.messages);
 }
 
-/// The labels of a node after a look, in its turn or not.
+/// Returns whether the Node lacks labels, and its labels after a plan. `is_turn` permits the plan to add them.
 fn labelled(form: Form, machine: InstanceMetadata, policy: &Policy, is_turn: bool) -> (bool, BTreeMap<String, String>) {
     let mut node = form.node();
     let mut ours = ours(node.clone(), Presence::Exists(machine));

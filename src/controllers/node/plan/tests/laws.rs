@@ -1,4 +1,4 @@
-//! What holds for every node, machine, setting and time.
+//! Properties of all plans, with random Nodes, VMs, settings and times.
 
 use super::*;
 use crate::controllers::node::{LabelMode, NodeLabelsOn};
@@ -125,7 +125,7 @@ fn any_ours() -> impl Strategy<Value = OwnNode> {
     )
 }
 
-/// The node after the plan.
+/// Returns the Node after the actions of the plan.
 fn done(ours: &OwnNode, policy: &Policy) -> Node {
     let mut node = Node::clone(&ours.node);
     plan(&NodeObservation::Ours(ours.clone()), policy).actions.iter().for_each(|action| action.apply_to(&mut node));
@@ -141,7 +141,7 @@ proptest! {
     ) {
         let first = plan(&NodeObservation::Ours(ours.clone()), &policy);
         let after = done(&ours, &policy);
-        // What is put off is done when its time has come.
+        // The second plan is made before the time of an action that the first plan delays.
         let put_off = held(&first).and_then(|blocked| blocked.report_after).map(|rest| rest.as_secs() as i64 - 1);
         let later = Timestamp::from_second(ours.observed_at.as_second() + put_off.unwrap_or(seconds).clamp(0, seconds)).unwrap();
         let again = OwnNode { node: Arc::new(after), observed_at: later, ..ours };

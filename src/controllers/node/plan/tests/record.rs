@@ -1,4 +1,4 @@
-//! What a node says about which machine it is, and where.
+//! Tests of the annotation that records which VM a Node has, and where.
 
 use super::*;
 

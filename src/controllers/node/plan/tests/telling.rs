@@ -1,11 +1,11 @@
-//! The condition that says why a node is not initialised.
+//! Tests of the condition that gives the reason why a Node is not initialised.
 
 use super::*;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 const AFTER: Duration = Duration::from_secs(30);
 
-/// Second 0 is the beginning of 2026.
+/// Returns the time this many seconds after the beginning of 2026.
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_767_225_600 + second).unwrap()
 }
@@ -26,7 +26,8 @@ fn with(mut node: Node, condition: Option<NodeCondition>) -> Node {
     node
 }
 
-/// What is planned at second 100 for a node that waited for so long, is held by `unknown`, and carries `condition`.
+/// Returns the plan at second 100 for a Node that has waited for `waited` seconds because of `unknown` and has
+/// `condition`.
 fn told(waited: u64, unknown: Unknown, condition: Option<NodeCondition>) -> NodePlan {
     let node = with(tainted("U", "", "").node(), condition);
     let ours = OwnNode {

@@ -1,9 +1,9 @@
-//! A law over random histories of many nodes: no rule of deletion is broken, and an answer is reused only while it is valid.
+//! Property over random histories of many Nodes: each deletion follows the rules, and only valid answers are reused.
 
 use super::*;
 use proptest::prelude::*;
 
-/// One thing that happens.
+/// One step of a history.
 #[derive(Clone, Debug)]
 enum Step {
     Ready(usize),
@@ -11,7 +11,7 @@ enum Step {
     Absent(usize),
     Exists(usize),
     Unknown(usize),
-    /// The provider is asked; what happens until the answer arrives makes it late.
+    /// Starts a request to the provider. A change before the answer arrives makes the answer outdated.
     Ask(usize),
     Receive(usize, Said),
     Event(usize),
@@ -20,11 +20,11 @@ enum Step {
     Recreated(usize),
     Judge(usize, bool),
     Pass(u64),
-    /// A part of all is gone.
+    /// The VMs of the first Nodes become absent, up to this number.
     Mass(usize),
 }
 
-/// What the provider says.
+/// An answer of the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
     Absent,
@@ -46,7 +46,7 @@ const NODES: usize = 40;
 
 fn step() -> impl Strategy<Value = Step> {
     let node = 0..NODES;
-    // Few, so that several things happen to one of them.
+    // Only a few Nodes, so that each gets several of these steps.
     let few = 0..NODES / 5;
     let said = prop_oneof![2 => Just(Said::Absent), 1 => Just(Said::Exists), 2 => Just(Said::Unknown)];
     prop_oneof![
@@ -67,41 +67,41 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a careful observer knows, by other means than the guard.
+/// An independent model of the policy.
 struct Observer {
     nodes: Vec<Watched>,
     deletions: Vec<(usize, Instant, bool)>,
-    /// The end of the last pause, and since when machines are gone that belong to it; nothing once few are gone.
+    /// End of the last mass hold, and end of the hold before it. `None` while only a few VMs are absent.
     mass: Option<(Instant, Option<Instant>)>,
 }
 
-/// One node.
+/// The model of one Node.
 #[derive(Clone, Debug)]
 struct Watched {
     ready: bool,
     there: bool,
     absent_since: Option<Instant>,
-    /// How often it was recreated.
+    /// Number of times that the Node was recreated.
     made: usize,
-    /// Since when the provider is being asked, and whether something happened since.
+    /// Start of the request in flight, and whether its answer will be outdated.
     asked: Option<(Instant, bool)>,
-    /// The last answer that may be used again.
+    /// The last answer that may be reused.
     last: Option<Last>,
-    /// Unknown answers in a row.
+    /// Number of consecutive unknown answers.
     failures: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Last {
     said: Said,
-    /// Until then the provider need not be asked.
+    /// The policy must reuse the answer until this time.
     least: Instant,
-    /// From then on it has to be.
+    /// The policy must not reuse the answer from this time on.
     most: Instant,
 }
 
 impl Watched {
-    /// What was said of it does not count any more.
+    /// Makes all answers about the Node invalid, including the answer in flight.
     fn is_overtaken(&mut self) {
         (self.last, self.failures) = (None, 0);
         self.asked = self.asked.map(|(asked, _)| (asked, true));
@@ -123,7 +123,7 @@ impl Watched {
         let (least, most) = match said {
             Said::Exists => (at, at),
             Said::Absent => (at + pause(7), at + pause(7)),
-            // An answer about another node may cut the pause short.
+            // An answer about another Node may shorten the pause.
             Said::Unknown => {
                 ((at + pause(self.failures)).min(asked + Duration::from_secs(5)), at + pause(self.failures))
             }
@@ -131,7 +131,7 @@ impl Watched {
         self.last = (at < most).then_some(Last { said, least, most });
     }
 
-    /// Its kubelet was heard of, or was not for long.
+    /// Records that the Node is Ready or not Ready.
     fn turns(&mut self, is_ready: bool) {
         if self.ready != is_ready {
             let failures = self.failures;
@@ -167,7 +167,7 @@ impl Observer {
         }
     }
 
-    /// The Node may be deleted, which is all right.
+    /// Checks that the permitted deletion of the Node breaks no rule.
     fn check_deletion(&self, number: usize, by_hand: bool, case: &Case) -> Result<(), TestCaseError> {
         let (node, at) = (&self.nodes[number], case.at);
         prop_assert!(!node.ready, "a Ready one");
@@ -193,7 +193,7 @@ impl Observer {
         Ok(())
     }
 
-    /// An answer is used again if nothing happened since, and not for too long.
+    /// Checks that the last answer is reused while it is valid, and not for longer.
     fn check_memory(&self, number: usize, case: &mut Case) -> Result<(), TestCaseError> {
         let (node, at) = (&self.nodes[number], case.at);
         let remembered = case.remembered(&name(number));
@@ -213,7 +213,7 @@ fn name(number: usize) -> String {
 }
 
 impl Case {
-    /// What the kubelet says of this node.
+    /// The Node becomes Ready or not Ready.
     fn turn(&mut self, observer: &mut Observer, number: usize, is_ready: bool) {
         let node = &mut observer.nodes[number];
         if !node.there {
@@ -226,7 +226,7 @@ impl Case {
         self.saw(&name(number), Facts { uid, is_allowed_by_hand, ..facts(&name(number), readiness) });
     }
 
-    /// Only nodes that are not Ready are asked about, and each once at a time.
+    /// Starts a request about a Node that is not Ready, if no request about it is in flight.
     fn begin(&mut self, observer: &mut Observer, number: usize) {
         let node = &mut observer.nodes[number];
         if node.there && !node.ready && node.asked.is_none() {
@@ -248,7 +248,7 @@ impl Case {
         self.end(observer, number, said);
     }
 
-    /// Gives the number of the node that it was about.
+    /// Applies a step. Returns the number of its Node.
     fn take(&mut self, observer: &mut Observer, step: &Step) -> Result<usize, TestCaseError> {
         match *step {
             Step::Pass(seconds) => {

@@ -1,8 +1,8 @@
-//! What the provider said last of a node: when that is used again, when the provider is asked, and what counts.
+//! Tests of stored answers: when an answer is reused, when the provider is asked again, and which answers count.
 
 use super::*;
 
-/// A little less than any time that matters here.
+/// A time that is shorter than all times under test.
 const TICK: Duration = Duration::from_millis(1);
 
 fn seconds(seconds: u64) -> Duration {
@@ -18,8 +18,8 @@ fn down() -> Presence {
 }
 
 impl Case {
-    /// With these nodes, which are not Ready, and of which the provider said nothing so often that the pause cannot grow
-    /// any more.
+    /// Returns a case with these Nodes, which are not Ready. The provider gave so many unknown answers about them that
+    /// the pause has its maximum.
     fn troubled(names: &[&str], reason: Reason) -> Self {
         let mut case = Self::settled(&settings());
         names.iter().for_each(|name| case.not_ready(name));
@@ -29,7 +29,7 @@ impl Case {
         case
     }
 
-    /// Whether the provider need not be asked about the node after this time. The clock stays.
+    /// Returns true if the last answer is still valid after this time. Does not move the clock.
     fn is_remembered_after(&mut self, name: &str, time: Duration) -> bool {
         let now = self.at;
         self.at += time;
@@ -45,7 +45,7 @@ fn many_answers_count_for_longer_so_that_all_together_cost_one_question_a_second
     case.lose_many("n", 1_000);
     assert!(case.is_remembered_after("n-999", seconds(998)) && !case.is_remembered_after("n-999", seconds(1_000)));
     assert!(!case.is_remembered_after("n-0", seconds(60)), "alone it was a minute");
-    // Those that are gone, that an event is about, or that exist again cost nothing any more.
+    // Deleted Nodes, Nodes with an event, and Nodes with a VM do not count any more.
     for number in 0..900 {
         let name = format!("n-{number}");
         match number % 3 {
@@ -135,10 +135,10 @@ fn what_happens_while_the_provider_is_asked_makes_the_answer_late() {
     }
 }
 
-/// Something that happens to a node.
+/// A change of a Node.
 type Happening = fn(&mut Case);
 
-/// What happens to a Node while the provider is asked about it.
+/// Changes of a Node while the provider is asked about it.
 const CHANGES: [(&str, Happening); 6] = [
     ("Ready for a moment", |case| {
         case.ready("n");
@@ -172,7 +172,7 @@ fn an_answer_about_the_node_as_it_was_counts_for_nothing() {
             assert_eq!(case.remembered("n"), None, "{name}, {presence:?}");
             case.pass(GRACE);
             assert_eq!(case.judge("n"), "not suspected", "{name}, {presence:?}");
-            // The provider is asked about the Node as it was before.
+            // The next request is about the state of the Node before the change.
             let before = facts("n", Readiness::True);
             case.guard.ask("n", &before, case.at);
             case.receive("n", &presence);
@@ -195,7 +195,7 @@ fn an_answer_is_not_used_again_once_another_status_was_in_between() {
             assert_eq!(case.remembered("n"), None, "{name}, {presence:?}");
         }
     }
-    // The pause goes on growing: a kubelet that reports says nothing of what keeps the provider from answering.
+    // A kubelet that reports again does not reset the pause, because the provider still does not answer.
     let mut case = Case::troubled(&["n", "m"], reason::CloudUnavailable);
     case.ready("n");
     case.not_ready("n");
@@ -288,7 +288,7 @@ fn an_answer_about_a_node_that_may_not_be_suspected_is_remembered_and_counts_for
     case.pass(seconds(5));
     case.lose("other-0");
     assert_eq!(case.judge("other-0"), "deleted", "none of them is one of many that may be gone");
-    // Once it may be suspected, it is from then on.
+    // The Node can be suspected now, but older answers about it do not count.
     case.not_ready("gone-0");
     assert_eq!(case.judge("gone-0"), "not suspected");
 }
@@ -333,7 +333,8 @@ fn the_pauses_restart_after_an_answer_and_with_another_node_of_the_name() {
 fn an_answer_that_ends_the_silence_shortens_the_pause_of_those_who_wait_for_the_same() {
     let passing = || Presence::Unknown(Unknown::passing(reason::LookupPending, "asked"));
     let denied = || silent(reason::NoPermission);
-    // What is said of a, whether an event comes right before the last of it, and how long the answer about b counts.
+    // Name, answers about `a`, whether an event comes before the last answer, and validity of the answer about `b` in
+    // seconds.
     for (name, said, is_announced, until) in [
         ("its machine is gone", vec![gone()], false, 20),
         ("its machine exists", vec![Presence::Exists(())], false, 20),
@@ -367,7 +368,7 @@ fn those_who_wait_are_asked_about_one_after_the_other_and_not_again_and_again() 
     case.pass(seconds(55));
     case.answer(names[0], &gone());
     assert!(due(&mut case, seconds(10)) <= 201 && due(&mut case, seconds(51)) >= 999);
-    // Another one is asked about, and the provider says nothing.
+    // The provider gives an unknown answer about `b` just before the answer about `a`.
     let mut case = Case::troubled(&["a", "b", "c"], reason::CloudUnavailable);
     case.pass(seconds(55));
     case.answer("b", &down());
@@ -382,7 +383,7 @@ fn answers_that_end_the_silence_one_after_the_other_go_through_all_others_once_i
     case.pass(seconds(20));
     case.answer("a", &Presence::Exists(()));
     assert!(!case.is_remembered_after("d", seconds(5)));
-    // Asked since then, and its vCenter still says nothing.
+    // The provider gives one more unknown answer about `d`.
     case.pass(seconds(1));
     case.answer("d", &down());
     case.pass(seconds(1));

@@ -1,19 +1,19 @@
-//! Pure: the variables that the kubelet sets in a pod for each Service of its namespace, unless the pod has
-//! `enableServiceLinks: false`. A Service `vsphere-vcenter` would define vCenters.
+//! Pure: filters out the variables that the kubelet sets in a pod for each Service of its namespace, unless the pod has
+//! `enableServiceLinks: false`. Otherwise a Service named `vsphere-vcenter` would define vCenters.
 
 use std::collections::BTreeMap;
 
 use zeroize::Zeroizing;
 
-/// Suffix by which the variables of a Service are recognized: no other program sets it.
+/// Suffix that identifies the variables of a Service. Only the kubelet sets variables with this suffix.
 const HOST: &str = "_SERVICE_HOST";
 
-/// Prefixes of the values of `X_PORT`.
+/// Prefixes of the values of `<prefix>_PORT`.
 const SCHEMES: [&str; 3] = ["tcp://", "udp://", "sctp://"];
 
 type Variables = BTreeMap<String, Option<Zeroizing<String>>>;
 
-/// Removes the variables of Services. Returns the Services by name, each with its variables, sorted.
+/// Removes the variables of Services. Returns the names of the Services, each with the sorted names of its variables.
 pub(super) fn take(variables: &mut Variables) -> BTreeMap<String, Vec<String>> {
     let hosts = variables.keys().filter_map(|name| name.strip_suffix(HOST));
     let mut prefixes: Vec<String> = hosts.filter(|prefix| is_service(prefix, variables)).map(str::to_owned).collect();
@@ -32,8 +32,8 @@ pub(super) fn take(variables: &mut Variables) -> BTreeMap<String, Vec<String>> {
     services
 }
 
-/// Whether the kubelet's variables for a Service have this prefix. Any variable with an address proves it, because a
-/// pod may override `X_PORT`.
+/// Returns true if the variables of a Service have this prefix. One variable with an address is enough, because a pod
+/// may override `<prefix>_PORT`.
 fn is_service(prefix: &str, variables: &Variables) -> bool {
     variables.iter().any(|(name, value)| {
         let rest = name.strip_prefix(prefix).filter(|rest| *rest == "_PORT" || is_numbered(rest));
@@ -41,7 +41,7 @@ fn is_service(prefix: &str, variables: &Variables) -> bool {
     })
 }
 
-/// Whether the kubelet sets a variable with this suffix for a Service.
+/// Returns true if the kubelet sets a variable with this suffix for a Service.
 fn is_link(rest: &str, value: Option<&str>) -> bool {
     match rest {
         HOST | "_SERVICE_PORT" => true,
@@ -50,7 +50,7 @@ fn is_link(rest: &str, value: Option<&str>) -> bool {
     }
 }
 
-/// `_PORT_443_TCP` and its variants.
+/// Returns true for suffixes such as `_PORT_443_TCP` and `_PORT_443_TCP_ADDR`.
 fn is_numbered(rest: &str) -> bool {
     let Some((port, protocol)) = rest.strip_prefix("_PORT_").and_then(|rest| rest.split_once('_')) else {
         return false;

@@ -1,4 +1,4 @@
-//! What the variables do to a `vsphere.conf`: one table for the outcome, one for what is told.
+//! Tests of the effect of environment variables on a `vsphere.conf`: a table of results, and a table of messages.
 
 use super::super::sources::DEFAULT_DIRECTORY;
 use super::super::tests::vcenters;
@@ -9,7 +9,7 @@ mod refused_values;
 
 type Texts = &'static [&'static str];
 
-/// Variables as `NAME=value`, split at the first `=` like the operating system does.
+/// Returns the environment for variables in the form `NAME=value`, split at the first `=`, as the system does.
 fn environment(variables: &[&str]) -> Environment {
     Environment::new(variables.iter().map(|variable| {
         let (name, value) = variable.split_once('=').unwrap_or((variable, ""));
@@ -17,7 +17,7 @@ fn environment(variables: &[&str]) -> Environment {
     }))
 }
 
-/// Only the named directories exist.
+/// Parses the file with these variables. Only `directories` exist.
 fn read(text: &str, variables: &[&str], directories: &[&str]) -> Result<ParsedConfig, ConfigErrors> {
     let is_directory = |path: &std::path::Path| directories.iter().any(|directory| path.ends_with(directory));
     let environment = environment(variables);
@@ -31,7 +31,7 @@ fn config(id: &str, text: &str, variables: &[&str], directories: &[&str]) -> Con
     }
 }
 
-/// An entry of the file with a pair of its own, in every row's file unless the row is about that.
+/// A file with one entry that has its own user name and password.
 const FILE: &str = "[VirtualCenter \"a\"]\nuser=fu\npassword=fp\n";
 const GLOBAL: &str =
     "[Global]\nserver=g\nuser=gu\npassword=gp\nport=8443\ndatacenters=gd\nip-family=ipv6\ninsecure-flag\n";
@@ -41,7 +41,7 @@ const EMPTY: &str = "# nothing\n";
 #[test]
 fn credentials_follow_file_and_variables() {
     let rows: &[(&str, &str, Texts, Texts, Texts)] = &[
-        // Vectors of 1.10.
+        // vCenters and credentials that variables define.
         ("W2: the port defines no vCenter", FILE, &["VSPHERE_VCENTER_PORT=8443"], &[], &["a -> a, fu/fp"]),
         (
             "a value that is empty is not set",
@@ -148,7 +148,7 @@ fn credentials_follow_file_and_variables() {
             &[],
             &["a -> a, fu/fp", "b -> b, u/p"],
         ),
-        // W3.
+        // Case W3 of `docs/compatibility.md`.
         (
             "W3: the file's pair stays",
             FILE,
@@ -198,7 +198,7 @@ fn credentials_follow_file_and_variables() {
             &[],
             &["x -> x, u/p", "y -> y, u/p"],
         ),
-        // The shared Secret.
+        // Variables of the shared Secret.
         (
             "Secret: another",
             STORED,
@@ -242,7 +242,7 @@ fn credentials_follow_file_and_variables() {
             &[],
             &["g -> g, secret ms/n"],
         ),
-        // The directory.
+        // Variables of the directory.
         (
             "directory: of a variable",
             "[Global]\nserver=g\nsecrets-directory=/x\n",
@@ -314,7 +314,7 @@ fn credentials_follow_file_and_variables() {
     }
 }
 
-/// The vCenter that variables define beside GLOBAL.
+/// Returns the vCenter that variables define in addition to the file [`GLOBAL`].
 fn defined(id: &str, variables: &[&str]) -> VcenterConfig {
     let all: Vec<_> = ["VSPHERE_VCENTER_1=b"].iter().chain(variables).copied().collect();
     config(id, GLOBAL, &all, &[]).vcenters.remove(1)
@@ -449,7 +449,7 @@ fn mistakes_of_variables_are_told_by_name_together_with_those_of_the_file() {
     }
 }
 
-/// The kubelet's variables for a Service of this name in capitals.
+/// Returns the variables that the kubelet sets for a Service with this name in capitals.
 fn links(service: &str) -> Vec<String> {
     [
         "SERVICE_HOST=10.96.7.7",
@@ -483,7 +483,7 @@ fn variables_that_kubernetes_sets_for_a_service_have_no_effect() {
             &["x -> x, u/p"],
             &["VSPHERE_VCENTER_PORT: ignored", "vsphere-vcenter"],
         ),
-        // As the manifests of this program and of the Go program name theirs.
+        // The manifests of this program and of the Go program have a Service with this name.
         ("VSPHERE_CLOUD_CONTROLLER_MANAGER", FILE, &[], &["a -> a, fu/fp"], &[]),
     ];
     for (service, text, more, expected, reported) in rows {
@@ -499,7 +499,7 @@ fn variables_that_kubernetes_sets_for_a_service_have_no_effect() {
 
 #[test]
 fn no_variable_that_is_read_has_the_shape_of_a_link_but_those_that_name_ports() {
-    // With a vCenter of id `1` the names are those that a Service may have.
+    // A Service may cause variables with these names for the vCenter id `1`.
     let names = variables().into_iter().map(|name| name.replace("<id>", "1"));
     let values = names.map(|name| (OsString::from(&name), OsString::from("tcp://10.96.7.7:443")));
     let hosts = ["VSPHERE", "VSPHERE_VCENTER", "VCENTER", "VCENTER_1", "NSXT", "NSXT_MANAGER"];

@@ -1,15 +1,15 @@
-//! Whatever stands in the file: no panic, bounded time, bounded messages, and no value in them.
+//! Tests with arbitrary files: no panic, limited time, limited messages, and no value of the file in a message.
 
 use std::time::{Duration, Instant};
 
 use super::*;
 
-/// Far above what the slowest takes in a debug build, far below what quadratic work on these sizes would take.
+/// Time limit for all files. A debug build needs much less; quadratic work would need much more.
 const LIMIT: Duration = Duration::from_secs(20);
 
 const SIZE: usize = 64 << 10;
 
-/// What is repeated until the file is full.
+/// Texts that are repeated until the file has its size.
 const UNITS: &[&str] = &[
     "[",
     "]",
@@ -87,7 +87,7 @@ fn repeated_text_is_read_in_bounded_time_and_told_in_bounded_words() {
     let began = Instant::now();
     for start in starts {
         for unit in UNITS {
-            // The largest for one start only: all of them would take a debug build a quarter of a minute.
+            // Only one start gets the full size. With the full size for all starts, a debug build would need 15 s.
             let size = if start.is_empty() { SIZE } else { SIZE / 8 };
             let text = format!("{start}{}", unit.repeat(size / unit.len()));
             let reported = told(&text);
@@ -209,7 +209,7 @@ fn bombs_are_refused_with_a_sentence() {
 fn messages_have_an_end() {
     let reported = told(&format!("[Global]\n{}", "= x\n".repeat(5000)));
     assert_eq!((reported.len(), reported[100].as_str()), (101, "f: and 4900 more mistakes"));
-    // A mistake that is only counted refuses the file all the same, and mistakes of a part do not.
+    // A mistake in the file rejects the file even if it is only counted. Mistakes of a part turn off only that part.
     let part = format!("[NSXT]\n{}", "insecure-flag = x\n".repeat(5000));
     let with = |rest: &str| parse(&format!("{part}[VirtualCenter \"a\"]\nuser = u\n{rest}"), "f");
     assert_eq!(with("").unwrap_err().errors.len(), 101);
@@ -220,7 +220,7 @@ fn messages_have_an_end() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The bytes of the file, as far as they are text; `app` refuses what is none.
+    /// The bytes are converted to text, because `app` rejects files that are not UTF-8.
     #[test]
     fn no_bytes_break_the_parser(bytes in proptest::collection::vec(any::<u8>(), 0..SIZE)) {
         let _ = parse(&String::from_utf8_lossy(&bytes), "f");

@@ -1,8 +1,8 @@
-//! A configuration of equal meaning gives equal settings, whatever dialect it is written in.
+//! Tests that a configuration gives the same settings in INI and in YAML.
 
 use super::*;
 
-/// A value in both dialects.
+/// A value that can be written in both dialects.
 #[derive(Clone, Debug)]
 enum WrittenValue {
     Text(String),
@@ -20,7 +20,7 @@ struct Model {
     vcenters: Vec<(String, Fields)>,
     labels: Fields,
     nodes: Fields,
-    /// The sections of NSX that are there: the name in INI and in YAML.
+    /// Sections of NSX: name in INI, name in YAML, and fields.
     nsx: Vec<(&'static str, &'static str, Fields)>,
 }
 
@@ -38,7 +38,7 @@ impl WrittenValue {
         }
     }
 
-    /// In JSON, which is YAML.
+    /// Returns the value as JSON, which is valid YAML.
     fn yaml(&self) -> String {
         match self {
             Self::Text(text) => serde_json::to_string(text).unwrap(),
@@ -85,7 +85,7 @@ pub(super) fn camel_case(kebab: &str) -> String {
     })
 }
 
-/// What a text may hold in both dialects; INI drops CR.
+/// Generates texts that both dialects can hold. INI drops carriage returns, so there are none.
 fn text() -> impl Strategy<Value = WrittenValue> {
     prop_oneof![Just(String::new()), "[ -~\t\n\u{e9}\u{4e2d}]{1,12}", "[;#\"'\\\\=:@{}\\[\\]&*!|>%, -]{1,6}"]
         .prop_map(WrittenValue::Text)
@@ -109,7 +109,7 @@ const THUMBPRINTS: &[&str] = &[
     "00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD:EE:FF:00:11:22:33 , 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
 ];
 
-/// Any of the fields of `all`, each at most once.
+/// Generates a subset of the fields of `all`.
 fn some_of(all: Vec<(&'static str, BoxedStrategy<WrittenValue>)>) -> BoxedStrategy<Fields> {
     let one = all
         .into_iter()
@@ -139,7 +139,7 @@ fn model() -> impl Strategy<Value = Model> {
     global.push(("secrets-directory", fixed(&["", "/x"]).boxed()));
     global.push(("api-disable", any::<bool>().prop_map(WrittenValue::Flag).boxed()));
     global.push(("api-binding", text().boxed()));
-    // In YAML an entry needs a server; in INI its name would do.
+    // An entry in YAML needs a server. In INI the name of the entry would be enough.
     let server = proptest::sample::select(&SERVERS[1..]).prop_map(|server| WrittenValue::Text(server.to_owned()));
     let own = (some_of(vcenter_fields()), server).prop_map(|(mut fields, server)| {
         fields.push(("server", server));
@@ -147,7 +147,7 @@ fn model() -> impl Strategy<Value = Model> {
     });
     let entries =
         proptest::collection::vec((proptest::sample::select(&["a", "b", "s1"][..]), own), 0..3).prop_map(|entries| {
-            // The same name twice merges in INI and replaces in YAML, as in the Go program.
+            // Two entries with the same name are merged in INI. In YAML the second replaces the first, as in Go.
             let mut unique: Vec<(String, Fields)> = Vec::new();
             for (key, fields) in entries {
                 if unique.iter().all(|(known, _)| known != key) {
@@ -173,7 +173,7 @@ fn model() -> impl Strategy<Value = Model> {
         .prop_map(|(global, vcenters, labels, nodes, nsx)| Model { global, vcenters, labels, nodes, nsx })
 }
 
-/// The sections of NSX, each of them there or not.
+/// Generates a subset of the sections of NSX.
 fn nsx_sections() -> BoxedStrategy<Vec<(&'static str, &'static str, Fields)>> {
     let flag = || any::<bool>().prop_map(WrittenValue::Flag).boxed();
     let nsxt = vec![
@@ -223,7 +223,7 @@ fn nsx_sections() -> BoxedStrategy<Vec<(&'static str, &'static str, Fields)>> {
         .boxed()
 }
 
-/// All there is to compare, passwords included; of mistakes and oddities what is told, without the place.
+/// Returns the settings for comparison, including passwords, and the messages without their places.
 fn outcome(text: &str) -> Result<(String, Vec<String>, usize), Vec<String>> {
     match parse(text, "f") {
         Ok(parsed) => {
@@ -232,7 +232,7 @@ fn outcome(text: &str) -> Result<(String, Vec<String>, usize), Vec<String>> {
             Ok((format!("{:?}", parsed.config), reported, parsed.warnings.len()))
         }
         Err(errors) => {
-            // Keys are spelled as in the dialect.
+            // Messages spell keys as in the dialect.
             let spelled = |text: &str| text.replace('-', "").to_lowercase();
             let mut told: Vec<_> = errors.errors.iter().map(|problem| spelled(&problem.expected)).collect();
             told.sort();
@@ -250,7 +250,7 @@ proptest! {
     }
 }
 
-/// The law above would hold for nothing if the models were all refused.
+/// If all models were rejected, the property above would check nothing.
 #[test]
 fn the_generated_configurations_are_accepted_often_enough() {
     use proptest::strategy::ValueTree as _;

@@ -1,7 +1,7 @@
-//! Files whose settings are pinned: `tests/golden/config/<name>.yaml` (or `.ini`) and what is made of it, in `<name>.yaml.txt`.
-//! Whether a YAML file is read at all was compared with `yaml.v2` (2.4.2 of `go.yaml.in`) for every file; the values by eye
-//! for merges, texts and numbers.
-//! `UPDATE_GOLDEN=1 cargo test --lib golden` writes the latter anew.
+//! Golden tests: the file `tests/golden/config/<name>.yaml` (or `.ini`) and the resulting settings in
+//! `<name>.yaml.txt`. `yaml.v2` (2.4.2 of `go.yaml.in`) accepts and rejects the same YAML files. The values of merges,
+//! texts and numbers were compared by hand.
+//! `UPDATE_GOLDEN=1 cargo test --lib golden` writes the settings files again.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/config")
 }
 
-/// Everything that a file makes of the settings, without a secret: of a password its length.
+/// Returns all settings of a file. Instead of a password it shows the length.
 fn show(text: &str, file: &str) -> String {
     let parsed = match parse(text, file) {
         Ok(parsed) => parsed,
@@ -109,7 +109,7 @@ fn files_have_the_settings_that_are_pinned() {
     assert!(is_update || inputs == outcomes, "an outcome without its file, or the reverse");
 }
 
-/// Files that mean something else than their authors intended, or nothing at all.
+/// The files `trap-*` have another meaning than their authors intended, or none. Each must cause a message.
 #[test]
 fn no_trap_is_passed_over_in_silence() {
     let entries = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());

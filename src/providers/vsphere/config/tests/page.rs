@@ -1,4 +1,4 @@
-//! `docs/configuration.md`: its examples are read, and it names every key and every variable.
+//! Tests of `docs/configuration.md`: its examples are valid, and it lists all keys and variables.
 
 use super::super::environment::variables;
 use super::super::fields::known_keys;
@@ -9,7 +9,7 @@ fn page() -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// The blocks in this language.
+/// Returns the code blocks in this language.
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let fence = format!("```{language}\n");
     page.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
@@ -18,11 +18,11 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
 #[test]
 fn every_example_is_read_without_a_mistake_or_an_oddity() {
     let page = page();
-    // The others are objects of Kubernetes.
+    // The other YAML blocks are Kubernetes objects.
     let is_object = |text: &String| text.starts_with("apiVersion: ");
     let (objects, yaml): (Vec<_>, Vec<_>) = blocks(&page, "yaml").into_iter().partition(is_object);
     let ini = blocks(&page, "ini");
-    // Both need the connection of the second example.
+    // Both examples of load balancers need the connection of the second example.
     let is_of_balancers = |text: &String| text.to_lowercase().trim_start_matches('[').starts_with("loadbalancer");
     let (ini_balancers, ini): (Vec<_>, Vec<_>) = ini.into_iter().partition(is_of_balancers);
     let (yaml_balancers, yaml): (Vec<_>, Vec<_>) = yaml.into_iter().partition(is_of_balancers);

@@ -1,4 +1,4 @@
-//! What may hold a password is wiped when it is dropped: of every type on the way, the field that holds it.
+//! Tests that every field that may hold a password is wiped on drop, in all types of the parser.
 
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
@@ -8,7 +8,7 @@ use super::super::{ini, yaml};
 use super::*;
 use crate::base::yaml::{Aliases, Value, parse_document};
 
-/// Compiles only where the type wipes itself.
+/// Compiles only if the type wipes itself on drop.
 fn is_wiped<T: ZeroizeOnDrop>(_: &T) {}
 
 const INI: &str = "[Global]\nserver=s\nuser=u\npassword=\"hunter2\"\ndatacenters=d\n";
@@ -81,7 +81,7 @@ fn checked_passwords_are_wiped() {
     }
 }
 
-/// A buffer that somebody else looks at, which memory that was given back does not allow.
+/// A borrowed buffer. The test can read it after the drop, which is not possible with released memory.
 struct Borrowed<'a>(&'a mut [u8]);
 
 impl Zeroize for Borrowed<'_> {
@@ -97,7 +97,8 @@ fn wiped_means_overwritten_with_zeros() {
     assert_eq!(buffer, [0; 7]);
 }
 
-/// A value is put together character by character; each buffer that it outgrows is dropped as a whole, not moved.
+/// The parser builds a value character by character. When a buffer is full, the value is copied and the old buffer is
+/// wiped.
 #[test]
 fn a_value_that_grows_stays_whole() {
     let long = "p\u{e4}ss ".repeat(10_000);

@@ -1,6 +1,6 @@
 //! Pure: parses the keys of a Secret, or the files of a directory, into one login per server.
 //!
-//! There are two layouts for vCenters, per server and indexed; one source may use both:
+//! vCenters have two layouts, per server and indexed. One source may use both layouts:
 //!
 //! | layout | keys |
 //! |---|---|
@@ -9,10 +9,10 @@
 //! | indexed, for IPv6 | `server_<id>`, `username_<id>`, `password_<id>` |
 //!
 //! Mirrors `credentialmanager.go:parseConfig`, with a stricter grammar of keys: an error in one key or server does not
-//! affect the others.
+//! affect other keys or servers.
 //!
-//! There is one layout for NSX: the keys `username` and `password`, as in a Secret of the type
-//! `kubernetes.io/basic-auth`. Mirrors `connector_manager.go:AddSecretListener`: values are not trimmed.
+//! NSX has one layout: the keys `username` and `password`, as in a Secret of the type `kubernetes.io/basic-auth`.
+//! Mirrors `connector_manager.go:AddSecretListener`: values are not trimmed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,57 +20,54 @@ use std::sync::Arc;
 use super::{Login, ReadToken, SessionToken, pem};
 use crate::clients::http::Endpoint;
 
-/// How the keys of a source are read.
+/// Layout of the keys of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KeyLayout {
-    /// Keys for vCenters, per server (`<server>.username`) or indexed (`username_<id>`); one source may use both
-    /// layouts.
+    /// Keys for vCenters, per server (`<server>.username`) or indexed (`username_<id>`).
     Vcenter,
     /// The keys `username` and `password`.
     BasicAuth,
 }
 
-/// Server name of a login for any server: [`KeyLayout::BasicAuth`] names none.
+/// Server name of a login for any server. All logins of [`KeyLayout::BasicAuth`] have this name.
 pub const ANY_SERVER: &str = "";
 
-/// The keys of [`KeyLayout::BasicAuth`].
 const BASIC_AUTH: [&str; 2] = ["username", "password"];
 
-/// Whether this key is one of [`KeyLayout::BasicAuth`], which is unknown to the layouts for vCenters.
+/// Returns true if this key belongs to [`KeyLayout::BasicAuth`]. The layouts for vCenters do not have this key.
 pub fn is_basic_auth(key: &str) -> bool {
     BASIC_AUTH.contains(&key)
 }
 
 /// Rules for session managers that a Secret or a directory names.
 pub struct SessionManagers {
-    /// Token to use if the source has none.
+    /// The token to use if the source has no token.
     pub account: Arc<dyn ReadToken>,
-    /// Allowed hosts, in the form of [`Endpoint::host`]; empty allows any.
+    /// The allowed hosts, in the form of [`Endpoint::host`]; an empty set allows any host.
     pub hosts: BTreeSet<String>,
 }
 
 impl SessionManagers {
-    /// Whether requests to this URL are allowed.
     fn allow(&self, url: &str) -> bool {
         self.hosts.is_empty() || Endpoint::of_url(url).is_ok_and(|endpoint| self.hosts.contains(endpoint.host()))
     }
 }
 
-/// Parsed contents of a Secret or a directory. Deliberately without `Debug`.
+/// The parsed contents of a Secret or a directory. `Debug` is not implemented, because the contents are secret.
 pub struct StoredKeys {
-    /// By server name as stored: the login, or the error.
+    /// The login of each server or the error, by server name as stored.
     pub servers: BTreeMap<String, Result<Login, String>>,
-    /// Problems of single keys. Names keys, never values.
+    /// Problems of single keys. A problem names a key, never a value.
     pub problems: Vec<String>,
 }
 
-/// Names of keys and servers are cut to this length in messages, in characters.
+/// Maximum length of the name of a key or server in messages, in characters.
 const SHOWN: usize = 100;
 
 /// The parts of one server's login. An empty value counts as absent.
 #[derive(Default, Clone, PartialEq)]
 struct LoginParts<'a> {
-    /// Only in the indexed layout: the server that the index names.
+    /// The server of the index; only in the indexed layout.
     server: Option<&'a str>,
     user: Option<&'a str>,
     password: Option<&'a str>,
@@ -81,7 +78,6 @@ struct LoginParts<'a> {
 /// Selects the part that a key sets.
 type PartSelector = for<'a, 'b> fn(&'b mut LoginParts<'a>) -> &'b mut Option<&'a str>;
 
-/// Suffixes of the layout per server.
 const SUFFIXES: [(&str, PartSelector); 4] = [
     (".username", |parts| &mut parts.user),
     (".password", |parts| &mut parts.password),
@@ -89,7 +85,6 @@ const SUFFIXES: [(&str, PartSelector); 4] = [
     (".vc-session-manager-token", |parts| &mut parts.token),
 ];
 
-/// Prefixes of the indexed layout.
 const PREFIXES: [(&str, PartSelector); 3] = [
     ("server_", |parts| &mut parts.server),
     ("username_", |parts| &mut parts.user),
@@ -104,7 +99,7 @@ struct SourceKey<'a> {
 }
 
 impl<'a> SourceKey<'a> {
-    /// The layout per server takes precedence, as in the Go program. The server is the text before the last suffix.
+    /// Parses a key. The layout per server takes precedence, as in the Go program.
     fn parse(key: &'a str) -> Option<Self> {
         let suffixed = SUFFIXES.iter().filter_map(|(suffix, part)| Some((false, key.strip_suffix(suffix)?, part)));
         let prefixed = PREFIXES.iter().filter_map(|(prefix, part)| Some((true, key.strip_prefix(prefix)?, part)));
@@ -116,12 +111,13 @@ impl<'a> SourceKey<'a> {
 struct IndexedParts<'a> {
     id: &'a str,
     parts: LoginParts<'a>,
-    /// Set if two indexes have different values for the server, whose login is an error then.
+    /// Set if two indexes have different values for the server. The login of the server is then an error.
     contradiction: Option<String>,
 }
 
 impl StoredKeys {
-    /// Parses keys and values into logins. A key without a value exists but cannot be read, which the caller reports.
+    /// Parses keys and values into logins. A value of `None` means that the key could not be read; the caller reports
+    /// this key.
     pub fn read<'a>(
         entries: impl IntoIterator<Item = (&'a str, Option<&'a [u8]>)>,
         managers: &SessionManagers,
@@ -153,7 +149,7 @@ impl StoredKeys {
         StoredKeys { servers: servers.chain(contradictions).collect(), problems }
     }
 
-    /// Parses the keys of [`KeyLayout::BasicAuth`]; other keys are ignored. Values are not trimmed.
+    /// Parses the keys of [`KeyLayout::BasicAuth`] and ignores other keys. Values are not trimmed.
     pub fn read_basic_auth<'a>(entries: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> StoredKeys {
         let [user_key, password_key] = BASIC_AUTH;
         let (mut user, mut password) = (None, None);
@@ -174,7 +170,7 @@ impl StoredKeys {
         StoredKeys { servers: BTreeMap::from([(ANY_SERVER.to_owned(), login)]), problems }
     }
 
-    /// Whether the contents name no server.
+    /// Returns true if the contents name no server.
     pub fn is_empty(&self) -> bool {
         self.servers.is_empty()
     }
@@ -185,7 +181,7 @@ impl LoginParts<'_> {
         self.user.is_some() && self.password.is_some()
     }
 
-    /// A session manager's URL takes precedence over user and password, as in `connection.go:login`.
+    /// Builds the login of a server. A session manager's URL takes precedence, as in `connection.go:login`.
     fn login(&self, managers: &SessionManagers) -> Result<Login, String> {
         if let Some(url) = self.url {
             if !managers.allow(url) {
@@ -208,7 +204,6 @@ impl LoginParts<'_> {
     }
 }
 
-/// Groups the parts of all indexes by the server that they name.
 fn by_server<'a>(
     indexes: BTreeMap<&'a str, LoginParts<'a>>,
     problems: &mut Vec<String>,
@@ -236,8 +231,8 @@ fn by_server<'a>(
 /// Builds a login. A user name with a complete PEM block selects the login by certificate.
 ///
 /// # Errors
-/// The user name begins like PEM but has no complete block: vCenter could only reject it, and messages would show a key
-/// that an operator put there by mistake.
+/// Fails if the user name contains the beginning of a PEM block but no complete block. vCenter could only reject such a
+/// name, and messages would show a private key that an operator entered as user name by mistake.
 pub fn pair(user: &str, password: &str) -> Result<Login, String> {
     match pem::kind_of(user) {
         pem::PemKind::No => Ok(Login::Password { user: user.to_owned(), password: password.into() }),
@@ -246,8 +241,7 @@ pub fn pair(user: &str, password: &str) -> Result<Login, String> {
     }
 }
 
-/// User name and password, unchanged. A PEM text as user name is refused: NSX could only reject it, and messages with
-/// the user name would show a key that an operator put there by mistake.
+/// Builds a login from unchanged user name and password. Rejects a PEM text as user name; see [`pair`].
 fn basic_auth(user: &[u8], password: &[u8], problems: &mut Vec<String>) -> Result<Login, String> {
     let [user, password] = [("username", user), ("password", password)].map(|(key, value)| {
         let text =
@@ -266,7 +260,7 @@ fn basic_auth(user: &[u8], password: &[u8], problems: &mut Vec<String>) -> Resul
     }
 }
 
-/// The value as text without one trailing newline; `None` if empty.
+/// Returns the value as text without one trailing newline; `None` if the value is empty or not UTF-8.
 fn text<'a>(key: &str, value: &'a [u8], problems: &mut Vec<String>) -> Option<&'a str> {
     let Ok(text) = std::str::from_utf8(value) else {
         problems.push(format!("the value of {:?} is not text in UTF-8 and does not count", cut("", key)));
@@ -293,7 +287,7 @@ fn unknown(key: &str) -> String {
     )
 }
 
-/// A name for a message, cut to `SHOWN` characters.
+/// Cuts a name for a message to `SHOWN` characters.
 pub(super) fn cut(prefix: &str, name: &str) -> String {
     match name.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{prefix}{}…", name.get(..end).unwrap_or_default()),

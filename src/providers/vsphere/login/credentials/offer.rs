@@ -25,7 +25,7 @@ pub struct EntryCredentials<'a> {
 /// The sources of the credentials of an NSX Manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NsxSources {
-    /// `host:port` of the manager. Another manager never gets the credentials of this one.
+    /// `host:port` of the manager. Another manager never gets these credentials.
     pub server: String,
     /// The Secret with the keys `username` and `password`.
     pub secret: Option<SecretPlace>,
@@ -33,7 +33,7 @@ pub struct NsxSources {
     pub file: Option<Login>,
 }
 
-/// The sources to watch, with the layouts in which each is read. A source that several entries use is listed once.
+/// Returns the sources to watch, with the layouts of each source. A source that several entries use is listed once.
 pub fn followed<'a>(
     vcenters: impl IntoIterator<Item = EntryCredentials<'a>>,
     nsx: impl IntoIterator<Item = &'a NsxSources>,
@@ -49,8 +49,10 @@ pub fn followed<'a>(
     followed
 }
 
-/// The credentials of an NSX Manager: those of its Secret. The credentials of the cloud config are used only while the
-/// Secret does not exist, has no valid ones or cannot be read. Pending until the Secret was read.
+/// Returns the credentials of an NSX Manager: those of its Secret. The credentials of the cloud config are used only if
+/// no Secret is configured, or while the Secret does not exist, has no valid credentials or cannot be read. Pending
+/// until the first attempt to read the Secret, and while the Secret cannot be read and the cloud config has no
+/// credentials.
 pub fn nsx_offer(sources: &NsxSources, secrets: &BTreeMap<SecretPlace, CredentialSource>) -> CredentialState {
     let of_file = sources.file.clone().map(|login| {
         let credential = Credential { login, origin: Origin::Config };
@@ -69,7 +71,7 @@ pub fn nsx_offer(sources: &NsxSources, secrets: &BTreeMap<SecretPlace, Credentia
     }
 }
 
-/// The sources of an entry, in order of precedence. An entry without inline credentials falls back to
+/// Returns the sources of an entry, in order of precedence. An entry without inline credentials also uses
 /// `default_directory`.
 pub fn places(entry: EntryCredentials<'_>, default_directory: &Path) -> Vec<SourceLocation> {
     let mut places: Vec<_> = stored(entry).cloned().collect();
@@ -80,8 +82,8 @@ pub fn places(entry: EntryCredentials<'_>, default_directory: &Path) -> Vec<Sour
     places
 }
 
-/// The credentials of an entry. Those of the cloud config come first, as in `connectionmanager.go:Connect`. Pending
-/// until every source that counts was read.
+/// Returns the credentials of an entry, those of the cloud config first, as in `connectionmanager.go:Connect`. Pending
+/// until the first attempt to read each needed source, and while no credential was found and a source cannot be read.
 pub fn offer(
     entry: EntryCredentials<'_>,
     default_directory: &Path,
@@ -111,7 +113,7 @@ pub fn offer(
             SourceAnswer::Found(credential) if ready.iter().any(|other| other.login == credential.login) => {}
             SourceAnswer::Found(credential) => ready.push(credential),
             SourceAnswer::Failing(why) => failing.push(why),
-            // The default directory is not configured, so its absence is no error.
+            // The default directory is not configured, so missing credentials in it are no error.
             SourceAnswer::Missing(_) if is_default => {}
             SourceAnswer::Missing(why) => missing.push(why),
         }

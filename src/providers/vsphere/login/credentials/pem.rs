@@ -1,24 +1,24 @@
-//! Pure: tells whether a user name is a PEM certificate, which requires another kind of login.
+//! Pure: detects a PEM certificate in a user name. A certificate requires another kind of login.
 //!
 //! Mirrors the use of `pem.Decode` in `connection.go:login`: the first complete block anywhere in the text counts.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// Result of `kind_of`.
+/// Result of [`kind_of`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PemKind {
     /// No PEM.
     No,
     /// At least one complete block.
     Complete,
-    /// The beginning of a block, but no complete one.
+    /// The beginning of a block, but no complete block.
     Broken,
 }
 
 const BEGIN: &str = "-----BEGIN ";
 
-/// Looks for a block of any kind; the caller checks the kind.
+/// Searches for a complete block of any kind.
 pub fn kind_of(text: &str) -> PemKind {
     if !text.contains(BEGIN) {
         return PemKind::No;
@@ -33,7 +33,7 @@ pub fn kind_of(text: &str) -> PemKind {
     }
 }
 
-/// Whether a complete block follows [`BEGIN`]: kind, headers, base64, the end marker of the same kind.
+/// Returns true if a complete block follows [`BEGIN`]: kind, headers, base64 and the end marker of the same kind.
 fn is_block(rest: &str) -> bool {
     let mut lines = rest.lines();
     let Some(kind) = lines.next().and_then(|line| line.trim_end().strip_suffix("-----")) else { return false };

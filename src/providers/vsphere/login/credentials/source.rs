@@ -1,7 +1,7 @@
-//! Pure: keeps the credentials of one source, a Secret or a directory, over successive reads.
+//! Pure: caches the credentials of one source, a Secret or a directory, over successive reads.
 //!
-//! Mirrors `credentialmanager.go:GetCredential`, except that each version replaces the previous one as a whole, and
-//! that no lookup succeeds before the source was read.
+//! Mirrors `credentialmanager.go:GetCredential`, with two differences: each version replaces the previous version as a
+//! whole, and no lookup succeeds before the source was read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::layout::{self, ANY_SERVER, StoredKeys};
 use super::{Credential, Login, Origin};
 
-/// Most server names of a source in one message.
+/// Maximum number of a source's server names in one message.
 const MAX_NAMED: usize = 10;
 
 /// Location of a source.
@@ -20,9 +20,9 @@ const MAX_NAMED: usize = 10;
 pub enum SourceLocation {
     /// A Kubernetes Secret.
     Secret {
-        /// Its namespace.
+        /// The namespace of the Secret.
         namespace: String,
-        /// Its name.
+        /// The name of the Secret.
         name: String,
     },
     /// A directory of files.
@@ -32,9 +32,9 @@ pub enum SourceLocation {
 /// A Kubernetes Secret, by its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SecretPlace {
-    /// Its namespace.
+    /// The namespace of the Secret.
     pub namespace: String,
-    /// Its name.
+    /// The name of the Secret.
     pub name: String,
 }
 
@@ -49,18 +49,18 @@ impl From<&SecretPlace> for SourceLocation {
 pub enum Reading {
     /// The read failed, for this reason.
     Failing(String),
-    /// The Secret or directory does not exist, or this process may not read it. The text says which.
+    /// The Secret or directory does not exist, or this process may not read it. The text gives the reason.
     Absent(String),
     /// The source was read completely.
     Read {
         /// The parsed contents.
         stored: StoredKeys,
-        /// Where the contents come from: the directory, or the Secret with its UID and resourceVersion.
+        /// The origin of the contents: the directory, or the Secret with its UID and `resourceVersion`.
         origin: Origin,
     },
 }
 
-/// State of one source.
+/// The cached credentials of one source.
 #[derive(Default)]
 pub struct CredentialSource {
     state: SourceState,
@@ -84,23 +84,23 @@ struct ServerCredential {
     error: Option<String>,
 }
 
-/// Changes with one read, to be logged once. Contains no value.
+/// Changes that one read found, without values. The caller logs each change once.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SourceChanges {
     /// New problems.
     pub problems: Vec<String>,
-    /// The servers of the first version, or of one that differs from the version before.
+    /// The servers of this version, if it is the first version or differs from the previous version.
     pub servers: Option<Vec<String>>,
 }
 
-/// A source's answer for one server.
+/// Answer of a source about one server.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SourceAnswer {
     /// The source was never read.
     Unread,
     /// Every read so far failed, for this reason.
     Failing(String),
-    /// The credential.
+    /// The credential of the server.
     Found(Arc<Credential>),
     /// The source has no valid credential for the server, for this reason.
     Missing(String),
@@ -143,8 +143,8 @@ impl CredentialSource {
         SourceChanges { problems: new, servers: read }
     }
 
-    /// Looks the server up by its exact name, else by the one name that differs only in case, brackets or the spelling
-    /// of an address.
+    /// Looks the server up by its exact name; otherwise by the one name that differs only in case, brackets, a trailing
+    /// dot or the spelling of an address.
     pub fn find(&self, server: &str, location: &SourceLocation) -> SourceAnswer {
         let blocked = match self.servers.get(server) {
             Some(held) => Some(held),
@@ -174,10 +174,10 @@ impl CredentialSource {
         }
     }
 
-    /// The message for a server without an entry: the expected keys, and the servers that the source has.
+    /// Returns the message for a server without an entry: the expected keys, and the servers of the source.
     fn without(&self, server: &str, location: &SourceLocation) -> String {
         let keys = match (server.contains(':'), location) {
-            // Names of Secret keys and of files may not contain a colon.
+            // A key of a Secret cannot contain a colon, and neither can the name of a file mounted from a Secret.
             (true, SourceLocation::Secret { .. }) => "keys server_0, username_0 and password_0".to_owned(),
             (true, SourceLocation::Directory(_)) => "files server_0, username_0 and password_0".to_owned(),
             (false, SourceLocation::Secret { .. }) => format!("keys {server}.username and {server}.password"),
@@ -192,8 +192,8 @@ impl CredentialSource {
         format!("{location} has no entry for server {server:?}; expected the {keys}; servers it has: {found}")
     }
 
-    /// Replaces the servers by those of a new version. A server with an error keeps its last valid credential; a server
-    /// that is missing is forgotten. Returns the errors.
+    /// Replaces the servers with those of a new version. A server with an error keeps its last valid credential. A
+    /// server that is not in the new version is removed. Returns the errors.
     fn replace(&mut self, stored: StoredKeys, origin: &Origin) -> Vec<String> {
         let mut before = std::mem::take(&mut self.servers);
         let mut problems = Vec::new();
@@ -241,12 +241,11 @@ impl fmt::Display for SourceLocation {
     }
 }
 
-/// The quoted server name after `before`; empty for a login for any server.
 fn of_server(before: &str, server: &str) -> String {
     if server == ANY_SERVER { String::new() } else { format!("{before} {server:?}") }
 }
 
-/// Normal form: host names ignore case, and an address has several spellings.
+/// Returns the normal form: host names ignore case, and an address has several spellings.
 fn normal(server: &str) -> String {
     let bare = server.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(server);
     match bare.parse::<IpAddr>() {

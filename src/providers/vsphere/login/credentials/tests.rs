@@ -1,4 +1,4 @@
-//! Credentials compare by value and print without secrets.
+//! Tests that credentials are compared by value and printed without secrets.
 
 use super::*;
 

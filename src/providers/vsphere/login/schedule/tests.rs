@@ -1,4 +1,4 @@
-//! Which credential is tried next.
+//! Tests of the order in which credentials are tried.
 
 #![allow(clippy::cloned_ref_to_slice_refs, reason = "a list of one reads like a list of two")]
 
@@ -84,7 +84,7 @@ fn what_was_rejected_waits_its_time_and_for_good_while_something_else_on_offer_w
     assert_eq!(pairs.better(&[file.clone(), new.clone()], &old, NOW), Better::Try(new));
     assert_eq!(pairs.better(&[file.clone()], &old, NOW), Better::NotBefore(NOW + pause));
     assert_eq!(pairs.better(&[file.clone()], &old, NOW + pause), Better::Try(file.clone()));
-    // A newer version of a Secret with the same wrong pair is the same wrong pair.
+    // A newer version of a Secret with the same wrong pair has the same pause.
     let again = pairs.rejected(&file, Interface::Primary, wrong(), 0.0);
     assert_eq!(again, Duration::from_secs(140));
     assert!(pairs.blocked(&from_secret("file", "8"), Interface::Primary, NOW).is_some());
@@ -183,7 +183,7 @@ fn a_lockout_says_until_when_and_how_to_end_it_and_a_wait_says_neither() {
     ] {
         assert_eq!(blocked.why(LOGIN_POLICY, is_of_secret, reset), expected);
     }
-    // Replicas that start together wait a second for each other, several times: always in the same words.
+    // Replicas that start together wait for each other several times, 1 s each. The message is always the same.
     let waits = [MOMENT, Moment { since_start: NOW * 2, ..MOMENT }]
         .map(|moment| moment.wait(Duration::from_secs(1), "another login is under way".to_owned()))
         .map(|held| (held.what("vc"), held.why(LOGIN_POLICY, true, Some(reset))));

@@ -1,7 +1,7 @@
 //! Pure: the newest known location of a Node's VM.
 //!
-//! The newest location is the one that this process observed, or the one recorded on the Node, or both if it is unknown
-//! which one is newer.
+//! The newest location is the location that this process observed or the location recorded on the Node. If it is
+//! unknown which location is newer, both locations count.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use super::location::Location;
 pub struct LastObservation {
     /// The VM's location.
     pub location: Arc<Location>,
-    /// The location recorded on the Node when this process last saw the VM there on a live subscription. `None` if the
-    /// Node had no record, or the VM was never seen on a live subscription.
+    /// The location recorded on the Node when this process last saw the VM on a live subscription. `None` if the Node
+    /// had no record, or if the VM was never seen on a live subscription.
     pub recorded: Option<Arc<Location>>,
     /// Whether the subscription was live without a gap until the VM left the inventory.
     pub is_watched_to_end: bool,
@@ -22,14 +22,14 @@ pub struct LastObservation {
 /// The locations from which a VM must be proved gone.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LastPlaces {
-    /// At most two.
+    /// The locations; at most two.
     pub locations: Vec<Arc<Location>>,
-    /// Whether `places` includes the VM's last location. False if no location is known, or if the Node has no record
+    /// Whether `locations` includes the VM's last location. False if no location is known, or if the Node has no record
     /// and the VM was not watched on a live subscription until it left.
     pub are_known: bool,
 }
 
-/// Decides which location is newer. `recorded` is the Node's present record.
+/// Decides which location is newer. `recorded` is the present record of the Node.
 pub fn last_places(last_observation: Option<&LastObservation>, recorded: Option<Arc<Location>>) -> LastPlaces {
     let known = |places| LastPlaces { locations: places, are_known: true };
     let Some(LastObservation { location, recorded: before, is_watched_to_end }) = last_observation else {
@@ -42,20 +42,18 @@ pub fn last_places(last_observation: Option<&LastObservation>, recorded: Option<
     if recorded == observed {
         return known(vec![observed]);
     }
-    // The record is written by the leader, which may know more than this replica.
+    // The leader writes the record and may have newer data than this replica.
     let is_rewritten = before.as_ref() != Some(&recorded);
     known(match (is_watched_to_end, is_rewritten) {
-        // Only the observation counts: a move is recorded with a delay, so the record may name a host that no longer
-        // exists.
+        // A move is recorded with a delay, so the record may name a host that no longer exists.
         (true, false) => vec![observed],
         (false, true) => vec![recorded],
         (true, true) | (false, false) => vec![observed, recorded],
     })
 }
 
-/// The location that the VM was seen to leave, to be recorded on the Node; `recorded` is the Node's present record.
-/// `None` if the VM was not watched to its end, or if another location was recorded since: another leader may have seen
-/// the VM elsewhere.
+/// Returns the location from which the VM disappeared, to record it on the Node. `None` if the VM was not watched to
+/// its end, or if another location was recorded since, because another leader may have seen the VM elsewhere.
 pub fn place_to_record<'a>(
     last_observation: Option<&'a LastObservation>,
     recorded: Option<&Arc<Location>>,

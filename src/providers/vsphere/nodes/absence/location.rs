@@ -8,25 +8,25 @@ use crate::clients::vim::MoRef;
 use crate::cloud::node;
 use crate::providers::vsphere::vcenter::snapshot::{Snapshot, VmRecord};
 
-/// A VM's last known location. Managed object ids are valid in one vCenter only.
+/// A VM's last known location. Managed object ids are valid only in one vCenter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Location {
     /// `about.instanceUuid` of the VM's vCenter; not empty.
     pub vcenter: Arc<str>,
     /// The VM's managed object id; not empty.
     pub vm: Arc<str>,
-    /// `runtime.host`
+    /// The VM's host (`runtime.host`).
     pub host: Option<MoRef>,
-    /// The VM's folder; none for a VM directly in a vApp.
+    /// The VM's folder; `None` for a VM directly in a vApp.
     pub folder: Option<MoRef>,
-    /// The VM's pool or vApp; none for a template.
+    /// The VM's pool or vApp; `None` for a template.
     pub pool: Option<MoRef>,
     /// The datacenter above the VM.
     pub datacenter: Option<MoRef>,
 }
 
 impl Location {
-    /// The VM's location in this snapshot.
+    /// Returns the VM's location in this snapshot.
     pub fn of(snapshot: &Snapshot, id: &Arc<str>, record: &VmRecord) -> Self {
         Self {
             vcenter: snapshot.instance_uuid.clone(),
@@ -38,7 +38,7 @@ impl Location {
         }
     }
 
-    /// The text of the annotation `vsphere-ccm.dev/vm`.
+    /// Returns the text of the annotation `vsphere-ccm.dev/vm`.
     pub fn to_record(&self) -> String {
         let id = |object: &Option<MoRef>| object.as_ref().map(|object| object.id().to_owned());
         serde_json::json!({
@@ -52,7 +52,7 @@ impl Location {
         .to_string()
     }
 
-    /// Parses the annotation; none if it is no record, or names no VM.
+    /// Parses the annotation; `None` if the text is not a record, or names no VM or no vCenter.
     pub fn parse(text: &str) -> Option<Self> {
         let record: serde_json::Value = serde_json::from_str(text).ok()?;
         let field = |name: &str| {
@@ -70,19 +70,18 @@ impl Location {
         })
     }
 
-    /// The Node's record; none if it is missing or cannot be parsed.
+    /// Returns the Node's record; `None` if the record is missing or cannot be parsed.
     pub fn recorded_on(node: &Node) -> Option<Arc<Self>> {
         node::annotation(node, node::ANNOTATION_VM).and_then(Self::parse).map(Arc::new)
     }
 
-    /// Whether the location names this VM.
+    /// Returns true if the location names this VM.
     pub fn is(&self, instance_uuid: &str, id: &str) -> bool {
         *self.vm == *id && *self.vcenter == *instance_uuid && !instance_uuid.is_empty()
     }
 }
 
-/// The managed object type of a VM's pool: vCenter's ids of vApps begin with `resgroup-v`, those of resource pools do
-/// not.
+/// Returns the managed object type of a VM's pool. Only the ids of vApps begin with `resgroup-v`.
 fn pool_class(id: &str) -> &'static str {
     if id.starts_with("resgroup-v") { "VirtualApp" } else { "ResourcePool" }
 }

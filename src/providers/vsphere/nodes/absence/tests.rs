@@ -1,4 +1,4 @@
-//! The proof, piece by piece: whatever is missing, refused or silent makes it none.
+//! Tests of the proof of absence, piece by piece: with a missing, rejected or unanswered piece there is no proof.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -58,7 +58,7 @@ fn nowhere(server: &str, instance_uuid: &str) -> VcenterEvidence {
     }
 }
 
-/// The machine's own vCenter, and another one: a whole proof.
+/// Returns a complete proof: the evidence of the VM's vCenter, and of another vCenter.
 fn proved() -> Vec<VcenterEvidence> {
     vec![VcenterEvidence { locations: vec![place()], ..nowhere("one:443", "vc-1") }, nowhere("two:443", "vc-2")]
 }
@@ -67,14 +67,14 @@ fn judged(testimonies: &[VcenterEvidence], location: Option<&Location>, trusts_u
     let places: Vec<_> = location.into_iter().cloned().map(Arc::new).collect();
     let mut testimonies = testimonies.to_vec();
     for place in testimonies.iter_mut().flat_map(|answer| &mut answer.locations) {
-        // What was read is what the case is about.
+        // All reads are about the location of the case.
         place.location = places.first().map_or_else(Default::default, Arc::clone);
     }
     let last = LastPlaces { locations: places, are_known: location.is_some() };
     presence_of(&AbsenceInput { uuids: &wanted(), last: &last, trusts_unseen, evidence: &testimonies, unqueried: None })
 }
 
-/// `exists`, `absent`, or the reason.
+/// Returns `exists`, `absent`, or the reason.
 fn word(presence: &Presence) -> &str {
     match presence {
         Presence::Exists(()) => "exists",
@@ -148,7 +148,7 @@ fn at_home(evidence: &mut [VcenterEvidence]) -> &mut LocationReads {
 fn one_changed_piece_of_evidence_decides() {
     let cases: &[(&str, CaseChange, &str)] = &[
         ("nothing", |_, _| {}, "absent"),
-        // Signs of the machine.
+        // Evidence that the VM exists.
         ("W33: a match elsewhere", |all, _| all[1].searches[0].1 = ReadAnswer::Found(vec!["vm-9".into()]), "exists"),
         (
             "W40: a match in the other byte order",
@@ -173,7 +173,7 @@ fn one_changed_piece_of_evidence_decides() {
         ("one byte order only", |all, _| drop(all[0].searches.pop()), "VCenterUnavailable"),
         ("a search whose answer is no answer", |all, _| all[1].searches[0].1 = ReadAnswer::Gone, "VCenterUnavailable"),
         ("no vCenter at all", |all, _| all.clear(), "VCenterUnavailable"),
-        // The machine's vCenter.
+        // The vCenter of the VM.
         ("another vCenter's record", |_, at| at.vcenter = "vc-3".into(), "VCenterNotConfigured"),
         ("a vCenter without identity", |all, _| all[0].instance_uuid.clear(), "VCenterNotConfigured"),
         (
@@ -206,7 +206,7 @@ fn one_changed_piece_of_evidence_decides() {
             },
             "NoPermission",
         ),
-        // The machine.
+        // The VM.
         ("the id was not read", |all, _| all[0].locations.clear(), "VCenterUnavailable"),
         ("the id is silent", |all, _| at_home(all).vm = silent(), "VCenterUnavailable"),
         ("the id is refused", |all, _| at_home(all).vm = refused(), "NoPermission"),
@@ -345,7 +345,7 @@ fn a_machine_that_was_never_seen_is_unknown_unless_that_is_trusted() {
     };
     assert_eq!(word(&judged_by(&proved(), false)), "NeverSeen", "it was seen, and left unseen");
     assert_eq!(word(&judged_by(&testimonies, true)), "VCenterUnavailable", "where it was seen counts");
-    // Trust in the unseen is no trust in a broken record.
+    // `trusts_unseen` does not apply to a record with an unknown vCenter.
     let elsewhere = Location { vcenter: "vc-3".into(), ..location() };
     assert_eq!(word(&judged(&testimonies, Some(&elsewhere), true)), "VCenterNotConfigured");
 }
@@ -425,7 +425,7 @@ fn any_testimony() -> impl Strategy<Value = VcenterEvidence> {
 }
 
 proptest! {
-    /// The rules said once more, the other way round: nothing but the whole proof is absence.
+    /// Only a complete proof gives absence. The test has its own implementation of the rules.
     #[test]
     fn nothing_but_the_whole_proof_is_absence(
         evidence in prop::collection::vec(any_testimony(), 0..4),
@@ -459,7 +459,7 @@ proptest! {
         prop_assert_eq!(matches!(presence, Presence::Absent(_)), is_proved, "{:?}", presence);
     }
 
-    /// Of a whole proof no single piece can be spared.
+    /// Without any one piece, the proof is incomplete.
     #[test]
     fn any_piece_that_is_missing_refused_or_silent_makes_it_unknown(
         piece in 0..8usize,

@@ -1,4 +1,4 @@
-//! Whether another VM with a Node's UUID may be running: a copy, or a replica after a fail-over. All data is read from
+//! Checks that no other VM with a Node's UUID runs: no copy, and no replica after a fail-over. All data is read from
 //! vCenter, not from the snapshot.
 
 use futures::future::join_all;
@@ -12,10 +12,10 @@ use crate::providers::vsphere::vcenter::Vcenter;
 use crate::providers::vsphere::vcenter::reads::ReadAnswer;
 use crate::providers::vsphere::vcenter::snapshot::PowerState;
 
-/// Searches all these vCenters for VMs with these UUIDs. All but the VM at `own` must be powered off.
+/// Searches all these vCenters for VMs with these UUIDs. All VMs except the VM at `own` must be powered off.
 ///
 /// # Errors
-/// A VM that is not proved to be off, or a vCenter that does not answer.
+/// Fails if a VM is not proved to be off, or if a vCenter does not answer.
 pub async fn check_none_runs<'a>(
     vcenters: impl IntoIterator<Item = &'a Vcenter>,
     uuids: &[BiosUuid],

@@ -1,4 +1,4 @@
-//! Pure: the VMs that differ between two snapshots, so that a change of one VM costs work for one VM only.
+//! Pure: finds the VMs that differ between two snapshots, so that a change of one VM causes work for one VM only.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::clients::vim::MoRef;
 use crate::providers::vsphere::vcenter::snapshot::{Snapshot, VmRecord};
 
-/// The VMs whose data may differ between the snapshots; none if a change may concern every Node. If snapshots between
-/// them were skipped, all VMs are compared.
+/// Returns the VMs whose data may differ between the snapshots; `None` if a change may concern every Node. If
+/// intermediate snapshots were skipped, all VMs are compared.
 pub fn changes(before: &Snapshot, after: &Snapshot) -> Option<HashSet<Arc<str>>> {
     let is_all = before.freshness != after.freshness
         || before.live_period != after.live_period
@@ -77,7 +77,7 @@ mod tests {
         Arc::new(VmRecord { host: Some(object("HostSystem", host)), ..VmRecord::default() })
     }
 
-    /// Two hosts below one datacenter, with a VM on each.
+    /// Returns a snapshot with two hosts in one datacenter and a VM on each host.
     fn snapshot() -> Snapshot {
         let above = Some(object("Datacenter", "dc"));
         Snapshot {

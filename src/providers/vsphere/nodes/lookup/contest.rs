@@ -1,13 +1,13 @@
-//! Pure: which of two Nodes owns a VM whose UUID both claim. Data that a kubelet may write (record, `systemUUID`,
-//! addresses) does not count.
+//! Pure: decides which of two Nodes owns a VM whose UUID both Nodes claim. Data that a kubelet may write (record,
+//! `systemUUID`, addresses) does not count.
 
 use super::facts::NodeFacts;
 use crate::providers::vsphere::vcenter::snapshot::VmRecord;
 
-/// Why a VM belongs to one Node, the owner, rather than to another.
+/// Reason why a VM belongs to one Node, the owner, and not to another Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Grounds {
-    /// The guest's host name is the owner's name, and not the other Node's.
+pub enum OwnershipReason {
+    /// The guest's host name is the name of the owner, not of the other Node.
     HostName,
     /// Only the owner is initialized, or only the owner has the taint and waits to be initialized.
     Initialized,
@@ -15,8 +15,8 @@ pub enum Grounds {
     Older,
 }
 
-impl Grounds {
-    /// The reason as a clause.
+impl OwnershipReason {
+    /// Returns the reason as a clause.
     pub fn clause(self, node: &str) -> String {
         match self {
             Self::HostName => format!("already backs node {node}, whose name its guest has"),
@@ -26,16 +26,16 @@ impl Grounds {
     }
 }
 
-/// Why the VM belongs to `other` and not to `node`; none if it does not. Of two Nodes exactly one owns the VM.
-pub fn reasons_against(node: &NodeFacts, other: &NodeFacts, vm: &VmRecord) -> Option<Grounds> {
-    let decide = |own: u8, its: u8, grounds: Grounds| (own != its).then(|| (its > own).then_some(grounds));
-    let by_age = || (age(other) < age(node)).then_some(Grounds::Older);
-    decide(name_rank(node, &vm.host_name), name_rank(other, &vm.host_name), Grounds::HostName)
-        .or_else(|| decide(initialization_rank(node), initialization_rank(other), Grounds::Initialized))
+/// Returns the reason why the VM belongs to `other` and not to `node`; `None` if `node` owns the VM.
+pub fn reasons_against(node: &NodeFacts, other: &NodeFacts, vm: &VmRecord) -> Option<OwnershipReason> {
+    let decide = |own: u8, its: u8, grounds: OwnershipReason| (own != its).then(|| (its > own).then_some(grounds));
+    let by_age = || (age(other) < age(node)).then_some(OwnershipReason::Older);
+    decide(name_rank(node, &vm.host_name), name_rank(other, &vm.host_name), OwnershipReason::HostName)
+        .or_else(|| decide(initialization_rank(node), initialization_rank(other), OwnershipReason::Initialized))
         .unwrap_or_else(by_age)
 }
 
-/// How well the name matches: 2 for the whole name, 1 for the first label only. The name of a Node without a domain
+/// Ranks the match of the name: 2 for the whole name, 1 for the first label only. The name of a Node without a domain
 /// counts as a whole match, whatever the guest's domain is.
 fn name_rank(node: &NodeFacts, host_name: &str) -> u8 {
     let is_whole = !node.name.contains('.') || node.name.eq_ignore_ascii_case(host_name);
@@ -45,8 +45,8 @@ fn name_rank(node: &NodeFacts, host_name: &str) -> u8 {
     }
 }
 
-/// An adoptable Node (no provider ID, no taint) is never initialized, so it ranks behind a Node that waits to be
-/// initialized.
+/// Ranks the state of initialization. An adoptable Node (no provider ID, no taint) is never initialized, so it ranks
+/// behind a Node that waits to be initialized.
 fn initialization_rank(node: &NodeFacts) -> u8 {
     match node {
         _ if node.is_initialized => 2,
@@ -55,7 +55,7 @@ fn initialization_rank(node: &NodeFacts) -> u8 {
     }
 }
 
-/// A Node without a creation time is never the older one.
+/// Returns the sort key by age, then UID and name. A Node without a creation time comes after all Nodes with one.
 fn age(node: &NodeFacts) -> (bool, Option<jiff::Timestamp>, &str, &str) {
     (node.created.is_none(), node.created, &node.uid, &node.name)
 }
@@ -76,24 +76,29 @@ mod tests {
         let timeless = |node| NodeFacts { created: None, ..node };
         let uid = |node, uid: &str| NodeFacts { uid: uid.into(), ..node };
         for (host_name, winner, loser, grounds) in [
-            ("a", node("a", 9), initialised(node("b", 1)), Grounds::HostName),
-            ("a.example.com", node("a", 9), initialised(node("b", 1)), Grounds::HostName),
-            ("a", node("a", 9), initialised(node("a.other.domain", 1)), Grounds::HostName),
-            ("A.example.com", node("a.example.com", 9), initialised(node("a.other.domain", 1)), Grounds::HostName),
-            ("a.example.com", node("a", 9), initialised(node("a.other.domain", 1)), Grounds::HostName),
-            // Both names match.
-            ("A.example.com", initialised(node("a", 9)), node("a.example.com", 1), Grounds::Initialized),
-            ("A.example.com", initialised(node("a.example.com", 9)), node("a", 1), Grounds::Initialized),
-            ("a.example.com", node("a", 1), node("a.example.com", 9), Grounds::Older),
-            ("", initialised(node("a", 9)), node("b", 1), Grounds::Initialized),
-            ("c", initialised(node("a", 9)), node("b", 1), Grounds::Initialized),
-            ("c", node("a", 9), adoptable(node("b", 1)), Grounds::Initialized),
-            ("c", initialised(node("a", 1)), initialised(node("b", 2)), Grounds::Older),
-            ("c", node("b", 1), node("a", 2), Grounds::Older),
-            ("c", node("b", 1), timeless(node("a", 0)), Grounds::Older),
-            ("c", uid(node("b", 1), "u1"), uid(node("a", 1), "u2"), Grounds::Older),
-            // The first label is the same.
-            ("a", node("a.two", 1), node("a.one", 2), Grounds::Older),
+            ("a", node("a", 9), initialised(node("b", 1)), OwnershipReason::HostName),
+            ("a.example.com", node("a", 9), initialised(node("b", 1)), OwnershipReason::HostName),
+            ("a", node("a", 9), initialised(node("a.other.domain", 1)), OwnershipReason::HostName),
+            (
+                "A.example.com",
+                node("a.example.com", 9),
+                initialised(node("a.other.domain", 1)),
+                OwnershipReason::HostName,
+            ),
+            ("a.example.com", node("a", 9), initialised(node("a.other.domain", 1)), OwnershipReason::HostName),
+            // The names of both Nodes match.
+            ("A.example.com", initialised(node("a", 9)), node("a.example.com", 1), OwnershipReason::Initialized),
+            ("A.example.com", initialised(node("a.example.com", 9)), node("a", 1), OwnershipReason::Initialized),
+            ("a.example.com", node("a", 1), node("a.example.com", 9), OwnershipReason::Older),
+            ("", initialised(node("a", 9)), node("b", 1), OwnershipReason::Initialized),
+            ("c", initialised(node("a", 9)), node("b", 1), OwnershipReason::Initialized),
+            ("c", node("a", 9), adoptable(node("b", 1)), OwnershipReason::Initialized),
+            ("c", initialised(node("a", 1)), initialised(node("b", 2)), OwnershipReason::Older),
+            ("c", node("b", 1), node("a", 2), OwnershipReason::Older),
+            ("c", node("b", 1), timeless(node("a", 0)), OwnershipReason::Older),
+            ("c", uid(node("b", 1), "u1"), uid(node("a", 1), "u2"), OwnershipReason::Older),
+            // Both names have the same first label.
+            ("a", node("a.two", 1), node("a.one", 2), OwnershipReason::Older),
         ] {
             let vm = VmRecord { host_name: host_name.into(), ..VmRecord::default() };
             assert_eq!(reasons_against(&loser, &winner, &vm), Some(grounds), "{host_name} {winner:?} {loser:?}");
@@ -101,7 +106,7 @@ mod tests {
         }
     }
 
-    /// Fields that a kubelet may write on its Node.
+    /// A kubelet may write these fields on its Node, so they must not decide.
     #[test]
     fn record_system_uuid_and_addresses_decide_nothing() {
         let own = NodeFacts { created: jiff::Timestamp::from_second(1).ok(), ..node("a", 1) };
@@ -114,7 +119,7 @@ mod tests {
             ..node("b", 2)
         };
         let vm = VmRecord::default();
-        assert_eq!(reasons_against(&forged, &own, &vm), Some(Grounds::Older));
+        assert_eq!(reasons_against(&forged, &own, &vm), Some(OwnershipReason::Older));
         assert_eq!(reasons_against(&own, &forged, &vm), None);
     }
 }

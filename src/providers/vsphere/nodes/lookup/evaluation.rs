@@ -27,13 +27,12 @@ use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot, VmRecord};
 use crate::providers::vsphere::vcenter::{VcenterId, VmKey, scope};
 
-/// Time within which vCenter must report a watched match. It begins with the watch, and again with each report from the
-/// vCenter about anything.
+/// Time within which vCenter must report a watched match. Each report from the vCenter restarts this time.
 const READING_LIMIT: Duration = Duration::from_secs(10);
-/// Longest wait for the report of a watched match, even if vCenter keeps reporting other VMs.
+/// Maximum wait for the report of a watched match, even if vCenter keeps reporting other VMs.
 const LONGEST_READING: Duration = Duration::from_secs(60);
-/// Pauses between searches for a VM that was not found. vCenter sends no event for a VM that is not watched, so it is
-/// searched at least once a minute.
+/// Pauses between searches for a VM that was not found. vCenter sends no event for an unwatched VM, so the search is
+/// repeated at least once a minute.
 const SEARCH_BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(2), Duration::from_secs(60)).shortened_by(0.5);
 
 impl Tracker {
@@ -94,7 +93,7 @@ impl Tracker {
         self.plan(name, &next_search, is_running);
         if is_newly_bound {
             self.searches.put_last(name);
-            // The VM may have rejoined under this Node's name; other Nodes that match it must be evaluated.
+            // The VM may have rejoined under this Node's name. Other Nodes that match the VM must be evaluated.
             self.changed_nodes.extend(self.nodes.waiting_for(name).into_iter().map(Arc::from));
             self.changed_nodes.extend(self.rivals(name));
         }
@@ -120,7 +119,6 @@ impl Tracker {
         });
     }
 
-    /// Schedules the Node's next search, decision and recheck.
     fn plan(&mut self, name: &str, next_search: &NextSearch, is_running: bool) {
         let others = self.nodes.count_other_rechecks(name);
         let (family_wait, now) = (self.rules.family_wait, Instant::now());
@@ -141,8 +139,7 @@ impl Tracker {
         });
     }
 
-    /// Whether the vCenter of `lost`, removed from the configuration before, is configured again, perhaps under another
-    /// name.
+    /// Returns true if the removed vCenter of `lost` is configured again, perhaps under another name.
     fn is_configured(&self, lost: &RemovedVcenter, last_observation: Option<&LastObservation>) -> bool {
         let is_home =
             |at: &Location, held: &VcenterState| !at.vcenter.is_empty() && at.vcenter == held.snapshot.instance_uuid;
@@ -152,7 +149,6 @@ impl Tracker {
         })
     }
 
-    /// Tries to bind a Node that has no VM yet.
     fn bind(&mut self, name: &str) -> NextSearch {
         let Some(tracked) = self.nodes.get(name) else { return NextSearch::None };
         if tracked.facts.has_provider_id && tracked.facts.provider_id.is_none() {
@@ -208,9 +204,9 @@ impl Tracker {
         }
     }
 
-    /// Waits for vCenter's report of a match, which normally follows shortly after its watch begins. A match that is
-    /// reported late is searched and watched again, but not while a busy vCenter reports other VMs, because that would
-    /// add to its load.
+    /// Waits for vCenter's report of a match, which normally follows shortly after its watch begins. If the report is
+    /// late, the match is searched and watched again. While a busy vCenter reports other VMs, the wait is longer,
+    /// because a new search would add load.
     fn wait_for_reading(&mut self, name: &str, unknown: Unknown) -> NextSearch {
         let now = Instant::now();
         let since = self.nodes.get(name).and_then(|tracked| tracked.reading_since).unwrap_or(now);
@@ -220,7 +216,7 @@ impl Tracker {
         if over.is_some() {
             return NextSearch::Waiting(unknown);
         }
-        // Rewatches once per search, because each rewatch triggers an evaluation.
+        // Rewatches only once per search, because each rewatch triggers an evaluation.
         let tracked = self.nodes.get(name).filter(|tracked| tracked.search_at.is_none());
         for (vcenter, held) in &self.vcenters {
             let is_known = |id: &str| held.snapshot.vms.contains_key(id);
@@ -237,14 +233,14 @@ impl Tracker {
         NextSearch::Later(Unknown::new(reason::VMNotReadable, message))
     }
 
-    /// When a vCenter that has a match of this Node last reported anything.
+    /// Returns the time of the last report from any vCenter that has a match of this Node.
     fn last_report(&self, tracked: &NodeEntry) -> Option<Instant> {
         let matching = self.vcenters.iter().filter(|(vcenter, _)| tracked.ids_at(**vcenter).next().is_some());
         matching.filter_map(|(_, held)| held.source.vcenter.last_report()).max()
     }
 
-    /// Requests a check of the configured datacenters if a match is outside of them: the configuration may name a
-    /// datacenter that vCenter does not have.
+    /// Requests a check of the configured datacenters if a match is outside of them, because a configured datacenter
+    /// may not exist.
     fn suspect_datacenters(&self, name: &str) {
         let Some(tracked) = self.nodes.get(name) else { return };
         for (vcenter, VcenterState { source, snapshot: observed }) in &self.vcenters {
@@ -280,8 +276,8 @@ impl Tracker {
         })
     }
 
-    /// Returns how this VM belongs to another Node than `node`, if it does. The result does not depend on restarts or
-    /// on the order in which Nodes are seen.
+    /// If this VM belongs to another Node, returns a clause about that Node. The result does not depend on restarts or
+    /// on the order of Nodes.
     fn taken(&self, vm: &VmKey, node: &NodeFacts) -> Option<String> {
         let record = self.record(vm)?;
         let claiming = record.bios_uuid.iter().flat_map(|uuid| self.nodes.claiming(uuid));
@@ -303,7 +299,7 @@ impl Tracker {
         }
     }
 
-    /// Why the Node gets no metadata of its VM: the VM belongs to another Node.
+    /// Returns the reason why the Node gets no metadata of its VM, if the VM belongs to another Node.
     pub(super) fn backs_another(&self, tracked: &NodeEntry) -> Option<Unknown> {
         let vm = tracked.vm()?;
         let how = self.taken(vm, &tracked.facts)?;
@@ -315,13 +311,13 @@ impl Tracker {
         self.nodes.get(name).is_some_and(|tracked| tracked.vm() == Some(vm))
     }
 
-    /// Whether this VM backs the Node `other` and rejoined as `node`.
+    /// Returns true if this VM backs the Node `other` and rejoined as `node`.
     pub(super) fn is_earlier_name(&self, other: &str, node: &NodeFacts, vm: &VmKey) -> bool {
         let (Some(other), Some(record)) = (self.nodes.get(other), self.record(vm)) else { return false };
         other.vm() == Some(vm) && is_renamed(&other.facts, node, record)
     }
 
-    /// The Node that this VM backs under an earlier name, if `node` is being initialized.
+    /// Returns the Node that this VM backs under an earlier name, if `node` is not initialized yet.
     fn earlier_name(&self, node: &NodeFacts, vm: &VmKey) -> Option<&String> {
         let is_earlier = |other: &&String| **other != node.name && self.is_earlier_name(other, node, vm);
         self.nodes.needing(vm).find(is_earlier).filter(|_| !node.is_initialized)
@@ -331,8 +327,8 @@ impl Tracker {
         self.vcenters.get(&vm.vcenter)?.snapshot.vms.get(&vm.id).map(Arc::as_ref)
     }
 
-    /// The bound VM; none if it left the inventory, or if the id now names another VM. Ids are valid in one vCenter
-    /// only, and another vCenter may answer at the same address.
+    /// Returns the bound VM; `None` if the VM left the inventory, or if its id now belongs to another VM. Ids are valid
+    /// only in one vCenter, and another vCenter may answer at the same address.
     fn bound_machine<'a>(&'a self, tracked: &'a NodeEntry) -> Option<(&'a VmKey, &'a Arc<Snapshot>, &'a VmRecord)> {
         let Binding { vm, uuid, instance_uuid, .. } = tracked.bound.as_ref()?;
         let observed = &self.vcenters.get(&vm.vcenter)?.snapshot;
@@ -342,7 +338,6 @@ impl Tracker {
         (is_same_vcenter && is_same_uuid).then_some((vm, observed, record))
     }
 
-    /// The cache entry's data of the bound VM.
     fn bound_vm(&self, tracked: &NodeEntry) -> Option<BoundVm> {
         let (vm, snapshot, record) = self.bound_machine(tracked)?;
         let found_by = tracked.bound.as_ref()?.found_by();
@@ -371,8 +366,8 @@ impl Tracker {
         })
     }
 
-    /// How the VM that is being bound was found. The UUID identifies the VM if there is no other match. A match by the
-    /// recorded id counts as a match by UUID only if the VM reports that UUID.
+    /// Returns how the VM was found. The UUID identifies the VM if there is no other match. A match by the recorded id
+    /// counts as a match by UUID only if the VM reports the Node's UUID.
     fn found_by(&self, tracked: &NodeEntry, vm: &VmKey) -> FoundBy {
         if tracked.facts.has_provider_id {
             return FoundBy::ProviderId;
@@ -386,7 +381,7 @@ impl Tracker {
         if has_uuid && is_alone { FoundBy::SystemUuid } else { FoundBy::SystemUuidAmongSeveral }
     }
 
-    /// Whether both keys are one VM: a vCenter may be configured twice.
+    /// Returns true if both keys are the same VM. Two keys of one VM exist if a vCenter is configured twice.
     fn is_same(&self, one: &VmKey, other: &VmKey) -> bool {
         let instance_uuid = |vm: &VmKey| self.vcenters.get(&vm.vcenter).map(|held| &*held.snapshot.instance_uuid);
         let (here, there) = (instance_uuid(one), instance_uuid(other));
@@ -395,9 +390,8 @@ impl Tracker {
         one.id == other.id && is_same_vcenter
     }
 
-    /// If a search does not find a VM that is in the snapshot, vCenter may have failed to report its removal. The VM is
-    /// put into the ListView again, so that vCenter says whether it exists. An existing VM is missed only by a search
-    /// whose reply is outdated.
+    /// Watches the bound VM again if a search does not find it. vCenter may have failed to report the removal of the
+    /// VM. Adding the VM to the ListView again makes vCenter report whether the VM exists.
     pub(super) fn rewatch_if_missed(&self, tracked: &NodeEntry, vcenter: VcenterId, answer: &SearchAnswer) {
         let Some(bound) = tracked.vm().filter(|bound| bound.vcenter == vcenter) else { return };
         let is_missed = match answer {
@@ -415,7 +409,7 @@ impl Tracker {
         }
     }
 
-    /// Reports twins at a vCenter that was silent when the VM was bound.
+    /// Reports the twins that a search after the binding finds. Removes the vCenter from `unqueried` if it answered.
     pub(super) fn report_duplicate(&mut self, name: &str, vcenter: VcenterId, answer: &SearchAnswer) {
         let Some(held) = self.vcenters.get(&vcenter) else { return };
         let Some(bound) = self.nodes.get(name).and_then(|tracked| tracked.vm()) else { return };
@@ -447,7 +441,7 @@ impl Tracker {
     }
 }
 
-/// The deadline for the report of a match watched since `since`, if vCenter last reported anything at `reported`.
+/// Returns the deadline for the report of a match watched since `since`, if vCenter last reported at `reported`.
 fn end_of_reading(since: Instant, reported: Option<Instant>) -> Instant {
     let from = reported.map_or(since, |reported| reported.max(since));
     (from + READING_LIMIT).min(since + LONGEST_READING)

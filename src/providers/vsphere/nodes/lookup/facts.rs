@@ -22,22 +22,20 @@ pub struct NodeFacts {
     pub provider_id: Option<BiosUuid>,
     /// Whether `spec.providerID` is set to any text.
     pub has_provider_id: bool,
-    /// Whether the Node has a valid provider ID, no taint, and is not disputed: the VM is its own.
+    /// Whether the Node has a valid provider ID and no taint, and is not disputed.
     pub is_initialized: bool,
-    /// Whether the Node would be initialized, but has no record of this program, and its kubelet reports another UUID
-    /// than that of the provider ID. Such a Node may have been registered to get another VM's addresses.
+    /// Whether the Node has a valid provider ID and no taint, but no record of this program, and its kubelet reports a
+    /// UUID other than that of the provider ID. Such a Node may have been registered to get another VM's addresses.
     pub is_disputed: bool,
     /// Whether the condition Ready is present and not true.
     pub is_not_ready: bool,
-    /// Whether the condition Ready is present and unknown: the kubelet stopped reporting.
+    /// Whether the condition Ready is present and unknown, because the kubelet stopped reporting.
     pub is_unreachable: bool,
-    /// Whether the Node could be adopted: it has neither the taint nor a provider ID. Adoption requires that only one
-    /// VM has the Node's UUID.
+    /// Whether the Node can be adopted: it has neither the taint nor a provider ID.
     pub is_adoptable: bool,
     /// `status.nodeInfo.systemUUID`, if well-formed.
     pub system_uuid: Option<BiosUuid>,
-    /// The system UUID, if it is a machine id (32 digits without dashes). A machine id may be the VM's UUID or any
-    /// other, so it contradicts nothing.
+    /// The system UUID, if it is a machine id (32 digits without dashes), which may differ from the VM's UUID.
     pub machine_id: Option<BiosUuid>,
     /// The Node's addresses and the provided node IPs.
     pub addresses: Vec<IpAddr>,
@@ -50,28 +48,28 @@ pub struct NodeFacts {
 }
 
 impl NodeFacts {
-    /// The UUID to search by: that of the provider ID, or the one that the kubelet reports if there is no provider ID.
+    /// Returns the UUID to search by: that of the provider ID or, without a provider ID, the reported UUID.
     pub fn search_uuid(&self) -> Option<&BiosUuid> {
         if self.has_provider_id { self.provider_id.as_ref() } else { self.reported_uuid() }
     }
 
-    /// The UUID that the kubelet reports.
+    /// Returns the UUID that the kubelet reports.
     pub fn reported_uuid(&self) -> Option<&BiosUuid> {
         self.system_uuid.as_ref().or(self.machine_id.as_ref())
     }
 
-    /// The system UUID, if it differs from that of the provider ID in both byte orders.
+    /// Returns the system UUID, if it differs from the UUID of the provider ID in both byte orders.
     pub fn contradicting_uuid(&self) -> Option<&BiosUuid> {
         let (provider_id, system_uuid) = (self.provider_id.as_ref()?, self.system_uuid.as_ref()?);
         (!provider_id.is_same(system_uuid)).then_some(system_uuid)
     }
 
-    /// The UUID of the VM that the Node claims to run on; none while that is disputed.
+    /// Returns the UUID of the VM that the Node claims; `None` while the Node is disputed.
     pub(super) fn claim(&self) -> Option<&BiosUuid> {
         self.search_uuid().filter(|_| !self.is_disputed)
     }
 
-    /// Whether `host_name` is this Node's name, or has the same first label.
+    /// Returns true if `host_name` is this Node's name, or has the same first label.
     pub(super) fn is_called(&self, host_name: &str) -> bool {
         let first_label = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
         !host_name.is_empty()
@@ -79,7 +77,7 @@ impl NodeFacts {
     }
 }
 
-/// The facts of `node`; none if it belongs to another provider.
+/// Returns the facts of `node`; `None` if the Node belongs to another provider.
 pub fn facts_of(node: &Node) -> Option<NodeFacts> {
     let provider_id = node::provider_id(node);
     if !provider_id.is_empty() && !provider_id::is_own(provider_id) {

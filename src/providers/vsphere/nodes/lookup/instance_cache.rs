@@ -17,24 +17,24 @@ use crate::providers::vsphere::nodes::absence::location::Location;
 use crate::providers::vsphere::vcenter::VcenterId;
 use crate::providers::vsphere::vcenter::snapshot::{PowerState, ProvenPower};
 
-/// Events that a slow subscriber may lag behind before it gets `InstanceEvent::All`.
+/// Number of events that a slow subscriber may lag behind before it gets `InstanceEvent::All`.
 const BACKLOG: usize = 4_096;
 
 /// Cache entry of one Node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CachedInstance {
-    /// The Node's UID; a later Node of the same name has another one.
+    /// The Node's UID. A later Node of the same name has another UID.
     pub uid: Arc<str>,
-    /// The Node's VM.
+    /// The presence of the Node's VM.
     pub presence: Presence<Arc<BoundVm>>,
     /// Whether every vCenter answered and none has a VM that matches the Node.
     pub has_no_match: bool,
-    /// The last observation of the VM, if any. It stays when the VM is no longer found.
+    /// The last observation of the VM. Kept when the VM is not found any more.
     pub last_observation: Option<LastObservation>,
 }
 
 impl CachedInstance {
-    /// Notes for operators that block nothing.
+    /// Returns notes for operators. A note blocks nothing.
     fn notes(&self) -> &[String] {
         if let Presence::Exists(vm) = &self.presence
             && let Presence::Exists(metadata) = &vm.metadata
@@ -44,7 +44,6 @@ impl CachedInstance {
         &[]
     }
 
-    /// The notes that `before` does not have.
     fn new_notes(&self, before: Option<&CachedInstance>) -> Vec<String> {
         let reported = before.map(CachedInstance::notes).unwrap_or_default();
         self.notes().iter().filter(|note| !reported.contains(note)).cloned().collect()
@@ -60,25 +59,24 @@ pub struct BoundVm {
     pub location: Arc<Location>,
     /// The VM's BIOS UUID in vCenter's byte order.
     pub uuid: Option<BiosUuid>,
-    /// The usable addresses that the guest reports, without link-local ones and the like.
+    /// The addresses that the guest reports, without unusable ones such as link-local addresses.
     pub addresses: Arc<BTreeSet<IpAddr>>,
-    /// The Node's metadata, or why there is none yet. Staleness and the location record are added when the metadata is
-    /// read.
+    /// The Node's metadata without staleness and location record, or the reason why there is none yet.
     pub metadata: Presence<InstanceMetadata>,
-    /// The VM's power state, and since when it is proven.
+    /// The VM's power state, and the time since which it is proved.
     pub power: Presence<ProvenPower>,
-    /// Whether the snapshot of the VM's vCenter was live when this entry was made. It is part of the entry, so that
-    /// subscribers are notified when the vCenter stops or starts being live.
+    /// Whether the vCenter's snapshot was live when this entry was written. A change of this value notifies
+    /// subscribers.
     pub is_live: bool,
 }
 
 impl BoundVm {
-    /// Whether the VM is known to run.
+    /// Returns true if the VM is proved to be powered on.
     pub fn is_running(&self) -> bool {
         matches!(self.power, Presence::Exists(ProvenPower { state: PowerState::PoweredOn, .. }))
     }
 
-    /// Whether `uuid` is the VM's, in either byte order.
+    /// Returns true if `uuid` is the VM's UUID, in either byte order.
     pub fn has_uuid(&self, uuid: &BiosUuid) -> bool {
         self.uuid.as_ref().is_some_and(|own| own.is_same(uuid))
     }
@@ -98,12 +96,12 @@ impl Default for InstanceCache {
 }
 
 impl InstanceCache {
-    /// The entry of this Node.
+    /// Returns the entry of this Node.
     pub fn find(&self, node: &str) -> Option<Arc<CachedInstance>> {
         self.instances.read().get(node).cloned()
     }
 
-    /// Replaces the entry and announces a changed presence. New notes are logged.
+    /// Replaces the entry. If the UID, the presence or `has_no_match` changed, logs new notes and notifies subscribers.
     pub fn set(&self, node: &str, view: CachedInstance) {
         let new_notes = {
             let mut views = self.instances.write();
@@ -133,7 +131,7 @@ impl InstanceCache {
         self.instances.write().remove(node);
     }
 
-    /// A stream of changes from now on.
+    /// Returns a stream of changes from now on.
     pub fn subscribe(&self) -> BoxStream<'static, InstanceEvent> {
         stream::unfold(self.events.subscribe(), |mut events| async move {
             match events.recv().await {

@@ -19,32 +19,30 @@ use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot};
 use crate::providers::vsphere::vcenter::{VcenterId, VmKey};
 
-/// Recheck period for the bound VM of a NotReady Node while the VM is not known to run.
+/// Recheck period for the bound VM of a NotReady Node, unless the VM is proved to run.
 const RECHECK_PERIOD: Duration = Duration::from_secs(60);
-/// Recheck period while the VM is known to run. It is longer, because a removal goes unnoticed only if vCenter fails to
-/// report both that the VM stopped and that it was removed.
+/// Recheck period while the VM runs. It is longer, because a removal goes unnoticed only if vCenter fails to report
+/// both the stop and the removal of the VM.
 const RUNNING_RECHECK_PERIOD: Duration = Duration::from_secs(600);
-/// The recheck period is at least this time multiplied by the number of rechecked Nodes, so that many NotReady Nodes
-/// together cost two rechecks a second.
+/// Minimum recheck period for each other Node that is rechecked. So all rechecked Nodes together cause about two
+/// rechecks a second at most.
 const RECHECK_SHARE: Duration = Duration::from_millis(500);
-/// Minimum pause between rechecks if the Node was ready in between.
+/// Minimum pause between rechecks of a Node that repeatedly becomes ready and NotReady.
 const NEXT_RECHECK: Duration = Duration::from_secs(10);
 
-/// The binding of a VM to its Node. UUIDs and match are those at the time of binding.
+/// The binding of a VM to its Node. `uuid` and `instance_uuid` are those at the time of binding.
 pub(super) struct Binding {
     pub(super) vm: VmKey,
     pub(super) uuid: Option<BiosUuid>,
-    /// The instance UUID of the vCenter.
     pub(super) instance_uuid: Option<Arc<str>>,
-    /// How the VM was matched.
     pub(super) found_by: FoundBy,
-    /// vCenters that had not answered when the VM was bound. They are searched when they are live again, so that a twin
-    /// there is reported.
+    /// vCenters that had not answered when the VM was bound, or were configured later. They are searched for twins once
+    /// they are live.
     pub(super) unqueried: Vec<VcenterId>,
 }
 
 impl Binding {
-    /// How the VM was matched. While a vCenter has not answered, another VM may have the same UUID.
+    /// Returns how the VM was matched. While a vCenter has not answered, another VM may have the same UUID.
     pub(super) fn found_by(&self) -> FoundBy {
         match self.found_by {
             FoundBy::SystemUuid if !self.unqueried.is_empty() => FoundBy::SystemUuidAmongSeveral,
@@ -53,7 +51,6 @@ impl Binding {
     }
 }
 
-/// State of one Node.
 #[derive(Default)]
 pub(super) struct NodeEntry {
     pub(super) version: NodeVersion,
@@ -62,31 +59,32 @@ pub(super) struct NodeEntry {
     /// Answers of the vCenters. A vCenter without an entry was not asked yet, or its answer is in flight.
     pub(super) answers: BTreeMap<VcenterId, SearchAnswer>,
     pub(super) first_match: Option<Instant>,
-    /// Since when a match has been watched without a report from vCenter.
+    /// Time since which a match is watched without a report from vCenter.
     pub(super) reading_since: Option<Instant>,
     pub(super) bound: Option<Binding>,
     pub(super) pauses: Failures,
     pub(super) search_at: Option<Instant>,
     pub(super) decide_at: Option<Instant>,
-    /// When the VM of a NotReady Node is rechecked next, and when it was last.
+    /// Time of the next recheck of the VM of a NotReady Node.
     pub(super) recheck_at: Option<Instant>,
+    /// Time of the last recheck.
     pub(super) rechecked_at: Option<Instant>,
-    /// The twins reported last, by vCenter.
+    /// The last reported twins, by vCenter.
     pub(super) duplicates: BTreeMap<VcenterId, Vec<String>>,
-    /// Whether the bound VM is known to run.
     pub(super) is_running: bool,
-    /// The bound VM at the time its vCenter was removed from the configuration.
+    /// The VM that was bound when its vCenter was removed from the configuration.
     pub(super) removed_vcenter: Option<Box<RemovedVcenter>>,
-    /// The last observation of the VM by this process; kept when the VM is gone.
+    /// The last observation of the VM by this process. Kept when the VM is gone.
     pub(super) last_observation: Option<LastObservation>,
-    /// The live period of the vCenter's snapshots in which the VM was last seen; none if the snapshot was not live, or
-    /// if the VM may have moved unreported since.
+    /// The live period of the snapshots in which the VM was last seen. `None` if the snapshot was not live, or if the
+    /// VM may have moved since without a report.
     pub(super) live_period: Option<u64>,
-    /// Since when this process knows an address of the guest; kept when the VM is gone.
+    /// Time since which the guest has an address. Kept when the VM is gone.
     pub(super) addressed_since: Option<Instant>,
 }
 
-/// The version of a Node that was processed. The Node itself is not kept: it is several times as large as this entry.
+/// The processed version of a Node. The Node itself is not stored, because it is several times as large as a
+/// [`NodeEntry`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct NodeVersion {
     version: Option<String>,
@@ -100,7 +98,7 @@ impl NodeVersion {
     }
 }
 
-/// A VM at a vCenter that was removed from the configuration.
+/// A VM in a vCenter that was removed from the configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RemovedVcenter {
     pub(super) vm: String,
@@ -110,7 +108,7 @@ pub(super) struct RemovedVcenter {
 }
 
 impl RemovedVcenter {
-    /// The VM's presence: unknown, because answers of the other vCenters prove nothing about the VM.
+    /// Returns the reason why the existence of the VM is unknown: answers of other vCenters prove nothing about the VM.
     pub(super) fn unknown(&self, elsewhere: &Unknown) -> Unknown {
         let Self { vm, server, file } = self;
         let message = format!(
@@ -122,7 +120,6 @@ impl RemovedVcenter {
 }
 
 impl NodeEntry {
-    /// A Node seen for the first time.
     pub(super) fn new(observed: NodeVersion, facts: NodeFacts) -> Self {
         Self {
             asked_by_name: facts.search_uuid().is_none() && !facts.has_provider_id,
@@ -132,14 +129,14 @@ impl NodeEntry {
         }
     }
 
-    /// Restarts the search for the Node's VM.
     pub(super) fn restart_lookup(&mut self) {
         let (observed, facts) = (std::mem::take(&mut self.version), std::mem::take(&mut self.facts));
         let (last_observation, addressed_since) = (self.last_observation.take(), self.addressed_since);
         *self = Self { last_observation, addressed_since, ..Self::new(observed, facts) };
     }
 
-    /// Restarts the search for a VM that left the inventory while it was watched: see [`NodeEntry::record_end`].
+    /// Restarts the search for a VM that left the inventory while it was watched. Keeps the live period for
+    /// [`NodeEntry::record_end`].
     pub(super) fn unbind(&mut self) {
         let live_period = self.live_period;
         self.restart_lookup();
@@ -154,7 +151,6 @@ impl NodeEntry {
         self.pauses.reset();
     }
 
-    /// Records a vCenter's answer about a Node that has no bound VM.
     pub(super) fn take_answer(&mut self, vcenter: VcenterId, snapshot: &Snapshot, answer: SearchAnswer) {
         self.record_end(snapshot, &answer);
         let known = self.answers.entry(vcenter).or_default();
@@ -169,15 +165,13 @@ impl NodeEntry {
         }
     }
 
-    /// Records that this snapshot has the VM.
     pub(super) fn see(&mut self, location: Location, snapshot: &Snapshot) {
         let is_live = snapshot.freshness == Freshness::Live;
         self.live_period = snapshot.live_period.filter(|_| is_live);
         let before = self.last_observation.take();
         let recorded = match &before {
             _ if is_live => self.facts.recorded.clone(),
-            // Without a live snapshot, a record that was written since the last live one may be newer than this
-            // observation.
+            // Without a live snapshot, the present record may be newer than this observation.
             before => before.as_ref().and_then(|before| before.recorded.clone()),
         };
         // Keeps the allocation if the location is the same.
@@ -186,9 +180,9 @@ impl NodeEntry {
         self.last_observation = Some(LastObservation { location, recorded, is_watched_to_end: false });
     }
 
-    /// Takes the answer of this snapshot's vCenter about a VM that left its inventory. A VM also leaves when the
-    /// account can no longer read it, and can then move unreported. So the VM was watched to its end only if the first
-    /// answer is that the VM does not exist, and comes in the live period in which the VM was seen.
+    /// Processes a vCenter's answer about a VM that left the inventory. A VM also leaves when the account cannot read
+    /// it any more, and can then move without a report. So the VM was watched to its end only if the first answer is
+    /// that the VM does not exist, and if this answer comes in the live period in which the VM was seen.
     pub(super) fn record_end(&mut self, snapshot: &Snapshot, answer: &SearchAnswer) {
         let Some(last_observation) =
             self.last_observation.as_mut().filter(|observed| *observed.location.vcenter == *snapshot.instance_uuid)
@@ -212,13 +206,14 @@ impl NodeEntry {
         self.live_period = None;
     }
 
-    /// Whether this version of the Node was processed. A Node without a version always counts as new.
+    /// Returns true if this version of the Node was processed. A Node without a version always counts as new.
     pub(super) fn has_seen(&self, node: &Node) -> bool {
         let is_same_version = self.version.version.is_some() && self.version.version == node.metadata.resource_version;
         is_same_version && *self.facts.uid == *node.metadata.uid.as_deref().unwrap_or_default()
     }
 
-    /// Shares one allocation, because nearly every Node records the location that this process sees.
+    /// Shares one allocation of equal locations, because nearly every Node records the location that this process
+    /// observes.
     pub(super) fn share_location(&mut self) {
         let Some(last_observation) = &mut self.last_observation else { return };
         if self.facts.recorded.as_ref() == Some(&last_observation.location) {
@@ -241,7 +236,7 @@ impl NodeEntry {
         self.answers.get(&vcenter).unwrap_or(&SearchAnswer::Pending)
     }
 
-    /// Stores the twins reported for this vCenter. True if they differ from the last ones there.
+    /// Stores the twins of this vCenter. Returns true if there are twins, and they differ from the twins reported last.
     pub(super) fn record_duplicates(&mut self, vcenter: VcenterId, duplicates: &[String]) -> bool {
         let is_news =
             !duplicates.is_empty() && self.duplicates.get(&vcenter).is_none_or(|reported| reported != duplicates);
@@ -251,7 +246,7 @@ impl NodeEntry {
         is_news
     }
 
-    /// The VMs at this vCenter that are bound or that answers name.
+    /// Returns the VMs in this vCenter: the bound VM or, without a bound VM, the matches.
     pub(super) fn ids_at(&self, vcenter: VcenterId) -> impl Iterator<Item = &Arc<str>> {
         let bound = self.vm().filter(|vm| vm.vcenter == vcenter).map(|vm| &vm.id);
         let matched = match (self.bound.is_none(), self.answers.get(&vcenter)) {
@@ -261,7 +256,7 @@ impl NodeEntry {
         bound.into_iter().chain(matched)
     }
 
-    /// The VMs at all vCenters that are bound or that answers name, sorted.
+    /// Returns the bound VM or, without a bound VM, the matches in all vCenters, sorted.
     pub(super) fn needs(&self) -> Vec<VmKey> {
         if let Some(vm) = self.vm() {
             return vec![vm.clone()];
@@ -274,9 +269,9 @@ impl NodeEntry {
         needs
     }
 
-    /// Schedules a recheck of the VM of a NotReady Node: a twin may run in its place, and vCenter may have failed to
-    /// report its removal. `has_changed`: the Node may just have become NotReady. `others`: number of other Nodes that
-    /// are rechecked.
+    /// Schedules a recheck of the VM of a NotReady Node: a twin may run instead, and vCenter may have failed to report
+    /// the removal of the VM. `has_changed` means that the Node may just have become NotReady. `others` is the number
+    /// of other rechecked Nodes.
     pub(super) fn schedule_recheck(&mut self, now: Instant, has_changed: bool, others: u32) {
         self.recheck_at = match (self.bound.is_some() && self.facts.is_not_ready, self.recheck_at) {
             (false, _) => None,
@@ -289,13 +284,13 @@ impl NodeEntry {
         };
     }
 
-    /// When the wait for silent vCenters ends and a decision is due. `None` once the wait is over; from then on only a
-    /// change or the next search triggers a decision.
+    /// Returns the end of the wait for silent vCenters, when a decision is due; `None` after the wait or without a
+    /// match.
     pub(super) fn end_of_silent_wait(&self, now: Instant) -> Option<Instant> {
         self.first_match.map(|at| at + SILENT_VCENTER_WAIT).filter(|end| *end > now)
     }
 
-    /// When a Node that is not initialized stops waiting for address families that its guest does not report.
+    /// Returns the end of an uninitialized Node's wait for address families that its guest does not report.
     pub(super) fn end_of_family_wait(&self, wait: Duration, now: Instant) -> Option<Instant> {
         self.addressed_since.filter(|_| !self.facts.is_initialized).map(|at| at + wait).filter(|end| *end > now)
     }
@@ -304,13 +299,13 @@ impl NodeEntry {
 /// The next search after a decision.
 #[derive(Debug, PartialEq)]
 pub(super) enum NextSearch {
-    /// Nothing to search.
+    /// No search is needed.
     None,
-    /// Search in every vCenter at once.
+    /// Search in every vCenter now, without a pause.
     Now,
-    /// Search after a pause; until then the VM is unknown for this reason.
+    /// Search after a pause. Until then, the VM is unknown for this reason.
     Later(Unknown),
-    /// Search after a pause: every vCenter answered, and none has a VM that matches the Node.
+    /// Search after a pause. Every vCenter answered, and none has a VM that matches the Node.
     NoMatch(Unknown),
     /// No search: an answer or report is in flight, or the Node has a malformed provider ID.
     Waiting(Unknown),
@@ -355,7 +350,7 @@ mod tests {
         }
     }
 
-    /// A VM that was seen in live period 3, and then left the inventory.
+    /// Returns the entry of a Node. Its VM was seen in live period 3 and then left the inventory.
     fn left() -> NodeEntry {
         let mut tracked = NodeEntry::new(NodeVersion::default(), NodeFacts::default());
         tracked.see(location(), &snapshot(Freshness::Live, Some(3)));

@@ -1,4 +1,4 @@
-//! The tracked Nodes, indexed by the VMs they need, by the UUID they claim and by the time they are due.
+//! The tracked Nodes, indexed by needed VM, claimed UUID and due time.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,24 +8,22 @@ use super::node_entry::NodeEntry;
 use crate::providers::provider_id::BiosUuid;
 use crate::providers::vsphere::vcenter::VmKey;
 
-/// The table and its index. Nodes are changed in place, through [`Nodes::update`].
+/// The tracked Nodes and their index. Nodes are changed in place, through [`Nodes::update`].
 #[derive(Default)]
 pub(super) struct Nodes {
     nodes: HashMap<String, IndexEntry>,
     index: Index,
 }
 
-/// A Node and its position in the index.
 struct IndexEntry {
-    /// Boxed, because the table has up to twice as many slots as entries.
+    /// Boxed, because a `HashMap` has up to twice as many slots as entries.
     tracked: Box<NodeEntry>,
     position: IndexPosition,
 }
 
-/// Index over the table, derived from the Nodes in it.
 #[derive(Default)]
 struct Index {
-    /// By VM: the Nodes that it backs or may back.
+    /// The Nodes that each VM backs or may back.
     needing: HashMap<VmKey, NameSet>,
     claiming: HashMap<BiosUuid, NameSet>,
     due: BTreeSet<(Instant, String)>,
@@ -33,7 +31,6 @@ struct Index {
     recheck_count: u32,
 }
 
-/// Position of a Node in the index.
 #[derive(Default)]
 struct IndexPosition {
     needs: Vec<VmKey>,
@@ -42,7 +39,7 @@ struct IndexPosition {
     is_rechecked: bool,
 }
 
-/// Sorted names without duplicates. Nearly always it is one name, for which a set would allocate room for eleven.
+/// Sorted names without duplicates. Nearly every set has one name, so a `Vec` saves memory.
 #[derive(Default)]
 struct NameSet(Vec<String>);
 
@@ -54,7 +51,7 @@ impl NameSet {
         }
     }
 
-    /// Removes a name. Returns whether any name is left.
+    /// Removes a name. Returns true if any name is left.
     fn remove(&mut self, name: &str) -> bool {
         self.0.retain(|known| known != name);
         !self.0.is_empty()
@@ -85,7 +82,7 @@ impl Nodes {
         self.nodes.iter().map(|(name, entry)| (name, &*entry.tracked))
     }
 
-    /// Number of other Nodes whose bound VM is rechecked.
+    /// Returns the number of other Nodes whose bound VM is rechecked.
     pub(super) fn count_other_rechecks(&self, name: &str) -> u32 {
         let is_counted = self.nodes.get(name).is_some_and(|entry| entry.position.is_rechecked);
         self.index.recheck_count - u32::from(is_counted)
@@ -99,13 +96,13 @@ impl Nodes {
         self.index.needing.get(vm).into_iter().flat_map(NameSet::iter)
     }
 
-    /// The Nodes that claim a VM with this UUID.
+    /// Returns the Nodes that claim a VM with this UUID, in either byte order.
     pub(super) fn claiming(&self, uuid: &BiosUuid) -> impl Iterator<Item = &String> {
         let claiming = &self.index.claiming;
         claiming.get(uuid).into_iter().chain(claiming.get(&uuid.byte_swapped())).flat_map(NameSet::iter)
     }
 
-    /// The other Nodes that may claim this Node's VM.
+    /// Returns the other Nodes that claim the same UUID, or that need this Node's bound VM.
     pub(super) fn rivals(&self, name: &str) -> BTreeSet<String> {
         let Some(IndexEntry { tracked, position: place }) = self.nodes.get(name) else { return BTreeSet::new() };
         let claiming = place.claim.iter().flat_map(|uuid| self.claiming(uuid));
@@ -113,8 +110,7 @@ impl Nodes {
         claiming.chain(backed).filter(|other| *other != name).cloned().collect()
     }
 
-    /// The Nodes without a bound VM that match a VM of this Node, and may get that VM once it no longer belongs to this
-    /// Node.
+    /// Returns the Nodes without a bound VM that match a VM of this Node, and may get the VM after this Node.
     pub(super) fn waiting_for(&self, name: &str) -> Vec<String> {
         let needs = self.nodes.get(name).map(|entry| entry.position.needs.as_slice()).unwrap_or_default();
         let others: BTreeSet<&String> = needs.iter().flat_map(|vm| self.needing(vm)).collect();
@@ -147,13 +143,12 @@ impl Nodes {
         self.index.change(name, place, &IndexPosition::default())
     }
 
-    /// The earliest time at which a Node's VM is searched for or rechecked, or a wait of a Node ends; `None` if nothing
-    /// is scheduled.
+    /// Returns the earliest time of a search, a recheck or the end of a wait; `None` if nothing is scheduled.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.index.due.first().map(|(at, _)| *at)
     }
 
-    /// The Nodes that are due at `now`. They stay due until they are changed.
+    /// Returns the Nodes that are due at `now`. A Node stays due until it is changed.
     pub(super) fn due(&self, now: Instant) -> Vec<String> {
         self.index.due.iter().take_while(|(at, _)| *at <= now).map(|(_, name)| name.clone()).collect()
     }

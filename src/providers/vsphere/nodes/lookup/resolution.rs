@@ -1,7 +1,7 @@
-//! Pure: which VM backs a Node, given the answers of every vCenter.
+//! Pure: decides which VM backs a Node, from the answers of every vCenter.
 //!
-//! The rules are those of `docs/look-up.md`. The Go program (`pkg/common/connectionmanager/search.go`) takes whichever
-//! vCenter answers first; see `docs/compatibility.md`.
+//! `docs/look-up.md` describes the rules. The Go program (`pkg/common/connectionmanager/search.go`) uses the vCenter
+//! that answers first; see `docs/compatibility.md`.
 
 mod not_found;
 
@@ -17,7 +17,7 @@ use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::snapshot::{PowerState, Snapshot, VmRecord};
 use crate::providers::vsphere::vcenter::{VcenterId, VmKey, scope};
 
-/// How long a VM that matches by UUID alone is not bound while a vCenter has not answered.
+/// Maximum wait for silent vCenters. After this wait, a VM that matches only by UUID is bound if it is powered on.
 pub const SILENT_VCENTER_WAIT: Duration = Duration::from_secs(30);
 
 /// Answer of one vCenter to the search for a Node.
@@ -26,33 +26,32 @@ pub enum SearchAnswer {
     /// Not asked yet, or the answer is in flight.
     #[default]
     Pending,
-    /// The vCenter could not answer, with the reason.
+    /// The vCenter could not answer, for this reason.
     Silent(String),
-    /// The account lacks a permission. The text names question, object and privilege. The answer proves nothing about
-    /// the VM.
+    /// The account lacks a permission, which the text names. This answer proves nothing about the VM.
     Denied(String),
-    /// No match; the VM with this id, which was the Node's last, no longer exists.
+    /// No match. The last VM of the Node, with this id, does not exist any more.
     Gone(Arc<str>),
-    /// No match; the VM that was the Node's last exists under its id with another UUID.
+    /// No match. The last VM of the Node exists under its id, but with another UUID.
     Changed {
         /// The VM's id.
         id: Arc<str>,
         /// The VM's present BIOS UUID.
         uuid: BiosUuid,
     },
-    /// No match; VMs with these ids have the Node's system UUID, which is not that of its provider ID.
+    /// No match. VMs with these ids have the Node's system UUID, which differs from the UUID of its provider ID.
     Elsewhere(Vec<Arc<str>>),
-    /// The matches; an empty list is an answer, too.
+    /// The matches. An empty list is also an answer.
     Matches {
         /// The search key.
         query: SearchKey,
-        /// Managed object ids.
+        /// The managed object ids.
         ids: Vec<Arc<str>>,
     },
 }
 
 impl SearchAnswer {
-    /// Whether the vCenter answered completely.
+    /// Returns true if the vCenter answered completely.
     pub fn is_answered(&self) -> bool {
         matches!(
             self,
@@ -67,14 +66,14 @@ impl SearchAnswer {
 /// Search key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SearchKey {
-    /// The BIOS UUID, in both byte orders.
+    /// The BIOS UUID, in either byte order.
     #[default]
     Uuid,
     /// The Node's name, searched as the guest's host name.
     Name,
 }
 
-/// One vCenter's part of the question.
+/// One vCenter and its answer.
 pub struct VcenterAnswer<'a> {
     /// The vCenter.
     pub vcenter: VcenterId,
@@ -88,28 +87,28 @@ pub struct VcenterAnswer<'a> {
     pub answer: &'a SearchAnswer,
 }
 
-/// Everything that the decision depends on.
+/// The input of the decision.
 pub struct Question<'a> {
     /// The Node.
     pub node: &'a NodeFacts,
-    /// Whether the vCenters were also searched by name where the UUID gave no match.
+    /// Whether the vCenters were also searched by name, because the Node has no UUID or the UUID gave no match.
     pub asked_by_name: bool,
     /// Every configured vCenter, in order.
     pub vcenters: &'a [VcenterAnswer<'a>],
-    /// A further vCenter is turned off because of a configuration error: it cannot be asked, and may have the VM.
+    /// Reason why a configured vCenter, which may have the VM, is turned off and cannot be asked.
     pub unqueried: Option<Unknown>,
     /// Time since the first match.
     pub waiting_time: Duration,
-    /// Returns how a VM belongs to another Node: a clause such as `already backs node n`. `None` if it does not.
+    /// Returns a clause such as `already backs node n` if a VM belongs to another Node; otherwise `None`.
     pub owner_clause: &'a dyn Fn(&VmKey) -> Option<String>,
     /// Whether a VM that matches only by name is accepted, as in the Go program.
     pub allow_name_match: bool,
 }
 
-/// The decision.
+/// The decision about a Node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LookupDecision {
-    /// This VM backs the Node. `others` reports further VMs with the same UUID.
+    /// This VM backs the Node.
     Bind {
         /// The VM.
         vm: VmKey,
@@ -118,13 +117,13 @@ pub enum LookupDecision {
     },
     /// A match was found, but no snapshot contains it yet. Decide again with a later snapshot.
     Reading(Unknown),
-    /// Decide again when the wait since the first match ends, or when something changes.
+    /// Decide again when the wait since the first match ends, or when the state changes.
     Wait(Unknown),
     /// Every vCenter answered without a match: search by name.
     SearchByName,
-    /// There is no VM that this Node may take now, for this reason.
+    /// No VM can be bound to this Node now, for this reason.
     Unresolved(Unknown),
-    /// Every vCenter answered, and none has a VM that matches the Node, not even one that the Node may not take.
+    /// Every vCenter answered, and no VM matches the Node.
     NoMatch(Unknown),
 }
 
@@ -176,7 +175,7 @@ pub fn resolve(question: &Question<'_>) -> LookupDecision {
                     continue;
                 }
                 if asked.snapshot.freshness.failure().is_some() {
-                    // The vCenter stopped answering before the match was reported: it counts as silent.
+                    // The vCenter stopped answering before it reported the match, so it counts as silent.
                     continue;
                 }
                 let message = format!("reading {id} on {}", asked.server);
@@ -188,7 +187,7 @@ pub fn resolve(question: &Question<'_>) -> LookupDecision {
             }
             let key = VmKey { vcenter: asked.vcenter, id: id.clone() };
             let instance_uuid = &*asked.snapshot.instance_uuid;
-            // Two entries may be the same vCenter; a VM that both report counts once.
+            // Two entries may be the same vCenter. A VM that both entries report counts once.
             if !candidates.iter().any(|known: &VmCandidate<'_>| {
                 known.key.id == key.id && known.instance_uuid == instance_uuid && !instance_uuid.is_empty()
             }) {
@@ -201,7 +200,7 @@ pub fn resolve(question: &Question<'_>) -> LookupDecision {
     }
     match by {
         SearchKey::Uuid => choose(question, candidates),
-        // A name identifies a VM only if no other VM has it, so every vCenter must answer first.
+        // A name identifies a VM only if no other VM has the name, so every vCenter must answer first.
         SearchKey::Name if !silent(question).is_empty() || question.unqueried.is_some() => {
             nothing_found(question, set_aside)
         }
@@ -212,14 +211,14 @@ pub fn resolve(question: &Question<'_>) -> LookupDecision {
     }
 }
 
-/// Why a match does not count.
+/// Returns the reason why a match does not count.
 fn rejection_reason(
     node: &NodeFacts,
     queried: &VcenterAnswer<'_>,
     record: &VmRecord,
     by: SearchKey,
 ) -> Option<&'static str> {
-    // The id may by now name another VM than in the answer: a vCenter may be reinstalled.
+    // The id of the match may belong to another VM by now, for example because the vCenter was reinstalled.
     let is_another =
         record.bios_uuid.as_ref().zip(node.search_uuid()).is_some_and(|(own, wanted)| !own.is_same(wanted));
     if by == SearchKey::Uuid && is_another {
@@ -231,7 +230,7 @@ fn rejection_reason(
     (!is_covered).then_some("is outside the configured datacenters")
 }
 
-/// Narrows several matches down to one, then checks whether it may be taken now.
+/// Narrows several matches down to one, then checks whether this VM may be taken now.
 fn choose(question: &Question<'_>, candidates: Vec<VmCandidate<'_>>) -> LookupDecision {
     let all: Vec<String> = candidates.iter().map(VmCandidate::describe).collect();
     let is_recorded = |candidate: &VmCandidate<'_>| candidate.is_recorded(question.node);
@@ -265,8 +264,11 @@ fn choose(question: &Question<'_>, candidates: Vec<VmCandidate<'_>>) -> LookupDe
     }
 }
 
-/// Takes the one match if every vCenter answered, if the Node's record, host name or addresses confirm the match, or if
-/// silent vCenters were waited for long enough.
+/// Decides whether this match is bound. Rejects the match if the Node is disputed or the VM belongs to another Node,
+/// and waits for the recorded vCenter. Otherwise binds the VM if every vCenter answered or if the Node's record
+/// confirms the match. A VM that is powered on and no template is also bound if its host name or an address confirms
+/// the match, or if the wait for silent vCenters is over. While a vCenter is turned off, only a confirmed match is
+/// bound.
 fn take(question: &Question<'_>, candidate: &VmCandidate<'_>, all: &[String]) -> LookupDecision {
     if let Some(unknown) = disputed(question, candidate).or_else(|| taken_already(question, candidate)) {
         return LookupDecision::Unresolved(unknown);
@@ -308,8 +310,9 @@ fn take(question: &Question<'_>, candidate: &VmCandidate<'_>, all: &[String]) ->
     ))
 }
 
-/// An initialized Node keeps its VM until the recorded vCenter says that the VM is gone: a copy elsewhere, as after a
-/// fail-over test, is not the Node's. A vCenter that was never reached may be the recorded one.
+/// Returns the reason why an initialized Node must wait for the recorded vCenter. The Node keeps its VM until this
+/// vCenter reports that the VM is gone, because a copy elsewhere, as after a fail-over test, is not the Node's VM. A
+/// vCenter that was never reached may be the recorded one.
 fn recorded_vcenter_unanswered(question: &Question<'_>, candidate: &VmCandidate<'_>) -> Option<Unknown> {
     let node = question.node;
     let recorded = node.recorded.as_ref().filter(|_| node.is_initialized && !candidate.is_recorded(node))?;
@@ -347,8 +350,7 @@ fn recorded_vcenter_unanswered(question: &Question<'_>, candidate: &VmCandidate<
     Some(unanswered(unheard, message))
 }
 
-/// A VM backs one Node. A Node that is not initialized waits while the VM belongs to another Node. The claim of an
-/// initialized Node is checked once its VM is bound.
+/// Rejects another Node's VM for a Node that is not initialized. For an initialized Node, the check follows binding.
 fn taken_already(question: &Question<'_>, candidate: &VmCandidate<'_>) -> Option<Unknown> {
     if question.node.is_initialized {
         return None;
@@ -357,7 +359,7 @@ fn taken_already(question: &Question<'_>, candidate: &VmCandidate<'_>) -> Option
     Some(backs_another(&candidate.describe(), &taken))
 }
 
-/// Why a Node gets no metadata of a VM that belongs to another Node; `how` is a clause such as `already backs node n`.
+/// Returns the reason why a Node gets no metadata of another Node's VM. `how` comes from [`Question::owner_clause`].
 pub fn backs_another(machine: &str, how: &str) -> Unknown {
     let message = format!(
         "{machine} {how}; if that Node is an earlier name of this machine, delete it; if it has a machine of its own, give \
@@ -366,7 +368,7 @@ pub fn backs_another(machine: &str, how: &str) -> Unknown {
     Unknown::disputed(reason::VMBacksAnotherNode, message)
 }
 
-/// A Node that was registered with this VM's provider ID but reports another UUID stays unchanged.
+/// Rejects a match for a Node that was registered with this VM's provider ID but reports another UUID.
 fn disputed(question: &Question<'_>, candidate: &VmCandidate<'_>) -> Option<Unknown> {
     let node = question.node;
     let (own, system_uuid) = node.provider_id.as_ref().zip(node.system_uuid.as_ref()).filter(|_| node.is_disputed)?;
@@ -379,8 +381,8 @@ fn disputed(question: &Question<'_>, candidate: &VmCandidate<'_>) -> Option<Unkn
     Some(Unknown::disputed(reason::ProviderIDMismatch, message))
 }
 
-/// Whether the VM of `old` rejoined as `new`: the kubelet of `old` is silent, both Nodes report the VM's UUID, and the
-/// guest's host name is that of `new`.
+/// Returns true if the VM of `old` rejoined as `new`: `old` is initialized and its kubelet is silent, both Nodes report
+/// the VM's UUID, and the guest's host name is that of `new` and not that of `old`.
 pub fn is_renamed(old: &NodeFacts, new: &NodeFacts, vm: &VmRecord) -> bool {
     let uuid = vm.bios_uuid.as_ref();
     let reports = |node: &NodeFacts| node.reported_uuid().zip(uuid).is_some_and(|(own, uuid)| own.is_same(uuid));
@@ -388,7 +390,7 @@ pub fn is_renamed(old: &NodeFacts, new: &NodeFacts, vm: &VmRecord) -> bool {
     is_silent && reports(old) && reports(new) && new.is_called(&vm.host_name) && !old.is_called(&vm.host_name)
 }
 
-/// Why a match by name may not be taken.
+/// Returns the reason why a match by name may not be taken.
 fn refusal(question: &Question<'_>, candidates: &[VmCandidate<'_>]) -> Option<Unknown> {
     if question.allow_name_match {
         return None;

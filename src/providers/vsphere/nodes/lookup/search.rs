@@ -1,4 +1,4 @@
-//! The searches in flight: many joining Nodes in parallel, bounded per vCenter.
+//! The searches in flight: many joining Nodes in parallel, with a limit per vCenter.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,24 +16,22 @@ use crate::providers::vsphere::vcenter::reads::{ReadAnswer, SearchRead, VmRead};
 /// Maximum number of searches in flight per vCenter.
 const IN_FLIGHT: usize = 16;
 
-/// One search.
+/// A search for the VM of one Node.
 #[derive(Clone, Debug)]
 pub(super) struct SearchRequest {
-    /// The Node's name.
     pub(super) node: String,
-    /// The Node's UID: a reply for an earlier Node of the same name is dropped.
+    /// The Node's UID. A reply for an earlier Node of the same name is dropped.
     pub(super) uid: Arc<str>,
-    /// The UUID to search by, in the byte order in which the Node has it.
+    /// The UUID to search by, in the byte order of the Node.
     pub(super) uuid: Option<BiosUuid>,
-    /// Whether the UUID comes from the provider ID, which is in vCenter's byte order.
+    /// Whether the UUID comes from the provider ID, which has vCenter's byte order.
     pub(super) is_provider_id: bool,
-    /// Whether both byte orders are searched even if the first one has a match.
+    /// Whether both byte orders are searched even if the first order has a match.
     pub(super) in_both_orders: bool,
-    /// The last known VM of the Node at this vCenter, if any. It is read by id if the UUID has no match: a search does
-    /// not find a VM that the account cannot read, so that no match proves nothing.
+    /// The last known VM of the Node in this vCenter. It is read by id if the UUID has no match, because a search does
+    /// not find a VM that the account cannot read.
     pub(super) recorded: Option<Arc<str>>,
-    /// A system UUID that contradicts the provider ID. If the provider ID has no match, VMs with this UUID are
-    /// searched, so that the message can name them.
+    /// A system UUID that contradicts the provider ID. VMs with this UUID are searched only for the message.
     pub(super) contradicting: Option<BiosUuid>,
     /// Whether to search by name if UUID and recorded id have no match.
     pub(super) by_name: bool,
@@ -41,7 +39,6 @@ pub(super) struct SearchRequest {
     pub(super) is_first: bool,
 }
 
-/// One vCenter's reply.
 #[derive(Debug)]
 pub(super) struct SearchReply {
     pub(super) request: SearchRequest,
@@ -52,13 +49,12 @@ pub(super) struct SearchReply {
     number: u64,
 }
 
-/// Queue of each vCenter, and the searches in flight.
 pub(super) struct Searches {
     queues: BTreeMap<VcenterId, Queue>,
     running: FuturesUnordered<BoxFuture<'static, SearchReply>>,
     order: StartOrder,
-    /// Whether system UUIDs are searched with swapped bytes first, as guests usually report them. Follows the last
-    /// match.
+    /// Whether system UUIDs are searched with swapped bytes first. True at the start, because guests usually report
+    /// swapped UUIDs. Later the value follows the last match.
     swapped_first: bool,
 }
 
@@ -68,21 +64,19 @@ struct Queue {
     in_flight: usize,
 }
 
-/// Waiting searches, at most one per Node: first the control plane, then in order of arrival.
+/// Waiting searches, at most one per Node: first those of the control plane, then in order of arrival.
 #[derive(Default)]
 struct WaitingSearches {
-    /// By position in the queue.
     requests: BTreeMap<QueuePosition, SearchRequest>,
-    /// Position of each Node.
     positions: HashMap<String, QueuePosition>,
     last: u64,
 }
 
-/// `false` for priority, and a sequence number.
+/// `false` for priority, then a sequence number.
 type QueuePosition = (bool, u64);
 
 impl WaitingSearches {
-    /// Appends a search to its priority class and replaces an earlier one for the same Node.
+    /// Appends a search to its priority class, and replaces an earlier search for the same Node.
     fn push(&mut self, wanted: SearchRequest) {
         self.last = self.last.wrapping_add(1);
         let place = (!wanted.is_first, self.last);
@@ -107,16 +101,15 @@ impl WaitingSearches {
     }
 }
 
-/// Start order of the searches for a Node. A search may hang and end after the result of a later one is known.
+/// Start order of the searches for a Node. A search may hang and end after a later search.
 #[derive(Default)]
 struct StartOrder {
     last: u64,
-    /// By vCenter and Node: the latest answered search, and the number in flight.
+    /// By vCenter and Node: the number of the latest answered search, and the count of searches in flight.
     running: BTreeMap<(VcenterId, String), (u64, usize)>,
 }
 
 impl StartOrder {
-    /// Starts a search and returns its number.
     fn begin(&mut self, vcenter: VcenterId, node: &str) -> u64 {
         self.last += 1;
         let (_, running) = self.running.entry((vcenter, node.to_owned())).or_default();
@@ -124,8 +117,7 @@ impl StartOrder {
         self.last
     }
 
-    /// Ends a search, answered or not. Returns whether its result counts: no search that started later was answered
-    /// before.
+    /// Ends a search. Returns true if its result counts, because no later search was answered before.
     fn end(&mut self, vcenter: VcenterId, node: &str, number: u64, is_answered: bool) -> bool {
         let key = (vcenter, node.to_owned());
         let Some((answered, running)) = self.running.get_mut(&key) else { return false };
@@ -157,12 +149,12 @@ impl Searches {
         self.queues.insert(slot, Queue { vcenter, waiting: WaitingSearches::default(), in_flight: 0 });
     }
 
-    /// Removes a vCenter. Searches in flight end on their own.
+    /// Removes a vCenter. Searches in flight still finish.
     pub(super) fn remove(&mut self, vcenter: VcenterId) {
         self.queues.remove(&vcenter);
     }
 
-    /// Searches at `vcenter`. Replaces a waiting search for the same Node.
+    /// Searches in `vcenter`. Replaces a waiting search for the same Node.
     pub(super) fn start(&mut self, vcenter: VcenterId, wanted: SearchRequest) {
         if let Some(queue) = self.queues.get_mut(&vcenter) {
             queue.waiting.push(wanted);
@@ -170,7 +162,7 @@ impl Searches {
         self.fill(vcenter);
     }
 
-    /// Drops the priority of a Node: its VM is bound, and its waiting searches only look for twins.
+    /// Drops the priority of a Node. Its VM is bound, so its waiting searches only look for twins.
     pub(super) fn put_last(&mut self, node: &str) {
         for Queue { waiting, .. } in self.queues.values_mut() {
             if let Some(wanted) = waiting.remove(node) {
@@ -179,7 +171,7 @@ impl Searches {
         }
     }
 
-    /// The next reply; pending forever while no search is in flight. Skips replies that a later search overtook.
+    /// Returns the next reply; pending while no search is in flight. Skips outdated replies.
     pub(super) async fn next(&mut self) -> SearchReply {
         loop {
             let answered = match self.running.next().await {
@@ -216,7 +208,8 @@ impl Searches {
     }
 }
 
-/// Searches by UUID, then by the recorded id, then by a contradicting UUID, or by name.
+/// Searches by UUID, then by the recorded id, then by a contradicting UUID, then by name. A later step runs only if the
+/// earlier steps found nothing.
 async fn search(vcenter: &Vcenter, wanted: &SearchRequest, swapped_first: bool) -> (SearchAnswer, Option<bool>) {
     if let Some(uuid) = &wanted.uuid {
         let first_is_swapped = swapped_first && !wanted.is_provider_id;
@@ -250,7 +243,7 @@ async fn search(vcenter: &Vcenter, wanted: &SearchRequest, swapped_first: bool) 
         || matches!(&answer, SearchAnswer::Matches { ids, .. } if ids.is_empty());
     if let Some(uuid) = wanted.contradicting.as_ref().filter(|_| is_nowhere) {
         for asked in [uuid.clone(), uuid.byte_swapped()] {
-            // A failure here says nothing about the VM of the provider ID.
+            // A failure here proves nothing about the VM of the provider ID.
             if let ReadAnswer::Found(ids) = vcenter.search_by_uuid(&asked).await
                 && !ids.is_empty()
             {
@@ -276,7 +269,7 @@ fn answer_to_search(by: SearchKey, read: SearchRead) -> SearchAnswer {
     }
 }
 
-/// The answer that follows from reading the recorded VM, if no VM was found by UUID.
+/// Converts the read of the recorded VM to an answer, if no VM was found by UUID.
 fn answer_to_read(id: &str, wanted: Option<&BiosUuid>, read: VmRead) -> SearchAnswer {
     match read {
         ReadAnswer::Gone => SearchAnswer::Gone(id.into()),
@@ -284,7 +277,7 @@ fn answer_to_read(id: &str, wanted: Option<&BiosUuid>, read: VmRead) -> SearchAn
         ReadAnswer::Silent(trouble) => SearchAnswer::Silent(trouble.summary),
         ReadAnswer::Found(identity) => match (identity.bios_uuid, wanted) {
             (Some(own), Some(wanted)) if !own.is_same(wanted) => SearchAnswer::Changed { id: id.into(), uuid: own },
-            // The UUID is not readable, or the permission returned after the search. The properties that the watch
+            // The UUID is unreadable, or the permission returned after the search. The properties that the watch
             // reports decide.
             _ => SearchAnswer::Matches { query: SearchKey::Uuid, ids: vec![id.into()] },
         },

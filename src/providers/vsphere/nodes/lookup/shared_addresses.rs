@@ -1,25 +1,25 @@
-//! Pure: addresses that several running VMs report. Such an address is virtual, or that of a bridge that every VM has
-//! with the same address; an address that only one VM reports is its own.
+//! Pure: finds addresses that several running VMs report. Such an address is virtual, or belongs to a bridge that has
+//! the same address in every VM.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// How many addresses of one VM count. Addresses beyond the limit never count as shared.
+/// Maximum number of addresses of one VM that count. Further addresses never count as shared.
 pub(super) const MAX_ADDRESSES: usize = 256;
 
 /// Addresses, and the Nodes whose running VMs report them.
 ///
-/// A change costs as much as the addresses of one Node, whatever the number of Nodes: an address becomes shared when a
-/// second Node reports it, and stops being shared when only one Node is left. So each address affects at most one other
-/// Node.
+/// The cost of a change depends on the number of addresses of one Node, and not on the number of Nodes. An address
+/// becomes shared when a second Node reports it, and stops being shared when only one Node is left. So a change of one
+/// address affects at most one other Node.
 #[derive(Debug, Default)]
 pub(super) struct SharedAddresses {
     /// One entry per address and reporting Node. Node numbers in a flat set save memory with 5,000 Nodes of 100
     /// addresses each.
     reported: BTreeSet<(IpAddr, u32)>,
     reporters: HashMap<Arc<str>, Reporter>,
-    /// Nodes by number, and the free numbers.
+    /// Names of the Nodes by number.
     names: Vec<Option<Arc<str>>>,
     free: Vec<u32>,
 }
@@ -27,13 +27,12 @@ pub(super) struct SharedAddresses {
 #[derive(Debug)]
 struct Reporter {
     number: u32,
-    /// Sorted, without duplicates.
     addresses: Box<[IpAddr]>,
 }
 
 impl SharedAddresses {
-    /// Replaces the addresses that the Node's VM reports; none if there is no running VM. Returns the other Nodes for
-    /// which an address thereby became shared or stopped being shared.
+    /// Replaces the addresses of the Node; a Node without a running VM has none. Returns the other Nodes for which an
+    /// address became shared or stopped being shared.
     pub(super) fn set(&mut self, node: &str, addresses: impl Iterator<Item = IpAddr>) -> BTreeSet<Arc<str>> {
         let reported: BTreeSet<IpAddr> = addresses.take(MAX_ADDRESSES).collect();
         let before = self.reporters.get(node).map(|reporter| &*reporter.addresses).unwrap_or_default();
@@ -60,7 +59,7 @@ impl SharedAddresses {
         concerned
     }
 
-    /// The addresses of the Node's VM that VMs of other Nodes report, too.
+    /// Returns the addresses of the Node's VM that VMs of other Nodes also report.
     pub(super) fn of(&self, node: &str) -> impl Iterator<Item = IpAddr> {
         let addresses = self.reporters.get(node).map(|reporter| &*reporter.addresses).unwrap_or_default();
         addresses.iter().copied().filter(|ip| self.holders(*ip).nth(1).is_some())
@@ -70,14 +69,14 @@ impl SharedAddresses {
         self.reported.range((ip, 0)..=(ip, u32::MAX)).map(|(_, number)| *number)
     }
 
-    /// The Node besides `number` that reports the address, if there is exactly one.
+    /// Returns the Node other than `number` that reports the address, if there is exactly one such Node.
     fn only_other(&self, ip: IpAddr, number: u32) -> Option<Arc<str>> {
         let mut others = self.holders(ip).filter(|other| *other != number);
         let only = others.next().filter(|_| others.next().is_none())?;
         self.names.get(usize::try_from(only).ok()?)?.clone()
     }
 
-    /// The number of a Node, stable while the Node reports an address.
+    /// Returns the number of a Node, which is stable while the Node reports an address.
     fn number(&mut self, node: &str) -> u32 {
         if let Some(reporter) = self.reporters.get(node) {
             return reporter.number;

@@ -1,4 +1,4 @@
-//! The set of vCenters, which follows `vsphere.conf`. A change of one vCenter leaves the state of the others untouched.
+//! The set of vCenters, which follows `vsphere.conf`. A change of one vCenter does not affect other vCenters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::providers::vsphere::vcenter::{Vcenter, scope};
 pub struct TrackerConfig {
     /// The vCenters in the order in which they were first configured.
     pub sources: BTreeMap<VcenterId, VcenterSource>,
-    /// Environment variables that define vCenters which are turned off because of configuration errors. Such a vCenter
-    /// is not queried, and may have any VM.
+    /// Environment variables of vCenters that are turned off because of configuration errors. Such a vCenter is not
+    /// queried, and may have any VM.
     pub rejected: Vec<String>,
     /// Rules for every Node.
     pub rules: MetadataRules,
@@ -31,10 +31,11 @@ pub struct TrackerConfig {
 }
 
 impl TrackerConfig {
-    /// Checks that all configured vCenters can be queried. If one cannot, the answers of the others prove no absence.
+    /// Checks that no vCenter is turned off because of a configuration error. Such a vCenter is not queried, so absence
+    /// cannot be proved.
     ///
     /// # Errors
-    /// Names a vCenter that cannot be queried.
+    /// Names a vCenter that is turned off.
     pub fn check_complete(&self) -> Result<(), Unknown> {
         let Some(refused) = self.rejected.first() else { return Ok(()) };
         let message = format!(
@@ -54,10 +55,9 @@ pub struct VcenterSource {
     pub datacenters: Vec<String>,
 }
 
-/// State of one vCenter in the tracker.
+/// A vCenter and its last processed snapshot.
 pub(super) struct VcenterState {
     pub(super) source: VcenterSource,
-    /// The last processed snapshot.
     pub(super) snapshot: Arc<Snapshot>,
 }
 
@@ -92,7 +92,7 @@ impl Tracker {
 
     fn add(&mut self, vcenter: VcenterId, source: VcenterSource) {
         let mut changes = source.vcenter.changes();
-        // A snapshot published before the subscription counts as a change, too.
+        // A snapshot that was published before the subscription also counts as a change.
         changes.mark_changed();
         let changes: BoxStream<'static, VcenterId> = stream::unfold(changes, move |mut changes| async move {
             changes.changed().await.ok()?;
@@ -102,14 +102,14 @@ impl Tracker {
         self.snapshots.push(changes);
         self.searches.add(vcenter, Arc::clone(&source.vcenter));
         self.vcenters.insert(vcenter, VcenterState { source, snapshot: Arc::default() });
-        // The VMs of bound Nodes are searched in the new vCenter, too, so that a twin is reported.
+        // The VMs of bound Nodes are also searched in the new vCenter, so that a twin is reported.
         for name in self.nodes.names() {
             self.update(&name, |tracked| tracked.bound.iter_mut().for_each(|bound| bound.unqueried.push(vcenter)));
         }
     }
 
-    /// Removes a vCenter. The Nodes whose VM it has become *unknown* until the VM is found elsewhere or the vCenter is
-    /// configured again.
+    /// Removes a vCenter. A Node with a VM on this vCenter becomes *unknown* until the VM is found elsewhere or the
+    /// vCenter is configured again.
     fn remove(&mut self, slot: VcenterId, setup: &TrackerConfig) {
         let Some(held) = self.vcenters.remove(&slot) else { return };
         self.searches.remove(slot);

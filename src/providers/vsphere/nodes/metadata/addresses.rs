@@ -1,4 +1,4 @@
-//! Pure: Node addresses from the guest's report and the configured rules.
+//! Pure: chooses Node addresses from the guest's report by the configured rules.
 //!
 //! Mirrors `nodemanager.go:DiscoverNode`, `:discoverIPs` and `:sortStaticallyConfiguredAddressesFirst`.
 
@@ -21,8 +21,8 @@ use crate::cloud::node::addresses::{EXTERNAL_IP, INTERNAL_IP};
 use crate::providers::vsphere::config::address_rules::{AddressRule, AddressRules, IpFamily, equal_fold, name_parts};
 use crate::providers::vsphere::reason;
 
-/// The network names of a rule: the parts of a comma-separated text, unless the guest has an interface on a network
-/// with the whole text as its name.
+/// Returns the network names of a rule. A text with commas is one name if the guest has an interface on a network of
+/// this name; otherwise each part is a name.
 fn network_names<'a>(rule: &'a AddressRule, nics: &[GuestNic]) -> Vec<&'a str> {
     let Some(name) = rule.network_name.as_deref() else { return Vec::new() };
     let parts = name_parts(name);
@@ -30,18 +30,18 @@ fn network_names<'a>(rule: &'a AddressRule, nics: &[GuestNic]) -> Vec<&'a str> {
     if parts.is_empty() || is_whole() { vec![name] } else { parts }
 }
 
-/// The networks of the interfaces with a virtual NIC.
+/// Returns the networks of the interfaces with a virtual NIC.
 fn networks(nics: &[GuestNic]) -> impl Iterator<Item = &str> {
     nics.iter().filter(|nic| has_virtual_nic(nic)).filter_map(|nic| nic.network.as_deref())
 }
 
-/// Why a Node gets no addresses. Messages name the candidates and why each was refused, up to a limit.
+/// Reason why a Node gets no addresses. Messages list the refused candidates with reasons, up to a limit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// The guest reports no interface: VMware Tools are not running, or have not reported yet.
     #[error("unable to find addresses: the guest reports no network interface; is VMware Tools running?")]
     NoGuestNics,
-    /// Both network names are configured, no interface is on either, and no address is in the configured CIDRs.
+    /// Both network names are configured, no interface is on either network, and no address is in the configured CIDRs.
     #[error(
         "unable to find suitable IP address for node: no interface is on the network {internal:?} or {external:?}, \
          and no address is in a configured CIDR; the guest reports {found}"
@@ -51,15 +51,16 @@ pub enum AddressError {
         internal: String,
         /// The configured name for external addresses.
         external: String,
-        /// The guest's interfaces and addresses, and why each was refused.
+        /// The guest's interfaces and addresses, each with the reason for its refusal.
         found: String,
     },
-    /// No address is left once invalid, unspecified, loopback, link-local, multicast and broadcast ones are dropped.
+    /// All addresses are invalid, unspecified, loopback, link-local, multicast or broadcast, or on interfaces without a
+    /// virtual NIC.
     #[error(
         "unable to find suitable IP address for node after filtering out localhost IPs: no usable address among {found}"
     )]
     NoUsableAddress {
-        /// The guest's interfaces and addresses, and why each was refused.
+        /// The guest's interfaces and addresses, each with the reason for its refusal.
         found: String,
     },
     /// A configured family has no address that the rules allow.
@@ -70,13 +71,13 @@ pub enum AddressError {
     NoAddressOfFamily {
         /// The family without an address.
         family: IpFamily,
-        /// The guest's interfaces and addresses, and why each was refused.
+        /// The guest's interfaces and addresses, each with the reason for its refusal.
         found: String,
     },
 }
 
 impl AddressError {
-    /// The reason for metrics, Events and conditions.
+    /// Returns the reason for metrics, Events and conditions.
     pub fn reason(&self) -> Reason {
         match self {
             Self::NoGuestNics => reason::NoGuestNics,
@@ -87,10 +88,9 @@ impl AddressError {
     }
 }
 
-/// One address that may be chosen.
 #[derive(Clone, Copy)]
 struct AddressCandidate<'a> {
-    /// The guest's spelling of the address, which becomes that of the Node.
+    /// The guest's spelling of the address, which is also used in the Node.
     text: &'a str,
     ip: IpAddr,
     network: Option<&'a str>,
@@ -113,19 +113,20 @@ impl AddressCandidate<'_> {
 /// Preferences among the addresses that the rules allow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Preferences {
-    /// The kubelet's `--node-ip`. The first one of a family takes precedence over all preferences and rules, if the
-    /// guest reports it and it is not excluded: as `InternalIP`, unless the rules choose it as `ExternalIP`.
+    /// The kubelet's `--node-ip`. The first address of a family takes precedence over all preferences and rules, if the
+    /// guest reports it and it is not excluded. It becomes the `InternalIP`, unless the rules choose it as
+    /// `ExternalIP`.
     pub provided: Vec<IpAddr>,
-    /// The Node's present `InternalIP` and `ExternalIP` addresses: each preferred over all others for its type.
+    /// The Node's present `InternalIP` and `ExternalIP` addresses. Each is preferred over all others for its type.
     pub current: Vec<NodeAddress>,
-    /// Possibly virtual addresses: they rank behind others that the rules allow, unless the Node already has them.
+    /// Possibly virtual addresses. They rank behind other allowed addresses, unless the Node already has them.
     pub demoted: HashSet<IpAddr>,
-    /// The static addresses of the guest metadata, in order: preferred after `held`, for both types.
+    /// The static addresses of the guest metadata, in order. They are preferred after `current`, for both types.
     pub listed: Vec<IpAddr>,
 }
 
 impl Preferences {
-    /// The rank of each address that is preferred for either type; lower is better.
+    /// Returns the rank of each address that is preferred for either type; lower is better.
     fn ranks(&self) -> HashMap<IpAddr, usize> {
         let held = self.current.iter().filter_map(|address| parse_ip(&address.address));
         let mut ranks = HashMap::new();
@@ -142,8 +143,7 @@ impl Preferences {
 pub struct ChosenAddresses {
     /// The host name, then per family the internal and the external address.
     pub addresses: Vec<NodeAddress>,
-    /// Configured families without an address that the rules allow. An initialized Node goes on without them, or with
-    /// its present addresses.
+    /// Configured families without an address that the rules allow.
     pub missing: Vec<IpFamily>,
     /// Addresses that were not chosen only because they are demoted.
     pub passed_over: Vec<IpAddr>,
@@ -151,14 +151,14 @@ pub struct ChosenAddresses {
     pub refused_provided: Vec<(IpAddr, String)>,
 }
 
-/// The addresses of a Node: its host name, then the internal and the external address per family, in the order of
-/// `families`. Without families, the result is only the host name and the provided addresses.
+/// Chooses the addresses of a Node: its host name, then the internal and the external address per family, in the order
+/// of `families`. Without families, the result is only the host name and the provided addresses.
 ///
-/// If the guest reports no address of a family, only that family is missing, and the Node keeps its present addresses
-/// of it: known addresses are never replaced by none.
+/// If the guest reports no address of a family, only this family is missing. The Node then keeps its present addresses
+/// of the family, because known addresses are never replaced by none.
 ///
 /// # Errors
-/// The guest reports no usable address, or no family has an address that the rules allow.
+/// Fails if the guest reports no usable address, or if no family has an address that the rules allow.
 pub fn build_addresses(
     host_name: &str,
     nics: &[GuestNic],
@@ -218,7 +218,7 @@ pub fn build_addresses(
     Ok(chosen)
 }
 
-/// Why the guest has no address of `family`, which [`build_addresses`] reported as missing.
+/// Returns the error for a `family` that [`build_addresses`] reported as missing.
 pub fn missing_family(
     family: IpFamily,
     nics: &[GuestNic],
@@ -228,8 +228,8 @@ pub fn missing_family(
     AddressError::NoAddressOfFamily { family, found: Refusals { families, rules }.describe(nics) }
 }
 
-/// The guest's interfaces, plus one for addresses that the kubelet uses and the guest reports on interfaces without a
-/// virtual NIC, such as a bond. Such an address is accepted only if kubelet and guest agree.
+/// Returns the guest's interfaces, plus an interface with the provided addresses that the guest reports without a
+/// virtual NIC, such as on a bond. Such an address is accepted only if kubelet and guest agree.
 pub fn with_guest_interfaces<'a>(nics: &'a [GuestNic], provided: &[IpAddr]) -> Cow<'a, [GuestNic]> {
     let guests_own = nics.iter().filter(|nic| !has_virtual_nic(nic)).flat_map(|nic| &nic.ip_addresses);
     let is_provided = |text: &&String| parse_ip(text).is_some_and(|ip| provided.contains(&ip));
@@ -241,13 +241,13 @@ pub fn with_guest_interfaces<'a>(nics: &'a [GuestNic], provided: &[IpAddr]) -> C
     Cow::Owned(nics.iter().cloned().chain([more]).collect())
 }
 
-/// The usable addresses that the guest reports on interfaces with a virtual NIC, before any rule applies.
+/// Returns the usable addresses that the guest reports on interfaces with a virtual NIC, before any rule applies.
 pub fn candidate_ips(nics: &[GuestNic]) -> impl Iterator<Item = IpAddr> {
     candidates(nics).map(|candidate| candidate.ip)
 }
 
 /// Fails if both network names are configured and no interface is on either network. CIDRs still apply then, but no
-/// other address is guessed: a guess could put the Node on a wrong network.
+/// other address is chosen, because such an address could be on a wrong network.
 fn check_network_names(nics: &[GuestNic], rules: &AddressRules, refusals: &Refusals<'_>) -> Result<(), AddressError> {
     let (Some(internal), Some(external)) = (&rules.internal.network_name, &rules.external.network_name) else {
         return Ok(());
@@ -260,7 +260,7 @@ fn check_network_names(nics: &[GuestNic], rules: &AddressRules, refusals: &Refus
     Err(AddressError::NoNetworkMatches { internal: internal.clone(), external: external.clone(), found: observed })
 }
 
-/// The Node's present addresses of a family that are not excluded, internal before external.
+/// Returns the Node's present addresses of this family without excluded and unusable ones, internal before external.
 fn reported_of(family: IpFamily, preferences: &Preferences, rules: &AddressRules) -> Vec<NodeAddress> {
     [(INTERNAL_IP, &rules.internal), (EXTERNAL_IP, &rules.external)]
         .into_iter()
@@ -276,7 +276,7 @@ fn reported_of(family: IpFamily, preferences: &Preferences, rules: &AddressRules
         .collect()
 }
 
-/// Interfaces without a virtual NIC belong to the guest, for example those of a CNI plugin.
+/// Returns false for an interface that belongs to the guest, such as that of a CNI plugin.
 fn has_virtual_nic(nic: &GuestNic) -> bool {
     nic.device_config_id != -1
 }
@@ -291,27 +291,24 @@ fn candidates(nics: &[GuestNic]) -> impl Iterator<Item = AddressCandidate<'_>> {
         })
 }
 
-/// The chosen addresses of one family.
 #[derive(Clone, Copy, Default)]
 struct Picks<'a> {
     internal: Option<AddressCandidate<'a>>,
     external: Option<AddressCandidate<'a>>,
 }
 
-/// Chooses the addresses of one family.
 struct Picker<'a, 'b> {
     candidates: &'b [AddressCandidate<'a>],
     nics: &'b [GuestNic],
     family: IpFamily,
     preferences: &'b Preferences,
-    /// Ranks of the addresses preferred for either type.
     ranks: &'b HashMap<IpAddr, usize>,
 }
 
 impl<'a> Picker<'a, '_> {
-    /// Chooses the internal and the external address. Addresses that the rules name come first, CIDRs before network
-    /// names. If the rules name no address for either type and `may_guess` is set, any address that is not excluded is
-    /// a candidate.
+    /// Chooses the internal and the external address. Addresses that the rules name come first, with CIDRs before
+    /// network names. If `may_guess` is set and the rules name no reported address for either type, any address that is
+    /// not excluded is a candidate.
     fn pick_pair(&self, rules: &AddressRules, may_guess: bool, passed_over: &mut Vec<IpAddr>) -> Picks<'a> {
         let (internal, external) = (self.allowed(&rules.internal), self.allowed(&rules.external));
         let mut pools = (self.named_by(&rules.internal, &internal), self.named_by(&rules.external, &external));
@@ -328,7 +325,7 @@ impl<'a> Picker<'a, '_> {
         self.candidates.iter().filter(|c| c.is_of(self.family) && !c.is_in(&rule.excluded)).copied().collect()
     }
 
-    /// The addresses in the rule's CIDRs or, if there are none, on its named networks.
+    /// Returns the addresses in the rule's CIDRs or, if there are none, on its named networks.
     fn named_by(&self, rule: &AddressRule, allowed: &[AddressCandidate<'a>]) -> Vec<AddressCandidate<'a>> {
         let in_networks: Vec<_> = allowed.iter().filter(|c| c.is_in(&rule.networks)).copied().collect();
         if !in_networks.is_empty() {
@@ -338,8 +335,9 @@ impl<'a> Picker<'a, '_> {
         allowed.iter().filter(|c| names.iter().any(|name| c.is_on(name))).copied().collect()
     }
 
-    /// The best of `pool`: first the Node's present address of this type, then addresses that are not demoted, then by
-    /// the order of the CIDRs or network names, then by preference for either type, then by the guest's order.
+    /// Returns the best address of `pool`: first the Node's present address of this type, then addresses that are not
+    /// demoted, then by the order of the CIDRs or network names, then by the rank for either type, then by the guest's
+    /// order.
     fn pick(
         &self,
         pool: &[AddressCandidate<'a>],
@@ -358,7 +356,7 @@ impl<'a> Picker<'a, '_> {
         let best = |demoted: &HashSet<IpAddr>| {
             pool.iter().min_by_key(|candidate| {
                 let held_at = held.iter().position(|(ip, _)| *ip == Some(candidate.ip)).unwrap_or(usize::MAX);
-                // Of two spellings of one address, the Node's takes precedence.
+                // Of two spellings of one address, the Node's spelling takes precedence.
                 let is_respelled = !held.iter().any(|(_, text)| *text == candidate.text);
                 let network = rule.networks.iter().position(|network| network.contains(&candidate.ip));
                 // A pool consists either of CIDR matches or of name matches.
@@ -375,8 +373,8 @@ impl<'a> Picker<'a, '_> {
         Some(*chosen)
     }
 
-    /// Makes the provided address of this family the InternalIP, unless it already is or the rules choose it as
-    /// ExternalIP. Returns the reason if it is refused although the guest reports it.
+    /// Makes the provided address of this family the InternalIP, unless it already is the InternalIP or the rules
+    /// choose it as ExternalIP. Returns the reason if the address is refused although the guest reports it.
     fn take_provided(&self, picks: &mut Picks<'a>, rules: &AddressRules) -> Option<(IpAddr, String)> {
         let provided = self.preferences.provided.iter().copied().find(|ip| is_of(*ip, self.family))?;
         let is = |pick: Option<AddressCandidate<'a>>| pick.is_some_and(|pick| pick.ip == provided);

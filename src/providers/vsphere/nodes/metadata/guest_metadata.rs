@@ -1,9 +1,9 @@
-//! Pure: the static addresses in a VM's cloud-init metadata, which decide the order of its addresses.
+//! Pure: reads the static addresses in a VM's cloud-init metadata, which decide the order of the Node's addresses.
 //!
-//! Mirrors the reading half of `nodemanager.go:sortStaticallyConfiguredAddressesFirst`. In the Go program, unreadable
-//! metadata fails the whole discovery, so that the Node is never initialized; only `base64` counts; and ethernets are
-//! read in random order. This program goes on without an order, accepts every encoding of cloud-init, and keeps the
-//! order of the document.
+//! Mirrors the reading half of `nodemanager.go:sortStaticallyConfiguredAddressesFirst`. The Go program fails the whole
+//! discovery if metadata is unreadable, so that the Node is never initialized. It accepts only `base64`, and reads
+//! ethernets in random order. If metadata is unreadable, this program continues without an order. It accepts every
+//! encoding that cloud-init accepts, and keeps the order of the document.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -18,7 +18,7 @@ use crate::base::addresses::parse_ip;
 use crate::base::limited_read::read_limited;
 use crate::base::yaml::{self, Aliases, Entry, Node, Value, YamlError};
 
-/// The largest metadata or network document that is read, in bytes, decoded and unpacked.
+/// Maximum size of a metadata or network document, in bytes, decoded and unpacked.
 const MAX_BYTES: usize = 1 << 20;
 
 /// Go's `base64.StdEncoding`: padded, and lenient about unused bits.
@@ -29,7 +29,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
 );
 
-/// Why metadata gives no order. Errors repeat nothing of the metadata, which may hold secrets.
+/// Reason why metadata gives no order. Errors repeat nothing of the metadata, because it may contain secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MetadataError {
     /// A document exceeds the size limit.
@@ -55,13 +55,13 @@ pub enum MetadataError {
 const METADATA: &str = "guestinfo.metadata";
 const NETWORK: &str = "the network section of guestinfo.metadata";
 
-/// The static addresses in document order, without duplicates.
+/// Returns the static addresses in document order, without duplicates.
 ///
-/// Encodings are those of cloud-init's VMware data source, in its spelling: `base64`, `b64`, `gzip+base64`, `gz+b64`,
-/// and none for plain text. Any other encoding gives no order. The Go program knows only `base64`.
+/// The encodings are those of cloud-init's VMware data source: `base64`, `b64`, `gzip+base64`, `gz+b64`, and none for
+/// plain text. Any other encoding gives no order. The Go program accepts only `base64`.
 ///
 /// # Errors
-/// The metadata cannot be read; the addresses then keep the guest's order.
+/// Fails if the metadata cannot be read. The addresses then keep the guest's order.
 pub fn parse_static_order(metadata: Option<&str>, encoding: Option<&str>) -> Result<Vec<IpAddr>, MetadataError> {
     let Some(metadata) = metadata.filter(|text| !text.is_empty()) else { return Ok(Vec::new()) };
     let bytes = match encoding.unwrap_or_default() {
@@ -116,7 +116,7 @@ fn parse_yaml(bytes: Vec<u8>, document: &'static str) -> Result<Node, MetadataEr
     yaml::parse_document(&text, Aliases::Refused).map_err(|source| MetadataError::Yaml(document, source))
 }
 
-/// The addresses of a netplan document: the `addresses` of each entry of `ethernets`.
+/// Returns the addresses of a netplan document: the `addresses` of each entry of `ethernets`.
 fn addresses_of(network: &Node) -> Result<Vec<IpAddr>, MetadataError> {
     let (mut addresses, mut observed) = (Vec::new(), HashSet::new());
     let Some(ethernets) = map_of(network, "network")?.and_then(|network| find(network, "ethernets")) else {
@@ -138,7 +138,7 @@ fn addresses_of(network: &Node) -> Result<Vec<IpAddr>, MetadataError> {
     Ok(addresses)
 }
 
-/// The last value of a key; none if it is null.
+/// Returns the last value of a key; `None` if the value is null.
 fn find<'a>(entries: &'a [Entry], key: &str) -> Option<&'a Node> {
     let node = entries.iter().rev().find(|entry| entry.key == key).map(|entry| &entry.node)?;
     if matches!(node.value, Value::Null) { None } else { Some(node) }

@@ -1,22 +1,21 @@
 //! The instance type label of a VM; mirrors `nodemanager.go:DiscoverNode` and `types.go:GuestOSLookup`.
 
-/// The instance type of a VM with this many virtual CPUs, this much memory in MiB and this `guestId`.
+/// Returns the instance type of a VM with these virtual CPUs, this memory in MiB and this `guestId`.
 ///
-/// Memory is truncated to GiB. The table is frozen on purpose: selectors use the label, so a guest without a row stays
-/// `unknown`.
+/// Memory is truncated to GiB. The names in `GUEST_OS` must never change, because selectors use the label.
 pub fn build_instance_type(cpus: i32, memory_mib: i32, guest_id: &str) -> String {
     let gib = memory_mib / 1024;
     let guest = find_guest_os(guest_id).unwrap_or("unknown");
     format!("vsphere-vm.cpu-{cpus}.mem-{gib}gb.os-{guest}")
 }
 
-/// The short name of a `guestId`; case-sensitive.
+/// Returns the short name of a `guestId`, case-sensitively.
 fn find_guest_os(guest_id: &str) -> Option<&'static str> {
     GUEST_OS.iter().find(|(_, ids)| ids.contains(&guest_id)).map(|(name, _)| *name)
 }
 
-/// Short names and their `guestId`s. `centos64Guest` and `sles64Guest` keep their 64 and `windows9…` is `win10`, as in
-/// Go.
+/// Short names and their `guestId`s. As in Go, `centos64Guest` and `sles64Guest` keep their 64, and `windows9…` is
+/// `win10`.
 const GUEST_OS: &[(&str, &[&str])] = &[
     ("asianux3", &["asianux3_64Guest", "asianux3Guest"]),
     ("asianux4", &["asianux4_64Guest", "asianux4Guest"]),
@@ -157,8 +156,8 @@ mod tests {
         }
     }
 
-    /// The whole table of the Go program, and the guests of today's vSphere that it does not know: selectors use the
-    /// label, so these stay `unknown`.
+    /// Checks the whole table of the Go program, and newer guests of vSphere that it does not know. These stay
+    /// `unknown`, because node selectors use the label.
     // vectors: T2
     #[test]
     fn t2_every_guest_has_the_shorthand_of_the_go_program() {

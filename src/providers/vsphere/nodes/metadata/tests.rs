@@ -1,4 +1,4 @@
-//! What a machine means for its node, case by case.
+//! Tests of the metadata that a Node gets from its VM, case by case.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ fn rules() -> MetadataRules {
     MetadataRules { families: BTreeMap::from([(0.into(), vec![IpFamily::V4])]), ..MetadataRules::default() }
 }
 
-/// With both families, the second of which is waited for.
+/// Returns rules with both families. A Node waits up to 120 s for the second family.
 fn dual() -> MetadataRules {
     let family_wait = Duration::from_secs(120);
     MetadataRules { families: [(0.into(), vec![IpFamily::V4, IpFamily::V6])].into(), family_wait, ..rules() }
@@ -49,10 +49,10 @@ fn zoned() -> MetadataRules {
     MetadataRules { categories: Some(categories), ..rules() }
 }
 
-/// An object's type and id, and its tags as category and name.
+/// Type and id of an object, and its tags as category and name.
 type Tagged<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
 
-/// A host below a cluster below the root; of the cluster only what is asked for is known.
+/// Returns a snapshot with a host, a VM folder and, if `has_cluster` is true, the cluster of the host.
 fn snapshot(has_cluster: bool, tags: &[Tagged<'_>]) -> Snapshot {
     let entity = |parent: Option<MoRef>| Entity { name: "x".into(), parent, ..Entity::default() };
     let cluster = MoRef::new("ClusterComputeResource", "domain-c1");
@@ -122,8 +122,8 @@ fn metadata_that_cannot_be_read_costs_its_order_only() {
     assert_eq!(internal(&described(&NodeFacts::default(), &snapshot(true, &[]), &record, &rules())), "10.0.0.1");
 }
 
-/// W45 and W48: what costs a node something and holds nothing back is told, and told in words that do not change with
-/// every address of the guest.
+/// Cases W45 and W48 of `docs/compatibility.md`. A problem that does not block the Node is reported as a note. The text
+/// of the note does not change with each address of the guest.
 #[test]
 fn what_a_node_goes_on_without_is_noted() {
     let dual = dual();
@@ -241,7 +241,7 @@ fn w48_a_family_that_the_guest_drops_stays_on_the_node() {
     assert!(metadata.node_addresses.contains(&held[1]), "{:?}", metadata.node_addresses);
 }
 
-/// W51: the Go program's walk spins for ever where an ancestor is missing from the answer.
+/// Case W51 of `docs/compatibility.md`. If an ancestor is missing in the answer, the walk of the Go program never ends.
 #[test]
 fn w51_a_walk_over_a_circle_or_a_missing_ancestor_ends() {
     let tag = |zone: &'static str| [("k8s-zone", zone), ("k8s-region", "r")];
@@ -286,7 +286,7 @@ fn w51_a_walk_over_a_circle_or_a_missing_ancestor_ends() {
     assert!(with(&links).chain(&long[0]).len() < 100, "a way up of any length is cut");
 }
 
-/// Tags that the account may not read are left out of vCenter's lists, as if there were none.
+/// Without the permission to read tags, the lists of vCenter are empty and give no error.
 #[test]
 fn a_node_without_tags_is_told_that_the_account_may_lack_the_right_to_read_them() {
     let bare: [Tagged<'_>; 4] = [
@@ -306,8 +306,8 @@ fn a_node_without_tags_is_told_that_the_account_may_lack_the_right_to_read_them(
     assert!(pending.message.contains("check the global permission; no tags for zone"), "{}", pending.message);
 }
 
-/// B41, differs: the Go program crashes on a machine whose `config` is absent, as while it is inaccessible. Here
-/// `summary.config` gives the UUID, and the guest metadata, which is in `config`, is none.
+/// B41, differs: the Go program crashes if `config` of a VM is absent, as for an inaccessible VM. This program reads
+/// the UUID from `summary.config`. The guest metadata is in `config`, so there is none.
 // vectors: B41
 #[test]
 fn b41_a_machine_without_config_has_its_addresses() {

@@ -1,10 +1,10 @@
-//! Pure: the parts of a VM's location that its Node shows as labels, and the names of these labels.
+//! Pure: the levels of a VM's location that its Node has as labels, and the keys of these labels.
 
 pub mod labels;
 
 use std::collections::BTreeSet;
 
-/// The default prefix of these labels.
+/// The default prefix of the label keys.
 pub const PREFIX: &str = "topology.vsphere-ccm.dev/";
 
 /// One level of a VM's location in vCenter.
@@ -38,7 +38,7 @@ impl TopologyPlace {
         TopologyPlace::Datastore,
     ];
 
-    /// The name in `--topology-labels` and in the label key.
+    /// Returns the name in `--topology-labels` and in the label key.
     pub fn word(self) -> &'static str {
         match self {
             TopologyPlace::Vcenter => "vcenter",
@@ -52,28 +52,28 @@ impl TopologyPlace {
     }
 }
 
-/// `--topology-labels` and `--topology-label-prefix`.
+/// The settings `--topology-labels` and `--topology-label-prefix`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopologyLabels {
-    /// The levels shown as labels; none by default.
+    /// The levels that become labels; none by default.
     pub objects: BTreeSet<TopologyPlace>,
     /// The prefix of the keys: a DNS name and a slash.
     pub prefix: String,
 }
 
 impl TopologyLabels {
-    /// The keys of all labels that Nodes get.
+    /// Returns the keys of all labels that Nodes get.
     pub fn keys(&self) -> impl Iterator<Item = String> {
         self.objects.iter().map(|place| self.key(*place))
     }
 
-    /// The key of the label for `place`.
+    /// Returns the key of the label for `place`.
     pub fn key(&self, place: TopologyPlace) -> String {
         format!("{}{}", self.prefix, place.word())
     }
 }
 
-/// No labels, with the default prefix.
+/// Gives no labels and the default prefix.
 impl Default for TopologyLabels {
     fn default() -> Self {
         Self { objects: BTreeSet::new(), prefix: PREFIX.to_owned() }

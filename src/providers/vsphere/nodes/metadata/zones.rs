@@ -1,4 +1,4 @@
-//! Pure: region and zone from the tags of a VM's host, pool and folder and their ancestors.
+//! Pure: finds region and zone in the tags of a VM, of its host and pool, and of their ancestors.
 //!
 //! Mirrors `pkg/cloudprovider/vsphere/zones.go` and `pkg/common/connectionmanager/zones.go:LookupZoneByMoref`.
 
@@ -11,7 +11,7 @@ use crate::cloud::zones::Zone;
 use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::zone_tags::{ObjectTags, Tag, ZoneCategories};
 
-/// The reason if an object's tags have not been read yet.
+/// Text of the reason if the tags of an object have not been read yet.
 pub const NOT_READ_YET: &str = "not read yet";
 
 /// Maximum number of tags per object in a message.
@@ -20,11 +20,11 @@ const MAX_TAGS: usize = 5;
 /// An object and its ancestors, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chain {
-    /// The objects, from the first one upwards.
+    /// The object, followed by its ancestors.
     Known(Vec<MoRef>),
     /// There is no such object, for example no pool because the VM is a template.
     Absent,
-    /// The ancestors were not read, with the reason for messages.
+    /// The ancestors were not read, for this reason.
     Unknown(String),
 }
 
@@ -39,10 +39,10 @@ pub struct Chains {
     pub vm: Chain,
 }
 
-/// Why zone and region were not found.
+/// Reason why zone and region were not found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ZoneProblem {
-    /// Everything was read, and no chain has both a zone and a region.
+    /// Everything was read, but no chain has both a zone and a region.
     #[error("no tags for zone and region: {}", join(.chains))]
     NoTags {
         /// The missing tags of each chain.
@@ -51,7 +51,7 @@ pub enum ZoneProblem {
     /// An object that could change the result was not read.
     #[error("zone and region are unknown: {problem} could not be read: {reason}")]
     Unknown {
-        /// The object whose tags, or the chain whose objects, are not known.
+        /// The object with unknown tags, or the chain with unknown objects.
         problem: String,
         /// The reason.
         reason: String,
@@ -81,7 +81,7 @@ impl ZoneProblem {
         self
     }
 
-    /// The reason for metrics, Events and conditions.
+    /// Returns the reason for metrics, Events and conditions.
     pub fn reason(&self) -> Reason {
         match self {
             Self::NoTags { .. } => reason::NoZoneTags,
@@ -91,7 +91,7 @@ impl ZoneProblem {
     }
 }
 
-/// Why one chain yields no zone.
+/// Reason why one chain does not have both a zone and a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingTags {
     /// The objects of the chain, the lowest first.
@@ -105,7 +105,7 @@ pub struct MissingTags {
 pub struct CheckedObject {
     /// The object.
     pub object: MoRef,
-    /// The object's name; empty if not known.
+    /// The object's name; empty if unknown.
     pub name: String,
     /// The object's tags of both categories.
     pub tags: Vec<Tag>,
@@ -138,21 +138,21 @@ fn join(chains: &[MissingTags]) -> String {
     chains.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Looks for zone and region along the three chains: host, pool, VM. One chain must give both; the zone of one chain is
-/// never combined with the region of another. `find_tags` returns an object's tags, `None` if they have not been read
-/// yet. Returns `None` if no categories are configured. The result consists of valid label values.
+/// Finds zone and region in the three chains: host, pool, VM. One chain must give both; the zone of one chain is never
+/// combined with the region of another chain. `find_tags` returns an object's tags, or `None` if they have not been
+/// read yet. Returns `None` if no categories are configured. The result consists of valid label values.
 ///
-/// A chain is walked upwards. At each object the region is read before the zone; both replace values from below, and
-/// the walk ends as soon as both are known. So a zone higher up replaces a lower one while the region is missing, as in
-/// the Go program: volumes are pinned to zones that were chosen so. If the object with the region also has a zone, the
-/// lower zone stays. If an object has several tags of a category, the first by name counts. In the Go program the last
-/// two cases depend on the order in which vCenter lists the tags.
+/// A chain is read upwards. At each object, the region is read before the zone. Each value replaces a value from below,
+/// and the search ends when both values are found. So a zone higher up replaces a lower zone while the region is
+/// missing. The Go program does the same, and volumes are pinned to such zones. If the object with the region also has
+/// a zone, the lower zone stays. If an object has several tags of a category, the first by name counts. In the Go
+/// program, the last two cases depend on the order in which vCenter lists the tags.
 ///
-/// Unlike the Go program, the search ends at an object whose tags could not be read: skipping it could give the Node
-/// the zone of another level, and a zone once written to a Node stays.
+/// Unlike the Go program, the search ends at an object whose tags could not be read. Otherwise the Node could get the
+/// zone of another level, and a zone that is written to a Node stays.
 ///
 /// # Errors
-/// Why zone and region are not found.
+/// Returns the reason why zone and region were not found.
 pub fn resolve_zone<'a>(
     categories: Option<&ZoneCategories>,
     chains: &Chains,
@@ -174,7 +174,6 @@ pub fn resolve_zone<'a>(
     Err(ZoneProblem::NoTags { chains: missing })
 }
 
-/// Zone and region of one chain, or its missing tags.
 fn walk_up<'a>(
     categories: &ZoneCategories,
     objects: &[MoRef],
@@ -211,10 +210,10 @@ fn unknown(what: String, why: &str) -> ZoneProblem {
     ZoneProblem::Unknown { problem: what, reason: why.to_owned() }
 }
 
-/// Requires both names to be label values: otherwise the API server rejects the whole Node update, every time.
+/// Requires that both names are label values. Otherwise the API server rejects the whole Node update, every time.
 fn checked(categories: &ZoneCategories, found: Zone) -> Result<Zone, ZoneProblem> {
     for (category, name) in [(&categories.zone, &found.failure_domain), (&categories.region, &found.region)] {
-        // Empty text is a valid label value, but carries no information.
+        // An empty text is a valid label value but carries no information.
         if name.is_empty() || !is_label_value(name) {
             return Err(ZoneProblem::InvalidTagName { category: category.clone(), name: name.clone() });
         }

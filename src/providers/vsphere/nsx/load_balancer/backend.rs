@@ -1,6 +1,6 @@
-//! The interface between load balancers and the API of NSX: lists all objects and performs one change at a time.
+//! The interface between load balancers and the API of NSX.
 //!
-//! The vendor has deprecated NSX's own load balancer. Another product needs another implementation of [`Backend`].
+//! The vendor has deprecated the NSX load balancer. Another product needs another [`Backend`].
 
 mod nsx;
 
@@ -27,11 +27,11 @@ pub use nsx::NsxBackend;
 pub enum ObjectChange {
     /// The object exists in this version.
     Entered(ObjectKind, Object),
-    /// The object of this path no longer exists.
+    /// The object at this path does not exist.
     Gone(String),
-    /// NSX did not delete the object of this path, because another object refers to it.
+    /// NSX refused to delete the object at this path, because another object refers to it.
     Referenced(String),
-    /// The allocation of this path has this address.
+    /// The allocation at this path has this address.
     Reserved {
         /// The path of the allocation.
         path: String,
@@ -40,7 +40,7 @@ pub enum ObjectChange {
     },
 }
 
-/// Receives the object states that a call observes, even if the call fails later.
+/// Callback for the object states that a call observes, even if the call fails later.
 pub type Record<'a> = &'a (dyn Fn(ObjectChange) + Send + Sync);
 
 /// Context of a change of a load balancer.
@@ -50,9 +50,9 @@ pub struct Request<'a> {
     pub permit: &'a LeaderToken,
     /// Properties that all objects share.
     pub layout: &'a ClusterLayout,
-    /// The Service.
+    /// The Service of the load balancer.
     pub owner: Owner<'a>,
-    /// Parts of a load balancer to create or change; `None` for a deletion.
+    /// Properties of the load balancer to create or change; `None` for a deletion.
     pub spec: Option<&'a LoadBalancerSpec>,
 }
 
@@ -63,7 +63,7 @@ pub struct LoadBalancerSpec {
     pub class: String,
     /// The id of the IP pool.
     pub address_pool: String,
-    /// The members.
+    /// The members of the pools behind the ports.
     pub members: Vec<Member>,
     /// The size of a new load balancer service.
     pub size: &'static str,
@@ -82,26 +82,26 @@ pub struct Scope {
     pub profile_names: BTreeSet<(Protocol, String)>,
 }
 
-/// Receives the objects of lists.
+/// Callback for the objects of lists.
 pub type Each<'a> = &'a mut (dyn FnMut(ObjectKind, Object) + Send);
 
-/// The objects with the names of a [`Scope`].
+/// Objects that were found by the names of a [`Scope`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScopeNames {
-    /// The ids of the IP pools of each name.
+    /// The ids of the IP pools, by name.
     pub pools: BTreeMap<String, Vec<String>>,
-    /// The paths of the profiles of each protocol and name.
+    /// The paths of the profiles, by protocol and name.
     pub profiles: BTreeMap<(Protocol, String), Vec<String>>,
 }
 
 /// An object that the configuration names by id or path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConfiguredObject {
-    /// The IP pool of this id.
+    /// The IP pool with this id.
     AddressPool(String),
-    /// The application profile of this path.
+    /// The application profile at this path.
     Profile(String),
-    /// The tier-1 gateway of this path.
+    /// The tier-1 gateway at this path.
     Gateway(String),
 }
 
@@ -115,7 +115,7 @@ impl fmt::Display for ConfiguredObject {
     }
 }
 
-/// Whether a configured object exists and load balancers can use it.
+/// Usability of a configured object for load balancers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suitability {
     /// The configured object does not exist.
@@ -124,7 +124,7 @@ pub enum Suitability {
     NoEdgeCluster,
     /// The gateway does not advertise the addresses of load balancers.
     NotAdvertised,
-    /// The configured object exists and looks usable.
+    /// The configured object exists and is usable.
     Usable,
 }
 
@@ -133,21 +133,22 @@ pub enum Suitability {
 pub struct PoolUpdate {
     /// Identity and tags of the pool.
     pub tags: OwnerTags,
-    /// The members, shared by all pools.
+    /// The new members. Pools of one family share this list.
     pub members: Arc<[Member]>,
     /// The UID of the Service.
     pub service_uid: String,
 }
 
-/// Usage of a load balancer service, or demand of a Service: virtual servers, pools and members, each with its limit. A
-/// limit of 0 is unknown: a distributed load balancer has no size.
+/// Numbers of virtual servers, pools and pool members, each with its limit: the usage of a load balancer service or the
+/// demand of a Service. A limit of 0 means that there is none: in a demand, or for a distributed load balancer, which
+/// has no size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage([(usize, usize); 3]);
 
 /// Exhausted capacity of a load balancer service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapacityExceeded {
-    /// The exhausted kind, such as virtual servers.
+    /// The exhausted kind of object, such as virtual servers.
     pub object: &'static str,
     /// Number in use.
     pub used: usize,
@@ -158,32 +159,32 @@ pub struct CapacityExceeded {
 impl Usage {
     const WHAT: [&str; 3] = ["virtual servers", "pools", "pool members"];
 
-    /// Each pair is (used, allowed).
+    /// Creates the usage from pairs of a used and an allowed number.
     pub fn new(servers: (usize, usize), pools: (usize, usize), members: (usize, usize)) -> Self {
         Self([servers, pools, members])
     }
 
-    /// The demand of this many new ports with this many members each.
+    /// Returns the demand of `ports` new ports with `members` members each.
     pub fn of_ports(ports: usize, members: usize) -> Self {
         Self([(ports, 0), (ports, 0), (ports.saturating_mul(members), 0)])
     }
 
-    /// Adds the used numbers.
+    /// Adds the used numbers of `more`.
     pub fn add(&mut self, more: &Self) {
         self.0.iter_mut().zip(more.0).for_each(|((used, _), (more, _))| *used += more);
     }
 
-    /// The part of this demand that exceeds the capacity taken before.
+    /// Returns the part of this demand that exceeds `taken`.
     pub fn beyond(&self, taken: &Self) -> Self {
         let mut more = self.clone();
         more.0.iter_mut().zip(taken.0).for_each(|((needed, _), (taken, _))| *needed = needed.saturating_sub(taken));
         more
     }
 
-    /// Takes the demanded capacity, if all of it is free.
+    /// Takes the demanded capacity if all of it is free.
     ///
     /// # Errors
-    /// The first kind (virtual servers, pools or members) of which too few are free; nothing is taken then.
+    /// Returns the first exhausted kind (virtual servers, pools or members), and takes nothing.
     pub fn take(&mut self, needed: &Self) -> Result<(), CapacityExceeded> {
         for ((what, (used, allowed)), (needed, _)) in Self::WHAT.into_iter().zip(self.0).zip(needed.0) {
             if allowed > 0 && needed > 0 && used.saturating_add(needed) > allowed {
@@ -198,10 +199,11 @@ impl Usage {
 /// A product with load balancers.
 #[async_trait]
 pub trait Backend: Send + Sync {
-    /// Lists the objects of load balancers, of all owners, except addresses, groups and persistence profiles.
+    /// Lists the objects of load balancers of all owners, except allocations, groups and persistence profiles. Returns
+    /// the objects with the names in `scope`.
     ///
     /// # Errors
-    /// A list failed; `each` has received an incomplete list.
+    /// A list failed. `each` has then received an incomplete list.
     async fn read(&self, scope: &Scope, each: Each<'_>) -> Result<ScopeNames, Error>;
 
     /// Lists all groups and persistence profiles.
@@ -210,29 +212,29 @@ pub trait Backend: Send + Sync {
     /// As [`Backend::read`].
     async fn read_references(&self, each: Each<'_>) -> Result<(), Error>;
 
-    /// Lists the allocations of the IP pool with this id; none if it does not exist.
+    /// Lists the allocations of the IP pool with this id; none if the pool does not exist.
     ///
     /// # Errors
     /// As [`Backend::read`].
     async fn read_allocations(&self, pool: &str, each: Each<'_>) -> Result<(), Error>;
 
-    /// Lists the ids of all IP pools, whether configured or not.
+    /// Lists the ids of all IP pools, including those that the configuration does not name.
     ///
     /// # Errors
-    /// As [`Backend::read`].
+    /// The list failed.
     async fn address_pools(&self) -> Result<BTreeSet<Box<str>>, Error>;
 
     /// Checks whether a configured object exists and is usable.
     ///
     /// # Errors
-    /// As [`Backend::read`].
+    /// A read failed.
     async fn suitability(&self, object: &ConfiguredObject) -> Result<Suitability, Error>;
 
-    /// Performs a change. If another client has changed the object, only records its new version; the caller plans
-    /// again.
+    /// Performs a step. If another client has deleted the object or changed its tags, only records the new state, so
+    /// that the caller plans again.
     ///
     /// # Errors
-    /// The change failed.
+    /// The step failed. [`Step::PortConflict`] always fails.
     async fn perform(&self, request: &Request<'_>, step: &Step<'_>, record: Record<'_>) -> Result<(), Error>;
 
     /// Reads the state of an allocation.
@@ -241,7 +243,8 @@ pub trait Backend: Send + Sync {
     /// The read failed.
     async fn reservation(&self, allocation: &Allocation) -> Result<Reservation, Error>;
 
-    /// Reads whether NSX has realized a written object. `revision`: the written one, if the object existed before.
+    /// Reads whether NSX has realized a written object. `revision` is the revision that the write produced; `None` if
+    /// the write created the object.
     ///
     /// # Errors
     /// The read failed.
@@ -253,10 +256,10 @@ pub trait Backend: Send + Sync {
     /// The read failed.
     async fn is_in_effect(&self, path: &str) -> Result<bool, Error>;
 
-    /// Reads the usage of the load balancer service with this path.
+    /// Reads the usage of the load balancer service at this path.
     ///
     /// # Errors
-    /// The usage is unknown.
+    /// The usage cannot be read.
     async fn usage(&self, lb_service: &str) -> Result<Usage, Error>;
 
     /// Whether the IP pool with this id may have addresses of a family.
@@ -265,16 +268,16 @@ pub trait Backend: Send + Sync {
     /// The subnets of the IP pool cannot be read.
     async fn has_family(&self, pool: &str, family: IpFamily) -> Result<bool, Error>;
 
-    /// Checks that a requested address can be reserved in its IP pool, before anything is created for it.
+    /// Checks that an IP pool can reserve a requested address. Called before objects are created for the address.
     ///
     /// # Errors
-    /// The address is outside of the pool or in use, or the check failed.
+    /// The address is outside of the pool or allocated to another owner, or the check failed.
     async fn check_address(&self, request: &Request<'_>, pool: &str, address: IpAddr) -> Result<(), Error>;
 
-    /// Deletes the load balancer service of this cluster, unless something uses it.
+    /// Deletes the load balancer service of this cluster, unless it has changed or another object refers to it.
     ///
     /// # Errors
-    /// The deletion failed. A load balancer service that is in use causes no error: `record` receives the reference.
+    /// The deletion failed. A load balancer service in use causes no error: `record` receives `Referenced`.
     async fn delete_lb_service(
         &self,
         permit: &LeaderToken,
@@ -283,7 +286,7 @@ pub trait Backend: Send + Sync {
         record: Record<'_>,
     ) -> Result<(), Error>;
 
-    /// Sets the members of pools, by path. Returns the errors by path.
+    /// Sets the members of pools, by path. Returns the errors, by path.
     async fn update_pools(
         &self,
         permit: &LeaderToken,

@@ -27,19 +27,19 @@ use crate::providers::vsphere::reason;
 const READS: usize = 4;
 /// Maximum number of live reads per relist for ambiguous objects.
 const MAX_READS: usize = 100;
-/// Time for which the result of a live read is used.
+/// Time for which the result of a live read is reused.
 const CHECK_PERIOD: Duration = Duration::from_secs(30 * 60);
 
 pub(super) struct Cleanup {
     policy: Policy,
     live: Arc<dyn LiveReads>,
-    /// Receiver of cluster-wide Events, in addition to the log.
     pub(super) events: Option<Arc<dyn ClusterEvents>>,
-    /// Never locked over an await.
+    /// No task keeps this lock across an `await`.
     orphans: Mutex<Orphans>,
-    /// Live reads by Service: time, and whether nothing needs its ambiguous objects. Never locked over an await.
+    /// Time of the last live read of each Service, and whether its ambiguous objects are unneeded. No task keeps this
+    /// lock across an `await`.
     last_checked: Mutex<BTreeMap<Box<str>, (Instant, bool)>>,
-    /// The term of the last processed relist.
+    /// Term of the last processed relist.
     term: AtomicU64,
 }
 
@@ -49,12 +49,12 @@ impl Cleanup {
         Self { policy, live, events: None, orphans, last_checked: looked, term }
     }
 
-    /// Number of orphans that were found and still exist.
+    /// Returns the number of detected orphans that still exist.
     pub(super) fn count(&self) -> usize {
         self.orphans.lock().count()
     }
 
-    /// Processes each relist, until `stop` is cancelled.
+    /// Processes each relist and continues deletions, until `stop` is cancelled.
     pub(super) async fn run(&self, of: &NsxLoadBalancers, stop: &CancellationToken) {
         let (mut readings, mut asked) = (of.resources.completed_lists(), None);
         loop {
@@ -125,7 +125,7 @@ impl Cleanup {
         self.delete_all(of, &permit, services, true).await;
     }
 
-    /// Retries a deletion of the load balancer service that NSX has refused.
+    /// Retries a refused deletion of the load balancer service.
     async fn remove_lb_service(&self, of: &NsxLoadBalancers, permit: &LeaderToken, uid: Option<String>) {
         let Some(refusals) = of.resources.refused_removal() else { return };
         match delete_lb_service(of, permit, &of.layout(uid)).await {
@@ -134,7 +134,7 @@ impl Cleanup {
         }
     }
 
-    /// Continues deletions that have waited for NSX.
+    /// Continues deletions that waited for NSX.
     async fn continue_deletions(&self, of: &NsxLoadBalancers) {
         let services = self.orphans.lock().take_due(Instant::now().into_std());
         if let Some((permit, ..)) = of.resources.term() {
@@ -159,8 +159,7 @@ impl Cleanup {
         }
     }
 
-    /// Warns about many suspects: the cluster may have been restored or copied, and an operator can still stop the
-    /// cleanup before it starts.
+    /// Warns about many suspected orphans: the cluster may be a copy, and an operator can stop the cleanup in time.
     async fn warn_of_many(&self, count: usize, all: usize) {
         let minutes = CONFIRM_INTERVAL.as_secs() / 60;
         let what_follows = match self.policy {
@@ -180,7 +179,8 @@ impl Cleanup {
         }
     }
 
-    /// Deletes an orphan, as far as NSX allows now. The deletion counts towards the limit if `is_new` is set.
+    /// Deletes an orphan as far as NSX currently allows. Skips a Service that another call handles or that may exist
+    /// again. The deletion counts towards the limit if `is_new` is set.
     async fn delete(
         &self,
         of: &NsxLoadBalancers,
@@ -189,7 +189,7 @@ impl Cleanup {
         is_new: bool,
     ) -> Result<(), Error> {
         let gone = named(service);
-        // The call claims the name: syncs of a Service that is created from now on wait for the call.
+        // The call claims the name of the Service: syncs of a new Service with this name wait for the call.
         let Ok(call) = of.call(permit, &gone).await else { return Ok(()) };
         if permit.check().is_err() || !self.is_certain(service).await {
             return Ok(());
@@ -211,8 +211,8 @@ impl Cleanup {
         }
     }
 
-    /// Reports ambiguous objects of Services that are not in the informer cache. Skips Services that the API server
-    /// has, for example those that `--service-selector` leaves to another process: they may need the objects.
+    /// Reports ambiguous objects of Services that are not in the informer cache. Skips Services that still need a load
+    /// balancer according to the API server: with `--service-selector`, another process may serve these Services.
     async fn report_ambiguous(&self, of: &NsxLoadBalancers, uid: Option<String>) {
         let layout = of.layout(uid);
         of.resources.report_without_service(layout.cluster_uid.as_deref());
@@ -236,7 +236,7 @@ impl Cleanup {
                 true => Some(true),
                 false => self.is_unneeded(of, &service, &held, &mut reads).await,
             };
-            // The Service exists by now: its sync reports its ambiguous objects.
+            // The Service exists now. Its sync reports the ambiguous objects.
             if of.nodes.has_service(&service) {
                 continue;
             }
@@ -248,8 +248,9 @@ impl Cleanup {
         }
     }
 
-    /// Whether a live read shows that nothing needs the ambiguous objects of a Service. A result is used for 30
-    /// minutes, but `true` only for objects that were reported. `None` if the read failed or no `reads` are left.
+    /// Returns `Some(true)` if a live read shows that the ambiguous objects of a Service are not needed, and `None` if
+    /// the read failed or no `reads` are left. Reuses a result for 30 minutes, but `true` only if exactly these objects
+    /// were reported.
     async fn is_unneeded(
         &self,
         of: &NsxLoadBalancers,
@@ -282,7 +283,7 @@ impl Cleanup {
     }
 }
 
-/// A Service with this namespace and name, and nothing else.
+/// Returns a Service with only this namespace and name.
 fn named(service: &str) -> Service {
     let (namespace, name) = service.split_once('/').unwrap_or_default();
     let (namespace, name) = (Some(namespace.to_owned()), Some(name.to_owned()));

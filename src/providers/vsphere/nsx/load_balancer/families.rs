@@ -1,8 +1,8 @@
-//! Pure: the load balancers of a Service: one for each address family with an IP pool.
+//! Pure: selects the load balancers of a Service, one for each address family with an IP pool.
 //!
-//! The first load balancer takes its address from the IP pool of the class and has the layout of the Go program, so
-//! that the Go program can take over. The second one is IPv6, takes its address from `--nsx-ipv6-pool`, and has tags
-//! that the Go program does not know.
+//! The first load balancer takes its address from the IP pool of the class. Its layout is the layout of the Go program,
+//! so that the Go program can replace this program. The second load balancer is IPv6, takes its address from
+//! `--nsx-ipv6-pool`, and has tags that the Go program does not use.
 
 use std::net::IpAddr;
 
@@ -14,10 +14,10 @@ use crate::providers::vsphere::config::address_rules::IpFamily::{V4, V6};
 /// The family of second load balancers.
 pub const SECOND: IpFamily = V6;
 
-/// The families that a Service requests, and the configured IP pools.
+/// Families that a Service requests, with the IP pools of the class.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestedFamilies<'a> {
-    /// The families of the Service in their order, at least one.
+    /// The families in the order of the Service; at least one.
     pub families: &'a [IpFamily],
     /// Whether the class has an additional IP pool for IPv6.
     pub has_ipv6_pool: bool,
@@ -26,23 +26,23 @@ pub struct RequestedFamilies<'a> {
 /// One load balancer of a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FamilyLoadBalancer {
-    /// Its family, if it is the second load balancer.
+    /// The family of the second load balancer; `None` for the first load balancer.
     pub secondary: Option<IpFamily>,
-    /// The family of its address and members.
+    /// The family of the address and the members.
     pub family: IpFamily,
-    /// Whether the Service needs this load balancer; otherwise it is deleted.
+    /// Whether the Service needs this load balancer; if not, the load balancer is deleted.
     pub is_wanted: bool,
 }
 
 impl RequestedFamilies<'_> {
-    /// The existing and the needed load balancers of a Service.
+    /// Returns the existing and the needed load balancers of a Service.
     ///
-    /// An existing second load balancer needs no IP pool, so it stays when the flag is removed. A first load balancer
-    /// of another program stays even if the Service does not request its family, because clients know its address.
+    /// An existing second load balancer stays when `--nsx-ipv6-pool` is removed. A first load balancer that another
+    /// program created stays even if the Service does not request IPv4, because clients use the address.
     pub fn balancers(&self, ours: &ServiceResources) -> Vec<FamilyLoadBalancer> {
         let first = address_of(ours, None).map(IpFamily::of);
         let has_pool = self.has_ipv6_pool || has_address(ours, Some(SECOND));
-        // While the address of the first load balancer is unknown, it may be IPv6, so no second one is created yet.
+        // The unread address of the first load balancer may be IPv6, so the second load balancer has to wait.
         let is_unread = first.is_none() && has_address(ours, None) && !has_address(ours, Some(SECOND));
         let has_second = self.asks_for(SECOND) && first != Some(SECOND) && has_pool && !is_unread;
         let of_first = || ours.marks().filter(|tags| tags.secondary.is_none());
@@ -63,7 +63,7 @@ impl RequestedFamilies<'_> {
         self.families.contains(&family)
     }
 
-    /// The required family of a new load balancer. `None` accepts any family of the IP pool, as in the Go program.
+    /// Returns the required family of a new load balancer. `None` accepts any family, as in the Go program.
     pub fn required(&self, balancer: &FamilyLoadBalancer) -> Option<IpFamily> {
         match balancer.secondary {
             Some(second) => Some(second),
@@ -74,14 +74,14 @@ impl RequestedFamilies<'_> {
     }
 }
 
-/// The address of the first load balancer (`None`), or of the second one with this family.
+/// Returns the address of the first load balancer (`None`), or of the second load balancer with this family.
 fn address_of(ours: &ServiceResources, second: Option<IpFamily>) -> Option<IpAddr> {
     let servers = ours.servers.iter().filter(|one| one.tags.secondary == second);
     let allocations = ours.allocations.iter().filter(|one| one.tags.secondary == second);
     servers.filter_map(|one| one.address).chain(allocations.filter_map(|one| one.address)).next()
 }
 
-/// Whether this load balancer has an address, known or not.
+/// Whether this load balancer has an address, even if the address is not read yet.
 fn has_address(ours: &ServiceResources, second: Option<IpFamily>) -> bool {
     let has = |tags: &OwnerTags| tags.secondary == second;
     ours.servers.iter().any(|one| has(&one.tags)) || ours.allocations.iter().any(|one| has(&one.tags))

@@ -1,5 +1,5 @@
-//! Pure: the NSX objects of load balancers. Names, descriptions and tags are those of the Go program, so each program
-//! finds objects of the other. Ids are deterministic: a repeated create finds the same object.
+//! Pure: builds the NSX objects of load balancers. Names, descriptions and tags equal those of the Go program, so that
+//! both programs find the same objects. Ids are deterministic: a repeated create finds the same object.
 //!
 //! Mirrors `access.go` and `tag.go` of `pkg/cloudprovider/vsphere/loadbalancer`.
 
@@ -34,23 +34,22 @@ pub const PORT: &str = "port";
 pub const ADDRESS_POOL: &str = "ippoolid";
 /// Tag scope of the class.
 pub const CLASS: &str = "lbclass";
-/// Tag scope of the Service UID. Unknown to the Go program.
+/// Tag scope of the Service UID. Not used by the Go program.
 pub const SERVICE_UID: &str = "service-uid";
-/// Tag scope of the address of a pool's virtual server, written before that server is deleted. Unknown to the Go
-/// program.
+/// Scope of the tag on a pool that keeps the address of its virtual server. Written before the virtual server is
+/// deleted. Not used by the Go program.
 pub const ADDRESS: &str = "virtual-server-address";
 
-/// Tag scope of the family of a second load balancer. Unknown to the Go program.
+/// Tag scope of the family of a second load balancer. Not used by the Go program.
 pub const FAMILY: &str = "ipfamily";
 
-/// Suffix of the owner tag of a second load balancer. Hides it from the Go program, which takes the first pool with a
-/// matching port tag.
+/// Suffix of the owner tag of a second load balancer. Hides the pools of this load balancer from the Go program.
 const SECOND: &str = "-second-family";
 
 /// Maximum number of tags per object in NSX.
 const MAX_TAGS: usize = 30;
 
-/// Number of ids per object: an id stays in use for a while after the deletion of its object.
+/// Number of ids per object: an id stays in use for some time after the deletion of its object.
 pub const IDS: u8 = 10;
 
 /// Path of the load balancer services.
@@ -62,14 +61,14 @@ pub const GROUPS: &str = "/infra/domains/default/groups";
 /// Path of the persistence profiles.
 pub const PERSISTENCE_PROFILES: &str = "/infra/lb-persistence-profiles";
 
-/// Type field of a group. Old versions of NSX do not know it.
+/// Type field of a group. Old versions of NSX reject this field.
 pub const GROUP_TYPE: &str = "group_type";
 
-/// Path where kube-proxy reports whether its Node has endpoints of a Service.
+/// URL path at which kube-proxy reports whether its Node has endpoints of a Service.
 const HEALTH_CHECK_PATH: &str = "/healthz";
 
-/// HTTP version of monitor requests. kube-proxy answers 400 to HTTP 1.1 without a `Host` header, and it is undocumented
-/// whether NSX sends one.
+/// HTTP version of monitor requests. kube-proxy answers 400 to an HTTP 1.1 request without a `Host` header, and NSX is
+/// not documented to send this header.
 pub const REQUEST_VERSION: &str = "HTTP_VERSION_1_0";
 
 /// Namespace UUID of the ids (version 5 of RFC 9562).
@@ -90,12 +89,12 @@ pub enum ObjectKind {
     Allocation,
     /// A group of networks that may use a load balancer.
     Group,
-    /// A persistence profile: how long a client stays on the same Node.
+    /// A persistence profile, which sets the time for which a client stays on the same Node.
     PersistenceProfile,
 }
 
 impl ObjectKind {
-    /// Word in the id. Must not change: existing ids depend on it.
+    /// Returns the word in the ids of this kind. The words must not change, because existing ids depend on them.
     fn word(self) -> &'static str {
         match self {
             ObjectKind::LbService => "lb-service",
@@ -116,13 +115,13 @@ impl ObjectKind {
     }
 }
 
-/// Words in the ids of monitors. A new monitor type of a port needs another id: the old monitor stays in use until its
-/// pool has the new one, and NSX cannot change the type of a monitor.
+/// Words in the ids of monitors. A new monitor type needs another id: NSX cannot change the type of a monitor, and the
+/// old monitor stays in use until its pool has the new monitor.
 const MONITOR: &str = "monitor";
 const HTTP_MONITOR: &str = "http-monitor";
 const ICMP_MONITOR: &str = "icmp-monitor";
 
-/// Types of health checks that this program uses.
+/// Type of a monitor that this program uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MonitorType {
     /// Opens TCP connections.
@@ -136,7 +135,7 @@ pub enum MonitorType {
 impl MonitorType {
     const ALL: [Self; 3] = [Self::Tcp, Self::Http, Self::Icmp];
 
-    /// `resource_type` in NSX.
+    /// Returns the `resource_type` in NSX.
     pub fn resource_type(self) -> &'static str {
         match self {
             Self::Tcp => "LBTcpMonitorProfile",
@@ -145,12 +144,12 @@ impl MonitorType {
         }
     }
 
-    /// Parses `resource_type`.
+    /// Parses `resource_type`; `None` for a type that this program does not use.
     pub fn parse(resource_type: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.resource_type() == resource_type)
     }
 
-    /// The types that monitors of a port may have.
+    /// Returns the types that monitors of a port with this protocol may have.
     pub fn of(protocol: Protocol) -> [Self; 2] {
         match protocol {
             Protocol::Tcp => [Self::Tcp, Self::Http],
@@ -158,7 +157,7 @@ impl MonitorType {
         }
     }
 
-    /// Word in the id of a monitor. The type that was supported first for a protocol has the word of the object kind.
+    /// Returns the word in the id of a monitor. Existing ids depend on the words.
     fn word(self, protocol: Protocol) -> &'static str {
         match (self, protocol) {
             (Self::Tcp, _) | (Self::Http, Protocol::Udp) => MONITOR,
@@ -173,14 +172,14 @@ impl MonitorType {
 pub enum Probe {
     /// A TCP connection to this port.
     Tcp(u16),
-    /// An HTTP request to this port, which tells whether the Node has endpoints of the Service.
+    /// An HTTP request to this port, to check whether the Node has endpoints of the Service.
     Http(u16),
     /// An ICMP echo request.
     Icmp,
 }
 
 impl Probe {
-    /// The type of the monitor.
+    /// Returns the type of the monitor.
     pub fn monitor_type(self) -> MonitorType {
         match self {
             Self::Tcp(_) => MonitorType::Tcp,
@@ -189,7 +188,7 @@ impl Probe {
         }
     }
 
-    /// The checked port of the Nodes.
+    /// Returns the checked port of the Nodes.
     pub fn port(self) -> Option<u16> {
         match self {
             Self::Tcp(port) | Self::Http(port) => Some(port),
@@ -198,7 +197,7 @@ impl Probe {
     }
 }
 
-/// Transport protocol of a port; NSX supports no others.
+/// Transport protocol of a port. NSX supports no other protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Protocol {
     /// TCP.
@@ -207,12 +206,12 @@ pub enum Protocol {
     Udp,
 }
 
-/// A port of a Service. Its `Display` is the tag value, such as `TCP/80`.
+/// A port of a Service. Its `Display` writes the tag value, such as `TCP/80`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Port {
-    /// Its protocol.
+    /// The protocol.
     pub protocol: Protocol,
-    /// Its number.
+    /// The port number.
     pub number: u16,
 }
 
@@ -263,10 +262,9 @@ pub struct ClusterLayout {
     pub cluster: String,
     /// The UID of the cluster, if known.
     pub cluster_uid: Option<String>,
-    /// Configured tags of all objects, by scope. `owner` replaces the program name.
+    /// Configured tags of all objects, by scope. A configured `owner` replaces the program name.
     pub configured: BTreeMap<String, String>,
-    /// The family of the second load balancer of a dual-stack Service; `None` for the first one, which has the layout
-    /// of the Go program in either family.
+    /// The family of the second load balancer of a dual-stack Service; `None` for the first load balancer.
     pub secondary: Option<IpFamily>,
 }
 
@@ -289,7 +287,7 @@ pub struct ServerFacts<'a> {
     pub pool: &'a str,
     /// The path of the load balancer service.
     pub lb_service: &'a str,
-    /// The path of the group that may use it; `None` admits every client.
+    /// The path of the group that may use the virtual server; `None` admits every client.
     pub group: Option<&'a str>,
     /// The path of the persistence profile, for session affinity.
     pub persistence: Option<&'a str>,
@@ -310,26 +308,27 @@ pub struct PoolFacts<'a> {
     pub is_snat_disabled: bool,
 }
 
-/// Whether an id may be one of this program; the Go program uses random ids.
+/// Whether an id may belong to this program; the Go program uses random ids.
 pub fn is_name_based(id: &str) -> bool {
     Uuid::parse_str(id).is_ok_and(|id| id.get_version_num() == 5)
 }
 
 impl ClusterLayout {
-    /// The layout of the first load balancer of a Service (`None`), or of the second one with this family.
+    /// Returns the layout of the first load balancer (`None`), or of the second load balancer with this family.
     #[must_use]
     pub fn of(&self, second: Option<IpFamily>) -> Self {
         Self { secondary: second, ..self.clone() }
     }
 
-    /// The value of the tag [`OWNER`].
+    /// Returns the value of the tag [`OWNER`].
     pub fn owner(&self) -> String {
         let owner = self.configured.get(OWNER).map_or(PROGRAM, String::as_str);
         if self.secondary.is_some() { format!("{owner}{SECOND}") } else { owner.to_owned() }
     }
 
-    /// The load balancer that an object belongs to: `Some(None)` for the first one of a Service, the family for the
-    /// second one. `None` if the owner or cluster tag is not ours.
+    /// Returns the load balancer of an object: `Some(None)` for the first, and `Some` with the family for the second.
+    /// Returns `None` if the owner tag or the cluster tag is not ours, or if the family tag of a second load balancer
+    /// is invalid.
     pub fn load_balancer_of(&self, object: &Object) -> Option<Option<IpFamily>> {
         let owner = self.configured.get(OWNER).map_or(PROGRAM, String::as_str);
         let rest = object.tag(OWNER)?.strip_prefix(owner).filter(|_| object.tag(CLUSTER) == Some(&self.cluster))?;
@@ -340,7 +339,7 @@ impl ClusterLayout {
         }
     }
 
-    /// The common tags of every object of a kind.
+    /// Returns the common tags of every object of a kind.
     pub fn tags(&self, kind: ObjectKind) -> ScopedTags {
         let tags = self.free().fold(ScopedTags::default(), |tags, (scope, tag)| tags.with(scope, tag));
         let tags = tags.with(OWNER, self.owner()).with(CLUSTER, &self.cluster);
@@ -354,16 +353,16 @@ impl ClusterLayout {
         }
     }
 
-    /// The configured tags, without scopes of this program.
+    /// Returns the configured tags, except those in scopes that only this program may write.
     fn free(&self) -> impl Iterator<Item = (&String, &String)> {
-        // Changes overwrite existing tags: a configured `service` would assign objects to another Service, and a
-        // configured cluster UID would later look like that of another cluster.
+        // Changes overwrite existing tags. A configured `service` would assign objects to another Service, and a
+        // configured cluster UID would assign them to another cluster.
         let own = [SERVICE, PORT, ADDRESS_POOL, CLASS, CLUSTER_UID, SERVICE_UID, ADDRESS, FAMILY];
         self.configured.iter().filter(move |(scope, _)| !own.contains(&scope.as_str()))
     }
 
-    /// Whether an object of a kind has room for a tag that the Go program does not write: NSX allows 30 per object,
-    /// configured ones included. Later scopes of the list below are dropped first.
+    /// Whether an object of a kind has room for a tag that the Go program does not write. NSX allows 30 tags per
+    /// object. The last scopes in `tags` are dropped first.
     pub fn has_capacity(&self, kind: ObjectKind, scope: &str) -> bool {
         let (of_go, tags): (usize, &[&str]) = match kind {
             ObjectKind::LbService => (2, &[CLUSTER_UID]),
@@ -377,30 +376,31 @@ impl ClusterLayout {
         configured + usize::from(self.secondary.is_some()) + of_go + position < MAX_TAGS
     }
 
-    /// The id of an object of the Service with this UID. A copy of a cluster has the same UIDs and needs another
-    /// cluster name. `attempt` is below [`IDS`].
+    /// Returns the id of an object of the Service with this UID. A copied cluster has the same UIDs, and would have the
+    /// same ids without another cluster name. `attempt` is below [`IDS`].
     pub fn id(&self, kind: ObjectKind, uid: &str, port: Option<Port>, attempt: u8) -> String {
         id_of(self, self.secondary, kind.word(), uid, port, attempt)
     }
 
-    /// The id of a monitor of this type.
+    /// Returns the id of a monitor of this type.
     pub fn monitor_id(&self, of: MonitorType, uid: &str, port: Port, attempt: u8) -> String {
         id_of(self, self.secondary, of.word(port.protocol), uid, Some(port), attempt)
     }
 
-    /// Whether an object of the Service with this UID has this id. `second` is the family of a second load balancer.
+    /// Whether this program generates `id` for an object of this kind and port of the Service `uid`. `second` is the
+    /// family of a second load balancer; `None` for the first.
     pub fn has_id(&self, second: Option<IpFamily>, kind: ObjectKind, uid: &str, port: Option<Port>, id: &str) -> bool {
         let mut all = kind.words().into_iter().flat_map(|word| (0..IDS).map(move |attempt| (word, attempt)));
         all.any(|(word, attempt)| id_of(self, second, word, uid, port, attempt) == id)
     }
 
-    /// The id of the load balancer service of this cluster on this gateway.
+    /// Returns the id of the load balancer service on this gateway.
     pub fn lb_service_id(&self, tier1: Option<&str>, attempt: u8) -> String {
         let uid = format!("{}{}", self.cluster_uid.as_deref().unwrap_or_default(), tier1.unwrap_or_default());
         id_of(self, None, ObjectKind::LbService.word(), &uid, None, attempt)
     }
 
-    /// A new load balancer service on this tier-1 gateway.
+    /// Builds a new load balancer service on this tier-1 gateway.
     pub fn lb_service(&self, size: &str, tier1: Option<&str>) -> Object {
         let description = format!("virtual server pool for cluster {} created by {PROGRAM}", self.cluster);
         let mut object = named(format!("cluster:{}", self.cluster), description);
@@ -413,7 +413,7 @@ impl ClusterLayout {
         object
     }
 
-    /// A new monitor of a port. The Go program only uses TCP connections to the node port.
+    /// Builds a new monitor of a port. The Go program only uses TCP connections to the node port.
     pub fn monitor(&self, owner: &Owner<'_>, port: Port, probe: Probe) -> Object {
         let word = match probe.monitor_type() {
             MonitorType::Tcp => "tcp",
@@ -439,7 +439,7 @@ impl ClusterLayout {
         object
     }
 
-    /// A new pool.
+    /// Builds a new pool.
     pub fn pool(&self, owner: &Owner<'_>, facts: &PoolFacts<'_>) -> Object {
         let description = format!("pool for cluster {}, service {owner} created by {PROGRAM}", self.cluster);
         let mut object = named(format!("cluster:{}:{owner}", self.cluster), description);
@@ -456,7 +456,7 @@ impl ClusterLayout {
         object
     }
 
-    /// A new virtual server.
+    /// Builds a new virtual server.
     pub fn virtual_server(&self, owner: &Owner<'_>, facts: &ServerFacts<'_>) -> Object {
         let description = format!("virtual server for cluster {}, service {owner} created by {PROGRAM}", self.cluster);
         let mut object = named(format!("cluster:{}:{owner}", self.cluster), description);
@@ -479,7 +479,7 @@ impl ClusterLayout {
         object
     }
 
-    /// A new allocation of this address, or of any address of its IP pool.
+    /// Builds a new allocation of this address, or of any address of the IP pool.
     pub fn allocation(&self, owner: &Owner<'_>, address: Option<IpAddr>) -> Object {
         let mut object = Object::default();
         if let Some(address) = address {
@@ -489,7 +489,7 @@ impl ClusterLayout {
         object
     }
 
-    /// A new group of the networks that may use the load balancer of a Service.
+    /// Builds a new group of the networks that may use the load balancer of a Service.
     pub fn group(&self, owner: &Owner<'_>, ranges: &BTreeSet<IpNet>) -> Object {
         let description = format!("source ranges for cluster {}, service {owner} created by {PROGRAM}", self.cluster);
         let mut object = named(format!("cluster:{}:{owner}", self.cluster), description);
@@ -499,7 +499,7 @@ impl ClusterLayout {
         object
     }
 
-    /// A new persistence profile with this idle timeout.
+    /// Builds a new persistence profile with this idle timeout.
     pub fn persistence_profile(&self, owner: &Owner<'_>, timeout: Duration) -> Object {
         let description =
             format!("session affinity for cluster {}, service {owner} created by {PROGRAM}", self.cluster);
@@ -515,8 +515,8 @@ impl ClusterLayout {
     }
 }
 
-/// The id of an object. The words in it must not change: existing ids depend on them. The first load balancer has one
-/// word for both families, because its family may be known only after some of its objects exist.
+/// Returns the id of an object; existing ids depend on the words in the hashed name. The first load balancer has one
+/// word for both families, because its family may be unknown until some of its objects exist.
 fn id_of(
     layout: &ClusterLayout,
     second: Option<IpFamily>,
@@ -540,21 +540,20 @@ pub fn has_own_form(id: &str) -> bool {
     Uuid::try_parse(id).is_ok_and(|id| id.get_version_num() == 5)
 }
 
-/// An access list that admits only the addresses of this group.
+/// Builds an access list that admits only the addresses of this group.
 pub fn access_list(group: &str) -> Value {
     json!({"action": "ALLOW", "enabled": true, "group_path": group})
 }
 
-/// The SNAT setting of a pool.
+/// Returns the SNAT setting of a pool.
 pub fn snat_translation(is_disabled: bool) -> Value {
     json!({"type": if is_disabled { "LBSnatDisabled" } else { "LBSnatAutoMap" }})
 }
 
-/// Type of the only expression of a group. NSX advises against several expressions.
+/// Type of the single expression of a group. NSX advises against several expressions.
 const EXPRESSION: &str = "IPAddressExpression";
 
-/// The expression of a group with these networks. Keeps other fields of the expression `before`, to which NSX adds an
-/// id and a path.
+/// Builds the expression of a group. Keeps the other fields of an `IPAddressExpression` in `before`, such as the path.
 pub fn expression(before: &[Value], ranges: &BTreeSet<IpNet>) -> Value {
     let is_one = |one: &&Value| one.get("resource_type").and_then(Value::as_str) == Some(EXPRESSION);
     let mut one = before.iter().find(is_one).cloned().unwrap_or_else(|| json!({"resource_type": EXPRESSION}));

@@ -1,7 +1,7 @@
-//! Pure: the members of a pool. Remaining members keep their order and fields; new ones follow, sorted by Node name.
+//! Pure: computes the members of a pool. Remaining members keep their order and fields; new ones follow by Node name.
 //!
-//! Mirrors `updatedPoolMembers` of `pkg/cloudprovider/vsphere/loadbalancer/state.go`, which appends in random order and
-//! takes the first internal address of any family.
+//! Mirrors `updatedPoolMembers` of `pkg/cloudprovider/vsphere/loadbalancer/state.go`, which appends new members in
+//! random order and uses the first internal address of any family.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -22,14 +22,14 @@ use crate::providers::vsphere::nsx::names::{LONGEST_NAME, shortened};
 pub struct Member {
     /// The name of the Node.
     pub node: String,
-    /// Its address.
+    /// The address of the Node.
     pub address: IpAddr,
-    /// Whether the address is confirmed as the Node's. An unconfirmed address stays in pools, but is added to none.
+    /// Whether the address is confirmed to belong to the Node. Pools keep unconfirmed addresses but never gain them.
     pub is_confirmed: bool,
 }
 
-/// The internal addresses of this family, sorted by Node name: of each Node the first confirmed one or, if none is
-/// confirmed, all unconfirmed ones.
+/// Returns the internal addresses of this family, sorted by Node name: the first confirmed address of each Node or,
+/// without a confirmed address, all addresses of the Node.
 pub fn of_nodes<'n>(
     nodes: &'n [Arc<Node>],
     family: IpFamily,
@@ -52,23 +52,23 @@ pub fn of_nodes<'n>(
     members
 }
 
-/// The addresses of members in NSX. Invalid members are left out.
+/// Returns the addresses of members in NSX. Skips invalid members.
 pub fn addresses_of(members: &[Value]) -> BTreeSet<IpAddr> {
     members.iter().filter_map(address_of).collect()
 }
 
-/// Whether a pool with these addresses has every confirmed member of `wanted`, and no address that `wanted` lacks.
+/// Whether a pool with these addresses has every confirmed member of `wanted`, and only addresses in `wanted`.
 pub fn are_equal(addresses: &BTreeSet<IpAddr>, wanted: &[Member]) -> bool {
     let all: BTreeSet<IpAddr> = wanted.iter().map(|member| member.address).collect();
     addresses.is_subset(&all) && confirmed(wanted).is_subset(addresses)
 }
 
-/// The confirmed addresses. Only these are added to pools.
+/// Returns the confirmed addresses. Unconfirmed addresses are never added to pools.
 fn confirmed(wanted: &[Member]) -> BTreeSet<IpAddr> {
     wanted.iter().filter(|member| member.is_confirmed).map(|member| member.address).collect()
 }
 
-/// The members that a pool with the members `existing` has after an update to `wanted`.
+/// Returns the members that a pool with the members `existing` has after an update to `wanted`.
 pub fn merged(existing: &[Value], wanted: &[Member], cluster: &str) -> Vec<Value> {
     let mut missing = confirmed(wanted);
     let wants: BTreeSet<IpAddr> = wanted.iter().map(|member| member.address).collect();
@@ -91,7 +91,7 @@ pub fn merged(existing: &[Value], wanted: &[Member], cluster: &str) -> Vec<Value
     members
 }
 
-/// Sets the members of a pool. Returns whether they changed.
+/// Sets the members of a pool. Returns true if the members changed.
 pub fn set(pool: &mut Object, wanted: &[Member], cluster: &str) -> bool {
     let existing = pool.0.get("members").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let is_changed = !are_equal(&addresses_of(existing), wanted);
@@ -102,9 +102,9 @@ pub fn set(pool: &mut Object, wanted: &[Member], cluster: &str) -> bool {
     is_changed
 }
 
-/// Number of existing members that stay; they come first in the result of [`merged`]. If NSX refuses the update of a
-/// pool, the caller may remove only the surplus members and add none. `None` if the pool does not both lose and get
-/// members, or if no member would stay, because the pool must not become empty.
+/// Returns the number of staying members, which come first in [`merged`]. If NSX refuses an update, the caller may
+/// write only these members. Returns `None` unless the update both removes and adds members, and if no member would
+/// stay, because the pool must not become empty.
 pub fn staying(pool: &Object, wanted: &[Member]) -> Option<usize> {
     let existing = addresses_of(pool.0.get("members").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default());
     let stays = |address: &&IpAddr| wanted.iter().any(|member| member.address == **address);

@@ -1,4 +1,4 @@
-//! Selects the Node addresses that become pool members, and limits how long creations wait for VM lookups.
+//! Selects the Node addresses that become pool members, and limits the wait of creations for VM lookups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -18,12 +18,12 @@ use crate::providers::vsphere::nsx::UsableAddressesOf;
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// Minimum interval between the starts of two waits, so that a Node that changes constantly does not block Services.
 const BETWEEN_WAITS: Duration = Duration::from_secs(300);
-/// Limit of remembered Nodes, as a multiple of the number of current Nodes.
+/// Maximum number of cached Nodes, as a multiple of the number of current Nodes.
 const MAX_PER_NODE: usize = 4;
-/// Maximum number of remembered addresses per Node and family.
+/// Maximum number of cached addresses per Node and family.
 const MAX_ADDRESSES: usize = 64;
 
-/// Tells whether the cluster has a Node of this name.
+/// Function that returns true if the cluster has a Node with this name.
 pub type HasNode = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// The usable addresses of Nodes.
@@ -35,7 +35,6 @@ pub struct NodeAddresses {
 
 #[derive(Default)]
 struct AddressState {
-    /// The current term.
     permit: Option<LeaderToken>,
     /// The addresses that vCenter last reported for the VM of each Node, by Node name. Includes deleted Nodes.
     reported: BTreeMap<Box<str>, BTreeSet<IpAddr>>,
@@ -43,17 +42,17 @@ struct AddressState {
 }
 
 impl NodeAddresses {
-    /// Starts without remembered addresses. `usable` returns the usable addresses of a Node.
+    /// Starts without cached addresses. `usable` returns the usable addresses of a Node.
     pub fn new(usable: UsableAddressesOf, has_node: HasNode) -> Self {
         Self { usable, has_node, state: Mutex::default() }
     }
 
-    /// The usable addresses of this Node.
+    /// Returns the usable addresses of this Node.
     pub fn of(&self, node: &Node) -> UsableAddresses {
         (self.usable)(node)
     }
 
-    /// Starts a call. A new term drops the state of the previous one: addresses may have moved to other VMs.
+    /// Starts a call. A new term clears the state, because addresses may have moved to other VMs.
     pub fn begin(&self, permit: &LeaderToken) {
         let mut state = self.state.lock();
         if state.permit.as_ref().is_none_or(|known| known.check().is_err()) {
@@ -61,11 +60,12 @@ impl NodeAddresses {
         }
     }
 
-    /// The pool members of this family. If the VM of a Node is unknown, drops addresses that vCenter has reported for a
-    /// deleted Node but never for this one: otherwise the kubelet could keep addresses of deleted Nodes in pools.
+    /// Returns the pool members of this family. If the VM of a Node is unknown, drops addresses that vCenter has
+    /// reported for a deleted Node but not for this Node. Otherwise, a kubelet could keep the address of a deleted Node
+    /// in pools.
     ///
-    /// An address that vCenter has reported for an existing Node is not dropped from a Node with an unknown VM. So no
-    /// kubelet or guest can remove the address of another Node from pools by claiming it temporarily.
+    /// Addresses that vCenter has reported only for existing Nodes stay, so no kubelet or guest can remove the address
+    /// of another Node from pools by a temporary claim.
     pub fn members(&self, nodes: &[Arc<Node>], family: IpFamily) -> Vec<Member> {
         let reported = &mut self.state.lock().reported;
         if reported.len() > nodes.len() * MAX_PER_NODE {
@@ -103,8 +103,7 @@ impl NodeAddresses {
     }
 }
 
-/// Records the addresses that vCenter reports now. A family without addresses keeps its previous ones: a booting guest
-/// may report one family only.
+/// Records the reported addresses. Keeps the addresses of a missing family: a booting guest may report one family only.
 fn note(reported: &mut BTreeMap<Box<str>, BTreeSet<IpAddr>>, name: &str, known: &BTreeSet<IpAddr>) {
     let before = reported.get(name);
     if before == Some(known) {
@@ -146,7 +145,7 @@ mod tests {
         removed_nodes: BTreeSet<String>,
     }
 
-    /// Node addresses with this knowledge; other Nodes are unknown.
+    /// Returns node addresses with these usable addresses. All other Nodes are unknown.
     fn with(known: &[(&str, UsableAddresses)]) -> (NodeAddresses, Arc<Mutex<KnownAddresses>>) {
         let usable = known.iter().map(|(name, usable)| ((*name).to_owned(), usable.clone())).collect();
         let known = Arc::new(Mutex::new(KnownAddresses { usable, ..KnownAddresses::default() }));
@@ -170,7 +169,7 @@ mod tests {
         UsableAddresses::Only([address.parse().unwrap()].into())
     }
 
-    /// The IPv4 members.
+    /// Returns the IPv4 members.
     fn members(addresses: &NodeAddresses, nodes: &[Arc<Node>]) -> Vec<String> {
         let members = addresses.members(nodes, IpFamily::V4);
         members.iter().map(|member| format!("{} {}", member.node, member.address)).collect()
@@ -191,14 +190,14 @@ mod tests {
     #[test]
     fn a_node_that_is_there_takes_no_address_from_one_whose_machine_is_not_known() {
         let victim = || node("victim", &["10.0.0.1"]);
-        // An address that no vCenter reports is only claimed by a kubelet.
+        // No vCenter reports the address. Only a kubelet claims it.
         let (addresses, known) = with(&[("foreign", UsableAddresses::All)]);
         members(&addresses, &[node("foreign", &["10.0.0.1"]), victim()]);
         remove(&known, "foreign");
         assert_eq!(members(&addresses, &[victim()]), ["victim 10.0.0.1"]);
 
-        // A guest claims the address before vCenter reports it for the victim, and then no longer, or its Node is
-        // excluded.
+        // Another guest claims the address before vCenter reports it for the victim. Then the guest stops claiming it,
+        // or its Node is excluded.
         let (addresses, known) = with(&[("other", only("10.0.0.1"))]);
         assert_eq!(
             members(&addresses, &[node("other", &["10.0.0.1"]), victim()]),
@@ -226,7 +225,7 @@ mod tests {
                 }
                 remove(&known, other);
                 assert_eq!(members(&addresses, &[victim()]), ["victim 10.0.0.1"], "{other}");
-                // The VM has another address by now.
+                // The VM has another address now.
                 known.lock().usable.insert("victim".to_owned(), only("10.0.0.2"));
                 members(&addresses, &[victim()]);
                 known.lock().usable.remove("victim");
@@ -247,7 +246,7 @@ mod tests {
         }
         known.lock().usable.remove("heir");
         assert_eq!(members(&addresses, &[heir()]), ["heir 10.0.0.1"], "nothing is reported");
-        // The address belongs to another VM by now.
+        // The VM of the Node has another address now.
         known.lock().usable.insert("heir".to_owned(), only("10.0.0.2"));
         members(&addresses, &[heir()]);
         known.lock().usable.insert("heir".to_owned(), only("fd00::1"));

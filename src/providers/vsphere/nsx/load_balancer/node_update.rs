@@ -23,7 +23,7 @@ struct DesiredMembers {
     of_ipv6: Arc<[Member]>,
 }
 
-/// Updates the members of the pools of these Services. Returns one result per Service, in their order.
+/// Updates the pool members of these Services. Returns one result per Service, in the same order.
 pub(super) async fn update(
     of: &NsxLoadBalancers,
     permit: &LeaderToken,
@@ -67,7 +67,7 @@ fn planned(call: &ServiceCall<'_>, wanted: &DesiredMembers) -> Result<BTreeMap<B
     }
     let ours = observation.classified.owned;
     if ours.is_empty() {
-        // A sync creates the load balancer, if the Service needs one.
+        // A sync creates the load balancer if the Service needs one.
         call.cache().request_resync_of(&call.key);
         return Err(Error::other(format!(
             "Service {} has no load balancer in NSX yet; it gets its Nodes when it is created",
@@ -109,8 +109,7 @@ async fn write(
     let keys: BTreeMap<&str, &str> = wanted.iter().map(|(path, key, _)| (&**path, &**key)).collect();
     let created_again: Mutex<Vec<&str>> = Mutex::default();
     let record = |change: ObjectChange| {
-        // The batch has recreated a pool that this process deleted after the batch had listed it. A sync of the Service
-        // decides whether the pool stays.
+        // The batch has recreated a pool that this process deleted meanwhile. A sync decides whether the pool stays.
         if let ObjectChange::Entered(ObjectKind::Pool, pool) = &change
             && let Some(key) = keys.get(pool.path())
             && !of.resources.of_service(key).pools.iter().any(|one| *one.tags.path == *pool.path())

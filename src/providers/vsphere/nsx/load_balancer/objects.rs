@@ -16,14 +16,14 @@ use crate::clients::nsx::Object;
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::ownership::CLUSTER_UID;
 
-/// Identity of an object: id, path and the tags that show its owner.
+/// Identity of an object: id, path and the tags with its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerTags {
-    /// Its id.
+    /// The id of the object.
     pub id: Box<str>,
-    /// Its path.
+    /// The path of the object.
     pub path: Box<str>,
-    /// The Service (namespace/name) of its tag.
+    /// The Service (`namespace/name`), from its tag.
     pub service: Box<str>,
     /// The UID of the Service, from its tag.
     pub service_uid: Option<Box<str>>,
@@ -38,13 +38,13 @@ pub struct OwnerTags {
 /// A load balancer service, on which virtual servers run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LbService {
-    /// Its id.
+    /// The id of the object.
     pub id: Box<str>,
-    /// Its path.
+    /// The path of the object.
     pub path: Box<str>,
-    /// The path of its tier-1 gateway; empty without one.
+    /// The path of the tier-1 gateway; empty without a gateway.
     pub tier1: Box<str>,
-    /// Whether its tags have our owner and cluster name.
+    /// Whether the tags have our owner and cluster name.
     pub is_named_as_ours: bool,
     /// The UID of the cluster, from its tag.
     pub cluster_uid: Option<Box<str>>,
@@ -53,13 +53,13 @@ pub struct LbService {
 /// A virtual server: one address and port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VirtualServer {
-    /// Its identity and tags.
+    /// The identity and the owner tags.
     pub tags: OwnerTags,
     /// The address, if valid.
     pub address: Option<IpAddr>,
-    /// The port, if it has exactly one.
+    /// The port, if the virtual server has exactly one port.
     pub number: Option<u16>,
-    /// The node port, if it has exactly one.
+    /// The node port, if the virtual server has exactly one node port.
     pub node_port: Option<u16>,
     /// The path of the application profile.
     pub profile: Box<str>,
@@ -71,47 +71,48 @@ pub struct VirtualServer {
     pub class: Box<str>,
     /// The id of the IP pool, from its tag; empty without one.
     pub address_pool: Box<str>,
-    /// The path of the group of its access list; empty without one.
+    /// The path of the group in the access list; empty without a group.
     pub group: Box<str>,
-    /// Whether access is restricted to the addresses of that group.
+    /// Whether access is restricted to the addresses of `group`.
     pub is_restricted: bool,
-    /// The path of its persistence profile; empty without one.
+    /// The path of the persistence profile; empty without one.
     pub persistence: Box<str>,
 }
 
 /// A pool: the Nodes behind a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// Its identity and tags.
+    /// The identity and the owner tags.
     pub tags: OwnerTags,
-    /// The addresses of its members.
+    /// The addresses of the members.
     pub members: BTreeSet<IpAddr>,
-    /// The paths of its active monitors.
+    /// The paths of the active monitors.
     pub monitors: Vec<Box<str>>,
     /// The id of the IP pool, from its tag; empty without one.
     pub address_pool: Box<str>,
-    /// Whether SNAT is disabled, so that Nodes see client addresses; `None` for a pool with SNAT addresses of its own.
+    /// Whether SNAT is disabled, so that Nodes see client addresses; `None` for a setting other than disabled or
+    /// automap.
     pub is_snat_disabled: Option<bool>,
-    /// The address of the virtual servers, from a tag of the pool. A deletion writes this tag first if nothing else
-    /// would show the owner of the address.
+    /// The address in the tag [`ADDRESS`]. A deletion writes this tag if only virtual servers show who owns the
+    /// allocation of the address.
     pub address: Option<IpAddr>,
 }
 
-/// A monitor, that is, a health check.
+/// A monitor: the health check of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Monitor {
-    /// Its identity and tags.
+    /// The identity and the owner tags.
     pub tags: OwnerTags,
-    /// The port that it checks.
+    /// The checked port, if set.
     pub number: Option<u16>,
-    /// Its type.
+    /// The type.
     pub monitor_type: MonitorType,
-    /// Whether its HTTP version differs from [`REQUEST_VERSION`], as in monitors of earlier versions of this program.
+    /// Whether the HTTP version differs from [`REQUEST_VERSION`], as in monitors of earlier versions of this program.
     pub has_other_version: bool,
 }
 
 impl Monitor {
-    /// Whether it performs this probe.
+    /// Whether the monitor performs this probe.
     pub fn asks(&self, probe: Probe) -> bool {
         let is_of_port = probe.port().is_none() || self.number == probe.port();
         self.monitor_type == probe.monitor_type() && is_of_port && !self.has_other_version
@@ -121,9 +122,9 @@ impl Monitor {
 /// An IP address allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
-    /// Its identity and tags.
+    /// The identity and the owner tags.
     pub tags: OwnerTags,
-    /// The id of its IP pool.
+    /// The id of the IP pool.
     pub address_pool: Box<str>,
     /// The address, if known.
     pub address: Option<IpAddr>,
@@ -132,35 +133,35 @@ pub struct Allocation {
 /// A group of networks that may use a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Its identity and tags.
+    /// The identity and the owner tags.
     pub tags: OwnerTags,
-    /// Its networks; `None` if the group has members other than networks.
+    /// The networks; `None` if not all members are networks.
     pub ranges: Option<BTreeSet<IpNet>>,
 }
 
-/// A persistence profile: how long NSX keeps a client on the same Node.
+/// A persistence profile, which sets the time for which NSX keeps a client on the same Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PersistenceProfile {
-    /// Its identity and tags.
+    /// The identity and the owner tags.
     pub tags: OwnerTags,
-    /// The idle timeout.
+    /// The idle timeout, if set.
     pub timeout: Option<Duration>,
 }
 
 /// The objects of one Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceResources {
-    /// Its virtual servers, by path.
+    /// The virtual servers, by path.
     pub servers: Vec<VirtualServer>,
-    /// Its pools, by path.
+    /// The pools, by path.
     pub pools: Vec<Pool>,
-    /// Its monitors, by path.
+    /// The monitors, by path.
     pub monitors: Vec<Monitor>,
-    /// Its allocations, by path.
+    /// The allocations, by path.
     pub allocations: Vec<Allocation>,
-    /// Its groups, by path, if known: most lists do not include them.
+    /// The groups, by path, if known: most lists do not include groups.
     pub groups: Vec<Group>,
-    /// Its persistence profiles, by path, if known: most lists do not include them.
+    /// The persistence profiles, by path, if known: most lists do not include persistence profiles.
     pub persistence_profiles: Vec<PersistenceProfile>,
 }
 
@@ -174,7 +175,7 @@ impl ServiceResources {
 }
 
 impl ServiceResources {
-    /// The objects of the first load balancer (`None`), or of the second one with this family.
+    /// Returns the objects of the first load balancer (`None`), or of the second load balancer with this family.
     #[must_use]
     pub fn of(&self, second: Option<IpFamily>) -> Self {
         fn of<T: Clone>(all: &[T], is_of: impl Fn(&T) -> bool) -> Vec<T> {
@@ -190,12 +191,12 @@ impl ServiceResources {
         }
     }
 
-    /// The paths of all objects.
+    /// Returns the paths of all objects.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.marks().map(|tags| &*tags.path)
     }
 
-    /// The ids of the IP pools that tags and allocations name.
+    /// Returns the valid ids of the IP pools that tags and paths of allocations name.
     pub fn address_pools(&self) -> impl Iterator<Item = &str> {
         let Self { servers, pools, allocations, .. } = self;
         let tagged = servers.iter().map(|one| &one.address_pool).chain(pools.iter().map(|one| &one.address_pool));
@@ -203,7 +204,7 @@ impl ServiceResources {
         all.filter(|id: &&str| !id.contains('/') && !["", ".", ".."].contains(id))
     }
 
-    /// The identities of all objects.
+    /// Returns the identities of all objects.
     pub fn marks(&self) -> impl Iterator<Item = &OwnerTags> {
         let Self { servers, pools, monitors, allocations, groups, persistence_profiles } = self;
         let tags = servers.iter().map(|one| &one.tags).chain(pools.iter().map(|one| &one.tags));
@@ -214,8 +215,8 @@ impl ServiceResources {
 }
 
 impl OwnerTags {
-    /// Reads the identity of an object; `None` if its owner or cluster name is another one, it names no Service, or it
-    /// is marked for deletion.
+    /// Reads the identity of an object; `None` if its tags do not name this cluster and a Service, if it has no id or
+    /// path, or if it is marked for deletion.
     pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         let (service, second) = (object.tag(SERVICE)?, layout.load_balancer_of(object)?);
         let is_complete = service.contains('/') && !object.id().is_empty() && !object.path().is_empty();
@@ -233,7 +234,7 @@ impl OwnerTags {
 }
 
 impl LbService {
-    /// Reads a load balancer service; `None` for an object without path or marked for deletion.
+    /// Reads a load balancer service; `None` if the object has no path or is marked for deletion.
     pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         let is_there = !object.path().is_empty() && !object.is_marked_for_delete();
         is_there.then(|| Self {
@@ -292,7 +293,7 @@ impl Monitor {
 }
 
 impl Allocation {
-    /// Reads an allocation, and its IP pool from its path; `None` in the same cases as [`OwnerTags::read`].
+    /// Reads an allocation, with the IP pool from its path; `None` in the same cases as [`OwnerTags::read`].
     pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         let marks = OwnerTags::read(object, layout)?;
         // `allocation_ip` is only the requested address.
@@ -318,7 +319,8 @@ impl PersistenceProfile {
     }
 }
 
-/// Whether SNAT of a pool is disabled; `None` for a pool with SNAT addresses of its own.
+/// Returns true if SNAT of the pool is disabled, and false for automap (the default). `None` for any other SNAT
+/// setting.
 pub fn snat_of(pool: &Object) -> Option<bool> {
     match text_in(pool, "snat_translation", "type") {
         "" | "LBSnatAutoMap" => Some(false),
@@ -327,14 +329,13 @@ pub fn snat_of(pool: &Object) -> Option<bool> {
     }
 }
 
-/// Whether access is restricted: an access list that is disabled or does not say ALLOW has no effect.
+/// Whether access is restricted. An access list that is disabled or has an action other than `ALLOW` does not count.
 fn is_restricted(object: &Object) -> bool {
     let enabled = object.0.get("access_list_control").and_then(|control| control.get("enabled"));
     let is_enabled = enabled.and_then(Value::as_bool).unwrap_or_default();
     is_enabled && text_in(object, "access_list_control", "action") == "ALLOW"
 }
 
-/// The networks of a group; `None` if the group has members other than networks.
 fn ranges(expression: &[Value]) -> Option<BTreeSet<IpNet>> {
     let text = |value: &Value, member: &str| value.get(member).and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut ranges = BTreeSet::new();

@@ -1,10 +1,9 @@
-//! Pure: which load balancers are orphaned, that is, their Services no longer exist, and when they may be deleted.
+//! Pure: decides which load balancers are orphaned, because their Services no longer exist, and when to delete them.
 //!
-//! Only objects with the UID of this cluster are considered, of Services that the informer cache lacks. An orphan must
-//! be in two lists at least ten minutes apart, and a live read of the API server confirms that its Service no longer
-//! exists. Few orphans are deleted per period. While there are many orphans, all deletions pause for a while: the API
-//! server may have been restored from an old backup. A failed deletion blocks no other deletion and is retried with
-//! backoff.
+//! A Service is suspected if NSX has objects of the Service with the UID of this cluster and the informer cache lacks
+//! the Service. Two lists at least ten minutes apart and a live read of the API server must confirm an orphan. The
+//! number of deletions per period is limited. Many orphans at once pause all deletions for 15 minutes, because the API
+//! server may run from an old backup. A failed deletion is retried with backoff, and blocks no other deletion.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -17,9 +16,9 @@ use crate::cloud::{Presence, service};
 pub const CONFIRM_INTERVAL: Duration = Duration::from_secs(600);
 /// Period of the limit on deletions.
 const WINDOW: Duration = Duration::from_secs(600);
-/// Length of the pause after many orphans were found at once.
+/// Pause of all deletions after many orphans were found at once.
 const HOLD: Duration = Duration::from_secs(900);
-/// Up to this number, orphans never count as many.
+/// Number of orphans that never counts as many.
 const FEW: usize = 5;
 /// Pause after a failed deletion; doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
@@ -28,29 +27,28 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30 * 60);
 /// Handling of load balancers whose Services no longer exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// Deletes them.
+    /// Deletes these load balancers.
     #[default]
     Delete,
-    /// Reports them.
+    /// Reports these load balancers.
     Report,
-    /// Does not search for them.
+    /// Does not search for these load balancers.
     Off,
 }
 
-/// State of suspected and confirmed orphans.
+/// Suspected and confirmed orphans, and the limits on deletions.
 #[derive(Debug, Default)]
 pub struct Orphans {
-    /// Suspected Services, each with the start of the first list of the unbroken series of lists that suspected it.
+    /// Suspected Services, each with the start of the list since which the Service has always been suspected.
     suspected: BTreeMap<Box<str>, Instant>,
     /// Times of the deletions within the last [`WINDOW`].
     deleted: VecDeque<Instant>,
-    /// No orphan is deleted before this time.
+    /// Time before which no orphan is deleted.
     held_until: Option<Instant>,
-    /// Whether the warning about many suspects was reported in this term.
+    /// Whether many suspects were reported in this term.
     is_mass_reported: bool,
-    /// Orphans that were reported.
     reported: BTreeSet<Box<str>>,
-    /// Time of the next check of confirmed orphans that were not deleted yet.
+    /// Time of the next check of confirmed orphans that are not deleted yet.
     next_check: Option<Instant>,
     /// Start of the last list whose suspects were recorded.
     recorded_at: Option<Instant>,
@@ -63,14 +61,15 @@ pub struct Orphans {
 /// Decision about confirmed orphans.
 #[derive(Debug, PartialEq, Eq)]
 pub enum OrphanDecision {
-    /// Delete these.
+    /// Delete the orphans of these Services.
     Delete(Vec<Box<str>>),
-    /// Delete none, because this many orphans were found at once.
+    /// Delete no orphan, because this many orphans were found at once.
     Hold(usize),
 }
 
 impl Orphans {
-    /// Clears the suspects: another term may have deleted and recreated objects. The limits on deletions stay in force.
+    /// Clears the state of all orphans, because another process may have recreated objects. The limits on deletions
+    /// stay active.
     pub fn begin_term(&mut self) {
         self.suspected.clear();
         self.reported.clear();
@@ -80,14 +79,13 @@ impl Orphans {
         self.is_mass_reported = false;
     }
 
-    /// Whether to warn about many suspects, once per term: more than `FEW`, and more than a tenth of `all`, the number
-    /// of Services with objects of this cluster.
+    /// Returns true once per term for many suspects: more than `FEW`, and more than a tenth of `all` Services in NSX.
     pub fn are_many(&mut self, suspects: usize, all: usize) -> bool {
         let are_many = suspects > FEW && suspects.saturating_mul(10) > all;
         are_many && !std::mem::replace(&mut self.is_mass_reported, true)
     }
 
-    /// Records the suspects of a list that started at `at`. Returns those that were suspected long enough.
+    /// Records the suspects of a list that started at `at`. Returns those suspected for [`CONFIRM_INTERVAL`] or longer.
     pub fn update(&mut self, suspects: BTreeSet<Box<str>>, at: Instant) -> Vec<Box<str>> {
         self.recorded_at = Some(at);
         self.suspected.retain(|service, _| suspects.contains(service));
@@ -100,7 +98,7 @@ impl Orphans {
         self.suspected.iter().filter(|(_, since)| is_old(since)).map(|(service, _)| service.clone()).collect()
     }
 
-    /// Time of the next required list; `None` without suspects.
+    /// Returns the time of the next required list; `None` if no list is required.
     pub fn next_list(&self) -> Option<Instant> {
         let later = |moment: &Instant| self.recorded_at.is_none_or(|noted| *moment > noted);
         let due = self.suspected.values().map(|since| *since + CONFIRM_INTERVAL).filter(later).min();
@@ -131,7 +129,7 @@ impl Orphans {
         OrphanDecision::Delete(services)
     }
 
-    /// Records that the deletion of an orphan starts.
+    /// Records the start of a deletion.
     pub fn deleted(&mut self, at: Instant) {
         self.deleted.push_back(at);
     }
@@ -141,12 +139,12 @@ impl Orphans {
         self.under_way.insert(service.into(), until);
     }
 
-    /// Time of the next step of a deletion in progress.
+    /// Returns the time of the next step of a deletion in progress.
     pub fn next_step(&self) -> Option<Instant> {
         self.under_way.values().min().copied()
     }
 
-    /// Takes the deletions whose next step is due.
+    /// Takes the deletions with a due step.
     pub fn take_due(&mut self, at: Instant) -> Vec<Box<str>> {
         let due = self.under_way.iter().filter(|(_, until)| **until <= at).map(|(service, _)| service.clone());
         let due: Vec<Box<str>> = due.collect();
@@ -161,18 +159,18 @@ impl Orphans {
         *count += 1;
     }
 
-    /// Whether to report this orphan: each is reported once.
+    /// Returns true for the first report of this orphan.
     pub fn is_news(&mut self, service: &str) -> bool {
         self.reported.insert(service.into())
     }
 
-    /// Number of reported orphans that still exist.
+    /// Returns the number of reported orphans that still exist.
     pub fn count(&self) -> usize {
         self.reported.len()
     }
 }
 
-/// Whether a Service provably needs no load balancer. `Unknown` proves nothing.
+/// Whether a Service provably needs no load balancer; false for `Unknown`.
 pub fn is_certain(live: &Presence<Service>) -> bool {
     match live {
         Presence::Absent(_) => true,

@@ -1,15 +1,16 @@
-//! Pure: decides whether an object belongs to this cluster. Only objects with our owner and cluster name count.
+//! Pure: decides whether an object belongs to this cluster. Only objects with our owner tag and cluster tag count.
 //!
 //! | first row that matches | the object is |
 //! |---|---|
 //! | the `cluster-uid` of another cluster | foreign: never changed, never deleted |
-//! | the `cluster-uid` of this cluster; the `service-uid` of the Service, or an id that this program generates | ours |
+//! | the `cluster-uid` of this cluster, the `service-uid` of the Service, or an id that this program generates | ours |
 //! | a virtual server on the load balancer service in use, with an ingress address of the Service; or, if the Service has no ingress and the id is not one of this program, with a non-empty pool whose members all have addresses of our Nodes | ours |
 //! | a pool, monitor, group or persistence profile that such a virtual server refers to; an allocation with the address of such a virtual server, with an ingress address of the Service, or with the address in the tag of one of our pools | ours |
+//! | an allocation with an unread address | unresolved: the address is read first |
 //! | anything else | ambiguous: never changed, never deleted, reported once |
 //!
-//! While the UID of this cluster is unknown, an object with a `cluster-uid` is ours only by its `service-uid`, its id
-//! or its address.
+//! While the UID of this cluster is unknown, an object with a `cluster-uid` is ours only if its `service-uid`, its id
+//! or its address proves this.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -18,14 +19,14 @@ use super::layout::{self, ClusterLayout, ObjectKind, Port};
 use super::objects::{Allocation, OwnerTags, ServiceResources, VirtualServer};
 use crate::providers::vsphere::nsx::ownership::{OfCluster, by_cluster_uid};
 
-/// Known facts about the cluster and the Service.
+/// Facts about the cluster and the Service that decide the ownership of objects.
 #[derive(Clone, Copy, Debug)]
 pub struct ClusterContext<'a> {
     /// Name and UID of this cluster.
     pub layout: &'a ClusterLayout,
     /// UID of the Service; `None` if no Service of this name exists.
     pub service_uid: Option<&'a str>,
-    /// The ports of the Service: ids derive from them and are recognised without tags.
+    /// The ports of the Service, from which ids derive.
     pub ports: &'a [Port],
     /// The addresses that the Service reports.
     pub ingress: &'a [IpAddr],
@@ -35,23 +36,22 @@ pub struct ClusterContext<'a> {
     pub nodes: &'a BTreeSet<IpAddr>,
 }
 
-/// The objects of a Service by ownership, without those of other clusters.
+/// Objects of a Service by ownership, without objects of other clusters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassifiedResources {
     /// Objects of this cluster.
     pub owned: ServiceResources,
-    /// Objects that may belong to this cluster or another one.
+    /// Objects that may belong to this cluster or to another cluster.
     pub ambiguous: ServiceResources,
-    /// Allocations without a known address: only the address can show their owner.
+    /// Allocations with an unread address. Only the address can show the owner of such an allocation.
     pub unresolved: Vec<Allocation>,
 }
 
-/// Ownership of one object by its tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TagOwnership {
     Foreign,
     Ours,
-    /// Not decided by the tags. `is_tagged`: the object has a cluster UID, and the UID of this cluster is unknown.
+    /// Undecided by tags and id. `is_tagged`: the object has a cluster UID, but the UID of this cluster is unknown.
     Untagged {
         is_tagged: bool,
     },
@@ -149,7 +149,7 @@ fn by_tags(tags: &OwnerTags, kind: ObjectKind, facts: &ClusterContext<'_>) -> Ta
     }
 }
 
-/// Whether a virtual server whose tags do not decide its ownership serves the Service.
+/// Whether a virtual server without decisive tags serves the Service.
 fn is_served(server: &VirtualServer, is_tagged: bool, objects: &ServiceResources, facts: &ClusterContext<'_>) -> bool {
     if facts.lb_service.is_none_or(|used| *used != *server.lb_service) {
         return false;
@@ -157,8 +157,8 @@ fn is_served(server: &VirtualServer, is_tagged: bool, objects: &ServiceResources
     if !facts.ingress.is_empty() {
         return server.address.is_some_and(|address| facts.ingress.contains(&address));
     }
-    // The Go program creates random ids, so a name-based id (UUID version 5) comes from this program. The caller has
-    // checked that the id does not derive from this Service, so it may come from another cluster of the same name.
+    // Only this program creates name-based ids (UUID version 5). The caller has checked that the id does not derive
+    // from this Service, so the id may come from another cluster with the same name.
     if layout::is_name_based(&server.tags.id) {
         return false;
     }

@@ -1,14 +1,18 @@
 //! Pure: plans the next change of the load balancers of a Service. The plan depends only on the current state, so a
 //! sync continues where an earlier sync or another process stopped.
 //!
-//! Order of the steps: change of existing objects; creation of group and persistence profile; for each port, creation
-//! of monitor, pool, address, load balancer service, virtual server; deletion of unused virtual servers, pools,
-//! monitors, persistence profiles, groups; release of unused addresses; repair of addresses of virtual servers that
-//! another client has edited or released. Both load balancers of a Service with two families are changed before
-//! anything is created for either.
+//! Order of the steps:
+//! 1. Change of existing objects.
+//! 2. Creation of the group and the persistence profile; then, for each port, of monitor, pool, address, load balancer
+//!    service and virtual server.
+//! 3. Deletion of unused virtual servers, pools, monitors, persistence profiles and groups; release of unused
+//!    addresses.
+//! 4. Repair of addresses of virtual servers that another client has edited or released.
+//! 5. Report of ports whose address and port another virtual server occupies.
 //!
-//! Never compared: names, descriptions, the enabled flag, algorithms, limits, weights and states of members, and
-//! unknown fields.
+//! For a Service with two families, both load balancers finish a phase before the next phase starts.
+//!
+//! Never compared: names, descriptions, enabled flag, algorithms, limits, weights and member states, unknown fields.
 //!
 //! Features that the Go program ignores (source ranges, affinity, health checks other than TCP, SNAT) are compared only
 //! for virtual servers of this program or with full adoption. For other virtual servers, [`ignored()`] lists the
@@ -44,32 +48,32 @@ use super::service_request::Features;
 use crate::providers::vsphere::nsx::ownership::CLUSTER_UID;
 use crate::providers::vsphere::nsx::tags::ScopedTags;
 
-/// The desired state of one load balancer of a Service. A Service with two families has two.
+/// Desired state of one load balancer of a Service. A Service with two families has two load balancers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesiredLoadBalancer {
-    /// Its ports, in the order of the Service; empty for a load balancer that is to be deleted.
+    /// The ports, in the order of the Service; empty for the deletion of the load balancer.
     pub ports: Vec<WantedPort>,
-    /// The Nodes behind it.
+    /// The Nodes that receive the traffic.
     pub members: Vec<Member>,
     /// The addresses that the Service reports.
     pub ingress: Vec<IpAddr>,
     /// The UID of the cluster, if known.
     pub cluster_uid: Option<String>,
-    /// The UID of the Service; `None` once it is deleted.
+    /// The UID of the Service; `None` if the Service is deleted.
     pub service_uid: Option<String>,
-    /// Requested features besides the ports.
+    /// The requested features, except the ports.
     pub features: Features,
-    /// The address that the Service reports for this load balancer, which is reserved in preference to others.
+    /// The address that the Service reports for this load balancer. A reservation prefers this address.
     pub reported: Option<IpAddr>,
     /// Whether an allocation with an unknown address may belong to this load balancer.
     pub has_unread: bool,
-    /// For a deletion: whether an earlier process may have left a group or persistence profile without references.
+    /// Whether an earlier process may have left a group or persistence profile without references. Used for deletions.
     pub may_have_references: bool,
     /// Whether [`Self::features`] also apply to a load balancer that another program created.
     pub adopts_fully: bool,
 }
 
-/// The current state of one load balancer.
+/// Current state of one load balancer.
 #[derive(Clone, Copy, Debug)]
 pub struct CurrentState<'a> {
     /// The objects of the load balancer.
@@ -80,11 +84,11 @@ pub struct CurrentState<'a> {
     pub lb_service: Option<&'a LbService>,
     /// The layout, for ids and tags.
     pub layout: &'a ClusterLayout,
-    /// Paths of groups and persistence profiles that this sync has read, written or deleted: if not in `ours`, they are
-    /// missing or not ours. Also paths of allocations whose address this sync has read without result, and of virtual
-    /// servers whose address it has tried to reserve.
+    /// Paths that this sync does not read again: groups and persistence profiles that it has read, written or deleted;
+    /// allocations without an address; virtual servers whose address it tried to reserve. A group or profile in this
+    /// set that is not in `ours` does not exist or is not owned by this cluster.
     pub read_paths: &'a BTreeSet<Box<str>>,
-    /// Addresses of allocations that virtual servers outside of `ours` and `held` use.
+    /// Addresses of allocations that virtual servers outside of `ours` and `ambiguous` use.
     pub addresses_in_use: &'a BTreeSet<IpAddr>,
 }
 
@@ -94,14 +98,14 @@ impl CurrentState<'_> {
         allocation.address.is_some_and(|address| self.addresses_in_use.contains(&address))
     }
 
-    /// Whether a virtual server of the Service has the address of an allocation, or may have it if it is unknown.
+    /// Whether a virtual server of the Service has the address of an allocation; an unknown address may be any address.
     pub fn has_server_on(&self, allocation: &Allocation) -> bool {
         let mut servers = self.ours.servers.iter().chain(&self.ambiguous.servers);
         servers.any(|server| allocation.address.is_none() || server.address == allocation.address)
     }
 }
 
-/// A port to serve.
+/// A port of the Service, with the settings to apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedPort {
     /// The port of the Service.
@@ -112,14 +116,14 @@ pub struct WantedPort {
     pub profile: String,
 }
 
-/// One change. Paths are those of existing objects.
+/// One step of the plan: a change, a read or a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// Creates the monitor of a port.
     CreateMonitor {
         /// The port.
         port: &'a WantedPort,
-        /// Its health check.
+        /// The health check.
         probe: Probe,
     },
     /// Changes the health check of a monitor within the same type.
@@ -135,7 +139,7 @@ pub enum Step<'a> {
     CreatePool {
         /// The port.
         port: &'a WantedPort,
-        /// The path of its monitor.
+        /// The path of the monitor.
         monitor: Option<&'a str>,
         /// Whether SNAT is disabled, so that Nodes see client addresses.
         is_snat_disabled: bool,
@@ -146,7 +150,7 @@ pub enum Step<'a> {
         pool: &'a Pool,
         /// The port of the Service, for its tag.
         port: Port,
-        /// The path of its monitor.
+        /// The path of the monitor.
         monitor: Option<&'a str>,
         /// Whether SNAT is disabled; `None` keeps the setting.
         is_snat_disabled: Option<bool>,
@@ -156,11 +160,11 @@ pub enum Step<'a> {
         /// The address to reserve.
         allocation_request: AllocationRequest,
     },
-    /// Reserves the address of a virtual server without an allocation: NSX may assign the address again otherwise.
+    /// Reserves the address of a virtual server without an allocation. Otherwise, NSX may assign the address again.
     Reserve {
         /// The virtual server.
         server: &'a VirtualServer,
-        /// Its address.
+        /// The address.
         address: IpAddr,
     },
     /// Restores the reserved address of a virtual server that another client has edited.
@@ -183,13 +187,13 @@ pub enum Step<'a> {
         port: &'a WantedPort,
         /// The address.
         address: IpAddr,
-        /// The path of its pool.
+        /// The path of the pool.
         pool: &'a str,
         /// The path of the load balancer service.
         lb_service: &'a str,
-        /// The path of the group that may use it; `None` admits every client.
+        /// The path of the group that may use the virtual server; `None` admits every client.
         group: Option<&'a str>,
-        /// The path of its persistence profile.
+        /// The path of the persistence profile.
         persistence: Option<&'a str>,
     },
     /// Sets port, pool, node port, profile and references of a virtual server.
@@ -198,18 +202,18 @@ pub enum Step<'a> {
         server: &'a VirtualServer,
         /// The port.
         port: &'a WantedPort,
-        /// The path of its pool.
+        /// The path of the pool.
         pool: &'a str,
-        /// Change of its group.
+        /// Change of the group.
         group: Reference<'a>,
-        /// Change of its persistence profile.
+        /// Change of the persistence profile.
         persistence: Reference<'a>,
     },
-    /// Reads a group or persistence profile.
+    /// Reads an object. The plan reads only groups and persistence profiles.
     Read {
         /// The kind of the object.
         kind: ObjectKind,
-        /// Its path.
+        /// The path of the object.
         path: String,
     },
     /// Creates the group of source ranges.
@@ -236,12 +240,12 @@ pub enum Step<'a> {
         /// The idle timeout.
         timeout: Duration,
     },
-    /// Tags an object with its Service and cluster.
+    /// Tags an object with the UIDs of its Service and cluster.
     Tag {
         /// The object.
         tags: &'a OwnerTags,
-        /// For a pool: the address of its virtual server, if only this tag will show the owner of the allocation once
-        /// the virtual server is deleted.
+        /// For a pool: the address of an allocation that, without this tag, only the virtual servers would show to be
+        /// ours.
         address: Option<IpAddr>,
     },
     /// Removes the address tag of a pool after an abandoned deletion.
@@ -261,7 +265,7 @@ pub enum Step<'a> {
     DeleteGroup(&'a Group),
     /// Releases an address.
     ReleaseAddress(&'a Allocation),
-    /// Reports that another virtual server occupies the address and port of a port to serve. Always the last step.
+    /// Reports that another virtual server occupies the address and port of a Service port. Always the last step.
     PortConflict {
         /// The port.
         port: &'a WantedPort,
@@ -271,7 +275,7 @@ pub enum Step<'a> {
 }
 
 impl Step<'_> {
-    /// Whether it creates an object.
+    /// Whether the step creates an object. False for [`Step::Reserve`], although it creates an allocation.
     pub fn is_creation(&self) -> bool {
         use Step::{
             Allocate, CreateGroup, CreateLbService, CreateMonitor, CreatePersistenceProfile, CreatePool, CreateServer,
@@ -288,7 +292,7 @@ impl Step<'_> {
         )
     }
 
-    /// Whether it deletes an object.
+    /// Whether the step deletes an object.
     pub fn is_deletion(&self) -> bool {
         use Step::{DeleteGroup, DeleteMonitor, DeletePersistenceProfile, DeletePool, DeleteServer, ReleaseAddress};
         matches!(
@@ -303,21 +307,21 @@ impl Step<'_> {
     }
 }
 
-/// Phases run in this order. A phase finishes for every load balancer of the Service before the next one starts.
+/// Phases of the plan, in order. All load balancers of the Service finish a phase before the next phase starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Changes come first, so that a port that cannot be created does not block Node updates of the other ports.
     Change,
     Create,
     Delete,
-    /// Restores and reserves addresses that another client has edited or released. Runs late: NSX may refuse this.
+    /// Restores and reserves addresses that another client has edited or released. Runs late: NSX may refuse the write.
     Address,
     Report,
 }
 
 const PHASES: [Phase; 5] = [Phase::Change, Phase::Create, Phase::Delete, Phase::Address, Phase::Report];
 
-/// The next step, with the index of its load balancer; `None` when all have the desired state.
+/// Returns the next step, with the index of its load balancer; `None` if all load balancers have the desired state.
 pub fn next<'a>(all: &[(&'a DesiredLoadBalancer, CurrentState<'a>)]) -> Option<(usize, Step<'a>)> {
     let of = |phase, (at, (wanted, known)): (usize, &(&'a DesiredLoadBalancer, CurrentState<'a>))| {
         next_of(phase, wanted, known).map(|step| (at, step))
@@ -358,7 +362,6 @@ fn next_of<'a>(phase: Phase, wanted: &'a DesiredLoadBalancer, known: &CurrentSta
     }
 }
 
-/// The next change of the existing objects of a port.
 fn change<'a>(
     row: &PortState<'a>,
     references: &References<'a>,
@@ -377,7 +380,7 @@ fn change<'a>(
 fn change_of_pool<'a>(row: &PortState<'a>, wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
     let (port, pool) = (row.port.port, row.pool?);
     let is_missing = row.probe.is_some() && row.monitor.is_none();
-    // Until a monitor of another type exists, the pool keeps its monitor.
+    // The pool keeps its monitor until a monitor of the new type exists.
     let kept = || pool.monitors.iter().find_map(|path| known.ours.monitors.iter().find(|one| one.tags.path == *path));
     let monitor = if is_missing { kept() } else { row.monitor };
     // NSX may refuse all changes of a pool whose monitor does not exist, so the monitor is created first.
@@ -420,7 +423,6 @@ fn change_of_server<'a>(
     }
 }
 
-/// Creates the next missing object of a port.
 fn creation<'a>(
     row: &PortState<'a>,
     references: &References<'a>,
@@ -452,7 +454,7 @@ fn creation<'a>(
     })
 }
 
-/// Deletes the next object that serves no port.
+/// Returns the next step of the deletion of objects that no port needs.
 fn surplus<'a>(
     rows: &PortStates<'a>,
     references: &References<'a>,
@@ -485,7 +487,7 @@ fn surplus_address<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -
     if ours.allocations.len() < 2 {
         return None;
     }
-    // An allocation with an unknown address may never get one, so it comes last.
+    // An allocation with an unknown address may never get an address, so such an allocation comes last.
     let is_read = |allocation: &&Allocation| allocation.address.is_some() && allocation.address != address;
     let is_free = |allocation: &&Allocation| {
         is_read(allocation) && !known.has_server_on(allocation) && !known.is_used_elsewhere(allocation)
@@ -494,25 +496,24 @@ fn surplus_address<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -
     free.map(Step::ReleaseAddress).or_else(|| unread(known).map(|allocation| Step::ReadAddress { allocation }))
 }
 
-/// An allocation with an unknown address, except those that this sync has read without result.
+/// Returns an allocation with an unknown address, except allocations that this sync has read without result.
 fn unread<'a>(known: &CurrentState<'a>) -> Option<&'a Allocation> {
     let is_unread = |one: &&Allocation| one.address.is_none() && !known.read_paths.contains(&one.tags.path);
     known.ours.allocations.iter().find(is_unread)
 }
 
-/// The next step of the deletion of this load balancer; `None` when no object may be deleted any more. Allocations with
-/// an unknown address, which may have none, are released unless a virtual server of the Service is left.
+/// Returns the next step of the deletion of this load balancer; `None` if no object may be deleted. Allocations with an
+/// unknown address are released unless a virtual server of the Service is left.
 fn next_deletion<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
     let ours = known.ours;
-    // Pools and monitors are tagged first: without the virtual servers, nothing else may show that they are ours.
+    // Pools and monitors are tagged first: after the virtual servers are deleted, only tags may show the owner.
     let tags = || mark_with_address(wanted, known).or_else(|| mark(wanted, known));
     let marks = if ours.servers.is_empty() { None } else { tags() };
     let is_free = |allocation: &&Allocation| !known.has_server_on(allocation) && !known.is_used_elsewhere(allocation);
-    // Released before the pools are deleted, because only the tag of a pool may show that the allocation is ours.
+    // The allocation is released before the pools are deleted, because only the tag of a pool may show its owner.
     let is_shown = |allocation: &&Allocation| is_free(allocation) && has_tagged_pool(allocation, known);
     let read = || references::read_for_deletion(wanted, known);
     let read_before = if ours.servers.is_empty() { None } else { read() };
-    // NSX does not delete a pool that a virtual server uses, so pools of ambiguous virtual servers are skipped.
     let led_to: BTreeSet<&str> = known.ambiguous.servers.iter().map(|server| &*server.pool).collect();
     let pool = || ours.pools.iter().find(|pool| !led_to.contains(&*pool.tags.path));
     let pools = || ours.pools.iter().chain(&known.ambiguous.pools);
@@ -528,16 +529,16 @@ fn next_deletion<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> 
         .or_else(|| ours.allocations.iter().find(is_free).map(Step::ReleaseAddress))
 }
 
-/// Tags a pool or monitor that only a virtual server shows to be ours, before the virtual server is deleted. Objects of
-/// another program get the tags of all known UIDs: the next process may know only one of the UIDs.
+/// Tags a pool or monitor before the deletion of the virtual server that proves its ownership. Objects of another
+/// program get all known UIDs, because the next process may be able to read only one UID.
 fn mark<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
-    // A tag that does not fit on the object does not count as missing.
+    // A tag that has no room on the object does not count as missing.
     let fits = |scope| known.layout.has_capacity(ObjectKind::Pool, scope);
     let cluster_uid = &wanted.cluster_uid.clone().filter(|_| fits(CLUSTER_UID));
     let service_uid = &wanted.service_uid.clone().filter(|_| fits(SERVICE_UID));
     let lacks = |uid: &Option<String>, tagged: &Option<Box<str>>| uid.is_some() && uid.as_deref() != tagged.as_deref();
     let is_unmarked = |marks: &&OwnerTags| match has_own_form(&marks.id) {
-        // The id shows the owner, too, so one of the tags is enough.
+        // The id also shows the owner, so one of the tags is enough.
         true => !is_tagged(marks, wanted),
         false => lacks(cluster_uid, &marks.cluster_uid) || lacks(service_uid, &marks.service_uid),
     };
@@ -547,8 +548,8 @@ fn mark<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<St
     all.filter(|_| has_uid).find(is_unmarked).map(|marks| Step::Tag { tags: marks, address: None })
 }
 
-/// Tags a pool with the address of an allocation that only a virtual server shows to be ours. An allocation cannot be
-/// tagged, and the status of a Service whose type changed is empty.
+/// Tags a pool with the address of an allocation if only a virtual server proves that the allocation is ours. An
+/// allocation cannot be tagged, and the status of a Service whose type changed is empty.
 fn mark_with_address<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
     let ours = known.ours;
     let is_reported = |one: &Allocation| one.address.is_some_and(|address| wanted.ingress.contains(&address));
@@ -565,7 +566,6 @@ fn mark_with_address<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>)
     Some(Step::Tag { tags: &pool.tags, address: Some(address) })
 }
 
-/// Whether a pool has the address of this allocation in its tag.
 fn has_tagged_pool(allocation: &Allocation, known: &CurrentState<'_>) -> bool {
     allocation.address.is_some() && known.ours.pools.iter().any(|pool| pool.address == allocation.address)
 }
@@ -576,7 +576,8 @@ fn is_tagged(tags: &OwnerTags, wanted: &DesiredLoadBalancer) -> bool {
     is_of(&wanted.cluster_uid, &tags.cluster_uid) || is_of(&wanted.service_uid, &tags.service_uid)
 }
 
-/// The tags to add with any write: those of [`Step::Tag`] for a pool or monitor of another program, otherwise none.
+/// Returns the tags that every write of an object adds: those of [`Step::Tag`] for a pool or monitor of another
+/// program; otherwise none.
 pub fn tags_at_write(tags: &OwnerTags, kind: ObjectKind, owner: &Owner<'_>, layout: &ClusterLayout) -> ScopedTags {
     match kind {
         ObjectKind::Pool | ObjectKind::Monitor if !has_own_form(&tags.id) => tags_of(owner, layout, kind, None),
@@ -584,7 +585,7 @@ pub fn tags_at_write(tags: &OwnerTags, kind: ObjectKind, owner: &Owner<'_>, layo
     }
 }
 
-/// The UID and address tags that [`Step::Tag`] writes, as far as an object of this kind has room for them.
+/// Returns the UID and address tags that [`Step::Tag`] writes. Skips tags for which an object of this kind has no room.
 pub fn tags_of(owner: &Owner<'_>, layout: &ClusterLayout, kind: ObjectKind, address: Option<IpAddr>) -> ScopedTags {
     let service_uid = Some(owner.uid.to_owned()).filter(|uid| !uid.is_empty());
     let address = address.map(|address| address.to_string());

@@ -1,29 +1,31 @@
-//! Pure: schedules reads of the realized state. NSX answers a write before it has realized the object, and a deletion
-//! only marks the object: only the realized state shows the outcome.
+//! Pure: schedules reads of the realized state. NSX answers a write before it realizes the object, and a deletion only
+//! marks the object, so only the realized state shows the outcome.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::clients::nsx::realization::{REVISION_LAG, Realization, RevisionStatus};
 
-/// Times at which the realized state is read after the last write. After the last read, the objects count as realized,
-/// because NSX has reported no error.
+/// Times of the reads of the realized state, after the last write. After the last read, objects without an error count
+/// as realized.
 const ROLLOUT_READS: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(10), Duration::from_secs(30)];
-/// Pause after NSX reported an error; doubles with each further one.
+/// Pause after an error of NSX; doubles with each further error.
 const FIRST_ERROR_PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_ERROR_PAUSE: Duration = Duration::from_secs(300);
 
-/// Initial interval of reading the realized state of deleted virtual servers, and the time for which it applies.
+/// First interval between reads of the realized state of deleted virtual servers.
 const FIRST_TEARDOWN_PAUSE: Duration = Duration::from_secs(2);
+/// Time after the last deletion for which [`FIRST_TEARDOWN_PAUSE`] applies.
 const FIRST_TEARDOWN_READS: Duration = Duration::from_secs(20);
-/// Later interval, and total duration: NSX purges deleted objects every five minutes.
+/// Interval between reads of the realized state of deleted virtual servers after [`FIRST_TEARDOWN_READS`].
 const TEARDOWN_PAUSE: Duration = Duration::from_secs(15);
+/// Time limit of the reads for deleted virtual servers. NSX purges deleted objects every five minutes.
 const TEARDOWN_LIMIT: Duration = Duration::from_secs(300);
 /// Time after which NSX has purged a deleted object. Until then, the object may still refer to other objects.
 const PURGE_LIMIT: Duration = Duration::from_secs(360);
 
-/// Next action.
+/// Next action for the awaited objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextCheck {
     /// No object is awaited.
@@ -50,8 +52,10 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// Evaluates a status, requested at `asked` and received at `answered` after the last write. The status of an older
-    /// revision counts only if it is a failure at the last read: NSX may number revisions differently.
+    /// Evaluates a status. `asked` and `answered` are the times of the request and the response, since the last write.
+    /// A status without revision is ignored until [`REVISION_LAG`]. Until the last read, the status of an older
+    /// revision is ignored. At the last read, a failure of an older revision counts, because NSX may number revisions
+    /// differently.
     pub fn of(status: RevisionStatus, asked: Duration, answered: Duration) -> Self {
         let realization = match status {
             RevisionStatus::Known(realization) => realization,
@@ -67,7 +71,7 @@ impl Effect {
     }
 }
 
-/// Whether a read this long after the last write is the last one of [`ROLLOUT_READS`].
+/// Whether a read at this time after the last write is the last read of [`ROLLOUT_READS`].
 fn is_last_read(age: Duration) -> bool {
     ROLLOUT_READS.iter().all(|after| *after <= age)
 }
@@ -77,14 +81,15 @@ fn is_last_read(age: Duration) -> bool {
 pub struct Rollout {
     /// Time of the last write.
     since: Instant,
-    /// Number of [`ROLLOUT_READS`] that are done.
+    /// Number of completed reads of [`ROLLOUT_READS`].
     reads: usize,
     pending: BTreeSet<Box<str>>,
-    /// Written revisions of objects that existed before.
+    /// Revision that the last write of each object produced, by path; none for an object that the write created.
     revisions: BTreeMap<Box<str>, i64>,
     errors: BTreeMap<Box<str>, String>,
-    /// Consecutive reads with errors, and time of the next read.
+    /// Number of reads that found errors for all awaited objects. Reset when no object has an error.
     failures: u32,
+    /// Time of the next read after errors.
     next: Option<Instant>,
     realized: BTreeSet<Box<str>>,
     /// Objects that count as realized without confirmation.
@@ -92,7 +97,7 @@ pub struct Rollout {
 }
 
 impl Rollout {
-    /// A rollout without writes.
+    /// Starts a rollout in which nothing has been written yet.
     pub fn new(at: Instant) -> Self {
         Self {
             since: at,
@@ -107,7 +112,7 @@ impl Rollout {
         }
     }
 
-    /// Records a write. `revision` is the written revision, if the object existed before.
+    /// Records a write. `revision` is the revision that the write produced; `None` if the write created the object.
     pub fn written(&mut self, path: &str, revision: Option<i64>, at: Instant) {
         self.removed(path);
         self.pending.insert(path.into());
@@ -115,7 +120,8 @@ impl Rollout {
         (self.since, self.reads, self.failures, self.next) = (at, 0, 0, None);
     }
 
-    /// Adds an object whose address is to be reported and that another process may have written.
+    /// Adds an object that serves an unreported address and that another process may have written, unless the outcome
+    /// of its realization is recorded.
     pub fn expect(&mut self, path: &str) {
         if !self.realized.contains(path) && !self.unconfirmed.contains(path) {
             self.pending.insert(path.into());
@@ -131,17 +137,17 @@ impl Rollout {
         self.revisions.remove(path);
     }
 
-    /// The written revision of an object that existed before.
+    /// Returns the revision that the last write of an object produced; `None` if the write created the object.
     pub fn revision(&self, path: &str) -> Option<i64> {
         self.revisions.get(path).copied()
     }
 
-    /// Time since the last write.
+    /// Returns the time since the last write.
     pub fn age(&self, at: Instant) -> Duration {
         at.saturating_duration_since(self.since)
     }
 
-    /// The next action at this time.
+    /// Returns the next action at this time.
     pub fn due(&self, at: Instant) -> NextCheck {
         if self.pending.is_empty() {
             return NextCheck::Complete;
@@ -155,14 +161,13 @@ impl Rollout {
         }
     }
 
-    /// Whether NSX reports an error for every awaited object. If not, the other objects are awaited first: they may
-    /// serve another address of the Service, which must not be reported yet.
+    /// Whether NSX reports an error for every awaited object. Until then, reads continue for the other objects: these
+    /// may serve another address of the Service, which must not be reported yet.
     fn is_decided(&self) -> bool {
         self.errors.len() == self.pending.len()
     }
 
-    /// Records the realized state of each object that was read at `at`, by path. Ignores objects whose realization is
-    /// no longer awaited.
+    /// Records the realized state of each object that was read at `at`, by path. Ignores objects that are not awaited.
     pub fn note(&mut self, shown: BTreeMap<Box<str>, Effect>, at: Instant) {
         let age = self.age(at);
         self.reads = ROLLOUT_READS.iter().filter(|after| **after <= age).count();
@@ -190,12 +195,12 @@ impl Rollout {
         self.next = (self.failures > 0).then(|| at + pause.min(LONGEST_ERROR_PAUSE));
     }
 
-    /// The objects that count as realized without confirmation by NSX.
+    /// Returns the objects that count as realized without confirmation by NSX.
     pub fn unconfirmed(&self) -> &BTreeSet<Box<str>> {
         &self.unconfirmed
     }
 
-    /// Whether no object is awaited and none is unconfirmed.
+    /// Whether no object is awaited or unconfirmed.
     pub fn is_over(&self) -> bool {
         self.pending.is_empty() && self.unconfirmed.is_empty()
     }
@@ -209,9 +214,9 @@ pub struct PendingTeardown {
     next: Instant,
     pending: BTreeSet<Box<str>>,
     removed: BTreeSet<Box<str>>,
-    /// Virtual servers known to be deleted. Whether the others ever existed is unknown: their ids are derived.
+    /// Virtual servers that were certainly deleted. Others in `pending` may never have existed, because their ids are
+    /// derived.
     deleted: BTreeSet<Box<str>>,
-    /// Whether this process has deleted a virtual server.
     has_deleted: bool,
     /// Virtual servers that NSX still realizes after [`TEARDOWN_LIMIT`].
     remaining: BTreeSet<Box<str>>,
@@ -220,7 +225,7 @@ pub struct PendingTeardown {
 }
 
 impl PendingTeardown {
-    /// A teardown without deletions.
+    /// Starts a teardown in which nothing has been deleted yet.
     pub fn new(at: Instant) -> Self {
         let none = BTreeSet::new;
         Self {
@@ -244,12 +249,13 @@ impl PendingTeardown {
         (self.has_deleted, self.since, self.next) = (true, at, at + FIRST_TEARDOWN_PAUSE);
     }
 
-    /// Records the deletion of any object of the Service. Until its purge, it may block the deletion of other objects.
+    /// Records the deletion of any object of the Service. Until NSX purges the object, the object may block the
+    /// deletion of other objects.
     pub fn deleted_any(&mut self, at: Instant) {
         self.last_deletion = Some(at);
     }
 
-    /// Records that another process has deleted a virtual server: it is realized but does not exist.
+    /// Records that another process has deleted a virtual server, which NSX still realizes.
     pub fn was_deleted(&mut self, path: &str) {
         self.deleted.insert(path.into());
     }
@@ -271,7 +277,7 @@ impl PendingTeardown {
         }
     }
 
-    /// The next action at this time.
+    /// Returns the next action at this time.
     pub fn due(&self, at: Instant) -> NextCheck {
         match self.next.saturating_duration_since(at) {
             _ if self.pending.is_empty() => NextCheck::Complete,
@@ -280,7 +286,7 @@ impl PendingTeardown {
         }
     }
 
-    /// Records which open virtual servers NSX still realizes.
+    /// Records which virtual servers in `pending` NSX still realizes.
     pub fn note(&mut self, realized: BTreeSet<Box<str>>, at: Instant) {
         let age = at.saturating_duration_since(self.since);
         let gone: Vec<Box<str>> = self.pending.difference(&realized).cloned().collect();
@@ -297,19 +303,19 @@ impl PendingTeardown {
         self.remaining.append(&mut self.pending);
     }
 
-    /// Virtual servers that NSX still realizes, or may. The deletion continues without waiting for them.
+    /// Returns the deleted virtual servers that may still be in effect in NSX. The deletion continues without waiting
+    /// for them.
     pub fn left(&self) -> &BTreeSet<Box<str>> {
         &self.remaining
     }
 
-    /// Pause before retrying a deletion that was refused because another object refers to its target. `None` if no
-    /// recent deletion can be the cause.
+    /// Returns the pause before the retry of a deletion that a reference blocks; `None` without a recent deletion.
     pub fn until_purge(&self, at: Instant) -> Option<Duration> {
         until_purge(self.last_deletion?, at)
     }
 }
 
-/// Pause before retrying to delete an object that a deleted object refers to; `None` once NSX has purged the latter.
+/// Returns the pause before the retry of a deletion that a deleted object blocks; `None` after `PURGE_LIMIT`.
 pub fn until_purge(deleted: Instant, at: Instant) -> Option<Duration> {
     let age = at.saturating_duration_since(deleted);
     let pause = if age < FIRST_TEARDOWN_READS { FIRST_TEARDOWN_PAUSE } else { TEARDOWN_PAUSE };

@@ -1,14 +1,12 @@
-//! Cache of the load balancer objects in NSX, for all Services: the last list of all objects, plus everything that this
-//! program has read and written since.
+//! Cache of the load balancer objects in NSX, for all Services: the last list, and all later reads and writes.
 //!
-//! A relist starts when a sync requests one, at most every 10 s. A relist that confirms writes waits up to 15 s while
-//! calls for other Services are in flight, because these would request another one. A full relist includes groups and
-//! persistence profiles. Full relists are the only periodic ones: every 30 minutes after the first relist of a term. No
-//! sync waits for a relist: it returns [`Error::Pending`], and its Service is requeued after the relist. The cache is
-//! cleared when leadership ends.
+//! A relist starts when a sync requests one, at most every 10 s. A relist that confirms writes waits up to 15 s for
+//! calls in flight, because these calls would request another relist. Full relists include groups and persistence
+//! profiles, and run every 30 minutes. No other relist is periodic. A sync does not wait for a relist: the sync returns
+//! [`Error::Pending`], and its Service is requeued after the relist. The cache is cleared when leadership ends.
 //!
-//! If this account may not list an IP pool, the pool is *unread* ([`ResourceCache::unread`]): its known allocations
-//! stay in the cache, and only Services that depend on it wait.
+//! If this account may not list an IP pool, the pool is *unread* ([`ResourceCache::unread`]). The known allocations of
+//! the pool stay in the cache, and only Services that depend on the pool wait.
 
 mod quarantine;
 mod realization;
@@ -40,17 +38,17 @@ use crate::cloud::{Error, LeaderToken, Reason, ServiceEvent};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::AnyLeader;
 
-/// Latest retry of a sync that waits for a relist.
+/// Maximum pause before the retry of a sync that waits for a relist.
 const MAX_RELIST_DELAY: Duration = Duration::from_secs(60);
-/// Longest delay of a relist that confirms writes, while calls for other Services are in flight.
+/// Maximum delay of a relist that confirms writes, while calls for other Services are in flight.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Minimum time between two relists that follow refused changes.
 const BETWEEN_REFUSALS: Duration = Duration::from_secs(60);
 /// Lifetime of the cached usage of the load balancer service.
 const USAGE_LIFE: Duration = Duration::from_secs(10);
-/// Maximum number of Services whose IP pools are remembered.
+/// Maximum number of Services whose IP pools are cached.
 const MAX_TOUCHED: usize = 4096;
-/// Maximum lag of a subscriber in events; beyond, it gets one event for all Services.
+/// Maximum number of events by which a subscriber may lag. A slower subscriber gets one event for all Services.
 const BACKLOG: usize = 4096;
 
 /// Freshness of the cache that a decision requires.
@@ -58,35 +56,33 @@ const BACKLOG: usize = 4096;
 pub enum RequiredFreshness {
     /// Any list of this term.
     AnyList,
-    /// A second list of this term: one list may miss an object.
+    /// Two lists of this term, because one list may miss an object.
     TwoLists,
     /// A list that started after this time.
     ListedAfter(Instant),
-    /// A list that started after this time and includes the allocations of all IP pools, configured or not.
+    /// A list that started after this time and includes the allocations of all IP pools, even of unconfigured pools.
     AllPoolsListedAfter(Instant),
 }
 
-/// The cache; see the module documentation.
 pub struct ResourceCache {
     state: Mutex<CacheState>,
     wake: Notify,
     events: broadcast::Sender<ServiceEvent>,
     /// Number of completed relists in all terms.
     completed: watch::Sender<u64>,
-    /// Single flight of reading the usage of the load balancer service.
+    /// Single flight for reads of the usage of the load balancer service.
     pub usage_reading: single_flight::SingleFlight,
-    /// Single flight of creating the load balancer service.
+    /// Single flight for the creation of the load balancer service.
     pub lb_service_creation: single_flight::SingleFlight,
-    /// Single flight of checking that NSX has the configured objects.
+    /// Single flight for the check that NSX has the configured objects.
     pub configured_reading: single_flight::SingleFlight,
 }
 
-/// Never locked over an await.
+/// State of the cache. No task keeps its lock across an `await`.
 #[derive(Default)]
 struct CacheState {
-    /// Whether this process leads.
     leads: AnyLeader,
-    /// The term of the state; `None` for state that was read without a permit.
+    /// The permit of the term to which the state belongs; `None` if the state was read without a permit.
     permit: Option<LeaderToken>,
     /// Number of resets.
     epoch: u64,
@@ -101,8 +97,9 @@ struct CacheState {
     /// Start of the last relist, completed or not.
     last_attempt: Option<Instant>,
     is_relist_requested: bool,
-    /// Due time of a relist after a refused change, and start of the last such relist.
+    /// Due time of a relist after a refused change.
     refusal_due: Option<Instant>,
+    /// Start of the last relist after a refused change.
     read_after_refusal: Option<Instant>,
     /// Latest start of a requested relist that waits until no call is in flight.
     patient_until: Option<Instant>,
@@ -112,22 +109,23 @@ struct CacheState {
     is_full_due: bool,
     /// Whether the next relist includes all IP pools.
     are_pools_due: bool,
-    /// Start of the last relist with all IP pools; error of the last failed one, and time of its retry.
+    /// Start of the last successful relist with all IP pools.
     pools_begun: Option<Instant>,
+    /// Error of the last relist with all IP pools, if it failed, and time of the retry.
     pools_failure: Option<(RelistFailure, Instant)>,
-    /// The reason why groups and persistence profiles could not be listed.
+    /// Reason of the last failure to list groups and persistence profiles.
     references_failure: Option<Reason>,
     /// The IP pools whose allocations the last relist could not list, with the errors.
     unread: BTreeMap<Box<str>, RelistFailure>,
-    /// By Service: the IP pools that its objects named before their deletion. Cleared once no IP pool is unread.
+    /// IP pools that the objects of each Service named before their deletion. Cleared when no IP pool is unread.
     pools: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
     /// Services (namespace/name) whose syncs wait for a relist.
     waiting: BTreeSet<Box<str>>,
-    /// Error of the last relist, and number of consecutive failures.
+    /// Error of the last relist, if it failed.
     failure: Option<RelistFailure>,
     /// Paths of objects read or written since the start of the running relist; `None` if no relist is running.
     written_paths: Option<BTreeSet<Box<str>>>,
-    /// Paths of objects that the last list missed. They stay in the cache until the next list misses them, too.
+    /// Paths of objects that stay in the cache although the last list missed them.
     unread_writes: BTreeSet<Box<str>>,
     /// Time of the last response to a write, by Service.
     answered_at: BTreeMap<Box<str>, Instant>,
@@ -136,55 +134,47 @@ struct CacheState {
     /// Services with a call in flight.
     services_in_flight: BTreeSet<Box<str>>,
     capacity: Option<UsageCache>,
-    /// Suitability of configured objects, and when it was read.
+    /// Suitability of configured objects, and the time of the read.
     configured: BTreeMap<ConfiguredObject, (Suitability, Instant)>,
     /// Services that are being deleted, with the addresses released so far; `None` for an unknown address.
     deleted: BTreeMap<Box<str>, Vec<Option<IpAddr>>>,
     reservations: Vec<AddressReservation>,
-    /// Addresses that Services have recently released.
     quarantine: Quarantine,
     /// Services that wait for free capacity of the load balancer service.
     without_capacity: BTreeSet<Box<str>>,
-    /// Paths of the reported ambiguous objects by Service; an empty key for objects that name no Service.
+    /// Paths of the reported ambiguous objects, by Service. The key is empty for objects that name no Service.
     blocked: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
-    /// Pending Events for the owners of Services; one per Service and reason.
+    /// Events of each Service, by reason. A taken Event stays, so that its message is not emitted again.
     service_messages: BTreeMap<Box<str>, BTreeMap<Reason, ServiceMessage>>,
-    /// Writes for each Service that may not be realized yet.
+    /// Writes for each Service that NSX may not have realized.
     rollouts: BTreeMap<Box<str>, Rollout>,
-    /// Deleted virtual servers of each Service that may still be realized.
+    /// Deleted virtual servers of each Service that NSX may still realize.
     teardowns: BTreeMap<Box<str>, PendingTeardown>,
-    /// The refused deletion of the load balancer service.
     removal: Option<removal::Removal>,
-    /// Paths of realized load balancer services.
     realized_lb_services: BTreeSet<Box<str>>,
     /// Number of syncs that create objects on the load balancer service.
     creating: usize,
-    /// Whether the load balancer service is being deleted.
     is_removing: bool,
 }
 
-/// Message of an Event about a load balancer.
 struct ServiceMessage {
     message: String,
-    /// Whether the controller has taken it.
+    /// Whether the controller has taken the message.
     is_reported: bool,
 }
 
 /// A requested address that is being reserved.
 struct AddressReservation {
     service: Box<str>,
-    /// Id of its IP pool.
     pool: Box<str>,
     address: IpAddr,
 }
 
-/// Usage of the load balancer service.
 struct UsageCache {
-    /// When it was read.
     read_at: Instant,
-    /// The usage that was read, plus capacity taken since.
+    /// The usage of the last read, plus the capacity taken later.
     usage: Usage,
-    /// Capacity taken for load balancers that may not be created yet; for second load balancers with their family.
+    /// Capacity taken for load balancers that may not exist yet, by Service and by family of the second load balancer.
     reserved: BTreeMap<(Box<str>, Option<IpFamily>), Usage>,
 }
 
@@ -206,7 +196,7 @@ impl RelistFailure {
     }
 }
 
-/// Guard: while it lives, no other call of this process handles the Service.
+/// Guard that excludes other calls of this process for the Service.
 pub struct ServiceInFlight<'a> {
     cache: &'a ResourceCache,
     service: Box<str>,
@@ -222,7 +212,7 @@ impl Drop for ServiceInFlight<'_> {
     }
 }
 
-/// Guard: while it lives, no other Service reserves the address.
+/// Guard of a claimed address, which prevents a reservation of this address for another Service.
 pub struct ReservationGuard<'a> {
     cache: &'a ResourceCache,
     service: Box<str>,
@@ -234,7 +224,7 @@ impl Drop for ReservationGuard<'_> {
     }
 }
 
-/// Guard: while it lives, this process does not delete the load balancer service.
+/// Guard that prevents this process from deleting the load balancer service.
 pub struct Creating<'a>(&'a ResourceCache);
 
 impl Drop for Creating<'_> {
@@ -243,7 +233,7 @@ impl Drop for Creating<'_> {
     }
 }
 
-/// Guard: while it lives, this process creates nothing on the load balancer service.
+/// Guard that prevents this process from creating objects on the load balancer service.
 pub struct Removing<'a>(&'a ResourceCache);
 
 impl Drop for Removing<'_> {
@@ -253,7 +243,7 @@ impl Drop for Removing<'_> {
 }
 
 impl CacheState {
-    /// Clears everything except operations in flight.
+    /// Clears the state, except operations in flight.
     fn reset(&mut self, permit: Option<LeaderToken>) {
         let (epoch, creating, is_removing) = (self.epoch + 1, self.creating, self.is_removing);
         let (attempted, busy) = (self.last_attempt, std::mem::take(&mut self.services_in_flight));
@@ -275,7 +265,7 @@ impl CacheState {
         self.permit.as_ref().is_some_and(|permit| permit.check().is_err())
     }
 
-    /// Whether the term of the state has ended or, without a permit, leadership has changed since the last reset.
+    /// Whether the term of the state has ended. Without a permit: whether leadership has changed since the last reset.
     fn is_outdated(&mut self) -> bool {
         match &self.permit {
             Some(permit) => permit.check().is_err(),
@@ -291,7 +281,6 @@ impl CacheState {
 }
 
 impl ResourceCache {
-    /// An empty cache.
     pub fn new(leads: AnyLeader) -> Self {
         let state = Mutex::new(CacheState { leads, ..CacheState::default() });
         let (events, completed) = (broadcast::Sender::new(BACKLOG), watch::Sender::new(0));
@@ -301,7 +290,7 @@ impl ResourceCache {
         Self { state, wake, events, completed, usage_reading, lb_service_creation, configured_reading }
     }
 
-    /// Starts a call of this term, and clears the state of any other term.
+    /// Starts a call of this term, and clears the state of another term.
     pub fn begin(&self, permit: &LeaderToken) {
         let mut state = self.state.lock();
         if state.permit.as_ref().is_some_and(|known| known.check().is_ok()) {
@@ -310,7 +299,7 @@ impl ResourceCache {
         // State that was read without a permit may belong to an earlier term.
         self.reset(&mut state, Some(permit.clone()));
         state.term_began = Some(Instant::now());
-        // Wakes the loop of relists, so that it watches the end of this term.
+        // Wakes the relist loop, which then waits for the end of this term.
         self.wake.notify_one();
     }
 
@@ -322,10 +311,10 @@ impl ResourceCache {
         }
     }
 
-    /// Checks that the cache is fresh enough. If not, requests a relist and requeues the Service after it.
+    /// Checks that the cache is fresh enough. If not, requests a relist and requeues the Service after the relist.
     ///
     /// # Errors
-    /// [`Error::Pending`], or the error of the last relist.
+    /// [`Error::Pending`], or the error of the last relist (for `AllPoolsListedAfter` also: with all IP pools).
     pub fn check(&self, service: &str, need: RequiredFreshness) -> Result<(), Error> {
         let mut state = self.state.lock();
         let is_met = match need {
@@ -369,15 +358,12 @@ impl ResourceCache {
         }
     }
 
-    /// The objects whose tags name this Service.
+    /// Returns the objects whose tags name this Service.
     pub fn of_service(&self, service: &str) -> ServiceResources {
         self.state.lock().index.of_service(service)
     }
 
-    /// The load balancer service in use; `None` if it has to be created.
-    ///
-    /// # Errors
-    /// The configured load balancer service is unusable.
+    /// As [`ResourceIndex::lb_service`].
     pub fn lb_service(
         &self,
         selection: Selection<'_>,
@@ -386,22 +372,20 @@ impl ResourceCache {
         self.state.lock().index.lb_service(selection, uid).map(Option::<&LbService>::cloned)
     }
 
-    /// Whether a load balancer service of this path exists.
     pub fn has_lb_service(&self, path: &str) -> bool {
         self.state.lock().index.has_lb_service(path)
     }
 
-    /// Number of virtual servers on the load balancer service of this path.
+    /// Returns the number of virtual servers on the load balancer service at this path.
     pub fn servers_on(&self, path: &str) -> usize {
         self.state.lock().index.servers_on(path)
     }
 
-    /// The objects with the configured names.
     pub fn names(&self) -> ScopeNames {
         self.state.lock().names.clone()
     }
 
-    /// Records the result of a call.
+    /// Records the state of an object that a call has observed.
     pub fn record(&self, change: &ObjectChange, layout: &ClusterLayout) {
         let mut state = self.state.lock();
         match change {
@@ -411,12 +395,12 @@ impl ResourceCache {
             }
             ObjectChange::Gone(path) => {
                 state.touch(path);
-                // The deletion of an allocation with an unknown address puts no address in quarantine here.
+                // The deletion of an allocation without a known address puts no address into quarantine here.
                 if let Some((service, address)) = state.index.address_of(path) {
                     state.quarantine.enter(address, &service, Instant::now().into_std());
                 }
                 if !path.contains("/ip-allocations/") {
-                    // More capacity may be free than was read.
+                    // The deletion may have freed capacity.
                     state.capacity = None;
                     self.request_resync(&std::mem::take(&mut state.without_capacity));
                     state.realized_lb_services.remove(path.as_str());
@@ -436,16 +420,17 @@ impl ResourceCache {
         }
     }
 
-    /// Records the current time as that of the last response to a write for this Service, and returns it. Also called
-    /// when a write was abandoned, or when a deletion finds no earlier response.
+    /// Records and returns the current time as the time of the last response to a write for this Service. Also called
+    /// for an abandoned write, and for a deletion without a response.
     pub fn answered(&self, service: &str) -> Instant {
         let now = Instant::now();
         self.state.lock().answered_at.insert(service.into(), now);
         now
     }
 
-    /// Starts or continues the deletion of this Service. The first call records the current time, so that only a later
-    /// list can confirm the deletion: another process may have handled the Service before.
+    /// Starts or continues the deletion of this Service. Only a list that starts after the first call of this function
+    /// for the Service can confirm the deletion, because another process may have changed objects of the Service until
+    /// then.
     pub fn begin_deletion(&self, service: &str) {
         let mut state = self.state.lock();
         if !state.deleted.contains_key(service) {
@@ -454,8 +439,8 @@ impl ResourceCache {
         }
     }
 
-    /// Records that this process has released an address during the deletion of this Service. An unknown address may be
-    /// any that the Service reports.
+    /// Records an address that this process has released during the deletion of this Service. If the address is
+    /// unknown, all reported addresses enter the quarantine.
     pub fn record_release(&self, service: &str, address: Option<IpAddr>, reported: &[IpAddr]) {
         let mut state = self.state.lock();
         state.deleted.entry(service.into()).or_default().push(address);
@@ -464,12 +449,12 @@ impl ResourceCache {
         }
     }
 
-    /// The addresses released during the deletion of this Service; `None` for an unknown address.
+    /// Returns the addresses that were released during the deletion of this Service; `None` for an unknown address.
     pub fn released(&self, service: &str) -> Vec<Option<IpAddr>> {
         self.state.lock().deleted.get(service).cloned().unwrap_or_default()
     }
 
-    /// Claims a requested address of an IP pool for a Service. Fails with the Service that has claimed it already.
+    /// Claims a requested address of an IP pool for a Service. Returns the Service with an earlier claim as the error.
     pub fn reserve(&self, service: &str, pool: &str, address: IpAddr) -> Result<ReservationGuard<'_>, Box<str>> {
         let mut state = self.state.lock();
         let claim = AddressReservation { service: service.into(), pool: pool.into(), address };
@@ -483,44 +468,42 @@ impl ResourceCache {
         Ok(ReservationGuard { cache: self, service: service.into() })
     }
 
-    /// The only namespace that may request this recently released address; `None` if this Service may request it.
+    /// Returns the only namespace that may request this recently released address; `None` if this Service may.
     pub fn reserved_for(&self, service: &str, address: IpAddr) -> Option<Box<str>> {
         self.state.lock().quarantine.closed_to(service, address, Instant::now().into_std()).map(Into::into)
     }
 
-    /// Another Service with a virtual server or an allocation that has this address.
+    /// Returns another Service with a virtual server or an allocation that has this address.
     pub fn user_of(&self, service: &str, address: IpAddr) -> Option<Box<str>> {
         self.state.lock().index.user_of(service, address)
     }
 
-    /// A virtual server with this address that is not in `own`, whether of this program or not.
+    /// Returns the path of a virtual server of any owner with this address that is not in `own`.
     pub fn other_server_on(&self, address: IpAddr, own: &[VirtualServer]) -> Option<Box<str>> {
         self.state.lock().index.other_server_on(address, own)
     }
 
-    /// Whether other owners have virtual servers.
     pub fn has_other_servers(&self) -> bool {
         self.state.lock().index.has_other_servers()
     }
 
-    /// Records that the Service is needed: a later deletion starts over.
+    /// Records that the Service is needed, so that a later deletion starts over.
     pub fn is_needed(&self, service: &str) {
         self.state.lock().deleted.remove(service);
     }
 
-    /// Suitability of a configured object, if read in this term. `Missing` and `NoEdgeCluster` expire after a minute.
+    /// Returns the cached suitability of a configured object. `Missing` and `NoEdgeCluster` expire after one minute.
     pub fn configured(&self, object: &ConfiguredObject) -> Option<Suitability> {
         let (suitability, at) = self.state.lock().configured.get(object).copied()?;
         let may_change = matches!(suitability, Suitability::Missing | Suitability::NoEdgeCluster);
         (!may_change || at.elapsed() < RECENT).then_some(suitability)
     }
 
-    /// Caches the suitability of a configured object.
     pub fn record_configured(&self, object: &ConfiguredObject, suitability: Suitability) {
         self.state.lock().configured.insert(object.clone(), (suitability, Instant::now()));
     }
 
-    /// Time of the last response to a write for this Service, or of the start of its deletion.
+    /// Returns the time of the last response to a write for this Service, or of the start of its deletion.
     pub fn last_answer(&self, service: &str) -> Option<Instant> {
         self.state.lock().answered_at.get(service).copied()
     }
@@ -532,11 +515,10 @@ impl ResourceCache {
         state.complete.insert(service.into(), families);
         state.without_capacity.remove(service);
         state.pools.remove(service);
-        // Keeps the teardown of a Service that is being deleted, or whose deleted objects NSX may not have purged yet,
-        // because its time limits keep running.
+        // Keeps the teardowns of deletions in progress and of unpurged objects, because their time limits continue.
         let CacheState { teardowns, deleted, .. } = &mut *state;
         teardowns.retain(|one, teardown| deleted.contains_key(one) || teardown.until_purge(now.into_std()).is_some());
-        // The load balancers exist now, so the capacity taken for them is no longer reserved but used.
+        // The load balancers exist now, so their capacity is included in the usage that NSX reports.
         if let Some(room) = &mut state.capacity {
             room.reserved.retain(|(taker, _), _| **taker != *service);
         }
@@ -547,7 +529,7 @@ impl ResourceCache {
         self.state.lock().complete.contains_key(service)
     }
 
-    /// The families of the load balancers of this Service, if these were complete in this term.
+    /// Returns the families of the load balancers of this Service; empty until these are complete in this term.
     pub fn families(&self, service: &str) -> Vec<IpFamily> {
         self.state.lock().complete.get(service).cloned().unwrap_or_default()
     }
@@ -566,12 +548,11 @@ impl ResourceCache {
         state.service_messages.remove(service);
     }
 
-    /// Requeues this Service when an object other than an allocation is deleted.
+    /// Requeues this Service after the next deletion of an object other than an allocation.
     pub fn wait_for_capacity(&self, service: &str) {
         self.state.lock().without_capacity.insert(service.into());
     }
 
-    /// Requeues this Service.
     pub fn request_resync_of(&self, service: &str) {
         self.request_resync([&service.into()]);
     }
@@ -582,18 +563,18 @@ impl ResourceCache {
         self.state.lock().blocked.get(service) == Some(&paths)
     }
 
-    /// Updates the ambiguous objects of this Service. Reports each of them once.
+    /// Updates the ambiguous objects of this Service. Reports each object once.
     pub fn report_ambiguous(&self, service: &str, ambiguous: &ServiceResources) {
         self.report(service, ambiguous.paths().map(Into::into).collect());
     }
 
-    /// Updates the ambiguous objects that have this cluster's name and name no Service. Reports each of them once.
+    /// Updates the ambiguous objects that have the name of this cluster but no Service. Reports each object once.
     pub fn report_without_service(&self, cluster_uid: Option<&str>) {
         let paths = self.state.lock().index.without_service(cluster_uid);
         self.report("", paths);
     }
 
-    /// `service` is empty for objects that name none.
+    /// Logs new ambiguous objects. `service` is empty for objects that name no Service.
     fn report(&self, service: &str, paths: BTreeSet<Box<str>>) {
         let mut state = self.state.lock();
         let before = match paths.is_empty() {
@@ -612,7 +593,7 @@ impl ResourceCache {
         }
     }
 
-    /// Sets the Event of this Service for a lasting state; `None` clears it. The Event is emitted once per message.
+    /// Sets the Event of this Service for a lasting state; `None` clears the Event. Each message is emitted once.
     pub fn set_event(&self, service: &str, reason: Reason, message: Option<String>) {
         let mut state = self.state.lock();
         let Some(message) = message else {
@@ -627,7 +608,7 @@ impl ResourceCache {
         }
     }
 
-    /// Sets an Event of this Service for a single occurrence. The Event is emitted each time.
+    /// Sets an Event of this Service for a single occurrence. Each occurrence is emitted.
     pub fn remark_event(&self, service: &str, reason: Reason, message: String) {
         let mut state = self.state.lock();
         state
@@ -646,17 +627,14 @@ impl ResourceCache {
         Some((*reason, remark.message.clone()))
     }
 
-    /// Number of cached objects, and of ambiguous ones among these; `None` before the first list of a term.
+    /// Returns the numbers of cached and of reported ambiguous objects; `None` without a list of the current term.
     pub fn counts(&self) -> Option<(usize, usize)> {
         let state = self.state.lock();
         let ambiguous = state.blocked.values().map(BTreeSet::len).sum();
         (state.completed_relists > 0 && !state.is_over()).then(|| (state.index.count(), ambiguous))
     }
 
-    /// Claims the Service for one call.
-    ///
-    /// # Errors
-    /// [`Error::Pending`] while another call handles it.
+    /// Claims the Service for one call. Fails with [`Error::Pending`] while another call handles the Service.
     pub fn lock(&self, service: &str) -> Result<ServiceInFlight<'_>, Error> {
         if !self.state.lock().services_in_flight.insert(service.into()) {
             let message = "what is left of a Service of this name is being deleted".to_owned();
@@ -665,14 +643,13 @@ impl ResourceCache {
         Ok(ServiceInFlight { cache: self, service: service.into() })
     }
 
-    /// Requests a relist.
     pub fn ask(&self) {
         self.state.lock().is_relist_requested = true;
         self.wake.notify_one();
     }
 
-    /// Requests a relist after NSX has refused a change: a required object may no longer exist, or an object that the
-    /// last list missed may conflict. Such relists are limited to one per minute.
+    /// Requests a relist after NSX has refused a change: a required object may be missing, or an object that the last
+    /// list missed may conflict. At most one relist per minute starts for this reason.
     pub fn ask_after_refusal(&self) {
         let mut state = self.state.lock();
         let (now, before) = (Instant::now(), state.read_after_refusal);
@@ -681,13 +658,12 @@ impl ResourceCache {
         self.wake.notify_one();
     }
 
-    /// Requests a full relist.
     pub fn ask_for_all(&self) {
         self.state.lock().is_full_due = true;
         self.ask();
     }
 
-    /// The list error of an unread IP pool for which `is_one` returns true; `None` if there is no such pool.
+    /// Returns the list error of an unread IP pool for which `is_one` returns true, if any.
     pub fn unread(&self, is_one: impl Fn(&str) -> bool) -> Option<Error> {
         let state = self.state.lock();
         state.unread.iter().find(|(pool, _)| is_one(pool)).map(|(_, failure)| failure.error())
@@ -705,20 +681,21 @@ impl ResourceCache {
         pools.clone()
     }
 
-    /// Changes after each completed relist.
+    /// Returns a counter that changes after each completed relist.
     pub fn completed_lists(&self) -> watch::Receiver<u64> {
         self.completed.subscribe()
     }
 
-    /// The permit of the last relist, its start, and a number that is unique to the term.
+    /// Returns the permit of the term, the start of the last completed relist, and a number that is unique to the term.
+    /// Returns `None` without a valid permit or a completed relist.
     pub fn term(&self) -> Option<(LeaderToken, Instant, u64)> {
         let state = self.state.lock();
         let permit = state.permit.clone().filter(|permit| permit.check().is_ok())?;
         Some((permit, state.last_relist_start?, state.epoch))
     }
 
-    /// The objects of Services that are not in the informer cache and have no call in flight. Also forgets which
-    /// ambiguous objects were reported of Services that have no objects any more.
+    /// Returns the objects of Services that are not in the informer cache and have no call in flight. Also removes
+    /// Services without objects from the reported ambiguous objects.
     pub fn not_here(&self, is_here: &dyn Fn(&str) -> bool) -> Vec<(Box<str>, ServiceResources)> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -729,8 +706,9 @@ impl ResourceCache {
         open.map(|service| (service.into(), state.index.of_service(service))).collect()
     }
 
-    /// Services with objects of this cluster that are not in the informer cache and have no call in flight, and the
-    /// number of all Services with objects of this cluster.
+    /// Returns the Services with objects of this cluster that are not in the informer cache and have no call in flight,
+    /// and the number of all Services with objects of this cluster. Skips a Service if all its objects are allocations
+    /// with addresses that virtual servers of other owners use.
     pub fn suspects(&self, uid: &str, is_here: &dyn Fn(&str) -> bool) -> (BTreeSet<Box<str>>, usize) {
         let state = self.state.lock();
         let with_objects = state.index.services_of(uid);
@@ -743,8 +721,8 @@ impl ResourceCache {
         (suspects, with_objects.len())
     }
 
-    /// Takes capacity of the load balancer service for the first load balancer of a Service, or for the second one of
-    /// this family. Capacity that it took before counts. `None` if the usage was not read in the last 10 s.
+    /// Takes capacity for the first load balancer of a Service (`None`), or for the second one. Takes only the part of
+    /// `needed` that exceeds the capacity taken before. Returns `None` if no usage was read in the last 10 s.
     pub fn reserve_capacity(
         &self,
         service: &str,
@@ -763,15 +741,12 @@ impl ResourceCache {
         Some(free)
     }
 
-    /// Caches the usage of the load balancer service.
     pub fn record_usage(&self, usage: Usage) {
         self.state.lock().capacity = Some(UsageCache { read_at: Instant::now(), usage, reserved: BTreeMap::new() });
     }
 
-    /// Protects the load balancer service from deletion while objects are created on it.
-    ///
-    /// # Errors
-    /// [`Error::Pending`] while it is being deleted.
+    /// Protects the load balancer service from deletion while objects are created on it. Fails with [`Error::Pending`]
+    /// while the load balancer service is being deleted.
     pub fn create(&self) -> Result<Creating<'_>, Error> {
         let mut state = self.state.lock();
         if state.is_removing {
@@ -782,7 +757,7 @@ impl ResourceCache {
         Ok(Creating(self))
     }
 
-    /// Claims the load balancer service for its deletion; `None` while objects are created on it.
+    /// Claims the load balancer service for its deletion; `None` while it is in use for creations or claimed already.
     pub fn remove(&self) -> Option<Removing<'_>> {
         let mut state = self.state.lock();
         let may_remove = state.creating == 0 && !state.is_removing;
@@ -792,7 +767,7 @@ impl ResourceCache {
         })
     }
 
-    /// Yields the Services to sync again, from now on.
+    /// Returns a stream of the Services to sync again.
     pub fn subscribe(&self) -> BoxStream<'static, ServiceEvent> {
         let events = self.events.subscribe();
         let next = async |mut events: broadcast::Receiver<ServiceEvent>| match events.recv().await {
@@ -803,7 +778,7 @@ impl ResourceCache {
         futures::stream::unfold(events, next).boxed()
     }
 
-    /// Clears the cache. Syncs that wait for a relist are requeued.
+    /// Clears the cache, and requeues the Services that wait for a relist.
     fn reset(&self, state: &mut CacheState, permit: Option<LeaderToken>) {
         self.request_resync(&std::mem::take(&mut state.waiting));
         state.reset(permit);

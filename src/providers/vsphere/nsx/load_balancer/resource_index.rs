@@ -1,4 +1,4 @@
-//! Pure: index of the load balancer objects in NSX, from the last lists and the writes of this program since.
+//! Pure: index of the load balancer objects in NSX, from the last lists and the later writes of this program.
 
 pub mod relist;
 
@@ -13,13 +13,13 @@ use crate::base::addresses::parse_ip;
 use crate::clients::nsx::Object;
 use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
 
-/// The objects with this cluster's name by Service, the load balancer services, and virtual servers of other owners.
+/// Objects with the name of this cluster by Service, load balancer services, and virtual servers of other owners.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceIndex {
     lb_services: Vec<LbService>,
-    /// By namespace/name.
+    /// Objects by Service (namespace/name).
     services: BTreeMap<Box<str>, ServiceResources>,
-    /// Objects with this cluster's name that name no Service: path, and the cluster UID of the tag.
+    /// Objects with the name of this cluster but without a Service: path, and cluster UID of the tag.
     without_service: Vec<(Box<str>, Option<Box<str>>)>,
     /// Number of virtual servers of other owners, by the path of their load balancer service.
     foreign: BTreeMap<Box<str>, usize>,
@@ -27,24 +27,24 @@ pub struct ResourceIndex {
     foreign_addresses: BTreeMap<IpAddr, Box<str>>,
 }
 
-/// Selects the load balancer service for the virtual servers.
+/// Selection of the load balancer service for the virtual servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selection<'a> {
-    /// An existing load balancer service. `tier1` is its required gateway, if configured.
+    /// An existing load balancer service. `tier1` is the required gateway, if configured.
     Existing {
         /// The configured id.
         id: &'a str,
         /// The path of the gateway.
         tier1: Option<&'a str>,
     },
-    /// The load balancer service on this gateway; if none is, one with the tags of this cluster; created if missing.
+    /// The load balancer service on this gateway; otherwise, the one with the tags of this cluster. Created if missing.
     Managed {
         /// The path of the gateway.
         tier1: Option<&'a str>,
     },
 }
 
-/// The configured load balancer service cannot be used.
+/// Reason why the configured load balancer service is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnusableLbService {
     /// No load balancer service has this id.
@@ -53,9 +53,9 @@ pub enum UnusableLbService {
     /// The load balancer service is on another gateway.
     #[error("load balancer service {id:?} is configured for router {found:?} not {expected:?}")]
     OtherGateway {
-        /// Its id.
+        /// The id of the load balancer service.
         id: String,
-        /// Its gateway; empty for none.
+        /// The gateway of the load balancer service; empty without a gateway.
         found: String,
         /// The configured gateway.
         expected: String,
@@ -72,7 +72,8 @@ impl ResourceIndex {
         contents
     }
 
-    /// Records an object that was read or written, and replaces its previous version.
+    /// Records an object that was read or written, and replaces its previous version, except the count of a virtual
+    /// server of another owner.
     pub fn record(&mut self, kind: ObjectKind, object: &Object, layout: &ClusterLayout) {
         self.remove(object.path());
         self.add(kind, object, layout);
@@ -123,7 +124,7 @@ impl ResourceIndex {
         }
     }
 
-    /// Another Service with a virtual server or an allocation that has this address.
+    /// Returns another Service with a virtual server or an allocation that has this address.
     pub fn user_of(&self, service: &str, address: IpAddr) -> Option<Box<str>> {
         let has_it = |objects: &ServiceResources| {
             let of_servers = objects.servers.iter().map(|one| one.address);
@@ -133,7 +134,7 @@ impl ResourceIndex {
         others.find(|(_, objects)| has_it(objects)).map(|(other, _)| other.clone())
     }
 
-    /// A virtual server with this address that is not in `own`, whether of this program or not.
+    /// Returns the path of a virtual server of any owner with this address that is not in `own`.
     pub fn other_server_on(&self, address: IpAddr, own: &[VirtualServer]) -> Option<Box<str>> {
         let all = self.services.values().flat_map(|objects| &objects.servers);
         let is_own = |server: &VirtualServer| own.iter().any(|one| one.tags.path == server.tags.path);
@@ -142,7 +143,7 @@ impl ResourceIndex {
         known.or_else(|| self.foreign_addresses.get(&address).cloned())
     }
 
-    /// Whether the Service has no objects except addresses that virtual servers of other owners use.
+    /// Whether all objects of the Service are allocations whose addresses virtual servers of other owners use.
     pub fn has_only_addresses_of_others(&self, service: &str) -> bool {
         let Some(objects) = self.services.get(service) else { return false };
         let is_used =
@@ -155,7 +156,7 @@ impl ResourceIndex {
         !self.foreign_addresses.is_empty()
     }
 
-    /// Adds the allocations of `other`, which are in other IP pools.
+    /// Adds the allocations of `other`, which belong to other IP pools.
     pub fn extend(&mut self, other: Self) {
         self.without_service.extend(other.without_service);
         for (service, objects) in other.services {
@@ -164,7 +165,7 @@ impl ResourceIndex {
         }
     }
 
-    /// Removes the object of this path.
+    /// Removes the object at this path. Does not change the records of virtual servers of other owners.
     pub fn remove(&mut self, path: &str) {
         self.without_service.retain(|(known, _)| **known != *path);
         self.lb_services.retain(|one| *one.path != *path);
@@ -180,7 +181,7 @@ impl ResourceIndex {
         self.services.retain(|_, objects| !objects.is_empty());
     }
 
-    /// Drops groups and persistence profiles, because their lists are incomplete.
+    /// Drops groups and persistence profiles, because their lists are missing or incomplete.
     pub fn forget_references(&mut self) {
         self.without_service.retain(|(path, _)| !is_reference(path));
         for objects in self.services.values_mut() {
@@ -196,37 +197,37 @@ impl ResourceIndex {
         }
     }
 
-    /// The Service (namespace/name) of the allocation with this path, and its address, if known.
+    /// Returns the Service (namespace/name) and the address of the allocation at this path, if the address is known.
     pub fn address_of(&self, path: &str) -> Option<(Box<str>, IpAddr)> {
         let of_service =
             |objects: &ServiceResources| objects.allocations.iter().find(|one| *one.tags.path == *path)?.address;
         self.services.iter().find_map(|(service, objects)| Some((service.clone(), of_service(objects)?)))
     }
 
-    /// Sets the address of the allocation with this path.
+    /// Sets the address of the allocation at this path.
     pub fn set_address(&mut self, path: &str, address: IpAddr) {
         let all = self.services.values_mut().flat_map(|objects| &mut objects.allocations);
         all.filter(|one| *one.tags.path == *path).for_each(|one| one.address = Some(address));
     }
 
-    /// The IP pools that tags and allocations name.
+    /// Returns the valid ids of the IP pools that tags and paths of allocations name.
     pub fn address_pools(&self) -> BTreeSet<Box<str>> {
         self.services.values().flat_map(ServiceResources::address_pools).map(Into::into).collect()
     }
 
-    /// The objects whose tags name this Service, of any cluster.
+    /// Returns the objects whose tags name this Service, including objects of other clusters with the same name.
     pub fn of_service(&self, service: &str) -> ServiceResources {
         self.services.get(service).cloned().unwrap_or_default()
     }
 
-    /// The Services named by objects with this cluster UID.
+    /// Returns the Services named by objects with this cluster UID.
     pub fn services_of(&self, cluster_uid: &str) -> Vec<&str> {
         let is_of =
             |objects: &ServiceResources| objects.marks().any(|tags| tags.cluster_uid.as_deref() == Some(cluster_uid));
         self.services.iter().filter(|(_, objects)| is_of(objects)).map(|(service, _)| &**service).collect()
     }
 
-    /// The Services with several allocations for one load balancer, of which one without an address may be surplus.
+    /// Returns the Services with several allocations for one load balancer, at least one of them without an address.
     pub fn with_unread_surplus(&self) -> impl Iterator<Item = &Box<str>> {
         let is_one = |objects: &ServiceResources| {
             let is_beside = |one: &Allocation, other: &Allocation| {
@@ -238,40 +239,40 @@ impl ResourceIndex {
         self.services.iter().filter(move |(_, objects)| is_one(objects)).map(|(service, _)| service)
     }
 
-    /// Number of objects that name this cluster.
+    /// Returns the number of objects that name this cluster, except load balancer services.
     pub fn count(&self) -> usize {
         self.services.values().map(|objects| objects.marks().count()).sum::<usize>() + self.without_service.len()
     }
 
-    /// The objects that name this cluster but no Service, except those with the UID of another cluster. While the UID
-    /// of this cluster is unknown, only objects without the UID of a cluster.
+    /// Returns the objects that name this cluster but no Service, and have no UID of another cluster. While the UID of
+    /// this cluster is unknown, returns only objects without a cluster UID.
     pub fn without_service(&self, cluster_uid: Option<&str>) -> BTreeSet<Box<str>> {
         let may_be_ours = |tagged: &Option<Box<str>>| tagged.is_none() || tagged.as_deref() == cluster_uid;
         self.without_service.iter().filter(|(_, tagged)| may_be_ours(tagged)).map(|(path, _)| path.clone()).collect()
     }
 
-    /// The Services that objects name.
+    /// Returns the Services that objects name.
     pub fn services(&self) -> impl Iterator<Item = &str> {
         self.services.keys().map(AsRef::as_ref)
     }
 
-    /// Whether a load balancer service of this path exists.
+    /// Whether a load balancer service exists at this path.
     pub fn has_lb_service(&self, path: &str) -> bool {
         self.lb_services.iter().any(|one| *one.path == *path)
     }
 
-    /// Number of virtual servers on the load balancer service of this path, including those of other owners.
+    /// Returns the number of virtual servers of all owners on the load balancer service at this path.
     pub fn servers_on(&self, path: &str) -> usize {
         let ours = self.services.values().flat_map(|objects| &objects.servers);
         let ours = ours.filter(|server| *server.lb_service == *path).count();
         ours + self.foreign.get(path).copied().unwrap_or_default()
     }
 
-    /// The load balancer service in use; `None` if it has to be created. The one on the configured gateway is used
-    /// whatever its tags are, as in the Go program.
+    /// Returns the load balancer service in use; `None` if it has to be created. As in the Go program, the load
+    /// balancer service on the configured gateway is used regardless of its tags.
     ///
     /// # Errors
-    /// The configured load balancer service is missing, or on another gateway than the configured one.
+    /// The configured load balancer service is missing, or is on another gateway than configured.
     pub fn lb_service(
         &self,
         selection: Selection<'_>,
@@ -297,7 +298,7 @@ impl ResourceIndex {
                         && match by_cluster_uid(cluster_uid, one.cluster_uid.as_deref()) {
                             OfCluster::This => true,
                             OfCluster::Another => false,
-                            // Clusters of the same name on several gateways differ by gateway.
+                            // Clusters with the same name on several gateways differ by gateway.
                             OfCluster::Unknown => tier1.is_none(),
                         }
                 };
@@ -312,18 +313,17 @@ impl ResourceIndex {
     }
 }
 
-/// Whether an object has our owner and cluster name, and no valid Service tag.
+/// Whether an object has our owner and cluster name, no valid Service tag, and no deletion mark.
 fn names_no_service(object: &Object, layout: &ClusterLayout) -> bool {
     let is_considered = layout.load_balancer_of(object).is_some() && !object.is_marked_for_delete();
     is_considered && !object.path().is_empty() && OwnerTags::read(object, layout).is_none()
 }
 
-/// Whether a path is that of a group or persistence profile.
 fn is_reference(path: &str) -> bool {
     path.starts_with(GROUPS) || path.starts_with(PERSISTENCE_PROFILES)
 }
 
-/// Inserts sorted by path, so that the order of the lists does not matter.
+/// Inserts an object sorted by path, so that the order of the lists does not matter.
 fn insert<T>(all: &mut Vec<T>, new: T, path: impl Fn(&T) -> &str) {
     let position = all.partition_point(|one| path(one) < path(&new));
     // Most Services have one object of each kind; by default, the vector would reserve space for four.

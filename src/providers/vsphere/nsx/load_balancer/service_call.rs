@@ -34,54 +34,49 @@ use crate::cloud::{Error, LeaderToken, Reason, UsableAddresses, node, service};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::reason;
 
-/// Pause before reading again an address that NSX does not return yet.
+/// Pause before the next read of an address that NSX does not return yet.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Maximum number of times that a step is made in a row; a step that is planned again after that has no effect. Some
-/// repeats are normal while other calls create the load balancer service.
+/// Maximum number of consecutive runs of a step. Some repeats are normal while other calls create shared objects.
 const MAX_REPEATS: usize = 12;
 
-/// One call for one Service.
 pub(super) struct ServiceCall<'a> {
     pub(super) provider: &'a NsxLoadBalancers,
     pub(super) permit: &'a LeaderToken,
     pub(super) service: &'a Service,
     pub(super) layout: ClusterLayout,
-    /// Namespace/name.
+    /// Namespace/name of the Service.
     pub(super) key: String,
     /// The addresses that the Service reports.
     pub(super) ingress: Vec<IpAddr>,
-    /// The addresses of all Nodes, if they decide about ownership.
+    /// The addresses of all Nodes, if these addresses decide about ownership.
     nodes: BTreeSet<IpAddr>,
     /// Allocations whose address this call has read without result, by path; true if their IP pool is exhausted.
     without_address: BTreeMap<Box<str>, bool>,
-    /// Paths for `CurrentState::read`: of objects that this call has read, written or deleted, of allocations whose
-    /// address it has read without result, and of virtual servers whose address it has tried to reserve. Never locked
-    /// over an await.
+    /// Paths for [`CurrentState::read_paths`]. No task keeps this lock across an `await`.
     pub(super) read_paths: Mutex<BTreeSet<Box<str>>>,
     _in_flight: Option<ServiceInFlight<'a>>,
 }
 
-/// The load balancers of a Service that failed, with their errors.
+/// Failed load balancers of a Service, with their errors.
 type FailedFamilies = Vec<(Option<IpFamily>, Error)>;
 
 /// The observed state for one step.
 pub(super) struct CallObservation {
     pub(super) classified: ClassifiedResources,
     pub(super) lb_service: Result<Option<LbService>, UnusableLbService>,
-    /// A copy of [`ServiceCall::read`] at the time of the observation.
+    /// A copy of [`ServiceCall::read_paths`] at the time of the observation.
     read_paths: BTreeSet<Box<str>>,
-    /// Addresses of the Service's allocations that virtual servers of other owners use.
+    /// Addresses of allocations of the Service that virtual servers of other owners use.
     pub(super) addresses_in_use: BTreeSet<IpAddr>,
 }
 
-/// One load balancer of the Service, with its desired state.
 pub(super) struct FamilyTarget {
     pub(super) balancer: FamilyLoadBalancer,
     pub(super) layout: ClusterLayout,
     pub(super) ours: ServiceResources,
     pub(super) desired: DesiredLoadBalancer,
-    /// Properties of the load balancer; `None` if it is to be deleted.
+    /// Properties of the load balancer; `None` for a deletion.
     pub(super) spec: Option<LoadBalancerSpec>,
 }
 
@@ -103,10 +98,9 @@ impl FamilyTarget {
     }
 }
 
-/// Time limit for starting steps: the controller allows a minute per call, and the last step may take half of it.
+/// Time limit for the start of a step: the controller allows one minute per call, and a step may take half a minute.
 const STEPS_LIMIT: Duration = Duration::from_secs(30);
 
-/// The steps that a call has made.
 pub(super) struct StepCounts {
     began: Instant,
     count: usize,
@@ -119,10 +113,7 @@ impl StepCounts {
         Self { began: Instant::now(), count: 0, last: String::new(), repeats: 0 }
     }
 
-    /// Checks that there is time for another step. A load balancer with many ports takes several calls.
-    ///
-    /// # Errors
-    /// [`Error::Pending`], so that the next call continues immediately.
+    /// Checks that time is left for another step; [`Error::Pending`] lets the next call continue immediately.
     pub(super) fn check_time(&self) -> Result<(), Error> {
         if self.count == 0 || self.began.elapsed() < STEPS_LIMIT {
             return Ok(());
@@ -131,7 +122,7 @@ impl StepCounts {
         Err(Error::Pending { message, after: Duration::from_millis(10) })
     }
 
-    /// Records a step. Returns whether it was repeated too often in a row.
+    /// Records a step. Returns true if the step was repeated too often in a row.
     pub(super) fn repeats(&mut self, step: &Step<'_>) -> bool {
         let step = step.to_string();
         self.repeats = if step == self.last { self.repeats + 1 } else { 1 };
@@ -140,13 +131,11 @@ impl StepCounts {
     }
 }
 
-/// Whether the reason of a failed change suggests that the last list is outdated: NSX may lack a required object, or an
-/// object to delete may be in use.
+/// Whether a failure suggests an outdated list: a required object is missing, or an object to delete is in use.
 pub(super) fn shows_change(reason: Reason) -> bool {
     [reason::NSXRefused, reason::NSXObjectMissing].contains(&reason)
 }
 
-/// The next step for the load balancers of a Service.
 pub(super) fn next<'a>(
     targets: impl IntoIterator<Item = &'a FamilyTarget>,
     observation: &'a CallObservation,
@@ -157,17 +146,16 @@ pub(super) fn next<'a>(
     Some((targets.get(at)?, step))
 }
 
-/// Namespace/name of a Service, as in tags.
+/// Returns namespace and name of a Service, in the format of the tags.
 pub(super) fn key_of(service: &Service) -> String {
     let metadata = &service.metadata;
     let part = |part: &Option<String>| part.clone().unwrap_or_default();
     format!("{}/{}", part(&metadata.namespace), part(&metadata.name))
 }
 
-/// The status of the load balancer of a Service; `None` if it has no objects.
-///
-/// # Errors
-/// [`Error::Pending`] before the first list, or the error of the last list.
+/// Returns the status of the load balancer of a Service; `None` if the Service has no objects. Before the first
+/// complete list, fails with [`Error::Pending`] or the error of the last relist. Also fails if a Service without
+/// objects may have an address in an unread IP pool.
 pub(super) fn status_of(
     of: &NsxLoadBalancers,
     service: &Service,
@@ -186,7 +174,7 @@ pub(super) fn status_of(
     Ok((!ours.is_empty()).then(|| status(families::in_order(&service_request::families_of(service), all))))
 }
 
-/// Whether an allocation with an unknown address may belong to the first load balancer (`None`) or the second one.
+/// Whether an allocation with an unknown address may belong to the first (`None`) or second load balancer.
 fn has_unread(observation: &CallObservation, second: Option<IpFamily>) -> bool {
     observation.classified.unresolved.iter().any(|one| one.tags.secondary == second)
 }
@@ -195,7 +183,8 @@ fn ingress_of(service: &Service) -> Vec<IpAddr> {
     service::ingress(service).iter().filter_map(|ingress| ingress.ip.as_deref().and_then(parse_ip)).collect()
 }
 
-/// The usable addresses of all Nodes. They decide about ownership only if the Service reports no address.
+/// Returns the confirmed usable addresses of all Nodes; empty if the Service reports an address, because this address
+/// then decides about ownership.
 fn nodes_of(of: &NsxLoadBalancers, ingress: &[IpAddr]) -> BTreeSet<IpAddr> {
     if !ingress.is_empty() {
         return BTreeSet::new();
@@ -233,7 +222,7 @@ fn observe(
     CallObservation { classified: judged, lb_service, read_paths: BTreeSet::new(), addresses_in_use: elsewhere }
 }
 
-/// Records the time of the last response for a Service when dropped, even if the call was cancelled.
+/// Guard that records the time of the last response for a Service, even if the call is cancelled.
 pub(super) struct AnswerRecorder<'a> {
     pub(super) cache: &'a ResourceCache,
     pub(super) key: &'a str,
@@ -269,10 +258,7 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// The same call with the Service claimed, for changes.
-    ///
-    /// # Errors
-    /// [`Error::Pending`] while another call handles the Service.
+    /// Claims the Service for changes. Fails with [`Error::Pending`] while another call handles the Service.
     pub(super) fn claimed(self) -> Result<Self, Error> {
         let busy = self.provider.resources.lock(&self.key)?;
         Ok(Self { _in_flight: Some(busy), ..self })
@@ -286,7 +272,8 @@ impl<'a> ServiceCall<'a> {
         self.provider.resources.check(&self.key, need)
     }
 
-    /// Observes the current state. Reports ambiguous objects, unless the configuration may make them ambiguous.
+    /// Observes the current state. Reports ambiguous objects, unless these may be ambiguous only because of the
+    /// configured load balancer service.
     pub(super) fn observe(&self) -> CallObservation {
         let Self { provider: of, service, layout, key, ingress, nodes, .. } = self;
         let observation = observe(of, service, layout, key, ingress, nodes);
@@ -296,20 +283,16 @@ impl<'a> ServiceCall<'a> {
         CallObservation { read_paths: self.read_paths.lock().clone(), ..observation }
     }
 
-    /// [`Self::observe`], for a call that writes.
-    ///
-    /// # Errors
-    /// [`Error::Pending`] while the owner of a virtual server depends on a Node with an unknown VM.
+    /// Observes the state for a call that writes. Fails with [`Error::Pending`] while the ownership of virtual servers
+    /// depends on a Node whose VM is unknown.
     pub(super) fn observe_with_nodes(&self) -> Result<CallObservation, Error> {
         let observation = self.observe();
         self.check_nodes_are_known(&observation)?;
         Ok(observation)
     }
 
-    /// Checks that the Service is on the configured load balancer service.
-    ///
-    /// # Errors
-    /// The configuration is wrong. Names the configured load balancer service and the one that the Service is on.
+    /// Checks that the configured load balancer service is usable, and that no virtual server with an address of the
+    /// Service is on another one.
     pub(super) fn check_lb_service(&self, observation: &CallObservation) -> Result<(), Error> {
         let Some(server) = self.misplaced(observation) else {
             return observation.lb_service.as_ref().map(drop).map_err(|unusable| config_wrong(unusable.to_string()));
@@ -324,7 +307,7 @@ impl<'a> ServiceCall<'a> {
         )))
     }
 
-    /// The configured load balancer service, for messages.
+    /// Returns the configured load balancer service, for messages.
     pub(super) fn named_lb_service(&self, observation: &CallObservation) -> String {
         match (&observation.lb_service, self.provider.selection()) {
             (Ok(Some(lb_service)), _) => lb_service.path.to_string(),
@@ -333,7 +316,8 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// A virtual server with an address of the Service, ambiguous only because it is on another load balancer service.
+    /// Returns an ambiguous virtual server with a reported address that no owned virtual server has. This virtual
+    /// server is ambiguous because it is not on the configured load balancer service.
     pub(super) fn misplaced<'s>(&self, observation: &'s CallObservation) -> Option<&'s VirtualServer> {
         let ClassifiedResources { owned: ours, ambiguous: held, .. } = &observation.classified;
         let is_reported =
@@ -342,11 +326,8 @@ impl<'a> ServiceCall<'a> {
         held.servers.iter().filter(is_reported).find(|server| !is_ours(server.address))
     }
 
-    /// Checks that no unconfirmed Node address could assign more virtual servers to the Service. Node addresses decide
-    /// about ownership only if the Service reports no address.
-    ///
-    /// # Errors
-    /// [`Error::Pending`] while the VM of such a Node is unknown.
+    /// Checks that no unconfirmed Node address could assign virtual servers to a Service without a reported address.
+    /// Fails with [`Error::Pending`] while the VM of such a Node is unknown.
     fn check_nodes_are_known(&self, observation: &CallObservation) -> Result<(), Error> {
         if !self.ingress.is_empty() {
             return Ok(());
@@ -380,10 +361,8 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// Delays a creation while the VM of a Node is looked up, because the addresses of the Node will be known soon.
-    ///
-    /// # Errors
-    /// [`Error::Pending`] during the lookup, for a few seconds.
+    /// Delays a creation with [`Error::Pending`] for a few seconds while the VM of a Node is looked up, because the
+    /// lookup provides the addresses of the Node.
     pub(super) fn check_nodes_are_looked_up(&self, step: &Step<'_>, nodes: &[Arc<Node>]) -> Result<(), Error> {
         if !step.is_creation() {
             return Ok(());
@@ -402,7 +381,7 @@ impl<'a> ServiceCall<'a> {
         self.service.metadata.uid.as_deref()
     }
 
-    /// Maximum number of steps per call, which is more than any load balancer needs.
+    /// Returns the maximum number of steps per call, which is more than any load balancer needs.
     pub(super) fn most_steps(&self) -> usize {
         let ports = self.service.spec.as_ref().and_then(|spec| spec.ports.as_ref()).map_or(0, Vec::len);
         64 + 8 * (ports + self.provider.resources.of_service(&self.key).paths().count())
@@ -449,7 +428,7 @@ impl<'a> ServiceCall<'a> {
         let of_own = self.cache().until_purge(&self.key);
         match (performed, of_own.or_else(|| self.cache().until_purge_of_former())) {
             (Err(error), Some(after)) => {
-                // The referring object may also be an existing one that the last list missed.
+                // An existing object that the last list missed may also be the referring object.
                 if of_own.is_none() {
                     self.cache().ask_after_refusal();
                 }
@@ -483,7 +462,7 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// A load balancer of the Service, with the desired state of a deletion.
+    /// Returns a load balancer of the Service, with the desired state of a deletion.
     pub(super) fn deletion(&self, observation: &CallObservation, balancer: FamilyLoadBalancer) -> FamilyTarget {
         let features =
             service_request::features_of(self.service, self.provider.rules(), balancer.family).unwrap_or_default();
@@ -504,24 +483,22 @@ impl<'a> ServiceCall<'a> {
     }
 
     /// Whether an address that the Service reports or a virtual server uses belongs to no known allocation. An
-    /// allocation with an unknown address may then have it.
+    /// allocation with an unknown address may then have this address.
     pub(super) fn lacks_address(&self, observation: &CallObservation) -> bool {
         let ClassifiedResources { owned: ours, ambiguous: held, .. } = &observation.classified;
         let known: BTreeSet<IpAddr> =
             ours.allocations.iter().chain(&held.allocations).filter_map(|allocation| allocation.address).collect();
         let servers = ours.servers.iter().chain(&held.servers).map(|server| server.address);
-        // Empty unless the Service is being deleted.
+        // A deletion has already released these addresses.
         let released = self.cache().released(&self.key);
         let reported = self.ingress.iter().copied().map(Some).filter(|address| !released.contains(address));
         let mut addresses = servers.chain(reported);
         addresses.any(|address| address.is_none_or(|address| !known.contains(&address)))
     }
 
-    /// Reads the address of the next allocation of `unread`, which has to show whether it is ours. False if none is
-    /// left.
-    ///
-    /// # Errors
-    /// NSX returns no address of an allocation, and `matters` is set: it may be the address that the Service lacks.
+    /// Reads the address of the next `unread` allocation, because the address shows whether the allocation is ours.
+    /// Returns false if no read is left. Fails if NSX returns no address and `matters` is set, because the Service may
+    /// have this address.
     pub(super) async fn read_one(&mut self, unread: &[Allocation], matters: bool) -> Result<bool, Error> {
         let Some(allocation) = unread.iter().find(|one| !self.without_address.contains_key(&*one.tags.path)) else {
             let is_open = |one: &&Allocation| self.without_address.get(&*one.tags.path) == Some(&false);
@@ -544,7 +521,7 @@ impl<'a> ServiceCall<'a> {
         Ok(true)
     }
 
-    /// Reads an allocation whose address NSX does not return. Fails unless it was deleted, or has an address by now.
+    /// Reads an allocation without an address. Fails unless the allocation is deleted or has an address now.
     async fn unless_gone(&self, allocation: &Allocation) -> Result<(), Error> {
         let path = &allocation.tags.path;
         let step = Step::Read { kind: ObjectKind::Allocation, path: path.to_string() };
@@ -557,7 +534,7 @@ impl<'a> ServiceCall<'a> {
         Err(Error::Failed { reason: reason::NSXUnavailable, message, after: Some(SOON) })
     }
 
-    /// Error of a call whose changes do not converge.
+    /// Returns the error of a call whose changes do not converge.
     pub(super) fn endless(&self, steps: &StepCounts) -> Error {
         let message = format!(
             "the load balancer of Service {} is not as it is to be after {} changes: another client changes it, too, or a \

@@ -31,8 +31,8 @@ const AFFINITY: Duration = Duration::from_secs(10800);
 /// Maximum number of networks in one NSX group.
 const MAX_RANGES: usize = 4000;
 
-/// The networks that may use a load balancer: those of its family. If there are none, those of the other family, which
-/// admit no client of this family, because a group cannot be empty.
+/// The networks of one family that may use a load balancer. If no network has this family, the networks of the other
+/// family are used: they admit no client of this family, and a group cannot be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceRanges {
     networks: BTreeSet<IpNet>,
@@ -45,35 +45,33 @@ impl SourceRanges {
         Self { networks: deciding(all, family), family }
     }
 
-    /// The selected networks.
+    /// Returns the selected networks.
     pub fn networks(&self) -> &BTreeSet<IpNet> {
         &self.networks
     }
 
-    /// Whether a group with these networks admits the same clients. Groups of earlier versions also have networks of
-    /// the other family.
+    /// Whether a group with these networks admits the same clients. Groups of earlier versions have both families.
     pub fn are_in(&self, group: &BTreeSet<IpNet>) -> bool {
         deciding(group, self.family) == self.networks
     }
 }
 
-/// The networks that apply to clients of a family.
 fn deciding(all: &BTreeSet<IpNet>, family: IpFamily) -> BTreeSet<IpNet> {
     let of_family: BTreeSet<IpNet> =
         all.iter().filter(|network| IpFamily::of(network.addr()) == family).copied().collect();
     if of_family.is_empty() { all.clone() } else { of_family }
 }
 
-/// Requested features besides the ports. The Go program ignores all of them.
+/// Requested features, except the ports. The Go program ignores all these features.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     /// The networks that may use the load balancer; `None` admits every client.
     pub source_ranges: Option<SourceRanges>,
     /// Timeout of session affinity, if requested.
     pub affinity: Option<Duration>,
-    /// The health check node port, if only Nodes with endpoints are to get traffic.
+    /// The health check node port, if only Nodes with endpoints may receive traffic.
     pub health_check: Option<u16>,
-    /// Whether Nodes behind UDP ports are checked by ICMP, if the Service has no health check node port.
+    /// Whether ICMP checks the Nodes of UDP ports if the Service has no health check node port.
     pub has_icmp_check: bool,
     /// Whether SNAT is disabled, so that Nodes see client addresses.
     pub is_snat_disabled: bool,
@@ -81,7 +79,7 @@ pub struct Features {
     pub address: Option<IpAddr>,
 }
 
-/// Settings of the configuration and the flags for all Services.
+/// Settings from the configuration and the command line, for all Services.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServiceRules {
     /// Whether SNAT is disabled by default.
@@ -96,7 +94,7 @@ impl ServiceRules {
     }
 }
 
-/// The features that a Service requests for its load balancer of this family.
+/// Returns the features that a Service requests for its load balancer of this family.
 ///
 /// # Errors
 /// [`Error::Invalid`] that names the unsupported field or annotation and the expected value.
@@ -130,8 +128,7 @@ fn source_ranges_of(service: &Service, family: IpFamily) -> Result<Option<Source
     }
 }
 
-/// Whether the ranges admit every address of a family. Ranges of the other family alone admit none, except `0.0.0.0/0`,
-/// the default of Kubernetes.
+/// Whether the ranges admit every address of a family. Ranges of the other family admit none, except `0.0.0.0/0`.
 fn are_open(ranges: &BTreeSet<IpNet>, family: IpFamily) -> bool {
     let is_of = |range: &&IpNet| IpFamily::of(range.addr()) == family;
     let mut of_family = ranges.iter().filter(is_of).peekable();
@@ -141,7 +138,7 @@ fn are_open(ranges: &BTreeSet<IpNet>, family: IpFamily) -> bool {
     }
 }
 
-/// The families that a Service requests, in its order; IPv4 by default.
+/// Returns the families that a Service requests, in the order of the Service; IPv4 by default.
 pub fn families_of(service: &Service) -> Vec<IpFamily> {
     let families = service.spec.as_ref().and_then(|spec| spec.ip_families.as_deref()).unwrap_or_default();
     let mut families: Vec<IpFamily> = families.iter().filter_map(|family| IpFamily::of_text(family)).collect();
@@ -151,7 +148,8 @@ pub fn families_of(service: &Service) -> Vec<IpFamily> {
     families
 }
 
-/// Checks that the class supports the requested families, as far as the Service and the configuration show.
+/// Checks that the class has an IPv6 pool if dual stack is required, and that the requested address has a usable
+/// family. Reads nothing from NSX.
 ///
 /// # Errors
 /// [`Error::Invalid`] that names the unsupported field and the expected value.
@@ -192,11 +190,11 @@ pub fn check_address(features: &Features, address: IpAddr) -> Result<(), Error> 
     }
 }
 
-/// Checks that a complete load balancer has both families, if required. A load balancer has IPv6 alone if the pool of
-/// its class provided an IPv6 address before.
+/// Checks that a complete load balancer has both families, if required. The load balancer has IPv6 alone if the IP pool
+/// of its class gave an IPv6 address.
 ///
 /// # Errors
-/// [`Error::Failed`] that names the address. It is retried, because a change of the policy alone triggers no sync.
+/// [`Error::Failed`] that names the address. Retried, because a change of the policy alone triggers no sync.
 pub fn check_both(service: &Service, addresses: &[IpAddr]) -> Result<(), Error> {
     let policy = service.spec.as_ref().and_then(|spec| spec.ip_family_policy.as_deref());
     match addresses {
@@ -224,7 +222,7 @@ fn affinity_of(spec: &ServiceSpec) -> Option<Duration> {
     is_kept.then(|| seconds.filter(|seconds| *seconds > 0).map_or(AFFINITY, Duration::from_secs))
 }
 
-/// The trimmed value of an annotation; empty by default.
+/// Returns the trimmed value of an annotation; empty by default.
 fn annotation<'a>(service: &'a Service, name: &str) -> &'a str {
     let annotations = service.metadata.annotations.as_ref();
     annotations.and_then(|annotations| annotations.get(name)).map(|text| text.trim()).unwrap_or_default()
@@ -261,7 +259,7 @@ fn address_of(spec: &ServiceSpec) -> Result<Option<IpAddr>, Error> {
     }
 }
 
-/// The name of the class that a Service requests.
+/// Returns the name of the class that a Service requests, or the default class.
 pub fn class_of(service: &Service) -> &str {
     Some(annotation(service, ANNOTATION_CLASS)).filter(|class| !class.is_empty()).unwrap_or(DEFAULT_CLASS)
 }
@@ -286,7 +284,7 @@ pub fn check_class(config: &LoadBalancerConfig, class: &str) -> Result<(), Error
     Err(Error::Invalid { reason: reason::LoadBalancerClassUnknown, message })
 }
 
-/// The ports of a Service with their node ports, in order.
+/// Returns the ports of a Service with their node ports, in the order of the Service.
 ///
 /// # Errors
 /// [`Error::Invalid`] that names the unsupported port and the reason.

@@ -4,9 +4,9 @@
 //! |---|---|
 //! | no or another cluster name, or the `cluster-uid` of another cluster | foreign: never changed |
 //! | the `cluster-uid` of this cluster | ours |
-//! | its id has the UID of a Node, current or remembered | ours; the next write for another reason adds the tag |
-//! | its next hop is an address of the Node in its tag | ours, in the same way |
-//! | anything else | ambiguous (`Held`): never changed, and reported once |
+//! | its id has the UID of a current or cached Node | ours; the next write for another reason adds the UID tag |
+//! | its next hop is an address of the Node in its tag | ours; the next write for another reason adds the UID tag |
+//! | anything else | ambiguous: never changed, and reported once |
 
 use std::net::IpAddr;
 
@@ -14,30 +14,30 @@ use super::static_route::{CLUSTER_NAME, ListedRoute, name_hint};
 use crate::clients::nsx::Object;
 use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
 
-/// Which cluster owns a route.
+/// Owner of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
-    /// Another cluster or program owns it.
+    /// Another cluster or program owns the route.
     Foreign,
-    /// This cluster owns it.
+    /// This cluster owns the route.
     Ours,
-    /// Ambiguous: the cluster name matches, but nothing proves that the route is this cluster's.
-    Held,
+    /// Ambiguous: the cluster name matches, but nothing else proves that the route belongs to this cluster.
+    Ambiguous,
 }
 
-/// The facts about this cluster that decide about ownership.
+/// Facts about this cluster that decide about ownership.
 pub struct Cluster<'a> {
-    /// Its name.
+    /// The name of the cluster.
     pub name: &'a str,
-    /// Its UID, if known.
+    /// The UID of the cluster, if known.
     pub uid: Option<&'a str>,
-    /// Whether this is the UID of a Node that exists, or that this process remembers.
+    /// Returns true for the UID of a current or cached Node.
     pub is_node: &'a dyn Fn(&str) -> bool,
-    /// Returns the addresses of the Node of this name.
+    /// Returns the addresses of the Node with this name.
     pub addresses: &'a dyn Fn(&str) -> Vec<IpAddr>,
 }
 
-/// Decides which cluster owns `object`, which `listed` was parsed from.
+/// Decides which cluster owns `object`. `listed` is the parsed form of `object`.
 pub fn ownership_of(object: &Object, listed: &ListedRoute, cluster: &Cluster<'_>) -> Ownership {
     if object.tag(CLUSTER_NAME) != Some(cluster.name) {
         return Ownership::Foreign;
@@ -52,7 +52,7 @@ pub fn ownership_of(object: &Object, listed: &ListedRoute, cluster: &Cluster<'_>
         let addresses = (cluster.addresses)(&listed.node);
         listed.next_hops.iter().any(|hop| addresses.contains(hop))
     };
-    if is_of_node || (!listed.node.is_empty() && leads_to_node()) { Ownership::Ours } else { Ownership::Held }
+    if is_of_node || (!listed.node.is_empty() && leads_to_node()) { Ownership::Ours } else { Ownership::Ambiguous }
 }
 
 #[cfg(test)]
@@ -65,7 +65,7 @@ mod tests {
     const CLUSTER: &str = "prod";
     const HOP: &str = "10.0.1.1";
 
-    /// A route with this id, next hop and tags.
+    /// Returns a route with this id, next hop and tags.
     fn route(id: &str, hop: &str, tags: &[(&str, &str)]) -> Object {
         let tags: Vec<Value> = tags.iter().map(|(scope, tag)| json!({"scope": scope, "tag": tag})).collect();
         let next_hops = json!([{"ip_address": hop}]);
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_first_row_that_fits_decides() {
-        use Ownership::{Foreign, Held, Ours};
+        use Ownership::{Ambiguous, Foreign, Ours};
         let name = (CLUSTER_NAME, CLUSTER);
         let (this, another) = ((CLUSTER_UID, "uid"), (CLUSTER_UID, "other"));
         let (node, unknown) = ((NODE_NAME, "n1"), (NODE_NAME, "n2"));
@@ -87,10 +87,10 @@ mod tests {
             ("this cluster, whatever its target", of_nobody, "192.0.2.1", &[name, this], Ours),
             ("the UID of a Node", of_node, "192.0.2.1", &[name], Ours),
             ("an address of the Node", of_nobody, HOP, &[name, node], Ours),
-            ("an address of a Node, which is not named", of_nobody, HOP, &[name], Held),
-            ("an address of another Node than the one that is named", of_nobody, HOP, &[name, unknown], Held),
-            ("another address", of_nobody, "10.0.1.2", &[name, node], Held),
-            ("an id of another form", "r1", "10.0.1.2", &[name, node], Held),
+            ("an address of a Node, which is not named", of_nobody, HOP, &[name], Ambiguous),
+            ("an address of another Node than the one that is named", of_nobody, HOP, &[name, unknown], Ambiguous),
+            ("another address", of_nobody, "10.0.1.2", &[name, node], Ambiguous),
+            ("an id of another form", "r1", "10.0.1.2", &[name, node], Ambiguous),
         ] {
             let object = route(id, hop, tags);
             let listed = ListedRoute::read(&object).unwrap();
@@ -103,10 +103,10 @@ mod tests {
                 )
             };
             assert_eq!(judged(Some("uid")), expected, "{case}");
-            // While the UID of the cluster is unknown, the tag decides nothing.
+            // While the UID of the cluster is unknown, the tag is not used.
             let without = match case {
                 "another cluster of the name" => Ours,
-                "this cluster, whatever its target" => Held,
+                "this cluster, whatever its target" => Ambiguous,
                 _ => expected,
             };
             assert_eq!(judged(None), without, "{case}, without a UID");

@@ -1,10 +1,10 @@
 //! Waits until NSX has realized a route.
 //!
-//! A new route is realized when one of its realized entities says so. For a rewritten route NSX may report the previous
-//! revision for seconds, so the realized status is read, which names the revision (`intent_version`). If it names none,
-//! the entities are trusted once [`SETTLED`] has passed since the rewrite. If it names an older revision for
-//! [`UNCONFIRMED`], the state of that revision decides: if it is realized, a warning says that NSX has not confirmed
-//! the new one.
+//! The realized entities of a new route show whether NSX has realized the route. For a rewritten route, the entities
+//! may show the previous revision for seconds. Therefore, the realized status is read, which names the revision
+//! (`intent_version`). If the status names no revision, the entities are trusted after [`REVISION_LAG`]. If the status
+//! still names an older revision after [`UNCONFIRMED`], the state of that revision decides; if NSX has realized that
+//! revision, a warning is logged.
 
 use std::time::Duration;
 
@@ -17,18 +17,20 @@ use crate::cloud::Error;
 use crate::providers::vsphere::nsx::failed;
 use crate::providers::vsphere::reason;
 
-/// Delay of the first status read, then the interval.
+/// Delay of the first read.
 const FIRST: Duration = Duration::from_millis(250);
+/// Interval of the later reads.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Longest wait, as in the Go program.
+/// Maximum wait, as in the Go program.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Time since a rewrite after which the state of an older revision decides: NSX may number revisions differently.
 const UNCONFIRMED: Duration = Duration::from_secs(30);
 
 impl RouterRoutes {
-    /// Completes when the route is realized as `last_write` wrote it, which created `revision`.
+    /// Waits at most 10 s until NSX has realized the route. `revision` is the expected revision; `None` for a new
+    /// route.
     pub(super) async fn wait_until_realized(
         &self,
         id: &str,
@@ -57,7 +59,8 @@ impl RouterRoutes {
         Err(not_realized(format!("NSX has not put it into effect within {} s", LIMIT.as_secs())))
     }
 
-    /// Reads the realized state of `revision`. Sets `revision` to `None` if NSX names no revision with its state.
+    /// Reads the realized state of `revision`, or of the route if `revision` is `None`. Sets `revision` to `None` if
+    /// NSX returns the state without a revision.
     async fn realization(
         &self,
         id: &str,
@@ -68,7 +71,7 @@ impl RouterRoutes {
         let path = self.path(id);
         let asked = last_write.written_at.elapsed();
         let is_unconfirmed = asked >= UNCONFIRMED;
-        // If NSX names no revision, the state may be that of the previous revision.
+        // If NSX names no revision, the state may belong to the previous revision.
         let is_settled = !last_write.is_rewrite || asked >= REVISION_LAG;
         let settled = |realization| if is_settled { realization } else { Realization::Pending };
         if let Some(wanted) = *revision {

@@ -1,5 +1,5 @@
-//! Pure: the form of a pod network route in NSX. Ids, names and tags equal those of the Go program, so that either
-//! program keeps routes of the other.
+//! Pure: the NSX form of pod network routes, with the ids, names and tags of the Go program, so that its routes
+//! stay.
 //!
 //! Mirrors `generateStaticRoute` and `getNodeIPAddress` of `pkg/cloudprovider/vsphere/route/routeprovider.go`.
 
@@ -16,25 +16,25 @@ use crate::providers::vsphere::nsx::names::{LONGEST_NAME, shortened};
 use crate::providers::vsphere::nsx::ownership::CLUSTER_UID;
 use crate::providers::vsphere::nsx::tags::ScopedTags;
 
-/// Scope of the tag with the cluster's name.
+/// Scope of the tag with the name of the cluster.
 pub const CLUSTER_NAME: &str = "vsphere.k8s.io/cluster-name";
 /// Scope of the tag with the name of the Node.
 pub const NODE_NAME: &str = "vsphere.k8s.io/node-name";
-/// Scope of the tag with the name of this program. The Go program does not write it for routes.
+/// Scope of the tag with the name of this program. The Go program does not write this tag for routes.
 pub const OWNER: &str = "owner";
 /// The name of this program, as the Go program writes it for load balancers.
 pub const OWNER_NAME: &str = "vsphere-cloud-controller-manager";
 
-/// The wanted state of a route.
+/// Desired state of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticRoute<'a> {
-    /// The cluster's name.
+    /// The name of the cluster.
     pub cluster_name: &'a str,
     /// The UID of the cluster, if known.
     pub cluster_uid: Option<&'a str>,
     /// The name of the Node.
     pub node: &'a str,
-    /// The network of the Node's pods, as text.
+    /// The network of the pods on the Node, as text.
     pub network: &'a str,
     /// The address that receives the traffic.
     pub next_hop: IpAddr,
@@ -45,7 +45,7 @@ pub struct StaticRoute<'a> {
 pub struct ListedRoute {
     /// The id below the router.
     pub id: String,
-    /// The name of the Node in the route's tag; empty without one.
+    /// The name of the Node, from the tag of the route; empty without the tag.
     pub node: String,
     /// The network, as text.
     pub network: String,
@@ -53,25 +53,25 @@ pub struct ListedRoute {
     pub next_hops: Vec<IpAddr>,
 }
 
-/// The id of the route of a Node to a network. `name_hint` is the UID of the Node.
+/// Returns the id of the route of a Node to a network. `name_hint` is the UID of the Node.
 pub fn id(name_hint: &str, network: &str) -> String {
     format!("{name_hint}_{network}").replace('/', "_")
 }
 
-/// The UID of the Node in the id of a route.
+/// Returns the UID of the Node in the id of a route; empty if the id has another form.
 pub fn name_hint(id: &str) -> &str {
     id.split_once('_').map_or("", |(hint, _)| hint)
 }
 
-/// The name of the Node in the display name of a route of this cluster. `None` if the display name does not have the
-/// form that this program and the Go program write; names of Nodes have no underscore.
+/// Returns the name of the Node in the display name (`cluster_node_network`) of a route of this cluster; `None` for a
+/// display name of another form. Names of Nodes have no underscore.
 pub fn node_of_display_name<'a>(object: &'a Object, cluster_name: &str) -> Option<&'a str> {
     let rest = object.text("display_name").strip_prefix(cluster_name)?.strip_prefix('_')?;
     let node = rest.strip_suffix(object.text("network"))?.strip_suffix('_')?;
     (!node.is_empty() && !node.contains('_')).then_some(node)
 }
 
-/// The first routable address of the network's family; internal addresses take precedence over external ones.
+/// Returns the first routable address of the same family as the network. Internal addresses take precedence.
 pub fn next_hop(addresses: &[NodeAddress], network: &IpNet) -> Option<IpAddr> {
     let is_usable = |ip: &IpAddr| {
         let is_link_local = match ip {
@@ -87,7 +87,7 @@ pub fn next_hop(addresses: &[NodeAddress], network: &IpNet) -> Option<IpAddr> {
 }
 
 impl StaticRoute<'_> {
-    /// The object to create.
+    /// Builds the object to create.
     pub fn object(&self) -> Object {
         let mut object = Object::default();
         object.0.insert("display_name".to_owned(), self.display_name().into());
@@ -95,9 +95,9 @@ impl StaticRoute<'_> {
         object
     }
 
-    /// Updates an existing object to this route. Keeps unknown fields and tags of other scopes.
+    /// Updates an existing object to this route. Keeps other fields, and tags of other scopes.
     pub fn write_into(&self, object: &mut Object) {
-        // Keeps another spelling of the same network: the Go program compares texts.
+        // Another spelling of the same network stays, because the Go program compares texts.
         if parse_network_sloppy(object.text("network")) != parse_network_sloppy(self.network) {
             object.0.insert("network".to_owned(), self.network.into());
         }
@@ -115,7 +115,7 @@ impl StaticRoute<'_> {
             && listed.node == self.node
     }
 
-    /// The tags that this program writes on this route.
+    /// Returns the tags that this program writes on this route.
     pub fn tags(&self) -> ScopedTags {
         let tags = ScopedTags::default().with(CLUSTER_NAME, self.cluster_name).with(NODE_NAME, self.node);
         match self.cluster_uid {
@@ -131,7 +131,7 @@ impl StaticRoute<'_> {
 }
 
 impl ListedRoute {
-    /// Parses an object; `None` if it is no route: without an id, a network or next hops.
+    /// Parses an object; `None` if the object has no id, no valid network or no list of next hops.
     pub fn read(object: &Object) -> Option<Self> {
         let (id, network) = (object.id(), object.text("network"));
         let hops = object.0.get("next_hops")?.as_array()?;

@@ -1,4 +1,4 @@
-//! One login with user and password: claim it in the ledger, send it, settle the outcome.
+//! One login with user and password: claims an attempt in the ledger, sends the login, and records the outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +17,18 @@ use crate::providers::vsphere::login::credentials::{self, Credential, Credential
 use crate::providers::vsphere::login::policy::NSX_LOGIN_POLICY;
 use crate::providers::vsphere::login::schedule::{Interface, LoginBlocked, LoginSchedule, Rejection, account, place};
 
-/// Backoff after a login that an overloaded or failing manager refused: hundreds of calls would otherwise each log in.
+/// Backoff after a login that an overloaded or failing manager refused. Without a backoff, hundreds of calls would each
+/// log in.
 pub(super) const HARMLESS: Backoff =
     Backoff::doubling(Duration::from_secs(1), Duration::from_secs(10)).shortened_by(0.5);
 
-/// Backoff after a login whose answer was lost. NSX may have counted it as rejected, so the ledger grants only a few
-/// such logins in 15 minutes. With this backoff they last for an outage of a minute.
+/// Backoff after a login without an answer. NSX may have counted a rejection, so the ledger grants only a few
+/// unanswered logins in 15 minutes. With this backoff, these few logins cover an outage of one minute.
 const UNANSWERED: Backoff = Backoff::doubling(Duration::from_secs(10), Duration::from_secs(60)).shortened_by(0.5);
 
 impl NsxSession {
-    /// Tries the offered credentials in order, until one is accepted or an attempt fails without a rejection.
+    /// Tries [`LoginSchedule::candidates`] in order, until NSX accepts one. Stops at an attempt that fails without a
+    /// rejection, or at a credential that may not be tried.
     pub(super) async fn log_in_with(
         &self,
         client: &Client,
@@ -91,8 +93,8 @@ impl NsxSession {
                 Ok(login)
             }
             Err(error) if sessions == Sessions::End && error.kind == Kind::Rejected && self.is_in_use(credential) => {
-                // NSX has just opened a session with the same password, so it refuses per-request authentication, not
-                // the password. The ledger keeps the request as unanswered until NSX accepts the next login.
+                // NSX has just opened a session with the same password, so the password is valid. The ledger keeps the
+                // request as unanswered until NSX accepts the next login.
                 self.ledger.record_outcome(claim, Outcome::Unanswered).await;
                 Err(self.require_sessions(&error))
             }
@@ -105,7 +107,8 @@ impl NsxSession {
         state.schedule.accepted(credential, Interface::Primary);
         match sessions {
             Sessions::End => state.sessions = Sessions::Replaced,
-            // NSX refused per-request authentication with another password, so both ways are tried again.
+            // NSX refused per-request authentication while another password was in use. With the new password, sessions
+            // and then per-request authentication are tried again.
             Sessions::Required if state.in_use.as_ref().is_some_and(|in_use| in_use.login != credential.login) => {
                 (state.sessions, state.short_lived) = (Sessions::Serve, 0);
             }
@@ -140,7 +143,7 @@ impl NsxSession {
         self.state.lock().in_use.as_ref().is_some_and(|in_use| in_use.login == credential.login)
     }
 
-    /// Sessions end at once, and NSX refuses per-request authentication: the next session waits for a backoff.
+    /// Requires sessions, because NSX refuses per-request authentication. The next session waits for a backoff.
     fn require_sessions(&self, refused: &Error) -> NoLogin {
         let why = format!(
             "sessions were over at once, and NSX does not accept user and password with each request: a load balancer before \
@@ -190,20 +193,18 @@ impl NsxSession {
         Rejection { moment: self.now(), reason: why, min_pause: least }
     }
 
-    /// Text with the manager, the account and the origin of the credentials.
     fn login_of(&self, credential: &Credential) -> String {
         let location = place(&credential.origin, || "[NSXT] in the cloud config".to_owned());
         format!("NSX {} as {:?} (credentials from {location})", self.server, account(&credential.login))
     }
 
-    /// Text with the reason of a wait and how to end it.
     fn why_blocked(&self, credential: &Credential, blocked: &LoginBlocked) -> String {
         let reset = self.ledger.reset_command(NSX_LOGIN_POLICY, &self.server, account(&credential.login));
         blocked.why(NSX_LOGIN_POLICY, matches!(credential.origin, Origin::Secret { .. }), reset.as_deref())
     }
 }
 
-/// Opens a session; uses per-request authentication where sessions do not work or the manager has none.
+/// Opens a session. Uses per-request authentication if sessions end within seconds or the manager has no sessions.
 async fn submit(
     client: &Client,
     sessions: Sessions,
@@ -217,7 +218,7 @@ async fn submit(
     client.try_basic(scheme, user, password).await
 }
 
-/// Outcome of a failed login for the ledger. After a lost answer or gateway timeout, NSX may have counted a rejection.
+/// Returns the outcome of a failed login. After a lost answer or gateway timeout, NSX may have counted a rejection.
 fn outcome(error: &Error) -> Outcome {
     match error.kind {
         Kind::Rejected => Outcome::Rejected,

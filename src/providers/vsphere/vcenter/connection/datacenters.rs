@@ -1,5 +1,5 @@
-//! Warns once about configured datacenters that vCenter does not have, after the VM of a Node was found outside of
-//! them.
+//! Warns once about configured datacenters that do not exist in vCenter, after the VM of a Node was found outside of
+//! the configured datacenters.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use crate::base::error_chain::chain;
 use crate::providers::vsphere::vcenter::scope;
 use crate::providers::vsphere::vcenter::snapshot::Datacenter;
 
-/// How long vCenter may take to list its datacenters.
+/// Time limit for the list of datacenters.
 const LIST_LIMIT: Duration = Duration::from_secs(10);
-/// Pause before the next list after a failed one.
+/// Pause after a failed list before the next list.
 const PAUSE: Duration = Duration::from_secs(60);
-/// Most names per kind in the message; the number of the others follows.
+/// Maximum number of missing, and of present, datacenters that the message names. The number of others follows.
 const MAX_NAMED: usize = 10;
 
 impl Vcenter {
-    /// Reports that the VM of a Node is outside of `configured`, the configured datacenters. For each such set
-    /// vCenter's datacenters are listed once; the state of Nodes does not depend on it.
+    /// Reports that the VM of a Node is outside of the `configured` datacenters. vCenter's datacenters are listed
+    /// again only if `configured` changes or the last list failed. The state of Nodes does not depend on the list.
     pub fn suspect_datacenters(&self, configured: &[String]) {
         self.suspected_vms.send_if_modified(|known| {
             let is_news = *known != *configured;
@@ -32,7 +32,8 @@ impl Vcenter {
         });
     }
 
-    /// Lists the datacenters after such a report, and warns about missing ones. Never ends itself.
+    /// Lists the datacenters after [`Vcenter::suspect_datacenters`], and warns about missing datacenters. Never
+    /// returns.
     pub(super) async fn check_datacenters(&self) -> Infallible {
         let mut suspected = self.suspected_vms.subscribe();
         loop {
@@ -47,7 +48,7 @@ impl Vcenter {
                     false
                 });
             }
-            // Cannot fail: `self` holds the sender.
+            // Cannot fail, because `self` owns the sender.
             let _ = suspected.changed().await;
         }
     }
@@ -75,7 +76,7 @@ impl Vcenter {
     }
 }
 
-/// The warning about configured datacenters that are not `present`; `None` if all are.
+/// Returns the warning about configured datacenters that are not `present`, or `None` if all are present.
 fn missing(configured: &[String], present: &[Datacenter]) -> Option<String> {
     let missing: Vec<String> =
         scope::without_datacenter(configured, present).into_iter().map(|item| format!("{item:?}")).collect();

@@ -1,4 +1,4 @@
-//! A fresh read of a VM's power state, for decisions that must not rest on the snapshot.
+//! A fresh read of the power state of a VM, for decisions that must not use the snapshot.
 
 use super::Vcenter;
 use super::reads::{CONNECTION_STATE, Denial, ReadAnswer, denial};
@@ -15,7 +15,8 @@ impl Vcenter {
     /// Reads the power state of this VM. Both VM and host must be connected.
     ///
     /// # Errors
-    /// Why the state is not proven: no answer, no permission, or a disconnected VM or host.
+    /// The reason why the state is not proven: no answer, no permission, a missing property, or a VM or host that does
+    /// not exist or is disconnected.
     pub async fn read_power(&self, id: &str) -> Result<PowerState, Unknown> {
         let vm = MoRef::new("VirtualMachine", id);
         let content = found(&vm, self.read(&vm, &MACHINE_PATHS).await)?;
@@ -50,7 +51,7 @@ fn check_connected(content: &ObjectContent) -> Result<(), Unknown> {
     }
 }
 
-/// The error for a property that is missing in the answer.
+/// Builds the error for a property that is missing in the answer.
 fn unsaid(content: &ObjectContent, path: &str) -> Unknown {
     let missing = content.missing.iter().find(|missing| missing.path == path);
     match missing.and_then(|missing| denial(&missing.fault, Some(&content.object))) {

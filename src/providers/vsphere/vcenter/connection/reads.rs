@@ -1,7 +1,7 @@
 //! Fresh reads by id, and fresh searches. The answers are evidence, and the snapshot is only a cache.
 //!
-//! Only one answer proves that an object is gone: the fault `ManagedObjectNotFound` that names exactly this object. A
-//! missing permission and a missing answer are separate results.
+//! Only the fault `ManagedObjectNotFound` that names the requested object proves that the object is gone. A missing
+//! permission and a missing answer are separate results.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::providers::provider_id::BiosUuid;
 use crate::providers::vsphere::vcenter::outage::failure_of;
 use crate::providers::vsphere::vcenter::snapshot::VcenterFailure;
 
-/// How long one read or search may take.
+/// Time limit of one read or search.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
-/// The privilege that a read needs, for denials that name none.
+/// The privilege that a read needs. Reported if the denial of vCenter names no privilege.
 pub(super) const READ_PRIVILEGE: &str = "System.Read";
 
-/// The properties that identify a VM. Two of them carry the same UUID.
+/// The properties that identify a VM. Two of the properties contain the same UUID.
 const IDENTITY_PATHS: [&str; 3] = ["name", "config.uuid", "summary.config.uuid"];
 
 /// The property with the connection state of a VM or a host.
@@ -32,16 +32,16 @@ pub(super) const CONNECTION_STATE: &str = "runtime.connectionState";
 pub enum ReadAnswer<T> {
     /// The object exists.
     Found(T),
-    /// vCenter says that exactly this object does not exist.
+    /// vCenter reports that exactly this object does not exist.
     Gone,
-    /// The account may not read the object. That proves nothing.
+    /// The account may not read the object. The object may or may not exist.
     Denied(Denial),
-    /// No conclusion: no answer, or another fault.
+    /// No conclusion, because of a missing answer or another fault.
     Silent(VcenterFailure),
 }
 
 impl<T> ReadAnswer<T> {
-    /// Maps `Found` by `judge`; other results stay.
+    /// Maps `Found` by `judge`. Other results stay.
     fn and_then<U>(self, judge: impl FnOnce(T) -> ReadAnswer<U>) -> ReadAnswer<U> {
         match self {
             ReadAnswer::Found(found) => judge(found),
@@ -59,7 +59,7 @@ pub struct Denial {
     pub object: String,
     /// The missing privileges, joined by commas.
     pub privilege: String,
-    /// Whether vCenter reported the denial. It may also silently return nothing.
+    /// Whether vCenter reported the denial. Otherwise, vCenter returned nothing.
     pub is_logged: bool,
 }
 
@@ -92,7 +92,7 @@ pub type VmRead = ReadAnswer<VmIdentity>;
 /// The result of reading a host: its `runtime.connectionState`, as vCenter spells it.
 pub type HostRead = ReadAnswer<String>;
 
-/// The result of reading any other object.
+/// The result of reading whether an object exists.
 pub type ObjectRead = ReadAnswer<()>;
 
 /// The result of a search: the matching ids, possibly none. Never [`ReadAnswer::Gone`].
@@ -105,8 +105,7 @@ impl Vcenter {
         read.and_then(|content| ReadAnswer::Found(identity(&content)))
     }
 
-    /// Reads the connection state of this host. If vCenter does not return the state, the result is `Denied` or
-    /// `Silent`.
+    /// Reads the connection state of this host. If the answer lacks the state, the result is `Denied` or `Silent`.
     pub async fn read_host(&self, host: &MoRef) -> HostRead {
         self.read(host, &["name", CONNECTION_STATE]).await.and_then(connection_state)
     }
@@ -116,12 +115,12 @@ impl Vcenter {
         self.read(object, &["name"]).await.and_then(|_| ReadAnswer::Found(()))
     }
 
-    /// Searches the whole vCenter for VMs with this BIOS UUID, in the byte order given.
+    /// Searches the whole vCenter for VMs with this BIOS UUID, in the given byte order.
     pub async fn search_by_uuid(&self, uuid: &BiosUuid) -> SearchRead {
         self.search(self.session.soap().find_all_by_uuid(&uuid.to_string())).await
     }
 
-    /// Searches the whole vCenter for VMs whose guest has this host name, or this IP address.
+    /// Searches the whole vCenter for VMs whose guest has this host name, or this IP address if `name` is one.
     pub async fn search_by_name(&self, name: &str) -> SearchRead {
         if name.parse::<IpAddr>().is_ok() {
             return self.search(self.session.soap().find_all_by_ip(name)).await;
@@ -144,7 +143,7 @@ impl Vcenter {
         }
     }
 
-    /// Makes a call within the limit. The vCenter must be live before and after the call, with the same instance UUID.
+    /// Makes a call within the time limit. The same vCenter must be live before and after the call.
     async fn ask<T>(&self, call: impl Future<Output = Result<T, vim::Error>>) -> Result<T, Refusal> {
         let before = self.snapshot();
         before.freshness.check().map_err(Refusal::Silent)?;
@@ -171,14 +170,14 @@ impl Vcenter {
     }
 }
 
-/// Why a call has no usable answer.
+/// The reason why a call has no usable answer.
 enum Refusal {
     Silent(VcenterFailure),
     Failed(vim::Error),
 }
 
 impl Refusal {
-    /// The result for a read of this object.
+    /// Returns the result for a read of this object.
     fn of_object<T>(self, object: &MoRef) -> ReadAnswer<T> {
         match self {
             Refusal::Failed(error) if error.is_managed_object_not_found(object) => ReadAnswer::Gone,
@@ -186,7 +185,7 @@ impl Refusal {
         }
     }
 
-    /// The result for a call that named no object.
+    /// Returns the result for a call without an object.
     fn without_object<T>(self) -> ReadAnswer<T> {
         match self {
             Refusal::Silent(failure) => ReadAnswer::Silent(failure),
@@ -198,7 +197,8 @@ impl Refusal {
     }
 }
 
-/// The contents of a permission fault; `None` for another fault.
+/// Returns the denial of a permission fault, or `None` for another fault. `asked` is the object that was read, for a
+/// fault that names no object.
 pub(super) fn denial(fault: &Fault, asked: Option<&MoRef>) -> Option<Denial> {
     if fault.kind != FaultKind::NoPermission {
         return None;
@@ -212,7 +212,7 @@ pub(super) fn denial(fault: &Fault, asked: Option<&MoRef>) -> Option<Denial> {
     Some(Denial { object, privilege, is_logged: true })
 }
 
-/// Judges an answer without a fault. One readable property proves that the object exists.
+/// Classifies an answer without a fault. One readable property proves that the object exists.
 fn classify_content(object: &MoRef, objects: Vec<ObjectContent>) -> ReadAnswer<ObjectContent> {
     let untold = || Denial { object: object.to_string(), privilege: READ_PRIVILEGE.to_string(), is_logged: false };
     let Some(content) = objects.into_iter().find(|content| content.object == *object) else {

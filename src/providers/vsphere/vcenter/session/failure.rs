@@ -1,4 +1,4 @@
-//! Why there is no session, and when to retry.
+//! Reasons why there is no session, and the time of the next attempt.
 
 use std::time::Duration;
 
@@ -25,19 +25,18 @@ pub(in super::super) enum FailureCause {
         /// Whether the server rejected these credentials in the last attempt.
         was_rejected: bool,
     },
-    /// There are no credentials. The text says what is missing.
+    /// There are no credentials. The text is the reason.
     #[error("{0}")]
     NoCredentials(String),
-    /// The credentials are not known. The text says what was not read.
+    /// The credentials were not read. The text is the reason.
     #[error("{0}")]
     CredentialsUnread(String),
-    /// Another cause than an answer of this server.
+    /// A cause that is no error of a client.
     #[error("{0}")]
     Other(String),
 }
 
 impl FailureCause {
-    /// Whether the server rejected the credentials.
     pub(in super::super) fn is_invalid_login(&self) -> bool {
         match self {
             FailureCause::Soap(error) => error.is_invalid_login(),
@@ -50,7 +49,6 @@ impl FailureCause {
         }
     }
 
-    /// The kind of outage that this cause leads to.
     pub(in super::super) fn outage(&self) -> Outage {
         match self {
             _ if self.is_invalid_login() => Outage::LoginRejected,
@@ -65,7 +63,7 @@ impl FailureCause {
         }
     }
 
-    /// The refused certificate of vCenter.
+    /// Returns the details if the cause is a certificate that was rejected during a call to vCenter.
     fn certificate(&self) -> Option<&http::CertificateRefusal> {
         match self {
             FailureCause::Soap(vim::Error::Http(error)) | FailureCause::Token(sts::Error::Http(error)) => match error {
@@ -76,22 +74,22 @@ impl FailureCause {
         }
     }
 
-    /// Whether the session has ended.
+    /// Whether the cause is that the session has ended.
     pub(in super::super) fn is_not_authenticated(&self) -> bool {
         matches!(self, FailureCause::Soap(error) if error.is_not_authenticated())
     }
 }
 
-/// When to retry.
+/// The time of the next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Pause {
     Backoff,
-    /// After this time, or when other credentials are offered.
+    /// After this time, or earlier if other credentials are offered or the ledger permits the login.
     For(Duration),
     UntilOffered,
 }
 
-/// Why and during which operation a connection ended or failed.
+/// The cause of a failed or ended connection, and the operation in progress.
 #[derive(Debug, thiserror::Error)]
 #[error("{during}")]
 pub(in super::super) struct ConnectionFailure {
@@ -102,8 +100,8 @@ pub(in super::super) struct ConnectionFailure {
 }
 
 impl ConnectionFailure {
-    /// The full text for the log line of the vCenter whose configuration entry is `entry`. For a refused certificate
-    /// that a thumbprint would make acceptable, it includes the line to configure.
+    /// Returns the full text for the log line of the vCenter with the configuration entry `entry`. If a thumbprint
+    /// would make a rejected certificate acceptable, the text includes the line to configure.
     pub(in super::super) fn text(&self, entry: &Spelling) -> String {
         match self.source.certificate().and_then(|refusal| refusal.thumbprint) {
             Some(thumbprint) => format!("{}, with {}", chain(self), entry.thumbprint_line(thumbprint)),
@@ -111,11 +109,11 @@ impl ConnectionFailure {
         }
     }
 
-    /// The outage as `Trouble`, with texts for this configuration entry.
+    /// Returns the outage as `VcenterFailure`, with texts for this configuration entry.
     pub(in super::super) fn vcenter_failure(&self, entry: &Spelling) -> VcenterFailure {
         let outage = self.source.outage();
         let cause = match outage {
-            // The text names the account, its source, and how a pause ends.
+            // The text with the operation names the account, the source of its credentials, and the way to end a pause.
             Outage::LoginRejected | Outage::LoginDelayed { .. } => chain(self),
             _ => chain(&self.source),
         };
@@ -123,7 +121,7 @@ impl ConnectionFailure {
     }
 }
 
-/// The full text of a failed read, as [`ConnectionFailure::text`].
+/// Returns the full text of a failed read, as [`ConnectionFailure::text`] does.
 pub(in super::super) fn text_of_read(error: &vim::Error, entry: &Spelling) -> String {
     let refusal = match error {
         vim::Error::Http(http::Error::Certificate(_, refusal)) => Some(refusal),
@@ -135,12 +133,12 @@ pub(in super::super) fn text_of_read(error: &vim::Error, entry: &Spelling) -> St
     }
 }
 
-/// Adds the operation to a client's error.
+/// Converts an error of the SOAP client. `during` names the operation.
 pub(in super::super) fn failed(during: &str) -> impl FnOnce(vim::Error) -> ConnectionFailure + '_ {
     move |source| ConnectionFailure { during: during.to_string(), source: source.into(), pause: Pause::Backoff }
 }
 
-/// Why there is no REST session, or no answer.
+/// The reason why there is no REST session or no answer.
 #[derive(Debug, thiserror::Error)]
 pub(in super::super) enum RestFailure {
     /// No answer of the server, or a refusal.
@@ -150,19 +148,14 @@ pub(in super::super) enum RestFailure {
     Token(#[from] sts::Error),
     /// A login has to wait.
     #[error("{message}")]
-    Held {
-        /// The reason.
-        message: String,
-        /// The remaining time.
-        pause: Duration,
-    },
+    Held { message: String, pause: Duration },
     /// There is no SOAP session, which REST requires.
     #[error("there is no session with vCenter yet")]
     NoSession,
 }
 
 impl RestFailure {
-    /// Whether the session ended, or this server does not accept a SOAP session.
+    /// Whether the REST session has ended, or REST refuses the SOAP session.
     pub(in super::super) fn is_unauthenticated(&self) -> bool {
         matches!(self, RestFailure::Rest(error) if error.is_unauthenticated() && !error.is_invalid_login())
     }

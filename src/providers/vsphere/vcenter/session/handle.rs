@@ -20,7 +20,7 @@ pub(in super::super) struct SessionHandle {
     observations: Mutex<SessionObservations>,
 }
 
-/// Data that becomes known during use. Never locked over an await.
+/// Facts that are recorded while the session is in use. Their mutex is never locked across an await.
 #[derive(Default)]
 struct SessionObservations {
     credential: Option<Arc<Credential>>,
@@ -39,7 +39,7 @@ impl SessionHandle {
         })
     }
 
-    /// The credential of the session; `None` before the first login.
+    /// Returns the credential of the session; `None` before the first login.
     pub(super) fn credential(&self) -> Option<Arc<Credential>> {
         self.observations.lock().credential.clone()
     }
@@ -48,7 +48,7 @@ impl SessionHandle {
         self.observations.lock().credential = Some(credential);
     }
 
-    /// The server's description at the last connect.
+    /// Returns the server's description from the last connect.
     pub(super) fn about(&self) -> AboutInfo {
         self.observations.lock().about.clone()
     }
@@ -57,7 +57,7 @@ impl SessionHandle {
         self.observations.lock().about = about;
     }
 
-    /// Whether the SOAP session is used as REST session.
+    /// Whether REST uses the SOAP session.
     pub(super) fn is_borrowing(&self) -> bool {
         self.observations.lock().is_borrowing
     }
@@ -66,7 +66,7 @@ impl SessionHandle {
         self.observations.lock().is_borrowing = is_borrowing;
     }
 
-    /// The SOAP client, counted as a user until dropped.
+    /// Returns the SOAP client. The client counts as a user until it is dropped.
     pub(in super::super) fn soap(self: &Arc<Self>) -> ClientInUse<vim::Client> {
         ClientInUse::new(self, self.soap.clone())
     }
@@ -78,12 +78,12 @@ impl SessionHandle {
     /// Completes when the session has no users.
     pub(super) async fn unused(&self) {
         let mut uses = self.uses.subscribe();
-        // Cannot fail: `self` holds the sender.
+        // Cannot fail, because `self` owns the sender.
         let _ = uses.wait_for(|count| *count == 0).await;
     }
 }
 
-/// A client in use: its session is not ended before this is dropped.
+/// A client in use. The logout of its session waits until the client is dropped.
 pub struct ClientInUse<C> {
     client: C,
     pub(super) link: Arc<SessionHandle>,
@@ -95,12 +95,10 @@ impl<C> ClientInUse<C> {
         Self { client, link: Arc::clone(link) }
     }
 
-    /// The server's description at the last connect.
     pub(in super::super) fn about(&self) -> AboutInfo {
         self.link.about()
     }
 
-    /// Server-side leftovers of subscriptions on the client's session.
     pub(in super::super) fn leftovers(&self) -> Arc<Leftovers> {
         Arc::clone(&self.link.leftovers)
     }

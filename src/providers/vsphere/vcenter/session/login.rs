@@ -1,4 +1,4 @@
-//! One login: claims an attempt in the ledger, sends the login, records the outcome.
+//! One login: claims an attempt in the ledger, sends the login, and records the outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::providers::vsphere::login::credentials::{Credential, Login, Origin};
 use crate::providers::vsphere::login::policy::LOGIN_POLICY;
 use crate::providers::vsphere::login::schedule::{Interface, LoginBlocked, Rejection, account, place};
 
-/// Limit for reading a token from a file.
+/// Time limit for reading a token from a file.
 const READ_LIMIT: Duration = Duration::from_secs(5);
 
-/// Whether the session is a clone of a shared one, for which REST has no login.
+/// Whether the session is a clone of a shared session, for which REST has no login.
 pub(super) fn is_shared(credential: &Credential) -> bool {
     matches!(credential.login, Login::SharedSession { .. })
 }
@@ -124,7 +124,7 @@ impl Session {
         })
     }
 
-    /// Records how a login failed. Returns when to retry.
+    /// Records the outcome of a failed login. Returns the pause before the next attempt.
     fn account_for(
         &self,
         claim: &LoginClaim,
@@ -150,7 +150,6 @@ impl Session {
         }
     }
 
-    /// Text with the vCenter, the account and the origin of the credentials.
     fn login_of(&self, credential: &Credential) -> String {
         let server = &self.names.server;
         let location = place(&credential.origin, || self.spelling().credentials_place());
@@ -163,7 +162,7 @@ impl Session {
         }
     }
 
-    /// Text for rejected credentials. vCenter answers the same for a wrong password and for a locked account.
+    /// Returns the text for rejected credentials. vCenter does not distinguish wrong passwords from locked accounts.
     fn rejected(&self, credential: &Credential) -> String {
         let causes = match credential.login {
             Login::Password { .. } => ": wrong user or password, or the account is locked, disabled or expired",
@@ -172,7 +171,7 @@ impl Session {
         format!("login rejected by {}{causes}", self.login_of(credential))
     }
 
-    /// Text with the reason of a wait and how to end it.
+    /// Returns a text with the reason of a wait and the way to end the wait.
     fn why_blocked(&self, credential: &Credential, blocked: &LoginBlocked) -> String {
         let reset = self.ledger.reset_command(LOGIN_POLICY, &self.names.server, account(&credential.login));
         blocked.why(LOGIN_POLICY, matches!(credential.origin, Origin::Secret { .. }), reset.as_deref())
@@ -204,15 +203,15 @@ impl Session {
                 let token = sts::issue(&self.http, certificate, key, Timestamp::now()).await?;
                 Ok(rest.login_signed(&token, Timestamp::now()).await?)
             }
-            // A shared session has no REST login: REST uses the SOAP session.
+            // A shared session has no REST login, because REST uses the SOAP session.
             Login::SharedSession { .. } => Err(RestFailure::NoSession),
         }
     }
 }
 
-/// Classifies a failed login by what the server may have counted: a rejection, or a login whose answer was lost. A
-/// fault of another kind does not say that the credentials are wrong. A ticket of a session manager is no password: a
-/// new one is fetched for each login.
+/// Classifies a failed login by its effect on the server: rejected, unanswered or harmless. Only an invalid-login fault
+/// proves that the credentials are wrong; any other fault is harmless. A rejected ticket of a session manager is
+/// harmless, because each login fetches a new ticket.
 fn outcome(cause: &FailureCause) -> Outcome {
     match cause {
         FailureCause::Soap(error) if error.is_invalid_login() => Outcome::Rejected,
@@ -249,7 +248,7 @@ fn token_outcome(error: &sts::Error) -> Outcome {
     }
 }
 
-/// Whether the credentials were never checked: nothing was sent, or a busy server refused the request.
+/// Whether the credentials were never checked, because nothing was sent or a busy server refused the request.
 fn was_never_checked(error: &http::Error) -> bool {
     use http::Error::{Certificate, Configuration, Connect, Proxy, Resolve, Status, Tls};
     match error {
@@ -264,7 +263,7 @@ fn is_busy(status: u16) -> bool {
     matches!(status, 429 | 503)
 }
 
-/// After a gateway timeout the outcome of the login is unknown.
+/// Whether a gateway sent this status, so that the outcome of the login is unknown.
 fn is_of_gateway(status: u16) -> bool {
     matches!(status, 408 | 502 | 504)
 }

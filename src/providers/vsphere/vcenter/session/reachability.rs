@@ -1,5 +1,5 @@
-//! Probes an unreachable vCenter without a login, so that it is used again within seconds once it answers. The backoff
-//! of connections and logins is independent of the probes.
+//! Probes an unreachable vCenter without a login, so that the vCenter is used again within seconds after it answers.
+//! The probes are independent of the backoff of connections and logins.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,10 +13,9 @@ use tracing::debug;
 use super::{Session, next_change};
 use crate::clients::vim;
 
-/// Interval between the starts of two probes; jitter of up to a quarter.
+/// Average interval between the starts of two probes. The jitter is at most a quarter.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// Limit for one probe, including the connection. If a vCenter answers more slowly, the usual connection attempts
-/// notice its return.
+/// Time limit for one probe with its connection. The usual connection attempts detect slower vCenters.
 const LIMIT: Duration = Duration::from_millis(1_500);
 /// Maximum number of concurrent probes to all vCenters of a process.
 pub const PROBES: usize = 16;
@@ -24,7 +23,7 @@ pub const PROBES: usize = 16;
 pub(super) struct Reachability {
     is_unreachable: AtomicBool,
     marked: Notify,
-    /// Counts how often the vCenter came back.
+    /// Counts how often the vCenter became reachable again.
     returned: watch::Sender<u64>,
     /// Permits for probes, shared by all vCenters.
     probes: Arc<Semaphore>,
@@ -55,18 +54,17 @@ impl Session {
         self.reachability.marked.notify_one();
     }
 
-    /// Stops the probes.
     pub(in super::super) fn mark_reachable(&self) {
         self.reachability.is_unreachable.store(false, Ordering::Relaxed);
     }
 
-    /// Completes when vCenter comes back after the time of the call.
+    /// Completes when vCenter becomes reachable again after this call.
     pub(in super::super) fn returned(&self) -> impl Future<Output = ()> + use<> {
         next_change(self.reachability.returned.subscribe())
     }
 
-    /// Makes a call, and repeats it whenever vCenter comes back meanwhile: a request sent during the outage gets no
-    /// answer.
+    /// Makes a call. Repeats the call if vCenter becomes reachable again before the answer, because the
+    /// request may be lost.
     pub(in super::super) async fn persist<F: Future>(&self, call: impl Fn() -> F) -> F::Output {
         loop {
             let returned = self.returned();
@@ -78,7 +76,7 @@ impl Session {
         }
     }
 
-    /// Probes while the vCenter is marked unreachable. Never ends itself.
+    /// Probes while the vCenter is marked unreachable. Never returns.
     pub(in super::super) async fn probe(&self) -> Infallible {
         let limits = vim::Timeouts { call: LIMIT, ..vim::Timeouts::default() };
         let client = vim::Client::with_timeouts(self.http.clone(), limits);
@@ -92,7 +90,7 @@ impl Session {
                 if !self.reachability.is_unreachable.load(Ordering::Relaxed) {
                     break;
                 }
-                // The semaphore is never closed. The permit is held during the probe.
+                // The semaphore is never closed. The permit is kept during the probe.
                 let permit = self.reachability.probes.acquire().await;
                 let answers = matches!(timeout(LIMIT, client.probe()).await, Ok(Ok(())));
                 drop(permit);

@@ -1,5 +1,5 @@
-//! Ends the wait of a paused login early, when the ledger no longer requires it: an administrator deleted the failed
-//! logins, or another replica's login was accepted.
+//! Ends the wait of a paused login early, if the ledger does not require the wait any more: an administrator deleted
+//! the failed logins, or the server accepted a login of another replica.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use tracing::info;
 
 use super::{Session, next_change};
 
-/// Interval of reviews while a login waits; jitter adds up to a quarter.
+/// Interval between two reviews while a login waits. Jitter adds up to a quarter.
 const REVIEW: Duration = Duration::from_secs(30);
 
 impl Session {
-    /// Ends waits that the ledger no longer requires. Never ends itself, and sleeps while no login waits.
+    /// Ends waits that the ledger does not require any more. Sleeps while no login waits. Never returns.
     pub(in super::super) async fn review(&self) -> Infallible {
         loop {
             tokio::time::sleep(REVIEW.mul_f64(1.0 + fastrand::f64() / 4.0)).await;
@@ -35,7 +35,7 @@ impl Session {
         }
     }
 
-    /// Completes when the wait of a login ends early, after the time of the call.
+    /// Completes when the wait of a login ends early after this call.
     pub(in super::super) fn released(&self) -> impl Future<Output = ()> + use<> {
         next_change(self.released.subscribe())
     }

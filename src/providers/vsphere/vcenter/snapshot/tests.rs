@@ -1,4 +1,4 @@
-//! Which power states are proven, and since when.
+//! Tests of proven power states and their times.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ fn a_power_state_is_proven_by_a_live_snapshot_and_a_connected_machine_and_host()
     }
 }
 
-/// What a snapshot is made to say.
+/// A change of a snapshot.
 type Step = fn(&mut Snapshot);
 
 fn put(snapshot: &mut Snapshot, record: VmRecord) {
@@ -94,7 +94,7 @@ fn a_proven_state_lasts_until_anything_breaks_the_proof() {
                 snapshot.power.get("vm-1").map(|proven| (proven.state, proven.since))
             };
             assert_eq!(after(&mut snapshot, &off, 1), Some((PowerState::PoweredOff, at(1))), "{case}");
-            // Another property, another host that is connected: nothing that counts.
+            // A change of another property does not break the proof.
             let renamed = || VmRecord { name: "renamed".into(), ..machine(PowerState::PoweredOff) };
             let before = snapshot.power.clone();
             let known = after(&mut snapshot, &|snapshot| put(snapshot, renamed()), 2);

@@ -1,4 +1,4 @@
-//! Follows a subscription: one wait for updates after the other, until a failure ends it.
+//! Follows a subscription: sends one wait for updates after the other, until a failure.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -16,29 +16,30 @@ use crate::providers::vsphere::vcenter::mirror::{Mirror, TouchedObjects};
 use crate::providers::vsphere::vcenter::session::{ConnectionFailure, FailureCause, Pause};
 use crate::providers::vsphere::vcenter::snapshot::VcenterFailure;
 
-/// Duration of one `WaitForUpdatesEx`. Proxies cut idle connections after 60 s or more. A lost call goes unnoticed for
+/// Duration of one `WaitForUpdatesEx`. Proxies cut idle connections after 60 s or more. A lost call is detected after
 /// this time plus the client's margin for an answer.
 const WAIT: Duration = Duration::from_secs(20);
-/// Duration of the wait for the first answer: a server without changes may stay silent for all of it.
+/// Duration of the wait for the first answer, and of a wait after a failure. A server without changes may not answer
+/// earlier.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// Number of empty first answers to ignore while the view has members. A server may answer early; but if the account
-/// may read no member, all answers are empty.
+/// Number of empty first answers to ignore while the view has members. A server may answer too early. The number
+/// is limited, because all answers are empty if the account may read no member.
 const EMPTY_ANSWERS: u32 = 3;
-/// Objects per answer; bounds the memory of one answer.
+/// Maximum number of objects per answer. Limits the memory of one answer.
 const PAGE: u32 = 100;
-/// Pause after an answer, during which the server gathers changes. Bounds the number of calls while many VMs migrate.
+/// Pause after an answer, during which the server collects changes. Limits the number of calls while many VMs migrate.
 const COALESCE: Duration = Duration::from_millis(100);
 const CANCEL_LIMIT: Duration = Duration::from_millis(1_500);
-/// Pause before the cancellation is repeated, doubled each time: a cancellation may overtake its wait.
+/// Pause before a cancellation is repeated, doubled each time. A cancellation may overtake the wait, and has no effect
+/// then.
 const CANCEL_AGAIN: Duration = Duration::from_millis(100);
-/// Consecutive failures after which the subscription is given up.
+/// Maximum number of consecutive failures after which the wait is repeated.
 const PATIENCE: u32 = 3;
 
 #[derive(Default)]
 struct FollowProgress {
-    /// The version of the last answer; empty before the first one.
+    /// The version of the last answer; empty before the first answer.
     version: String,
-    /// Whether a complete answer was received.
     is_complete: bool,
     /// Whether the next wait continues the last answer.
     is_truncated: bool,
@@ -48,13 +49,12 @@ struct FollowProgress {
     pages: Vec<UpdateSet>,
     failures: u32,
     empty_answers: u32,
-    /// The last synchronization request before the wait.
+    /// Number of the last synchronization request before the wait.
     request: u64,
 }
 
 impl FollowProgress {
-    /// Whether the wait may be repeated on the same subscription: the server then reports everything since the last
-    /// complete answer.
+    /// Whether the wait may be repeated. The server then reports all changes since the last complete answer.
     fn may_repeat(&self, error: &vim::Error) -> bool {
         error.is_transient() && !self.is_truncated && self.is_complete && self.failures < PATIENCE
     }
@@ -71,7 +71,7 @@ impl FollowProgress {
 }
 
 impl Subscription<'_> {
-    /// Publishes updates until a failure ends the subscription. Each answer resets `retry`.
+    /// Publishes updates until a failure ends the subscription. Each published answer resets `retry`.
     pub(in super::super) async fn follow(&self, retry: &mut Failures) -> ConnectionFailure {
         let mut progress = FollowProgress::default();
         loop {
@@ -99,7 +99,7 @@ impl Subscription<'_> {
             if progress.is_truncated {
                 continue;
             }
-            // An answer is published only when complete: a part may have a VM without its ancestors.
+            // An answer is published only when complete, because a part may have a VM without its ancestors.
             if self.take_in(&mut progress) {
                 retry.reset();
                 self.mark_live();
@@ -114,7 +114,7 @@ impl Subscription<'_> {
         ConnectionFailure { during, source, pause: Pause::Backoff }
     }
 
-    /// Sends one wait. `None` if it was cancelled, so that another one follows.
+    /// Sends one wait. Returns `None` if the wait was cancelled, so that another wait follows.
     async fn next_answer(&self, progress: &mut FollowProgress) -> Option<Result<Option<UpdateSet>, vim::Error>> {
         if !progress.is_truncated {
             // Further pages of an answer describe the same moment, so they complete no later request.
@@ -123,7 +123,7 @@ impl Subscription<'_> {
         let wait = match progress.is_complete && progress.failures == 0 {
             true if self.fence.is_synced(progress.request) => WAIT,
             true => Duration::ZERO,
-            // After a failure a short wait shows whether vCenter answers at all, even without changes for hours.
+            // After a failure, a short wait shows whether vCenter answers, even if nothing changes for hours.
             false => FIRST_WAIT,
         };
         let may_be_ended = wait == WAIT && !progress.is_truncated;
@@ -139,7 +139,7 @@ impl Subscription<'_> {
         }
     }
 
-    /// Publishes a complete answer. Returns false for an empty first answer that is not trusted yet.
+    /// Publishes a complete answer. Returns false for an empty first answer that is ignored.
     fn take_in(&self, progress: &mut FollowProgress) -> bool {
         if progress.is_complete {
             let touched = self.publisher.apply(&std::mem::take(&mut progress.pages));
@@ -159,7 +159,6 @@ impl Subscription<'_> {
         true
     }
 
-    /// Marks vCenter reachable and the snapshot live.
     fn mark_live(&self) {
         self.session.mark_reachable();
         if self.publisher.mark_live() {
@@ -167,7 +166,7 @@ impl Subscription<'_> {
         }
     }
 
-    /// Backs off before the wait is repeated.
+    /// Marks the snapshot stale. After the backoff, or when vCenter is reachable again, cancels the old wait.
     async fn pause(&self, failures: u32, error: &vim::Error) {
         self.publisher.mark_stale(VcenterFailure::unavailable(chain(error)));
         self.session.mark_unreachable();
@@ -176,9 +175,8 @@ impl Subscription<'_> {
         self.cancel().await;
     }
 
-    /// Sends one wait. If a synchronization is requested meanwhile and `may_be_ended`, the wait is cancelled: the
-    /// result is `None` unless the answer was already on the way. The next wait asks for everything since the last
-    /// version.
+    /// Sends one wait. If `may_be_ended`, a synchronization request cancels the wait, and the result is `None` unless
+    /// the answer was already on the way. The next wait requests all changes since the last version.
     async fn wait(
         &self,
         version: &str,
@@ -196,7 +194,7 @@ impl Subscription<'_> {
         let ended = async {
             let mut pause = CANCEL_AGAIN;
             while answer.is_none() {
-                // The cancellation runs to its end: otherwise it could hit the next wait.
+                // The cancellation runs to its end, because it could otherwise cancel the next wait.
                 let ending = async { answer = timeout(pause, &mut waiting).await.ok() };
                 tokio::join!(ending, self.cancel());
                 pause = pause.saturating_mul(2);
@@ -209,12 +207,12 @@ impl Subscription<'_> {
         if answer.is_none() {
             debug!(vcenter = self.session.names().server, "the old wait did not end; another one is sent");
         }
-        // An answer that was on its way is valid, and not every server repeats it.
+        // An answer that was on its way is valid, and some servers do not repeat it.
         answer.filter(|answer| matches!(answer, Ok(Some(_))))
     }
 
-    /// Cancels the outstanding wait on the server. Closing its connection does not cancel it, and the server delays the
-    /// next wait until this one ends. Best effort: the next wait shows whether the cancellation helped.
+    /// Cancels the outstanding wait on the server. A closed connection does not cancel the wait, and the server delays
+    /// the next wait until the outstanding wait ends. A failed cancellation is only logged.
     async fn cancel(&self) {
         let call = self.soap.cancel_wait_for_updates(&self.collector);
         if let Ok(Err(error)) = timeout(CLEAR_LIMIT, call).await {

@@ -1,5 +1,5 @@
-//! No address is in two Services at once, nor released before its virtual servers are gone, and no Service gets another
-//! address while it asks for a load balancer.
+//! No two Services have the same address at once. No address is released while its virtual servers exist. No Service
+//! gets another address while it asks for a load balancer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ pub(super) fn check(change: &Change<'_>, state: &State) -> Result<(), String> {
     }
 }
 
-/// The cluster and the Service that an object names.
+/// Returns the cluster and the Service in the tags of an object.
 fn owner(object: &Value) -> (Option<String>, Option<String>) {
     (tag(object, CLUSTER_UID), tag(object, SERVICE))
 }
@@ -32,7 +32,7 @@ fn check_server(after: &Value, state: &State) -> Result<(), String> {
 fn check_release(path: &str, before: &Value, state: &State) -> Result<(), String> {
     let address = state.allocated.get(path).map(ToString::to_string);
     let is_of_service = |other: &Value| owner(other) == owner(before);
-    // An address that was not seen is that of the Service if no other allocation is.
+    // An unrecorded address belongs to the Service if the Service has no other allocation.
     let is_only = !state.all(Kind::Allocation).any(|(_, other)| is_of_service(other));
     let uses = |server: &Value| match &address {
         Some(address) => server["ip_address"] == address.as_str(),
@@ -49,7 +49,8 @@ fn check_release(path: &str, before: &Value, state: &State) -> Result<(), String
 pub struct Reported(BTreeMap<String, String>);
 
 impl Reported {
-    /// Takes what a Service reports now. `wants` says whether it has asked for a load balancer since the last call.
+    /// Records the address that a Service reports now. `wants` is true if the Service has asked for a load balancer
+    /// since the last call.
     pub fn take(&mut self, uid: &str, wants: bool, address: Option<&str>) -> Result<(), String> {
         let Some(address) = address.filter(|_| wants) else {
             if !wants {
@@ -64,7 +65,7 @@ impl Reported {
     }
 }
 
-/// The address that two of these have, which are the addresses of Services that want a load balancer.
+/// Returns an address that occurs twice in these addresses of Services with a load balancer.
 pub fn shared<'a>(addresses: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let mut seen = BTreeSet::new();
     addresses.into_iter().find(|address| !seen.insert(*address))
@@ -94,7 +95,7 @@ fn an_address_of_two_services_or_released_too_early_is_reported() {
     ] {
         assert_eq!(broken(no_services(), steps).is_none(), is_kept, "{case}");
     }
-    // The address of the allocation is known.
+    // The address of the allocation is recorded.
     let second = by_replica("/infra/ip-pools/p1/ip-allocations/j", &allocation("a"));
     for (address, is_kept) in [("192.0.2.1", false), ("192.0.2.2", true)] {
         let steps = [

@@ -1,4 +1,4 @@
-//! Histories of load balancers, for the tests of the rules. Of the Nodes, 10.0.0.1 never leaves.
+//! Histories of load balancers, for the tests of the rules. The Node with the address 10.0.0.1 never leaves.
 #![cfg(test)]
 
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ pub const IP: &str = "/infra/ip-pools/p1/ip-allocations/i";
 
 /// The user, the path and the object.
 pub type Step = (&'static str, &'static str, Option<Value>);
-/// Seconds, the Service, and the ports that it asks for from then on.
+/// Time in seconds, the Service, and the ports that it asks for from then on.
 pub type Services = Vec<(i64, &'static str, Option<Vec<&'static str>>)>;
 
 pub fn no_services() -> Services {
@@ -31,7 +31,7 @@ fn tagged(service: &str, port: Option<u16>, mut object: Value) -> Value {
     object
 }
 
-/// A virtual server of this cluster with the address `192.0.2.<last>`.
+/// Returns a virtual server of this cluster with the address `192.0.2.<last>`.
 pub fn server(service: &str, port: u16, last: &str, pool: &str) -> Value {
     tagged(service, Some(port), json!({"ip_address": format!("192.0.2.{last}"), "pool_path": pool}))
 }
@@ -45,20 +45,20 @@ pub fn allocation(service: &str) -> Value {
     tagged(service, None, json!({}))
 }
 
-/// The same of the cluster with this UID.
+/// Moves an object to the cluster with this UID.
 pub fn of_uid(uid: &str, mut object: Value) -> Value {
     object["tags"][1]["tag"] = json!(uid);
     object
 }
 
-/// A virtual server that names the cluster, without its UID.
+/// Returns a virtual server with the name of the cluster and without its UID.
 pub fn held(service: &str) -> Value {
     let mut object = server(service, 80, "9", "p");
     object["tags"].as_array_mut().unwrap().remove(1);
     object
 }
 
-/// The same on another port of the nodes.
+/// Moves a virtual server to another port of the nodes.
 pub fn moved(mut object: Value) -> Value {
     object["default_pool_member_ports"] = json!(["30999"]);
     object
@@ -80,14 +80,14 @@ pub fn deleted_by_hand(path: &'static str) -> Step {
     ("operator", path, None)
 }
 
-/// Which rule the last of these steps breaks, if one does. The others must break none.
+/// Returns the rule that the last step breaks, if any. The earlier steps must break none.
 pub fn broken(services: Services, steps: Vec<Step>) -> Option<String> {
     broken_with(services, steps, None)
 }
 
-/// The same, where the allocation [`IP`] has this address.
+/// As [`broken`], with this address for the allocation [`IP`].
 pub fn broken_with(services: Services, steps: Vec<Step>, address: Option<&str>) -> Option<String> {
-    // Later than the clock's begin by more than any step is before it.
+    // The start leaves room for the times of all steps before it.
     let start = Instant::now() + Duration::from_secs(10_000);
     let cluster = Cluster { name: "c".to_owned(), uid: "u".to_owned() };
     let mut rules = Rules::new(vec!["replica".to_owned()], cluster, ["10.0.0.1".to_owned()].into());

@@ -1,4 +1,5 @@
-//! No replica changes an object of another cluster, of an administrator, or that nothing shows to be of its cluster.
+//! No replica changes an object of another cluster or of an administrator, or an object without proof that it belongs
+//! to the replica's cluster.
 
 use super::{Change, State};
 

@@ -1,4 +1,4 @@
-//! What each Service asks for, and since when.
+//! The ports that each Service asks for, with their times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 use ccm::cloud::service::wants_load_balancer;
 use k8s_openapi::api::core::v1::Service;
 
-/// A sync that began with an older version of a Service ends within this time.
+/// Maximum duration of a sync that began with an older version of a Service.
 const LONGEST_SYNC: Duration = Duration::from_secs(90);
 
-/// What a Service asks for: ports as tags name them, such as `TCP/80`, or no load balancer.
+/// The request of a Service: ports in the form of tags, such as `TCP/80`, or no load balancer.
 pub type Intent = Option<BTreeSet<String>>;
 
-/// What this version of a Service asks for.
+/// Returns the request of this version of a Service.
 pub fn intent(service: &Service) -> Intent {
     let is_wanted = wants_load_balancer(service) && service.metadata.deletion_timestamp.is_none();
     is_wanted.then(|| ports(service).into_iter().map(|(port, _)| port).collect())
 }
 
-/// The ports of a Service as tags name them, with the ports of the nodes.
+/// Returns the ports of a Service in the form of tags, with the node ports.
 pub fn ports(service: &Service) -> Vec<(String, i32)> {
     let all = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
     let port = |port: &k8s_openapi::api::core::v1::ServicePort| {
@@ -28,22 +28,22 @@ pub fn ports(service: &Service) -> Vec<(String, i32)> {
     all.map(port).collect()
 }
 
-/// By namespace and name of the Service, in the order of time.
+/// Requests by namespace and name of the Service, in the order of time.
 #[derive(Debug, Default)]
 pub struct Intents(BTreeMap<String, Vec<(Instant, Intent)>>);
 
 impl Intents {
-    /// From then on the Service asks for this.
+    /// Records the request of a Service from `at` on.
     pub fn note(&mut self, at: Instant, service: &str, intent: Intent) {
         self.0.entry(service.to_owned()).or_default().push((at, intent));
     }
 
-    /// Whether the Service has asked for this port for so long that no sync works with an older version.
+    /// Whether the Service has asked for this port for longer than any sync with an older version can last.
     pub fn is_wanted(&self, service: &str, port: &str, at: Instant) -> bool {
         let all = self.0.get(service).map(Vec::as_slice).unwrap_or_default();
         let begin = at.checked_sub(LONGEST_SYNC);
         let is_before = |(noted, _): &&(Instant, Intent)| begin.is_some_and(|begin| *noted <= begin);
-        // The one in force at the begin, and those since then.
+        // The request that was valid at the start, and later ones.
         let first = all.iter().take_while(is_before).count().saturating_sub(1);
         let mut in_force = all.iter().skip(first).take_while(|(noted, _)| *noted <= at).peekable();
         in_force.peek().is_some()

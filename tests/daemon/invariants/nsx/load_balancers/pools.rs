@@ -1,4 +1,4 @@
-//! No pool loses all members while Nodes want it, nor a Node that never leaves.
+//! No pool loses all members, or a Node that never leaves, while it has Nodes.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,7 @@ pub(super) fn check(change: &Change<'_>, state: &State) -> Result<(), String> {
     }
 }
 
-/// The addresses of the members.
+/// Returns the addresses of the members.
 pub fn members(pool: &Value) -> BTreeSet<String> {
     let all = pool["members"].as_array().map(Vec::as_slice).unwrap_or_default();
     all.iter().filter_map(|member| member["ip_address"].as_str()).map(str::to_owned).collect()
@@ -44,7 +44,7 @@ pub fn members(pool: &Value) -> BTreeSet<String> {
 #[test]
 fn a_pool_that_loses_its_nodes_is_reported() {
     use super::fixtures::*;
-    // 10.0.0.1 never leaves.
+    // The Node with the address 10.0.0.1 never leaves.
     let full = by_replica(POOL, &pool("a", 80, &["10.0.0.1", "10.0.0.2"]));
     let second = by_replica("/infra/lb-pools/q", &pool("a", 80, &["10.0.0.1"]));
     let then = |step: Step| vec![full.clone(), step];

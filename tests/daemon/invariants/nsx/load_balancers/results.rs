@@ -1,4 +1,4 @@
-//! What NSX has in the end is what Services ask for, and nothing else.
+//! At the end NSX has exactly the objects that Services ask for.
 
 mod policies;
 
@@ -14,9 +14,8 @@ use super::{Cluster, Kind, PORT, SERVICE, pools};
 use crate::invariants::nsx::routes::tag;
 use policies::Policies;
 
-/// What there is in the end.
+/// The final state.
 pub struct Results<'a> {
-    /// The cluster.
     pub cluster: &'a Cluster,
     /// All Services of the cluster that may have a load balancer.
     pub services: &'a [Service],
@@ -34,7 +33,7 @@ pub fn key(service: &Service) -> String {
     format!("{}/{}", metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
 }
 
-/// The addresses that a Service reports.
+/// Returns the addresses that a Service reports.
 pub fn addresses(service: &Service) -> Vec<&str> {
     service::ingress(service).iter().filter_map(|ingress| ingress.ip.as_deref()).collect()
 }
@@ -45,8 +44,8 @@ impl Results<'_> {
         self.objects.iter().filter(is_ours).map(|object| (text(object, "path"), object)).collect()
     }
 
-    /// Groups and persistence profiles that no virtual server refers to. They are listed every half an hour only: one that a
-    /// process which ended has left stays until then.
+    /// Returns the groups and persistence profiles without a virtual server. The daemon lists them only every half an
+    /// hour. Therefore objects of a terminated process can stay until the next list.
     pub fn unused(&self) -> BTreeSet<&str> {
         let own = self.own();
         let servers = own.iter().filter(|(path, _)| Kind::of(path) == Some(Kind::Server));
@@ -60,7 +59,7 @@ impl Results<'_> {
         own.into_keys().filter(|path| may_be_unused(path) && !used.contains(path)).collect()
     }
 
-    /// In what this differs from what it must be, but for [`Self::unused`].
+    /// Returns the differences from the expected state, except [`Self::unused`].
     pub fn differences(&self) -> Vec<String> {
         let unused = self.unused();
         let mut left = self.own();
@@ -78,7 +77,7 @@ impl Results<'_> {
         found
     }
 
-    /// Removes from `left` what a Service needs.
+    /// Removes the objects that a Service needs from `left`.
     fn check<'a>(&self, service: &Service, left: &mut BTreeMap<&'a str, &'a Value>) -> Result<(), String> {
         if intent(service).is_none() {
             let is_clean = !service::has_finalizer(service) && addresses(service).is_empty();
@@ -140,7 +139,7 @@ impl Results<'_> {
     }
 }
 
-/// Removes the only object that this holds for.
+/// Removes the only object that meets `is_it`.
 fn take<'a>(
     left: &mut BTreeMap<&'a str, &'a Value>,
     is_it: impl Fn(&str, &Value) -> bool,
@@ -177,7 +176,7 @@ mod tests {
         json!({"resource_type": resource_type, "monitor_port": port})
     }
 
-    /// As a Service with the ports TCP/80 and UDP/53 needs it.
+    /// Returns the objects of a Service with the ports TCP/80 and UDP/53.
     fn objects() -> Vec<Value> {
         let members = json!([{"ip_address": "10.0.0.1"}]);
         let server = |number: &str, node_port: &str, pool: &str| {
@@ -250,7 +249,7 @@ mod tests {
         }
     }
 
-    /// The same Service with all policies.
+    /// Returns the same Service with all policies.
     fn service_with_policies() -> Service {
         service(|service| {
             service["metadata"]["annotations"] = json!({"loadbalancer.vsphere-ccm.dev/snat": "disabled"});
@@ -263,7 +262,7 @@ mod tests {
         })
     }
 
-    /// As it needs it.
+    /// Returns the objects of the Service with all policies.
     fn objects_with_policies() -> Vec<Value> {
         let mut objects = objects();
         for server in [1, 2] {
@@ -316,7 +315,7 @@ mod tests {
         };
         assert_eq!(unused(&objects_with_policies()), 0);
         assert_eq!(unused(&[objects(), vec![group]].concat()), 1);
-        // A Service that asks for it does not have it.
+        // The Service asks for a policy that its objects lack.
         let mut objects = objects_with_policies();
         (1..3).for_each(|server| objects[server]["access_list_control"] = Value::Null);
         assert!(differences(service_with_policies(), &objects, "192.0.2.1") > 0);

@@ -1,4 +1,5 @@
-//! No virtual server of a living Service is deleted, or loses its address or its pool, but by a change of its own Service.
+//! Only a change of its own Service may delete the virtual server of an existing Service, or change its address or its
+//! pool.
 
 use serde_json::Value;
 

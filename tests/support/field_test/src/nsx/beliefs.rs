@@ -1,8 +1,8 @@
-//! What this project believes of an NSX Manager. A pure list.
+//! The beliefs about an NSX Manager. A pure list.
 
 use crate::belief::Belief;
 
-/// All of them, in the order of the table.
+/// All beliefs, in the order of the table.
 pub static ALL: &[&Belief] = &[
     &CREATE,
     &USE,
@@ -37,7 +37,7 @@ pub static ALL: &[&Belief] = &[
     &UNREALIZED,
 ];
 
-/// Those that need writes, which are the last ones.
+/// Beliefs that need writes. They are the last ones.
 pub static WRITING: &[&Belief] = &[
     &NEW,
     &ALLOCATION,
@@ -53,9 +53,9 @@ pub static WRITING: &[&Belief] = &[
     &UNREALIZED,
 ];
 
-/// Where most of it is documented.
+/// Source of most beliefs.
 const API: &str = "NSX Policy API reference";
-/// How sessions are described.
+/// Source of the beliefs about sessions.
 const SESSIONS: &str = "NSX API guide, session-based authentication; vmware/nsx-operator";
 
 macro_rules! belief {

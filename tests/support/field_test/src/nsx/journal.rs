@@ -1,8 +1,8 @@
-//! What the field test makes in NSX, and its removal.
+//! The objects that the field test creates in NSX, and their removal.
 //!
-//! An object is written only if its path was absent before, and is entered before the write is sent. A write under way goes on
-//! when its caller is dropped, so that the removal knows what became of it: a write that is given up can still take effect
-//! after the removal. Only objects with the tag of this run are deleted.
+//! An object is written only if its path was absent before. The journal gets its entry before the write is sent. A
+//! write that was started continues when its caller is dropped, so that the removal knows its result: a cancelled write
+//! could still take effect after the removal. Only objects with the tag of this run are deleted.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,79 +17,76 @@ use tokio::task::JoinHandle;
 use crate::Limits;
 use crate::interrupts::Interrupts;
 
-/// The client's name of the calls about the objects.
+/// Operation name of the calls about the objects.
 pub(super) const OPERATION: &str = "field-test.write";
 
-/// The scopes of the tags that all objects have.
+/// Scopes of the tags that all these objects have.
 const PREFIX_SCOPE: &str = "field-test";
 const RUN_SCOPE: &str = "field-test-run";
 
-/// Where virtual servers and allocations are.
+/// Path of the virtual servers, and the part of a path before the id of an allocation.
 pub(super) const SERVERS: &str = "/infra/lb-virtual-servers/";
 pub(super) const ALLOCATIONS: &str = "/ip-allocations/";
 
-/// Between two attempts to remove what is still in use.
+/// First and longest pause between two attempts to remove an object that is still in use.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 
-/// More than a write takes with its turn and its time limit.
+/// Longer than a write takes, including its wait for the rate limit and its timeout.
 const UNDER_WAY: Duration = Duration::from_secs(75);
 
-/// An object that may be written: its path was absent.
+/// An object that may be written, because its path was absent.
 #[derive(Clone, Debug)]
 pub(super) struct Planned(String);
 
 impl Planned {
-    /// Its path.
     pub(super) fn path(&self) -> &str {
         &self.0
     }
 }
 
-/// Why an object is not planned.
+/// Reason why an object may not be written.
 pub(super) enum NotPlanned {
-    /// There is one with this path.
     Exists,
-    /// That is not known.
+    /// The read failed.
     Unknown(Error),
 }
 
-/// Why the removal ended.
+/// Reason why the removal ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Removal {
-    /// All is absent, or its time is over.
+    /// Everything is absent, or the deadline has passed.
     Done,
-    /// The manager does not take the session.
+    /// The manager rejects the session.
     SessionOver,
-    /// Nothing more can be sent.
+    /// No more calls can be sent.
     Stopped,
 }
 
-/// An object of which a write was begun.
+/// An object whose write was started.
 struct Entry {
     path: String,
-    /// Whether a write of it was answered with success.
+    /// Whether a write of it succeeded.
     is_acknowledged: bool,
-    /// Whether a write of it got no answer, so that it can take effect later.
+    /// Whether a write of it got no answer, so that the write can take effect later.
     is_unanswered: bool,
-    /// Whether there is an object of which nothing shows whose it is: the write got no answer, and the object has no tags. It is
+    /// Whether the owner of the object is unknown: its write got no answer, and it has no tags. Such an object is
     /// listed and not deleted.
     is_doubtful: bool,
-    /// Since when it is absent, if that was not long enough ago.
+    /// Time since which the object is absent, until it has been absent long enough.
     absent_since: Option<Instant>,
 }
 
 type Answer = Result<Option<Object>, Error>;
 
-/// See the module.
+/// The journal of what this run creates. See the module.
 pub(super) struct Journal {
     prefix: String,
     run: String,
     limits: Limits,
     interrupts: Interrupts,
-    /// In the order of their making.
     entries: Vec<Entry>,
-    /// The virtual server, once a write of it was begun.
+    /// Path of the virtual server, once a write of it was started.
     server: Option<String>,
     under_way: Option<(String, JoinHandle<Answer>)>,
 }
@@ -101,7 +98,7 @@ impl Journal {
         Self { prefix, run, limits, interrupts, entries, server: None, under_way: None }
     }
 
-    /// Plans an object: there must be none of this path.
+    /// Plans an object. Its path must be absent.
     pub(super) async fn plan(&self, client: &Client, path: &str) -> Result<Planned, NotPlanned> {
         match client.get(path, OPERATION, Priority::Urgent).await {
             Ok(_) => Err(NotPlanned::Exists),
@@ -110,7 +107,7 @@ impl Journal {
         }
     }
 
-    /// An object with these members, and with the name and the tags of this run.
+    /// Returns an object with these members and with the name and tags of this run.
     pub(super) fn body(&self, members: Value) -> Object {
         let mut object = Object::default();
         if let Value::Object(members) = members {
@@ -122,14 +119,14 @@ impl Journal {
         object
     }
 
-    /// Creates or replaces an object; gives what is stored.
+    /// Creates or replaces an object. Returns the stored object.
     pub(super) async fn put(&mut self, client: &Client, planned: &Planned, body: &Object) -> Result<Object, Error> {
         let (client, path, body, permit) = (client.clone(), planned.0.clone(), body.clone(), self.permit());
         let call = async move { client.put(WriteCall { permit: &permit }, &path, OPERATION, &body).await.map(Some) };
         self.write(planned, call).await.map(Option::unwrap_or_default)
     }
 
-    /// Creates an object with PATCH, which answers without it.
+    /// Creates an object with PATCH, whose answer does not contain the object.
     pub(super) async fn patch(&mut self, client: &Client, planned: &Planned, body: &Object) -> Result<(), Error> {
         let (client, path, body, permit) = (client.clone(), planned.0.clone(), body.clone(), self.permit());
         let call =
@@ -137,19 +134,19 @@ impl Journal {
         self.write(planned, call).await.map(drop)
     }
 
-    /// Deletes an object of which a write was acknowledged; it stays in the journal until the removal sees that it is absent.
+    /// Deletes an object whose write succeeded. It stays in the journal until the removal finds it absent.
     pub(super) async fn delete(&self, client: &Client, planned: &Planned) -> Result<(), Error> {
         debug_assert!(self.is_made(planned), "{} was not made", planned.0);
         let permit = self.permit();
         client.delete(WriteCall { permit: &permit }, planned.path(), OPERATION).await
     }
 
-    /// Whether a write of it was acknowledged.
+    /// Returns true if a write of it succeeded.
     pub(super) fn is_made(&self, planned: &Planned) -> bool {
         self.entries.iter().any(|entry| entry.path == planned.0 && entry.is_acknowledged)
     }
 
-    /// No write begins after an interruption, and one that is under way goes on.
+    /// Returns a permit that expires at an interruption. A write that was started continues.
     fn permit(&self) -> Arc<dyn Permit> {
         Arc::new(UntilInterrupted(Some(self.interrupts.clone())))
     }
@@ -180,21 +177,21 @@ impl Journal {
         let Some(entry) = self.entries.iter_mut().find(|entry| entry.path == path) else { return };
         match answer {
             Ok(_) => (entry.is_acknowledged, entry.is_unanswered) = (true, false),
-            // Such a call did nothing.
+            // Such a call changed nothing.
             Err(error) if matches!(error.kind, Kind::SessionOver | Kind::Rejected | Kind::NotPermitted) => {
                 entry.is_unanswered = false;
                 self.entries.retain(|entry| entry.path != path || entry.is_acknowledged);
             }
             Err(error) => {
                 entry.is_unanswered = {
-                    // Only a refusal says that nothing was done.
+                    // Only a 4xx answer proves that nothing was changed.
                     error.status().is_none_or(|status| !(400..500).contains(&status))
                 }
             }
         }
     }
 
-    /// Waits for the write that was under way when its caller was dropped.
+    /// Waits for the write that was in flight when its caller was dropped.
     pub(super) async fn settle(&mut self) {
         let Some((path, task)) = &mut self.under_way else { return };
         let path = path.clone();
@@ -204,7 +201,7 @@ impl Journal {
         self.under_way = None;
     }
 
-    /// Removes what was made, the last one first, again and again until all is absent or `deadline` has come.
+    /// Removes what was created, in reverse order. Repeats this until everything is absent or `deadline` has passed.
     pub(super) async fn remove_all(&mut self, client: &Client, deadline: Instant) -> Removal {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -214,7 +211,7 @@ impl Journal {
                 match self.remove(client, &path).await {
                     Err(error) if error.kind == Kind::SessionOver => return Removal::SessionOver,
                     Err(error) if matches!(error.kind, Kind::Rejected | Kind::NotPermitted) => return Removal::Stopped,
-                    // What is still there is tried again.
+                    // An object that remains is tried again.
                     Ok(()) | Err(_) => {}
                 }
             }
@@ -226,17 +223,18 @@ impl Journal {
         }
     }
 
-    /// Deletes an object if it is of this run. One that is absent, or is another's, leaves the journal.
+    /// Deletes an object if this run owns it. An object that is absent, or that another client owns, leaves the
+    /// journal.
     async fn remove(&mut self, client: &Client, path: &str) -> Result<(), Error> {
         let get = async || client.get(path, OPERATION, Priority::Urgent).await;
         let Some(entry) = self.entries.iter_mut().find(|entry| entry.path == path) else { return Ok(()) };
         let mut seen = get().await;
         let was_unanswered = entry.is_unanswered;
-        // A write without an answer has taken effect.
+        // The object exists, so the write without an answer has taken effect.
         entry.is_unanswered &= seen.is_err();
         let is_of_run = match &seen {
             Ok(object) => is_of_run(object, &self.run, entry.is_acknowledged),
-            // It may be deleted without being read.
+            // The account may be allowed to delete the object but not to read it.
             Err(error) => entry.is_acknowledged && error.kind == Kind::NoPermission,
         };
         if is_of_run {
@@ -259,7 +257,8 @@ impl Journal {
         Ok(())
     }
 
-    /// One whose write got no answer leaves the journal when it is still absent later.
+    /// Enters that the object is absent. If its write got no answer, the entry leaves the journal only if the object is
+    /// still absent later.
     fn enter_absent(&mut self, path: &str) {
         let Some(entry) = self.entries.iter_mut().find(|entry| entry.path == path) else { return };
         let since = entry.absent_since.get_or_insert_with(Instant::now);
@@ -268,25 +267,26 @@ impl Journal {
         }
     }
 
-    /// An address must not go to another client while the network still has a virtual server with it.
+    /// Returns true while NSX still has a virtual server with the address. The address must not be given to another
+    /// client until then.
     async fn is_address_in_use(&self, client: &Client, path: &str) -> Result<bool, Error> {
         let Some(server) = self.server.as_deref().filter(|_| path.contains(ALLOCATIONS)) else { return Ok(false) };
         let is_there = self.entries.iter().any(|entry| entry.path == server);
         Ok(is_there || client.is_in_effect(server, OPERATION).await?)
     }
 
-    /// What may still be there, in the order in which it can be removed.
+    /// Returns the objects that may still exist, in the order in which they can be removed.
     pub(super) fn leftovers(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().rev().map(|entry| entry.path.as_str())
     }
 }
 
-/// Whether the object is one that this run made. Whether each kind of object keeps its tags is not known.
+/// Returns true if this run created the object. Some kinds of objects may not keep their tags.
 fn is_of_run(object: &Object, run: &str, is_acknowledged: bool) -> bool {
     object.tag(RUN_SCOPE) == Some(run) || (is_acknowledged && object.tags().next().is_none())
 }
 
-/// The outcome of a task. It is never aborted.
+/// Returns the result of a task. The task is never aborted.
 async fn joined(task: &mut JoinHandle<Answer>) -> Answer {
     match task.await {
         Ok(answer) => answer,
@@ -294,7 +294,7 @@ async fn joined(task: &mut JoinHandle<Answer>) -> Answer {
     }
 }
 
-/// The permission to begin a write: until the first signal, or for ever.
+/// A permit to start a write: until the first signal, or forever.
 struct UntilInterrupted(Option<Interrupts>);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Lists: pages, cursors, counts, and objects that are marked for deletion.
+//! Checks of lists: pages, cursors, counts, and objects that are marked for deletion.
 
 use std::collections::BTreeSet;
 
@@ -6,16 +6,16 @@ use super::beliefs::{EACH_ONCE, FIRST_COUNT, LAST_CURSOR, MARKED, PAGE_SIZE};
 use super::{Check, Ended};
 use crate::wire::Alteration;
 
-/// A list of which every manager has several objects that it made itself.
+/// A list that has several built-in objects on every manager.
 const PROFILES: &str = "/infra/lb-app-profiles";
 
 const OPERATION: &str = "field-test.list";
 
-/// Objects in a page, and pages that are read.
+/// Objects per page, and pages read.
 const SIZE: usize = 2;
 const MOST_PAGES: usize = 12;
 
-/// Reads a list in small pages, and in one.
+/// Reads a list in small pages, and in one page.
 pub(super) async fn pages(check: &mut Check) -> Result<(), Ended> {
     let all = [&FIRST_COUNT, &PAGE_SIZE, &LAST_CURSOR, &EACH_ONCE];
     let client = check.client.clone();
@@ -75,7 +75,7 @@ pub(super) async fn pages(check: &mut Check) -> Result<(), Ended> {
     Ok(())
 }
 
-/// Reads a list with objects that are marked for deletion, and without.
+/// Reads a list with and without objects that are marked for deletion.
 pub(super) async fn marked(check: &mut Check) -> Result<(), Ended> {
     let (mut shown, mut marked) = ([0; 2], [0; 2]);
     for (at, includes) in [false, true].into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Objects: the gateway, the load balancer service, what is realized, and what never was.
+//! Checks of objects: the gateway, the load balancer service, a realized object, and an object that does not exist.
 
 use ccm::clients::nsx::realization::RevisionStatus;
 use ccm::clients::nsx::{Kind, Object, Priority};
@@ -9,10 +9,10 @@ use super::{Check, Ended, told};
 
 const OPERATION: &str = "field-test.object";
 
-/// A virtual server that never was.
+/// Path of a virtual server that does not exist.
 const NEVER: &str = "/infra/lb-virtual-servers/field-test-f1e1-never-was";
 
-/// Counts with their capacities, as the product reads them.
+/// Counts and capacities that the product reads.
 const COUNTERS: [&str; 6] = [
     "current_virtual_server_count",
     "virtual_server_capacity",
@@ -22,7 +22,7 @@ const COUNTERS: [&str; 6] = [
     "pool_member_capacity",
 ];
 
-/// Reads the gateway of the file, or the first one, and its locale services.
+/// Reads the configured gateway, or the first one, and its locale services.
 pub(super) async fn gateway(check: &mut Check, named: Option<&str>) -> Result<(), Ended> {
     let path = match named {
         Some(path) => Some(path.to_owned()),
@@ -55,7 +55,7 @@ pub(super) async fn gateway(check: &mut Check, named: Option<&str>) -> Result<()
     Ok(())
 }
 
-/// Reads how full the load balancer service of the file is, or the first one.
+/// Reads the usage of the configured load balancer service, or of the first one.
 pub(super) async fn service(check: &mut Check, named: Option<&str>) -> Result<(), Ended> {
     let path = match named {
         Some(path) => Some(path.to_owned()),
@@ -119,7 +119,7 @@ pub(super) async fn realized(check: &mut Check) -> Result<(), Ended> {
     Ok(())
 }
 
-/// Reads an object that never was, and its realized state.
+/// Reads an object that does not exist, and its realized state.
 pub(super) async fn absent(check: &mut Check) -> Result<(), Ended> {
     match check.client.get(NEVER, OPERATION, Priority::Urgent).await {
         Ok(_) => check.sheet.judge(&ABSENT, false, "it was found"),
@@ -140,7 +140,7 @@ pub(super) async fn absent(check: &mut Check) -> Result<(), Ended> {
     Ok(())
 }
 
-/// The first object of a list; none also where the list is refused, which another check tells.
+/// Returns the first object of a list. Returns `None` also if the list is rejected, which another check reports.
 async fn first(check: &mut Check, path: &str) -> Result<Option<Object>, Ended> {
     let client = check.client.clone();
     match client.pages(path, OPERATION, 1).next().await {

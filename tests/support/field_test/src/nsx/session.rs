@@ -1,4 +1,4 @@
-//! The session: how it begins, and which answers say that it is over.
+//! Checks of the session: how it begins, and which answers report that it has expired.
 
 use std::time::Duration;
 
@@ -13,20 +13,20 @@ use crate::belief::Belief;
 use crate::servers::NsxProof;
 use crate::wire::Alteration;
 
-/// A small list that every manager has.
+/// A short list that every manager has.
 const SITES: &str = "/infra/sites";
 
 const PROBE: &str = "field-test.session";
 
-/// A cookie that no manager handed out.
+/// A cookie that no manager issued.
 const NO_COOKIE: &str = "JSESSIONID=0000000000000000000000000000F1E1";
 
 const TOKEN: &str = "X-XSRF-TOKEN";
 
-/// How long the exchange of a token may take, as in the product.
+/// Timeout for the exchange of a token, as in the product.
 const EXCHANGE_LIMIT: Duration = Duration::from_secs(30);
 
-/// Logs in, once, and makes a call.
+/// Logs in once, and makes a call.
 pub(super) async fn begin(check: &mut Check, proof: &NsxProof) -> Result<(), Ended> {
     let login = match proof {
         NsxProof::Certificate => Login::with_certificate(),
@@ -43,7 +43,8 @@ pub(super) async fn begin(check: &mut Check, proof: &NsxProof) -> Result<(), End
                 basic.map_err(|error| refused(&error))?
             }
             Err(error) => {
-                // Without an answer nothing is known of what the server does. A success without a cookie or token is an answer.
+                // Without an answer the behaviour of the server is unknown. A success without a cookie or token is an
+                // answer.
                 let is_answered = check.last("session.create").is_some_and(|exchange| exchange.status.is_some());
                 if error.kind != Kind::Rejected && is_answered {
                     check.sheet.judge(&CREATE, false, told(&error));
@@ -72,15 +73,14 @@ pub(super) async fn begin(check: &mut Check, proof: &NsxProof) -> Result<(), End
     Ok(())
 }
 
-/// Gets an access token, once. The token service is another server than the one that is tested, so its answer is not in the
-/// table.
+/// Fetches an access token, once. Its answer is not in the table, because the token service is not the tested server.
 async fn access_token(service: &Settings, path: &str, refresh: &SecretString) -> Result<Login, Ended> {
     let service = http::Client::new(service.clone()).map_err(|_| Ended(UNUSABLE_SETTINGS.to_owned()))?;
     let token = AccessToken::exchange(&service, path, refresh, EXCHANGE_LIMIT).await;
     token.map(|token| Login::with_token(&token)).map_err(|error| refused(&error))
 }
 
-/// Logs in once more, where there was a session.
+/// Logs in again, if there was a session.
 pub(super) async fn again(client: &Client, proof: &NsxProof) -> Option<Login> {
     match proof {
         NsxProof::Certificate | NsxProof::Token { .. } => None,
@@ -95,7 +95,7 @@ fn refused(error: &ccm::clients::nsx::Error) -> Ended {
     }
 }
 
-/// Shows the manager sessions that are none, ends the session, and shows it that one, too.
+/// Sends invalid sessions to the manager, ends the valid session, and sends that one again.
 pub(super) async fn end(check: &mut Check) -> Result<(), Ended> {
     let Some(login) = check.login.clone().filter(Login::is_session) else { return Ok(()) };
     let cases: [(&'static Belief, &[Alteration]); 3] = [
@@ -118,9 +118,9 @@ pub(super) async fn end(check: &mut Check) -> Result<(), Ended> {
     Ok(())
 }
 
-/// Makes a call that has to be refused as one whose session is over.
+/// Makes a call that the manager must reject as one with an expired session.
 async fn probe(check: &mut Check, login: &Login, belief: &'static Belief) -> Result<(), Ended> {
-    // The client forgets a login that was refused.
+    // The client drops a login that was rejected, so each call needs it again.
     check.client.adopt(login.clone());
     check.wire.take();
     let answer = check.client.get(SITES, PROBE, Priority::Urgent).await;

@@ -1,5 +1,5 @@
-//! Makes objects, looks how they are realized, and how later writes and deletions are answered. The journal has everything that
-//! is made, and removes it afterwards.
+//! Creates objects, reads their realization, and checks the answers to later writes and deletions. The journal has
+//! everything that is created, and removes it afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -18,25 +18,24 @@ use crate::belief::Belief;
 use crate::options::WriteRequest;
 use crate::servers::NsxServer;
 
-/// Between two looks at a state.
+/// First and longest pause between two reads of a state.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// The port of the virtual server. There is nothing behind it.
+/// Port of the virtual server. No backend listens behind it.
 const PORT: &str = "65001";
 
-/// The only client that the virtual server would let in: an address of the documentation, which no client has.
+/// The only client that the virtual server would admit: an address for documentation, which no client has.
 const CLIENT: &str = "192.0.2.1";
 
-/// A monitor that never was.
+/// Path of a monitor that does not exist.
 const NEVER: &str = "/infra/lb-monitor-profiles/field-test-f1e1-never-was";
 
-/// The paths of what is made.
 struct Paths {
     monitor: String,
     pool: String,
     group: String,
-    /// Without the path of the pool of addresses, which may not be known yet.
+    /// Path below the IP pool, whose id may not be known yet.
     allocation: String,
     server: String,
 }
@@ -53,7 +52,7 @@ impl Paths {
     }
 }
 
-/// What will be made, for the announcement.
+/// Returns the objects that will be created, for the announcement.
 pub(super) fn announced(write: &WriteRequest) -> Vec<String> {
     let Paths { monitor, pool, group, allocation, server } = Paths::new(&write.prefix);
     let allocation = format!("{allocation} of the pool of addresses of the default class");
@@ -63,7 +62,7 @@ pub(super) fn announced(write: &WriteRequest) -> Vec<String> {
     [monitor, pool, group, allocation].into_iter().chain(server).collect()
 }
 
-/// The objects that may be made, and what they refer to.
+/// The objects that may be created, and the objects that they refer to.
 struct Plan {
     monitor: Planned,
     pool: Planned,
@@ -78,7 +77,7 @@ struct ServerPlan {
     profile: String,
 }
 
-/// Makes objects and looks at them. What is left afterwards is the journal's to remove.
+/// Creates objects and checks them. The journal removes what remains.
 pub(super) async fn objects(check: &mut Check, server: &NsxServer, write: &WriteRequest) -> Result<(), Ended> {
     let Some(plan) = plan(check, server, write).await? else { return Ok(()) };
     let Some(pool) = create(check, &plan).await? else { return Ok(()) };
@@ -90,13 +89,13 @@ pub(super) async fn objects(check: &mut Check, server: &NsxServer, write: &Write
     deletion(check, &plan).await
 }
 
-/// Nothing is written, for this reason.
+/// Records the reason why nothing is written.
 fn refuse(check: &mut Check, why: String) {
     WRITING.iter().for_each(|belief| check.sheet.skip(belief, why.clone()));
     check.not_written = Some(format!("{why}; nothing was written"));
 }
 
-/// Reads whether the ids are free and what the objects refer to. None where nothing may be written.
+/// Reads whether the ids are free, and what the objects refer to. Returns `None` if nothing may be written.
 async fn plan(check: &mut Check, server: &NsxServer, write: &WriteRequest) -> Result<Option<Plan>, Ended> {
     let service = write.service.as_ref().map(|service| format!("/infra/lb-services/{service}"));
     if let Some(service) = &service
@@ -142,7 +141,6 @@ async fn plan(check: &mut Check, server: &NsxServer, write: &WriteRequest) -> Re
     Ok(Some(Plan { monitor, pool, group, allocation: free.next(), server }))
 }
 
-/// The id of the pool of addresses of the default class.
 async fn address_pool(check: &mut Check, server: &NsxServer) -> Result<Option<String>, Ended> {
     match &server.address_pool {
         None => {
@@ -154,7 +152,7 @@ async fn address_pool(check: &mut Check, server: &NsxServer) -> Result<Option<St
     }
 }
 
-/// The path of the application profile of the virtual server.
+/// Returns the path of the application profile of the virtual server.
 async fn profile(check: &mut Check, server: &NsxServer, write: &WriteRequest) -> Result<Option<String>, Ended> {
     match &server.tcp_profile {
         _ if write.service.is_none() => {
@@ -173,7 +171,7 @@ async fn profile(check: &mut Check, server: &NsxServer, write: &WriteRequest) ->
     }
 }
 
-/// The id of the one object of a list that has this name.
+/// Returns the id of the only object of a list that has this name.
 async fn by_name(check: &mut Check, list: &str, name: &str, belief: &'static Belief) -> Result<Option<String>, Ended> {
     match check.client.list(list, OPERATION, 1000).await {
         Ok(listing) => {
@@ -188,7 +186,7 @@ async fn by_name(check: &mut Check, list: &str, name: &str, belief: &'static Bel
     }
 }
 
-/// Makes monitor, pool and group; gives the pool as it is stored.
+/// Creates monitor, pool and group. Returns the pool as it is stored.
 async fn create(check: &mut Check, plan: &Plan) -> Result<Option<Object>, Ended> {
     let monitor = json!({"resource_type": "LBTcpMonitorProfile", "monitor_port": 65001});
     let pool = json!({
@@ -238,7 +236,7 @@ async fn reserve(check: &mut Check, plan: &Plan) -> Result<Option<String>, Ended
     Ok(None)
 }
 
-/// Makes a virtual server without members on the service that was named.
+/// Creates a virtual server without members on the given service.
 async fn virtual_server(check: &mut Check, plan: &Plan, address: Option<String>) -> Result<(), Ended> {
     let Some(ServerPlan { planned, service, profile }) = &plan.server else { return Ok(()) };
     let Some(address) = address else {
@@ -269,7 +267,7 @@ async fn virtual_server(check: &mut Check, plan: &Plan, address: Option<String>)
     }
 }
 
-/// Waits until monitor, pool and group are realized, all together no longer than one object.
+/// Waits until monitor, pool and group are realized. All three share the time limit of one object.
 async fn realizations(check: &mut Check, plan: &Plan) -> Result<(), Ended> {
     let began = Instant::now();
     let (mut seen, mut are_all) = (Vec::new(), true);
@@ -286,7 +284,7 @@ async fn realizations(check: &mut Check, plan: &Plan) -> Result<(), Ended> {
     Ok(())
 }
 
-/// Writes the pool a second time; then with an old revision, and without one.
+/// Writes the pool a second time, then with an old revision, and then without a revision.
 async fn revisions(check: &mut Check, planned: &Planned, first: Object) -> Result<(), Ended> {
     let mut changed = first.clone();
     changed.0.insert("description".to_owned(), "the second revision of the field test".into());
@@ -322,7 +320,7 @@ async fn revisions(check: &mut Check, planned: &Planned, first: Object) -> Resul
     Ok(())
 }
 
-/// Refers to a monitor that never was; deletes the monitor that the pool refers to.
+/// Refers to a monitor that does not exist, then deletes the monitor that the pool refers to.
 async fn references(check: &mut Check, plan: &Plan) -> Result<(), Ended> {
     match check.client.get(plan.pool.path(), OPERATION, Priority::Urgent).await {
         Ok(mut pool) => {
@@ -337,7 +335,7 @@ async fn references(check: &mut Check, plan: &Plan) -> Result<(), Ended> {
     judge_refusal(check, &IN_USE, answer, |kind| *kind == Kind::Referenced)
 }
 
-/// Deletes the virtual server, or the pool where there is none, and looks until it is no longer realized.
+/// Deletes the virtual server, or the pool if there is none, and reads until it is no longer realized.
 async fn deletion(check: &mut Check, plan: &Plan) -> Result<(), Ended> {
     let server = plan.server.as_ref().map(|server| &server.planned).filter(|server| check.journal.is_made(server));
     let (what, planned) = server.map_or(("pool", &plan.pool), |server| ("virtual server", server));
@@ -375,7 +373,7 @@ async fn deletion(check: &mut Check, plan: &Plan) -> Result<(), Ended> {
     Ok(())
 }
 
-/// The state of an object once it is no longer pending, or at this time.
+/// Returns the state of an object when it is no longer pending, or at the deadline.
 async fn realized(check: &Check, planned: &Planned, deadline: Instant) -> Result<Realization, Error> {
     let client: &Client = &check.client;
     let look = async || client.realization(planned.path(), OPERATION).await;
@@ -383,7 +381,7 @@ async fn realized(check: &Check, planned: &Planned, deadline: Instant) -> Result
     settled(limit, look, |state| *state != Realization::Pending).await
 }
 
-/// Looks again and again until the state is final or the time is over; gives the last one.
+/// Reads repeatedly until the state is final or the time limit is reached. Returns the last state.
 async fn settled<T>(
     limit: Duration,
     look: impl AsyncFn() -> Result<T, Error>,
@@ -400,7 +398,7 @@ async fn settled<T>(
     }
 }
 
-/// The belief holds where the call is refused in the expected way.
+/// Enters that the belief holds if the call is rejected in the expected way.
 fn judge_refusal(
     check: &mut Check,
     belief: &'static Belief,

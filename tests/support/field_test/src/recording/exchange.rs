@@ -1,4 +1,4 @@
-//! Pure: a request and its answer, as a recording has them.
+//! Pure: a request and its answer in the form of a recording.
 
 use std::collections::BTreeMap;
 
@@ -13,26 +13,26 @@ use super::tokens::Tokens;
 use super::words::{self, Segment};
 use super::{value, xml};
 
-/// What may stay as it is in a path and in a value of a query, as the product's clients write them.
+/// Characters that are not escaped in a path and in a value of a query, as in the product's clients.
 const KEPT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
-/// A larger body is not recorded.
+/// Largest body that is recorded, in bytes.
 const LARGEST: usize = 4 << 20;
 
-/// The product's name of a login over REST, to vCenter as to NSX.
+/// The product's operation name of a login over REST, to vCenter and to NSX.
 const LOGIN: &str = "session.create";
 
 /// A request without credentials and names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// The method.
+    /// HTTP method.
     pub method: String,
     /// Path and query.
     pub path: String,
     /// Headers by their names in lower case.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// The body.
+    /// Body of the request.
     #[serde(default, skip_serializing_if = "Body::is_empty")]
     pub body: Body,
 }
@@ -40,30 +40,30 @@ pub struct Request {
 /// An answer without credentials and names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// The status.
+    /// HTTP status.
     pub status: u16,
     /// Headers by their names in lower case.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// The body.
+    /// Body of the answer.
     #[serde(default, skip_serializing_if = "Body::is_empty")]
     pub body: Body,
 }
 
-/// A body.
+/// The body of a request or an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Body {
-    /// Nothing.
+    /// An empty body.
     #[default]
     Empty,
-    /// JSON.
+    /// A JSON document.
     Json(Value),
-    /// XML, a line for each element.
+    /// An XML document, a line for each element.
     Xml(Vec<String>),
-    /// Something else, which is a token.
+    /// Any other text, which is a token.
     Text(String),
-    /// It has so many bytes, which are too many for a recording.
+    /// A body that is too large for a recording; its size in bytes.
     Omitted(usize),
 }
 
@@ -72,7 +72,7 @@ impl Body {
         *self == Self::Empty
     }
 
-    /// The bytes of it; none where they are not recorded.
+    /// Returns the bytes of the body, or `None` if they are not recorded.
     pub(super) fn bytes(&self) -> Option<Vec<u8>> {
         match self {
             Self::Empty => Some(Vec::new()),
@@ -84,7 +84,7 @@ impl Body {
     }
 }
 
-/// The request as a recording has it.
+/// Returns the request in the form of a recording.
 pub(super) fn request(tokens: &mut Tokens, sent: &http::Request) -> Request {
     let ordinary = sent.headers.iter().map(|(name, text)| (*name, text.as_str()));
     let secret = sent.secret_headers.iter().map(|(name, text)| (*name, text.expose_secret()));
@@ -92,25 +92,25 @@ pub(super) fn request(tokens: &mut Tokens, sent: &http::Request) -> Request {
     let path = target(tokens, &sent.path);
     let is_form = headers.get("content-type").is_some_and(|text| text.ends_with("form-urlencoded"));
     let body = match is_form {
-        // Forms are logins.
+        // A form is always a login.
         true => Body::Text(value::credential(tokens, "form")),
         false => body(tokens, Document::Ordinary(None), &sent.body),
     };
     Request { method: sent.method.to_string(), path, headers, body }
 }
 
-/// The answer to a request with this path, which the client calls by this name, as a recording has it.
+/// Returns the answer in the form of a recording. `operation` and `path` are those of its request.
 pub(super) fn answer(tokens: &mut Tokens, operation: &str, path: &str, got: &http::Response) -> Answer {
     let all = got.headers.iter().filter_map(|(name, text)| Some((name.as_str(), text.to_str().ok()?)));
     let headers = headers(tokens, all);
     let own = object_of(path);
-    // A refusal has no session in it, and says why.
+    // An error answer contains no session, and its text is needed.
     let is_login = operation == LOGIN && got.is_success();
     let document = if is_login { Document::Login } else { Document::Ordinary(own.as_deref()) };
     Answer { status: got.status, headers, body: body(tokens, document, &got.body) }
 }
 
-/// The path of the object that a request to NSX is about, as messages name it.
+/// Returns the path of the object of a request to NSX, as messages name it.
 fn object_of(path: &str) -> Option<String> {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let intent = query.split('&').find_map(|pair| pair.strip_prefix("intent_path="));
@@ -138,7 +138,8 @@ fn body(tokens: &mut Tokens, document: Document<'_>, bytes: &[u8]) -> Body {
     }
 }
 
-/// Headers that may stay. Of one that comes several times, the last one counts, of cookies the one of a session.
+/// Returns the headers that may stay. If a header occurs several times, the last one counts. Of the cookies only those
+/// of a session stay.
 fn headers<'a>(tokens: &mut Tokens, all: impl Iterator<Item = (&'a str, &'a str)>) -> BTreeMap<String, String> {
     let mut kept = BTreeMap::new();
     for (name, text) in all {
@@ -181,7 +182,6 @@ fn header(tokens: &mut Tokens, name: &str, text: &str) -> Option<String> {
     })
 }
 
-/// Path and query.
 fn target(tokens: &mut Tokens, target: &str) -> String {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let mut redacted = segments(tokens, path);
@@ -204,7 +204,7 @@ fn target(tokens: &mut Tokens, target: &str) -> String {
     redacted
 }
 
-/// As [`value::path`], where ids may have `id:` before them and are escaped.
+/// Like [`value::path`], for ids that are escaped and may have `id:` before them.
 fn segments(tokens: &mut Tokens, path: &str) -> String {
     let mut is_id = false;
     let segments = path.split('/').map(|segment| {

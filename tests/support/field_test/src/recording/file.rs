@@ -1,5 +1,5 @@
-//! Pure: a recording as a file: JSON objects one after the other, as `jq` reads them. So what is written is of use also where
-//! the end is missing.
+//! Pure: a recording as a file of consecutive JSON objects, as `jq` reads them. A file whose end is missing can be read
+//! up to there.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use serde_json::ser::PrettyFormatter;
 
 use super::exchange::{Answer, Request};
 
-/// The version of the form of the file.
+/// Version of the file format.
 const VERSION: u32 = 1;
 
-/// What stays as it is, for the manifest.
+/// Values that stay unchanged, for the manifest.
 const STAYS: [&str; 7] = [
     "methods and known segments of paths, names of known parameters and headers, status codes, media types",
     "names of known fields and elements, known classes, types, properties, states, privileges and codes of the schema",
@@ -25,7 +25,7 @@ const STAYS: [&str; 7] = [
     "ids and cookies that this program sends as examples of what does not exist",
 ];
 
-/// What is replaced, and by what, for the manifest.
+/// Values that are replaced and their replacements, for the manifest.
 const IS_REPLACED: [&str; 9] = [
     "users and passwords of logins, cookies, tokens and other credentials: removed",
     "names, descriptions, tags and every other text: text-N, one token for the whole text",
@@ -39,36 +39,36 @@ const IS_REPLACED: [&str; 9] = [
     "other attributes, other headers and comments: left out",
 ];
 
-/// One object of the file.
+/// An object of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Entry {
-    /// The first one: what the file is.
+    /// The first object: the description of the file.
     Manifest(Manifest),
     /// A server of the run.
     Server(ServerEntry),
     /// A request and its answer.
     Exchange(Box<ExchangeEntry>),
-    /// What became of the beliefs about a server.
+    /// The outcomes of the beliefs about a server.
     Outcomes(Outcomes),
-    /// The last one. It is missing where the program was killed.
+    /// The last object. It is missing if the program was killed.
     End(End),
 }
 
-/// What the file is.
+/// The description of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The version of its form.
+    /// Version of the file format.
     pub version: u32,
-    /// What wrote it.
+    /// Name of the program that wrote it.
     pub program: String,
-    /// What stays as it is.
+    /// Values that stay unchanged.
     pub stays: Vec<String>,
-    /// What is replaced. One value has one token in the whole file.
+    /// Values that are replaced. One value has one token in the whole file.
     pub is_replaced: Vec<String>,
 }
 
-/// What a server is.
+/// The product of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Product {
@@ -81,13 +81,13 @@ pub enum Product {
 /// A server of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerEntry {
-    /// What the table calls it.
+    /// Its title in the table.
     pub title: String,
-    /// What it is.
+    /// Its product.
     pub product: Product,
-    /// How it is logged in to: `password`, `remote`, `certificate`, or `none`.
+    /// Kind of login: `password`, `remote`, `certificate`, or `none`.
     pub login: String,
-    /// Before every path of NSX.
+    /// Prefix of every path of NSX.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prefix: String,
     /// The tier-1 gateway of the configuration.
@@ -101,32 +101,32 @@ pub struct ServerEntry {
 /// A request and its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExchangeEntry {
-    /// Counted over all servers.
+    /// Number of the exchange, counted over all servers.
     pub number: usize,
-    /// The title of the server.
+    /// Title of the server.
     pub server: String,
-    /// The client's name of the call.
+    /// The client's operation name of the call.
     pub operation: String,
-    /// How long it took, in tenths of a second.
+    /// Duration in tenths of a second.
     pub tenths: u64,
-    /// What was sent.
+    /// The request.
     pub request: Request,
-    /// What came back.
+    /// The answer, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
-    /// Why nothing came back.
+    /// Reason why there was no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }
 
-/// What became of the beliefs about a server.
+/// The outcomes of the beliefs about a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcomes {
-    /// The title of the server.
+    /// Title of the server.
     pub server: String,
     /// `holds`, `DIFFERS` or `not tried`, by the ids of the beliefs.
     pub outcomes: BTreeMap<String, String>,
-    /// Why the test of this server ended early, if it did.
+    /// Reason why the test of this server ended early, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_early: Option<String>,
 }
@@ -134,17 +134,17 @@ pub struct Outcomes {
 /// The end of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// How many exchanges were recorded.
+    /// Number of recorded exchanges.
     pub exchanges: usize,
-    /// Why not all were, if so.
+    /// Reason why some exchanges were not recorded, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<String>,
-    /// How many values of each kind were replaced, and how often something was left out.
+    /// Number of replaced values of each kind, and number of omissions.
     pub replaced: BTreeMap<String, u32>,
 }
 
 impl Manifest {
-    /// That of a new file.
+    /// Makes the manifest of a new file.
     pub(super) fn new() -> Self {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         Self {
@@ -157,11 +157,11 @@ impl Manifest {
 }
 
 impl Entry {
-    /// The object in lines, with one behind it.
+    /// Returns the object as indented lines, with a newline at the end.
     pub(super) fn written(&self) -> String {
         let mut text = Vec::new();
         let mut serializer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b" "));
-        // Nothing of an entry has a form that JSON lacks.
+        // JSON can represent every value of an entry, so this cannot fail.
         let _ = self.serialize(&mut serializer);
         text.push(b'\n');
         String::from_utf8_lossy(&text).into_owned()
@@ -175,17 +175,17 @@ pub struct Recording {
     pub servers: Vec<ServerEntry>,
     /// All exchanges.
     pub exchanges: Vec<ExchangeEntry>,
-    /// What became of the beliefs, by server.
+    /// The outcomes of the beliefs, by server.
     pub outcomes: Vec<Outcomes>,
-    /// The end, if it is there.
+    /// The end, if the file has it.
     pub end: Option<End>,
 }
 
 impl Recording {
-    /// Reads a file. An object that is cut at the end of the file is passed over.
+    /// Reads a file. An object that is cut at the end of the file is skipped.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The mistake in the file.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut recording = Self::default();
         let mut is_first = true;
@@ -211,7 +211,7 @@ impl Recording {
         }
     }
 
-    /// What became of the beliefs about a server.
+    /// Returns the outcomes of the beliefs about a server.
     #[must_use]
     pub fn outcomes_of(&self, title: &str) -> Option<&Outcomes> {
         self.outcomes.iter().find(|outcomes| outcomes.server == title)

@@ -8,16 +8,15 @@ use super::value;
 use super::words::nsx::{Field, field};
 use super::words::{self, vim};
 
-/// What all values of a document are.
+/// The kind of a document, which decides how its values are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Document<'a> {
-    /// Each is what its field says. The path of the object that the request was about, for messages.
+    /// Each value has the kind of its field. The text is the path of the requested object, for messages.
     Ordinary(Option<&'a str>),
     /// The answer to a login: each text is a credential.
     Login,
 }
 
-/// The document with tokens in it.
 pub(super) fn redact(tokens: &mut Tokens, document: Document<'_>, json: &Value) -> Value {
     Redaction { tokens, document }.value(Field::Value, "", json)
 }
@@ -31,7 +30,7 @@ impl Redaction<'_, '_> {
     fn value(&mut self, kind: Field, name: &str, json: &Value) -> Value {
         match json {
             Value::Null | Value::Bool(_) => json.clone(),
-            // It can be a secret or an id.
+            // The number can be a secret or an id.
             Value::Number(number)
                 if self.document == Document::Login
                     || kind == Field::Unknown
@@ -62,7 +61,7 @@ impl Redaction<'_, '_> {
             (Document::Ordinary(own), Field::Message, _) => message(tokens, text, own),
             (_, Field::Word, _) => value::word(tokens, text),
             (_, Field::Number, _) => value::number(tokens, text),
-            // The id of a message is that of the vendor's catalogue.
+            // The id of a message comes from the vendor's catalogue.
             (_, _, "id") if text.contains('.') && words::is_word(text) => text.to_owned(),
             (_, _, "id" | "object_id" | "relative_path") => value::id(tokens, text),
             (_, _, "" | "value") if vim::prefix_of(text).is_some() => value::id(tokens, text),
@@ -70,7 +69,7 @@ impl Redaction<'_, '_> {
         }
     }
 
-    /// Numbers of few digits stay, times are one time, others have a token.
+    /// Replaces a number: short numbers stay, all times become one time, and other numbers get a token.
     fn number(&mut self, name: &str, number: &Number) -> Value {
         let written = number.to_string();
         let is_small = match number.as_i64() {

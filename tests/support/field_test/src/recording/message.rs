@@ -1,10 +1,11 @@
-//! Pure: messages of a server. Known phrases, paths and addresses stay recognisable; what is between them becomes a token.
+//! Pure: messages of a server. Known phrases, paths and addresses stay recognisable. The text between them becomes a
+//! token.
 
 use super::tokens::Tokens;
 use super::value;
 use super::words::{self, vim};
 
-/// Phrases of messages, as the vendors' documentation and sources of other clients have them. The first that fits counts.
+/// Phrases of messages, from the vendors' documentation and from sources of other clients. The first match counts.
 const PHRASES: [&str; 58] = [
     // NSX.
     "The requested object : ",
@@ -69,7 +70,7 @@ const PHRASES: [&str; 58] = [
     "property collector",
 ];
 
-/// A message: phrases stay, the rest becomes tokens. `own` is the path of the object that the request was about.
+/// Replaces a message: phrases stay, the rest becomes tokens. `own` is the path of the requested object.
 pub(super) fn message(tokens: &mut Tokens, text: &str, own: Option<&str>) -> String {
     let mut parts = Parts { tokens, redacted: String::new(), unknown: String::new() };
     let (mut rest, mut before) = (text, ' ');
@@ -99,7 +100,7 @@ enum Known<'a> {
     Path(&'a str),
 }
 
-/// What the text begins with.
+/// Returns the known part at the beginning of the text.
 fn known<'a>(rest: &str, own: Option<&'a str>) -> Option<Known<'a>> {
     let ends = |length: usize| {
         let mut around = rest.get(length..).unwrap_or_default().chars();
@@ -118,14 +119,14 @@ fn is_end(character: char) -> bool {
     character.is_whitespace() || ",;'\"[](){}=".contains(character)
 }
 
-/// What stands before a number that counts. Any other number can be a name or an id.
+/// Texts before a number that is a count. Any other number can be a name or an id.
 const COUNTED: &[&str] =
     &["The system exceeded ", "its revision is ", "request rate limit of ", "concurrent requests of "];
 
 struct Parts<'t> {
     tokens: &'t mut Tokens,
     redacted: String,
-    /// What is not known since the last known part, with the characters between.
+    /// Unknown text since the last known part, with the characters between the words.
     unknown: String,
 }
 
@@ -136,7 +137,7 @@ impl Parts<'_> {
         length
     }
 
-    /// A character between words.
+    /// Handles a character between words.
     fn between(&mut self, character: char) -> usize {
         self.unknown.push(character);
         character.len_utf8()
@@ -154,8 +155,8 @@ impl Parts<'_> {
         word.len()
     }
 
-    /// Enters the token of what is not known. Characters between words stay at its ends; a number that counts stays, and the version
-    /// behind the name of the product.
+    /// Writes the token of the unknown text. Characters between words stay at both ends. A number that is a count
+    /// stays, and so does the version after the name of the product.
     fn flush(&mut self) {
         let unknown = std::mem::take(&mut self.unknown);
         let is_between = |character: char| is_end(character) || matches!(character, '.' | ':');
@@ -180,7 +181,7 @@ impl Parts<'_> {
     }
 }
 
-/// A word that is recognised by its form.
+/// Returns the replacement of a word that is recognised by its form.
 fn recognised(tokens: &mut Tokens, word: &str) -> Option<String> {
     if words::is_own(word) {
         return Some(word.to_owned());

@@ -1,4 +1,4 @@
-//! Writes a recording while the checks run, one exchange after the other.
+//! Writes a recording while the checks run, exchange by exchange.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -19,14 +19,14 @@ use super::value;
 use crate::report::Report;
 use crate::servers::{NsxProof, Server, Servers};
 
-/// More exchanges, and more bytes, are not recorded. Each server has a limit of calls that is far below.
+/// Upper limits of recorded exchanges and bytes. The limit of calls for each server is far below.
 const MOST_EXCHANGES: usize = 2_000;
 const MOST_BYTES: usize = 16 << 20;
 
-/// What is said of an exchange whose answer was not waited for.
+/// Failure text of an exchange whose caller stopped waiting for the answer.
 pub(super) const GIVEN_UP: &str = "GivenUp";
 
-/// A file that is being written. Deliberately without `Debug`: it holds what the tokens replace.
+/// A file that is being written. It has no `Debug`, because it contains the values that the tokens replace.
 pub struct Recorder {
     path: PathBuf,
     state: Mutex<State>,
@@ -37,12 +37,12 @@ struct State {
     tokens: Tokens,
     exchanges: usize,
     bytes: usize,
-    /// Why nothing more is recorded.
+    /// Reason why nothing more is recorded.
     cut: Option<String>,
 }
 
 impl Recorder {
-    /// Creates the file, which only its owner may read.
+    /// Creates the file. Only its owner may read it.
     ///
     /// # Errors
     /// It exists already, or cannot be written.
@@ -71,7 +71,7 @@ impl Recorder {
                 Server::Vcenter(vcenter) => &mut vcenter.http,
                 Server::Nsx(nsx) => &mut nsx.http,
             };
-            // The checks say of settings that cannot be used that they cannot.
+            // The checks themselves report settings that cannot be used.
             if let Ok(client) = Client::new(settings.clone()) {
                 let transport = Recorded { client, recorder: Arc::clone(self), server: entry.title };
                 *settings = Settings { transport: Some(Arc::new(transport)), ..settings.clone() };
@@ -79,14 +79,14 @@ impl Recorder {
         }
     }
 
-    /// Writes the end.
+    /// Writes the end of the file.
     ///
     /// # Errors
-    /// What is missing in the recording. What was written until then is there.
+    /// The reason why the recording is incomplete. The part that was written before remains.
     pub fn finish(&self, report: &Report) -> Result<String, String> {
         let mut state = self.state();
         let cut = state.cut.take();
-        // The end belongs to each recording, also to one that was cut.
+        // Each recording gets an end, even if it was cut.
         state.bytes = 0;
         for server in &report.servers {
             let findings = server.findings.iter();
@@ -136,7 +136,6 @@ impl Recorder {
 }
 
 impl State {
-    /// Whether it was written.
     fn write(&mut self, entry: &Entry) -> bool {
         if self.cut.is_some() {
             return false;
@@ -154,7 +153,6 @@ impl State {
     }
 }
 
-/// What a recording says of a server.
 fn described(server: &Server, tokens: &mut Tokens) -> ServerEntry {
     let title = server.title().to_owned();
     match server {
@@ -192,14 +190,14 @@ fn described(server: &Server, tokens: &mut Tokens) -> ServerEntry {
     }
 }
 
-/// Takes the place of the network: sends with a client of its own, and records.
+/// The transport of a recorded client. It sends with a client of its own, and records.
 struct Recorded {
     client: Client,
     recorder: Arc<Recorder>,
     server: String,
 }
 
-/// An exchange that is recorded in any case, also when its caller does not wait for the answer any more.
+/// An exchange that is always recorded, even if its caller stops waiting for the answer.
 struct Pending<'a> {
     recorded: &'a Recorded,
     sent: Request,
@@ -225,7 +223,8 @@ impl Drop for Pending<'_> {
 #[async_trait]
 impl Transport for Recorded {
     async fn exchange(&self, endpoint: &Endpoint, request: Request) -> Result<Response, Failure> {
-        // It sends to one server. What is for another one may have credentials for that.
+        // This transport sends to one server only. A request for another server may contain credentials for that
+        // server.
         if endpoint.authority() != self.client.endpoint() {
             return Err(Failure::Final(Error::NotPermitted(self.client.failed(request.operation))));
         }

@@ -20,20 +20,21 @@ use crate::report::ServerReport;
 use crate::servers::{NsxProof, NsxServer, VcenterServer};
 use crate::{RunSettings, nsx, vcenter};
 
-/// The exchanges with one server, in the place of that server. Each answers one request, the first one that is the same.
+/// The exchanges with one server, as a transport that replaces the server. Each exchange answers one request: the first
+/// that is equal.
 pub struct Replay {
     server: ServerEntry,
     state: Mutex<State>,
 }
 
 struct State {
-    /// Those that have answered no request so far.
+    /// Exchanges that have not answered a request yet.
     left: Vec<ExchangeEntry>,
     unanswered: Vec<String>,
 }
 
 impl Replay {
-    /// The exchanges with the server of this title.
+    /// Returns the exchanges with the server of this title.
     ///
     /// # Errors
     /// The recording has no such server.
@@ -44,20 +45,20 @@ impl Replay {
         Ok(Arc::new(Self { server, state: Mutex::new(State { left, unanswered: Vec::new() }) }))
     }
 
-    /// Settings of a client of this server.
+    /// Returns settings for a client of this server.
     #[must_use]
     pub fn settings(self: &Arc<Self>) -> Settings {
         let settings = Settings::new("recording.invalid", 443, TlsSettings::default(), "replay");
         Settings { transport: Some(Arc::clone(self) as Arc<dyn Transport>), ..settings }
     }
 
-    /// The requests that the recording does not have.
+    /// Returns the requests that are not in the recording.
     #[must_use]
     pub fn unanswered(&self) -> Vec<String> {
         self.state().unanswered.clone()
     }
 
-    /// The recorded exchanges that no request was answered by: their numbers and operations.
+    /// Returns the numbers and operations of the exchanges that answered no request.
     #[must_use]
     pub fn unused(&self) -> Vec<String> {
         self.state().left.iter().map(|one| format!("{} {}", one.number, one.operation)).collect()
@@ -105,7 +106,6 @@ fn response(answer: &Answer) -> Option<Response> {
     Some(response)
 }
 
-/// The error that has this reason.
 fn failure(request: FailedRequest, reason: &str) -> Error {
     let why = || "as recorded".to_owned();
     match reason {
@@ -119,12 +119,12 @@ fn failure(request: FailedRequest, reason: &str) -> Error {
     }
 }
 
-/// What came of a replay.
+/// The result of a replay.
 #[derive(Debug)]
 pub struct Replayed {
-    /// What the checks found.
+    /// The report of the checks.
     pub report: ServerReport,
-    /// How this replay and the recorded run differ. Empty where the clients read in the recording what they read from the server.
+    /// Differences between the replay and the recorded run. Empty if the clients read the same results.
     pub differences: Vec<String>,
 }
 
@@ -134,7 +134,7 @@ pub struct Replayed {
 /// The recording has no such server.
 pub async fn replay(recording: &Recording, title: &str) -> Result<Replayed, String> {
     let replay = Replay::of(recording, title)?;
-    // It reads only: what a run with `--write` sent besides is reported as not sent.
+    // The replay only reads. Requests that a run with `--write` sent in addition are reported as not sent.
     let settings = RunSettings::default();
     let report = match replay.server.product {
         Product::Vcenter => vcenter::check(&vcenter_of(&replay), &settings).await,
@@ -146,7 +146,7 @@ pub async fn replay(recording: &Recording, title: &str) -> Result<Replayed, Stri
     Ok(Replayed { report, differences })
 }
 
-/// How what was found differs from what is recorded.
+/// Returns the differences between the findings and the recorded outcomes.
 fn differences(report: &ServerReport, recorded: Option<&Outcomes>) -> Vec<String> {
     let Some(recorded) = recorded else { return vec!["the recording does not say what was found".to_owned()] };
     let mut differences = Vec::new();
@@ -184,7 +184,8 @@ fn nsx_of(replay: &Arc<Replay>) -> NsxServer {
     NsxServer { title, http: replay.settings(), prefix, login, gateway, lb_service, address_pool, tcp_profile }
 }
 
-/// Such a login needs a key, or another server, which no recording has.
+/// Returns the reason why such a login cannot be replayed: it needs a key or another server, and no recording has
+/// those.
 fn not_replayed(login: &str) -> String {
     format!("a login of the kind {login:?} is not replayed")
 }

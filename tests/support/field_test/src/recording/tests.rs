@@ -1,4 +1,4 @@
-//! That no text of a server survives, whatever it is and wherever it stands.
+//! Tests that no text of a server survives, whatever its content and its place.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::exchange::{answer, request};
 use super::tokens::Tokens;
 
-/// How values begin that are read in parts.
+/// Beginnings of values that are read in parts.
 const BEGINNINGS: [&str; 12] = [
     "",
     "/infra/lb-pools/",
@@ -25,12 +25,11 @@ const BEGINNINGS: [&str; 12] = [
     "10.0.0.1 ",
 ];
 
-/// Words that no list has, so that none of them may be in a recording.
+/// Generates words that are in no list, so that none of them may be in a recording.
 fn words() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec("zq[a-z0-9]{4,9}", 1..5)
 }
 
-/// A text of these words.
 fn text(words: &[String], between: &str, beginning: &str) -> String {
     format!("{beginning}{}", words.join(between))
 }
@@ -39,7 +38,6 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
 }
 
-/// This text in each place of JSON.
 fn json_of(text: &str) -> String {
     let fields =
         ["id", "path", "display_name", "state", "cursor", "error_message", "ports", "value", "password", "type"];
@@ -51,7 +49,6 @@ fn json_of(text: &str) -> String {
     json!({ "results": [object, text], text: 1 }).to_string()
 }
 
-/// This text in each place of an envelope.
 fn envelope_of(text: &str) -> String {
     let text = escaped(text);
     let fields =
@@ -64,7 +61,7 @@ fn envelope_of(text: &str) -> String {
     )
 }
 
-/// All of a recorded exchange in which this text stands in each place.
+/// Returns the whole recording of an exchange with this text in each place.
 fn recorded(text: &str, encoded: &str) -> String {
     let tokens = &mut Tokens::default();
     let path =
@@ -90,7 +87,7 @@ fn recorded(text: &str, encoded: &str) -> String {
     all + &format!("{:?}", tokens.counts())
 }
 
-/// Everything but letters and digits, escaped.
+/// Escapes everything but letters and digits.
 fn encoded(text: &str) -> String {
     text.bytes()
         .map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") })

@@ -1,13 +1,13 @@
-//! Pure: the tokens in place of values. One value has one token, wherever it is met, so that references in a recording still
+//! Pure: the tokens that replace values. One value has one token everywhere, so that references in a recording still
 //! match: an id in an answer and the same id in the path of a later request.
 //!
-//! A token says nothing of its value but the kind, where a client reads values of that kind only: a UUID, an address, the id
-//! of a managed object with its prefix. Everything else is a text.
+//! A token shows only the kind of its value, if a client needs that: a UUID, an address, or the id of a managed object
+//! with its prefix. Any other value is a text.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Addresses for documentation (RFC 5737), then those for measurements (RFC 2544).
+/// Addresses for documentation (RFC 5737), then addresses for benchmarks (RFC 2544).
 const IPV4_RANGES: [(Ipv4Addr, u32); 4] = [
     (Ipv4Addr::new(192, 0, 2, 0), 254),
     (Ipv4Addr::new(198, 51, 100, 0), 254),
@@ -15,40 +15,36 @@ const IPV4_RANGES: [(Ipv4Addr, u32); 4] = [
     (Ipv4Addr::new(198, 18, 0, 0), 131_070),
 ];
 
-/// The first token of a number. Tokens have seven digits; numbers of fewer digits stay.
+/// First token of a number. Tokens have seven digits, and shorter numbers stay.
 const FIRST_NUMBER: i64 = 1_000_000;
 
-/// Numbers of at most so many digits stay.
+/// Longest number that stays, in digits.
 pub(super) const DIGITS: usize = 6;
 
-/// The time in place of every time, and as milliseconds.
+/// The time that replaces every time, as text and in milliseconds.
 pub(super) const TIME: &str = "2020-01-01T00:00:00Z";
 pub(super) const MILLISECONDS: i64 = 1_577_836_800_000;
 
-/// In a replay: a value that is not of the recording. No recording has it.
+/// Token of a replay for a value that is not in the recording. No recording contains it.
 const FOREIGN: &str = "not-of-the-recording";
 
-/// What kind of value a token stands for.
+/// The kind of a replaced value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     /// Free text, such as a name.
     Text,
-    /// A UUID.
     Uuid,
-    /// An IPv4 address.
     Ipv4,
-    /// An IPv6 address.
     Ipv6,
-    /// The id of a managed object or of an object of NSX.
+    /// The id of a managed object or of an NSX object.
     Id,
-    /// A number.
     Number,
-    /// The name of a field, type, parameter or word of the schema that the lists do not have.
+    /// The name of a field, type, parameter or schema word that is not in the lists.
     Name,
 }
 
 impl Kind {
-    /// What the count is called in a recording.
+    /// Name of the count in a recording.
     fn counted(self) -> &'static str {
         match self {
             Self::Text => "texts",
@@ -62,49 +58,48 @@ impl Kind {
     }
 }
 
-/// The tokens of one recording. Deliberately without `Debug`: it holds what they replace.
+/// The tokens of one recording. It has no `Debug`, because it contains the replaced values.
 #[derive(Default)]
 pub(super) struct Tokens {
-    /// By kind where a number, else by value alone.
+    /// Token of each value. Numbers are kept separately.
     of_values: BTreeMap<String, String>,
     of_numbers: BTreeMap<String, i64>,
     counts: BTreeMap<Kind, u32>,
-    /// How many there are of each prefix.
+    /// Number of ids with each prefix.
     ids: BTreeMap<String, u32>,
-    /// How often something was replaced by a word that is the same for all.
+    /// Number of values that were replaced by a fixed word.
     removed: BTreeMap<&'static str, u32>,
-    /// Whether values are tokens already: those of a recording stay.
+    /// Whether values are tokens already. The tokens of a recording stay.
     is_replay: bool,
 }
 
 impl Tokens {
-    /// For requests that a client makes from the answers of a recording.
+    /// Makes the tokens for requests that a client builds from recorded answers.
     pub(super) fn of_replay() -> Self {
         Self { is_replay: true, ..Self::default() }
     }
 
-    /// How many values of each kind were replaced, and how often something was removed.
+    /// Returns the number of replaced values of each kind, and of removals.
     pub(super) fn counts(&self) -> BTreeMap<String, u32> {
         let tokens = self.counts.iter().map(|(kind, count)| (kind.counted().to_owned(), *count));
         tokens.chain(self.removed.iter().map(|(what, count)| ((*what).to_owned(), *count))).collect()
     }
 
-    /// Something was removed or has a word in its place.
+    /// Counts a value that was removed or replaced by a fixed word.
     pub(super) fn removed(&mut self, what: &'static str) {
         *self.removed.entry(what).or_default() += 1;
     }
 
-    /// The token of a text.
     pub(super) fn text(&mut self, value: &str) -> String {
         self.numbered(Kind::Text, "text", value)
     }
 
-    /// The token of a name of the schema that no list has.
+    /// Returns the token of a schema name that is in no list.
     pub(super) fn name(&mut self, value: &str) -> String {
         self.numbered(Kind::Name, "unknown", value)
     }
 
-    /// The token of the id of an object; ids with this prefix keep it, which includes its hyphen.
+    /// Returns the token of an object id. An id with this prefix keeps the prefix, which includes the hyphen.
     pub(super) fn id(&mut self, prefix: Option<&str>, value: &str) -> String {
         self.numbered(Kind::Id, prefix.map_or("id", |prefix| prefix.trim_end_matches('-')), value)
     }
@@ -122,8 +117,7 @@ impl Tokens {
         self.keep(kind, value.to_owned(), token)
     }
 
-    /// The token of a UUID in lower case. The tokens of a UUID and of the same one in the other byte order differ in the same
-    /// way.
+    /// Returns the token of a UUID in lower case. The token of the byte-swapped UUID differs only in its third group.
     pub(super) fn uuid(&mut self, value: &str) -> String {
         if self.is_replay {
             return if is_uuid_token(value) { value } else { FOREIGN }.to_owned();
@@ -141,7 +135,7 @@ impl Tokens {
         self.keep(Kind::Uuid, value.to_owned(), token("4000"))
     }
 
-    /// The token of an address. Loopback and unspecified addresses stay; link-local ones stay link-local.
+    /// Returns the token of an address. Loopback and unspecified addresses stay. Link-local addresses stay link-local.
     pub(super) fn address(&mut self, address: IpAddr) -> IpAddr {
         let is_local = match address {
             IpAddr::V4(address) => address.is_link_local(),
@@ -166,7 +160,6 @@ impl Tokens {
         token
     }
 
-    /// The token of a number, as it is written.
     pub(super) fn number(&mut self, value: &str) -> i64 {
         if self.is_replay {
             let is_token = |number: &i64| (FIRST_NUMBER + 1..2 * FIRST_NUMBER).contains(number);
@@ -189,7 +182,7 @@ impl Tokens {
     }
 }
 
-/// Whether this is `word-7`.
+/// Returns true for a text of the form `word-7`.
 fn is_numbered(value: &str) -> bool {
     value.rsplit_once('-').is_some_and(|(prefix, number)| {
         !prefix.is_empty() && !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
@@ -216,7 +209,7 @@ fn is_documentation(address: IpAddr) -> bool {
     }
 }
 
-/// The address with this number, from 1 on. Beyond the last one all have the last one.
+/// Returns the address with this number, from 1 on. Numbers beyond the last address get the last address.
 fn ipv4(number: u32) -> Ipv4Addr {
     let mut left = number;
     for (first, size) in IPV4_RANGES {
@@ -232,7 +225,7 @@ fn plus(first: Ipv4Addr, number: u32) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(first).saturating_add(number))
 }
 
-/// The UUID with the bytes of its first three groups in reverse.
+/// Returns the UUID with the bytes of its first three groups reversed.
 fn byte_swapped(uuid: &str) -> String {
     let swap = |group: &str| {
         let bytes: Vec<_> = group.as_bytes().chunks(2).rev().flatten().map(|byte| char::from(*byte)).collect();

@@ -1,17 +1,17 @@
-//! Pure: one value. What is not of a kind that stays becomes a token whole.
+//! Pure: a single value. A value whose kind does not stay becomes a token as a whole.
 
 use std::net::IpAddr;
 
 use super::tokens::{DIGITS, TIME, Tokens};
 use super::words::{self, Segment, vim};
 
-/// What stands in place of a password, a cookie, a token or another credential. It is the same for all.
+/// Replacement of a password, a cookie, a token or another credential. It is the same for all.
 pub(super) const REMOVED: &str = "removed";
 
-/// What is counted for it.
+/// Name of its count.
 pub(super) const CREDENTIALS: &str = "credentials";
 
-/// A credential: nothing of it is kept, not even which others are the same.
+/// Removes a credential. Not even its equality with other credentials is kept.
 pub(super) fn credential(tokens: &mut Tokens, text: &str) -> String {
     match text.is_empty() || words::is_own(text) {
         true => text.to_owned(),
@@ -22,24 +22,24 @@ pub(super) fn credential(tokens: &mut Tokens, text: &str) -> String {
     }
 }
 
-/// A value of a field that holds words of the schema.
+/// Replaces a value of a field that contains schema words.
 pub(super) fn word(tokens: &mut Tokens, text: &str) -> String {
     if words::is_word(text) { text.to_owned() } else { value(tokens, text) }
 }
 
-/// A value of a field that holds numbers or ranges of ports.
+/// Replaces a value of a field that contains numbers or ranges of ports.
 pub(super) fn number(tokens: &mut Tokens, text: &str) -> String {
     let (first, last) = text.split_once('-').unwrap_or((text, "0"));
     if is_small(text) || (is_small(first) && is_small(last)) { text.to_owned() } else { value(tokens, text) }
 }
 
-/// A value of a field that holds versions or numbers of builds.
+/// Replaces a value of a field that contains versions or build numbers.
 pub(super) fn version(tokens: &mut Tokens, text: &str) -> String {
     if is_version(text) { text.to_owned() } else { word(tokens, text) }
 }
 
-/// Whether this is a version, or the number of a build: public of every product. Few addresses have this form, and the fields
-/// have none.
+/// Returns true for a version or a build number, which are public for every product. A few addresses also have this
+/// form, but the fields for versions contain no addresses.
 pub(super) fn is_version(text: &str) -> bool {
     let parts: Vec<_> = text.split('.').collect();
     let is_number =
@@ -51,13 +51,13 @@ pub(super) fn is_version(text: &str) -> bool {
     }
 }
 
-/// Whether this is a number that stays.
+/// Returns true for a number that stays.
 pub(super) fn is_small(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     (1..=DIGITS).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A value of any other field.
+/// Replaces a value of any other field.
 pub(super) fn value(tokens: &mut Tokens, text: &str) -> String {
     if text.is_empty() || words::is_own(text) {
         return text.to_owned();
@@ -71,7 +71,7 @@ pub(super) fn value(tokens: &mut Tokens, text: &str) -> String {
     }
 }
 
-/// A value that is recognised by its form: a UUID, an address, a time, an id of a tag.
+/// Replaces a value that is recognised by its form: a UUID, an address, a time, or an id of a tag.
 pub(super) fn shaped(tokens: &mut Tokens, text: &str) -> Option<String> {
     if is_uuid(text) {
         return Some(tokens.uuid(&text.to_ascii_lowercase()));
@@ -83,7 +83,7 @@ pub(super) fn shaped(tokens: &mut Tokens, text: &str) -> Option<String> {
     addresses(tokens, text).or_else(|| urn(tokens, text))
 }
 
-/// The id of an object. One that vCenter counts keeps its prefix.
+/// Replaces the id of an object. An id that vCenter numbers keeps its prefix.
 pub(super) fn id(tokens: &mut Tokens, text: &str) -> String {
     if text.is_empty() || words::is_own(text) || vim::is_well_known(text) {
         return text.to_owned();
@@ -97,14 +97,14 @@ pub(super) fn id(tokens: &mut Tokens, text: &str) -> String {
     }
 }
 
-/// Whether this is the path of an object of NSX.
+/// Returns true for the path of an NSX object.
 pub(super) fn is_path(text: &str) -> bool {
     ["/infra", "/global-infra", "/orgs"]
         .iter()
         .any(|start| text.strip_prefix(start).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// The path of an object: words of the schema stay where they stand for themselves, ids do not.
+/// Replaces the path of an object. Schema words stay in their places, ids do not.
 pub(super) fn path(tokens: &mut Tokens, text: &str) -> String {
     let mut is_id = false;
     let segments = text.split('/').map(|segment| {
@@ -112,7 +112,7 @@ pub(super) fn path(tokens: &mut Tokens, text: &str) -> String {
         let was_id = std::mem::replace(&mut is_id, kind == Segment::Collection);
         match kind {
             Segment::Word | Segment::Collection => segment.to_owned(),
-            // Between two slashes is nothing, which is no id either.
+            // An empty segment is not an id.
             Segment::Other if segment.is_empty() => {
                 is_id = was_id;
                 String::new()
@@ -123,7 +123,7 @@ pub(super) fn path(tokens: &mut Tokens, text: &str) -> String {
     segments.collect::<Vec<_>>().join("/")
 }
 
-/// An address, a prefix, or a range of addresses.
+/// Replaces an address, a prefix, or a range of addresses.
 fn addresses(tokens: &mut Tokens, text: &str) -> Option<String> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Some(tokens.address(address).to_string());
@@ -137,7 +137,7 @@ fn addresses(tokens: &mut Tokens, text: &str) -> Option<String> {
     Some(format!("{}-{}", tokens.address(first), tokens.address(last)))
 }
 
-/// `urn:vmomi:InventoryServiceTag:<id>:GLOBAL`
+/// Replaces `urn:vmomi:InventoryServiceTag:<id>:GLOBAL`.
 fn urn(tokens: &mut Tokens, text: &str) -> Option<String> {
     let rest = text.strip_prefix("urn:vmomi:")?;
     let (kind, rest) = rest.split_once(':')?;
@@ -155,7 +155,7 @@ fn is_uuid(text: &str) -> bool {
         })
 }
 
-/// `2026-11-28T09:07:00.123Z`, or with an offset.
+/// Returns true for `2026-11-28T09:07:00.123Z`, also with an offset.
 fn is_time(text: &str) -> bool {
     let form = b"dddd-dd-ddTdd:dd:dd";
     let (bytes, is_of_form) = (text.as_bytes(), |(byte, form): (&u8, &u8)| match form {

@@ -1,13 +1,12 @@
-//! Pure: what may stay in a recording. Everything that is not in one of these lists is replaced, also
-//! what no list foresees.
+//! Pure: the values that may stay in a recording. Everything else is replaced, including values that no list foresees.
 //!
-//! The lists are of the documented schema: the vSphere Web Services API reference, the vSphere Automation API reference and
-//! the NSX Policy API reference, as far as this program or a reader of a recording has a use for it.
+//! The lists come from the documented schema: the vSphere Web Services API reference, the vSphere Automation API
+//! reference and the NSX Policy API reference. They have the parts that this program or a reader of a recording needs.
 
 pub(super) mod nsx;
 pub(super) mod vim;
 
-/// What this program itself sends as an example of something that does not exist.
+/// Values that this program itself sends as an example of an object that does not exist.
 const OWN: [&str; 5] = [
     "vm-2147483601",
     "00000000-0000-0000-0000-00000000f1e1",
@@ -16,7 +15,7 @@ const OWN: [&str; 5] = [
     "JSESSIONID=0000000000000000000000000000F1E1",
 ];
 
-/// Headers of requests and answers that stay. Their values are judged as well.
+/// Headers of requests and answers that stay. Their values are checked as well.
 pub(super) const HEADERS: [&str; 12] = [
     "accept",
     "authorization",
@@ -32,7 +31,7 @@ pub(super) const HEADERS: [&str; 12] = [
     "x-xsrf-token",
 ];
 
-/// Media types, and how they are written.
+/// Media types and their spellings.
 const MEDIA_TYPES: [&str; 14] = [
     "application/json",
     "application/json;charset=utf-8",
@@ -50,7 +49,7 @@ const MEDIA_TYPES: [&str; 14] = [
     "text/xml; charset=\"utf-8\"",
 ];
 
-/// Segments of paths before those of objects.
+/// Path segments that come before the segments of objects.
 const SEGMENTS: [&str; 17] = [
     "api",
     "cis",
@@ -71,7 +70,7 @@ const SEGMENTS: [&str; 17] = [
     "vmware",
 ];
 
-/// Segments of paths that are the schema's and end before an id or another such segment.
+/// Path segments of the schema that come before an id or before another such segment.
 const STATES: [&str; 4] = ["realized-state", "realized-entities", "status", "statistics"];
 
 /// Segments that are followed by an id.
@@ -118,7 +117,6 @@ const COLLECTIONS: [&str; 40] = [
     "vpcs",
 ];
 
-/// Names of parameters in queries.
 pub(super) const PARAMETERS: [&str; 8] = [
     "action",
     "cursor",
@@ -130,21 +128,20 @@ pub(super) const PARAMETERS: [&str; 8] = [
     "~action",
 ];
 
-/// Values of `action`.
 const ACTIONS: [&str; 3] = ["list-attached-objects-on-tags", "list-attached-tags-on-objects", "list-tags-for-category"];
 
-/// What may follow a segment of a path.
+/// The kind of a path segment, which decides what may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Segment {
-    /// A word of the schema.
+    /// A schema word.
     Word,
-    /// A word of the schema; the next segment is an id.
+    /// A schema word. The next segment is an id.
     Collection,
-    /// Something else.
+    /// Any other text.
     Other,
 }
 
-/// What a segment of a path is, if it is not an id by its place.
+/// Returns the kind of a path segment whose place does not make it an id.
 pub(super) fn segment(text: &str) -> Segment {
     if COLLECTIONS.contains(&text) {
         Segment::Collection
@@ -155,12 +152,12 @@ pub(super) fn segment(text: &str) -> Segment {
     }
 }
 
-/// Whether this program itself sends this value.
+/// Returns true if this program itself sends this value.
 pub(super) fn is_own(value: &str) -> bool {
     OWN.contains(&value)
 }
 
-/// Whether the value of a field that holds words of the schema is such a word.
+/// Returns true if the value of a field for schema words is a schema word.
 pub(super) fn is_word(value: &str) -> bool {
     ["true", "false", "1", "0"].contains(&value)
         || ACTIONS.contains(&value)
@@ -168,7 +165,6 @@ pub(super) fn is_word(value: &str) -> bool {
         || nsx::is_word(value)
 }
 
-/// Whether this is a media type, in lower case.
 pub(super) fn is_media_type(value: &str) -> bool {
     MEDIA_TYPES.contains(&value)
 }

@@ -1,4 +1,4 @@
-//! Pure: envelopes of SOAP. They are read as a tree, and written with an element in each line.
+//! Pure: SOAP envelopes. They are read as a tree, and written with one element in each line.
 
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::reader::Reader;
@@ -8,28 +8,27 @@ use super::tokens::Tokens;
 use super::value;
 use super::words::vim;
 
-/// Deeper elements are not recorded; the product reads none of those either.
+/// Deepest element that is recorded. The product does not read deeper elements either.
 const MAX_DEPTH: usize = 128;
 
-/// Elements without inner elements stand in the line of their parent up to this length.
+/// Longest line in characters. Up to this length, elements without inner elements stay in the line of their parent.
 const LONGEST_LINE: usize = 120;
 
-/// What is counted for attributes, comments and instructions that are left out.
+/// Name of the count of attributes, comments and instructions that are left out.
 const LEFT_OUT: &str = "attributes and comments left out";
 
-/// An element.
 #[derive(Default)]
 struct Element {
-    /// Without its prefix.
+    /// Name without its prefix.
     name: String,
     prefix: Option<String>,
-    /// With their prefixes.
+    /// Attributes with their prefixes.
     attributes: Vec<(String, String)>,
     children: Vec<Element>,
     text: String,
 }
 
-/// The document with tokens in it, a line for each element; none where it is not well-formed.
+/// Returns the document with tokens, a line for each element. Returns `None` if it is not well-formed.
 pub(super) fn redact(tokens: &mut Tokens, text: &str) -> Option<Vec<String>> {
     let root = parse(tokens, text)?;
     let mut writer = Writer { tokens, lines: Vec::new() };
@@ -37,7 +36,7 @@ pub(super) fn redact(tokens: &mut Tokens, text: &str) -> Option<Vec<String>> {
     Some(writer.lines)
 }
 
-/// The lines as a document again.
+/// Joins the lines to a document again.
 pub(super) fn join(lines: &[String]) -> String {
     lines.iter().map(|line| line.trim_start()).collect()
 }
@@ -90,7 +89,7 @@ fn start(tag: &BytesStart<'_>) -> Option<Element> {
     Some(Element { name: local.as_ref().to_owned(), prefix, attributes, ..Element::default() })
 }
 
-/// Where an element stands.
+/// The place of an element in the document.
 #[derive(Clone, Default)]
 struct Place<'a> {
     parent: &'a str,
@@ -118,7 +117,7 @@ impl Writer<'_> {
         let text = match element.children.is_empty() {
             true => self.text(element, place),
             false if element.text.trim().is_empty() => String::new(),
-            // Beside elements no text is of use.
+            // Text next to child elements is never needed.
             false => self.tokens.text(&element.text),
         };
         let (indent, text) = (" ".repeat(depth), escaped(&text));
@@ -145,8 +144,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Those that a reader needs: the class of a managed object, the type of a value. The product's reader does not look at name
-    /// spaces.
+    /// Returns the attributes that a reader needs: the class of a managed object, and the type of a value. The
+    /// product's reader ignores namespaces.
     fn attributes(&mut self, element: &Element) -> String {
         let mut written = String::new();
         for (name, text) in &element.attributes {
@@ -157,7 +156,7 @@ impl Writer<'_> {
             let is_known_prefix = |prefix: &str| prefix.is_empty() || vim::NAME_SPACE_PREFIXES.contains(&prefix);
             let kept = match (prefix, local) {
                 ("", "type") => Some(self.type_name(text)),
-                // Readers take any prefix for that of the name space of types.
+                // Readers accept any prefix for the namespace of types.
                 (_, "type") => Some(self.prefixed_type(text)),
                 ("xsi", "nil") => Some(value::word(self.tokens, text)),
                 _ => None,
@@ -188,19 +187,19 @@ impl Writer<'_> {
         }
     }
 
-    /// The text of an element without children.
+    /// Returns the text of an element without children, with tokens.
     fn text(&mut self, element: &Element, place: &Place<'_>) -> String {
         let (text, tokens) = (element.text.as_str(), &mut *self.tokens);
         if text.trim().is_empty() {
             return String::new();
         }
-        // The class of a managed object is an attribute.
+        // An element with the attribute `type` is a managed object; the attribute is its class.
         if element.attributes.iter().any(|(name, _)| name == "type") {
             return value::id(tokens, text);
         }
         match (place.parent, element.name.as_str()) {
             ("Login" | "LoginByToken" | "CloneSession", _) | (_, "password") => value::credential(tokens, text),
-            // The program's own count of its calls.
+            // The client's counter of its calls.
             (_, "operationID") => value::REMOVED.to_owned(),
             (_, "faultstring" | "localizedMessage" | "message") | ("about", "fullName") => message(tokens, text, None),
             ("about" | "namespace" | "priorVersions", name) if VERSIONS.contains(&name) => value::version(tokens, text),
@@ -217,7 +216,7 @@ impl Writer<'_> {
     }
 }
 
-/// Elements whose texts are words of the schema.
+/// Elements whose texts are schema words.
 const WORDS: [&str; 34] = [
     "all",
     "apiType",

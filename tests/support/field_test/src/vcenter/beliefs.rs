@@ -1,8 +1,8 @@
-//! What this project believes of a vCenter. A pure list.
+//! The beliefs about a vCenter. A pure list.
 
 use crate::belief::Belief;
 
-/// All of them, in the order of the table.
+/// All beliefs, in the order of the table.
 pub static ALL: &[&Belief] = &[
     &VERSIONS,
     &CONTENT,
@@ -34,11 +34,11 @@ pub static ALL: &[&Belief] = &[
     &LOGOUT,
 ];
 
-/// Where most of it is documented.
+/// Source of most beliefs.
 const API: &str = "vSphere Web Services API reference";
-/// Where tags are documented.
+/// Source of the beliefs about tags.
 const AUTOMATION: &str = "vSphere Automation API reference, cis tagging";
-/// Recorded answers of real servers.
+/// Source with recorded answers of real servers.
 const PYVMOMI: &str = "vmware/pyvmomi tests/fixtures";
 
 macro_rules! belief {

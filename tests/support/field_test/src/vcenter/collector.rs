@@ -1,4 +1,4 @@
-//! The property collector: pages, objects that do not exist, a ListView, waits and their end.
+//! Checks of the property collector: pages, objects that do not exist, a ListView, waits and their end.
 
 use std::time::Duration;
 
@@ -13,27 +13,27 @@ use super::beliefs::{
 use super::search::{NEVER_ID, text};
 use super::{Check, Ended};
 
-/// Objects in an answer to the first waits.
+/// Objects per answer in the first waits.
 const PAGE: u32 = 60;
 
-/// VMs that are read again by their ids: more than the product's page of 100.
+/// Number of VMs that are read again by id. It is larger than the product's page of 100.
 const SAMPLES: usize = 110;
 
-/// VMs in the view.
+/// Number of VMs in the view.
 const VIEWED: usize = 5;
 
-/// How long the wait without a change lasts, and how much later its answer may come.
+/// Duration of the wait without a change, and the longest delay of its answer.
 const WAIT: Duration = Duration::from_secs(3);
 const LATE: Duration = Duration::from_secs(10);
 
-/// Waits that may be answered with a change before one is answered empty.
+/// Number of waits that may return a change before one returns empty.
 const ATTEMPTS: usize = 3;
 
-/// How long the wait lasts that is cancelled, and when that is done.
+/// Duration of the wait that is cancelled, and time until it is cancelled.
 const CANCELLED_WAIT: Duration = Duration::from_secs(20);
 const CANCEL_AFTER: Duration = Duration::from_secs(1);
 
-/// The first VMs of the inventory, in at most three pages.
+/// Reads the first VMs of the inventory, in at most three pages.
 pub(super) async fn first_machines(check: &mut Check, content: &ServiceContent) -> Result<Vec<ObjectContent>, Ended> {
     let Some(root) = &content.root_folder else {
         check.sheet.skip(&WAIT_PAGES, "the server names no root folder");
@@ -67,12 +67,12 @@ pub(super) async fn first_machines(check: &mut Check, content: &ServiceContent) 
         1 if largest <= PAGE as usize => check.sheet.skip(&WAIT_PAGES, format!("one page is enough: {seen}")),
         _ => check.sheet.judge(&WAIT_PAGES, largest <= PAGE as usize, seen),
     }
-    // What is left of it ends with the session.
+    // If this fails, the collector ends with the session.
     let _ = check.soap.destroy_property_collector(&collector).await;
     Ok(machines)
 }
 
-/// Reads VMs by their ids, and one that never was.
+/// Reads VMs by their ids, and one VM that does not exist.
 pub(super) async fn reads(check: &mut Check, samples: &[ObjectContent]) -> Result<(), Ended> {
     let objects: Vec<_> = samples.iter().take(SAMPLES).map(|vm| start(&vm.object)).collect();
     let spec = FilterSpec {
@@ -120,7 +120,7 @@ pub(super) async fn reads(check: &mut Check, samples: &[ObjectContent]) -> Resul
     Ok(())
 }
 
-/// A ListView of a few VMs, as the product follows it, and the waits on it.
+/// Checks a ListView of a few VMs as the product uses it, and the waits on it.
 pub(super) async fn view(check: &mut Check, samples: &[ObjectContent]) -> Result<(), Ended> {
     let never = MoRef::new("VirtualMachine", NEVER_ID);
     let viewed: Vec<_> = samples.iter().take(VIEWED).map(|vm| vm.object.clone()).collect();
@@ -158,7 +158,7 @@ pub(super) async fn view(check: &mut Check, samples: &[ObjectContent]) -> Result
     Ok(())
 }
 
-/// All that the filter of the view gives at first; the version after it.
+/// Reads the initial state of the view's filter. Returns the version after it.
 async fn initial_state(check: &mut Check, collector: &MoRef, viewed: &[MoRef]) -> Result<Option<String>, Ended> {
     if viewed.is_empty() {
         check.sheet.skip(&VIEW_FILTER, "no VM is visible");
@@ -197,7 +197,7 @@ async fn initial_state(check: &mut Check, collector: &MoRef, viewed: &[MoRef]) -
     Ok(Some(version).filter(|version| !version.is_empty()))
 }
 
-/// Waits until a wait is answered without a change; the version then.
+/// Waits until a wait returns without a change. Returns the version after it.
 async fn empty_wait(check: &mut Check, collector: &MoRef, mut version: String) -> Result<Option<String>, Ended> {
     for _ in 0..ATTEMPTS {
         let began = Instant::now();
@@ -217,7 +217,7 @@ async fn empty_wait(check: &mut Check, collector: &MoRef, mut version: String) -
     Ok(Some(version))
 }
 
-/// Removes a VM from the view, and waits for what the filter says of it; the version then.
+/// Removes a VM from the view, and waits for the update of the filter. Returns the version after it.
 async fn leave(
     check: &mut Check,
     collector: &MoRef,
@@ -253,7 +253,6 @@ async fn leave(
     Ok(Some(version))
 }
 
-/// Cancels a wait that is pending.
 async fn cancelled_wait(check: &mut Check, collector: &MoRef, version: &str) -> Result<(), Ended> {
     let (waiting, cancelling) = (check.soap.clone(), check.soap.clone());
     let began = Instant::now();
@@ -276,14 +275,13 @@ async fn cancelled_wait(check: &mut Check, collector: &MoRef, version: &str) -> 
     Ok(())
 }
 
-/// A collector with one filter.
 async fn collector_with(check: &Check, spec: &FilterSpec) -> Result<MoRef, vim::Error> {
     let collector = check.soap.create_property_collector().await?;
     check.soap.create_filter(&collector, spec).await?;
     Ok(collector)
 }
 
-/// The VMs in all datacenters below this folder, each with what a search needs.
+/// Returns a filter for the VMs in all datacenters below this folder, each with the properties for a search.
 fn machines_below(root: &MoRef) -> FilterSpec {
     let down = || vec![Selection::named("down"), Selection::named("vms")];
     let select = vec![
@@ -300,7 +298,8 @@ fn start(object: &MoRef) -> ObjectSpec {
     ObjectSpec { object: object.clone(), skip: false, select: Vec::new() }
 }
 
-/// What entered, as a read would give it. VMs with a UUID and a host name come first, for the searches.
+/// Returns the objects that entered, in the form of a read. VMs with a UUID and a host name come first, for the
+/// searches.
 fn entered(set: &UpdateSet) -> Vec<ObjectContent> {
     let updates = set.filters.iter().flat_map(|filter| &filter.objects);
     let mut objects: Vec<_> = updates

@@ -1,4 +1,4 @@
-//! Searches for VMs.
+//! Checks of searches for VMs.
 
 use ccm::clients::vim::{MoRef, ObjectContent, Value};
 use ccm::providers::provider_id::BiosUuid;
@@ -6,13 +6,13 @@ use ccm::providers::provider_id::BiosUuid;
 use super::beliefs::{SEARCH, SEARCH_NAME, SEARCH_NOTHING, SEARCH_SWAPPED};
 use super::{Check, Ended};
 
-/// The id of no object: vCenter counts up from 1 and has not come this far.
+/// Id of no object: vCenter numbers its objects from 1 and does not reach this number.
 pub(super) const NEVER_ID: &str = "vm-2147483601";
 
-/// A UUID of no VM: it says that it is of no known version.
+/// UUID of no VM, because its version field is invalid.
 pub(super) const NO_UUID: &str = "00000000-0000-0000-0000-00000000f1e1";
 
-/// Searches for the first VM that has what is searched for.
+/// Searches for the first VM that has the searched property.
 pub(super) async fn machines(check: &mut Check, samples: &[ObjectContent]) -> Result<(), Ended> {
     let with_uuid =
         samples.iter().find_map(|vm| Some((&vm.object, text(vm, "config.uuid")?.parse::<BiosUuid>().ok()?)));
@@ -64,7 +64,7 @@ fn seen(is_found: bool, all: usize) -> String {
     format!("{all} found, {} them the VM", if is_found { "among" } else { "not among" })
 }
 
-/// A property that is a text and not empty.
+/// Returns a property if it is a non-empty text.
 pub(super) fn text<'a>(object: &'a ObjectContent, path: &str) -> Option<&'a str> {
     object.property(path).and_then(Value::as_str).filter(|text| !text.is_empty())
 }

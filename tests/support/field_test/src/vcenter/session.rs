@@ -1,4 +1,4 @@
-//! The session: what is answered without one, how it begins, what the account may see, and how it ends.
+//! Checks of the session: calls without one, its start, the permissions of the account, and its end.
 
 use ccm::clients::http::Settings;
 use ccm::clients::vim::{self, ServiceContent};
@@ -13,7 +13,7 @@ use super::{Check, Ended};
 use crate::servers::VcenterServer;
 use crate::{REJECTED, UNUSABLE_SETTINGS};
 
-/// The privilege that the product asks about.
+/// The privilege that the product checks.
 const READ: &str = "System.Read";
 
 /// Connects and logs in, once.
@@ -78,7 +78,7 @@ pub(super) async fn begin(check: &mut Check, server: &VcenterServer, login: &Log
     Ok(content)
 }
 
-/// Why the token service issues no token. A certificate that it rejects is not tried again.
+/// Returns the reason why the token service issues no token. A rejected certificate is not tried again.
 fn no_token(error: sts::Error) -> Ended {
     match error {
         error if error.is_invalid_login() => Ended(REJECTED.to_owned()),
@@ -86,8 +86,8 @@ fn no_token(error: sts::Error) -> Ended {
     }
 }
 
-/// Asks the session manager for a ticket, once. The session manager is another server than the one that is tested, so its
-/// answer is not in the table.
+/// Fetches a ticket from the session manager, once. Its answer is not in the table, because the session manager is not
+/// the tested server.
 async fn ticket(server: &VcenterServer, url: &str, token: &SessionToken) -> Result<SecretString, Ended> {
     let token = match token {
         SessionToken::Given(token) => token.clone(),
@@ -95,7 +95,7 @@ async fn ticket(server: &VcenterServer, url: &str, token: &SessionToken) -> Resu
             account.read().await.map_err(|_| Ended("there is no token for the session manager".to_owned()))?
         }
     };
-    // A recorder in place of the network sends to the server that is tested, and this token is for another one.
+    // The transport of a recording sends to the tested server only, and this token is for another server.
     let settings = Settings { transport: None, ..server.http.clone() };
     let http = http::Client::new(settings).map_err(|_| Ended(UNUSABLE_SETTINGS.to_owned()))?;
     session_manager::fetch_ticket(&http, url, &token).await.map_err(|error| match error {
@@ -104,7 +104,7 @@ async fn ticket(server: &VcenterServer, url: &str, token: &SessionToken) -> Resu
     })
 }
 
-/// What the account may see of the root folder.
+/// Checks the permissions of the account on the root folder.
 pub(super) async fn rights(check: &mut Check, content: &ServiceContent) -> Result<(), Ended> {
     match check.soap.has_privilege_on_root(READ).await {
         Ok(Some(has)) => check.sheet.judge(&PRIVILEGE, true, format!("{READ}: {}", if has { "yes" } else { "no" })),

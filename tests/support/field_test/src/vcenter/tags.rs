@@ -1,4 +1,4 @@
-//! Tags over REST: the session, what the account sees, batches, and the poll.
+//! Checks of tags over REST: the session, the visible tags, batches, and the poll.
 
 use ccm::clients::vapi;
 use ccm::clients::vim::{MoRef, ObjectContent, ServiceContent};
@@ -8,19 +8,19 @@ use jiff::Timestamp;
 use super::beliefs::{CATEGORIES, CATEGORY_GONE, OBJECT_BATCH, REST_SESSION, TAG_BATCH, TAG_POLL};
 use super::{Check, Ended, rest_reason};
 
-/// From this API version on a SOAP session serves REST.
+/// First API version in which a SOAP session serves REST.
 const ONE_SESSION: [u32; 4] = [8, 0, 3, 0];
 
-/// Categories that are read.
+/// Number of categories that are read.
 const MOST_CATEGORIES: usize = 5;
 
-/// Tags and objects in a batch.
+/// Number of tags or objects in a batch.
 const MOST_IN_BATCH: usize = 100;
 
-/// An id of the right form of a category that never was.
+/// Well-formed id of a category that does not exist.
 const NEVER: &str = "urn:vmomi:InventoryServiceCategory:00000000-0000-4000-8000-00000000f1e1:GLOBAL";
 
-/// Reads tags. A login of its own is made only where the SOAP session is not accepted.
+/// Reads tags. It logs in separately only if the server does not accept the SOAP session.
 pub(super) async fn read(
     check: &mut Check,
     content: &ServiceContent,
@@ -37,7 +37,7 @@ pub(super) async fn read(
             let presented = match (login, &check.token) {
                 (Login::Password { user, password }, _) => check.rest.login(user, password).await,
                 (_, Some(token)) => check.rest.login_signed(token, Timestamp::now()).await,
-                // As the product: its REST session is that of SOAP.
+                // As in the product, the REST session is the SOAP session.
                 (_, None) => {
                     let all = [&CATEGORIES, &CATEGORY_GONE, &TAG_BATCH, &OBJECT_BATCH, &TAG_POLL];
                     for belief in all {
@@ -71,7 +71,7 @@ pub(super) async fn read(
     batches(check, &tags, samples).await
 }
 
-/// Reads categories; the ids of their tags.
+/// Reads categories. Returns the ids of their tags.
 async fn categories(check: &mut Check, ids: &[String]) -> Result<Vec<String>, Ended> {
     let (mut tags, mut read, mut gone, mut refused) = (Vec::new(), 0, 0, Vec::new());
     for id in ids.iter().take(MOST_CATEGORIES) {
@@ -98,7 +98,7 @@ async fn categories(check: &mut Check, ids: &[String]) -> Result<Vec<String>, En
     Ok(tags)
 }
 
-/// Both batch calls, the first one twice.
+/// Makes both batch calls, and the first one twice.
 async fn batches(check: &mut Check, tags: &[String], samples: &[ObjectContent]) -> Result<(), Ended> {
     if tags.is_empty() {
         check.sheet.skip(&TAG_BATCH, "no tag is visible");
@@ -136,7 +136,7 @@ async fn batches(check: &mut Check, tags: &[String], samples: &[ObjectContent]) 
     Ok(())
 }
 
-/// Whether both say the same, in any order.
+/// Returns true if both are equal in any order.
 fn is_same(one: Vec<vapi::TagObjects>, other: Vec<vapi::TagObjects>) -> bool {
     let sorted = |mut rows: Vec<vapi::TagObjects>| {
         rows.sort_by(|a, b| a.tag_id.cmp(&b.tag_id));

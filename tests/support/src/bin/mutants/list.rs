@@ -1,4 +1,4 @@
-//! The mutants, by the part of the code they break.
+//! The mutants, by the part of the code that they break.
 
 mod addresses;
 mod leader_election;
@@ -12,7 +12,7 @@ mod vsphere;
 
 use crate::Mutant;
 
-/// All of them.
+/// Returns all mutants.
 pub fn all() -> Vec<Mutant> {
     let of_nsx = [nsx_login::all(), routes::all(), addresses::all(), load_balancers::all(), tenants::all()];
     [lifecycle::all(), vsphere::all(), machines::all(), leader_election::all()]

@@ -1,9 +1,10 @@
-//! `make mutants`: breaks the code that decides over deletions and leadership, one line at a time, and runs the tests that
-//! should notice.
+//! `make mutants`: breaks the code that decides about deletions and leadership, one line at a time, and runs the tests
+//! that must notice.
 //!
-//! `MUTANTS="absence gate"` takes those whose name begins with one of them, `PART=2/4` the second quarter of these. What was
-//! run is remembered in `target/mutants/results` and not run again while file, mutant and tests are the same, so that a run
-//! can be ended and begun again. Everything happens in a copy of the tracked files with a build folder of its own.
+//! `MUTANTS="absence gate"` selects the mutants whose name begins with one of these words. `PART=2/4` selects the
+//! second quarter of them. Results are stored in `target/mutants/results`. A mutant is not run again while file, mutant
+//! and tests are unchanged, so that a run can be interrupted and continued. Everything happens in a copy of the tracked
+//! files with a separate build folder.
 
 mod list;
 mod tree;
@@ -15,22 +16,22 @@ use std::time::Instant;
 
 use tree::{Outcome, Tree};
 
-/// Arguments of several runs of `cargo test`. Those after a run that fails are not needed.
+/// Arguments of several runs of `cargo test`. After a run that fails the later ones are skipped.
 type Tests = &'static [&'static [&'static str]];
 
-/// One change of the code that a test has to notice.
+/// One change of the code that a test must notice.
 struct Mutant {
-    /// Unique; begins with the file's name.
+    /// Unique name, which begins with the file name.
     name: &'static str,
-    /// From the root of the repository.
+    /// Path relative to the root of the repository.
     file: &'static str,
-    /// Occurs once in the file.
+    /// Text to replace. It must occur once in the file.
     old: &'static str,
-    /// What it becomes.
+    /// Replacement.
     new: &'static str,
-    /// The tests that can see it, cheapest first.
+    /// Tests that can notice it, cheapest first.
     tests: Tests,
-    /// Why no test can notice it, if none can.
+    /// Reason why no test can notice it, if so.
     missed_because: Option<&'static str>,
 }
 
@@ -39,7 +40,7 @@ impl Mutant {
         Self { name, file, old, new, tests, missed_because: None }
     }
 
-    /// The file with the change.
+    /// Returns the content of the file with the change.
     fn apply(&self, text: &str) -> Result<String, String> {
         match text.matches(self.old).count() {
             1 => Ok(text.replacen(self.old, self.new, 1)),
@@ -47,10 +48,10 @@ impl Mutant {
         }
     }
 
-    /// What a result is about.
+    /// Returns a hash of everything that the result depends on.
     fn digest(&self, text: &str) -> u64 {
         let parts = [text, self.old, self.new, &self.tests.concat().join(" ")];
-        // FNV-1a: the same on every machine and with every compiler.
+        // FNV-1a, because it is the same on every machine and with every compiler.
         let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
         bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
     }
@@ -67,7 +68,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether every mutant was caught that can be.
+/// Returns true if every mutant was caught that can be caught.
 fn run() -> Result<bool, String> {
     let chosen = choose(list::all())?;
     let tree = Tree::prepare()?;
@@ -92,7 +93,7 @@ fn run() -> Result<bool, String> {
         tree.write(mutant.file, &text)?;
         let outcome = outcome?;
         println!("{}/{} {}: {outcome:?}, {:.0?}", number + 1, chosen.len(), mutant.name, began.elapsed());
-        // It says nothing about tests. Once it is mended it is run.
+        // This outcome is not stored, because it says nothing about the tests. A repaired mutant is run.
         if outcome != Outcome::DoesNotBuild {
             tree::append(&results, &format!("{} {:016x} {outcome:?}", key.0, key.1))?;
         }
@@ -101,7 +102,7 @@ fn run() -> Result<bool, String> {
     summarize(&chosen, &tree, &known)
 }
 
-/// Those that `MUTANTS` and `PART` name.
+/// Returns the mutants that `MUTANTS` and `PART` select.
 fn choose(all: Vec<Mutant>) -> Result<Vec<Mutant>, String> {
     let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
     let prefixes = variable("MUTANTS").unwrap_or_default();
@@ -117,7 +118,7 @@ fn choose(all: Vec<Mutant>) -> Result<Vec<Mutant>, String> {
     if chosen.is_empty() { Err(format!("no mutant's name begins with one of {prefixes:?}")) } else { Ok(chosen) }
 }
 
-/// The results so far, by name and digest. A line that was cut is passed over.
+/// Reads the results so far, by name and digest. An incomplete line is skipped.
 fn read(text: &str) -> BTreeMap<(String, u64), Outcome> {
     let result = |line: &str| {
         let mut words = line.split(' ');

@@ -1,4 +1,4 @@
-//! The copy of the repository in which the code is broken.
+//! The copy of the repository whose code is broken.
 
 use std::collections::HashSet;
 use std::fs;
@@ -8,38 +8,38 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A mutant whose tests take longer hangs them, which is noticed.
+/// Timeout of the tests of a mutant. A mutant that makes them hang counts as caught.
 const LIMIT: Duration = Duration::from_secs(900);
-/// How often it is looked whether tests have ended.
+/// Pause between two checks whether the tests have ended.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What tests say.
+/// The result of the tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// A test failed, or did not end.
     Caught,
-    /// All passed.
+    /// All tests passed.
     Missed,
-    /// Nothing was tested.
+    /// The mutant did not compile, so nothing was tested.
     DoesNotBuild,
 }
 
 impl Outcome {
-    /// Reads what `{:?}` wrote.
+    /// Parses the output of `{:?}`.
     pub fn parse(word: &str) -> Option<Self> {
         [Self::Caught, Self::Missed].into_iter().find(|outcome| format!("{outcome:?}") == word)
     }
 }
 
-/// The copy, and the folder it is in.
+/// The copy and its parent folder.
 pub struct Tree {
     folder: PathBuf,
     copy: PathBuf,
 }
 
 impl Tree {
-    /// Makes the copy what the repository's tracked files are now, without its build folder. Files that are the same are
-    /// not touched, so that they are not built anew.
+    /// Copies the repository's tracked files, without its build folder. Files that are equal are not touched, so that
+    /// they are not built again.
     pub fn prepare() -> Result<Self, String> {
         let root = root();
         let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), PathBuf::from);
@@ -66,12 +66,12 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Where results are.
+    /// Returns the folder of the results.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// A file of the copy.
+    /// Reads a file of the copy.
     pub fn read(&self, file: &str) -> Result<String, String> {
         fs::read_to_string(self.copy.join(file)).map_err(|error| format!("{file}: {error}"))
     }
@@ -100,7 +100,7 @@ impl Tree {
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
         let mut command = Command::new(cargo);
         command.args(arguments).current_dir(&self.copy).env_remove("CARGO_TARGET_DIR");
-        // Nobody reads a backtrace, and without debug information a test is linked in less time.
+        // Backtraces are not read, and linking is faster without debug information.
         command.env("CARGO_PROFILE_DEV_DEBUG", "false");
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().map_err(text)?;
         let began = Instant::now();
@@ -109,7 +109,7 @@ impl Tree {
                 return Ok(status.success());
             }
             if limit.is_some_and(|limit| began.elapsed() > limit) {
-                // The group: cargo alone would leave its tests behind.
+                // Kills the process group, because killing cargo alone leaves its tests running.
                 let group = format!("-{}", child.id());
                 Command::new("kill").args(["-KILL", "--", &group]).status().map_err(text)?;
                 child.wait().map_err(text)?;
@@ -120,7 +120,6 @@ impl Tree {
     }
 }
 
-/// Removes the files below `folder` that are not among `files`.
 fn remove_others(folder: &Path, files: &HashSet<PathBuf>) -> std::io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -140,7 +139,7 @@ fn remove_others(folder: &Path, files: &HashSet<PathBuf>) -> std::io::Result<()>
     Ok(())
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

@@ -1,4 +1,4 @@
-//! Credentials, sessions, tokens, certificates, roles (S1).
+//! Tests of credentials, sessions, tokens, certificates, roles (S1).
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn creation(manager: &Manager, user: &str, password: &str) -> RequestBuilder {
         .body(format!("j_username={user}&j_password={password}"))
 }
 
-/// A session that is open: its cookie and token.
+/// Opens a session. Returns its cookie and token.
 async fn create_session(manager: &Manager) -> (String, String) {
     let answer = creation(manager, &manager.user, &manager.password).send().await.unwrap();
     assert!(answer.status().is_success(), "{answer:?}");
@@ -119,13 +119,13 @@ async fn a_session_belongs_to_the_manager_of_the_cluster_that_made_it() {
     assert_eq!(statuses, [403, 403, 200, 403, 403, 200], "each manager in turn");
     let managers: Vec<usize> = fake.requests().iter().map(|request| request.manager).collect();
     assert_eq!(managers, [0, 1, 2, 0, 1, 2, 0]);
-    // Passwords and objects are those of the cluster.
+    // The managers of a cluster share passwords and objects.
     let path = format!("{PROBE}/static-routes/r");
     assert_eq!(manager.put(&path, &route("10.0.0.0/8", "10.1.0.1")).await.0, 200);
     for _ in 0..3 {
         assert_eq!(manager.get(&path).await.0, 200);
     }
-    // A virtual address is at one manager at a time.
+    // A virtual IP belongs to one manager at a time.
     for (at, status) in [(0, 200), (2, 403), (0, 200)] {
         fake.balance(Balance::To(at));
         assert_eq!(answer(in_session(probe(), &session)).await.0, status, "at {at}");
@@ -241,7 +241,6 @@ async fn a_cloud_user_exchanges_a_token() {
     }
 }
 
-/// A client that shows a certificate.
 fn with_certificate(fake: &FakeNsx, (certificate, key): &(String, String)) -> reqwest::Client {
     let identity = Identity::from_pem(format!("{key}{certificate}").as_bytes()).unwrap();
     client(fake).identity(identity).build().unwrap()

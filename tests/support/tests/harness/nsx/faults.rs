@@ -1,4 +1,4 @@
-//! Troubles, holds, restarts, and what is taken down of all requests (S15, S16).
+//! Tests of faults, holds, restarts, and the record of all requests (S15, S16).
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -106,7 +106,7 @@ async fn a_write_is_held_before_or_after_its_work() {
         let ((status, _), ()) = tokio::join!(manager.patch(&held, &body), during);
         assert_eq!((status, manager.fake.object(&held).is_some()), (200, true));
     }
-    // What is dropped holds nothing.
+    // A dropped hold has no effect.
     drop(manager.fake.hold_operation("DELETE static-routes", 1, Side::Request));
     assert_eq!(manager.delete(&path(1)).await.0, 200);
 }
@@ -124,7 +124,7 @@ async fn a_write_about_one_service_is_held_and_others_pass() {
         assert_eq!(manager.put(&path("c"), &pool("ns/c")).await.0, 200, "another Service");
         hold.release();
     };
-    // The object itself says whose it is where the request does not.
+    // If the request does not name the Service, the object does.
     let held = path("a");
     let ((status, _), ()) = tokio::join!(manager.delete(&held), during);
     assert_eq!((status, manager.fake.object(&held)), (200, None));
@@ -133,7 +133,7 @@ async fn a_write_about_one_service_is_held_and_others_pass() {
 #[tokio::test]
 async fn a_manager_goes_down_and_comes_back_without_sessions() {
     let manager = Manager::small().await;
-    // A connection for each request: a kept one may be found closed only when it is used.
+    // A new connection for each request, because a client notices a closed connection only at its next use.
     let http = super::client(&manager.fake).pool_max_idle_per_host(0).build().unwrap();
     let manager = Manager { http, ..manager };
     manager.create(ROUTE, body()).await;

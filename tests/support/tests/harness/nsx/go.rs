@@ -1,4 +1,4 @@
-//! Load balancers as the Go program leaves them, and what that program does with them.
+//! Tests of the Go program's load balancers and of the writes that it makes for them.
 
 use std::net::IpAddr;
 
@@ -24,7 +24,6 @@ async fn small() -> FakeNsx {
     FakeNsx::start(Model::small()).await
 }
 
-/// The Service of a balancer.
 fn service(balancer: &GoBalancer) -> Service {
     let ports = balancer.ports.iter().map(
         |port| json!({"name": port.tag(), "protocol": port.protocol, "port": port.port, "nodePort": port.node_port}),
@@ -47,7 +46,7 @@ fn tags(tags: &[(&str, &str)]) -> Value {
     tags.iter().map(|(scope, tag)| json!({"scope": scope, "tag": tag})).collect()
 }
 
-/// The fields of an object that this table names.
+/// Returns the fields of an object that `wanted` has.
 fn fields(fake: &FakeNsx, path: &str, wanted: &Value) -> Value {
     let object = fake.object(path).unwrap_or_else(|| panic!("{path} is not there"));
     wanted.as_object().unwrap().keys().map(|name| (name.clone(), object[name].clone())).collect()
@@ -112,7 +111,7 @@ async fn a_whole_load_balancer_is_as_the_vectors_say() {
     assert!(fake.history().iter().filter(|version| version.user == USER).count() == 5);
 }
 
-/// What the Go program sent, the manager takes: nothing in the objects is refused.
+/// The manager accepts the objects as requests: nothing in them is rejected.
 #[tokio::test]
 async fn the_manager_takes_each_object_again() {
     let manager = Manager::small().await;
@@ -141,7 +140,7 @@ async fn configured_values_are_in_the_objects() {
     let pool = fake.object(&paths[&GoStep::Pool(1)]).unwrap();
     assert_eq!((&pool["snat_translation"]["type"], pool.get("active_monitor_paths")), (&json!("LBSnatDisabled"), None));
     assert_eq!(fake.objects_below("/infra/lb-services").len(), 1, "none is created");
-    // The next one shares the service of the first; a cluster on another gateway has its own.
+    // The next balancer shares the service of the first. A cluster on another gateway has its own.
     let mut second = GoBalancer::new("c", "ns/second", [192, 0, 2, 6].into());
     second.tier1_path = "/infra/tier-1s/t2".to_owned();
     let first = second.put(&fake, USER)[&GoStep::LbService].clone();
@@ -150,7 +149,7 @@ async fn configured_values_are_in_the_objects() {
     assert_ne!(other[&GoStep::LbService], first);
 }
 
-/// SEQ-01 and SEQ-07, step by step: after each the Go program goes on with the rest.
+/// SEQ-01 and SEQ-07, step by step: after each step the Go program continues with the rest.
 #[tokio::test]
 async fn a_half_made_or_half_deleted_load_balancer_has_the_objects_of_its_steps() {
     use GoStep::{Allocation, LbService, Monitor, Pool, VirtualServer};
@@ -170,7 +169,7 @@ async fn a_half_made_or_half_deleted_load_balancer_has_the_objects_of_its_steps(
         assert_eq!(paths.keys().copied().collect::<Vec<_>>(), sorted(&balancer.deletion()[count..]));
         assert!(paths.values().all(|path| fake.object(path).is_some()));
         let left: Vec<_> = program.cleanup(&fake.objects(), &[]).unwrap();
-        // The service goes with the last virtual server only.
+        // The service is deleted only with the last virtual server.
         let expected = balancer.deletion().into_iter().skip(count).filter(|step| count != 1 || *step != LbService);
         assert_eq!(left, expected.map(|step| GoWrite::Delete(paths[&step].clone())).collect::<Vec<_>>());
     }
@@ -190,7 +189,7 @@ async fn a_load_balancer_service_in_use_is_not_deleted_with_the_half() {
     assert_eq!(paths.into_keys().collect::<Vec<_>>(), [GoStep::LbService]);
 }
 
-/// A change of the objects, and the one write that follows.
+/// A change of the objects, and the write that must follow.
 type Mutation = (&'static str, fn(&FakeNsx, &GoPaths), fn(&GoPaths) -> Vec<GoWrite>);
 
 fn update(path: &str, field: &'static str) -> Vec<GoWrite> {
@@ -205,7 +204,7 @@ fn change(fake: &FakeNsx, path: &str, change: impl FnOnce(&mut Value)) {
     fake.change_by_hand("operator", path, change);
 }
 
-/// The tag with this scope goes.
+/// Removes the tag with this scope.
 fn untag(fake: &FakeNsx, path: &str, scope: &str) {
     change(fake, path, |object| object["tags"].as_array_mut().unwrap().retain(|tag| tag["scope"] != scope));
 }
@@ -300,7 +299,7 @@ const MUTATIONS: &[Mutation] = &[
     ),
 ];
 
-/// What is wrong for the program after a hand-back.
+/// Returns everything that the program would find wrong after a hand-back.
 fn wrong_after(program: &GoProgram, fake: &FakeNsx, service: &Service, nodes: &[Node]) -> Vec<String> {
     let allocated = |path: &str| fake.allocated_address(path);
     program.hand_back(&fake.objects(), allocated, std::slice::from_ref(service), nodes)
@@ -363,7 +362,7 @@ async fn what_the_go_program_does_not_compare_it_does_not_write() {
     });
     let wrong = wrong_after(&program, &fake, &service(&balancer), &nodes(&balancer));
     assert_eq!(wrong, [""; 0]);
-    // An empty list of monitors is not the same as none (L-26).
+    // An empty list of monitors differs from a missing one (L-26).
     change(&fake, &paths[&GoStep::Pool(1)], |pool| pool["active_monitor_paths"] = json!([]));
     let writes = program.ensure(&fake.objects(), &service(&balancer), &nodes(&balancer));
     assert_eq!(writes, Ok(update(&paths[&GoStep::Pool(1)], "active_monitor_paths")));
@@ -382,7 +381,7 @@ async fn extra_objects_are_deleted_and_change_what_is_found() {
         (&paths[&GoStep::Pool(0)], &paths[&GoStep::Monitor(0)])
     );
     assert_eq!((&found.allocation, found.address.as_str()), (&paths[&GoStep::Allocation], "192.0.2.5"));
-    // The name decides which of two pools is the first; an extra one sorts behind here.
+    // The name decides the order of two pools. The extra pool is the last one here.
     let extra = balancer.put_pool(&fake, USER, &balancer.ports[0], None);
     change(&fake, &extra, |pool| pool["display_name"] = json!("z"));
     assert_eq!(program.ensure(&fake.objects(), &service, &nodes), Ok(delete(&extra)));
@@ -392,7 +391,8 @@ async fn extra_objects_are_deleted_and_change_what_is_found() {
     change(&fake, &extra, |monitor| monitor["display_name"] = json!("z"));
     assert_eq!(program.ensure(&fake.objects(), &service, &nodes), Ok(delete(&extra)));
     fake.delete_by_hand(USER, &extra);
-    // A second virtual server of the same port is kept for ever, but nothing finds one load balancer.
+    // The program keeps a second virtual server of the same port, but then there is no longer exactly one load
+    // balancer.
     let mut second = balancer.clone();
     second.address = [192, 0, 2, 9].into();
     let extra = second.put_virtual_server(
@@ -437,7 +437,7 @@ async fn a_changed_service_is_followed() {
     let annotation = ("loadbalancer.vmware.io/class".to_owned(), " public ".to_owned());
     unknown.metadata.annotations = Some([annotation].into());
     assert_eq!(program.ensure(&fake.objects(), &unknown, &[]), Err("invalid load balancer class public".to_owned()));
-    // A class that is known moves the profile, and its pool has no allocation of the Service (L-07).
+    // A configured class changes the profile. Its pool has no allocation of the Service (L-07).
     let mut with_class = program.clone();
     let mut public = GoClass::of_pool("p2");
     public.tcp_profile_path = "/infra/lb-app-profiles/public".to_owned();
@@ -482,7 +482,7 @@ async fn members_follow_the_nodes_that_the_framework_gives() {
     ] {
         assert_eq!(update_of(&[n1.clone(), n2.clone(), left_out]), []);
     }
-    // Two members of one address count as two, so that the missing node is not added.
+    // Two members with one address count as two, so the missing node is not added.
     change(&fake, &paths[&GoStep::Pool(0)], |pool| pool["members"][1] = pool["members"][0].clone());
     assert_eq!(update_of(&[n1, n2]), []);
 }

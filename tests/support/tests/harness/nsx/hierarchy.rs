@@ -1,4 +1,4 @@
-//! PATCH of `/infra` with children: all of them or none (S17).
+//! Tests of PATCH of `/infra` with children: all of them are written, or none (S17).
 
 use serde_json::{Value, json};
 use support::fake_nsx::{Behaviour, Capacity, HierarchicalPatch, Model, Side, Trouble};
@@ -15,7 +15,8 @@ fn infra(pools: &[Value]) -> Value {
     json!({"resource_type": "Infra", "children": pools.iter().map(child).collect::<Vec<_>>()})
 }
 
-/// A manager with the load balancer `a` and the pools `b` and `c`; and the three pools with a member more.
+/// Makes a manager with the load balancer `a` and the pools `b` and `c`. Returns it and the three pools with one more
+/// member each.
 async fn manager(behaviour: Behaviour) -> (Manager, Vec<Value>) {
     let manager = Manager::behaving(behaviour).await;
     manager.create_load_balancer().await;
@@ -34,7 +35,7 @@ fn members(manager: &Manager, id: &str) -> usize {
     pool.and_then(|pool| pool["members"].as_array().map(Vec::len)).unwrap_or(0)
 }
 
-/// Nothing was written since there were so many versions.
+/// Checks that nothing was written since this number of versions.
 #[track_caller]
 fn assert_unchanged(manager: &Manager, versions: usize, answer: &Answer) {
     assert_eq!(manager.fake.history_from(versions), [], "{answer:?}");
@@ -84,7 +85,7 @@ async fn one_old_or_missing_revision_refuses_all_children_where_revisions_are_ch
     assert_refused(&manager.patch(CHECKED, &infra(&pools)).await, 400, 500_127, "/infra/lb-pools/b");
     pools[1]["_revision"] = json!(1);
     assert_eq!(manager.patch(CHECKED, &infra(&pools)).await.0, 200);
-    // An object that is gone is not made again while its revision is sent, unless revisions are ignored.
+    // A deleted object is not created again if its revision is sent, unless revisions are ignored.
     let gone = json!({"id": "d", "_revision": 3});
     assert_refused(
         &manager.patch(CHECKED, &infra(std::slice::from_ref(&gone))).await,
@@ -165,7 +166,7 @@ async fn children_share_the_capacity_of_their_service() {
         server["pool_path"] = json!("/infra/lb-pools/b");
         manager.create("/infra/lb-virtual-servers/b", server).await;
         let many = |count: usize| (0..count).map(|n| json!({"ip_address": format!("10.0.1.{n}")})).collect::<Vec<_>>();
-        // Neither is too much alone: a SMALL service takes 300 members.
+        // Each change alone is within the limit of 300 members of a SMALL service.
         pools[0]["members"] = json!(many(250));
         pools[1]["members"] = json!(many(51));
         let versions = manager.fake.history().len();
@@ -181,7 +182,7 @@ async fn children_share_the_capacity_of_their_service() {
             assert_eq!(row["alarms"][0]["error_details"]["error_code"], 23_501);
         }
     }
-    // What one child gives up another may take, whichever comes first.
+    // Capacity that one child frees can be used by another one, in any order.
     let (manager, mut pools) = manager(Behaviour::USUAL).await;
     let many: Vec<Value> = (0..250).map(|n| json!({"ip_address": format!("10.0.1.{n}")})).collect();
     let mut server = virtual_server("192.0.2.6", "80", TCP);
@@ -233,7 +234,7 @@ async fn the_call_itself_may_be_refused() {
         [(HierarchicalPatch::Forbidden, 403), (HierarchicalPatch::NotFound, 404), (HierarchicalPatch::NotAllowed, 405)]
     {
         manager.fake.set_behaviour(Behaviour { hierarchical_patch, ..Behaviour::USUAL });
-        // It is refused before it counts as a write.
+        // The request is rejected before it counts as a write.
         let hold = manager.fake.hold(1, Side::Request);
         let answer = manager.patch(CHECKED, &infra(&pools)).await;
         assert_eq!((answer.0, hold.is_held()), (status, false), "{answer:?}");

@@ -1,4 +1,4 @@
-//! How many requests are taken.
+//! Tests of the request limits.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ const PROBE: &str = "/infra/tier-1s/t1";
 #[tokio::test]
 async fn a_client_sends_100_requests_a_second() {
     let manager = Manager::small().await;
-    // At most 20 at once, so that only the rate is exceeded.
+    // At most 20 concurrent requests, so that only the rate limit is exceeded.
     let mut refused = Vec::new();
     for _ in 0..10 {
         let answers = join_all((0..20).map(|_| manager.get(PROBE))).await;
         refused.extend(answers.into_iter().filter(|answer| answer.0 != 200));
     }
-    // A slow computer sends them in more than one second; each second takes 100.
+    // A slow computer needs more than one second to send them, and each second allows 100.
     let taken = 200 - refused.len();
     let first = manager.fake.requests().first().unwrap().at;
     let seconds = manager.fake.requests().last().unwrap().at.duration_since(first).as_secs_f64();
@@ -34,7 +34,7 @@ async fn a_client_sends_100_requests_a_second() {
     assert!(answers.iter().all(|answer| answer.0 == 200));
 }
 
-/// Sends all requests at once and lets none be answered before so many are refused with this status.
+/// Sends all requests at once. None is answered before this many are rejected with this status.
 async fn send_at_once(manager: &Manager, users: &[String], requests: usize, refused: (u16, u32)) -> Vec<Answer> {
     let delay = Duration::from_secs(3600);
     manager.fake.delay_calls(delay);

@@ -1,4 +1,4 @@
-//! Lists (S10).
+//! Tests of lists (S10).
 
 use serde_json::{Value, json};
 use support::fake_nsx::{Behaviour, Cursor, EqualNames, LastCursor, Model, ResultCount};
@@ -7,7 +7,7 @@ use super::{Manager, assert_refused, route};
 
 const ROUTES: &str = "/infra/tier-1s/t1/static-routes";
 
-/// Routes with these ids and names.
+/// Returns a model with routes that have these ids and names.
 fn model(routes: &[(&str, &str)]) -> Model {
     routes.iter().fold(Model::small(), |model, (id, name)| {
         let mut body = route("10.0.0.0/8", "10.1.0.1");

@@ -1,4 +1,4 @@
-//! Changes of an administrator and of other programs, without a request.
+//! Tests of changes by an administrator and by other programs, without a request.
 
 use std::net::IpAddr;
 
@@ -41,7 +41,7 @@ async fn an_administrator_deletes_with_force_what_is_in_use() {
         let written = manager.fake.history().pop().unwrap();
         assert_eq!((written.user.as_str(), written.path.as_str()), ("operator", POOL));
         assert_eq!(written.object.is_some(), deletion != Deletion::AtOnce, "a marked object is still there");
-        // The virtual server cannot be written before it leads to a pool again.
+        // The virtual server can be written again only with an existing pool.
         assert_refused(&manager.put(SERVER, &server).await, 404, 600, POOL);
         assert!(manager.fake.delete_by_hand("operator", SERVER));
     }
@@ -57,7 +57,7 @@ async fn an_allocation_has_the_address_that_the_test_names() {
     assert_eq!(manager.fake.object(&path("a")).unwrap().get("allocation_ip"), None);
     let row = super::realization::realized(&manager, &path("a")).await;
     assert_eq!(row["extended_attributes"][0]["values"], json!(["192.0.2.7"]));
-    // Others do not get it, but the same program may have it again at once.
+    // Other allocations do not get the address, but a new allocation by hand may have it at once.
     for id in ["b", "c", "d"] {
         manager.create(&path(id), json!({})).await;
         assert_ne!(manager.fake.allocated_address(&path(id)), Some(address));

@@ -1,4 +1,4 @@
-//! Objects: what a write fills in, and what it is refused for (S2 to S9, S14).
+//! Tests of objects: the fields that a write adds, and the reasons for its rejection (S2 to S9, S14).
 
 use std::time::Duration;
 
@@ -188,7 +188,7 @@ async fn subnets_are_carved_from_a_block_until_it_is_exhausted() {
         manager.put(&subnet("s4"), &json!({"resource_type": "IpAddressPoolBlockSubnet", "size": 4})).await.0,
         400
     );
-    // The gateway of each subnet has its first address.
+    // The gateway of each subnet has the first address.
     assert_eq!(manager.get("/infra/ip-pools/b").await.1["pool_usage"]["total_ips"], 7 + 3 + 3);
     assert_refused(&manager.delete("/infra/ip-blocks/b").await, 400, 500_030, &subnet("s1"));
     assert_eq!(manager.delete(&subnet("s3")).await.0, 200);

@@ -1,4 +1,4 @@
-//! Realized state: routes, and addresses of IP pools (S11, S12).
+//! Tests of realized state: routes, and addresses of IP pools (S11, S12).
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ async fn entities(manager: &Manager, path: &str) -> Answer {
     manager.get(&query(path)).await
 }
 
-/// The row of an object, once it is realized or has failed.
+/// Returns the row of an object, once it is realized or has failed.
 pub(super) async fn realized(manager: &Manager, path: &str) -> Value {
     eventually(&format!("{path} is realized"), LIMIT, async || {
         let (status, body) = entities(manager, path).await;
@@ -147,7 +147,7 @@ async fn an_allocation_gets_its_address_with_its_realization() {
     let (_, now) = entities(&manager, synchronous).await;
     assert_eq!(now["results"][0]["state"], "REALIZED", "the write waits for it");
     assert_eq!(manager.delete(synchronous).await.0, 200);
-    // Allocations do not change.
+    // A PATCH does not change an allocation.
     assert_eq!(manager.patch(path, &json!({"tags": [], "display_name": "b"})).await.0, 200);
     assert_eq!(manager.get(path).await.1, stored);
     let (_, pool) = manager.get("/infra/ip-pools/p1").await;
@@ -248,7 +248,7 @@ async fn pass(time: Duration) {
     tokio::time::resume();
 }
 
-/// `marked_for_delete` of the API: reads hide the object, and the network has it until it is done.
+/// `marked_for_delete` of the API: reads hide the object, and the network implements it until it is removed.
 #[tokio::test]
 async fn a_deleted_virtual_server_is_in_effect_for_a_while() {
     for pending in [PendingAnswer::Empty, PendingAnswer::NotFound] {
@@ -261,7 +261,7 @@ async fn a_deleted_virtual_server_is_in_effect_for_a_while() {
         assert_eq!(manager.delete(server).await.0, 200);
         assert_refused(&manager.get(server).await, 404, 600, server);
         assert_eq!(entities(&manager, server).await.1["results"][0]["state"], "REALIZED");
-        // Another one is accepted where it listened, and cannot be realized.
+        // Another virtual server at the same address is accepted, but cannot be realized.
         let again = "/infra/lb-virtual-servers/again";
         manager.create(again, super::virtual_server("192.0.2.5", "80", super::TCP)).await;
         let row = realized(&manager, again).await;

@@ -1,4 +1,4 @@
-//! The search (S13).
+//! Tests of the search (S13).
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn tagged(mut route: Value, tags: &[(&str, &str)]) -> Value {
 const CLUSTER: &str = "vsphere.k8s.io/cluster-name";
 const NODE: &str = "vsphere.k8s.io/node-name";
 
-/// RT-01, with the query of W-05 as it is on the wire.
+/// RT-01, with the query of W-05 as it is sent.
 #[tokio::test]
 async fn routes_are_found_by_cluster_and_node() {
     let manager = Manager::behaving(Behaviour { index_delay: Duration::ZERO, ..Behaviour::USUAL }).await;

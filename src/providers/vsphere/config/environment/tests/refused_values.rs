@@ -1,4 +1,5 @@
-//! Mistakes in variables beside a file without any: what is turned off, and that the file keeps what it has.
+//! Tests of mistakes in variables together with a valid file: the parts that are turned off, and that the parts of the
+//! file stay.
 
 use std::path::Path;
 
@@ -142,7 +143,7 @@ fn what_a_variable_takes_the_place_of_stays_where_the_trust_of_the_variable_cann
     }
 }
 
-/// These variables with a value that is no text each, beside others.
+/// Returns an environment in which the values of `names` are not UTF-8. `variables` have valid values.
 #[cfg(unix)]
 fn without_text(names: &[&str], variables: &[&str]) -> Environment {
     use std::os::unix::ffi::OsStringExt as _;
@@ -201,7 +202,7 @@ fn a_variable_that_is_no_text_takes_nothing_from_the_file() {
             &["a -> a, fu/fp", "b -> b, u/p"],
             &["VSPHERE_VCENTER_2"],
         ),
-        // It may have logged in with other credentials than those it has of its own.
+        // `b` inherits `VSPHERE_USER`, so it could need other credentials than its own. It is turned off.
         (
             "what each further one inherits",
             &both,
@@ -238,7 +239,7 @@ fn a_variable_that_is_no_text_is_a_mistake_where_it_is_all_there_is() {
         (EMPTY, &["VSPHERE_VCENTER"], &[], "VSPHERE_VCENTER: "),
         (EMPTY, &["VSPHERE_VCENTER_1"], &[], "VSPHERE_VCENTER_1: "),
         (EMPTY, &["VSPHERE_USER"], &["VSPHERE_VCENTER=x", "VSPHERE_PASSWORD=p"], "VSPHERE_USER: "),
-        // Which addresses and zones a Node gets is not guessed.
+        // Without a valid value, addresses and zones of a Node are not guessed.
         (FILE, &["VSPHERE_LABEL_ZONE"], &[], "VSPHERE_LABEL_ZONE: "),
         (FILE, &["VSPHERE_NODES_INTERNAL_VM_NETWORK_NAME"], &[], "VSPHERE_NODES_INTERNAL_VM_NETWORK_NAME: "),
     ];

@@ -1,4 +1,4 @@
-//! The vectors S1–S24 of Secret layouts as far as they need no history, and laws of the reader.
+//! Tests with the vectors S1–S24 of Secret layouts, except those that need a history, and properties of the reader.
 
 use async_trait::async_trait;
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ fn any_manager() -> SessionManagers {
     SessionManagers { account: Arc::new(Account), hosts: BTreeSet::new() }
 }
 
-/// A login in one line: `user/password`, or what else it is.
+/// Returns the login in one line: `user/password`, or the parts of another kind of login.
 fn shown(login: &Login) -> String {
     match login {
         Login::Password { user, password } => format!("{user}/{}", password.expose_secret()),
@@ -43,9 +43,9 @@ struct Vector {
     id: &'static str,
     case: &'static str,
     keys: &'static [(&'static str, &'static str)],
-    /// Server and login; or what is said to be wrong with it, after an exclamation mark.
+    /// Server and login, or server and problem after an exclamation mark.
     servers: &'static [(&'static str, &'static str)],
-    /// What the problems say, in order.
+    /// Texts of the problems, in order.
     problems: &'static [&'static str],
 }
 
@@ -413,7 +413,7 @@ fn a_long_key_is_cut_in_messages() {
     assert!(stored.problems[0].chars().count() < 300, "{:?}", stored.problems);
 }
 
-/// User name and password, or what is wrong after an exclamation mark; then the problems.
+/// Returns user name and password, or the problem after an exclamation mark. The other problems follow.
 fn basic_auth(entries: &[(&str, &[u8])]) -> Vec<String> {
     let mut stored = StoredKeys::read_basic_auth(entries.iter().copied());
     let login = match stored.servers.remove(ANY_SERVER).unwrap() {
@@ -486,7 +486,7 @@ proptest! {
         secret in "ZZ[Q-Y]{6}",
     ) {
         let hidden: Vec<Vec<u8>> = entries.iter().map(|(_, value)| [secret.as_bytes(), value].concat()).collect();
-        // A server's name is no secret.
+        // The name of a server is not secret.
         let entries: Vec<(&str, Option<&[u8]>)> = entries
             .iter()
             .zip(&hidden)
@@ -502,7 +502,7 @@ proptest! {
         }
         let reported = format!("{:?} {:?}", stored.problems, stored.servers.values().filter_map(|login| login.as_ref().err()).collect::<Vec<_>>());
         prop_assert!(!reported.contains(&secret), "{reported}");
-        // Whatever the order of the keys, the outcome is the same.
+        // The result does not depend on the order of the keys.
         let again = StoredKeys::read(entries.iter().rev().copied(), &any_manager());
         let mut distinct: Vec<_> = entries.iter().map(|(key, _)| key).collect();
         distinct.sort();

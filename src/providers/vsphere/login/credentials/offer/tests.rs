@@ -1,4 +1,4 @@
-//! Which source goes first, and when there is nothing yet.
+//! Tests of the order of sources, and of sources that are not read yet.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ impl ReadToken for Account {
     }
 }
 
-/// The sources as they are now: each either read with this user for the server `vc`, or what else it says.
+/// Returns sources with these readings. `None` means that the source was not read yet.
 fn sources(known: &[(SourceLocation, Option<Reading>)]) -> BTreeMap<SourceLocation, CredentialSource> {
     let known: Vec<_> = known.iter().map(|(location, reading)| (location.clone(), reading)).collect();
     known
@@ -72,7 +72,7 @@ fn with_secret() -> VcenterConfig {
     entry("[VirtualCenter \"vc\"]\nsecret-name = n\nsecret-namespace = ns\n")
 }
 
-/// The users in their order, or the kind of the offer and why.
+/// Returns the users in their order, or the state of the offer and its reason.
 fn shown(offer: &CredentialState) -> String {
     match offer {
         CredentialState::Pending { reason: why } => format!("pending: {why}"),

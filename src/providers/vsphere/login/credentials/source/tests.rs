@@ -1,4 +1,4 @@
-//! Sources over time: the vectors S16, S21, S22 and S23, and what happens to single servers.
+//! Tests of sources that change: the vectors S14, S16, S21, S22 and S23, and changes for single servers.
 
 use async_trait::async_trait;
 use secrecy::SecretString;
@@ -103,7 +103,7 @@ fn s22_a_secret_that_is_deleted_keeps_its_last_credentials_and_that_is_told_once
     assert_eq!(source.find("vc", &place()), found("u", "p", 1));
     let other = source.find("other", &place());
     assert_eq!(other, SourceAnswer::Missing("Secret ns/n: it does not exist".into()));
-    // It comes back, and goes again.
+    // The Secret is created again, changes, and is deleted again.
     assert_eq!(source.take(version(4, &VC)).servers.unwrap(), ["vc"]);
     source.take(version(5, &[("vc.username", "u"), ("vc.password", "new")]));
     assert_eq!(source.find("vc", &place()), found("u", "new", 5));
@@ -177,7 +177,7 @@ fn w21_a_server_that_is_taken_out_is_gone_and_a_broken_one_keeps_its_last_good_p
     assert_eq!(changes.problems, reported);
     assert_eq!(source.find("b", &place()), found("u", "p", 1));
     assert!(matches!(source.find("vc", &place()), SourceAnswer::Missing(_)));
-    // Its history does not come back with it.
+    // When the server is back in the Secret, its old credentials are not used again.
     source.take(version(3, &[("vc.username", "u")]));
     let expected = "Secret ns/n, server \"vc\": its password is missing or empty";
     assert_eq!(source.find("vc", &place()), SourceAnswer::Missing(expected.into()));
@@ -200,7 +200,7 @@ fn for_nsx(version: u32, entries: &[(&str, &str)]) -> Reading {
     Reading::Read { stored, origin: origin(version) }
 }
 
-/// L-17: upstream drops them, and ignores deletions that it learns of late.
+/// Case L-17 of `docs/compatibility.md`. Upstream drops the credentials, and ignores deletions that it notices late.
 #[test]
 fn user_name_and_password_for_nsx_stay_when_the_secret_is_deleted_or_loses_a_key() {
     let mut source = CredentialSource::default();

@@ -1,4 +1,4 @@
-//! Pure: the message for a Node without a VM: what was searched for and where, near matches, and what helps.
+//! Pure: builds the message for a Node without a VM: search terms, searched places, near matches and advice.
 
 use std::borrow::Borrow;
 
@@ -7,10 +7,9 @@ use crate::cloud::{Reason, Unknown};
 use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::snapshot::Freshness;
 
-/// How many items of a kind a message names; the number of the others follows.
+/// Maximum number of items of a kind in a message. The number of further items follows.
 const MAX_NAMED: usize = 10;
 
-/// Names joined by commas, limited to the first ones.
 pub(super) fn listed<T: Borrow<str>>(names: &[T]) -> String {
     match names.get(MAX_NAMED..) {
         None | Some([]) => names.join(", "),
@@ -20,12 +19,12 @@ pub(super) fn listed<T: Borrow<str>>(names: &[T]) -> String {
     }
 }
 
-/// The vCenters that did not answer, each with the reason.
+/// Returns the vCenters that did not answer, each with the reason.
 pub(super) fn silent(question: &Question<'_>) -> Vec<String> {
     unheard(question).map(unheard_reason).collect()
 }
 
-/// The vCenters that did not answer, or became unavailable before their matches were reported.
+/// Returns the vCenters that did not answer, or became unavailable before they reported their matches.
 fn unheard<'q>(question: &'q Question<'_>) -> impl Iterator<Item = &'q VcenterAnswer<'q>> {
     question.vcenters.iter().filter(|queried| match queried.answer {
         SearchAnswer::Pending | SearchAnswer::Silent(_) | SearchAnswer::Denied(_) => true,
@@ -39,12 +38,11 @@ fn unheard<'q>(question: &'q Question<'_>) -> impl Iterator<Item = &'q VcenterAn
     })
 }
 
-/// Name of a vCenter and why it is `unheard`.
+/// Returns the name of a vCenter and the reason why it did not answer.
 pub(super) fn unheard_reason(queried: &VcenterAnswer<'_>) -> String {
     format!("{} ({})", queried.server, why(queried))
 }
 
-/// Why a vCenter did not answer.
 fn why<'a>(queried: &'a VcenterAnswer<'_>) -> &'a str {
     match queried.answer {
         SearchAnswer::Silent(reason) | SearchAnswer::Denied(reason) => reason,
@@ -52,7 +50,7 @@ fn why<'a>(queried: &'a VcenterAnswer<'_>) -> &'a str {
     }
 }
 
-/// Message about the vCenters that a Node waits for; it also says whether the other vCenters do not have the VM.
+/// Returns the message about the vCenters for which a Node waits, and about those that do not have the VM.
 fn waiting(question: &Question<'_>) -> String {
     let silent: Vec<&VcenterAnswer<'_>> = unheard(question).collect();
     let waiting = match silent.as_slice() {
@@ -66,13 +64,13 @@ fn waiting(question: &Question<'_>) -> String {
     if is_alone { waiting } else { format!("not found in the vCenters that answered; {waiting}") }
 }
 
-/// Reasons that tell an operator what to do. Rejected credentials come first, because each further login may lock the
-/// account.
+/// Reasons that require an action of an operator. Rejected credentials come first, because each further login may lock
+/// the account.
 const OWN_REASONS: [Reason; 3] =
     [reason::CredentialsRejected, reason::CredentialsMissing, reason::VCenterCertificateRejected];
 
-/// The reason why some of these vCenters did not answer: one of `OWN_REASONS`, or a missing permission if every silent
-/// vCenter denied the search, or that a vCenter is unavailable.
+/// Returns the reason for missing answers: one of `OWN_REASONS` if a vCenter gives it, a missing permission if every
+/// silent vCenter denied the search, and otherwise an unavailable vCenter.
 pub(super) fn silence_reason<'a>(vcenters: impl IntoIterator<Item = &'a VcenterAnswer<'a>>) -> Reason {
     let silent: Vec<&VcenterAnswer<'_>> =
         vcenters.into_iter().filter(|queried| !queried.answer.is_answered()).collect();
@@ -87,10 +85,10 @@ pub(super) fn silence_reason<'a>(vcenters: impl IntoIterator<Item = &'a VcenterA
     }
 }
 
-/// The decision if no match may be taken. `set_aside` lists the matches that do not count, with the reason.
+/// Returns the decision if no match may be taken. `set_aside` lists the matches that do not count, with their reasons.
 pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>) -> LookupDecision {
     if question.vcenters.is_empty() {
-        // A standby has no sessions and asks no vCenter, so the result is unknown.
+        // A standby has no sessions and queries no vCenter, so the result is unknown.
         return LookupDecision::Unresolved(Unknown::passing(
             reason::LookupPending,
             "this replica is a cold standby and does not query vCenter",
@@ -148,7 +146,7 @@ pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>)
     if set_aside.is_empty() { LookupDecision::NoMatch(unknown) } else { LookupDecision::Unresolved(unknown) }
 }
 
-/// The state while some of these vCenters have not answered.
+/// Returns the result *unknown* with this message, because some of these vCenters have not answered.
 pub(super) fn unanswered<'a>(
     vcenters: impl IntoIterator<Item = &'a VcenterAnswer<'a>> + Clone,
     message: String,
@@ -166,7 +164,7 @@ pub(super) fn unanswered<'a>(
     }
 }
 
-/// The provider ID matches no VM, and the Node's VM exists with another UUID.
+/// Returns a reason if the provider ID matches no VM and the Node's VM exists with another UUID.
 fn mismatch(question: &Question<'_>) -> Option<Unknown> {
     let own = question.node.provider_id.as_ref()?;
     let found: Vec<String> = question
@@ -196,7 +194,6 @@ fn mismatch(question: &Question<'_>) -> Option<Unknown> {
     ))
 }
 
-/// The search key, for messages.
 fn search_terms(node: &NodeFacts, asked_by_name: bool) -> String {
     let Some(uuid) = node.search_uuid() else {
         return format!("guest host name {} (the Node reports no valid systemUUID to search for)", node.name);
@@ -205,7 +202,7 @@ fn search_terms(node: &NodeFacts, asked_by_name: bool) -> String {
     format!("BIOS UUID {uuid} or, in the other byte order, {}{by_name}", uuid.byte_swapped())
 }
 
-/// The searched vCenter and datacenters, for messages.
+/// Returns the searched vCenter and datacenters, for messages.
 fn place(queried: &VcenterAnswer<'_>) -> String {
     match queried.datacenters {
         [] => format!("{} (every datacenter)", queried.server),

@@ -1,4 +1,4 @@
-//! The rules of "How a node finds its VM", case by case.
+//! Tests of the rules for how a Node finds its VM, case by case.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn node() -> NodeFacts {
     }
 }
 
-/// A powered-on machine whose guest is called like the node.
+/// A powered-on VM. Its guest has the name of the Node.
 fn machine(name: &str) -> VmRecord {
     VmRecord {
         name: name.into(),
@@ -33,7 +33,7 @@ fn machine(name: &str) -> VmRecord {
     }
 }
 
-/// A machine that only its UUID speaks for.
+/// A VM that matches the Node only by its UUID.
 fn stranger(name: &str) -> VmRecord {
     VmRecord { host_name: "someone-else".into(), ..machine(name) }
 }
@@ -72,21 +72,21 @@ impl Vc {
         Self { answer, freshness: Freshness::Unreachable(trouble), ..Self::none() }
     }
 
-    /// One that refuses the login.
+    /// A vCenter that rejects the login.
     fn refused() -> Self {
         let trouble =
             VcenterFailure { reason: reason::CredentialsRejected, ..VcenterFailure::unavailable("InvalidLogin") };
         Self { freshness: Freshness::Unreachable(trouble), ..Self::asked() }
     }
 
-    /// One that cannot be logged in to.
+    /// A vCenter without credentials.
     fn without_credentials() -> Self {
         let missing = VcenterFailure::unavailable("Secret ns/n: it does not exist");
         let trouble = VcenterFailure { reason: reason::CredentialsMissing, ..missing };
         Self { freshness: Freshness::Unreachable(trouble), ..Self::asked() }
     }
 
-    /// One whose certificate is not accepted, which the log line of the vCenter says at length.
+    /// A vCenter with a certificate that is not accepted. The long text is for the log, the brief one for the Node.
     fn with_a_private_certificate() -> Self {
         let trouble = VcenterFailure {
             reason: reason::VCenterCertificateRejected,
@@ -164,7 +164,7 @@ fn decide(vcenters: &[Vc], extra: &Extra) -> LookupDecision {
     })
 }
 
-/// The decision in one line: what is bound, or the reason's word.
+/// Returns the decision in one line: the bound VM, or the reason.
 fn told(decision: &LookupDecision) -> String {
     match decision {
         LookupDecision::Bind { vm, duplicates: others } => {
@@ -419,7 +419,7 @@ fn a5_an_initialised_node_gets_no_other_machine_while_its_recorded_vcenter_may_h
         ),
     ];
     for (name, vcenters, node, expected) in cases {
-        // However long it takes.
+        // The decision does not depend on the waiting time.
         for waited in [0, 600] {
             let decision = decide(&vcenters, &Extra { node: Some(node.clone()), waited, ..Extra::default() });
             assert_eq!(told(&decision), expected, "{name}: {decision:?}");
@@ -713,7 +713,7 @@ fn a_provider_id_that_names_no_machine_is_told_with_the_nodes_own_machine_and_th
     }
 }
 
-/// The message of a node that has no machine.
+/// Returns the message of a Node without a VM.
 fn message(decision: LookupDecision) -> String {
     match decision {
         LookupDecision::Unresolved(unknown) | LookupDecision::NoMatch(unknown) => unknown.message,
@@ -799,7 +799,7 @@ fn a_machine_joined_again_where_both_nodes_report_it_and_the_guest_has_the_new_n
         ("the guest says no name", old(), node(), guest(""), false),
         ("it has no UUID", old(), node(), VmRecord { bios_uuid: None, ..vm() }, false),
         ("one name in two domains", NodeFacts { name: "node-1.b".into(), ..old() }, node(), vm(), false),
-        // Many guests report their name with the domain whatever the Node is called.
+        // Many guests report their name with the domain, even if the name of the Node has none.
         ("the old name with a domain", NodeFacts { name: "node-1".into(), ..old() }, fqdn(), guest("node-1.b"), false),
     ];
     for (case, old, new, vm, expected) in cases {

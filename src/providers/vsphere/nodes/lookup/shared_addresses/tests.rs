@@ -1,4 +1,4 @@
-//! What is shared, whom a change concerns, and what is left when all are gone.
+//! Tests of shared addresses: the addresses, the Nodes that a change affects, and the state after all Nodes are gone.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -50,8 +50,8 @@ fn only_so_many_addresses_of_a_node_count() {
     assert_eq!(shared.reported.len(), MAX_ADDRESSES);
 }
 
-/// 5,000 nodes with 100 addresses each, of which three are the same on all of them, as those of bridges are, and one is
-/// on two at a time.
+/// 5,000 Nodes with 100 addresses each. Three addresses are the same on all Nodes, like those of bridges. One further
+/// address is the same on one other Node.
 #[test]
 fn in_a_large_cluster_a_change_concerns_one_other_node_at_most() {
     const NODES: u32 = 5_000;
@@ -82,8 +82,8 @@ fn in_a_large_cluster_a_change_concerns_one_other_node_at_most() {
 }
 
 proptest! {
-    /// Against the plain answer: an address is shared when two nodes report it. Everybody else for whom that changed is
-    /// told of it.
+    /// Compares the index with a simple implementation: an address is shared if two Nodes report it. A change returns
+    /// all other Nodes for which the shared addresses changed.
     #[test]
     fn the_index_is_the_plain_answer(
         steps in proptest::collection::vec((0u8..6, proptest::collection::btree_set(0u8..8, 0..5)), 1..60),

@@ -1,7 +1,7 @@
-//! Pure: the missing address family that a joining Node still waits for.
+//! Pure: finds the missing address family for which a joining Node still waits.
 //!
 //! `nodemanager.go:DiscoverNode` fails while any family is missing, so the taint stays. Guests report their families
-//! seconds apart; pods that start in between keep one family for their whole life.
+//! seconds apart. A pod that starts with only one family keeps this family for its whole life.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,18 +9,19 @@ use std::time::Duration;
 use super::is_of;
 use crate::providers::vsphere::config::address_rules::IpFamily;
 
-/// A family that a Node waits for before it is initialized.
+/// A family for which a Node waits before it is initialized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AwaitedFamily {
     /// The family.
     pub family: IpFamily,
-    /// Longest wait, counted from the guest's first address; `None` means no limit.
+    /// Maximum wait, counted from the guest's first address; `None` means no limit.
     pub limit: Option<Duration>,
 }
 
-/// The first of the `missing` families that a Node waits for. The Node's first family, that of the first `provided`
-/// address or else the first of `families`, is awaited without limit. Each further family is awaited until `known_for`,
-/// the time since the guest's first address, reaches `limit`.
+/// Returns the first of the `missing` families for which a Node waits. The wait for the Node's first family has no
+/// limit. The Node's first family is that of the first `provided` address or, without a provided address, the first of
+/// `families`. Each further family is awaited until `known_for`, the time since the guest's first address, reaches
+/// `limit`.
 pub fn awaited(
     missing: &[IpFamily],
     families: &[IpFamily],

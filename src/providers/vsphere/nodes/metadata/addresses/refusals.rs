@@ -1,4 +1,4 @@
-//! Pure: why reported addresses were not chosen, for messages.
+//! Pure: explains in messages why reported addresses were not chosen.
 
 use std::net::IpAddr;
 
@@ -9,14 +9,14 @@ use crate::base::addresses::parse_ip;
 use crate::clients::vim::GuestNic;
 use crate::providers::vsphere::config::address_rules::{AddressRules, IpFamily};
 
-/// Maximum number of interfaces in a message, and of addresses per interface; a guest may report hundreds.
+/// Maximum number of interfaces in a message, and of addresses per interface. A guest may report hundreds.
 const MAX_DESCRIBED: usize = 8;
 
-/// Maximum number of characters of a text from the guest in a message; addresses and network names are shorter.
+/// Maximum number of characters of a guest's text in a message. Addresses and network names are shorter.
 const MAX_TEXT: usize = 80;
 
-/// Why no Node may have this address; `None` if it is usable, that is, belongs to one VM and can be reached from
-/// others.
+/// Returns the reason why no Node may have this address. `None` if the address is usable: it belongs to one VM, and
+/// other hosts can reach it.
 pub(super) fn unusable(ip: IpAddr) -> Option<&'static str> {
     let (is_link_local, is_broadcast) = match ip {
         IpAddr::V4(ip) => (ip.is_link_local(), ip.is_broadcast()),
@@ -32,16 +32,14 @@ pub(super) fn unusable(ip: IpAddr) -> Option<&'static str> {
     rows.into_iter().find_map(|(is_so, word)| is_so.then_some(word))
 }
 
-/// The configuration that decides why addresses are refused.
+/// The configuration because of which addresses are refused.
 pub(super) struct Refusals<'a> {
-    /// The configured families.
     pub(super) families: &'a [IpFamily],
-    /// The configured rules.
     pub(super) rules: &'a AddressRules,
 }
 
 impl Refusals<'_> {
-    /// The interfaces and their addresses, each with the reason why it was refused.
+    /// Returns the interfaces and their addresses, each with the reason for its refusal.
     pub(super) fn describe(&self, nics: &[GuestNic]) -> String {
         let nic_text = |nic: &GuestNic| {
             let network = clip(nic.network.as_deref().unwrap_or_default());
@@ -78,7 +76,7 @@ impl Refusals<'_> {
     }
 }
 
-/// The first of `items`, and the number of the others.
+/// Returns the text of the first `items`, and the number of further items.
 fn listed<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
     let shown: Vec<String> = items.iter().take(MAX_DESCRIBED).map(text).collect();
     let more = match items.len().saturating_sub(MAX_DESCRIBED) {

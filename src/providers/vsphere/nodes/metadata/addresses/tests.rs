@@ -1,4 +1,5 @@
-//! The vectors of the Go program by id: those of its own tests (`tests/golden/vectors/addresses.jsonl`) and B1 to B41.
+//! Tests with the upstream vectors by id: those of the Go program's tests (`tests/golden/vectors/addresses.jsonl`), and
+//! B1 to B41.
 
 use std::net::Ipv4Addr;
 
@@ -14,7 +15,7 @@ mod preferences;
 
 const HOST: &str = "node-1";
 
-/// One line of the file of vectors.
+/// One line of the vector file.
 #[derive(Deserialize)]
 struct Vector {
     id: String,
@@ -27,7 +28,8 @@ struct Vector {
     meta: Option<String>,
     want: Option<Vec<(String, String)>>,
     err: Option<String>,
-    /// Our outcome where it is another one, and the subject of the row of `docs/compatibility.md` that says why.
+    /// Result of this program if it differs from upstream. Then `differs` has the subject of the row of
+    /// `docs/compatibility.md` with the reason.
     ours: Option<Vec<(String, String)>>,
     differs: Option<String>,
 }
@@ -81,7 +83,7 @@ impl VectorRules {
     }
 }
 
-/// The metadata documents of the Go program's tests, in their outer encoding.
+/// Returns a metadata document of the Go program's tests, in this encoding.
 fn metadata(addresses: &[String], encoding: &str) -> String {
     let header = "instance-id: i\nlocal-hostname: h\nwait-on-network:\n  ipv4: false\n  ipv6: false\n";
     let listed = match addresses {
@@ -112,7 +114,7 @@ fn in_order(order: Vec<IpAddr>) -> Preferences {
     Preferences { listed: order, ..Preferences::default() }
 }
 
-/// What is chosen, without the host name; or the error's text.
+/// Returns the chosen addresses without the host name, or the error text.
 fn choose(
     nics: &[GuestNic],
     preferences: &Preferences,
@@ -125,7 +127,7 @@ fn choose(
     Ok(pairs)
 }
 
-/// A difference from the Go program has a row that says why.
+/// Checks that `docs/compatibility.md` has a row for a difference from the Go program.
 fn assert_has_row(id: &str, subject: &str) {
     let page = include_str!("../../../../../../docs/compatibility.md");
     assert!(page.contains(&format!("\n| {subject} |")), "{id}: no row {subject:?}");
@@ -204,7 +206,7 @@ impl Set {
     }
 }
 
-/// `I` and `E` for the types, or `!` and the reason.
+/// Returns the addresses with their types, `I` for internal and `E` for external, or `!` and the reason.
 fn outcome(nics: &[GuestNic], families: &[IpFamily], set: Set) -> String {
     match build_addresses(HOST, nics, &Preferences::default(), families, &set.rules()) {
         Err(error) => format!("!{}", error.reason()),
@@ -218,7 +220,7 @@ fn outcome(nics: &[GuestNic], families: &[IpFamily], set: Set) -> String {
     }
 }
 
-/// Id, what the guest reports, families, rules, outcome.
+/// Id, reported interfaces, families, rules, and result.
 type Row = (&'static str, Vec<GuestNic>, &'static [IpFamily], Set, &'static str);
 
 // vectors: B1–B10, B16–B26
@@ -231,12 +233,12 @@ fn b1_to_b26_hold() {
     let names = |int_net, ext_net| Set { int_net, ext_net, ..none };
     let both = vec![nic("ÄB".to_lowercase().as_str(), &["10.0.0.1"]), nic("n2", &["10.0.1.1"])];
     let sharp = vec![nic("STRASSE", &["10.0.0.1"])];
-    // B11 to B15 and B27 to B40 are with what reads the configuration and the metadata.
+    // B11 to B15 are in the tests of the configuration, and B27 to B40 in those of the guest metadata.
     let rows: Vec<Row> = vec![
         ("B1", two(), &[V4], names("zzz", ""), "I:10.0.0.1 E:10.0.0.1"),
         ("B2", two(), &[V4], Set { int_cidr: "192.168.0.0/16", ..none }, "I:10.0.0.1 E:10.0.0.1"),
         (
-            // differs: Go refuses the node without looking at the CIDRs.
+            // differs: Go rejects the node without a check of the CIDRs.
             "B3",
             two(),
             &[V4],
@@ -271,14 +273,14 @@ fn b1_to_b26_hold() {
             "I:10.0.0.1 I:fd00::1 E:fd00::1",
         ),
         (
-            // differs: Go takes 224.0.1.5.
+            // differs: Go uses 224.0.1.5.
             "B24",
             one(&["224.0.0.5", "224.0.1.5", "255.255.255.255", "0.0.0.0", "10.0.0.1"]),
             &[V4],
             none,
             "I:10.0.0.1 E:10.0.0.1",
         ),
-        // differs: Go takes ff05::1.
+        // differs: Go uses ff05::1.
         ("B25", one(&["ff05::1", "ff02::5", "::", "::1", "fd00::1"]), &[V6], none, "I:fd00::1 E:fd00::1"),
         ("B26 match", both, &[V4], names("ÄB", "n2"), "I:10.0.0.1 E:10.0.1.1"),
         ("B26 no match", sharp, &[V4], names("straße", "n2"), "!NoNetworkMatches"),
@@ -400,7 +402,7 @@ fn h3_local_addresses_are_filtered_out() {
     }
 }
 
-/// B34, differs: Go compares texts, so that it does not recognise an address the guest does not write canonically.
+/// B34, differs: Go compares texts, so it does not recognise an address that is not in canonical form.
 // vectors: B34
 #[test]
 fn b34_an_address_is_recognised_however_it_is_written() {
@@ -506,7 +508,7 @@ proptest! {
         let nics: Vec<GuestNic> = nics
             .into_iter()
             .map(|(is_real, network, octets)| GuestNic {
-                // An address of a real interface ends in .1.x, one of the guest's own in .2.x.
+                // The third octet is 1 on an interface with a virtual NIC, and 2 on an interface of the guest only.
                 ip_addresses: octets.iter().map(|(a, b)| format!("10.{a}.{}.{b}", if is_real { 1 } else { 2 })).collect(),
                 device_config_id: if is_real { 4000 } else { -1 },
                 network,
@@ -515,7 +517,7 @@ proptest! {
         let network_name = names.then(|| "n1".to_owned());
         let rule = AddressRule { networks: networks(set), network_name, excluded: Vec::new() };
         let rules = AddressRules { internal: rule.clone(), external: rule };
-        // Not even when they are preferred, as on a node that has one.
+        // An address of a bridge is not chosen even if all preferences name it.
         let bridge = format!("10.{held}.2.1");
         let preferences = Preferences {
             current: vec![node_address("InternalIP", &bridge)],
@@ -576,7 +578,7 @@ fn a_network_name_with_commas_is_one_name_where_an_interface_is_on_it_else_sever
     ] {
         assert_eq!(internal(&nics, &rules, held), expected.map(str::to_owned), "{case}");
     }
-    // The other rule has a name of its own.
+    // The rule for internal addresses has another name.
     let external = AddressRules { internal: name("LAN-C"), external: name("LAN-A,LAN-B") };
     let chosen = build_addresses("n", &[other(), b()], &Preferences::default(), &[IpFamily::V4], &external).unwrap();
     assert!(chosen.addresses.contains(&node_address(EXTERNAL_IP, "10.0.0.2")), "{chosen:?}");

@@ -1,4 +1,4 @@
-//! The vectors of the Go program by id: B27 to B40, and what is bounded.
+//! Tests with the upstream vectors by id, B27 to B40, and of the limits.
 
 use std::io::Write as _;
 
@@ -45,7 +45,7 @@ fn metadata_without_an_order_changes_nothing() {
     }
 }
 
-/// B27, differs: Go reads metadata in `base64` only; here all encodings count that the guest's cloud-init reads.
+/// B27, differs: Go reads metadata in `base64` only; this program reads all encodings that cloud-init reads.
 // vectors: B27
 #[test]
 fn b27_every_encoding_of_cloud_init_is_read() {
@@ -87,7 +87,7 @@ fn the_order_is_read() {
         ("B35", "network: {ethernets: {a: {addresses: [dhcp, 10.0.0.2/24]}}}".to_owned(), &["10.0.0.2"]),
         ("B36", r#"{"network": {"ethernets": {"a": {"addresses": ["10.0.0.2/24"]}}}}"#.to_owned(), &["10.0.0.2"]),
         ("B39", "network: {ethernets: {a: {addresses: [10.0.0.2]}}}".to_owned(), &["10.0.0.2"]),
-        // differs: Go iterates the ethernets in random order; here it is the order of the document.
+        // differs: Go uses a random order of the ethernets; here it is the order of the document.
         ("B40", three.to_owned(), &["10.0.0.1", "10.0.0.2", "10.0.0.3"]),
         (
             "twice",
@@ -103,7 +103,7 @@ fn the_order_is_read() {
 
 type Expected = fn(&MetadataError) -> bool;
 
-/// differs: Go fails the discovery of the node; here these are errors that the caller logs and goes on without an order.
+/// differs: in Go the discovery of the node fails; here the caller logs the error and continues without an order.
 // vectors: B28, B30, B32, B37
 #[test]
 fn unreadable_metadata_is_an_error() {

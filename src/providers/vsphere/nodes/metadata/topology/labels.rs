@@ -1,8 +1,8 @@
 //! Pure: the topology labels of a Node.
 //!
-//! A vCenter name may contain characters that a label value may not: each becomes `_`, non-alphanumeric characters are
-//! cut from both ends, and 63 characters are kept. Two names may therefore become the same value. A name of which
-//! nothing is left gives no label.
+//! The name of an object in vCenter may contain characters that a label value must not contain. Each such character
+//! becomes `_`, non-alphanumeric characters are cut from both ends, and 63 characters are kept. So two names may become
+//! the same value. If no characters are left, there is no label.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,18 @@ use crate::base::names::MAX_LABEL_VALUE;
 use crate::clients::vim::{MoRef, decode_name};
 use crate::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot, VmRecord};
 
-/// The name at one level of a VM's location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PlaceName {
     Named(String),
     /// The level does not apply, such as the cluster of a standalone host.
     Nowhere,
-    /// The snapshot does not have the name now.
+    /// The snapshot does not contain the name.
     Unknown,
 }
 
-/// The labels for a VM at the vCenter `server`. `None` removes a label: its level does not apply, or is not enabled
-/// while another one is. A level whose name is not known now has no entry, so that its label stays. Without enabled
-/// levels the result is empty.
+/// Returns the labels for a VM in the vCenter `server`. `None` removes a label: its level is not enabled, does not
+/// apply, or has a name without valid characters. An enabled level has no entry if its name is unknown or the snapshot
+/// is not live; its label then stays. Without enabled levels, the result is empty.
 pub fn labels(
     queried: &TopologyLabels,
     server: &str,
@@ -78,7 +77,7 @@ fn find(place: TopologyPlace, server: &str, snapshot: &Snapshot, record: &VmReco
     }
 }
 
-/// The datastore in `[datastore1] web/web.vmx`. The VM may have disks on other datastores.
+/// Returns the datastore in `[datastore1] web/web.vmx`. The VM may have disks on other datastores.
 fn datastore_of(path: &str) -> Option<String> {
     let (name, _) = path.strip_prefix('[')?.split_once(']')?;
     (!name.is_empty()).then(|| decode_name(name))

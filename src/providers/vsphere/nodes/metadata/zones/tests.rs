@@ -1,4 +1,4 @@
-//! The vectors of the Go program by id: Z1 to Z15.
+//! Tests with the upstream vectors by id, Z1 to Z15.
 
 use std::collections::HashMap;
 
@@ -6,9 +6,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A world with host → cluster → datacenter, pool → cluster → datacenter and VM → folder → datacenter. Tags are written
-/// `object: category=name category=name`; an object written `object: !` cannot be read, one written `object: ?` was
-/// not read yet.
+/// Resolves the zone with the ancestors host → cluster → datacenter, pool → cluster → datacenter and VM → folder →
+/// datacenter. Tags are written as `object: category=name category=name`. `object: !` means that the tags of the object
+/// cannot be read, and `object: ?` that they were not read yet.
 fn resolve(categories: Option<(&str, &str)>, world: &[&str]) -> Result<Option<Zone>, ZoneProblem> {
     let chain = |ids: &[&str]| Chain::Known(ids.iter().map(|id| MoRef::new("Object", *id)).collect());
     let chains = Chains {
@@ -46,7 +46,7 @@ fn tag(text: &str) -> Tag {
     Tag { name: name.to_owned(), category: category.to_owned() }
 }
 
-/// `zone region`, or `!` and the reason.
+/// Returns `zone region`, or `!` and the reason.
 fn told(outcome: Result<Option<Zone>, ZoneProblem>) -> String {
     match outcome {
         Ok(Some(Zone { failure_domain, region })) => format!("{failure_domain} {region}"),
@@ -74,14 +74,14 @@ fn z1_to_z15_hold() {
         ("Z12 pool", &["pool: zone=A region=R"], "A R"),
         ("Z12 VM", &["vm: zone=A region=R"], "A R"),
         ("Z12 folder", &["folder: zone=A region=R"], "A R"),
-        // differs: Go skips the level and takes a farther tag, or gives up; here what was not read is unknown.
+        // differs: Go skips the level and uses a tag farther up, or fails; here a tag that was not read is unknown.
         ("Z13 nothing farther", &["cluster: !"], "!ZoneUnknown"),
         ("Z13 farther tag", &["cluster: !", "datacenter: zone=C region=R"], "!ZoneUnknown"),
         ("Z13 complete before", &["host: zone=A region=R", "cluster: !"], "A R"),
-        // differs: Go goes on with the next way up; here what was not read is unknown.
+        // differs: Go continues with the next chain of ancestors; here a tag that was not read is unknown.
         ("Z14", &["host: !", "pool: zone=A region=R"], "!ZoneUnknown"),
         ("Z14 not read yet", &["cluster: ?", "vm: zone=A region=R"], "!ZoneUnknown"),
-        // differs: in Go the last one listed wins, or the first where the region is known; here the first by name.
+        // differs: Go uses the last listed tag, or the first if the region is known; here it is the first by name.
         ("Z15 zones", &["host: zone=B zone=A region=R"], "A R"),
         ("Z15 region known", &["host: region=R zone=A zone=B"], "A R"),
         ("Z15 regions", &["host: region=S region=R zone=A"], "A R"),
@@ -111,7 +111,7 @@ fn a_way_up_that_is_not_known_is_unknown_and_one_that_is_not_there_is_skipped() 
     let known = Chain::Known(vec![MoRef::new("Object", "vm")]);
     let rows = [
         ("no host", Chain::Absent, Chain::Absent, "A R"),
-        // differs: Go logs a warning when the pool cannot be read, and goes on with the VM.
+        // differs: if the pool cannot be read, Go logs a warning and continues with the VM.
         ("pool not read", Chain::Absent, Chain::Unknown("permission denied".to_owned()), "!ZoneUnknown"),
         ("host not read", Chain::Unknown("not read yet".to_owned()), Chain::Absent, "!ZoneUnknown"),
     ];
@@ -192,7 +192,7 @@ fn z15_several_tags_of_one_category_are_told_with_the_object_and_both() {
     assert_eq!(reported(&["zone=B", "region=R", "zone=A", "region=S"]).len(), 2);
 }
 
-/// What Kubernetes says of label values, written another way.
+/// A second implementation of the rules of Kubernetes for label values.
 fn is_valid_label(text: &str) -> bool {
     let alphanumeric = |c: &char| c.is_ascii_alphanumeric();
     let chars: Vec<char> = text.chars().collect();

@@ -1,7 +1,8 @@
 //! `Backend` for the NSX Policy API.
 //!
-//! The id of a new object derives from its Service and port, so a repeated create finds the same object. An object is
-//! read before each change or deletion and left alone if its tags differ from those that the plan was based on.
+//! The id of a new object derives from its Service and port (of a load balancer service: from cluster and gateway), so
+//! a repeated create finds the same object. Before each change or deletion, this backend reads the object, and skips it
+//! if its tags differ from the tags in the plan.
 
 mod addresses;
 mod capacity;
@@ -38,9 +39,9 @@ use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_clust
 use crate::providers::vsphere::nsx::permit as permit_of;
 use crate::providers::vsphere::reason;
 
-/// Attempts per change if another client changes the object, too.
+/// Maximum number of attempts for a change while other clients change the object, too.
 const ATTEMPTS: u32 = 5;
-/// Page size of lists; pools and groups may have many members.
+/// Page size of lists. Lists of pools and groups have smaller pages, because pools and groups may have many members.
 const PAGE: usize = 1000;
 const POOL_PAGE: usize = 100;
 const GROUP_PAGE: usize = 100;
@@ -53,11 +54,11 @@ const ADDRESS_POOLS: &str = "/infra/ip-pools";
 /// Load balancers of one NSX Manager.
 pub struct NsxBackend {
     client: Client,
-    /// Whether several pools are written with one call.
+    /// Whether one call may write several pools.
     batches: AtomicBool,
 }
 
-/// Operation names of the calls for one kind of object, for metrics.
+/// Names of the operations on one kind of object, for metrics.
 struct Calls {
     get: &'static str,
     put: &'static str,
@@ -94,7 +95,7 @@ impl Calls {
     }
 }
 
-/// One object and the current operation on it, for messages.
+/// An object and the current operation on it. `operation` is text, for messages.
 #[derive(Clone, Copy)]
 struct ObjectTarget<'a> {
     kind: ObjectKind,
@@ -102,7 +103,7 @@ struct ObjectTarget<'a> {
     operation: &'a str,
 }
 
-/// An object to create under the first free one of its ids.
+/// An object to create under its first free id.
 struct NewObject<'a> {
     kind: ObjectKind,
     /// The path without the id.
@@ -110,7 +111,7 @@ struct NewObject<'a> {
     id: &'a (dyn Fn(u8) -> String + Send + Sync),
     body: Object,
     operation: String,
-    /// The first id to try.
+    /// Index of the first id to try.
     first: u8,
 }
 
@@ -133,15 +134,16 @@ impl NsxBackend {
         }
     }
 
-    /// Whether the object of a path that NSX has rejected is missing, and one that this program recreates. Reads the
-    /// object, because NSX may reject a path for another reason, too.
+    /// Whether the object at `path`, which NSX reported as missing, is missing or being deleted, and of a kind that
+    /// this program creates. Reads the object, because NSX may also report an existing object.
     async fn lacks_part(&self, path: &str, doing: &str) -> Result<bool, Error> {
         let Some(kind) = part_of(path) else { return Ok(false) };
         let found = self.get(ObjectTarget { kind, path, operation: doing }).await?;
         Ok(found.is_none_or(|object| object.is_marked_for_delete()))
     }
 
-    /// Creates an object under its first free id, or returns the existing one.
+    /// Creates an object under its first free id, or returns the existing object of the Service. If the new object
+    /// refers to a missing object of the load balancer, only records this and returns `None`.
     async fn create(
         &self,
         request: &Request<'_>,
@@ -186,7 +188,7 @@ impl NsxBackend {
             };
             match &error.kind {
                 client::Kind::MarkedForDeletion => return Ok(CreateOutcome::Taken),
-                // The object may exist already, or the outcome is unknown.
+                // The object may exist already, or the outcome of the write is unknown.
                 client::Kind::Conflict | client::Kind::Unknown => match self.get(target).await? {
                     Some(object) => return Ok(taken(request, new, object)),
                     None => last = Some(error),
@@ -194,7 +196,7 @@ impl NsxBackend {
                 client::Kind::MissingReference(missing) if self.lacks_part(missing, &new.operation).await? => {
                     return Ok(CreateOutcome::Missing(missing.clone()));
                 }
-                // Old versions of NSX do not know this field.
+                // Old versions of NSX reject this field.
                 client::Kind::BadRequest if body.0.remove(GROUP_TYPE).is_some() => last = Some(error),
                 _ => return Err(refused(&new.operation, &error)),
             }
@@ -202,7 +204,8 @@ impl NsxBackend {
         Err(last.map_or_else(|| Error::other(&*new.operation), |error| refused(&new.operation, &error)))
     }
 
-    /// Writes an object and returns the stored one; for an allocation the sent one, because a PATCH returns no body.
+    /// Writes an object and returns the stored version. An allocation is written with a PATCH, which returns no body,
+    /// so the sent version is returned.
     async fn put(
         &self,
         permit: &Arc<dyn Permit>,
@@ -222,7 +225,6 @@ impl NsxBackend {
         Ok(object)
     }
 
-    /// Applies a step to an existing object.
     async fn edit(
         &self,
         request: &Request<'_>,
@@ -241,7 +243,7 @@ impl NsxBackend {
         self.change(request, ObjectTarget { kind, path, operation: &doing }, marks, &edit, record).await
     }
 
-    /// Changes an object if its tags are unchanged.
+    /// Changes an object if its tags are unchanged. Otherwise, or if a referenced object is missing, only records this.
     async fn change(
         &self,
         request: &Request<'_>,
@@ -280,7 +282,7 @@ impl NsxBackend {
         Err(last.map_or_else(|| Error::other(doing), |error| failed(doing, None, &error)))
     }
 
-    /// Reads an object; returns it if its tags are unchanged, and otherwise only records its new state.
+    /// Reads an object and returns it if its tags are unchanged; otherwise only records the new state.
     async fn checked(
         &self,
         layout: &ClusterLayout,
@@ -301,7 +303,6 @@ impl NsxBackend {
         }
     }
 
-    /// Deletes an object if its tags are unchanged.
     async fn delete(
         &self,
         request: &Request<'_>,
@@ -357,16 +358,17 @@ enum CreateOutcome {
     Taken,
     /// The id belongs to an object of this cluster that names no Service.
     Unmarked,
-    /// The new object refers to a missing object of the load balancer, with this path.
+    /// The new object refers to a missing object of the load balancer, at this path.
     Missing(String),
 }
 
-/// Classifies an object that already has the id: it is ours if it names the Service and no other cluster.
+/// Classifies the existing object with the id of the new object. Accepts an existing object that is not being deleted,
+/// if its tags name the Service (for a load balancer service: this cluster) and no other cluster.
 fn taken(request: &Request<'_>, NewObject { kind, body, .. }: &NewObject<'_>, object: Object) -> CreateOutcome {
     let (Request { layout, owner, .. }, kind) = (*request, *kind);
     let is_of_type = kind != ObjectKind::Monitor || object.text("resource_type") == body.text("resource_type");
     let is_service = |tags: &OwnerTags| *tags.service == *owner.to_string() && tags.secondary == layout.secondary;
-    // One load balancer service serves both families.
+    // Both families share one load balancer service.
     let second = layout.secondary.filter(|_| kind != ObjectKind::LbService);
     let is_named = layout.load_balancer_of(&object) == Some(second);
     match &OwnerTags::read(&object, layout) {
@@ -568,7 +570,7 @@ impl Backend for NsxBackend {
         self.has_subnet_of(pool, family).await
     }
 
-    /// Checks the address here, because NSX may accept one that is outside of the IP pool or in use.
+    /// Checks the address here, because NSX may accept an address that is outside of the IP pool or in use.
     async fn check_address(&self, request: &Request<'_>, pool: &str, requested: IpAddr) -> Result<(), Error> {
         self.check_is_free(request, pool, requested).await
     }

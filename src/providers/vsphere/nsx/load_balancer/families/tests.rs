@@ -1,4 +1,4 @@
-//! Which load balancers a Service has, and from which pools.
+//! Tests of the load balancers of a Service, and of their address pools.
 
 use uuid::Uuid;
 
@@ -21,7 +21,7 @@ fn allocation(address: &str, second: Option<IpFamily>, id: Uuid) -> Allocation {
     Allocation { tags: marks, address_pool: "p".into(), address: address.parse().ok() }
 }
 
-/// The load balancers with these addresses, made by this program.
+/// Returns load balancers of this program with these addresses.
 fn made_here(first: Option<&str>, second: Option<&str>) -> ServiceResources {
     let id = |address: &str| Uuid::new_v5(&Uuid::NAMESPACE_OID, address.as_bytes());
     let first = first.map(|address| allocation(address, None, id(address)));
@@ -29,7 +29,7 @@ fn made_here(first: Option<&str>, second: Option<&str>) -> ServiceResources {
     ServiceResources { allocations: first.into_iter().chain(second).collect(), ..ServiceResources::default() }
 }
 
-/// A load balancer of the Go program.
+/// Returns a load balancer of the Go program.
 fn of_go(first: &str) -> ServiceResources {
     ServiceResources {
         allocations: vec![allocation(first, None, Uuid::from_u128(4 << 76))],
@@ -37,7 +37,7 @@ fn of_go(first: &str) -> ServiceResources {
     }
 }
 
-/// The families of first and second; what is not to be there is in brackets.
+/// Returns the families of the first and second load balancer. One that is to be deleted is in brackets.
 fn shown(families: &[IpFamily], has_ipv6_pool: bool, ours: &ServiceResources) -> String {
     let asked = RequestedFamilies { families, has_ipv6_pool };
     let word = |one: &FamilyLoadBalancer| {
@@ -72,19 +72,19 @@ fn a_family_comes_and_goes_and_the_other_one_stays() {
         (&[V4], true, made_here(Some(A4), Some(A6)), "IPv4, (second IPv6)"),
         (&[V6, V4], true, made_here(None, Some(A6)), "IPv4, second IPv6"),
         (&[V6], true, made_here(Some(A4), Some(A6)), "(IPv4), second IPv6"),
-        // The pool of the class is of IPv6.
+        // The pool of the class has IPv6 addresses.
         (&[V4], false, made_here(Some(A6), None), "IPv6"),
         (&[V6], true, made_here(Some(A6), None), "IPv6"),
         (&[V4, V6], true, made_here(Some(A6), None), "IPv6"),
-        // The address of the first is not known yet, and may be of IPv6.
+        // The address of the first load balancer is not known yet, and may be an IPv6 address.
         (&[V6], true, made_here(Some("unread"), None), "IPv6"),
         (&[V4, V6], true, made_here(Some("unread"), None), "IPv4"),
         (&[V6], true, made_here(Some("unread"), Some(A6)), "(IPv6), second IPv6"),
-        // The pool for IPv6 is no longer configured: what there is stays, or goes with its family.
+        // The IPv6 pool was removed from the configuration. An existing load balancer stays as long as its family.
         (&[V4, V6], false, made_here(Some(A4), Some(A6)), "IPv4, second IPv6"),
         (&[V6], false, made_here(None, Some(A6)), "second IPv6"),
         (&[V4], false, made_here(Some(A4), Some(A6)), "IPv4, (second IPv6)"),
-        // What the Go program made stays, whatever the Service asks for.
+        // A load balancer of the Go program stays, whatever families the Service requests.
         (&[V6], false, of_go(A4), "IPv4"),
         (&[V6], true, of_go(A4), "IPv4, second IPv6"),
         (&[V6], true, of_go(A6), "IPv6"),

@@ -1,4 +1,4 @@
-//! Each object, as the Go program writes it.
+//! Tests that each object is written as in the Go program.
 
 use serde_json::{Value, json};
 
@@ -63,7 +63,7 @@ fn tag_06_a_configured_tag_does_not_replace_one_of_the_program_but_the_owner() {
     assert_eq!(layout.owner(), "them");
 }
 
-/// A change writes these tags into an object that has its own ones.
+/// An update writes the configured tags into an object that has tags of the program.
 #[test]
 fn a_configured_tag_with_a_scope_of_the_program_is_ignored() {
     let scopes = [SERVICE, PORT, ADDRESS_POOL, CLASS, CLUSTER_UID, SERVICE_UID, ADDRESS, FAMILY];
@@ -159,7 +159,7 @@ fn a_load_balancer_service_is_that_of_the_go_program() {
     assert_eq!(body(layout(None, &[]).lb_service("SMALL", Some("/infra/tier-1s/t"))), expected);
 }
 
-/// Objects that exist are found by these ids: they must not change.
+/// These ids must not change, because existing objects are found by them.
 #[test]
 fn ids_depend_on_cluster_name_service_kind_port_and_attempt_alone() {
     let ours = layout(None, &[]);
@@ -232,7 +232,7 @@ fn a_udp_port_may_have_a_monitor_that_sends_icmp() {
     assert_eq!(body(layout(None, &[]).monitor(&OWNER, dns, Probe::Icmp)), expected);
 }
 
-/// Monitors of earlier versions are found by their ids; a monitor of another type has to have another one.
+/// Monitors of earlier versions are found by their ids. A monitor of another type must have another id.
 #[test]
 fn monitors_of_one_port_have_an_id_for_each_type() {
     let (ours, dns) = (layout(None, &[]), Port { protocol: Protocol::Udp, number: 53 });
@@ -293,7 +293,7 @@ fn a_virtual_server_refers_to_its_group_and_persistence_profile_and_an_allocatio
     assert_eq!(allocation["allocation_ip"], "192.0.2.5");
 }
 
-/// The scopes of an object of each kind beside so many configured tags, without these.
+/// Returns the scopes of an object of each kind with this number of configured tags, without the configured scopes.
 fn scopes_beside(configured: usize, second: Option<IpFamily>) -> Vec<(ObjectKind, Vec<String>)> {
     let tags: Vec<String> = (0..configured).map(|number| format!("team-{number:02}")).collect();
     let pairs: Vec<(&str, &str)> = tags.iter().map(|scope| (scope.as_str(), "x")).collect();
@@ -323,7 +323,7 @@ fn scopes_beside(configured: usize, second: Option<IpFamily>) -> Vec<(ObjectKind
     all.iter().map(|(kind, object)| (*kind, scopes(object))).collect()
 }
 
-/// NSX takes 30 tags. The Go program works with 24 configured ones, and needs 6 for a virtual server.
+/// NSX accepts 30 tags. The Go program needs 6 tags for a virtual server, so it works with 24 configured tags.
 #[test]
 fn marks_are_left_off_in_a_fixed_order_where_configured_tags_leave_no_room() {
     let whole = scopes_beside(0, None);
@@ -353,14 +353,14 @@ fn marks_are_left_off_in_a_fixed_order_where_configured_tags_leave_no_room() {
         found.iter_mut().for_each(|(_, scopes)| scopes.sort());
         assert_eq!(found, expected, "{configured}");
     }
-    // So many fit in any case, also on a second load balancer.
+    // This number of configured tags always fits, also on a second load balancer.
     let most = crate::providers::vsphere::config::MAX_EXTRA_TAGS;
     let second = Some(IpFamily::V6);
     let counts =
         |configured| -> usize { scopes_beside(configured, second).iter().map(|(_, scopes)| scopes.len()).sum() };
     assert_eq!((most, counts(most)), (21, counts(0)));
     assert!(counts(most + 1) < counts(0));
-    // Of virtual servers more, without the marks. With one more, NSX refuses them.
+    // Without the optional tags, more configured tags fit on a virtual server. NSX rejects one more.
     for (second, refused) in [(second, 24), (None, 25)] {
         let (kind, scopes) = scopes_beside(refused, second).swap_remove(0);
         assert_eq!((kind, refused + scopes.len()), (ObjectKind::VirtualServer, 31));

@@ -1,4 +1,4 @@
-//! The limits, and what is certain.
+//! Tests of the limits for deletions, and of the evidence for an orphan.
 
 use super::*;
 use crate::cloud::{AbsenceProof, Unknown, reason};
@@ -18,7 +18,7 @@ fn a_suspect_is_due_when_a_reading_ten_minutes_later_has_it_too() {
     assert_eq!((orphans.update(names(0), now), orphans.next_list()), (vec![], None));
     assert_eq!(orphans.update(names(2), now), listed(0));
     assert_eq!(orphans.next_list(), Some(now + CONFIRM_INTERVAL));
-    // One of them is gone in between: it begins again.
+    // One suspect is absent in the next reading, so its time starts again.
     assert_eq!(orphans.update(names(1), now + CONFIRM_INTERVAL / 2), listed(0));
     assert_eq!(orphans.update(names(2), now + CONFIRM_INTERVAL), listed(1));
     assert_eq!(orphans.update(names(2), now + CONFIRM_INTERVAL * 2), listed(2));
@@ -49,7 +49,7 @@ fn when_many_are_found_at_once_none_is_deleted_for_a_while() {
         let later = now + HOLD - Duration::from_secs(1);
         assert_eq!(orphans.decide(many.clone(), all, later), OrphanDecision::Hold(few + 1), "{all}");
         assert!(matches!(orphans.decide(many.clone(), all, now + HOLD), OrphanDecision::Delete(_)), "{all}");
-        // Fewer in between end it.
+        // A reading with fewer suspects ends the hold.
         assert!(matches!(orphans.decide(listed(1), all, now + HOLD), OrphanDecision::Delete(_)), "{all}");
         assert_eq!(orphans.decide(many, all, now + HOLD), OrphanDecision::Hold(few + 1), "{all}");
     }

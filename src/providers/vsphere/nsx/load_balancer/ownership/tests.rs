@@ -1,4 +1,4 @@
-//! Each row of the table.
+//! Tests of each row of the ownership table.
 
 use super::super::layout::{MonitorType, Port, Protocol};
 use super::super::objects::{Group, Monitor, PersistenceProfile, Pool};
@@ -25,7 +25,7 @@ fn marks(id: &str) -> OwnerTags {
     }
 }
 
-/// As the Go program leaves it.
+/// Returns a load balancer in the form in which the Go program leaves it.
 fn of_go() -> ServiceResources {
     let server = VirtualServer {
         tags: marks("vs"),
@@ -213,7 +213,7 @@ fn an_address_is_ours_only_if_the_service_reports_it_or_a_virtual_server_has_it(
     assert_eq!(Case::default().judge(&two).ambiguous.allocations.len(), 1);
 }
 
-/// The type of the Service changed: its status is empty, and its virtual server is deleted.
+/// After the type of a Service changed, its status is empty and its virtual server is deleted.
 #[test]
 fn an_address_is_ours_if_the_tag_of_a_pool_of_ours_gives_it() {
     let case = Case { ingress: Vec::new(), ..Case::default() };
@@ -226,7 +226,7 @@ fn an_address_is_ours_if_the_tag_of_a_pool_of_ours_gives_it() {
     assert_eq!(case.judge(&left).ambiguous.allocations, left.allocations);
 }
 
-/// Two clusters of one name and of the same node addresses: what this program made for the Service of the other one.
+/// Two clusters have the same name and the same node addresses. The object belongs to a Service of the other cluster.
 #[test]
 fn an_id_of_this_program_that_is_of_another_service_is_not_taken_for_its_nodes() {
     let layout =

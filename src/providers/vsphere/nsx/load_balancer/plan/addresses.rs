@@ -1,5 +1,4 @@
-//! Pure: the address of a load balancer, the address to reserve, and virtual servers whose address another client has
-//! edited or released.
+//! Pure: selects the address of a load balancer, and finds addresses that another client has edited or released.
 
 use std::net::IpAddr;
 
@@ -13,14 +12,14 @@ use crate::providers::vsphere::nsx::load_balancer::objects::{ServiceResources, V
 pub enum AllocationRequest {
     /// Any free address.
     Any,
-    /// Preferably this address, otherwise any.
+    /// Preferably this address, otherwise any address.
     Rather(IpAddr),
     /// Only this address.
     Only(IpAddr),
 }
 
 impl AllocationRequest {
-    /// The requested address takes precedence over the reported one.
+    /// Returns the address to reserve. The requested address takes precedence over the reported address.
     pub fn of(wanted: &DesiredLoadBalancer) -> Self {
         match (wanted.features.address, wanted.reported) {
             (Some(address), _) => Self::Only(address),
@@ -30,10 +29,10 @@ impl AllocationRequest {
     }
 }
 
-/// The address of the load balancer. Virtual servers take precedence over allocations. Among virtual servers, one with
-/// an address that the Service reports comes first, then one of a current port. A virtual server counts as edited and
-/// is ignored if its address is not reserved but another one is. `None` while an allocation with an unknown address may
-/// have the reported address.
+/// Returns the address of the load balancer. Virtual servers take precedence over allocations. Among virtual servers,
+/// an address that the Service reports comes first, then the address of a virtual server for a port in `wanted`. A
+/// virtual server is ignored as edited if its address is not reserved but another address is. Returns `None` if there
+/// is no address, or while an allocation with an unknown address may have the reported address.
 pub fn address(wanted: &DesiredLoadBalancer, ours: &ServiceResources) -> Option<IpAddr> {
     let servers = || ours.servers.iter().filter(|server| !is_edited(server, ours, wanted.has_unread));
     let of_servers = || servers().filter_map(|server| server.address);
@@ -50,22 +49,22 @@ pub fn address(wanted: &DesiredLoadBalancer, ours: &ServiceResources) -> Option<
         .or_else(|| of_allocations().next().filter(|_| are_read || wanted.ingress.is_empty()))
 }
 
-/// The address of the virtual servers, or the reserved address if they were edited. `None` without virtual servers.
+/// Returns the address of the virtual servers, if any, or the reserved address if all virtual servers were edited.
 pub fn shown_address(ours: &ServiceResources, has_unread: bool) -> Option<IpAddr> {
     let servers = ours.servers.iter().filter(|server| !is_edited(server, ours, has_unread));
     let reserved = || ours.allocations.iter().filter(|_| !ours.servers.is_empty()).find_map(|one| one.address);
     servers.filter_map(|server| server.address).next().or_else(reserved)
 }
 
-/// Whether the address of a virtual server differs from all reserved ones. False while a reserved address is unknown.
+/// Whether the address of a virtual server differs from all reserved addresses; false without an allocation, or while
+/// the address of one is unknown.
 fn is_edited(server: &VirtualServer, ours: &ServiceResources, has_unread: bool) -> bool {
     let mut allocations = ours.allocations.iter();
     let is_known = !has_unread && !ours.allocations.is_empty();
     is_known && allocations.all(|one| one.address.is_some() && one.address != server.address)
 }
 
-/// Whether the Service reports an address, but its virtual servers have only other addresses of the same family.
-/// Another client may have edited the virtual servers, so the reserved address decides.
+/// Whether the Service reports an address, but the virtual servers have only other addresses of the same family.
 pub fn is_doubtful(ingress: &[IpAddr], ours: &ServiceResources) -> bool {
     let is_other = |address: IpAddr| {
         let of_family = |one: &&IpAddr| IpFamily::of(**one) == IpFamily::of(address);
@@ -75,7 +74,8 @@ pub fn is_doubtful(ingress: &[IpAddr], ours: &ServiceResources) -> bool {
     ours.servers.iter().filter_map(|server| server.address).any(is_other)
 }
 
-/// Restores the address of an edited virtual server that may be changed, unless another virtual server has the address.
+/// Returns the step that restores the address of an edited virtual server. Skips a virtual server if `is_compared` is
+/// false, or if another virtual server occupies the address.
 pub fn set_back<'a>(
     rows: &PortStates<'a>,
     wanted: &DesiredLoadBalancer,
@@ -90,7 +90,7 @@ pub fn set_back<'a>(
     Some(Step::SetAddress { server, address })
 }
 
-/// Virtual servers with an edited address.
+/// Returns the virtual servers with an edited address.
 pub fn edited<'a>(wanted: &'a DesiredLoadBalancer, known: &CurrentState<'a>) -> Vec<&'a VirtualServer> {
     let rows = PortStates::find(wanted, known, address(wanted, known.ours));
     edited_in(&rows, wanted, known).map(|(_, server)| server).collect()
@@ -105,9 +105,9 @@ fn edited_in<'r, 'a>(
     rows.ports.iter().filter_map(of_row).filter(|(_, server)| is_edited(server, known.ours, wanted.has_unread))
 }
 
-/// A virtual server with the address of the load balancer, if this address is not reserved: the Service has no
-/// allocation, and no allocation with an unknown address may be its own. The tag of the virtual server names the IP
-/// pool for the reservation. `None` once this sync has tried to reserve the address.
+/// Returns a virtual server with the address of the load balancer, if no allocation reserves or may reserve this
+/// address. The tag of the virtual server names the IP pool for the reservation. Returns `None` after this sync has
+/// tried to reserve the address.
 pub fn unreserved<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<(&'a VirtualServer, IpAddr)> {
     let has_none = known.ours.allocations.is_empty() && !wanted.has_unread;
     let address = address(wanted, known.ours).filter(|_| has_none)?;

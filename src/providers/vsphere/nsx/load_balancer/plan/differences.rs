@@ -1,4 +1,4 @@
-//! Pure: the settings of a Service that are not applied to its adopted load balancer.
+//! Pure: finds the settings of a Service that are not applied to its adopted load balancer.
 
 use super::port_states::{PortState, PortStates};
 use super::references::has_ranges;
@@ -6,7 +6,7 @@ use super::{CurrentState, DesiredLoadBalancer, address};
 use crate::providers::vsphere::nsx::load_balancer::layout::Protocol;
 use crate::providers::vsphere::nsx::load_balancer::service_request::{ANNOTATION_SNAT, ANNOTATION_UDP_CHECK, Features};
 
-/// The fields and annotations of the Service that are ignored because another program created the load balancer.
+/// Returns the fields and annotations of the Service that are ignored for a load balancer of another program.
 pub fn ignored(wanted: &DesiredLoadBalancer, known: &CurrentState<'_>) -> Vec<&'static str> {
     let rows = PortStates::find(wanted, known, address(wanted, known.ours));
     let adopted: Vec<&PortState<'_>> = rows.all().filter(|row| !row.is_compared).collect();

@@ -10,8 +10,7 @@ use crate::providers::vsphere::nsx::load_balancer::objects;
 use crate::providers::vsphere::nsx::tags::ScopedTags;
 
 impl Step<'_> {
-    /// Applies the change of this step to an object as it was read. Steps that change no object do nothing. `members`
-    /// are those of [`super::DesiredLoadBalancer`]. The caller writes the common tags.
+    /// Applies this step to an object. The caller passes the desired `members`, and writes the common tags.
     pub fn edit(&self, object: &mut Object, ClusterLayout { cluster, .. }: &ClusterLayout, members: &[Member]) {
         match self {
             Self::ChangeMonitor { port, probe, .. } => {
@@ -26,7 +25,7 @@ impl Step<'_> {
             Self::ChangePool { port, monitor, is_snat_disabled, .. } => {
                 members::set(object, members, cluster);
                 set_or_remove(object, "active_monitor_paths", monitor.map(|monitor| json!([monitor])));
-                // An unchanged setting keeps the fields that NSX or an administrator has added.
+                // An unchanged SNAT setting keeps the fields that NSX or an administrator has added.
                 let wanted = is_snat_disabled.filter(|wanted| objects::snat_of(object) != Some(*wanted));
                 if let Some(is_disabled) = wanted {
                     set(object, "snat_translation", layout::snat_translation(is_disabled));

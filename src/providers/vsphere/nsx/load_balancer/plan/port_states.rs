@@ -1,7 +1,8 @@
 //! Pure: assigns the existing objects to the ports of a Service.
 //!
-//! The port of an object comes from its id, because an id is unique; otherwise, for a virtual server, from its address
-//! and port, because NSX allows only one virtual server for these; otherwise from its tag.
+//! An id that this program generates for a port determines the port of the object. A virtual server with any other id
+//! is assigned by its address and port, because NSX allows only one virtual server per address and port. Otherwise, the
+//! tag decides.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,12 +23,12 @@ pub struct PortState<'a> {
     pub port: &'a WantedPort,
     pub server: Option<&'a VirtualServer>,
     pub pool: Option<&'a Pool>,
-    /// Whether the virtual server refers to a missing pool and the port has no other; a pool is created then.
+    /// Whether the virtual server refers to a missing pool and the port has no other pool. A pool is then created.
     pub is_pool_missing: bool,
     pub monitor: Option<&'a Monitor>,
-    /// The probe of its monitor; `None` for a port without monitor.
+    /// The probe of the monitor; `None` for a port without monitor.
     pub probe: Option<Probe>,
-    /// Whether all features are enforced: true for virtual servers of this program and with full adoption.
+    /// Whether all features are enforced: false only for a virtual server of another program without full adoption.
     pub is_compared: bool,
     /// Another virtual server of the Service that occupies the required address and port.
     pub conflict: Option<&'a VirtualServer>,
@@ -35,14 +36,14 @@ pub struct PortState<'a> {
 
 /// The existing objects of all ports.
 pub struct PortStates<'a> {
-    /// One for each port, in the order of the Service.
+    /// The state of each port, in the order of the Service.
     pub ports: Vec<PortState<'a>>,
-    /// Further virtual servers of the ports, on other addresses. Clients may use any of them, so all are updated.
+    /// Further virtual servers of the ports, on other addresses. Clients may use them, so all are updated.
     pub extra: Vec<PortState<'a>>,
 }
 
 impl<'a> PortStates<'a> {
-    /// Finds the objects of each port. Prefers those on the address of the load balancer.
+    /// Finds the objects of each port. Prefers virtual servers on the address of the load balancer.
     pub fn find(wanted: &'a DesiredLoadBalancer, known: &CurrentState<'a>, address: Option<IpAddr>) -> Self {
         let search =
             PortSearch { desired: wanted, current: *known, ours: known.ours, address, ids: ids(wanted, known) };
@@ -95,7 +96,7 @@ impl<'a> PortSearch<'a> {
         }
     }
 
-    /// The state of a port without pool and monitor.
+    /// Returns the state of a port, with pool and monitor still unset.
     fn empty(&self, port: &'a WantedPort, server: Option<&'a VirtualServer>) -> PortState<'a> {
         let is_compared = self.desired.adopts_fully || server.is_none_or(|server| self.is_made_here(server));
         let Features { health_check, has_icmp_check, .. } = &self.desired.features;
@@ -116,15 +117,15 @@ impl<'a> PortSearch<'a> {
         }
     }
 
-    /// Whether this program created the virtual server. The cluster UID tag alone does not prove it: an adopted object
-    /// gets the tag with its first change.
+    /// Whether this program created the virtual server. The cluster UID tag is no proof: adopted objects get it, too.
     fn is_made_here(&self, server: &VirtualServer) -> bool {
         let OwnerTags { id, cluster_uid, .. } = &server.tags;
         let of_cluster = by_cluster_uid(self.current.layout.cluster_uid.as_deref(), cluster_uid.as_deref());
         self.ids.contains_key(&**id) || (of_cluster == OfCluster::This && has_own_form(id))
     }
 
-    /// The state of a further virtual server of a port, on another address. Excludes pools of other ports.
+    /// Returns the state of a further virtual server of a port, which is on another address; `None` for other virtual
+    /// servers. The pool is `None` if another virtual server in `rows` already has the pool.
     fn further(&self, server: &'a VirtualServer, rows: &PortStates<'a>) -> Option<PortState<'a>> {
         let is_of = |port: &&WantedPort| self.is_on(server, port) && server.number == Some(port.port.number);
         let port = self.desired.ports.iter().find(is_of).filter(|_| !rows.have_server(server))?;
@@ -139,7 +140,7 @@ impl<'a> PortSearch<'a> {
         Some(PortState { pool, monitor, ..row })
     }
 
-    /// The monitor of a port. Prefers the monitor of its pool.
+    /// Returns the monitor of a port, preferably the monitor of its pool.
     fn monitor(&self, port: &WantedPort, probe: Probe, pool: Option<&Pool>) -> Option<&'a Monitor> {
         let is_of_port = |monitor: &&Monitor| {
             monitor.monitor_type == probe.monitor_type() && self.port_of(&monitor.tags) == Some(port.port)
@@ -160,7 +161,7 @@ impl<'a> PortSearch<'a> {
     }
 }
 
-/// All ids that this program gives to objects of each port.
+/// Returns all ids that this program gives to the objects of each port.
 fn ids(wanted: &DesiredLoadBalancer, known: &CurrentState<'_>) -> BTreeMap<String, Port> {
     let mut ids = BTreeMap::new();
     for (uid, port) in wanted.service_uid.iter().flat_map(|uid| wanted.ports.iter().map(move |port| (uid, port.port))) {
@@ -176,8 +177,7 @@ fn ids(wanted: &DesiredLoadBalancer, known: &CurrentState<'_>) -> BTreeMap<Strin
     ids
 }
 
-/// Whether a virtual server occupies this address and port. NSX allows one virtual server per address, port and
-/// protocol; the application profile determines the protocol.
+/// Whether a virtual server occupies this address, port and protocol; the application profile determines the protocol.
 pub fn listens(server: &VirtualServer, port: &WantedPort, address: IpAddr) -> bool {
     let is_there = server.address == Some(address) && server.number == Some(port.port.number);
     is_there && *server.profile == *port.profile

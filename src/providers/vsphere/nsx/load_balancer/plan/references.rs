@@ -1,7 +1,7 @@
 //! Pure: the group of source ranges and the persistence profile of a Service, which its virtual servers refer to.
 //!
-//! Most lists include neither, so the plan uses reads by path and the writes of this program. A create needs no read,
-//! because it returns an existing object.
+//! Most lists do not include these objects, so the plan uses reads by path and the writes of this program. A create
+//! needs no read, because a create returns an existing object.
 
 use super::port_states::{PortState, PortStates};
 use super::{CurrentState, DesiredLoadBalancer, Step};
@@ -11,14 +11,14 @@ use crate::providers::vsphere::nsx::load_balancer::objects::{
 };
 use crate::providers::vsphere::nsx::load_balancer::service_request::SourceRanges;
 
-/// Change of a reference of a virtual server.
+/// Change of a reference in a virtual server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reference<'a> {
     /// Keeps the current reference.
     Unchanged,
     /// Removes the reference.
     Unset,
-    /// Refers to the object of this path.
+    /// Refers to the object at this path.
     Path(&'a str),
 }
 
@@ -46,12 +46,12 @@ impl<'a> References<'a> {
         }
     }
 
-    /// The path of the group for a new virtual server.
+    /// Returns the path of the group for a new virtual server.
     pub fn group_path(&self) -> Option<&'a str> {
         self.group.filter(|_| self.is_group_needed).map(|group| &*group.tags.path)
     }
 
-    /// The path of the persistence profile for a new virtual server.
+    /// Returns the path of the persistence profile for a new virtual server.
     pub fn persistence_path(&self) -> Option<&'a str> {
         self.persistence.filter(|_| self.is_persistence_needed).map(|profile| &*profile.tags.path)
     }
@@ -65,8 +65,9 @@ impl<'a> References<'a> {
         })
     }
 
-    /// Changes of the references of a virtual server to group and persistence profile. A reference stays while its
-    /// required object is unknown; both stay while a current one is unknown.
+    /// Returns the changes of the group and profile references of a virtual server. A reference stays while the
+    /// required object is unknown; both references stay while an object that the virtual server refers to is unknown,
+    /// or if `is_compared` is false.
     pub fn of(&self, row: &PortState<'_>, known: &CurrentState<'_>) -> (Reference<'a>, Reference<'a>) {
         let is_read =
             |server: &&VirtualServer| !is_unread(&server.group, known) && !is_unread(&server.persistence, known);
@@ -90,7 +91,7 @@ impl<'a> References<'a> {
         (group, persistence)
     }
 
-    /// The next read or change of an existing object.
+    /// Returns the next read or change of an existing group or persistence profile.
     pub fn change(
         &self,
         rows: &PortStates<'a>,
@@ -111,7 +112,7 @@ impl<'a> References<'a> {
         (profile.timeout != Some(timeout)).then_some(Step::ChangePersistenceProfile { profile, timeout })
     }
 
-    /// Creates a missing group or persistence profile.
+    /// Returns the step that creates a missing group or persistence profile.
     pub fn creation(&self, wanted: &'a DesiredLoadBalancer) -> Option<Step<'a>> {
         let ranges = wanted.features.source_ranges.as_ref().filter(|_| self.is_group_needed && self.group.is_none());
         let is_missing = self.is_persistence_needed && self.persistence.is_none();
@@ -120,7 +121,7 @@ impl<'a> References<'a> {
         group.or_else(|| timeout.map(|timeout| Step::CreatePersistenceProfile { timeout }))
     }
 
-    /// Deletes a group or persistence profile that is neither needed nor referred to.
+    /// Returns the step that deletes a group or persistence profile that is neither needed nor referenced.
     pub fn surplus(&self, known: &CurrentState<'a>) -> Option<Step<'a>> {
         deletion(known, self.group_path(), self.persistence_path())
     }
@@ -131,8 +132,9 @@ pub fn has_ranges(group: &Group, ranges: &SourceRanges) -> bool {
     group.ranges.as_ref().is_some_and(|known| ranges.are_in(known))
 }
 
-/// The next read of a deletion: the objects that virtual servers refer to; without virtual servers, leftovers of an
-/// interrupted create or deletion, even if the Service no longer requests them.
+/// Returns the next read of a deletion: the objects that virtual servers refer to or, without virtual servers,
+/// leftovers of an interrupted create or deletion. Objects that the Service does not request are only read if
+/// `may_have_references` is true.
 pub fn read_for_deletion<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
     let ServiceResources { servers, groups, persistence_profiles, .. } = known.ours;
     if !servers.is_empty() {
@@ -150,7 +152,7 @@ pub fn read_for_deletion<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<
     group.map(read(ObjectKind::Group)).or_else(|| profile.map(read(ObjectKind::PersistenceProfile)))
 }
 
-/// Deletes the next persistence profile or group that no virtual server refers to, except the given ones, by path.
+/// Returns the deletion of a persistence profile or group that no virtual server refers to, except at the given paths.
 pub fn deletion<'a>(known: &CurrentState<'a>, group: Option<&str>, persistence: Option<&str>) -> Option<Step<'a>> {
     let is_free = |path: &str, of: fn(&VirtualServer) -> &str| {
         known.ours.servers.iter().chain(&known.ambiguous.servers).all(|server| of(server) != path)
@@ -168,15 +170,15 @@ pub fn deletion<'a>(known: &CurrentState<'a>, group: Option<&str>, persistence: 
     profile.map(Step::DeletePersistenceProfile).or_else(|| groups().map(Step::DeleteGroup))
 }
 
-/// Reads the next object of this program that a virtual server refers to and whose state is unknown.
+/// Returns the read of an object of this program that a virtual server refers to and whose state is unknown.
 fn read_of<'a>(server: &VirtualServer, known: &CurrentState<'_>) -> Option<Step<'a>> {
     let all = [(ObjectKind::Group, &server.group), (ObjectKind::PersistenceProfile, &server.persistence)];
     let unread = all.into_iter().find(|(_, path)| is_unread(path, known));
     unread.map(|(kind, path)| Step::Read { kind, path: path.to_string() })
 }
 
-/// Whether the object at this path has to be read: its id has the form of this program's ids, this sync has not read,
-/// written or deleted it, and it is neither owned nor ambiguous.
+/// Whether to read the object at this path: its id has the form of this program, it is neither owned nor ambiguous, and
+/// this sync has not read, written or deleted it.
 fn is_unread(path: &str, known: &CurrentState<'_>) -> bool {
     let has_own_form = path.rsplit('/').next().is_some_and(has_own_form);
     let is_known = |objects: &ServiceResources| {

@@ -1,4 +1,4 @@
-//! The steps, applied to objects in memory.
+//! Tests of the steps, which are applied to objects in memory.
 
 use std::sync::LazyLock;
 
@@ -69,7 +69,7 @@ static LAYOUT: LazyLock<ClusterLayout> = LazyLock::new(|| ClusterLayout {
 const SECOND: Option<IpFamily> = Some(IpFamily::V6);
 static SECOND_LAYOUT: LazyLock<ClusterLayout> = LazyLock::new(|| LAYOUT.of(SECOND));
 
-/// With nothing held.
+/// Returns a current state without objects of unclear ownership.
 fn known<'a>(ours: &'a ServiceResources, lb_service: Option<&'a LbService>) -> CurrentState<'a> {
     CurrentState {
         ours,
@@ -81,7 +81,7 @@ fn known<'a>(ours: &'a ServiceResources, lb_service: Option<&'a LbService>) -> C
     }
 }
 
-/// Of a Service with one load balancer.
+/// Returns the next step for a Service with one load balancer.
 fn next_for<'a>(wanted: &'a DesiredLoadBalancer, known: CurrentState<'a>) -> Option<Step<'a>> {
     next(&[(wanted, known)]).map(|(_, step)| step)
 }
@@ -94,30 +94,30 @@ fn step<'a>(
     next_for(wanted, known(ours, lb_service))
 }
 
-/// What NSX and the inventory make of the steps.
+/// A model of NSX and of the inventory, which applies the steps.
 #[derive(Clone, Default)]
 struct World {
     objects: ServiceResources,
     lb_service: Option<LbService>,
-    /// The paths of groups and persistence profiles that the inventory has.
+    /// Paths of groups and persistence profiles in the inventory.
     listed: BTreeSet<Box<str>>,
-    /// Those that this sync has read.
+    /// Paths of groups and persistence profiles that this sync has read.
     read: BTreeSet<Box<str>>,
     made: u32,
     reserved: u8,
-    /// Of which load balancer the next objects are.
+    /// The load balancer of the next objects.
     second: Option<IpFamily>,
     log: Vec<String>,
 }
 
 impl World {
-    /// Of an object that this program creates. What has its id already is in the way.
+    /// Returns the tags of an object that this program creates. Panics if another object has the same id.
     fn own_marks(&mut self, kind: ObjectKind, port: Option<Port>) -> OwnerTags {
         let id = LAYOUT.of(self.second).id(kind, UID, port, 0);
         self.marks_with(id, kind, port)
     }
 
-    /// Of an object that this program creates under this id.
+    /// Returns the tags of an object that this program creates with this id.
     fn marks_with(&mut self, id: String, kind: ObjectKind, port: Option<Port>) -> OwnerTags {
         let ServiceResources { servers, pools, monitors, allocations, .. } = &self.objects;
         let ids = servers.iter().map(|one| &one.tags.id).chain(pools.iter().map(|one| &one.tags.id));
@@ -132,7 +132,7 @@ impl World {
         OwnerTags { path: format!("{parent}/{id}").into(), id: id.into(), ..self.marks(kind, port) }
     }
 
-    /// Of an object that another program created.
+    /// Returns the tags of an object that another program created.
     fn marks(&mut self, kind: ObjectKind, port: Option<Port>) -> OwnerTags {
         self.made += 1;
         let id = format!("{kind:?}-{}", self.made);
@@ -147,7 +147,7 @@ impl World {
         }
     }
 
-    /// What the inventory has.
+    /// Returns the objects in the inventory.
     fn view(&self) -> ServiceResources {
         let mut objects = self.objects.clone();
         objects.groups.retain(|one| self.listed.contains(&one.tags.path));
@@ -155,7 +155,7 @@ impl World {
         objects
     }
 
-    /// The path of a group or persistence profile that is created, or was before.
+    /// Enters a group or persistence profile into the inventory. Returns its tags.
     fn enter(&mut self, kind: ObjectKind) -> OwnerTags {
         let tags = self.own_marks(kind, None);
         self.listed.insert(tags.path.clone());
@@ -163,7 +163,7 @@ impl World {
         tags
     }
 
-    /// As after a reading of everything.
+    /// Puts all objects into the inventory, as after a full list.
     fn list(&mut self) {
         let ServiceResources { groups, persistence_profiles, .. } = &self.objects;
         let groups = groups.iter().map(|one| &one.tags.path);
@@ -171,7 +171,7 @@ impl World {
         self.listed = paths.cloned().collect();
     }
 
-    /// As after a restart.
+    /// Empties the inventory, as after a restart.
     fn forget(&mut self) {
         self.listed.clear();
     }
@@ -183,7 +183,7 @@ impl World {
         assert!(!others.any(is_other), "NSX refuses it: {address} has {} already", port.port);
     }
 
-    /// The log has one word a step.
+    /// Applies a step and adds its word to the log.
     fn apply(&mut self, step: &Step<'_>, wanted: &DesiredLoadBalancer) {
         let objects = &mut self.objects;
         let members = || wanted.members.iter().map(|member| member.address).collect();
@@ -384,7 +384,7 @@ impl World {
                 "delete monitor"
             }
             Step::ReleaseAddress(allocation) => {
-                // An address that is not known may be that of any virtual server of the same load balancer.
+                // An unknown address may be the address of any virtual server of the same load balancer.
                 let is_known = |server: &VirtualServer| {
                     allocation.address.is_some() || server.tags.secondary != allocation.tags.secondary
                 };
@@ -398,12 +398,12 @@ impl World {
         self.log.push(word.to_owned());
     }
 
-    /// Applies steps until none is left; gives their words.
+    /// Applies steps until there is no next step. Returns the words of the steps.
     fn ensure(&mut self, wanted: &DesiredLoadBalancer) -> Vec<String> {
         self.begin(wanted, usize::MAX)
     }
 
-    /// Applies so many steps; gives their words.
+    /// Applies up to `steps` steps. Returns the words of the steps.
     fn begin(&mut self, wanted: &DesiredLoadBalancer, steps: usize) -> Vec<String> {
         self.read.clear();
         for _ in 0..steps {
@@ -426,7 +426,7 @@ impl World {
         std::mem::take(&mut self.log)
     }
 
-    /// Applies so many steps towards both load balancers of a Service.
+    /// Applies up to `steps` steps for both load balancers of a Service.
     fn begin_both(&mut self, first: &DesiredLoadBalancer, second: &DesiredLoadBalancer, steps: usize) -> Vec<String> {
         self.read.clear();
         for _ in 0..steps {
@@ -436,7 +436,7 @@ impl World {
             let known =
                 |ours, layout| CurrentState { ours, layout, read_paths: &read, ..known(ours, lb_service.as_ref()) };
             let mut all = vec![(first, known(&of_first, &*LAYOUT)), (second, known(&of_second, &*SECOND_LAYOUT))];
-            // One that is neither there nor wanted is not planned.
+            // A load balancer that neither exists nor is wanted has no plan.
             all.retain(|(wanted, known)| !wanted.ports.is_empty() || !known.ours.is_empty());
             let Some((at, step)) = next(&all) else { break };
             let (wanted, known) = all[at];
@@ -450,7 +450,7 @@ impl World {
         std::mem::take(&mut self.log)
     }
 
-    /// The ports that are reached on this address; without one on any.
+    /// Returns the ports with a virtual server on this address. Without an address, on any address.
     fn served(&self, wanted: &DesiredLoadBalancer, address: Option<IpAddr>) -> BTreeSet<Port> {
         let is_served = |port: &&WantedPort| {
             self.objects.servers.iter().any(|server| {
@@ -492,12 +492,12 @@ fn steps_come_in_an_order_that_every_one_of_them_is_allowed_in() {
     let created = world.ensure(&first);
     assert_eq!(created, ["monitor", "pool", "allocate", "read address", "lb service", "server"]);
     assert_eq!(world.ensure(&first), [""; 0]);
-    // A second port has the same address, and needs no load balancer service.
+    // A second port uses the same address and the same load balancer service.
     let two = wanted(&[(tcp(80), 30080), (tcp(81), 30081)], &[1, 2]);
     assert_eq!(world.ensure(&two), ["monitor", "pool", "server"]);
     assert!(world.objects.servers.iter().all(|server| server.address == Some(ip(1))));
     assert_eq!(world.ensure(&first), ["delete server", "delete pool", "delete monitor"]);
-    // Another node port, another port, other nodes.
+    // The next changes are another node port, another port, and other nodes.
     assert_eq!(world.ensure(&wanted(&[(tcp(80), 30090)], &[1, 2])), ["change monitor", "change server"]);
     let moved = world.ensure(&wanted(&[(tcp(82), 30090)], &[1, 2]));
     assert_eq!(moved, ["monitor", "pool", "server", "delete server", "delete pool", "delete monitor"]);
@@ -538,7 +538,7 @@ fn objects_of_the_go_program_are_marked_before_the_first_of_them_is_deleted() {
     }
 }
 
-/// Objects of the Go program beside so many configured tags that NSX takes no more: a deletion marks what fits, and goes on.
+/// If configured tags leave too few of the 30 tags of NSX, a deletion writes the tags that fit, and continues.
 #[test]
 fn a_deletion_waits_for_no_mark_that_has_no_room() {
     for (configured, marks) in [(24, 2), (25, 2), (26, 0), (30, 0)] {
@@ -582,7 +582,7 @@ fn an_address_that_only_a_pool_will_show_to_be_ours_is_released_before_the_pool_
     let servers = ["delete server"; 2];
     let rest = ["delete pool", "delete pool", "delete monitor", "delete monitor"];
     let expected = [&tags[..], &servers, &["release"], &rest].concat();
-    // The second one has the form of the ids of this program, and is of another Service UID.
+    // The second id has the form of ids of this program, but is of another Service UID.
     for id in ["of-the-go-program", "8d5f6c1e-41a3-5b0e-9a57-2f6b7c90d3e4"] {
         world.objects.allocations[0].tags.id = id.into();
         assert_eq!(world.clone().delete(Some(CLUSTER)), expected, "{id}");
@@ -610,7 +610,7 @@ fn l_09_a_deletion_needs_no_address() {
     assert_eq!(world.delete(Some(CLUSTER)), ["release"]);
 }
 
-/// As the Go program leaves objects.
+/// Removes the cluster UIDs, as in objects of the Go program.
 fn without_uids(objects: &mut ServiceResources) {
     let ServiceResources { servers, pools, monitors, allocations, .. } = objects;
     let tags = servers.iter_mut().map(|one| &mut one.tags).chain(pools.iter_mut().map(|one| &mut one.tags));
@@ -664,7 +664,7 @@ fn an_address_is_not_released_while_a_virtual_server_that_is_not_ours_has_it() {
     ));
 }
 
-/// Its deletion would be refused, and tried again and again.
+/// NSX would reject the deletion of the pool again and again.
 #[test]
 fn a_pool_is_not_deleted_while_a_virtual_server_that_is_not_ours_leads_to_it() {
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
@@ -750,7 +750,7 @@ fn a_virtual_server_of_the_go_program_whose_tag_was_edited_is_found_by_the_port_
 fn a_virtual_server_in_the_place_of_another_one_is_reported_and_the_rest_follows() {
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     world.ensure(&wanted(&[(tcp(80), 30080), (tcp(81), 30081)], &[1]));
-    // The ports of both were exchanged.
+    // The ports of the two virtual servers were exchanged.
     world.objects.servers[0].number = Some(81);
     world.objects.servers[1].number = Some(80);
     let moved = wanted(&[(tcp(80), 30080), (tcp(81), 30081)], &[2]);

@@ -1,4 +1,4 @@
-//! The times of reads, and what they lead to.
+//! Tests of the times of reads, and of their results.
 
 use super::*;
 
@@ -171,7 +171,7 @@ fn an_error_of_one_object_is_reported_when_the_others_are_decided() {
     rollout.note(shown(&[failed(), (OTHER, Effect::Realized)]), after(began, 10));
     let errors = BTreeMap::from([(SERVER.into(), "no".to_owned())]);
     assert_eq!(rollout.due(after(began, 10)), NextCheck::Errors(errors, FIRST_ERROR_PAUSE));
-    // What NSX said of what was there before says nothing of what is written now.
+    // The errors of the previous state do not apply to the new write.
     rollout.written(SERVER, None, after(began, 12));
     assert_eq!(rollout.due(after(began, 12)), NextCheck::Wait(Duration::from_secs(1)));
 }

@@ -1,13 +1,12 @@
-//! Pure: recently released addresses. For ten minutes only Services of the same namespace can request such an address
-//! with `spec.loadBalancerIP`: clients may still use the address and would reach the Service of another tenant.
+//! Pure: tracks recently released addresses. For ten minutes, only Services of the same namespace can request such an
+//! address with `spec.loadBalancerIP`: clients may still use the address and would reach the Service of another tenant.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Duration of the quarantine.
 const PERIOD: Duration = Duration::from_secs(600);
-/// Maximum number of addresses; beyond, the oldest release is dropped.
+/// Maximum number of addresses. At the limit, the oldest release is dropped.
 const MAX_ENTRIES: usize = 4096;
 
 /// Recently released addresses.
@@ -32,7 +31,7 @@ impl Quarantine {
         self.0.insert(address, Release { namespace: namespace_of(service).into(), released_at: at });
     }
 
-    /// The only namespace that may request this address now; `None` if the Service (namespace/name) may request it.
+    /// Returns the only namespace that may request this address now; `None` if `service` (namespace/name) may.
     pub fn closed_to(&self, service: &str, address: IpAddr, moment: Instant) -> Option<&str> {
         let Release { namespace, released_at: at } = self.0.get(&address)?;
         let is_closed = moment.duration_since(*at) < PERIOD && **namespace != *namespace_of(service);

@@ -1,4 +1,4 @@
-//! Objects written or deleted for each Service, and their realization in NSX.
+//! Records the objects written or deleted for each Service, and their realization in NSX.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,15 +12,15 @@ use crate::providers::vsphere::nsx::load_balancer::realization::{
 };
 
 impl ResourceCache {
-    /// Records a write of a virtual server of this Service or of its load balancer service. `revision` is the written
-    /// revision, if the object existed before.
+    /// Records a write of a virtual server or of the load balancer service. `revision` is the revision that the write
+    /// produced; `None` if the write created the object.
     pub fn record_written(&self, service: &str, path: &str, revision: Option<i64>) {
         let now = Instant::now().into_std();
         let mut state = self.state.lock();
         state.rollouts.entry(service.into()).or_insert_with(|| Rollout::new(now)).written(path, revision, now);
     }
 
-    /// The written revision that NSX has to realize, of an object that existed before.
+    /// Returns the revision that NSX has to realize; `None` for an object that the last write created.
     pub fn revision(&self, service: &str, path: &str) -> Option<i64> {
         self.state.lock().rollouts.get(service)?.revision(path)
     }
@@ -39,8 +39,8 @@ impl ResourceCache {
         }
     }
 
-    /// Next action for the objects written for this Service, and for `unreported`: objects that serve an address which
-    /// the Service does not report yet.
+    /// Returns the next action for the written objects of this Service, and for `unreported`: objects that serve an
+    /// address that the Service does not report yet.
     pub fn rollout<'a>(&self, service: &str, unreported: impl Iterator<Item = &'a str>) -> NextCheck {
         let now = Instant::now().into_std();
         let mut state = self.state.lock();
@@ -52,7 +52,7 @@ impl ResourceCache {
         state.rollouts.get(service).map_or(NextCheck::Complete, |rollout| rollout.due(now))
     }
 
-    /// Time since the last write for this Service.
+    /// Returns the time since the last write for this Service.
     pub fn rollout_age(&self, service: &str) -> Duration {
         let now = Instant::now().into_std();
         self.state.lock().rollouts.get(service).map(|rollout| rollout.age(now)).unwrap_or_default()
@@ -74,7 +74,7 @@ impl ResourceCache {
         self.state.lock().realized_lb_services.contains(path)
     }
 
-    /// The objects of this Service that NSX has not confirmed. Without any, the record of writes is dropped once the
+    /// Returns the unconfirmed objects of this Service. Drops the record of writes if all objects are confirmed and the
     /// Service reports its address.
     pub fn unconfirmed(&self, service: &str, is_reported: bool) -> BTreeSet<Box<str>> {
         let mut state = self.state.lock();
@@ -86,8 +86,8 @@ impl ResourceCache {
         unconfirmed
     }
 
-    /// Next action for the deleted virtual servers of this Service, and for `expected`: those that another process may
-    /// have deleted.
+    /// Returns the next action for the deleted virtual servers of this Service, and for `expected`: virtual servers
+    /// that another process may have deleted.
     pub fn teardown(&self, service: &str, expected: &BTreeSet<Box<str>>) -> NextCheck {
         let now = Instant::now().into_std();
         let mut state = self.state.lock();
@@ -103,15 +103,15 @@ impl ResourceCache {
         self.state.lock().teardowns.get(service).is_some_and(|teardown| teardown.is_deleted(path))
     }
 
-    /// Whether an earlier process may have left a group or persistence profile of this Service: this process has seen
-    /// no virtual server that refers to them, neither in a complete load balancer nor before a deletion.
+    /// Whether an earlier process may have left a group or persistence profile of this Service. False if the load
+    /// balancers were complete in this term, or if this process has deleted a virtual server of the Service.
     pub fn may_have_references(&self, service: &str) -> bool {
         let state = self.state.lock();
         let has_deleted = state.teardowns.get(service).is_some_and(PendingTeardown::has_deleted);
         !has_deleted && !state.complete.contains_key(service)
     }
 
-    /// Records that another process has deleted this virtual server: it is realized but does not exist.
+    /// Records that another process has deleted this virtual server, which NSX still realizes.
     pub fn record_deleted_before(&self, service: &str, path: &str) {
         if let Some(teardown) = self.state.lock().teardowns.get_mut(service) {
             teardown.was_deleted(path);
@@ -129,19 +129,19 @@ impl ResourceCache {
         }
     }
 
-    /// Virtual servers of this Service that NSX still realizes long after their deletion.
+    /// Returns the deleted virtual servers of this Service that NSX may still realize although the wait for them has
+    /// ended.
     pub fn left_in_effect(&self, service: &str) -> BTreeSet<Box<str>> {
         self.state.lock().teardowns.get(service).map(|teardown| teardown.left().clone()).unwrap_or_default()
     }
 
-    /// Pause before retrying a deletion that was refused because another object refers to its target. `None` if no
-    /// recent deletion of this Service can be the cause.
+    /// Returns the pause before the retry of a deletion that a reference blocks; `None` without a recent deletion.
     pub fn until_purge(&self, service: &str) -> Option<Duration> {
         self.state.lock().teardowns.get(service)?.until_purge(Instant::now().into_std())
     }
 
-    /// Pause before retrying a deletion that was refused because of an object that an earlier process may have deleted;
-    /// counted from the first call of this term.
+    /// Returns the pause before the retry of a deletion that an object deleted by an earlier process may block. The
+    /// time of its purge counts from the first call of this term.
     pub fn until_purge_of_former(&self) -> Option<Duration> {
         until_purge(self.state.lock().term_began?.into_std(), Instant::now().into_std())
     }

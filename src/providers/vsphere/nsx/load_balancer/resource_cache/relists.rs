@@ -13,7 +13,7 @@ use tracing::info;
 const RELIST_INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum pause after consecutive failures.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// Maximum duration of a relist. Each call and page has its own limit; for many pages, these add up to hours.
+/// Maximum duration of a relist. For many pages, the limits of the single calls would add up to hours.
 const LIMIT: Duration = Duration::from_secs(600);
 /// Interval of full relists.
 const FULL_RELIST_INTERVAL: Duration = Duration::from_secs(30 * 60);
@@ -28,7 +28,6 @@ struct RelistScope {
 struct RelistResult {
     listing: ObjectListing,
     names: ScopeNames,
-    /// The IP pools that could not be listed, with the errors.
     unread: BTreeMap<Box<str>, RelistFailure>,
     /// Error of listing groups and persistence profiles.
     references_failure: Option<Error>,
@@ -37,7 +36,7 @@ struct RelistResult {
 }
 
 impl CacheState {
-    /// Time of the next relist; `None` before the first request, or without a term.
+    /// Returns the time of the next relist, if any. Without a permit, only requested relists run.
     fn next(&self, now: Instant) -> Option<Instant> {
         let (failures, said) = self.failure.as_ref().map_or((0, None), |failure| (failure.count, failure.after));
         let pause = RELIST_INTERVAL.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(LONGEST_PAUSE);
@@ -69,7 +68,7 @@ impl CacheState {
         self.unread = unread;
     }
 
-    /// Records the result of a relist with all IP pools that started at this time.
+    /// Records the result of a relist with all IP pools that started at `at`.
     fn record_pools(&mut self, at: Instant, failure: Option<Error>) {
         match failure {
             None => (self.pools_begun, self.pools_failure) = (Some(at), None),
@@ -80,7 +79,7 @@ impl CacheState {
         }
     }
 
-    /// Logs a failure to list groups and persistence profiles. The cache keeps those of earlier lists.
+    /// Logs a failure to list groups and persistence profiles. The cache keeps the objects of earlier lists.
     fn record_references(&mut self, failure: Option<Error>) {
         let reason = failure.as_ref().map(Error::reason);
         if let Some(error) = failure.filter(|_| reason != self.references_failure) {
@@ -125,8 +124,8 @@ impl ResourceCache {
         }
     }
 
-    /// Waits for a reset of the state of this epoch, and resets the state when its term ends or, without a permit,
-    /// leadership changes. Completes after the reset: a relist cancelled before it would still count as running.
+    /// Waits for a reset of the state of this epoch, and resets the state when its term ends or, without a permit, when
+    /// leadership changes. Completes after the reset, because a relist cancelled earlier would still count as running.
     async fn until_reset(&self, epoch: u64, leads: &mut AnyLeader) {
         loop {
             let permit = {
@@ -201,7 +200,7 @@ impl ResourceCache {
             let mut each = |kind, object| of_pool.add(kind, &object, layout);
             match backend.read_allocations(pool, &mut each).await {
                 Ok(()) => contents.extend(of_pool),
-                // An IP pool of another tenant: this account has reserved nothing there.
+                // The IP pool belongs to another tenant, so this account has reserved nothing there.
                 Err(error) if error.reason() == reason::NSXNoPermission => {}
                 Err(error) => return Err(error),
             }
@@ -251,7 +250,7 @@ impl ResourceCache {
         state.is_full_due |= merged.misses_references();
         let MergeResult { index: contents, unread_writes: missed, mut changed } = merged;
         if started.is_full {
-            // Lists do not show an address that NSX has assigned later, so a sync reads it.
+            // Lists may lack an address that NSX has assigned later, so a sync reads the address.
             changed.extend(contents.with_unread_surplus().cloned());
         }
         let is_first = state.completed_relists == 0;
@@ -281,16 +280,15 @@ impl ResourceCache {
             warn!(%reason, "cannot list the load balancer objects in NSX, and tries again; what needs a new list waits: {message}");
         }
         state.failure = Some(failure);
-        // Requests the retry, because possibly no sync waits for a full relist, or for the second list after a miss.
+        // Requests the retry, because possibly no sync waits for the full relist or for the second list after a miss.
         state.is_relist_requested |= state.is_full_due || !state.unread_writes.is_empty();
-        // After later failures, waiting syncs already have the error and retry by themselves.
+        // After later failures, the waiting syncs already have the error and retry without an event.
         if in_a_row == 1 {
             self.request_resync(&std::mem::take(&mut state.waiting));
         }
     }
 }
 
-/// Error of a relist that exceeded its limit.
 fn too_long() -> Error {
     let limit = LIMIT.as_secs() / 60;
     let message = format!(

@@ -1,5 +1,5 @@
-//! Retries of the deletion of the load balancer service, which NSX refuses while a deleted object still refers to it.
-//! Each retry follows a relist, until the load balancer service is deleted or in use.
+//! Retries the deletion of the load balancer service, which NSX refuses while a deleted object still refers to it. Each
+//! retry follows a relist. Retries end when the load balancer service is deleted or in use.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{CacheState, ResourceCache};
 
-/// Pause after the first refusal; doubles with each further one. NSX purges deleted objects every five minutes.
+/// Pause after the first refusal; doubles with each further refusal. NSX purges deleted objects every five minutes.
 const FIRST_PAUSE: Duration = Duration::from_secs(15);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
@@ -16,20 +16,17 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 pub(super) struct Removal {
     /// Time of the next attempt.
     pub(super) next: Instant,
-    /// Number of refusals.
     refusals: u32,
 }
 
 impl CacheState {
-    /// Records that NSX has refused to delete the load balancer service.
     pub(super) fn record_removal_refused(&mut self, now: Instant) {
         let refusals = self.removal.map_or(0, |removal| removal.refusals);
         let pause = FIRST_PAUSE.saturating_mul(1 << refusals.min(8)).min(LONGEST_PAUSE);
         self.removal = Some(Removal { next: now + pause, refusals: refusals + 1 });
     }
 
-    /// Records the start of a relist, which an attempt follows if one was due; the next one is due after the longest
-    /// pause.
+    /// Records the start of a relist. A due attempt follows the relist; the next one is due after the longest pause.
     pub(super) fn begin_removal(&mut self, now: Instant) {
         if let Some(removal) = &mut self.removal
             && removal.next <= now
@@ -40,12 +37,13 @@ impl CacheState {
 }
 
 impl ResourceCache {
-    /// Number of refusals; `None` if the deletion is not to be retried.
+    /// Returns the number of refusals; `None` if no retry is pending.
     pub fn refused_removal(&self) -> Option<u32> {
         self.state.lock().removal.map(|removal| removal.refusals)
     }
 
-    /// Ends the retries after an attempt that NSX has not refused: the load balancer service is deleted or in use.
+    /// Ends the retries, because the load balancer service is deleted or in use. Has no effect if NSX has refused a
+    /// deletion more than `refusals` times by now.
     pub fn end_removal(&self, refusals: u32) {
         self.state.lock().removal.take_if(|removal| removal.refusals == refusals);
     }

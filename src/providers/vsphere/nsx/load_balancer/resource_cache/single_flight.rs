@@ -6,18 +6,18 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Maximum wait of the other calls.
+/// Maximum wait for an operation of another call.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Lock of one operation whose result all callers share.
 pub struct SingleFlight {
-    /// Never locked over an await.
+    /// No task keeps this lock across an `await`.
     is_under_way: Mutex<bool>,
-    /// Changes at each end.
+    /// Number of completed operations.
     ended: watch::Sender<u64>,
 }
 
-/// Guard of the running operation: other calls wait until it is dropped.
+/// Guard of the running operation. Other calls wait until the guard is dropped.
 pub struct Flight<'a>(&'a SingleFlight);
 
 impl Default for SingleFlight {
@@ -34,9 +34,10 @@ impl Drop for Flight<'_> {
 }
 
 impl SingleFlight {
-    /// Starts the operation. `None` after waiting for another call that has run the operation, or that takes too long.
+    /// Starts the operation. If it is already running, waits for its end, but at most for [`LIMIT`], and returns
+    /// `None`.
     pub async fn start_or_wait(&self) -> Option<Flight<'_>> {
-        // Subscribes before checking for a running operation, so that its end is not missed.
+        // The subscription starts before the check, so that the end of a running operation is not missed.
         let mut ended = self.ended.subscribe();
         if !std::mem::replace(&mut *self.is_under_way.lock(), true) {
             return Some(Flight(self));

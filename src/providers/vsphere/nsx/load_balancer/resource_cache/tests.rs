@@ -1,4 +1,4 @@
-//! The remarks about load balancers, and the time of a deletion.
+//! Tests of the remarks about load balancers, and of the time of a deletion.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

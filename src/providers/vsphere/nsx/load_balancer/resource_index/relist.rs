@@ -1,7 +1,7 @@
 //! Pure: merges a new list of all objects into the previous state.
 //!
-//! A list may miss an object while other objects are deleted. A missing object therefore stays until the next list
-//! misses it, too. Objects that this program read or wrote during the relist are newer than the list.
+//! A list may miss an object while other objects are deleted. A missing object therefore stays until the next list also
+//! misses the object. Objects that this program read or wrote during the relist are newer than the list.
 
 use std::collections::BTreeSet;
 
@@ -37,9 +37,9 @@ pub struct MergeBase<'a> {
 pub struct MergeResult {
     /// The objects after the merge.
     pub index: ResourceIndex,
-    /// The paths of objects that this list missed for the first time, and that are kept.
+    /// The paths of objects that this list missed for the first time. These objects stay.
     pub unread_writes: BTreeSet<Box<str>>,
-    /// The Services whose objects have changed.
+    /// The Services whose objects have changed; all Services if a load balancer service has changed.
     pub changed: BTreeSet<Box<str>>,
 }
 
@@ -50,11 +50,10 @@ impl MergeResult {
     }
 }
 
-/// An object with a path.
 trait ListedObject: Clone + PartialEq {
     fn path(&self) -> &str;
 
-    /// Copies fields that lists do not show from the previous version.
+    /// Copies from the previous version the fields that a list may lack.
     fn complete(&mut self, _before: &Self) {}
 }
 
@@ -261,7 +260,7 @@ mod tests {
 
     #[test]
     fn what_was_written_during_a_reading_is_newer_than_it() {
-        // `a` was changed, `b` deleted and `c` created; the list shows the state before.
+        // During the list `a` was changed, `b` deleted and `c` created. The list shows the state before these writes.
         let known = of(&[("a", 2), ("c", 1)]);
         let after = merged(of(&[("a", 1), ("b", 1)]), &known, &["a", "b", "c"], &[]);
         assert_eq!((after.index, after.unread_writes), (known, BTreeSet::new()));

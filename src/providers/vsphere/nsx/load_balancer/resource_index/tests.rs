@@ -1,4 +1,4 @@
-//! Objects as NSX lists them.
+//! Tests with objects in the form in which NSX lists them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -130,7 +130,7 @@ fn a_write_takes_the_place_of_what_was_listed_and_a_deletion_removes_it() {
     assert_eq!((contents.servers_on("/l"), contents.servers_on("/m")), (0, 1));
     contents.remove("/infra/lb-virtual-servers/v");
     assert_eq!(contents, ResourceIndex::default());
-    // What only waits for its purge is not there.
+    // An object that waits for its purge counts as deleted.
     let mut marked = server("v", Some("ns/s"), "/l");
     marked.0.insert("marked_for_delete".to_owned(), true.into());
     contents.record(ObjectKind::VirtualServer, &marked, &layout());
@@ -149,7 +149,7 @@ fn virtual_servers_of_others_are_counted() {
     assert_eq!((contents.servers_on("/l"), contents.servers_on("/m")), (3, 0));
 }
 
-/// Of no owner, of another Service, or of a Service of another cluster.
+/// The virtual server has no owner, belongs to another Service, or belongs to a Service of another cluster.
 #[test]
 fn a_virtual_server_of_another_owner_has_an_address() {
     let address: IpAddr = "192.0.2.5".parse().unwrap();

@@ -17,21 +17,22 @@ use crate::providers::vsphere::nsx::load_balancer::resource_cache::ReservationGu
 use crate::providers::vsphere::reason;
 
 impl<'a> ServiceCall<'a> {
-    /// Reads the address of the next allocation that may be the Service's, if it matters. False if no read is left.
+    /// Reads the address of the next allocation that may belong to the Service. Returns false if no read is needed.
     pub(super) async fn read_next(&mut self, observation: &CallObservation) -> Result<bool, Error> {
         let ClassifiedResources { owned: ours, unresolved: unread, .. } = &observation.classified;
-        // The Service's address may be that of an unread allocation; a second allocation would be surplus.
+        // An unread allocation may have the address of the Service. A second allocation would be surplus.
         let has_server =
             |one: &Allocation| ours.servers.iter().any(|server| server.tags.secondary == one.tags.secondary);
-        // Normally the address of a virtual server shows which allocation is the Service's. It does not if another
-        // client may have edited that address.
+        // The address of a virtual server shows which allocation is ours, unless another client may have edited that
+        // address.
         let is_open = unread.iter().any(|one| !has_server(one) || plan::is_doubtful(&self.ingress, ours));
         let matters = is_open && self.lacks_address(observation);
         let is_read = is_open || !ours.allocations.is_empty();
         Ok(is_read && self.read_one(unread, matters).await?)
     }
 
-    /// Performs a step. Reserved addresses are claimed first, and a restored address causes an Event.
+    /// Performs a step. Claims the address of [`AllocationRequest::Rather`] or [`Step::Reserve`] before the
+    /// reservation, and sets an Event for a restored address.
     pub(super) async fn make(
         &self,
         target: &FamilyTarget,
@@ -52,7 +53,8 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// Checks that the requested address can be reserved, and claims it.
+    /// Checks that the requested address can be reserved, and claims it. Returns `None` if the Service requests no
+    /// address or the load balancer already has one.
     pub(super) async fn check_address(&self, target: &FamilyTarget) -> Result<Option<ReservationGuard<'a>>, Error> {
         let address = target.desired.features.address.filter(|_| has_no_address(target));
         let Some((address, parts)) = address.zip(target.spec.as_ref()) else { return Ok(None) };
@@ -66,7 +68,6 @@ impl<'a> ServiceCall<'a> {
         self.reserve_address(target, parts, address).await.map(Some)
     }
 
-    /// Claims an address, and checks that it can be reserved.
     async fn reserve_address(
         &self,
         target: &FamilyTarget,
@@ -74,12 +75,12 @@ impl<'a> ServiceCall<'a> {
         address: IpAddr,
     ) -> Result<ReservationGuard<'a>, Error> {
         let (request, pool) = (self.request(&target.layout, Some(parts)), parts.address_pool.as_str());
-        // Claim first: after another claim ends, the checks below see its reservation.
+        // The claim comes first: after another claim ends, the checks below find the reservation of that Service.
         let claim = self.cache().reserve(&self.key, pool, address).map_err(|other| {
             let reason = format!("the Service {other} asks for it, too; give one of them another spec.loadBalancerIP");
             unavailable(pool, address, &reason)
         })?;
-        // NSX may assign an address twice and does not show the addresses of all allocations.
+        // NSX may assign an address twice, and lists do not show the addresses of all allocations.
         if let Some(other) = self.cache().user_of(&self.key, address) {
             return Err(unavailable(pool, address, &format!("it is in use by the Service {other}")));
         }
@@ -87,7 +88,7 @@ impl<'a> ServiceCall<'a> {
         Ok(claim)
     }
 
-    /// Reserves the reported address, so that clients keep it, or, if that is impossible, another address.
+    /// Reserves the reported address, which clients use. If that is impossible, reserves another address.
     async fn allocate_rather(
         &self,
         target: &FamilyTarget,
@@ -124,7 +125,7 @@ impl<'a> ServiceCall<'a> {
         self.perform(target, step).await
     }
 
-    /// Reserves the address of a virtual server. If that is impossible, the Service is still served.
+    /// Reserves the address of a virtual server. If the reservation is impossible, the Service is still served.
     async fn reserve(
         &self,
         target: &FamilyTarget,
@@ -155,7 +156,6 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// Sets the Events about addresses of the Service.
     pub(super) fn remark_addresses(
         &self,
         targets: &[FamilyTarget],
@@ -195,7 +195,7 @@ fn text_of(server: &VirtualServer) -> String {
     server.address.map_or_else(|| "no address".to_owned(), |address| address.to_string())
 }
 
-/// Whether an address is denied and a quick retry would not help.
+/// Whether the error means that this address is not available, so that a quick retry is useless.
 fn is_denied(error: &Error) -> bool {
     let denials =
         [reason::AddressUnavailable, reason::NSXRefused, reason::NSXNoPermission, reason::LoadBalancerConfigWrong];

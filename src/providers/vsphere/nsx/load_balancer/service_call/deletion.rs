@@ -19,16 +19,16 @@ use crate::providers::vsphere::nsx::load_balancer::service_request;
 use crate::providers::vsphere::nsx::ownership::{OfCluster, by_cluster_uid};
 use crate::providers::vsphere::reason;
 
-/// The allocations whose addresses must be read to decide whether to release them: those that only their address can
-/// show to be ours, and those of ours whose address a virtual server of another owner may use.
+/// Returns the allocations whose addresses decide about their release: unresolved allocations, and our allocations with
+/// an unknown address that a virtual server of another owner may use.
 fn undecided(observation: &CallObservation, has_other_servers: bool) -> Vec<Allocation> {
     let ClassifiedResources { owned: ours, ambiguous: held, unresolved: unread } = &observation.classified;
     let may_be_used = |one: &&Allocation| one.address.is_none() && (!held.servers.is_empty() || has_other_servers);
     unread.iter().chain(ours.allocations.iter().filter(may_be_used)).cloned().collect()
 }
 
-/// Whether a step reads a group or persistence profile that is neither requested nor referred to: an account without
-/// permission to read it has not created one.
+/// Whether a step reads an unrequested and unreferenced object. An account without permission to read the object has
+/// not created the object.
 fn is_optional(target: &FamilyTarget, step: &Step<'_>) -> bool {
     let Step::Read { kind, .. } = step else { return false };
     let is_asked_for = match kind {
@@ -63,7 +63,7 @@ impl ServiceCall<'_> {
                 Some((target, Step::ReleaseAddress(allocation)))
             };
             let next = next(&targets, &observation).or_else(refused);
-            // A deletion only marks objects: NSX may serve the address of a deleted virtual server for a while.
+            // A deletion only marks objects: NSX may serve the address of a deleted virtual server for some time.
             let is_last = next.as_ref().is_none_or(|(_, step)| matches!(step, Step::ReleaseAddress(_)));
             if is_last && self.check_teardown(&expected).await? == TeardownState::Found {
                 continue;
@@ -83,7 +83,7 @@ impl ServiceCall<'_> {
                     self.read_paths.lock().insert(path.as_str().into());
                     continue;
                 }
-                // A virtual server that the lists missed may refer to the object, as well as a deleted one.
+                // A virtual server that the lists missed, or a deleted one, may refer to the object.
                 let is_refused = matches!(error, Error::Pending { .. }) || error.reason() == reason::NSXRefused;
                 if step.is_deletion() && is_refused && self.check_teardown(&expected).await? == TeardownState::Found {
                     continue;
@@ -102,7 +102,7 @@ impl ServiceCall<'_> {
         Err(self.endless(&steps))
     }
 
-    /// An allocation without an address, because its IP pool is exhausted. No virtual server can use it.
+    /// Returns an allocation without an address from an exhausted IP pool. No virtual server can use the allocation.
     fn refused_allocation<'s>(&self, observation: &'s CallObservation) -> Option<&'s Allocation> {
         observation
             .classified
@@ -122,16 +122,16 @@ impl ServiceCall<'_> {
         check_absence(self.provider, self.service, &self.key, &self.ingress, &self.record_pools(observation))?;
         match delete_lb_service(self.provider, self.permit, &self.layout).await {
             Err(Error::NotLeader) => return Err(Error::NotLeader),
-            // The failure is temporary, so the deletion of this Service is retried: no other deletion may follow.
-            // Orphans, which have no UID, are not retried for this.
+            // The failure is temporary. The deletion of this Service is retried, because possibly no other deletion
+            // follows. Orphans, which have no UID, are not retried.
             Err(error) if error.reason() == reason::NSXUnavailable && self.uid().is_some() => return Err(error),
-            // Nothing of this Service is left, and the next deletion of any Service tries again.
+            // No object of this Service is left, and the next deletion of any Service tries again.
             Err(error) => warn!(service = self.key, "{}", chain(&error)),
             Ok(()) => {}
         }
-        // A single list may miss objects, or predate objects that another process created for the Service.
+        // A single list may miss objects, or may be older than objects that another process created for the Service.
         let moment = self.cache().last_answer(&self.key).unwrap_or_else(|| self.cache().answered(&self.key));
-        // An earlier process may have left an address in an IP pool that is no longer configured.
+        // An earlier process may have left an address in an IP pool that is not configured now.
         let released = self.cache().released(&self.key);
         let missing = self.ingress.iter().filter(|address| !released.contains(&Some(**address))).count();
         // A released allocation with an unknown address may have had one of the missing addresses.
@@ -148,7 +148,7 @@ impl ServiceCall<'_> {
         Ok(())
     }
 
-    /// Whether the allocation of this path stays, because a virtual server of another owner uses its address.
+    /// Whether the allocation at this path stays, because a virtual server of another owner uses its address.
     fn is_kept(&self, observation: &CallObservation, path: &str) -> bool {
         let ClassifiedResources { owned: ours, .. } = &observation.classified;
         let is_used =
@@ -177,8 +177,8 @@ impl ServiceCall<'_> {
         }
     }
 
-    /// Checks that no object of the Service is left, including a virtual server with its address that is ambiguous only
-    /// because another load balancer service is configured.
+    /// Checks that no object of the Service is left, except allocations for which [`Self::is_kept`] returns true. Also
+    /// fails for a virtual server that is ambiguous only because another load balancer service is configured.
     fn check_left(&self, observation: &CallObservation) -> Result<(), Error> {
         let left: Vec<&str> =
             observation.classified.owned.paths().filter(|path| !self.is_kept(observation, path)).collect();
@@ -197,8 +197,8 @@ impl ServiceCall<'_> {
     }
 }
 
-/// Deletes the load balancer service, if this program created it and nothing runs on it. If NSX refuses because of a
-/// remaining reference, the cache schedules a retry.
+/// Deletes the unused load balancer service of this cluster, unless one is configured by id. If NSX refuses the
+/// deletion, the cache schedules a retry.
 pub(in crate::providers::vsphere::nsx::load_balancer) async fn delete_lb_service(
     of: &NsxLoadBalancers,
     permit: &LeaderToken,

@@ -1,5 +1,5 @@
-//! IP pools that this account may not list: only operations that depend on such a pool wait, and no address that it may
-//! contain is treated as absent.
+//! Handles IP pools that this account may not list. Only operations that depend on such a pool wait, and an address
+//! that the pool may contain is never treated as absent.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -17,19 +17,19 @@ use crate::providers::vsphere::nsx::load_balancer::ownership::ClassifiedResource
 use crate::providers::vsphere::nsx::load_balancer::resource_cache::RequiredFreshness;
 use crate::providers::vsphere::nsx::load_balancer::{NsxLoadBalancers, RECENT, service_request};
 
-/// The IP pools that objects of the Service name.
+/// Returns the IP pools that objects of the Service name.
 fn named(ClassifiedResources { owned: ours, unresolved: unread, .. }: &ClassifiedResources) -> BTreeSet<Box<str>> {
     let of_unread = unread.iter().map(|allocation| &*allocation.address_pool);
     ours.address_pools().chain(of_unread).map(Into::into).collect()
 }
 
-/// Whether an object has an address that the Service reports. Also true if the Service reports none.
+/// Whether an object has an address that the Service reports. Also true if the Service reports no address.
 fn has_reported(ours: &ServiceResources, ingress: &[IpAddr]) -> bool {
     let addresses = ours.servers.iter().map(|one| one.address).chain(ours.allocations.iter().map(|one| one.address));
     ingress.is_empty() || addresses.flatten().any(|address| ingress.contains(&address))
 }
 
-/// The ids of the IP pools of the class of a Service; `None` if unknown.
+/// Returns the ids of the IP pools of the class of a Service; `None` if unknown.
 fn of_class(of: &NsxLoadBalancers, service: &Service) -> Option<Vec<String>> {
     let class = service_request::class_of(service);
     let mut ids = match of.config.class(class)?.pool {
@@ -40,8 +40,9 @@ fn of_class(of: &NsxLoadBalancers, service: &Service) -> Option<Vec<String>> {
     Some(ids)
 }
 
-/// Checks that no address of a Service may be in an unread IP pool. `named` are the IP pools that its objects name or
-/// named before their deletion; if empty, a reported address may be in any IP pool.
+/// Checks that no address of a Service may be in an unread IP pool. `named` contains the IP pools that the objects of
+/// the Service name, or named before their deletion. If `named` is empty, a reported address may be in any IP pool, and
+/// an unreported address in those of the class.
 pub(super) fn check_absence(
     of: &NsxLoadBalancers,
     service: &Service,
@@ -81,14 +82,14 @@ impl ServiceCall<'_> {
         self.cache().record_pools(&self.key, named.iter().map(AsRef::as_ref))
     }
 
-    /// Records the IP pools of a load balancer that is deleted because the Service has another family.
+    /// Records the IP pools of a load balancer that is deleted because the Service does not need its family.
     pub(super) fn record_removed(&self, targets: &[FamilyTarget]) {
         for target in targets.iter().filter(|target| !target.balancer.is_wanted) {
             self.cache().record_pools(&self.key, target.ours.address_pools());
         }
     }
 
-    /// Checks that no address which the Service reports, but no longer uses, may be left in an unread IP pool.
+    /// Checks that no address that the Service reports but no longer uses may still be allocated in an unread IP pool.
     pub(super) fn check_removed(&self, addresses: &[IpAddr]) -> Result<(), Error> {
         let removed: Vec<IpAddr> =
             self.ingress.iter().copied().filter(|address| !addresses.contains(address)).collect();
@@ -99,8 +100,7 @@ impl ServiceCall<'_> {
         check_absence(self.provider, self.service, &self.key, &removed, &named)
     }
 
-    /// Checks that a new address may be reserved for a load balancer: if it has no virtual servers, an allocation in an
-    /// unread IP pool may have its address already.
+    /// Checks that no allocation in an unread IP pool may have the address of a load balancer without virtual servers.
     pub(super) fn check_choice(&self, observation: &CallObservation, target: &FamilyTarget) -> Result<(), Error> {
         let (ours, second, family) = (&target.ours, target.balancer.secondary, target.balancer.family);
         if !ours.servers.is_empty() {

@@ -1,5 +1,4 @@
-//! Checks that NSX has realized the writes and deletions for the Service. Nothing blocks here: a sync that has to wait
-//! returns [`Error::Pending`].
+//! Checks that NSX has realized writes and deletions. A sync that has to wait returns [`Error::Pending`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -19,23 +18,21 @@ use crate::providers::vsphere::nsx::load_balancer::realization::{Effect, NextChe
 use crate::providers::vsphere::nsx::load_balancer::service_request;
 use crate::providers::vsphere::reason;
 
-/// Concurrent reads of realized states.
+/// Maximum number of concurrent reads of realized states.
 const MAX_CONCURRENT: usize = 8;
 
 /// Result of reading the realized state of deleted virtual servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TeardownState {
-    /// NSX realizes none of them any more.
+    /// NSX realizes none of the virtual servers, or the wait for them has ended.
     Complete,
-    /// One of them was not deleted: a list has missed it.
+    /// A list has missed a virtual server that still exists.
     Found,
 }
 
 impl ServiceCall<'_> {
-    /// The load balancers that NSX could not realize, with the errors.
-    ///
-    /// # Errors
-    /// [`Error::Pending`] while NSX has not reported the outcome, for at most 30 s.
+    /// Returns the load balancers that NSX could not realize, with the errors. Fails with [`Error::Pending`] for at
+    /// most 30 s while NSX has not reported the outcome.
     pub(super) async fn unrealized(&self, targets: &[FamilyTarget]) -> Result<FailedFamilies, Error> {
         loop {
             match self.cache().rollout(&self.key, self.unreported(targets).iter().map(AsRef::as_ref)) {
@@ -52,8 +49,7 @@ impl ServiceCall<'_> {
         }
     }
 
-    /// Paths of objects that serve an address which the Service does not report yet, without load balancer services
-    /// that are known to be realized.
+    /// Returns the paths of objects that serve an unreported address, except realized load balancer services.
     fn unreported(&self, targets: &[FamilyTarget]) -> BTreeSet<Box<str>> {
         let servers = targets.iter().filter(|target| target.balancer.is_wanted).flat_map(|target| &target.ours.servers);
         let mut paths = BTreeSet::new();
@@ -66,7 +62,7 @@ impl ServiceCall<'_> {
         paths
     }
 
-    /// Sets the Event about reported objects that NSX has not confirmed.
+    /// Sets or clears the Event about objects whose realization NSX has not confirmed.
     pub(super) fn remark_unconfirmed(&self, addresses: &[IpAddr]) {
         let is_reported = addresses.iter().all(|address| self.ingress.contains(address));
         let unconfirmed = self.cache().unconfirmed(&self.key, is_reported);
@@ -80,7 +76,7 @@ impl ServiceCall<'_> {
         self.cache().set_event(&self.key, reason::LoadBalancerNotConfirmed, message);
     }
 
-    /// Reports deleted virtual servers that NSX still realizes, or may realize. Orphans get no Event.
+    /// Reports deleted virtual servers that NSX may still realize. Orphans get no Event.
     pub(super) fn remark_left(&self, left: &BTreeSet<Box<str>>) {
         if left.is_empty() {
             return;
@@ -120,8 +116,7 @@ impl ServiceCall<'_> {
         all.into_iter().map(effect).collect()
     }
 
-    /// The paths of the virtual servers that this program creates for these load balancers of the Service: the first
-    /// one (`None`), or the second one with this family.
+    /// Returns the paths of the virtual servers that this program creates for these load balancers of the Service.
     pub(super) fn expected_servers(&self, seconds: &[Option<IpFamily>]) -> BTreeSet<Box<str>> {
         let (Some(uid), Ok(ports)) = (self.uid(), service_request::ports_of(self.service)) else {
             return BTreeSet::new();
@@ -134,10 +129,8 @@ impl ServiceCall<'_> {
         seconds.iter().flat_map(of_balancer).map(|id| format!("{SERVERS}/{id}").into()).collect()
     }
 
-    /// Checks that NSX no longer realizes deleted virtual servers and those of `expected`.
-    ///
-    /// # Errors
-    /// [`Error::Pending`] while NSX realizes one of them, for at most 5 minutes.
+    /// Checks that NSX realizes neither the deleted virtual servers nor those in `expected`. Fails with
+    /// [`Error::Pending`] for at most 5 minutes while NSX realizes one of them.
     pub(super) async fn check_teardown(&self, expected: &BTreeSet<Box<str>>) -> Result<TeardownState, Error> {
         loop {
             match self.cache().teardown(&self.key, expected) {
@@ -154,7 +147,7 @@ impl ServiceCall<'_> {
         }
     }
 
-    /// Error that ends the sync and requeues the Service after this time. Logs the reason: long waits have no Event.
+    /// Returns the error that requeues the Service after this time. Logs the reason, because long waits have no Event.
     pub(super) fn wait(&self, message: &str, after: Duration) -> Error {
         debug!(service = self.key, "{message}; the next check is in {} s", after.as_secs());
         Error::Pending { message: message.to_owned(), after }
@@ -195,7 +188,7 @@ impl ServiceCall<'_> {
         Ok(found)
     }
 
-    /// Whether a realized virtual server exists; if not, another process has deleted it.
+    /// Whether a realized virtual server exists. If not, records that another process has deleted the virtual server.
     async fn exists(&self, path: &str) -> Result<bool, Error> {
         if self.cache().is_deleted(&self.key, path) {
             return Ok(false);
@@ -214,7 +207,6 @@ fn joined(paths: &BTreeSet<Box<str>>) -> String {
     paths.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ")
 }
 
-/// The errors that NSX reports for load balancers it could not realize.
 fn failures(targets: &[FamilyTarget], errors: &BTreeMap<Box<str>, String>, after: Duration) -> FailedFamilies {
     let failure = |target: &FamilyTarget| {
         let servers = &target.ours.servers;

@@ -25,22 +25,22 @@ use crate::providers::vsphere::nsx::load_balancer::{LATER, config_wrong, familie
 use crate::providers::vsphere::nsx::routes::Adoption;
 use crate::providers::vsphere::reason;
 
-/// Maximum number of times that a call reads the usage of the load balancer service.
+/// Maximum number of usage reads per call.
 const USAGE_READINGS: usize = 3;
 
 #[derive(Default)]
 pub(super) struct EnsureProgress<'a> {
-    /// Protects the load balancer service from deletion.
+    /// Guard that protects the load balancer service from deletion.
     creating: Option<Creating<'a>>,
     /// Load balancers whose address this call has reserved.
     allocated: Vec<Option<IpFamily>>,
-    /// Load balancers that this call has checked before creating them.
+    /// Load balancers whose creation this call has checked.
     checked_addresses: Vec<Option<IpFamily>>,
-    /// Claims of requested addresses, until these are reserved.
+    /// Claims of requested addresses, until the addresses are reserved.
     pub(super) reservations: Vec<ReservationGuard<'a>>,
     /// Messages about addresses of virtual servers that could not be reserved.
     pub(super) unreserved: Vec<String>,
-    /// Failed load balancers. This call makes no further steps for them; the other load balancer continues.
+    /// Failed load balancers, for which this call makes no further steps.
     failed: FailedFamilies,
 }
 
@@ -90,7 +90,7 @@ impl<'a> ServiceCall<'a> {
                 Ok(()) => {}
                 Err(error @ (Error::NotLeader | Error::Pending { .. })) => return Err(error),
                 Err(error) => {
-                    // NSX responds and only this address is late: the other load balancer can continue.
+                    // NSX responds and only this address is late, so the other load balancer can continue.
                     let is_of_address = matches!(step, Step::Allocate { .. } | Step::ReadAddress { .. });
                     let is_silent = error.reason() == reason::NSXUnavailable && !is_of_address;
                     progress.failed.push((target.balancer.secondary, error));
@@ -107,7 +107,6 @@ impl<'a> ServiceCall<'a> {
         Err(self.endless(&steps))
     }
 
-    /// Performs one step, if its preconditions hold.
     async fn advance(
         &self,
         asked: &RequestedFamilies<'_>,
@@ -158,8 +157,7 @@ impl<'a> ServiceCall<'a> {
                 if matches!(step, Step::Allocate { .. }) {
                     progress.allocated.push(which);
                 }
-                // With one more known address, allocations that were read without result may be surplus: reads them
-                // again.
+                // With one more known address, allocations without an address may be surplus, so they are read again.
                 if matches!(step, Step::ReadAddress { .. }) {
                     self.read_paths.lock().retain(|path| !path.contains("/ip-allocations/"));
                 }
@@ -169,7 +167,7 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// Checks everything that can be refused before anything is created.
+    /// Makes the checks that can refuse a load balancer before its objects are created.
     async fn check_creation(
         &self,
         asked: &RequestedFamilies<'_>,
@@ -191,7 +189,6 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// Finishes a call after the last step.
     fn completed(
         &self,
         asked: &RequestedFamilies<'_>,
@@ -219,8 +216,8 @@ impl<'a> ServiceCall<'a> {
         Ok(status(addresses))
     }
 
-    /// Finishes a call with failed load balancers. If the other load balancer has a new address, the Service reports
-    /// this address and is requeued, and the next sync returns the failures.
+    /// Ends a call in which load balancers failed. If the other load balancer has a new address, returns the status
+    /// with this address and requests a resync, which returns the failures.
     fn failed(
         &self,
         asked: &RequestedFamilies<'_>,
@@ -270,21 +267,21 @@ impl<'a> ServiceCall<'a> {
         wanted.filter(is_complete).filter_map(FamilyTarget::address).any(|address| !self.ingress.contains(&address))
     }
 
-    /// Requires a second list, because a single list may miss objects, before an address is released and, if the
-    /// Service reports an address, before anything is created.
+    /// Requires two lists for releases and, if the Service reports an address, for creations: one list may miss
+    /// objects.
     fn check_missed(&self, step: &Step<'_>) -> Result<(), Error> {
         let may_exist = step.is_creation() && !self.ingress.is_empty();
         let matters = may_exist || matches!(step, Step::ReleaseAddress(_));
         if matters { self.check_twice() } else { Ok(()) }
     }
 
-    /// Checks that two lists, or a complete load balancer in this term, have shown which objects exist.
+    /// Checks that two lists, or a complete load balancer in this term, have shown the existing objects.
     pub(super) fn check_twice(&self) -> Result<(), Error> {
         if self.cache().was_complete(&self.key) { Ok(()) } else { self.check(RequiredFreshness::TwoLists) }
     }
 
-    /// Refuses new ports and a new load balancer service while virtual servers with the Service's address are on
-    /// another load balancer service than the configured one: an address belongs to one gateway.
+    /// Refuses new ports and a new load balancer service while virtual servers with the address of the Service are not
+    /// on the configured load balancer service, because an address belongs to one gateway.
     fn check_gateway(
         &self,
         observation: &CallObservation,
@@ -321,7 +318,6 @@ impl<'a> ServiceCall<'a> {
         ))))
     }
 
-    /// Checks that the IP pool has the family of the load balancer.
     async fn check_family(&self, target: &FamilyTarget, family: IpFamily) -> Result<(), Error> {
         let Some(LoadBalancerSpec { address_pool, .. }) = &target.spec else { return Ok(()) };
         if self.provider.backend.has_family(address_pool, family).await? {
@@ -333,14 +329,14 @@ impl<'a> ServiceCall<'a> {
         )))
     }
 
-    /// Returns a configuration error only if a recent list confirms it: the configured objects may exist by now.
+    /// Returns a configuration error only if a recent list confirms it, because the configured objects may exist by
+    /// now. Returns any other error unchanged.
     fn unless_outdated(&self, error: Error) -> Error {
         let is_of_names = error.reason() == reason::LoadBalancerConfigWrong;
         if is_of_names { unless_outdated(self.provider, &self.key, error) } else { error }
     }
 
-    /// Checks objects that are configured by id or path before anything is created; lists have resolved those
-    /// configured by name.
+    /// Checks objects that are configured by id or path. Lists have already resolved objects configured by name.
     async fn check_configured(&self, observation: &CallObservation, target: &FamilyTarget) -> Result<(), Error> {
         let Some(LoadBalancerSpec { address_pool, tier1, .. }) = &target.spec else { return Ok(()) };
         let names = self.cache().names();
@@ -391,7 +387,7 @@ impl<'a> ServiceCall<'a> {
             return Ok(known);
         }
         let suitability = match self.provider.backend.suitability(object).await {
-            // The object may be usable; NSX refuses its use otherwise.
+            // The object may be usable. If not, NSX refuses its use.
             Err(error) if error.reason() == reason::NSXNoPermission => Suitability::Usable,
             answer => answer?,
         };
@@ -399,8 +395,8 @@ impl<'a> ServiceCall<'a> {
         Ok(suitability)
     }
 
-    /// Checks the capacity of the load balancer service. If the usage is unknown, NSX itself refuses creations when
-    /// full.
+    /// Checks the capacity of the load balancer service. If the usage is unknown, NSX itself refuses creations on a
+    /// full load balancer service.
     async fn check_capacity(&self, observation: &CallObservation, target: &FamilyTarget) -> Result<(), Error> {
         let Ok(Some(lb_service)) = &observation.lb_service else { return Ok(()) };
         let DesiredLoadBalancer { ports, members, .. } = &target.desired;
@@ -412,7 +408,7 @@ impl<'a> ServiceCall<'a> {
         let needed = Usage::of_ports(ports, members.len());
         let take = || self.cache().reserve_capacity(&self.key, target.balancer.secondary, &needed);
         let mut taken = take();
-        // Each deletion drops the cached usage, which may then be missing again.
+        // Each deletion drops the cached usage, so the usage may be missing again.
         for _ in 0..USAGE_READINGS {
             if taken.is_some() || !self.read_usage(&lb_service.path).await {
                 break;
@@ -428,7 +424,7 @@ impl<'a> ServiceCall<'a> {
         Err(Error::Exhausted { reason: reason::LoadBalancerCapacity, message, after: LATER })
     }
 
-    /// Reads the usage of the load balancer service, or waits for another call that does. False if unavailable.
+    /// Reads the usage, or waits for another call that reads it. Returns false if the usage is unavailable.
     async fn read_usage(&self, lb_service: &str) -> bool {
         let Some(_only) = self.cache().usage_reading.start_or_wait().await else { return true };
         let usage = self.provider.backend.usage(lb_service).await;
@@ -462,11 +458,11 @@ impl<'a> ServiceCall<'a> {
             }
             let known = self.cache().of_service(&self.key).allocations;
             let is_released = is_unavailable && known.iter().all(|one| one.tags.path != *path);
-            // An earlier call created the allocation. By now the IP pool may have a free address, so the sync goes on.
+            // An earlier call created the allocation. The IP pool may have a free address now, so the sync continues.
             if is_released && !is_allocated {
                 return Ok(());
             }
-            // The allocation may never get an address, and is surplus, or another allocation may have the address.
+            // The allocation may be surplus and never get an address, or another allocation may have the address.
             if is_first && (!target.ours.servers.is_empty() || target.ours.allocations.iter().any(is_other)) {
                 return Ok(());
             }
@@ -497,7 +493,7 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// Releases an allocation for which NSX reports an error, perhaps a temporary one, unless its address may be in
+    /// Releases a failed allocation, because the cause may be temporary, unless the allocation may have an address in
     /// use.
     async fn release_refused(
         &self,
@@ -516,7 +512,6 @@ impl<'a> ServiceCall<'a> {
         self.perform(target, &step).await
     }
 
-    /// The load balancers of the Service, with their desired states.
     fn targets(
         &self,
         observation: &CallObservation,
@@ -624,7 +619,7 @@ fn has_failed(failed: &FailedFamilies, second: Option<IpFamily>) -> bool {
     failed.iter().any(|(which, _)| *which == second)
 }
 
-/// The id or path of the only object with a configured name.
+/// Returns the id or path of the only object with a configured name.
 fn only(found: Option<&Vec<String>>, object: impl Fn() -> String) -> Result<String, Error> {
     match found.map(Vec::as_slice) {
         Some([one]) => Ok(one.clone()),
@@ -638,7 +633,7 @@ fn only(found: Option<&Vec<String>>, object: impl Fn() -> String) -> Result<Stri
     }
 }
 
-/// The IP pool of the address of a load balancer.
+/// Returns the IP pool of the address of a load balancer.
 fn named_pool(target: &FamilyTarget) -> Option<String> {
     let ServiceResources { servers, allocations, .. } = &target.ours;
     let address = target.address();

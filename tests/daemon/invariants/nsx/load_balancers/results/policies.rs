@@ -1,4 +1,4 @@
-//! What a Service asks for beside its ports.
+//! The policies of a Service, in addition to its ports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,19 +10,19 @@ use crate::invariants::nsx::routes::tag;
 
 const ANNOTATION_SNAT: &str = "loadbalancer.vsphere-ccm.dev/snat";
 
-/// See the file's header.
+/// Expected policies of a Service's objects.
 pub struct Policies {
     /// The port of the health check, if only Nodes with endpoints get traffic.
     pub health_check: Option<i32>,
-    /// The path of the group that virtual servers let in.
+    /// Path of the group that may use the virtual servers.
     group: Value,
-    /// The path of their persistence profile.
+    /// Path of the virtual servers' persistence profile.
     profile: Value,
     snat: &'static str,
 }
 
 impl Policies {
-    /// Those of a Service. Removes from `left` the objects that they need.
+    /// Returns the policies of a Service. Removes their objects from `left`.
     pub fn take<'a>(service: &Service, key: &str, left: &mut BTreeMap<&'a str, &'a Value>) -> Result<Self, String> {
         let spec = service.spec.clone().unwrap_or_default();
         let mut take_one = |kind| {
@@ -59,7 +59,7 @@ impl Policies {
         Ok(Self { health_check, group, profile, snat })
     }
 
-    /// Whether a virtual server and its pool have them.
+    /// Checks the policies of a virtual server and its pool.
     pub fn check(&self, server: &Value, pool: &Value) -> Result<(), String> {
         let has = (
             &server["access_list_control"]["group_path"],

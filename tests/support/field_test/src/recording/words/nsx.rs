@@ -1,6 +1,6 @@
 //! Words of JSON: the NSX Policy API, and vCenter's tagging.
 
-/// Fields of objects and of envelopes whose values are ids, names, addresses, paths, or objects in turn.
+/// Fields of objects and of envelopes whose values are ids, names, addresses, paths, or nested objects.
 const FIELDS: &str = "id path relative_path parent_path remote_path unique_id realization_id owner_id origin_site_id \
      global_id source_site_id display_name description tags tag scope _create_user _last_modified_user _links _schema _self href rel \
      results children \
@@ -19,7 +19,7 @@ const FIELDS: &str = "id path relative_path parent_path remote_path unique_id re
      site_connection_info fqdn thumbprint username password certificate certificates enforcement_points \
      category_id tag_id tag_ids object_id object_ids object_type name used_by args user roles role permissions";
 
-/// Fields whose values are words of the schema.
+/// Fields whose values are schema words.
 const WORD_FIELDS: &str = "resource_type entity_type type data_type multivalue state publish_status runtime_status \
      consolidated_status realization_api status health admin_state size error_log_level algorithm action snat_translation_type \
      request_method request_version purge ha_mode failover_mode pool_allocation route_advertisement_types _protection \
@@ -31,10 +31,9 @@ const WORD_FIELDS: &str = "resource_type entity_type type data_type multivalue s
 const NUMBER_FIELDS: &str = "result_count cursor error_code intent_version _revision ports port default_pool_member_ports \
      monitor_port prefix_length page_size";
 
-/// Fields whose values are messages.
 const MESSAGE_FIELDS: &str = "error_message message details default_message localized";
 
-/// Fields whose values are switches, numbers, or of no use to a client.
+/// Fields whose values are booleans, numbers, or not needed by a client.
 const OTHER_FIELDS: &str = "_create_time _last_modified_time last_update_timestamp _system_owned marked_for_delete overridden \
      enabled access_log_enabled log_significant_event_only relax_scale_validation max_concurrent_connections \
      max_new_connection_rate weight backup_member port_overload min_active_members tcp_multiplexing_enabled \
@@ -82,27 +81,25 @@ fn has(list: &str, word: &str) -> bool {
     list.split_ascii_whitespace().any(|one| one == word)
 }
 
-/// Whether a field of words has this one.
+/// Returns true if a field for schema words may have this word.
 pub(super) fn is_word(word: &str) -> bool {
     has(WORDS, word)
 }
 
-/// What the value of a field is, as far as it may stay.
+/// The kind of a field's value, which decides whether it stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::recording) enum Field {
-    /// A word of the schema.
+    /// A schema word.
     Word,
-    /// A number, or its text.
+    /// A number, or a number as text.
     Number,
-    /// A message.
     Message,
-    /// Something else: an id, a name, an address, a path.
+    /// Any other value: an id, a name, an address, a path.
     Value,
-    /// The field is in no list.
+    /// A field that is in no list.
     Unknown,
 }
 
-/// What the field of this name holds.
 pub(in crate::recording) fn field(name: &str) -> Field {
     if has(MESSAGE_FIELDS, name) {
         Field::Message
@@ -111,7 +108,7 @@ pub(in crate::recording) fn field(name: &str) -> Field {
     } else if has(NUMBER_FIELDS, name) {
         Field::Number
     } else if has(FIELDS, name) || has(OTHER_FIELDS, name) || is_word(name) {
-        // An object of a hierarchical call is a field with the name of its type.
+        // In a hierarchical call an object is a field with the name of its type.
         Field::Value
     } else {
         Field::Unknown

@@ -3,7 +3,6 @@
 use ccm::clients::vim::filter::VIRTUAL_MACHINE_PATHS;
 use ccm::providers::vsphere::nodes::metadata::instance_type::build_instance_type;
 
-/// Classes of managed objects.
 const CLASSES: &str = "Alarm AlarmManager AuthorizationManager CertificateManager ClusterComputeResource ClusterProfileManager \
      ComputeResource ContainerView CryptoManager CryptoManagerKmip CustomFieldsManager CustomizationSpecManager Datacenter \
      Datastore DatastoreNamespaceManager DiagnosticManager DirectPathProfileManager DistributedVirtualPortgroup \
@@ -18,7 +17,7 @@ const CLASSES: &str = "Alarm AlarmManager AuthorizationManager CertificateManage
      VirtualMachineCompatibilityChecker VirtualMachineGuestCustomizationManager VirtualMachineProvisioningChecker \
      VirtualizationManager VmwareDistributedVirtualSwitch VsanUpgradeSystem";
 
-/// Ids of managed objects that every vCenter has.
+/// Ids of managed objects that are the same in every vCenter.
 const WELL_KNOWN: &str = "propertyCollector ViewManager SearchIndex SessionManager AuthorizationManager ServiceInstance \
      VpxSettings UserDirectory ServiceMgr PerfMgr ScheduledTaskManager AlarmManager EventManager TaskManager ExtensionManager \
      CustomizationSpecManager GuestCustomizationManager CustomFieldsManager DiagMgr LicenseManager FileManager \
@@ -28,7 +27,7 @@ const WELL_KNOWN: &str = "propertyCollector ViewManager SearchIndex SessionManag
      IoFilterManager VStorageObjectManager CryptoManager FailoverClusterConfigurator FailoverClusterManager \
      HealthUpdateManager ResourcePlanningManager StorageQueryManager TenantManager SiteInfoManager";
 
-/// How the ids of managed objects begin that vCenter counts.
+/// Prefixes of managed object ids that vCenter numbers.
 const PREFIXES: [&str; 20] = [
     "datacenter-",
     "datastore-",
@@ -52,7 +51,7 @@ const PREFIXES: [&str; 20] = [
     "vm-",
 ];
 
-/// Types of data, of faults, and of XML Schema, as `xsi:type` has them.
+/// Types of data and of XML Schema, as in `xsi:type`.
 const TYPES: &str = "string boolean int long short byte double float dateTime anyURI base64Binary anyType \
      ManagedObjectReference ArrayOfManagedObjectReference ArrayOfGuestNicInfo GuestNicInfo NetIpConfigInfo \
      NetIpConfigInfoIpAddress NetDnsConfigInfo ArrayOfString OptionValue ArrayOfOptionValue UserSession AboutInfo \
@@ -61,7 +60,6 @@ const TYPES: &str = "string boolean int long short byte double float dateTime an
      LocalizedMethodFault VirtualMachinePowerState VirtualMachineConnectionState HostSystemConnectionState \
      LocalizableMessage KeyAnyValue NoPermissionEntityPrivileges";
 
-/// Types of faults.
 const FAULTS: &str = "ManagedObjectNotFound NotAuthenticated NoPermission RestrictedByAdministrator InvalidLogin \
      PasswordExpired InvalidProperty InvalidType InvalidArgument InvalidName InvalidLocale InvalidCollectorVersion \
      RequestCanceled HostCommunication HostNotReachable HostNotConnected MethodNotFound InvalidRequest NotSupported \
@@ -96,11 +94,12 @@ const ELEMENTS: &str = "Envelope Header Body Fault faultcode faultstring detail 
      network macAddress connected deviceConfigId dnsConfig ipConfig netBIOSConfig dhcp hostName domainName searchDomain \
      prefixLength origin state lifetime autoConfigurationEnabled";
 
-/// Properties, beside those that the product reads of a VM.
+/// Property paths, in addition to the VM properties that the product reads.
 const PATHS: &str = "name parent parentFolder childEntity vmFolder view currentSession runtime.connectionState \
      runtime.inMaintenanceMode runtime.host resourcePool parentVApp config.uuid guest.hostName";
 
-/// Enumerations, privileges, products, name spaces, codes of faults, and the names that the product gives to ways in a filter.
+/// Enumerations, privileges, products, namespaces, fault codes, and the names that the product gives to traversals in a
+/// filter.
 const WORDS: [&str; 68] = [
     "enter",
     "modify",
@@ -172,51 +171,47 @@ const WORDS: [&str; 68] = [
     "vapp",
 ];
 
-/// Prefixes of name spaces.
 pub(crate) const NAME_SPACE_PREFIXES: [&str; 6] = ["soapenv", "soap", "xsd", "xsi", "vim25", "ns1"];
 
 fn has(list: &str, word: &str) -> bool {
     list.split_ascii_whitespace().any(|one| one == word)
 }
 
-/// Whether this is a class of managed objects.
 pub(crate) fn is_class(word: &str) -> bool {
     has(CLASSES, word)
 }
 
-/// Whether this is a class, or a type of data or faults.
+/// Returns true for a class, or a type of data or of faults.
 pub(crate) fn is_type(word: &str) -> bool {
     is_class(word) || has(TYPES, word) || has(FAULTS, word)
 }
 
-/// Whether this is the path of a property.
 pub(crate) fn is_property(word: &str) -> bool {
     VIRTUAL_MACHINE_PATHS.contains(&word) || has(PATHS, word)
 }
 
-/// Whether this may be the name of an element.
 pub(crate) fn is_element(name: &str) -> bool {
     let ends = |end: &str, list: &str| name.strip_suffix(end).is_some_and(|start| has(list, start));
     has(ELEMENTS, name) || is_type(name) || has(METHODS, name) || ends("Response", METHODS) || ends("Fault", FAULTS)
 }
 
-/// Whether a field of words has this one.
+/// Returns true if a field for schema words may have this word.
 pub(super) fn is_word(word: &str) -> bool {
     WORDS.contains(&word) || is_type(word) || is_property(word) || is_guest(word)
 }
 
-/// Whether every vCenter has an object of this id.
+/// Returns true if every vCenter has an object with this id.
 pub(crate) fn is_well_known(id: &str) -> bool {
     has(WELL_KNOWN, id)
 }
 
-/// How the id of a managed object begins, if vCenter counts such objects.
+/// Returns the prefix of a managed object id, if vCenter numbers such objects.
 pub(crate) fn prefix_of(id: &str) -> Option<&'static str> {
     let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
     PREFIXES.into_iter().find(|prefix| id.strip_prefix(prefix).is_some_and(is_number))
 }
 
-/// Whether this is a `guestId` that the product knows.
+/// Returns true for a `guestId` that the product supports.
 fn is_guest(word: &str) -> bool {
     (word.ends_with("Guest") || word.ends_with("Guest64")) && {
         matches!(word, "otherGuest" | "otherGuest64" | "otherLinux64Guest")

@@ -1,5 +1,6 @@
-//! What is preferred: provided node IPs, what the node has, what is not virtual. Case by case, and over random guests,
-//! rules and nodes against the plain statement of the rules.
+//! Tests of the preferences: provided node IPs, existing addresses of the Node, and addresses that are not virtual.
+//! There are single cases, and properties over random guests, rules and Nodes that compare with a simple form of the
+//! rules.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +10,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// What is on the node, as in the outcomes.
+/// Parses the addresses of a Node, written as in the results.
 fn on_node(held: &str) -> Vec<NodeAddress> {
     held.split_whitespace()
         .map(|item| match item.split_once(':').unwrap() {
@@ -28,7 +29,7 @@ fn prefer(nics: &[GuestNic], families: &[IpFamily], set: Set, preferences: &Pref
     build_addresses(HOST, nics, preferences, families, &set.rules()).unwrap()
 }
 
-/// An address that may be virtual is `10.0.0.100`; the machine's own ones are others.
+/// The address `10.0.0.100` may be virtual. The other addresses belong to the VM.
 #[test]
 fn a_virtual_address_gives_way_to_what_the_rules_allow_in_its_place() {
     let vip = ["10.0.0.100"];
@@ -139,7 +140,7 @@ fn a_provided_node_ip_wins_where_the_guest_has_it() {
     ] {
         let preferences = Preferences {
             current: on_node(held),
-            // It wins although it may be virtual.
+            // A provided address takes precedence although it may be virtual.
             demoted: [ip("10.0.0.2"), ip("fd00::2")].into(),
             provided: provided.split(',').map(ip).collect(),
             ..Preferences::default()
@@ -182,11 +183,11 @@ fn what_the_node_has_stays_within_what_the_rules_name() {
     assert_eq!(told(&chosen), "I:fd00::1", "the spelling on the node stays");
 }
 
-/// A guest, rules, and all that is preferred.
+/// A guest, rules, and preferences.
 #[derive(Clone, Debug)]
 struct Case {
     nics: Vec<GuestNic>,
-    /// The same guest, which reports all in another order.
+    /// The same guest with its interfaces and addresses in another order.
     shuffled: Vec<GuestNic>,
     families: Vec<IpFamily>,
     rules: AddressRules,
@@ -206,7 +207,7 @@ impl Case {
         if type_ == INTERNAL_IP { &self.rules.internal } else { &self.rules.external }
     }
 
-    /// Every fit address of the family that is not excluded for the type, with its network, in order.
+    /// Returns all usable addresses of the family that are not excluded for the type, with their networks, in order.
     fn allowed(&self, type_: &str, family: IpFamily) -> Vec<(IpAddr, Option<&str>)> {
         let of = |nic: &GuestNic| nic.ip_addresses.iter().map(|text| ip(text)).collect::<Vec<_>>();
         let is_allowed = |ip: &IpAddr| {
@@ -220,7 +221,7 @@ impl Case {
             .collect()
     }
 
-    /// What the rule names, by one of its means.
+    /// Returns the addresses that the rule selects by CIDR. If there are none, those that it selects by network name.
     fn named(&self, type_: &str, family: IpFamily) -> Vec<IpAddr> {
         let rule = self.rule(type_);
         let is_in = |ip: &IpAddr| rule.networks.iter().any(|network| network.contains(ip));
@@ -234,7 +235,7 @@ impl Case {
         }
     }
 
-    /// What may be chosen.
+    /// Returns the addresses that may be chosen.
     fn pool(&self, type_: &str, family: IpFamily) -> Vec<IpAddr> {
         let is_named = |type_| !self.named(type_, family).is_empty();
         if is_named(INTERNAL_IP) || is_named(EXTERNAL_IP) || !self.may_guess() {
@@ -250,7 +251,7 @@ impl Case {
         names.contains(&None) || names.into_iter().any(is_there)
     }
 
-    /// What the Go program chooses from the pool.
+    /// Returns the address that the Go program chooses from the pool.
     fn by_go(&self, type_: &str, family: IpFamily) -> Option<IpAddr> {
         let mut pool = self.pool(type_, family);
         let listed = &self.preferences.listed;
@@ -265,7 +266,7 @@ impl Case {
         of_type.map(|address| ip(&address.address)).collect()
     }
 
-    /// What is chosen of what the guest reports.
+    /// Returns the chosen address, if the guest reports it.
     fn chosen(&self, type_: &str, family: IpFamily) -> Option<IpAddr> {
         let chosen = self.choose().ok()?;
         let of_type = chosen.addresses.iter().filter(|address| address.type_ == type_);

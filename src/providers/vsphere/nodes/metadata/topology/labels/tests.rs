@@ -1,4 +1,4 @@
-//! Where machines are, and what their nodes show of it.
+//! Tests of the labels that show the place of a VM on its Node.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ fn object(kind: &str, id: &str) -> MoRef {
     MoRef::new(kind, id)
 }
 
-/// A host in a cluster, one that stands alone, a pool and a folder, all in one datacenter.
+/// Returns a snapshot with a host in a cluster, a standalone host, a pool and a folder, all in one datacenter.
 fn snapshot() -> Snapshot {
     let entities = [
         (("HostSystem", "host-1"), "esx 1.example.com", Some(("ClusterComputeResource", "domain-c1"))),
@@ -46,7 +46,7 @@ fn asked(places: &[TopologyPlace]) -> TopologyLabels {
     TopologyLabels { objects: places.iter().copied().collect(), prefix: "x/".into() }
 }
 
-/// What the label of `place` is to be: a value, `-` for none, nothing where it is left alone.
+/// Returns the value of the label for `place`. `-` means that the label is removed, `None` that it is not changed.
 fn shown(place: TopologyPlace, snapshot: &Snapshot, record: &VmRecord) -> Option<String> {
     let labels = labels(&asked(&TopologyPlace::ALL), "vc.example.com", snapshot, record);
     labels.get(&format!("x/{}", place.word())).map(|value| value.clone().unwrap_or_else(|| "-".to_string()))

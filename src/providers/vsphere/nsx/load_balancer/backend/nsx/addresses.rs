@@ -22,12 +22,12 @@ const ADDRESS_LIMIT: Duration = Duration::from_secs(10);
 /// Pause after the first read of the address of an allocation; later pauses are [`ADDRESS_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const ADDRESS_PAUSE: Duration = Duration::from_secs(1);
-/// Reads without an address before checking that the allocation still exists. Addresses usually arrive sooner.
+/// Number of reads without an address after which the allocation itself is read.
 const MAX_EMPTY_READS: u32 = 2;
 
 impl NsxBackend {
-    /// Reserves the address `wish`, or any address, of an IP pool. NSX may accept a PATCH of an id that is marked for
-    /// deletion as if the allocation existed; then the next id is tried.
+    /// Reserves the address `requested` of an IP pool, or any address for `None`. Skips ids of allocations marked for
+    /// deletion.
     pub(super) async fn allocate(
         &self,
         request: &Request<'_>,
@@ -44,17 +44,17 @@ impl NsxBackend {
             let new = NewObject { kind, parent: &parent, id: &id, body: body.clone(), operation: doing.clone(), first };
             let Some(object) = self.create(request, new, record).await? else { return Ok(()) };
             let Some(allocation) = Allocation::read(&object, layout) else { return Ok(()) };
-            // Also read a requested address: NSX may refuse it.
+            // Requested addresses are read as well, because NSX may refuse them.
             if self.read_address(request, &allocation, true, record).await? {
                 return Ok(());
             }
-            // After the last id, `create` reports that all ids are in use.
+            // After the last id, `create` returns the error that all ids are in use.
             first = (first..IDS).find(|attempt| id(*attempt) == object.id()).map_or(IDS, |attempt| attempt + 1);
         }
     }
 
-    /// Waits for the address of an allocation. Releases a failed allocation that is new or whose IP pool is exhausted.
-    /// Returns false if the allocation does not exist.
+    /// Waits at most 10 s for the address of an allocation. Releases a failed allocation that is new or whose IP pool
+    /// is exhausted. Returns false if the allocation does not exist or is being deleted.
     pub(super) async fn read_address(
         &self,
         request: &Request<'_>,
@@ -136,7 +136,7 @@ impl NsxBackend {
     }
 }
 
-/// Whether the allocation is the Service's own, from a create whose response was lost.
+/// Whether the allocation belongs to the Service: the response to an earlier create may have been lost.
 fn is_own_allocation(Request { layout, owner, .. }: &Request<'_>, object: &Object) -> bool {
     let is_named = OwnerTags::read(object, layout).is_some_and(|tags| *tags.service == *owner.to_string());
     is_named

@@ -10,7 +10,7 @@ use crate::clients::nsx::Object;
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::load_balancer::backend::Usage;
 
-/// The usage of a load balancer service. Some versions of NSX return one per enforcement point; the first one counts.
+/// Parses the usage of a load balancer service. If NSX returns one result per enforcement point, the first counts.
 pub(super) fn usage_of(answer: &Map<String, Value>) -> Option<Usage> {
     let first = answer.get("results").and_then(|results| results.get(0)).and_then(Value::as_object);
     let answer = first.unwrap_or(answer);
@@ -47,8 +47,7 @@ pub(super) fn family_of(subnet: &Object) -> Option<IpFamily> {
     of_network.or_else(of_range).map(IpFamily::of)
 }
 
-/// Whether a range of a subnet may contain the address. True for a subnet from an IP block, whose ranges are unknown:
-/// the realized state of the allocation decides.
+/// Whether a range of a subnet may contain the address. True for a subnet from an IP block, whose ranges are unknown.
 pub(super) fn may_have_address(subnet: &Object, address: IpAddr) -> bool {
     let ranges = ranges_of(subnet);
     let has_it = |range: &Value| {

@@ -9,7 +9,8 @@ use crate::providers::vsphere::nsx::load_balancer::plan::WantedPort;
 use crate::providers::vsphere::nsx::load_balancer::{LATER, address_unavailable, config_wrong};
 use crate::providers::vsphere::{nsx, reason};
 
-/// The kind of an object by its path, if this program creates such objects and other objects refer to them.
+/// Returns the kind of an object by its path; `None` for kinds that this program does not create or that no object
+/// refers to.
 pub(super) fn part_of(path: &str) -> Option<ObjectKind> {
     let parts = [
         (LB_SERVICES, ObjectKind::LbService),
@@ -22,8 +23,7 @@ pub(super) fn part_of(path: &str) -> Option<ObjectKind> {
     parts.into_iter().find(|(parent, _)| is_below(parent)).map(|(_, kind)| kind)
 }
 
-/// Error of a failed call. Requests that NSX rejects are retried, earlier if the Nodes change: another object may be
-/// the cause, or the meaning of the response may be unknown to this program.
+/// Maps the failure of a call. A rejected request is retried, because another object or a Node may be the cause.
 pub(super) fn failed(doing: &str, owner: Option<&str>, error: &client::Error) -> Error {
     match nsx::failed(doing, owner, error) {
         Error::Invalid { reason, message } => Error::Refused { reason, message, after: LATER },
@@ -31,16 +31,16 @@ pub(super) fn failed(doing: &str, owner: Option<&str>, error: &client::Error) ->
     }
 }
 
-/// Error of a failed create.
+/// Maps the failure of a create to an error.
 pub(super) fn refused(doing: &str, error: &client::Error) -> Error {
     match failed(doing, None, error) {
-        // The missing object is not ours: an IP pool, an application profile or a gateway.
+        // This program does not create the missing object: an IP pool, an application profile or a gateway.
         Error::Failed { message, .. } if is_missing(error) && !names_part(error) => config_wrong(message),
         other => other,
     }
 }
 
-/// Error if another client removed the tag that names the Service.
+/// Returns the error for an object from which another client has removed the tag with the Service.
 pub(super) fn unmarked(doing: &str, path: &str) -> Error {
     let message = format!(
         "{doing}: {path} has the id for it, and no tag \"service\" that names a Service; set the tag back, or delete the \
@@ -49,7 +49,7 @@ pub(super) fn unmarked(doing: &str, path: &str) -> Error {
     Error::Failed { reason: reason::NSXRefused, message, after: Some(LATER) }
 }
 
-/// Error if another virtual server uses the address and port of ours.
+/// Returns the error for another virtual server that uses the address and port of the Service.
 pub(super) fn obstructed(port: &WantedPort, server: &VirtualServer) -> Error {
     let message = format!(
         "port {} cannot be served: the virtual server {} listens on its address and port; delete it in NSX if nothing needs it",
@@ -72,7 +72,6 @@ pub(super) fn no_address(doing: &str, is_exhausted: bool, alarm: &str) -> Error 
     address_unavailable(format!("{doing}: {object}{alarm}"))
 }
 
-/// Error of a failed list: retried soon, because nothing can be decided without a list.
 pub(super) fn not_listed(path: &str, error: &client::Error) -> Error {
     failed(&format!("list {path}"), None, error)
 }

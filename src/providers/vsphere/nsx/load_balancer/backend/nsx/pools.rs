@@ -1,6 +1,6 @@
-//! Updates the members of many pools: lists the pools once and writes the changed ones in batches.
+//! Updates the members of many pools: lists all pools and writes the changed pools in batches.
 //!
-//! After a conflict (stale revision), the pools of the batch are listed and planned again. After any other refusal, the
+//! If a batch has a stale revision, its pools are listed and planned again. If NSX refuses the objects of a batch, the
 //! batch is halved until the refused pool is alone. If NSX does not accept batches, pools are written one by one. If
 //! NSX refuses new members of a pool, the surplus members are still removed.
 
@@ -14,28 +14,27 @@ use super::*;
 use crate::base::error_chain::chain;
 use crate::clients::nsx::Kind as Failure;
 
-/// Maximum number of pools and bytes per batch.
+/// Maximum number of pools per batch.
 const MAX_POOLS: usize = 50;
+/// Maximum number of bytes per batch. A larger pool is written alone.
 const MAX_BYTES: usize = 512 << 10;
-/// Concurrent writes without batches.
+/// Maximum number of concurrent writes without batches.
 const MAX_CONCURRENT: usize = 8;
 
 const TOGETHER: &str = "lb-pools.patch-together";
 
-/// State of one update of many pools.
 struct PoolWriteRound<'a> {
     nsx: &'a NsxBackend,
     permit: Arc<dyn Permit>,
     layout: &'a ClusterLayout,
     record: Record<'a>,
-    /// Updates to make, by path.
+    /// Remaining updates, by path.
     pending: BTreeMap<Box<str>, PoolUpdate>,
-    /// For each pool that both loses and gets members, by path: number of its first members, which stay.
+    /// Number of first members that stay, for each pool that both loses and gains members, by path.
     unchanged: BTreeMap<Box<str>, usize>,
     failed: BTreeMap<Box<str>, Error>,
 }
 
-/// Pools to write with one request.
 #[derive(Default)]
 struct Batch {
     objects: Vec<Object>,
@@ -91,7 +90,7 @@ struct WrittenPools {
 }
 
 impl PoolWriteRound<'_> {
-    /// Lists and writes the pools of the open updates. The update of a pool with a stale revision stays open.
+    /// Lists all pools and writes those in `pending`. An update with a stale revision stays in `pending`.
     async fn attempt(&mut self) -> Result<(), Error> {
         let client = self.nsx.client.clone();
         let mut pages = client.pages(POOLS, "lb-pools.list", POOL_PAGE);
@@ -128,7 +127,7 @@ impl PoolWriteRound<'_> {
         Ok(())
     }
 
-    /// The pool with its new members; `None` if there is nothing to write.
+    /// Returns the pool with its new members; `None` if its members need no write or its tags have changed.
     fn planned(&mut self, mut object: Object) -> Option<Object> {
         let update = self.pending.get(object.path())?;
         let is_known = OwnerTags::read(&object, self.layout).as_ref() == Some(&update.tags);
@@ -148,11 +147,11 @@ impl PoolWriteRound<'_> {
         None
     }
 
-    /// Writes pools in batches, splitting them on refusals, until each pool is written, stale or failed.
+    /// Writes pools in batches and splits refused batches, until each pool is written, stale or failed.
     async fn write(&mut self, batch: Batch) {
         let mut parts = vec![batch.objects];
         while let Some(mut objects) = parts.pop() {
-            // The refusal of a pool that is written alone concerns that pool.
+            // The error of a single write identifies the refused pool.
             if !self.nsx.has_batches() || objects.len() < 2 {
                 self.write_one_by_one(objects).await;
                 continue;
@@ -166,8 +165,7 @@ impl PoolWriteRound<'_> {
                 Failure::Conflict | Failure::Unknown => {}
                 _ if is_call_refused(&error) => {
                     let WrittenPools { count, is_any_denied } = self.write_one_by_one(objects).await;
-                    // A proxy in front of NSX that refuses everything proves nothing about batches, nor does a lack of
-                    // permission for one pool.
+                    // Batches stay enabled if a proxy refuses every call, or if the account may not write one pool.
                     let is_of_one = is_any_denied && error.kind == Failure::NoPermission;
                     if !is_of_one && (count > 0 || error.kind != Failure::Unavailable) {
                         warn!("pools are written one by one from now on: {error}");
@@ -220,7 +218,7 @@ impl PoolWriteRound<'_> {
         result
     }
 
-    /// Removes only the surplus members of a pool that NSX refused, perhaps for its new members. Only logs errors.
+    /// Removes only the surplus members, because NSX may have refused the new members. Errors are only logged.
     async fn remove_members(&mut self, mut object: Object) {
         let Some(count) = self.unchanged.remove(object.path()) else { return };
         if let Some(members) = object.0.get_mut("members").and_then(Value::as_array_mut) {
@@ -243,7 +241,6 @@ impl PoolWriteRound<'_> {
         self.failed.insert(path.into(), error);
     }
 
-    /// Fails all open updates with the same error.
     fn fail_all(&mut self, error: &Error) {
         for path in std::mem::take(&mut self.pending).into_keys() {
             let message = format!("change the pool {path}: {}", chain(error));
@@ -256,12 +253,12 @@ impl PoolWriteRound<'_> {
     }
 }
 
-/// Whether the pool has to be read and planned again: another client changed or deleted it, or the outcome is unknown.
+/// Whether to read the pool and plan again: another client changed or deleted it, or the outcome is unknown.
 fn is_to_be_read(kind: &Failure) -> bool {
     matches!(kind, Failure::Conflict | Failure::Unknown | Failure::NotFound | Failure::MarkedForDeletion)
 }
 
-/// Whether NSX refuses batch requests as such, rather than these objects.
+/// Whether NSX refuses the batch request itself, rather than one of its pools.
 fn is_call_refused(error: &client::Error) -> bool {
     let is_of_call = !matches!(error.kind, Failure::MissingReference(_) | Failure::Rejected | Failure::SessionOver);
     is_of_call && matches!(error.status(), Some(403..=405))

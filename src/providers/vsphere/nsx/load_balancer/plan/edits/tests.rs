@@ -1,4 +1,4 @@
-//! The edits of an object of NSX.
+//! Tests of edits of NSX objects.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn layout() -> ClusterLayout {
     ClusterLayout { cluster: "c".to_owned(), cluster_uid: None, configured: Default::default(), secondary: None }
 }
 
-/// The object after the step, which keeps a member and a tag that this program does not know.
+/// Returns the object after the step. Checks that an unknown JSON member and an unknown tag stay.
 fn edited(step: &Step<'_>, mut before: Value) -> Value {
     let of_others =
         [("other", json!("kept")), ("tags", json!([{"scope": "port", "tag": "x"}, {"scope": "a", "tag": "b"}]))];
@@ -122,7 +122,7 @@ fn a_group_gets_its_networks_and_a_persistence_profile_its_time() {
     let others = json!({"resource_type": "PathExpression", "paths": ["/infra/domains/default/groups/x"]});
     for (before, expected) in [
         (json!([]), json!([{"resource_type": "IPAddressExpression", "ip_addresses": texts}])),
-        // NSX has added an id, and an earlier version of this program wrote the other family.
+        // NSX added an id. An earlier version of this program wrote the other family.
         (
             json!([of("192.0.2.0/24", "one"), or, of("fd00::/8", "two")]),
             json!([{"resource_type": "IPAddressExpression", "ip_addresses": texts, "id": "one"}]),

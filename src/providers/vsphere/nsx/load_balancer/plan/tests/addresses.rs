@@ -1,8 +1,8 @@
-//! Which address is reserved, and virtual servers whose address was edited or released.
+//! Tests of reserved addresses, and of virtual servers with an edited or released address.
 
 use super::*;
 
-/// A load balancer with one port, and its only address.
+/// Returns a load balancer with one port and one address.
 fn served() -> (World, DesiredLoadBalancer) {
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     let one = wanted(&[(tcp(80), 30080)], &[1]);
@@ -56,7 +56,7 @@ fn an_edited_address_of_another_program_stays_and_is_said() {
         assert_eq!(world.ensure(&one), expected);
         assert_eq!(address(&one, &world.objects), Some(ip(1)));
         assert_eq!(edited(&one, &known(&world.objects, None)).len(), usize::from(!adopts_fully));
-        // A new port has the address that is reserved.
+        // A new port gets the reserved address.
         let two = DesiredLoadBalancer { ports: wanted(&[(tcp(80), 30080), (tcp(81), 30081)], &[1]).ports, ..one };
         world.ensure(&two);
         assert!(world.objects.servers.iter().any(|server| server.number == Some(81) && server.address == Some(ip(1))));
@@ -74,7 +74,7 @@ fn an_address_that_may_be_reserved_is_not_set_back() {
     second.tags = world.marks(ObjectKind::Allocation, None);
     second.address = None;
     world.objects.allocations.push(second);
-    // The Service reports another address: which one is reserved is read first.
+    // The Service reports another address, so the reserved address is read first.
     assert!(matches!(next_of(&one, &world, &NOTHING), Some(Step::ReadAddress { .. })));
     let silent = DesiredLoadBalancer { ingress: Vec::new(), ..one.clone() };
     assert!(!matches!(next_of(&silent, &world, &NOTHING), Some(Step::SetAddress { .. })));
@@ -112,7 +112,7 @@ fn an_address_that_nothing_reserves_is_reserved_once_in_a_sync() {
     let mut without_pool = world.clone();
     without_pool.objects.servers[0].address_pool = "".into();
     assert_eq!(next_of(&one, &without_pool, &NOTHING), None, "it may be in any pool");
-    // It says nothing about a load balancer that is to go.
+    // A load balancer that is to be deleted needs no reserved address.
     let gone = DesiredLoadBalancer { ports: Vec::new(), ..one.clone() };
     assert!(matches!(next_of(&gone, &world, &NOTHING), Some(Step::DeleteServer(_))));
     assert_eq!(world.ensure(&one), ["reserve"]);

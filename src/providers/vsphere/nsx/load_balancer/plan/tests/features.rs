@@ -1,4 +1,4 @@
-//! What the Go program ignores.
+//! Tests of features of Services that the Go program ignores.
 
 use super::*;
 use crate::providers::vsphere::nsx::load_balancer::service_request::{
@@ -28,7 +28,7 @@ fn world() -> World {
     World { lb_service: Some(lb_service()), ..World::default() }
 }
 
-/// As the Go program leaves a load balancer.
+/// Returns a load balancer in the form in which the Go program leaves it.
 fn adopted(wanted: &DesiredLoadBalancer) -> World {
     let mut world = world();
     world.ensure(&DesiredLoadBalancer { features: Features::default(), ..wanted.clone() });
@@ -112,12 +112,12 @@ fn an_adopted_load_balancer_stays_as_it_is_and_says_in_what() {
     ];
     assert_eq!(ignored_by(&asked, &world), everything);
     assert_eq!(ignored_by(&with(Features::default()), &world), [""; 0]);
-    // It follows its nodes, and a change that tags it with the UID of the cluster changes nothing else.
+    // The load balancer follows its nodes. An update that adds the UID of the cluster changes nothing else.
     let moved = DesiredLoadBalancer { members: wanted(&[], &[2]).members, ..asked.clone() };
     assert_eq!(world.ensure(&moved), ["change pool"]);
     world.objects.servers[0].tags.cluster_uid = Some(CLUSTER.into());
     assert_eq!(world.ensure(&moved), [""; 0]);
-    // What an administrator has set stays, too.
+    // Settings of an administrator stay too.
     world.objects.servers[0].group = "/infra/domains/default/groups/admin".into();
     world.objects.servers[0].persistence = "/infra/lb-persistence-profiles/admin".into();
     let plain = DesiredLoadBalancer { features: Features::default(), ..moved.clone() };
@@ -167,7 +167,7 @@ fn the_address_that_a_service_asks_for_is_reserved() {
     assert_eq!(step(&asked, &objects, world.lb_service.as_ref()), expected);
 }
 
-/// The types and ports of all monitors.
+/// Returns types and ports of all monitors.
 fn monitors(world: &World) -> Vec<(MonitorType, Option<u16>)> {
     world.objects.monitors.iter().map(|monitor| (monitor.monitor_type, monitor.number)).collect()
 }

@@ -1,4 +1,5 @@
-//! Whatever happens between two syncs, each comes to what is wanted and then changes nothing.
+//! Properties of syncs: whatever happens between two syncs, each sync reaches the desired state, and a second sync
+//! changes nothing.
 
 use super::*;
 use crate::providers::vsphere::nsx::load_balancer::service_request::SourceRanges;
@@ -19,7 +20,7 @@ fn any_wanted() -> impl Strategy<Value = DesiredLoadBalancer> {
     })
 }
 
-/// A second load balancer, or none. It follows the features of its own.
+/// Generates a second load balancer with its own features, or none.
 fn any_second() -> impl Strategy<Value = DesiredLoadBalancer> {
     (any_wanted(), any::<bool>()).prop_map(|(wanted, is_wanted)| match is_wanted {
         true => wanted,
@@ -46,8 +47,8 @@ fn any_features() -> impl Strategy<Value = Features> {
 }
 
 proptest! {
-    /// From whatever point a sync ended at, also half-way to another state, the next one comes to an end; what it ends with
-    /// needs no step; a virtual server of a port that both want is never deleted; and the address stays.
+    /// A sync may start after any step of an earlier sync, even of one with another desired state. It ends, and its
+    /// result needs no further step. A virtual server whose port stays wanted is never deleted, and the address stays.
     #[test]
     fn every_sync_comes_to_what_is_wanted_and_then_changes_nothing(
         states in prop::collection::vec((any_wanted(), 0usize..12), 1..5), last in any_wanted(),
@@ -83,7 +84,8 @@ proptest! {
         world.delete(Some(CLUSTER));
         prop_assert!(world.objects.is_empty());
     }
-    /// A second family comes and goes: it ends as it is to be, and while only it changes, nothing of the first does.
+    /// A second family is added and removed. Both load balancers reach the desired state. A change of the second load
+    /// balancer does not change the first.
     #[test]
     fn two_families_come_to_what_is_wanted_beside_each_other(
         states in prop::collection::vec((any_wanted(), any_second(), 0usize..20), 1..5), last in any_wanted(),
@@ -113,7 +115,7 @@ proptest! {
         world.begin_both(&DesiredLoadBalancer { ports: Vec::new(), ..last }, &DesiredLoadBalancer { ports: Vec::new(), ..third }, usize::MAX);
         prop_assert!(world.objects.is_empty(), "{:?}", world.objects);
     }
-    /// An administrator, another program and restarts come in between.
+    /// An administrator, another program or a restart changes the state between two syncs.
     #[test]
     fn whatever_happens_in_between_every_sync_comes_to_what_is_wanted(
         states in prop::collection::vec((any_wanted(), 0usize..30, any_disturbance()), 1..6),
@@ -137,7 +139,7 @@ proptest! {
             let port = last.ports.iter().find(|port| Some(port.port) == server.tags.port).unwrap();
             prop_assert_eq!(server.node_port, Some(port.node_port));
         }
-        // Nothing refers to what a restart or an administrator left: a reading of everything finds it.
+        // After a restart or a manual change, some objects are only found by a full list.
         world.list();
         let left = world.ensure(&last);
         prop_assert!(left.iter().all(|word| word.starts_with("delete")), "{:?}", left);
@@ -146,11 +148,11 @@ proptest! {
     }
 }
 
-/// What happens between two syncs.
+/// A change between two syncs.
 #[derive(Clone, Debug)]
 enum Disturbance {
     Restart,
-    /// The ids and tags of this program are gone, as if the Go program had made the objects.
+    /// Removes the ids and tags of this program, as if the Go program had created the objects.
     Adoption,
     OtherPort(usize),
     OtherTag(usize, Option<Port>),
@@ -244,7 +246,7 @@ impl World {
         }
     }
 
-    /// One of two load balancers is as it is to be.
+    /// Checks that one of two load balancers is in the desired state.
     fn assert_is(&self, second: Option<IpFamily>, wanted: &DesiredLoadBalancer) {
         let ours = self.objects.of(second);
         if wanted.ports.is_empty() {
@@ -262,7 +264,7 @@ impl World {
         World { objects: ours, ..self.clone() }.assert_features(wanted);
     }
 
-    /// Virtual servers of this program, and all with full adoption, follow what the Service asks for.
+    /// Checks the features on virtual servers of this program. With full adoption, checks all virtual servers.
     fn assert_features(&self, wanted: &DesiredLoadBalancer) {
         let Features { source_ranges, affinity, is_snat_disabled, .. } = &wanted.features;
         let is_ours = |server: &&VirtualServer| wanted.adopts_fully || has_own_form(&server.tags.id);

@@ -1,4 +1,5 @@
-//! The rules of the tree, checked by machine: each holds over all files, and each is shown to notice a made-up breach.
+//! The architecture rules. Each rule applies to all its files, and a test with invented violations shows that each rule
+//! finds them.
 
 #![allow(
     clippy::unwrap_used,
@@ -39,7 +40,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The Rust files below the folders; each is parsed once for all tests.
+/// Returns the Rust files below the folders. Each file is parsed once for all tests.
 fn sources(folders: &[&str]) -> Vec<Source> {
     static ALL: LazyLock<Vec<Source>> = LazyLock::new(|| {
         let paths = ["src", "tests"].iter().flat_map(|folder| files_below(root(), folder));
@@ -51,14 +52,14 @@ fn sources(folders: &[&str]) -> Vec<Source> {
     found
 }
 
-/// The files of the product, without those that only tests have.
+/// Returns the files of the product, without those for tests only.
 fn product() -> Vec<Source> {
     let all = sources(&["src"]);
     let of_tests: Vec<_> = all.iter().flat_map(Source::test_modules).collect();
     all.into_iter().filter(|source| !source.is_all_tests() && !of_tests.contains(&source.path)).collect()
 }
 
-/// A text that is written from the code, held against the file it is kept in.
+/// Compares a generated text with the file in the repository.
 fn assert_golden(path: &str, text: &str) {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(root().join(path), text).unwrap();
@@ -78,12 +79,12 @@ fn assert_none(broken: &[String]) {
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
 }
 
-/// Every rule over every file it is for.
+/// Applies a rule to every file below the folders.
 fn hold(folders: &[&str], rule: impl Fn(&Source) -> Vec<String>) {
     assert_none(&sources(folders).iter().flat_map(rule).collect::<Vec<_>>());
 }
 
-/// Each made-up file, with whether the rule must notice it.
+/// Applies a rule to invented files. The flag of each case is true if the rule must report the file.
 fn notices(rule: impl Fn(&Source) -> Vec<String>, cases: &[(&str, &str, bool)]) {
     for (path, text, is_breach) in cases {
         assert_eq!(!rule(&Source::new(path, text)).is_empty(), *is_breach, "{path}: {text}");
@@ -281,7 +282,7 @@ fn every_direct_dependency_has_its_reason() {
     assert!(rules::unexplained_dependencies("[dependencies]\n# It pads.\nleft-pad = \"1\"\n").is_empty());
 }
 
-/// The types below each top-level module of `src`, and those of `tests/support`.
+/// Returns the types below each top-level module of `src`, and those of `tests/support`.
 fn types_of_folders() -> Vec<(String, Vec<names::Declared>)> {
     let mut folders: BTreeMap<String, Vec<names::Declared>> = BTreeMap::new();
     for source in product() {
@@ -290,14 +291,15 @@ fn types_of_folders() -> Vec<(String, Vec<names::Declared>)> {
         }
     }
     let support = sources(&["tests/support"]);
-    // They are tests as a whole; as product code they are read alike.
+    // `tests/support` consists of test code only. Here it is read like product code.
     let as_product = support.iter().map(|source| Source::new(&format!("src/{}", source.path), &source.text));
     let declared = as_product.flat_map(|source| names::declared(&source));
     folders.entry("tests/support".to_owned()).or_default().extend(declared);
     folders.into_iter().collect()
 }
 
-/// Breaches of a rule that are left from before it, in a file that only shrinks: a line that is no breach any more has to go.
+/// Compares violations of a rule with the list of known ones, which are older than the rule. The list may only shrink:
+/// an entry without a violation must be removed.
 fn assert_known(kept: &str, rule: &str, found: &BTreeMap<String, String>) {
     let text = read(kept);
     let known: BTreeSet<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
@@ -322,6 +324,9 @@ fn a_name_that_two_types_have_is_noticed() {
         (["struct Known;", "#[cfg(test)] struct Known;"], false),
         (["struct Known;", "impl Trait for X {\n    type Known = u8;\n}"], false),
         (["enum Error {}", "enum Error {}"], false),
+        (["enum Error {}", "pub enum Error {}"], true),
+        (["pub(super) enum Error {}", "enum Error {}"], true),
+        (["#[derive(Debug)]\nenum Error {}", "fn f() {}\nenum Error {}"], false),
     ];
     for (texts, is_breach) in cases {
         let sources = [Source::new("src/app/a.rs", texts[0]), Source::new("src/app/b.rs", texts[1])];

@@ -1,26 +1,27 @@
-//! Names of types and modules: each names one thing, and is a noun.
+//! Rules for the names of types and modules: each name is unique and a noun.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::source::{Source, is_word};
 
-/// A type as a file declares it.
+/// A declared type.
 pub struct Declared {
-    /// The name.
     pub name: String,
-    /// The module: `["clients", "vim"]`.
+    /// Module of the type: `["clients", "vim"]`.
     pub module: Vec<String>,
-    /// The file and the line.
+    /// Whether the type is private to its module.
+    pub is_private: bool,
+    /// File and line of the declaration.
     pub place: String,
 }
 
-/// Names that every module may have one of, where it is named with its module: `vim::Error`.
+/// Names that modules with different names may each have, if the types are private to their modules.
 const OF_EACH_MODULE: [&str; 4] = ["Client", "Error", "Metrics", "Settings"];
 
-/// The three steps of a reconciler, each a module with one function of that name.
+/// The three steps of a reconciler. Each is a module with one function of that name.
 const STEPS: [&str; 3] = ["observe", "plan", "apply"];
 
-/// Words that are verbs and nothing else in the names of programs.
+/// Words that are only verbs in the names of programs.
 const VERBS: &[&str] = &[
     "adopt", "ask", "become", "begin", "bring", "choose", "claim", "confirm", "decode", "describe", "do", "edit",
     "ensure", "enter", "evaluate", "find", "forget", "get", "give", "hear", "hold", "judge", "keep", "know", "leave",
@@ -58,10 +59,10 @@ const PARTICIPLES: &[&str] = &[
     "written",
 ];
 
-/// Nouns in `ed`.
+/// Nouns that end in `ed`.
 const NOUNS: &[&str] = &["embed", "feed", "need", "seed", "speed"];
 
-/// Terms that begin with a preposition: a taint of Kubernetes, and where a process keeps data.
+/// Terms that begin with a preposition: a taint of Kubernetes, and a place of data.
 const TERMS: &[&str] = &["out_of_service", "in_memory"];
 
 const PREPOSITIONS: &[&str] = &[
@@ -70,7 +71,7 @@ const PREPOSITIONS: &[&str] = &[
     "within", "without",
 ];
 
-/// The structures, enumerations and type aliases of the product in a file, and its traits.
+/// Returns the structures, enumerations, type aliases and traits of the product in a file.
 pub fn declared(source: &Source) -> Vec<Declared> {
     let tokens = source.tokens();
     // Types of an `impl` or a trait are indented.
@@ -81,27 +82,31 @@ pub fn declared(source: &Source) -> Vec<Declared> {
         let is_kind = matches!(token.text.as_str(), "struct" | "enum" | "trait" | "type");
         if is_kind && is_word(&next.text) && !is_indented(token.line) {
             let place = format!("{}:{}", source.path, token.line);
-            found.push(Declared { name: next.text.clone(), module: source.module(), place });
+            // The token before is `pub`, or the parenthesis that ends `pub(super)`.
+            let is_private =
+                !at.checked_sub(1).is_some_and(|before| ["pub", ")"].contains(&tokens[before].text.as_str()));
+            found.push(Declared { name: next.text.clone(), module: source.module(), is_private, place });
         }
     }
     found
 }
 
-/// Names that two types below the same folder have, each as `folder: Name`, with their places. The four of each module
-/// pass where their modules have different names.
+/// Returns names of two types below the same folder, each as `folder: Name`, with their places. The names in
+/// [`OF_EACH_MODULE`] are permitted in different modules, if the types are private to them.
 pub fn twice(folder: &str, types: &[Declared]) -> BTreeMap<String, String> {
     let mut places: BTreeMap<&str, Vec<&Declared>> = BTreeMap::new();
     types.iter().for_each(|declared| places.entry(&declared.name).or_default().push(declared));
     let is_twice = |name: &str, all: &[&Declared]| {
         let modules: BTreeSet<_> = all.iter().map(|declared| declared.module.last()).collect();
-        all.len() > if OF_EACH_MODULE.contains(&name) { modules.len() } else { 1 }
+        let may_repeat = OF_EACH_MODULE.contains(&name) && all.iter().all(|declared| declared.is_private);
+        all.len() > if may_repeat { modules.len() } else { 1 }
     };
     let found = places.into_iter().filter(|(name, all)| is_twice(name, all));
     let line = |all: Vec<&Declared>| all.iter().map(|declared| declared.place.as_str()).collect::<Vec<_>>().join(", ");
     found.map(|(name, all)| (format!("{folder}: {name}"), line(all))).collect()
 }
 
-/// Whether the name of a type is one word that is a past participle or a verb.
+/// Whether the name of a type is a single word that is a past participle or a verb.
 pub fn is_no_noun(name: &str) -> bool {
     let word = name.to_lowercase();
     let is_one_word = name.chars().filter(|char| char.is_uppercase()).count() == 1;

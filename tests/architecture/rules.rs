@@ -1,15 +1,16 @@
-//! The rules themselves: each takes sources and gives back what breaks it, as `file:line: what`.
+//! The rules. Each takes sources and returns the violations, as `file:line: what`.
 
 use crate::source::{Source, is_word};
 
-/// A module, the modules it may use besides itself, and the crates it must not know.
+/// A module, the modules that it may use, and the crates that it must not use.
 struct Module {
     name: &'static str,
     may_use: &'static [&'static str],
     forbidden_crates: &'static [&'static str],
 }
 
-/// Changing this table is changing the architecture: say why in the commit, and change `docs/ARCHITECTURE.md` with it.
+/// A change of this table changes the architecture. The commit has to explain it, and `docs/ARCHITECTURE.md` has to
+/// change with it.
 const MODULES: &[Module] = &[
     Module { name: "main", may_use: &["app", "base"], forbidden_crates: &["kube", "k8s_openapi", "reqwest", "hyper"] },
     Module {
@@ -50,10 +51,10 @@ const MODULES: &[Module] = &[
     },
 ];
 
-/// The wire clients: each speaks one protocol and knows none of the others.
+/// The wire clients. Each implements one protocol and uses no other wire client.
 const WIRE_CLIENTS: &[&str] = &["vim", "vapi", "nsx", "sts", "session_manager"];
 
-/// Files that decide and do nothing else, beside `base`, every `plan.rs` and every file whose header says `Pure`.
+/// Files with decisions only, in addition to `base`, every `plan.rs` and every file with `Pure` in its header.
 const PURE: &[&str] = &[
     "src/cloud/node.rs",
     "src/providers/vsphere/nodes/metadata/addresses.rs",
@@ -67,7 +68,7 @@ fn told(source: &Source, line: usize, what: impl std::fmt::Display) -> String {
     format!("{}:{line}: {what}", source.path)
 }
 
-/// Edges between the modules of the crate, and crates a module must not know.
+/// Checks the dependencies between the modules of the crate, and the forbidden crates of a module.
 pub fn edges(source: &Source) -> Vec<String> {
     let module = source.module();
     let Some(own) = module.first() else { return Vec::new() };
@@ -91,14 +92,14 @@ pub fn edges(source: &Source) -> Vec<String> {
     broken
 }
 
-/// A controller never imports another controller, a provider another provider, a wire client another wire client.
+/// A controller never imports another controller, a provider another provider, or a wire client another wire client.
 pub fn siblings(source: &Source, all: &[Source]) -> Vec<String> {
     let module = source.module();
     let [parent, own, ..] = module.as_slice() else { return Vec::new() };
     let is_apart = |name: &str| match parent.as_str() {
-        // What controllers share has no decisions of its own.
+        // Shared modules of controllers have no plan.
         "controllers" => all.iter().any(|other| other.path == format!("src/{parent}/{name}/plan.rs")),
-        // Both providers for vSphere have the same form of provider IDs.
+        // Both providers for vSphere use the same form of provider IDs.
         "providers" => name != "provider_id" && all.iter().any(|other| other.path == format!("src/{parent}/{name}.rs")),
         "clients" => WIRE_CLIENTS.contains(&name),
         _ => false,
@@ -116,10 +117,10 @@ pub fn siblings(source: &Source, all: &[Source]) -> Vec<String> {
         .collect()
 }
 
-/// What the provider for vSphere is made of, from the ground up; `src/providers/vsphere.rs` is above all.
+/// The parts of the provider for vSphere, from the bottom up. `src/providers/vsphere.rs` is above all of them.
 const WINGS: &[&str] = &["reason", "login", "vcenter", "config", "nodes", "nsx"];
 
-/// Each wing of the provider for vSphere uses only those below it.
+/// Each part of the provider for vSphere uses only the parts below it.
 pub fn wings(source: &Source) -> Vec<String> {
     let module = source.module();
     let floor = |wing: &str| WINGS.iter().position(|name| *name == wing);
@@ -140,7 +141,7 @@ pub fn wings(source: &Source) -> Vec<String> {
         .collect()
 }
 
-/// Tasks start in `runtime::tasks` only, where they get a name and somebody holds the handle.
+/// Tasks start in `runtime::tasks` only, which names them and keeps their handles.
 pub fn spawns(source: &Source) -> Vec<String> {
     if source.path == "src/runtime/tasks.rs" {
         return Vec::new();
@@ -162,7 +163,7 @@ pub fn spawns(source: &Source) -> Vec<String> {
         .collect()
 }
 
-/// Whether a file only decides.
+/// Whether a file has decisions only.
 pub fn is_pure(source: &Source) -> bool {
     source.path.starts_with("src/base")
         || source.path.ends_with("/plan.rs")
@@ -171,7 +172,7 @@ pub fn is_pure(source: &Source) -> bool {
         || source.header().split(|char: char| !char.is_alphanumeric()).any(|word| word == "Pure")
 }
 
-/// A pure file has no async, clock, chance, client, file, environment or log beyond trace.
+/// A pure file uses no async, clock, random value, client, file, environment variable or log beyond trace.
 pub fn impurities(source: &Source) -> Vec<String> {
     if !is_pure(source) {
         return Vec::new();
@@ -179,7 +180,10 @@ pub fn impurities(source: &Source) -> Vec<String> {
     let words = source.tokens().iter().enumerate().filter(|(_, token)| !token.is_test);
     let mut broken: Vec<_> = words
         .filter(|(at, token)| {
-            let is_called_macro = source.tokens().get(at + 1).is_some_and(|next| next.text == "!");
+            let follows =
+                |offset: usize, text: &str| source.tokens().get(at + offset).is_some_and(|next| next.text == text);
+            // `error != other` compares a field.
+            let is_called_macro = follows(1, "!") && !follows(2, "=");
             match token.text.as_str() {
                 "async" | "await" | "now" | "elapsed" | "fastrand" | "rand" | "new_v4" | "reqwest" | "kube" => true,
                 "debug" | "info" | "warn" | "error" | "println" | "eprintln" => is_called_macro,
@@ -191,7 +195,7 @@ pub fn impurities(source: &Source) -> Vec<String> {
     let paths = source.paths();
     let outside = paths.iter().filter(|named| !named.is_test).filter(|named| {
         let path: Vec<_> = named.segments.iter().take(2).map(String::as_str).collect();
-        // What clients read and decode is data; what they do is behind `async`, which is refused above.
+        // Decoded values of clients are data. The calls of clients are `async`, which is reported above.
         matches!(path.as_slice(), ["std", "fs" | "env" | "process" | "thread"] | ["tokio", _] | ["crate", "kubernetes"])
     });
     broken
@@ -199,12 +203,12 @@ pub fn impurities(source: &Source) -> Vec<String> {
     broken
 }
 
-/// Every file opens with what it is for.
+/// Every file begins with its purpose.
 pub fn headers(source: &Source) -> Vec<String> {
     if source.text.starts_with("//! ") { Vec::new() } else { vec![told(source, 1, "no `//!` header")] }
 }
 
-/// A test runs or is not there: no `#[ignore]`, also not behind `cfg_attr`.
+/// A test runs or does not exist: `#[ignore]` is forbidden, also behind `cfg_attr`.
 pub fn ignored_tests(source: &Source) -> Vec<String> {
     let tokens = source.tokens();
     let mut broken = Vec::new();
@@ -220,7 +224,7 @@ pub fn ignored_tests(source: &Source) -> Vec<String> {
     broken
 }
 
-/// The project speaks only of itself: hosts of package registries stand in lock files and tool settings alone.
+/// Only lock files and tool settings may contain hosts of package registries.
 pub fn registry_hosts(path: &str, text: &str) -> Vec<String> {
     let hosts = [["crates", "io"], ["proxy.golang", "org"], ["sum.golang", "org"], ["registry.npmjs", "org"]];
     let is_exempt = path == ".cargo/deny.toml" || ["Cargo.lock", "go.sum"].iter().any(|lock| path.ends_with(lock));
@@ -228,7 +232,7 @@ pub fn registry_hosts(path: &str, text: &str) -> Vec<String> {
     found.map(|host| format!("{path}: names {host}")).collect()
 }
 
-/// Paths in backticks, of files that a document says are there.
+/// Returns the paths in backticks of files that must exist according to a document.
 pub fn named_paths(document: &str) -> Vec<String> {
     let quoted = document.split('`').skip(1).step_by(2);
     let is_path = |text: &&str| {
@@ -238,7 +242,7 @@ pub fn named_paths(document: &str) -> Vec<String> {
     quoted.filter(is_path).map(str::to_owned).collect()
 }
 
-/// Crates that must not come into the tree: a second TLS or time stack, and what is no longer maintained.
+/// Returns crates that are forbidden in the dependency tree: a second TLS or time library, and unmaintained crates.
 pub fn banned_crates(lock: &str) -> Vec<String> {
     const BANNED: &[&str] =
         &["openssl", "openssl-sys", "native-tls", "aws-lc-rs", "aws-lc-sys", "chrono", "serde_yaml", "serde_yml"];
@@ -246,7 +250,7 @@ pub fn banned_crates(lock: &str) -> Vec<String> {
     BANNED.iter().filter(has).map(|name| format!("{name} is in Cargo.lock")).collect()
 }
 
-/// Direct dependencies that are not explained by a comment above them or above the block they stand in.
+/// Returns direct dependencies without a comment above them or above their block.
 pub fn unexplained_dependencies(manifest: &str) -> Vec<String> {
     let (mut inside, mut explained, mut broken) = (false, false, Vec::new());
     for line in manifest.lines() {
@@ -256,7 +260,8 @@ pub fn unexplained_dependencies(manifest: &str) -> Vec<String> {
             text if text.starts_with('#') => explained = true,
             text => {
                 let name = text.split([' ', '=']).next().unwrap_or_default();
-                // The names that explain themselves, and the runtime named a second time for its test features.
+                // Common crates need no comment, and neither does the second entry of the runtime for its test
+                // features.
                 let is_plain = ["serde", "serde_json", "thiserror", "tokio", "tracing", "tempfile"].contains(&name);
                 if inside && is_word(name) && !explained && !is_plain && !name.starts_with("tracing") {
                     broken.push(format!("{name} has no reason"));
@@ -267,7 +272,7 @@ pub fn unexplained_dependencies(manifest: &str) -> Vec<String> {
     broken
 }
 
-/// How many product lines there may be: the sum of the numbers, each with what its lines are for.
+/// Returns the maximum number of product lines: the sum of the numbers. Each number has a reason.
 pub fn line_budget(text: &str) -> i64 {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let number = |line: &str| {
@@ -278,13 +283,13 @@ pub fn line_budget(text: &str) -> i64 {
     lines.map(number).sum()
 }
 
-/// Entries of [`PURE`] that name no file.
+/// Returns entries of [`PURE`] without a file.
 pub fn stale_pure_files(all: &[Source]) -> Vec<String> {
     let stale = PURE.iter().filter(|path| !all.iter().any(|source| source.path == **path));
     stale.map(|path| format!("PURE names {path}, which is not there")).collect()
 }
 
-/// Entries of the tables of modules and wire clients that name no module.
+/// Returns entries of the tables of modules and wire clients without a module.
 pub fn stale_modules(all: &[Source]) -> Vec<String> {
     let paths = MODULES.iter().map(|row| format!("src/{}.rs", row.name));
     let paths = paths.chain(WIRE_CLIENTS.iter().map(|name| format!("src/clients/{name}.rs")));

@@ -387,6 +387,17 @@ impl FakeVcenter {
         });
     }
 
+    /// Ends every pending wait with this fault; without one, the next wait.
+    pub fn interrupt_waits_or_next(&self, trouble: Trouble) {
+        self.change(|world| match world.counts.pending_waits {
+            0 => world.rules.add("WaitForUpdatesEx", trouble, 0, Some(1)),
+            _ => {
+                world.interrupts += 1;
+                world.interrupt = Some(trouble);
+            }
+        });
+    }
+
     /// Ends every SOAP session. Pending waits end with this fault.
     pub fn kill_soap_sessions(&self, fault: Fault) {
         self.shared.world().sessions.clear();

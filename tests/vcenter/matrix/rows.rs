@@ -66,12 +66,7 @@ fn fault(kind: &str) -> Fault {
 
 /// Makes the client create the subscription again.
 fn set_up_anew(fake: &FakeVcenter) {
-    let unknown = Trouble::Fault(Fault::new("InvalidCollectorVersion"));
-    if fake.counts().pending_waits == 0 {
-        fake.next("WaitForUpdatesEx", unknown);
-    } else {
-        fake.interrupt_waits(unknown);
-    }
+    fake.interrupt_waits_or_next(Trouble::Fault(Fault::new("InvalidCollectorVersion")));
 }
 
 fn kill(fake: &FakeVcenter) {

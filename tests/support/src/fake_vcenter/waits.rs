@@ -5,25 +5,34 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::Shared;
 use super::fault::{Fault, Trouble};
 use super::inventory::Ref;
 use super::soap::unknown;
 use super::xml::Element;
+use super::{Shared, World};
 
 /// Counts a pending wait until it ends.
-struct Pending(Arc<Shared>);
+struct Pending {
+    shared: Arc<Shared>,
+    is_counted: bool,
+}
 
 impl Pending {
     fn new(shared: &Arc<Shared>) -> Self {
         shared.world().counts.pending_waits += 1;
-        Self(Arc::clone(shared))
+        Self { shared: Arc::clone(shared), is_counted: true }
+    }
+
+    /// Ends the count while `world` is locked: an interrupt that follows cannot reach this wait.
+    fn end(&mut self, world: &mut World) {
+        world.counts.pending_waits -= u32::from(std::mem::take(&mut self.is_counted));
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        self.0.world().counts.pending_waits -= 1;
+        let shared = Arc::clone(&self.shared);
+        self.end(&mut shared.world());
     }
 }
 
@@ -44,33 +53,37 @@ pub(super) async fn wait(shared: &Arc<Shared>, call: &Element, cookie: Option<&s
         let collector = session.collectors.get(&this.id).ok_or_else(|| Trouble::Fault(unknown(&this)))?;
         Arc::clone(&collector.turn)
     };
-    let _pending = Pending::new(shared);
+    let mut pending = Pending::new(shared);
     let mut changed = shared.changed.subscribe();
     let _turn = loop {
         tokio::select! {
             turn = turn.lock() => break turn,
-            _ = changed.changed() => interrupted(shared, interrupts)?,
+            _ = changed.changed() => interrupted(&shared.world(), interrupts)?,
         }
     };
     let cancels = cancels(shared, cookie, &this);
     let deadline = Instant::now() + Duration::from_secs(seconds.unsigned_abs());
     loop {
         changed.borrow_and_update();
-        interrupted(shared, interrupts)?;
         if self::cancels(shared, cookie, &this) != cancels {
             return Err(Trouble::Fault(Fault::new("RequestCanceled")));
         }
-        if let Some(content) = shared.world().updates(cookie, &this, call.text_of("version"), objects)? {
-            return Ok(content);
+        let is_over = Instant::now() >= deadline;
+        {
+            let mut world = shared.world();
+            interrupted(&world, interrupts)?;
+            let content = world.updates(cookie, &this, call.text_of("version"), objects)?;
+            if content.is_some() || is_over {
+                pending.end(&mut world);
+                return Ok(content.unwrap_or_default());
+            }
         }
-        if timeout_at(deadline, changed.changed()).await.is_err() {
-            return Ok(String::new());
-        }
+        // At the deadline, too, the wait ends above.
+        let _ = timeout_at(deadline, changed.changed()).await;
     }
 }
 
-fn interrupted(shared: &Shared, since: u64) -> Result<(), Trouble> {
-    let world = shared.world();
+fn interrupted(world: &World, since: u64) -> Result<(), Trouble> {
     match &world.interrupt {
         Some(trouble) if world.interrupts != since => Err(trouble.clone()),
         _ => Ok(()),
@@ -83,7 +96,7 @@ fn cancels(shared: &Shared, cookie: Option<&str>, this: &Ref) -> Option<u32> {
     Some(world.sessions.get(cookie?)?.collectors.get(&this.id)?.cancels)
 }
 
-impl super::World {
+impl World {
     fn updates(
         &mut self,
         cookie: Option<&str>,

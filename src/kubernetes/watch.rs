@@ -11,7 +11,7 @@
 //!   for deleted. `DeserializeGuard` helps only if the metadata can be decoded, and stores the whole object twice
 //!   before pruning.
 //! - If a watch ends immediately, it reopens the watch without a pause. It has no time limit for a page of a list or
-//!   for the opening of a watch. Every watch has the same timeout, so that replicas reconnect in step.
+//!   for the opening of a watch. Every watch has the same timeout, so all replicas reconnect together.
 
 pub mod object;
 

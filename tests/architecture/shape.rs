@@ -137,7 +137,7 @@ fn what_breaks_a_rule_fails_with_its_place() {
 fn what_is_too_long_is_noticed() {
     let function = |lines: usize| format!("fn f(a: [u8; 2]) -> impl X {{{}}}", "\n".repeat(lines - 1));
     let [long, fine, over_main] = [801, 800, 61].map(|lines| "\n".repeat(lines));
-    let tests = format!("\n\n#[cfg(test)]\nmod tests {{\n{};\n{}\n}}\n", "a;\n".repeat(900), function(70));
+    let tests = format!("\n\n#[cfg(test)]\nmod tests {{\n{};\n{}\n}}\n", "a;\n".repeat(900), function(110));
     super::notices(
         lengths,
         &[
@@ -149,11 +149,11 @@ fn what_is_too_long_is_noticed() {
         ],
     );
     for (text, is_long) in [
-        (function(61), true),
-        (function(60), false),
+        (function(101), true),
+        (function(100), false),
         (tests, false),
-        (format!("trait T {{ fn f(x: fn(u8)); {} }}", function(61)), true),
-        (format!("trait T {{ fn f();{} }}", "\n".repeat(70)), false),
+        (format!("trait T {{ fn f(x: fn(u8)); {} }}", function(101)), true),
+        (format!("trait T {{ fn f();{} }}", "\n".repeat(110)), false),
     ] {
         assert_eq!(!long_functions(&Source::new("src/a.rs", &text)).is_empty(), is_long, "{text}");
     }

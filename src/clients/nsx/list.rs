@@ -73,8 +73,8 @@ impl<'a> Pages<'a> {
     /// Returns all remaining objects.
     ///
     /// # Errors
-    /// [`Kind::Unavailable`] also if an answer is not a list, if a cursor repeats, or if the list has more than 500
-    /// pages or takes more than 64 MiB of memory.
+    /// Those of the calls, and [`Kind::Unavailable`] if an answer is not a list, if a cursor repeats, or if the list
+    /// has more than 500 pages or takes more than 64 MiB of memory.
     pub async fn all(mut self) -> Result<Listing, Error> {
         let (mut objects, mut kept) = (Vec::new(), 0);
         while let Some(page) = self.next().await? {

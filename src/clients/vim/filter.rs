@@ -3,8 +3,8 @@
 use super::MoRef;
 use super::envelope::RequestBody;
 
-/// The property paths that are read of every VM. Only two keys of `extraConfig` are read, because the whole has 8 to 20
-/// KB per VM.
+/// The property paths that are read of every VM. Only two keys of `extraConfig` are read, because all
+/// keys of a VM take 8 to 20 KB.
 pub const VIRTUAL_MACHINE_PATHS: [&str; 21] = [
     "name",
     "parent",

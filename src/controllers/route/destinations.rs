@@ -184,7 +184,7 @@ impl Destination {
         self.changes.creations.iter().any(|creation| creation.route.target_node == node::name(node))
     }
 
-    /// Whether a route to delete leads to one of these Nodes.
+    /// Whether the target of a route to be deleted is one of these Nodes.
     fn leads_to_any(&self, nodes: &BTreeSet<String>) -> bool {
         self.changes.deletions.iter().any(|deletion| nodes.contains(&deletion.route.target_node))
     }

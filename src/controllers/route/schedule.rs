@@ -14,7 +14,7 @@ const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
 /// The trigger of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
-    /// Changes of Nodes, and the period since the beginning of the last pass.
+    /// A change of a Node, or the end of the period that began with the last pass.
     Watch {
         /// `--route-reconciliation-period`; 5 minutes by default.
         period: Duration,

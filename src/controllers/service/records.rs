@@ -279,7 +279,7 @@ impl Records {
     /// Records a failed update to these Nodes. Returns the end of the backoff.
     pub(super) fn node_update_failed(&self, key: &str, set: &Arc<NodeSet>, blocked: ServiceBlocked) -> Option<Instant> {
         let at = Instant::now();
-        // An invalid Service must not block updates of its Nodes.
+        // An invalid Service must not block updates of the Nodes of its load balancer until it changes.
         let retry = if blocked.retry == Retry::OnChange { Retry::Backoff } else { blocked.retry };
         let mut not_before = None;
         self.change(key, |record| {

@@ -86,7 +86,7 @@ pub struct Candidate<'a> {
     pub is_leader: bool,
 }
 
-/// Returns the decision of a candidate for an observation.
+/// Returns what the candidate does after this observation.
 pub fn decide(candidate: Candidate<'_>, observed: &Observation, at: Duration, wall_clock: Timestamp) -> LeaseDecision {
     let Candidate { identity, lease_duration, is_leader } = candidate;
     let holder = holder(&observed.spec);

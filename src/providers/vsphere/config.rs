@@ -156,7 +156,7 @@ impl Config {
     }
 
     /// Turns off load balancers and routes if there is no connection to NSX. Returns the parts that are turned off,
-    /// each with the expectation for the message.
+    /// each with the text of the expected value for the message.
     pub fn refuse_without_nsx(&mut self) -> Vec<(PartName, &'static str)> {
         let mut refused = Vec::new();
         if self.nsx.used().is_some() {

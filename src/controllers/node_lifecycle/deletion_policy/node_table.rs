@@ -21,7 +21,7 @@ pub(super) enum NodeCategory {
     Own,
     /// The Node's VM is absent.
     Absent,
-    /// The Node's VM became absent at the time of [`NodeTable::count_from`] or later.
+    /// The Node's VM became absent at or after the start that [`NodeTable::count_from`] sets.
     NewlyAbsent,
     /// Another query about the Node's VM may cost the cloud a search.
     Costly,

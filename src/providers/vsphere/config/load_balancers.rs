@@ -34,10 +34,10 @@ const LONGEST_TAG: (usize, usize) = (128, 256);
 /// Maximum number of configured tags with which no tag of this program is omitted. NSX allows 30 tags per object, and a
 /// pool of Nodes may have nine tags of this program.
 pub const MAX_EXTRA_TAGS: usize = 21;
-/// Maximum number of configured tags with which NSX accepts the virtual servers of the second load balancer of a
-/// Service, if tags that the Go program does not write are omitted.
+/// Maximum number of configured tags for virtual servers of the second load balancer of a Service. With more, NSX
+/// refuses them even without the tags that the Go program does not write.
 const MAX_TAGS_OF_SECOND: usize = 23;
-/// Maximum number of configured tags with which NSX accepts other virtual servers, if the same tags are omitted.
+/// The same maximum for other virtual servers.
 const MAX_TAGS_OF_SERVER: usize = 24;
 
 /// Configuration of the load balancers of Services.

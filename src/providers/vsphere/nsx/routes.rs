@@ -145,7 +145,7 @@ struct FoundRoute {
 }
 
 impl RouterRoutes {
-    /// Creates the routes of `router`, such as `/infra/tier-1s/a`. Sends no request.
+    /// Creates the handler of the static routes of `router`, a path such as `/infra/tier-1s/a`. Sends no request.
     pub fn new(
         client: Client,
         router: impl Into<String>,

@@ -304,8 +304,8 @@ impl Session {
         self.state.lock().status.since = Some(Instant::now());
     }
 
-    /// Waits for other credentials and logs in with them. The current session stays. Returns after each attempt,
-    /// and also if no attempt is necessary or possible. `is_told` means that the previous result was a refusal.
+    /// Waits for other credentials and logs in with them. The current session stays. Returns after each attempt, and
+    /// also if no attempt is necessary or possible. `is_told`: the previous call returned a refusal.
     pub(super) async fn rotated(&self, retry: &mut Failures, is_told: bool) -> Rotation {
         loop {
             let (changed, released) = (self.offer_changed(), self.released());

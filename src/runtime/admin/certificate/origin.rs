@@ -55,9 +55,9 @@ impl Origin {
         Ok(Self { kind: Kind::Files(files), pair, digests: seen, rejected: None })
     }
 
-    /// Uses the existing pair, or generates a pair if neither file exists. An expiring pair is replaced only if it is
-    /// generated. A generated certificate with a missing or different key is also replaced, because the process may
-    /// have ended before it wrote both files.
+    /// Uses the existing pair, or generates a pair if neither file exists. An expiring pair is replaced only if this
+    /// program generated it. A generated certificate with a missing or different key is also replaced, because the
+    /// process may have ended before it wrote both files.
     pub(super) fn folder(folder: &Path, names: &[String], now: SystemTime) -> Result<Self, CertificateError> {
         let files = PairFiles { certificate: folder.join(SERVED_CERTIFICATE), key: folder.join(SERVED_KEY) };
         match (is_there(&files.certificate)?, is_there(&files.key)?) {

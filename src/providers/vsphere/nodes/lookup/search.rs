@@ -31,7 +31,8 @@ pub(super) struct SearchRequest {
     /// The last known VM of the Node in this vCenter. It is read by id if the UUID has no match, because a search does
     /// not find a VM that the account cannot read.
     pub(super) recorded: Option<Arc<str>>,
-    /// A system UUID that contradicts the provider ID. VMs with this UUID are searched only for the message.
+    /// A system UUID that contradicts the provider ID. A search for this UUID finds the VMs to name in the
+    /// message.
     pub(super) contradicting: Option<BiosUuid>,
     /// Whether to search by name if UUID and recorded id have no match.
     pub(super) by_name: bool,

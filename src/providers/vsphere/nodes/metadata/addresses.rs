@@ -378,7 +378,7 @@ impl<'a> Picker<'a, '_> {
     fn take_provided(&self, picks: &mut Picks<'a>, rules: &AddressRules) -> Option<(IpAddr, String)> {
         let provided = self.preferences.provided.iter().copied().find(|ip| is_of(*ip, self.family))?;
         let is = |pick: Option<AddressCandidate<'a>>| pick.is_some_and(|pick| pick.ip == provided);
-        // An address that the rules do not name may be the ExternalIP only because the Node has it as such.
+        // If the rules do not name the address, it may have been chosen only because it is the ExternalIP already.
         let is_named =
             || self.named_by(&rules.external, &self.allowed(&rules.external)).iter().any(|c| c.ip == provided);
         if is(picks.internal) || is(picks.external) && is_named() {

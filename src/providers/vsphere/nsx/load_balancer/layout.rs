@@ -49,7 +49,7 @@ const SECOND: &str = "-second-family";
 /// Maximum number of tags per object in NSX.
 const MAX_TAGS: usize = 30;
 
-/// Number of ids per object: an id stays in use for some time after the deletion of its object.
+/// Number of alternative ids per object. An id stays in use for some time after its object is deleted.
 pub const IDS: u8 = 10;
 
 /// Path of the load balancer services.
@@ -157,7 +157,7 @@ impl MonitorType {
         }
     }
 
-    /// Returns the word in the id of a monitor. Existing ids depend on the words.
+    /// Returns the word from which the id of a monitor is made. Existing ids depend on the words: never change them.
     fn word(self, protocol: Protocol) -> &'static str {
         match (self, protocol) {
             (Self::Tcp, _) | (Self::Http, Protocol::Udp) => MONITOR,

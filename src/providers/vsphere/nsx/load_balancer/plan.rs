@@ -506,7 +506,8 @@ fn unread<'a>(known: &CurrentState<'a>) -> Option<&'a Allocation> {
 /// unknown address are released unless a virtual server of the Service is left.
 fn next_deletion<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
     let ours = known.ours;
-    // Pools and monitors are tagged first: after the virtual servers are deleted, only tags may show the owner.
+    // Pools and monitors are tagged first. Tags may be the only sign of the owner after the virtual servers are
+    // deleted.
     let tags = || mark_with_address(wanted, known).or_else(|| mark(wanted, known));
     let marks = if ours.servers.is_empty() { None } else { tags() };
     let is_free = |allocation: &&Allocation| !known.has_server_on(allocation) && !known.is_used_elsewhere(allocation);

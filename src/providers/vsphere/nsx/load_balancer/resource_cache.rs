@@ -669,7 +669,8 @@ impl ResourceCache {
         state.unread.iter().find(|(pool, _)| is_one(pool)).map(|(_, failure)| failure.error())
     }
 
-    /// Records IP pools that objects of this Service name before their deletion. Returns all recorded IP pools.
+    /// Records the IP pools named by objects of this Service, before the objects are deleted. Returns all recorded
+    /// pools.
     pub fn record_pools<'a>(&self, service: &str, named: impl Iterator<Item = &'a str>) -> BTreeSet<Box<str>> {
         let mut state = self.state.lock();
         // Without a record, a deletion waits until no IP pool is unread.

@@ -190,8 +190,8 @@ pub fn check_address(features: &Features, address: IpAddr) -> Result<(), Error> 
     }
 }
 
-/// Checks that a complete load balancer has both families, if required. The load balancer has IPv6 alone if the IP pool
-/// of its class gave an IPv6 address.
+/// Checks that a complete load balancer has both families, if required. The load balancer has only IPv6 if the IP pool
+/// of its class assigned an IPv6 address.
 ///
 /// # Errors
 /// [`Error::Failed`] that names the address. Retried, because a change of the policy alone triggers no sync.

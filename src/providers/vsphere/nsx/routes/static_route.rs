@@ -1,5 +1,5 @@
-//! Pure: the NSX form of pod network routes, with the ids, names and tags of the Go program, so that its routes
-//! stay.
+//! Pure: the NSX form of pod network routes, with the ids, names and tags of the Go program, so that routes
+//! of the Go program are kept.
 //!
 //! Mirrors `generateStaticRoute` and `getNodeIPAddress` of `pkg/cloudprovider/vsphere/route/routeprovider.go`.
 

@@ -121,7 +121,7 @@ fn show_vcenters(provider: &Arc<Provider>, checks: &Checks, name_problem: Option
     checks.add_readiness_group(move || {
         let show = |report: VcenterReport| {
             let health = match report {
-                VcenterReport { lag: Some(Duration::ZERO), refused_offer: None, .. } => Health::Ok,
+                VcenterReport { lag: Some(Duration::ZERO), rejected_credentials: None, .. } => Health::Ok,
                 VcenterReport { lag: Some(Duration::ZERO), .. } => {
                     Health::Note("answers; new credentials were refused".into())
                 }
@@ -138,7 +138,7 @@ fn show_vcenters(provider: &Arc<Provider>, checks: &Checks, name_problem: Option
             let health = match report {
                 NsxReport { leads: false, .. } => Health::Note("used by the leader only".into()),
                 NsxReport { login: NsxSessionStatus { failure: Some(_), .. }, .. } => Health::Note("no login".into()),
-                NsxReport { login: NsxSessionStatus { refused_offer: Some(_), .. }, .. } => {
+                NsxReport { login: NsxSessionStatus { rejected_credentials: Some(_), .. }, .. } => {
                     Health::Note("answers; new credentials were refused".into())
                 }
                 NsxReport { .. } => Health::Ok,

@@ -85,7 +85,7 @@ pub struct Unknown {
     /// Time until the retry, if the answer may change without an announcement.
     pub retry_after: Option<Duration>,
     /// Whether the answer is in progress and will be announced. If true, the reason is not reported yet.
-    pub is_passing: bool,
+    pub is_transient: bool,
     /// Whether the VM belongs or may belong to another Node. Such a dispute is reported even on an initialized Node.
     pub is_disputed: bool,
     /// Record of the location from which the instance disappeared. Replaces an older record on the Node.
@@ -99,15 +99,15 @@ impl Unknown {
             reason,
             message: message.into(),
             retry_after: None,
-            is_passing: false,
+            is_transient: false,
             is_disputed: false,
             last_record: None,
         }
     }
 
     /// Creates an answer that is in progress.
-    pub fn passing(reason: Reason, message: impl Into<String>) -> Self {
-        Self { is_passing: true, ..Self::new(reason, message) }
+    pub fn transient(reason: Reason, message: impl Into<String>) -> Self {
+        Self { is_transient: true, ..Self::new(reason, message) }
     }
 
     /// Creates an answer about a VM that belongs or may belong to another Node.

@@ -59,7 +59,7 @@ impl BoundedInstances {
         match within_limit(self.v2.read_instance_power(node)).await {
             Presence::Exists(state) => Ok(state),
             Presence::Unknown(unknown) => Err(unknown),
-            Presence::Absent(proof) => Err(Unknown::passing(reason::InstanceAbsent, proof.to_string())),
+            Presence::Absent(proof) => Err(Unknown::transient(reason::InstanceAbsent, proof.to_string())),
         }
     }
 

@@ -224,12 +224,12 @@ impl LeaderElector {
     }
 
     fn observe(&mut self, lease: Lease) {
-        self.see(&lease.spec.clone().unwrap_or_default());
+        self.update_observation(&lease.spec.clone().unwrap_or_default());
         self.last = Some(lease);
     }
 
     /// Updates and returns the observation. `spec` is the Lease's spec; it is empty if there is no Lease.
-    fn see(&mut self, spec: &LeaseSpec) -> Observation {
+    fn update_observation(&mut self, spec: &LeaseSpec) -> Observation {
         let observed = record::observe(self.observed.take(), spec, self.began.elapsed(), self.config.lease_duration);
         self.observed = Some(observed.clone());
         observed
@@ -282,7 +282,7 @@ impl LeaderElector {
         let lease = match limited(&what, self.remaining(deadline), self.api.get(&self.config.name)).await {
             Err(error) if error.is_not_found() => {
                 // The Lease was deleted. Its last holder may still lead for the remaining lease duration.
-                let deleted = self.observed.is_some().then(|| self.see(&LeaseSpec::default()));
+                let deleted = self.observed.is_some().then(|| self.update_observation(&LeaseSpec::default()));
                 return match deleted.map(|observed| self.decide(&observed)) {
                     Some(LeaseDecision::HeldBy { holder, until }) => {
                         Ok(Attempt::HeldBy { holder, until: self.began + until })
@@ -292,7 +292,7 @@ impl LeaderElector {
             }
             answer => answer?,
         };
-        let observed = self.see(&lease.spec.clone().unwrap_or_default());
+        let observed = self.update_observation(&lease.spec.clone().unwrap_or_default());
         self.last = Some(lease.clone());
         match self.decide(&observed) {
             LeaseDecision::HeldBy { holder, until } => {

@@ -120,7 +120,7 @@ pub struct VcenterReport {
     /// Age of the snapshot. Zero while vCenter reports changes continuously; `None` if there is no snapshot.
     pub lag: Option<Duration>,
     /// Reason why the offered credentials are not in use, if vCenter rejected them.
-    pub refused_offer: Option<String>,
+    pub rejected_credentials: Option<String>,
     /// Number of VMs that back Nodes or may back Nodes.
     pub virtual_machines: usize,
     /// Number of hosts, clusters, pools, folders and datacenters above these VMs.
@@ -330,7 +330,7 @@ fn report(vcenter: &Vcenter) -> VcenterReport {
     VcenterReport {
         server: vcenter.server().to_owned(),
         lag,
-        refused_offer: snapshot.credential_failure.clone(),
+        rejected_credentials: snapshot.credential_failure.clone(),
         virtual_machines: snapshot.vms.len(),
         ancestors: snapshot.entities.len(),
         session: vcenter.session().facts(),

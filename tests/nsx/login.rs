@@ -130,7 +130,7 @@ async fn w_03_a_token_is_exchanged_renewed_at_85_percent_and_replaced_once_when_
         // A rejected refresh token leaves the access token valid.
         world.nsx.set_refresh_token("ccm", "another");
         advance(Duration::from_secs(851)).await;
-        world.until("the renewal is refused", |world| world.gate.facts().refused_offer.is_some()).await;
+        world.until("the renewal is refused", |world| world.gate.facts().rejected_credentials.is_some()).await;
         world.get(GATEWAY).await.unwrap();
         assert_eq!(world.sessions(), 0, "{name}");
     }

@@ -160,7 +160,7 @@ async fn the_client_reads_the_answers_of_the_stand_in() {
     assert_eq!((&error.kind, error.status(), error.code()), (&Kind::NotFound, Some(404), Some(600)), "{error}");
     assert!(!client.is_in_effect(never, "test").await.unwrap());
 
-    client.leave();
+    client.take();
     client.end(login.clone()).await.unwrap();
     // The first answer comes from the session while it was valid.
     client.adopt(login.clone());

@@ -13,7 +13,7 @@ pub struct Sessions {
     up: GaugeVec,
     lag: GaugeVec,
     objects: GaugeVec,
-    refused_offer: GaugeVec,
+    rejected_credentials: GaugeVec,
     age: GaugeVec,
     logins: IntCounterVec,
     /// Locked during a scrape, since concurrent scrapes share the metrics above.
@@ -40,7 +40,7 @@ impl Sessions {
                 "What is held of the vCenter: virtual machines of nodes, and what is above them.",
                 &["vcenter", "kind"],
             )?,
-            refused_offer: gauge(
+            rejected_credentials: gauge(
                 "vsphere_ccm_vcenter_credentials_refused",
                 "1 while the session in use is of older credentials because those offered now were refused.",
                 &["vcenter"],
@@ -63,14 +63,14 @@ impl Sessions {
     }
 
     fn gauges(&self) -> [&GaugeVec; 5] {
-        [&self.up, &self.lag, &self.objects, &self.refused_offer, &self.age]
+        [&self.up, &self.lag, &self.objects, &self.rejected_credentials, &self.age]
     }
 
     fn take(&self, report: &VcenterReport) {
-        let VcenterReport { server, lag, refused_offer, virtual_machines, ancestors, session } = report;
+        let VcenterReport { server, lag, rejected_credentials, virtual_machines, ancestors, session } = report;
         let of = |gauges: &GaugeVec| -> Gauge { gauges.with_label_values(&[server.as_str()]) };
         of(&self.up).set(if lag.is_some_and(|lag| lag.is_zero()) { 1.0 } else { 0.0 });
-        of(&self.refused_offer).set(if refused_offer.is_some() { 1.0 } else { 0.0 });
+        of(&self.rejected_credentials).set(if rejected_credentials.is_some() { 1.0 } else { 0.0 });
         if let Some(lag) = lag {
             of(&self.lag).set(lag.as_secs_f64());
         }
@@ -134,7 +134,7 @@ mod tests {
         let live = VcenterReport {
             server: "a:443".into(),
             lag: Some(Duration::ZERO),
-            refused_offer: None,
+            rejected_credentials: None,
             virtual_machines: 3,
             ancestors: 7,
             session: SessionStatus {
@@ -149,7 +149,7 @@ mod tests {
         let stale = VcenterReport {
             server: "b:443".into(),
             lag: Some(Duration::from_secs(90)),
-            refused_offer: Some("no".into()),
+            rejected_credentials: Some("no".into()),
             ..VcenterReport::default()
         };
         let never = VcenterReport { server: "c:443".into(), ..VcenterReport::default() };

@@ -86,7 +86,7 @@ impl Client {
     }
 
     /// Stops using the login, and returns it.
-    pub fn leave(&self) -> Option<Login> {
+    pub fn take(&self) -> Option<Login> {
         self.inner.login.lock().take()
     }
 

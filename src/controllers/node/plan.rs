@@ -118,7 +118,7 @@ impl NodeBlocked {
 
     fn by(unknown: &Unknown, otherwise: Next) -> Self {
         let next = unknown.retry_after.map_or(otherwise, |delay| Next::Wait(Some(delay)));
-        Self { is_quiet: unknown.is_passing, ..Self::new(unknown.reason, unknown.message.clone(), next) }
+        Self { is_quiet: unknown.is_transient, ..Self::new(unknown.reason, unknown.message.clone(), next) }
     }
 
     fn quiet(self) -> Self {
@@ -339,7 +339,7 @@ fn last_place<'u>(node: &Node, unknown: &'u Unknown) -> Option<&'u String> {
 
 /// Returns a block while the instance data is stale, because a write could revert newer data of the previous leader.
 fn stale_block(metadata: &InstanceMetadata) -> Option<NodeBlocked> {
-    metadata.stale.as_ref().map(|doubt| NodeBlocked::by(doubt, Next::Wait(Some(DOUBT_PAUSE))))
+    metadata.stale.as_ref().map(|stale| NodeBlocked::by(stale, Next::Wait(Some(DOUBT_PAUSE))))
 }
 
 /// Returns the addresses to write, or `None` if the addresses are up to date. Fails if the cloud reports no IP address

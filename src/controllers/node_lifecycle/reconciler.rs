@@ -244,14 +244,14 @@ impl LifecycleContext {
         let last = term.lock().policy.last_answer(node::name(node), &self.facts(node), now());
         match last {
             Some(presence) => presence,
-            None => self.ask(term, node).await,
+            None => self.query_provider(term, node).await,
         }
     }
 
     /// Queries the provider and records its answer in the deletion policy.
-    pub(super) async fn ask(&self, term: &NodeLifecycleReconciler, node: &Node) -> Presence {
+    pub(super) async fn query_provider(&self, term: &NodeLifecycleReconciler, node: &Node) -> Presence {
         let name = node::name(node);
-        term.lock().policy.ask(name, &self.facts(node), now());
+        term.lock().policy.record_query(name, &self.facts(node), now());
         let presence = self.instances.presence(node).await;
         match &presence {
             Presence::Exists(()) => tracing::debug!(node = name, "asked whether the machine exists: it does"),
@@ -289,7 +289,7 @@ impl LifecycleContext {
             Presence::Exists(()) => Ok(LifecycleOutcome::default()),
             Presence::Unknown(_) if is_off => Ok(LifecycleOutcome::default()),
             Presence::Unknown(unknown) => {
-                Ok(LifecycleOutcome::blocked(unknown.reason, unknown.message, unknown.is_passing))
+                Ok(LifecycleOutcome::blocked(unknown.reason, unknown.message, unknown.is_transient))
             }
             Presence::Absent(_) if node::provider_id(node).is_empty() => {
                 let message = "the node has no provider ID, so its VM is unknown";

@@ -104,7 +104,7 @@ async fn a_node_that_waits_says_why_once_for_each_reason_and_that_it_is_over() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reason_that_passes_is_not_told() {
     let (passing, lasting) = (unique("n"), unique("n"));
-    let cloud = cloud_that_says(&passing, Some(Unknown::passing(reason::LookupPending, "soon")));
+    let cloud = cloud_that_says(&passing, Some(Unknown::transient(reason::LookupPending, "soon")));
     cloud.put(instance(&lasting, metadata(&id(&lasting), A3)));
     cloud.set_unknown(&id(&lasting), unknown(reason::VMNotFound, "nowhere"));
     let run = Start::on(&cloud).restless().policy(soon()).run().await;

@@ -54,7 +54,7 @@ async fn new_credentials_that_are_refused_leave_the_session_and_the_next_ones_ar
     let world = World::start(Model::small()).await;
     world.get(GATEWAY).await.unwrap();
     world.offer("a typing mistake", 2);
-    world.until("the refusal is shown", |world| world.gate.facts().refused_offer.is_some()).await;
+    world.until("the refusal is shown", |world| world.gate.facts().rejected_credentials.is_some()).await;
     world.get(GATEWAY).await.unwrap();
     let facts = world.gate.facts();
     assert!(facts.is_logged_in && !format!("{facts:?}").contains("typing"), "{facts:?}");
@@ -64,7 +64,9 @@ async fn new_credentials_that_are_refused_leave_the_session_and_the_next_ones_ar
     assert_eq!(world.logins(), 2, "what was refused is not tried again within a minute");
     world.nsx.set_password("admin", NEW);
     world.offer(NEW, 3);
-    world.until("the login is made", |world| world.logins() == 3 && world.gate.facts().refused_offer.is_none()).await;
+    world
+        .until("the login is made", |world| world.logins() == 3 && world.gate.facts().rejected_credentials.is_none())
+        .await;
     world.get(GATEWAY).await.unwrap();
 }
 
@@ -75,11 +77,11 @@ async fn a_rotation_that_the_manager_does_not_answer_leaves_the_session() {
     world.nsx.every("session create", Trouble::overloaded());
     world.nsx.set_password("admin", NEW);
     world.offer(NEW, 2);
-    world.until("the try is shown", |world| world.gate.facts().refused_offer.is_some()).await;
+    world.until("the try is shown", |world| world.gate.facts().rejected_credentials.is_some()).await;
     world.get(GATEWAY).await.unwrap();
     world.nsx.clear();
     advance(Duration::from_secs(2)).await;
-    world.until("the login is made", |world| world.gate.facts().refused_offer.is_none()).await;
+    world.until("the login is made", |world| world.gate.facts().rejected_credentials.is_none()).await;
     world.get(GATEWAY).await.unwrap();
     assert_eq!(world.sessions(), 2);
 }
@@ -94,7 +96,7 @@ async fn a_rotation_while_the_session_is_over_makes_one_login() {
     world.offer(NEW, 2);
     world.until("the login has come", |world| world.logins() == 1).await;
     // As a call does that finds an expired session.
-    world.client.leave();
+    world.client.take();
     world.get(GATEWAY).await.unwrap();
     world.get(GATEWAY).await.unwrap();
     assert_eq!(world.logins(), 1);
@@ -122,7 +124,7 @@ async fn another_token_is_tried_beside_the_one_in_use_and_a_rejected_one_leaves_
     world.get(GATEWAY).await.unwrap();
     let exchanges = |world: &World| world.nsx.counts().of("token authorize");
     world.offer_token("wrong");
-    world.until("the token is refused", |world| world.gate.facts().refused_offer.is_some()).await;
+    world.until("the token is refused", |world| world.gate.facts().rejected_credentials.is_some()).await;
     assert_eq!((exchanges(&world), world.gate.facts().is_logged_in), (3, true), "the first, the wrong, the first");
     world.get(GATEWAY).await.unwrap();
     // The daemon renews the accepted token.
@@ -131,7 +133,7 @@ async fn another_token_is_tried_beside_the_one_in_use_and_a_rejected_one_leaves_
     world.get(GATEWAY).await.unwrap();
     world.nsx.set_refresh_token("ccm", "second");
     world.offer_token("second");
-    world.until("the new token is used", |world| world.gate.facts().refused_offer.is_none()).await;
+    world.until("the new token is used", |world| world.gate.facts().rejected_credentials.is_none()).await;
     world.get(GATEWAY).await.unwrap();
     assert_eq!(exchanges(&world), 6);
 }

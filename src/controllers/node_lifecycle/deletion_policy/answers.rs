@@ -45,7 +45,7 @@ impl DeletionPolicy {
     }
 
     /// Records a query about the Node that begins at `at`.
-    pub fn ask(&mut self, name: &str, facts: &Facts, at: Instant) {
+    pub fn record_query(&mut self, name: &str, facts: &Facts, at: Instant) {
         self.nodes.change(name, |record| record.asking = record.facts.is_same_subject(facts).then_some(at));
     }
 
@@ -65,7 +65,7 @@ impl DeletionPolicy {
             Presence::Absent(_) => Some(at + backoff.jittered(longest, chance)),
             Presence::Unknown(unknown) => {
                 failures = record.failures.saturating_add(1);
-                reason = if unknown.is_passing { before } else { Some(unknown.reason) };
+                reason = if unknown.is_transient { before } else { Some(unknown.reason) };
                 let pause = unknown.retry_after.unwrap_or_else(|| backoff.pause(failures, 0.0));
                 let due = at + backoff.jittered(pause.clamp(FIRST_PAUSE, longest), chance);
                 // The query began before an answer about another VM showed the end of the same reason.

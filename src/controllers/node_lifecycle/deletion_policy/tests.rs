@@ -100,7 +100,7 @@ impl Case {
 
     /// Starts a request to the provider, about the last observed state of the Node.
     fn ask(&mut self, name: &str) {
-        self.guard.ask(name, &self.seen[name], self.at);
+        self.guard.record_query(name, &self.seen[name], self.at);
     }
 
     /// Delivers the answer to the last request about the Node.

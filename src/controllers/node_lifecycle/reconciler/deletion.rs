@@ -102,7 +102,7 @@ impl LifecycleContext {
             return DeletionResult::Changed;
         }
         let began = Timestamp::now();
-        let Presence::Absent(proof) = self.ask(term, &live).await else { return DeletionResult::Changed };
+        let Presence::Absent(proof) = self.query_provider(term, &live).await else { return DeletionResult::Changed };
         if term.lock().policy.last_answer(node::name(&live), &self.facts(&live), now()).is_none() {
             // An event of the VM during the query has outdated the proof.
             return DeletionResult::Changed;

@@ -148,7 +148,7 @@ impl LifecycleContext {
             // The VM is no longer powered off. The event of that change enqueues the Node.
             Ok(PowerState::On | PowerState::Suspended | PowerState::NotRunning) => None,
             Err(unknown) => {
-                LifecycleOutcome::blocked(unknown.reason, unknown.message, unknown.is_passing)
+                LifecycleOutcome::blocked(unknown.reason, unknown.message, unknown.is_transient)
                     .about_out_of_service()
                     .blocked
             }

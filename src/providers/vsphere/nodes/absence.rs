@@ -120,7 +120,7 @@ pub fn uuids(node: &Node) -> Result<Vec<BiosUuid>, Unknown> {
 /// Decides whether the VM exists. Any sign of the VM proves its existence. Without a sign, and without a complete proof
 /// of absence, the existence is unknown.
 pub fn presence_of(case: &AbsenceInput<'_>) -> Presence {
-    if case.evidence.iter().any(|answer| has_sign(answer, case.uuids)) {
+    if case.evidence.iter().any(|answer| is_present(answer, case.uuids)) {
         return Presence::Exists(());
     }
     match prove(case) {
@@ -129,7 +129,7 @@ pub fn presence_of(case: &AbsenceInput<'_>) -> Presence {
     }
 }
 
-fn has_sign(answer: &VcenterEvidence, uuids: &[BiosUuid]) -> bool {
+fn is_present(answer: &VcenterEvidence, uuids: &[BiosUuid]) -> bool {
     let is_matched = answer.searches.iter().any(|(_, read)| matches!(read, ReadAnswer::Found(ids) if !ids.is_empty()));
     let is_there =
         |place: &LocationReads| matches!(&place.vm, ReadAnswer::Found(vm) if other_uuid(vm, uuids).is_none());

@@ -68,7 +68,7 @@ impl VsphereInstances {
             return Presence::Unknown(Unknown::new(reason::ForeignProviderID, message));
         }
         let presence = self.view(node).map(|view| view.presence.clone());
-        let pending = || Presence::Unknown(Unknown::passing(reason::LookupPending, "the node was not looked at yet"));
+        let pending = || Presence::Unknown(Unknown::transient(reason::LookupPending, "the node was not looked at yet"));
         if provider_id.is_empty() {
             return presence.unwrap_or_else(pending);
         }
@@ -100,15 +100,15 @@ impl VsphereInstances {
         }
         match self.find(node) {
             Presence::Exists(vm) if !vm.addresses.is_empty() => UsableAddresses::Only(BTreeSet::clone(&vm.addresses)),
-            Presence::Unknown(unknown) if unknown.is_passing => UsableAddresses::Pending,
+            Presence::Unknown(unknown) if unknown.is_transient => UsableAddresses::Pending,
             _ => UsableAddresses::Unknown,
         }
     }
 
     /// Returns the reason why the cache entry may be stale; `None` if it is current. Subscribers get an event when it
     /// is current again. If the tracker may miss the outage, the result also has a time to retry.
-    fn doubt(&self, vm: &BoundVm) -> Option<Unknown> {
-        doubt(self.check_live(vm.vcenter), vm.is_live, &vm.location.vm)
+    fn staleness(&self, vm: &BoundVm) -> Option<Unknown> {
+        staleness(self.check_live(vm.vcenter), vm.is_live, &vm.location.vm)
     }
 
     fn vcenter(&self, vcenter: VcenterId) -> Result<Arc<Vcenter>, Unknown> {
@@ -148,7 +148,7 @@ impl VsphereInstances {
             return Ok(());
         }
         let message = "the configured vCenters changed while they were asked";
-        Err(Unknown::passing(reason::LookupPending, message))
+        Err(Unknown::transient(reason::LookupPending, message))
     }
 
     async fn prove(&self, node: &Node, uuids: &[BiosUuid]) -> Presence {
@@ -178,18 +178,18 @@ impl VsphereInstances {
 
 /// Returns the reason why a cache entry may be stale. `live` is the vCenter's present state, and `was_live` the state
 /// when the entry was written.
-fn doubt(live: Result<(), Unknown>, was_live: bool, vm: &str) -> Option<Unknown> {
+fn staleness(live: Result<(), Unknown>, was_live: bool, vm: &str) -> Option<Unknown> {
     let is_behind = was_live != live.is_ok();
-    let doubt = match live {
+    let stale = match live {
         Ok(()) if was_live => return None,
         Ok(()) => {
             let message =
                 format!("the vCenter of the node's machine {vm} answers again, and its inventory is being loaded");
-            Unknown::passing(reason::LookupPending, message)
+            Unknown::transient(reason::LookupPending, message)
         }
         Err(unknown) => unknown,
     };
-    Some(Unknown { retry_after: is_behind.then_some(STALE_RETRY), ..doubt })
+    Some(Unknown { retry_after: is_behind.then_some(STALE_RETRY), ..stale })
 }
 
 fn late() -> Unknown {
@@ -239,7 +239,7 @@ impl InstancesV2 for VsphereInstances {
     async fn instance_exists(&self, node: &Node) -> Presence {
         let unknown = match self.find(node).and_then(|vm| self.check_live(vm.vcenter).into()) {
             // An event will announce the result of the look-up in progress, so a second search is not needed.
-            Presence::Unknown(unknown) if !unknown.is_passing => unknown,
+            Presence::Unknown(unknown) if !unknown.is_transient => unknown,
             presence => return presence,
         };
         let uuids = match absence::uuids(node) {
@@ -284,7 +284,7 @@ impl InstancesV2 for VsphereInstances {
             let found = vm.metadata.clone();
             found.map(|metadata| InstanceMetadata {
                 record: vm.location.to_record(),
-                stale: self.doubt(&vm),
+                stale: self.staleness(&vm),
                 ..metadata
             })
         });
@@ -334,8 +334,8 @@ mod tests {
             (silent(), false, Some((silence, false, None))),
         ] {
             let case = format!("{live:?}, {was_live}");
-            let doubt = doubt(live, was_live, "vm-1");
-            let reported = doubt.map(|doubt| (doubt.reason, doubt.is_passing, doubt.retry_after));
+            let stale = staleness(live, was_live, "vm-1");
+            let reported = stale.map(|stale| (stale.reason, stale.is_transient, stale.retry_after));
             assert_eq!(reported, expected, "{case}");
         }
     }
@@ -357,7 +357,7 @@ mod tests {
             }))
         };
         let not_found = || Presence::Unknown(Unknown::new(reason::VMNotFound, ""));
-        let pending = || Presence::Unknown(Unknown::passing(reason::LookupPending, ""));
+        let pending = || Presence::Unknown(Unknown::transient(reason::LookupPending, ""));
         for (case, provider_id, view, expected) in [
             ("not looked at yet", "", None, UsableAddresses::Pending),
             ("being looked up", OWN, Some((pending(), false)), UsableAddresses::Pending),

@@ -317,9 +317,9 @@ fn zone(
                 (None, _) => problem.to_string(),
             };
             // Tags of a new object are read within moments, unless tags cannot be read at all.
-            let is_passing = matches!(&problem, ZoneProblem::Unknown { reason, .. } if reason == NOT_READ_YET)
+            let is_transient = matches!(&problem, ZoneProblem::Unknown { reason, .. } if reason == NOT_READ_YET)
                 && snapshot.tags.error.is_none();
-            let unknown = Unknown { is_passing, ..Unknown::new(problem.reason(), message) };
+            let unknown = Unknown { is_transient, ..Unknown::new(problem.reason(), message) };
             (String::new(), String::new(), Some(unknown))
         }
     }

@@ -25,7 +25,7 @@ pub struct ClusterUid {
 struct CachedClusterUid {
     uid: Option<String>,
     /// Earliest time of the next read.
-    ask_again: Option<Instant>,
+    next_read: Option<Instant>,
 }
 
 impl ClusterUid {
@@ -47,7 +47,7 @@ impl ClusterUid {
     pub async fn read(&self) -> Result<Option<String>, Error> {
         {
             let known = self.cache.lock();
-            if known.uid.is_some() || known.ask_again.is_some_and(|moment| moment > Instant::now()) {
+            if known.uid.is_some() || known.next_read.is_some_and(|moment| moment > Instant::now()) {
                 return Ok(known.uid.clone());
             }
         }
@@ -61,7 +61,7 @@ impl ClusterUid {
                 return Err(Error::Failed { reason, message, after: None });
             }
             Err(unknown) => {
-                if known.ask_again.replace(Instant::now() + PAUSE).is_none() {
+                if known.next_read.replace(Instant::now() + PAUSE).is_none() {
                     warn!("{}: {unknown}", self.missing);
                 }
             }

@@ -86,7 +86,7 @@ pub struct NsxSessionStatus {
     /// Whether a login is in use.
     pub is_logged_in: bool,
     /// Reason why the offered credentials are not used, while a login with earlier credentials is in use.
-    pub refused_offer: Option<String>,
+    pub rejected_credentials: Option<String>,
     /// Reason why the last attempt failed, while there is no login.
     pub failure: Option<String>,
 }
@@ -249,7 +249,7 @@ impl NsxSession {
                     self.state.lock().retry = None;
                     self.finish(&stop, self.renew(client)).await;
                 }
-                () = self.offered_better() => self.finish(&stop, self.rotate(client)).await,
+                () = self.better_credentials() => self.finish(&stop, self.rotate(client)).await,
                 () = sleep_until(review) => {
                     self.review().await;
                     review = next_review();
@@ -350,7 +350,7 @@ impl NsxSession {
                 if let Some(why) = &refused {
                     warn!(nsx = self.server, "the new token is not used, and the one of before is: {why}");
                 }
-                state.status = NsxSessionStatus { is_logged_in: true, refused_offer: refused, failure: None };
+                state.status = NsxSessionStatus { is_logged_in: true, rejected_credentials: refused, failure: None };
                 Ok(())
             }
             Err(error) => {
@@ -400,13 +400,13 @@ impl NsxSession {
                 warn!(nsx = self.server, "the token was not renewed: {why}");
                 let mut state = self.state.lock();
                 state.renewal = state.retry.as_ref().map(|(until, _)| *until);
-                state.status.refused_offer = Some(why);
+                state.status.rejected_credentials = Some(why);
             }
         }
     }
 
     /// Waits for an offered credential that takes precedence over the credential in use and may be tried now.
-    async fn offered_better(&self) {
+    async fn better_credentials(&self) {
         let LoginSource::Pairs { offers, .. } = &self.source else { return std::future::pending().await };
         let mut changes = offers.clone();
         loop {
@@ -469,7 +469,7 @@ impl NsxSession {
                 let mut state = self.state.lock();
                 let pause = state.failures.next_pause(&PASSING, fastrand::f64());
                 state.not_before = Some(Instant::now() + pause);
-                state.status.refused_offer = Some(why);
+                state.status.rejected_credentials = Some(why);
             }
         }
     }
@@ -575,7 +575,7 @@ impl NsxSession {
             (state.sessions, state.short_lived) = (Sessions::Serve, 0);
             state.status.is_logged_in = false;
             let leaving = std::mem::take(&mut state.closing);
-            leaving.into_iter().map(|leaving| leaving.login).chain(client.leave()).collect()
+            leaving.into_iter().map(|leaving| leaving.login).chain(client.take()).collect()
         };
         futures::future::join_all(logins.into_iter().map(|login| self.log_out(client, login))).await;
     }

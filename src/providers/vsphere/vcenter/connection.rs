@@ -53,7 +53,7 @@ pub struct Vcenter {
     /// Whether vCenter answered the check of the account's privileges.
     are_privileges_checked: AtomicBool,
     /// The configured datacenters if some of them may not exist in vCenter; otherwise empty.
-    suspected_vms: watch::Sender<Vec<String>>,
+    suspected_datacenters: watch::Sender<Vec<String>>,
     read_failures: ReadFailureLog,
 }
 
@@ -67,7 +67,7 @@ impl Vcenter {
             tag_retry: TagRetry::default(),
             fence: Fence::default(),
             are_privileges_checked: AtomicBool::new(false),
-            suspected_vms: watch::Sender::default(),
+            suspected_datacenters: watch::Sender::default(),
             read_failures: ReadFailureLog::default(),
         })
     }

@@ -67,7 +67,7 @@ impl Members {
 
     /// Records that vCenter sent `leave` for these VMs, so the snapshot does not show them. The next change removes
     /// these VMs and adds the wanted VMs among them again, so that the server reports whether they exist.
-    pub(super) fn leave(&mut self, ids: &BTreeSet<Arc<str>>) {
+    pub(super) fn remove(&mut self, ids: &BTreeSet<Arc<str>>) {
         for id in ids {
             self.visible.remove(id);
         }
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn what_left_is_no_member_and_is_put_in_again_while_it_is_wanted() {
         let mut members = settled(&["a", "b"]);
-        members.leave(&ids(&["a", "b"]));
+        members.remove(&ids(&["a", "b"]));
         members.unwant("b");
         assert!(!members.shows("a") && members.is_empty());
         let next = members.next_change();
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn another_view_has_what_it_was_made_with() {
         let mut members = settled(&["a", "b"]);
-        members.leave(&ids(&["a"]));
+        members.remove(&ids(&["a"]));
         members.want(ids(&["c"]));
         members.restart(ids(&["a", "b"]), &[Arc::from("b")]);
         assert!(members.shows("a") && !members.shows("b"));

@@ -103,7 +103,7 @@ impl PublisherState {
             next.power.set(id, None);
         }
         touched.removed.retain(|id| !mirror.vms.contains_key(id));
-        members.leave(&touched.removed);
+        members.remove(&touched.removed);
         if next.unresolved.iter().any(|id| mirror.vms.contains_key(id)) {
             Arc::make_mut(&mut next.unresolved).retain(|id| !mirror.vms.contains_key(id));
         }

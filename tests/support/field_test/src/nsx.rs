@@ -214,7 +214,7 @@ impl Check {
 
     /// Logs out, best effort: a session that remains ends after its idle timeout.
     async fn log_out(&mut self) {
-        self.client.leave();
+        self.client.take();
         if let Some(login) = self.login.take() {
             let _ = self.client.end(login).await;
         }

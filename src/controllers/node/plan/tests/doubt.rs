@@ -73,7 +73,7 @@ fn only_a_node_that_waits_makes_it_heard() {
 
 #[test]
 fn a_doubt_that_passes_by_itself_is_not_told_at_once_and_looked_at_again() {
-    let passing = || Unknown::passing(reason::LookupPending, "being taken in");
+    let passing = || Unknown::transient(reason::LookupPending, "being taken in");
     for form in [tainted("U", "", ""), tainted("", "fake://1", "InternalIP 10.0.0.7")] {
         let (plan, after) = run_on(form.node(), doubted(passing(), metadata("fake://1", A3)), &Policy::default());
         assert_eq!(after, form.node());

@@ -160,7 +160,7 @@ fn what_was_reported_is_remembered_until_the_cloud_says_all_again() {
         r#"{"node.kubernetes.io/instance-type":["small","large"],"topology.kubernetes.io/zone":["a","b"]}"#,
     );
     assert_eq!(annotation(&reported).as_deref(), Some(both));
-    let pending = || Some(Unknown::passing(reason::LookupPending, "tags are not read yet"));
+    let pending = || Some(Unknown::transient(reason::LookupPending, "tags are not read yet"));
     for (case, found, expected) in [
         (
             "the zone is not known yet",

@@ -94,7 +94,7 @@ fn any_instance() -> impl Strategy<Value = Presence<InstanceMetadata>> {
     prop_oneof![
         6 => exists,
         1 => Just(Presence::Unknown(Unknown::new(reason::CloudError, "of this"))),
-        1 => Just(Presence::Unknown(Unknown::passing(reason::LookupPending, "of this"))),
+        1 => Just(Presence::Unknown(Unknown::transient(reason::LookupPending, "of this"))),
         1 => Just(Presence::Absent(AbsenceProof::new("gone", []))),
     ]
 }

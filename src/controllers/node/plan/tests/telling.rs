@@ -41,7 +41,7 @@ fn told(waited: u64, unknown: Unknown, condition: Option<NodeCondition>) -> Node
 #[test]
 fn a_node_that_waits_says_why_after_a_while_and_not_again() {
     let unknown = || Unknown::new(reason::VMNotFound, "no machine");
-    let passing = Unknown::passing(reason::LookupPending, "soon");
+    let passing = Unknown::transient(reason::LookupPending, "soon");
     let stands = |reason, message, written| Some(condition("False", reason, message, written, 10));
     let fresh = |written| Some(condition("False", "VMNotFound", "no machine", written, written));
     let same = || stands("VMNotFound", "no machine", 20);

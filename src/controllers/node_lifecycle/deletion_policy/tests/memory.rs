@@ -174,7 +174,7 @@ fn an_answer_about_the_node_as_it_was_counts_for_nothing() {
             assert_eq!(case.judge("n"), "not suspected", "{name}, {presence:?}");
             // The next request is about the state of the Node before the change.
             let before = facts("n", Readiness::True);
-            case.guard.ask("n", &before, case.at);
+            case.guard.record_query("n", &before, case.at);
             case.receive("n", &presence);
             assert_eq!(case.judge("n"), "not suspected", "{name}, {presence:?}: before");
             case.answer("n", &gone());
@@ -331,7 +331,7 @@ fn the_pauses_restart_after_an_answer_and_with_another_node_of_the_name() {
 
 #[test]
 fn an_answer_that_ends_the_silence_shortens_the_pause_of_those_who_wait_for_the_same() {
-    let passing = || Presence::Unknown(Unknown::passing(reason::LookupPending, "asked"));
+    let passing = || Presence::Unknown(Unknown::transient(reason::LookupPending, "asked"));
     let denied = || silent(reason::NoPermission);
     // Name, answers about `a`, whether an event comes before the last answer, and validity of the answer about `b` in
     // seconds.

@@ -452,9 +452,9 @@ proptest! {
             place.vm == ReadAnswer::Gone && has_host && place.host == in_state("connected")
                 && above(has_folder, &place.folder) && above(has_pool, &place.pool)
         });
-        let has_sign = evidence.iter().any(|one| matches!(one.locations.first(), Some(LocationReads { vm: ReadAnswer::Found(vm), .. })
+        let is_present = evidence.iter().any(|one| matches!(one.locations.first(), Some(LocationReads { vm: ReadAnswer::Found(vm), .. })
             if vm.bios_uuid != Some(OTHER.parse().unwrap())));
-        let is_proved = everyone_knows_nothing && !home.is_empty() && home.iter().all(is_gone) && !has_sign;
+        let is_proved = everyone_knows_nothing && !home.is_empty() && home.iter().all(is_gone) && !is_present;
         let presence = judged(&evidence, Some(&at), false);
         prop_assert_eq!(matches!(presence, Presence::Absent(_)), is_proved, "{:?}", presence);
     }

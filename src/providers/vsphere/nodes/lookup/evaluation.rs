@@ -48,7 +48,7 @@ impl Tracker {
             self.update(name, |tracked| tracked.removed_vcenter = None);
         }
         let mut next_search = if is_open { self.bind(name) } else { NextSearch::None };
-        self.see(name);
+        self.record_location(name);
         self.record_addresses(name);
         let Some(tracked) = self.nodes.get(name) else { return };
         let is_newly_bound = is_open && tracked.bound.is_some();
@@ -75,7 +75,7 @@ impl Tracker {
                 )
             }
             (None, NextSearch::Now | NextSearch::None) => {
-                Presence::Unknown(Unknown::passing(reason::LookupPending, "the virtual machine is being looked for"))
+                Presence::Unknown(Unknown::transient(reason::LookupPending, "the virtual machine is being looked for"))
             }
         };
         let view = CachedInstance {
@@ -103,7 +103,7 @@ impl Tracker {
     }
 
     /// Records that the bound VM is in the snapshot.
-    fn see(&mut self, name: &str) {
+    fn record_location(&mut self, name: &str) {
         let Some((vm, observed, record)) = self.nodes.get(name).and_then(|tracked| self.bound_machine(tracked)) else {
             return;
         };
@@ -112,7 +112,7 @@ impl Tracker {
         let is_addressed = candidate_ips(&self.rules.nics(&tracked.facts, record)).next().is_some();
         let seen = Arc::clone(observed);
         self.update(name, |tracked| {
-            tracked.see(location, &seen);
+            tracked.record_location(location, &seen);
             if is_addressed {
                 tracked.addressed_since.get_or_insert_with(Instant::now);
             }
@@ -184,7 +184,7 @@ impl Tracker {
                 NextSearch::Now
             }
             LookupDecision::Reading(unknown) => self.wait_for_reading(name, unknown),
-            LookupDecision::Unresolved(unknown) if unknown.is_passing => NextSearch::Waiting(unknown),
+            LookupDecision::Unresolved(unknown) if unknown.is_transient => NextSearch::Waiting(unknown),
             LookupDecision::Unresolved(unknown) => {
                 self.suspect_datacenters(name);
                 NextSearch::Later(unknown)

@@ -165,7 +165,7 @@ impl NodeEntry {
         }
     }
 
-    pub(super) fn see(&mut self, location: Location, snapshot: &Snapshot) {
+    pub(super) fn record_location(&mut self, location: Location, snapshot: &Snapshot) {
         let is_live = snapshot.freshness == Freshness::Live;
         self.live_period = snapshot.live_period.filter(|_| is_live);
         let before = self.last_observation.take();
@@ -353,7 +353,7 @@ mod tests {
     /// Returns the entry of a Node. Its VM was seen in live period 3 and then left the inventory.
     fn left() -> NodeEntry {
         let mut tracked = NodeEntry::new(NodeVersion::default(), NodeFacts::default());
-        tracked.see(location(), &snapshot(Freshness::Live, Some(3)));
+        tracked.record_location(location(), &snapshot(Freshness::Live, Some(3)));
         tracked.addressed_since = Some(Instant::now());
         tracked.unbind();
         tracked
@@ -426,7 +426,7 @@ mod tests {
             [("while a subscription began", snapshot(Freshness::Live, None)), ("stale", snapshot(stale, Some(3)))]
         {
             let mut tracked = left();
-            tracked.see(location(), &observed);
+            tracked.record_location(location(), &observed);
             tracked.unbind();
             tracked.record_end(&snapshot(Freshness::Live, Some(3)), &gone);
             tracked.record_end(&snapshot(Freshness::Live, None), &gone);
@@ -434,7 +434,7 @@ mod tests {
         }
         let mut tracked = left();
         tracked.record_end(&snapshot(Freshness::Live, Some(3)), &gone);
-        tracked.see(location(), &snapshot(Freshness::Live, Some(4)));
+        tracked.record_location(location(), &snapshot(Freshness::Live, Some(4)));
         assert!(!tracked.last_observation.unwrap().is_watched_to_end, "it is there again");
     }
 

@@ -179,7 +179,7 @@ pub fn resolve(question: &Question<'_>) -> LookupDecision {
                     continue;
                 }
                 let message = format!("reading {id} on {}", asked.server);
-                return LookupDecision::Reading(Unknown::passing(reason::LookupPending, message));
+                return LookupDecision::Reading(Unknown::transient(reason::LookupPending, message));
             };
             if let Some(why) = rejection_reason(question.node, asked, record, by) {
                 set_aside.push(format!("{} ({id} on {}) {why}", record.name, asked.server));

@@ -166,7 +166,7 @@ fn a_node_that_joins_waits_for_its_families_and_an_initialised_one_does_not() {
             continue;
         };
         let pending = metadata.pending.unwrap();
-        assert_eq!((pending.reason, pending.is_passing), (reason::NoAddressOfFamily, false), "{case}");
+        assert_eq!((pending.reason, pending.is_transient), (reason::NoAddressOfFamily, false), "{case}");
         let message = pending.message;
         assert!(message.contains(&format!("IP family {family}")) && message.contains(part), "{case}: {message}");
     }
@@ -427,7 +427,7 @@ fn a_zone_is_waited_for_quietly_only_while_its_tags_are_being_read() {
     ] {
         let metadata =
             described(&NodeFacts::default(), &snapshot(has_cluster, &tags), &machine(&["10.0.0.1"]), &zoned());
-        let pending = metadata.pending.as_ref().map(|unknown| (unknown.reason.as_str(), unknown.is_passing));
+        let pending = metadata.pending.as_ref().map(|unknown| (unknown.reason.as_str(), unknown.is_transient));
         assert_eq!(pending, expected, "{case}");
         assert_eq!(metadata.zone, if expected.is_none() { "z" } else { "" }, "{case}");
     }

@@ -23,7 +23,7 @@ impl Vcenter {
     /// Reports that the VM of a Node is outside of the `configured` datacenters. vCenter's datacenters are listed
     /// again only if `configured` changes or the last list failed. The state of Nodes does not depend on the list.
     pub fn suspect_datacenters(&self, configured: &[String]) {
-        self.suspected_vms.send_if_modified(|known| {
+        self.suspected_datacenters.send_if_modified(|known| {
             let is_news = *known != *configured;
             if is_news {
                 *known = configured.to_vec();
@@ -35,13 +35,13 @@ impl Vcenter {
     /// Lists the datacenters after [`Vcenter::suspect_datacenters`], and warns about missing datacenters. Never
     /// returns.
     pub(super) async fn check_datacenters(&self) -> Infallible {
-        let mut suspected = self.suspected_vms.subscribe();
+        let mut suspected = self.suspected_datacenters.subscribe();
         loop {
             let configured = suspected.borrow_and_update().clone();
             if !configured.is_empty() && !self.report_missing(&configured).await {
                 sleep(PAUSE).await;
                 // The next VM outside of the datacenters requests the list again.
-                self.suspected_vms.send_if_modified(|known| {
+                self.suspected_datacenters.send_if_modified(|known| {
                     if *known == configured {
                         known.clear();
                     }

@@ -129,7 +129,7 @@ impl Vcenter {
     }
 
     async fn search(&self, call: impl Future<Output = Result<Vec<MoRef>, vim::Error>>) -> SearchRead {
-        match self.ask(call).await {
+        match self.call(call).await {
             Ok(found) => ReadAnswer::Found(found.into_iter().map(|object| object.id().into()).collect()),
             Err(refusal) => refusal.without_object(),
         }
@@ -137,14 +137,14 @@ impl Vcenter {
 
     pub(super) async fn read(&self, object: &MoRef, paths: &[&str]) -> ReadAnswer<ObjectContent> {
         let spec = FilterSpec::of_object(object, paths);
-        match self.ask(self.session.soap().retrieve_properties(&spec)).await {
+        match self.call(self.session.soap().retrieve_properties(&spec)).await {
             Ok(objects) => classify_content(object, objects),
             Err(refusal) => refusal.of_object(object),
         }
     }
 
     /// Makes a call within the time limit. The same vCenter must be live before and after the call.
-    async fn ask<T>(&self, call: impl Future<Output = Result<T, vim::Error>>) -> Result<T, Refusal> {
+    async fn call<T>(&self, call: impl Future<Output = Result<T, vim::Error>>) -> Result<T, Refusal> {
         let before = self.snapshot();
         before.freshness.check().map_err(Refusal::Silent)?;
         let answer = match timeout(READ_LIMIT, call).await {

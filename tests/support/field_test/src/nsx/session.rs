@@ -107,14 +107,14 @@ pub(super) async fn end(check: &mut Check) -> Result<(), Ended> {
         let _altered = check.wire.alter(alterations);
         probe(check, &login, belief).await?;
     }
-    check.client.leave();
+    check.client.take();
     if let Err(error) = check.client.end(login.clone()).await {
         check.sheet.skip(&DESTROYED, format!("the session was not ended: {}", told(&error)));
         return check.ends(&error);
     }
     check.login = None;
     probe(check, &login, &DESTROYED).await?;
-    check.client.leave();
+    check.client.take();
     Ok(())
 }
 

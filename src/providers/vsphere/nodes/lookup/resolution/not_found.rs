@@ -89,7 +89,7 @@ pub(super) fn silence_reason<'a>(vcenters: impl IntoIterator<Item = &'a VcenterA
 pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>) -> LookupDecision {
     if question.vcenters.is_empty() {
         // A standby has no sessions and queries no vCenter, so the result is unknown.
-        return LookupDecision::Unresolved(Unknown::passing(
+        return LookupDecision::Unresolved(Unknown::transient(
             reason::LookupPending,
             "this replica is a cold standby and does not query vCenter",
         ));
@@ -159,7 +159,7 @@ pub(super) fn unanswered<'a>(
     let is_silent = |asked: &VcenterAnswer<'_>| matches!(asked.answer, SearchAnswer::Silent(_));
     let only_waiting = vcenters.clone().into_iter().any(is_under_way) && !vcenters.clone().into_iter().any(is_silent);
     match only_waiting {
-        true => Unknown::passing(reason::LookupPending, message),
+        true => Unknown::transient(reason::LookupPending, message),
         false => Unknown::new(silence_reason(vcenters), message),
     }
 }

@@ -226,7 +226,7 @@ impl<'a> ServiceCall<'a> {
         failed: FailedFamilies,
     ) -> Result<LoadBalancerStatus, Error> {
         let wanted = || targets.iter().filter(|one| one.balancer.is_wanted);
-        let has_new = self.has_news(targets, observation, &failed);
+        let has_new = self.is_resync_needed(targets, observation, &failed);
         let is_of_failed = |address: &&IpAddr| {
             let mut all = targets.iter().filter(|one| has_failed(&failed, one.balancer.secondary));
             all.any(|one| one.balancer.family == IpFamily::of(**address))
@@ -252,14 +252,19 @@ impl<'a> ServiceCall<'a> {
         observation: &CallObservation,
         failed: &mut FailedFamilies,
     ) -> Result<(), Error> {
-        if failed.is_empty() || self.has_news(targets, observation, failed) {
+        if failed.is_empty() || self.is_resync_needed(targets, observation, failed) {
             failed.extend(self.unrealized(targets).await?);
         }
         Ok(())
     }
 
     /// Whether a complete load balancer has an address that the Service does not report yet.
-    fn has_news(&self, targets: &[FamilyTarget], observation: &CallObservation, failed: &FailedFamilies) -> bool {
+    fn is_resync_needed(
+        &self,
+        targets: &[FamilyTarget],
+        observation: &CallObservation,
+        failed: &FailedFamilies,
+    ) -> bool {
         let wanted = targets.iter().filter(|one| one.balancer.is_wanted);
         let is_complete = |one: &&FamilyTarget| {
             !has_failed(failed, one.balancer.secondary) && next(std::iter::once(*one), observation).is_none()

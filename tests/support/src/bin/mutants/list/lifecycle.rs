@@ -205,7 +205,7 @@ pub fn all() -> Vec<Mutant> {
             "deletion-second-proof",
             DELETION,
             (
-                "let Presence::Absent(proof) = self.ask(term, &live).await else",
+                "let Presence::Absent(proof) = self.query_provider(term, &live).await else",
                 "let Presence::Absent(proof) = self.presence(term, &live).await else",
             ),
             UNIT,
@@ -367,7 +367,7 @@ pub fn all() -> Vec<Mutant> {
             INSTANCES,
             (
                 "Err(_) => Presence::Unknown(Unknown::new(\n            reason::ProviderTimeout",
-                "Err(_) => Presence::Unknown(Unknown::passing(\n            reason::LookupPending",
+                "Err(_) => Presence::Unknown(Unknown::transient(\n            reason::LookupPending",
             ),
             SHARED,
         ),

@@ -50,7 +50,7 @@ pub async fn prepare(settings: &Settings, parts: &SharedServices, stages: &mut S
 
 /// Returns the client for a kubeconfig; without a kubeconfig, the client that this process uses for its API server.
 async fn client_of(kubeconfig: Option<&PathBuf>, parts: &SharedServices) -> Result<Client, Error> {
-    let Some(path) = kubeconfig else { return Ok(parts.clients.auxiliary.clone()) };
+    let Some(path) = kubeconfig else { return Ok(parts.api_server.clients.auxiliary.clone()) };
     let settings = client::Settings { kubeconfig: Some(path.clone()), ..client::Settings::default() };
     Ok(client::unguarded(&client::read_config(&settings).await?, client::purpose::PROCESS)?)
 }

@@ -58,7 +58,7 @@ pub fn start(
                 Some(runnable) => runnable,
                 None => continue,
             },
-            ControllerKind::Service => match &parts.services {
+            ControllerKind::Service => match &parts.caches.services {
                 Some(services) => build_service(settings, parts, context, services.clone(), stages)?,
                 None => continue,
             },
@@ -85,7 +85,7 @@ fn build_node(settings: &Settings, parts: &SharedServices, context: Context) -> 
         }
         !is_reserved
     });
-    ReadyController::new(node_controller::controller(context, parts.nodes.clone(), settings)?, parts)
+    ReadyController::new(node_controller::controller(context, parts.caches.nodes.clone(), settings)?, parts)
 }
 
 fn build_node_lifecycle(
@@ -95,7 +95,7 @@ fn build_node_lifecycle(
 ) -> Result<ReadyController, Error> {
     let settings = settings.node_lifecycle.clone();
     tracing::info!("{}", deletion_mode(&settings.deletion));
-    ReadyController::new(node_lifecycle::controller(context, parts.nodes.clone(), settings)?, parts)
+    ReadyController::new(node_lifecycle::controller(context, parts.caches.nodes.clone(), settings)?, parts)
 }
 
 /// Builds the route controller, and starts the task that removes the controller's conditions from Nodes while routes
@@ -106,7 +106,7 @@ fn build_route(
     context: Context,
     stages: &mut Stages,
 ) -> Result<Option<ReadyController>, Error> {
-    let nodes = parts.nodes.clone();
+    let nodes = parts.caches.nodes.clone();
     let Some(routes) = settings.routes.clone() else {
         tracing::info!("no routes are made: --configure-cloud-routes=false");
         stages.spawn_until_stop(ShutdownStage::Controllers, "withdraw-route-conditions", async {
@@ -141,7 +141,10 @@ fn build_service(
         not_configured.run().await;
         Ok(())
     });
-    ReadyController::new(service::controller(context, services, parts.nodes.clone(), settings.services.clone()), parts)
+    ReadyController::new(
+        service::controller(context, services, parts.caches.nodes.clone(), settings.services.clone()),
+        parts,
+    )
 }
 
 /// Returns the pause between the starts of two controllers: `interval` × (1 + `chance`), with `chance` from 0 to 1.

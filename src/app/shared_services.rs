@@ -27,20 +27,33 @@ const ELECTION: &str = "cloud-controller-manager";
 /// Time limit for resolving the API server's name. The start waits for the result.
 const RESOLUTION_LIMIT: Duration = Duration::from_secs(5);
 
-/// The shared services with their running background tasks. Only the election starts later, by `compete`.
-pub struct SharedServices {
-    /// The clients of the API server, one for each purpose.
+/// The connection to the API server. Has no background task, so that a command can use it without the rest.
+pub struct ApiServer {
+    /// The clients, one for each purpose.
     pub clients: Clients,
-    /// The addresses of the API server; empty unless the provider needs them.
-    pub api_server: Vec<IpAddr>,
-    /// The leadership of this process.
-    pub leadership: Leadership,
-    /// The leadership of each controller.
-    pub elections: Elections,
+    /// The addresses; empty unless the provider needs them.
+    pub addresses: Vec<IpAddr>,
+    config: kube::Config,
+}
+
+/// The caches of Nodes and Services, which background tasks keep up to date.
+pub struct Caches {
     /// The Nodes that this process manages.
     pub nodes: Nodes,
     /// The Services that this process manages; `None` if the service controller does not run.
     pub services: Option<Services>,
+}
+
+/// The shared services with their running background tasks. Only the election starts later, by `compete`.
+pub struct SharedServices {
+    /// The connection to the API server.
+    pub api_server: ApiServer,
+    /// The caches of Nodes and Services.
+    pub caches: Caches,
+    /// The leadership of this process.
+    pub leadership: Leadership,
+    /// The leadership of each controller.
+    pub elections: Elections,
     /// Writes Events on users' objects.
     pub events: Recorder,
     /// The registry of metrics.
@@ -49,65 +62,73 @@ pub struct SharedServices {
     pub checks: Checks,
     /// The candidates of the election until `compete`; `None` afterwards or without an election.
     candidates: Option<Candidates>,
-    config: kube::Config,
     rate: Option<Rate>,
     /// Service accounts by client name; empty if all controllers write with the identity of this process.
     accounts: BTreeMap<&'static str, Account>,
 }
 
-impl SharedServices {
-    /// Builds the services and starts their background tasks. Waits for a DNS lookup at most, never for the API server.
-    pub async fn prepare(settings: &Settings, stages: &mut Stages) -> Result<Self, Error> {
+impl ApiServer {
+    /// Reads the credentials and builds the clients. Waits for a DNS lookup at most, never for the API server.
+    ///
+    /// # Errors
+    /// The credentials cannot be used.
+    pub async fn connect(settings: &Settings) -> Result<Self, Error> {
         let config = client::read_config(&settings.kubernetes).await?;
         tracing::info!(server = %config.cluster_url, "API server");
-        let api_server = match settings.provider.needs_api_server_addresses() {
+        let addresses = match settings.provider.needs_api_server_addresses() {
             true => addresses(&config.cluster_url).await,
             false => Vec::new(),
         };
-        let metrics = Metrics::new()?;
-        client::metrics::register(metrics.registry())?;
-        let (candidates, elections) = election::prepare(settings, &config, &metrics)?;
-        let leadership = elections.main().clone();
-        let clients = Clients::new(&config)?;
+        Ok(Self { clients: Clients::new(&config)?, addresses, config })
+    }
+}
+
+impl Caches {
+    /// Starts the watch of Nodes, and that of Services if a controller needs it.
+    pub fn start(clients: &Clients, settings: &Settings, needs_services: bool, stages: &mut Stages) -> Self {
         let (nodes, watch) = stores::watch_nodes(clients.watch.clone(), settings.node_selector.clone());
         stages.spawn_until_stop(ShutdownStage::Services, "watch-nodes", watch);
-        let is_run = |controller: &&Controller| elections.leadership_of(controller.name).is_some();
-        let needs_services = settings.controllers.iter().copied().filter(is_run).any(|one| one.name == SERVICE);
-        let services = needs_services.then(|| {
-            let selector = settings.services.selector.clone();
-            let (services, watch) = stores::watch_services(clients.watch.clone(), selector);
-            stages.spawn_until_stop(ShutdownStage::Services, "watch-services", watch);
-            services
-        });
-        let (events, writer) = events::recorder(clients.auxiliary.clone(), PROGRAM);
-        events.register(metrics.registry())?;
-        stages.spawn(ShutdownStage::Services, "event-writer", writer.run(stages.stop_signal(ShutdownStage::Services)));
-        let checks = Checks::default();
-        // Readiness depends on these caches, and not on the vCenters, whose state `app::vsphere` adds to `/readyz`.
-        let mut caches: Vec<Arc<dyn Cache>> = vec![Arc::new(nodes.clone())];
-        caches.extend(services.clone().map(|services| Arc::new(services) as Arc<dyn Cache>));
+        if !needs_services {
+            return Self { nodes, services: None };
+        }
+        let (services, watch) = stores::watch_services(clients.watch.clone(), settings.services.selector.clone());
+        stages.spawn_until_stop(ShutdownStage::Services, "watch-services", watch);
+        Self { nodes, services: Some(services) }
+    }
+
+    /// Makes the readiness of this process depend on the caches, and not on the vCenters, whose state `app::vsphere`
+    /// adds to `/readyz`.
+    fn add_readiness(&self, checks: &Checks) {
+        let mut caches: Vec<Arc<dyn Cache>> = vec![Arc::new(self.nodes.clone())];
+        caches.extend(self.services.clone().map(|services| Arc::new(services) as Arc<dyn Cache>));
         for cache in caches {
             checks.add_readiness(cache.name(), move || controller_health::of_caches(std::slice::from_ref(&cache)));
         }
+    }
+}
+
+impl SharedServices {
+    /// Builds the services and starts their background tasks. Waits for a DNS lookup at most, never for the API server.
+    pub async fn prepare(settings: &Settings, stages: &mut Stages) -> Result<Self, Error> {
+        let api_server = ApiServer::connect(settings).await?;
+        let metrics = Metrics::new()?;
+        client::metrics::register(metrics.registry())?;
+        let (candidates, elections) = election::prepare(settings, &api_server.config, &metrics)?;
+        let leadership = elections.main().clone();
+        let is_run = |controller: &&Controller| elections.leadership_of(controller.name).is_some();
+        let needs_services = settings.controllers.iter().copied().filter(is_run).any(|one| one.name == SERVICE);
+        let caches = Caches::start(&api_server.clients, settings, needs_services, stages);
+        let (events, writer) = events::recorder(api_server.clients.auxiliary.clone(), PROGRAM);
+        events.register(metrics.registry())?;
+        stages.spawn(ShutdownStage::Services, "event-writer", writer.run(stages.stop_signal(ShutdownStage::Services)));
+        let checks = Checks::default();
+        caches.add_readiness(&checks);
         let accounts = match settings.generic.use_service_account_credentials {
-            true => start_accounts(&settings.controllers, &elections, &config, stages)?,
+            true => start_accounts(&settings.controllers, &elections, &api_server.config, stages)?,
             false => BTreeMap::new(),
         };
-        Ok(Self {
-            clients,
-            api_server,
-            leadership,
-            elections,
-            nodes,
-            services,
-            events,
-            metrics,
-            checks,
-            candidates,
-            config,
-            rate: settings.kubernetes.rate,
-            accounts,
-        })
+        let rate = settings.kubernetes.rate;
+        Ok(Self { api_server, caches, leadership, elections, events, metrics, checks, candidates, rate, accounts })
     }
 
     /// Starts to compete for the Leases, if there is an election. Later calls do nothing.
@@ -128,7 +149,7 @@ impl SharedServices {
             Some(account) => Identity::Account(account),
             None => Identity::Process(controller.client_name),
         };
-        let write = client::writer(&self.config, self.rate, leadership.clone(), identity)?;
+        let write = client::writer(&self.api_server.config, self.rate, leadership.clone(), identity)?;
         Ok(Context { write, recorder: self.events.clone(), provider, leadership })
     }
 }

@@ -55,11 +55,11 @@ pub fn build(
     let registry = parts.metrics.registry();
     let current = watch::Sender::new(Arc::clone(&vsphere.cloud_config));
     let connections = Arc::new(Connections::new(vsphere, &current, parts, stages)?);
-    let cluster = Arc::new(Cluster::new(parts.nodes.clone(), parts.services.clone()));
+    let cluster = Arc::new(Cluster::new(parts.caches.nodes.clone(), parts.caches.services.clone()));
     let stop = stages.stop_signal(ShutdownStage::Provider);
     let connect = Arc::clone(&connections) as Arc<dyn Connect>;
     let ledger = Arc::new(ledger(settings, parts));
-    let options = Options { api_server: parts.api_server.clone(), ..vsphere.options.clone() };
+    let options = Options { api_server: parts.api_server.addresses.clone(), ..vsphere.options.clone() };
     nsx::warn_of_cluster_name(settings, &vsphere.cloud_config);
     let name = settings.services.cluster_name.as_str();
     let events = Arc::new(LeaseEvents { lease: lease(settings, parts), recorder: parts.events.clone() });
@@ -98,7 +98,7 @@ pub fn build(
 /// Returns the Lease to which Events refer if they concern no single object.
 fn lease(settings: &Settings, parts: &SharedServices) -> LeaseObject {
     LeaseObject {
-        client: parts.clients.auxiliary.clone(),
+        client: parts.api_server.clients.auxiliary.clone(),
         namespace: settings.lease.namespace.clone(),
         name: settings.lease.name.clone(),
     }
@@ -108,7 +108,7 @@ fn lease(settings: &Settings, parts: &SharedServices) -> LeaseObject {
 /// in another namespace is needed. Without an election, the namespace is `kube-system`.
 fn ledger(settings: &Settings, parts: &SharedServices) -> Ledger {
     let namespace = settings.election.as_ref().map_or("kube-system", |_| settings.lease.namespace.as_str());
-    let ledger = Ledger::new(LeaseStore::new(parts.clients.auxiliary.clone(), namespace));
+    let ledger = Ledger::new(LeaseStore::new(parts.api_server.clients.auxiliary.clone(), namespace));
     match hostname() {
         Some(pod) => ledger.in_pod(&pod),
         None => ledger,
@@ -180,7 +180,7 @@ impl Connections {
         let token = vsphere.session_manager_token.clone().unwrap_or_else(|| PathBuf::from(credentials::TOKEN_PATH));
         let directory = PathBuf::from(DEFAULT_DIRECTORY);
         let (credentials, keeping) =
-            Credentials::new(parts.clients.watch.clone(), current.subscribe(), hosts, token, directory);
+            Credentials::new(parts.api_server.clients.watch.clone(), current.subscribe(), hosts, token, directory);
         stages.spawn_until_stop(ShutdownStage::Services, "credentials", async move {
             keeping.await;
             Ok(())

@@ -219,7 +219,7 @@ pub(super) fn setup(
         connect: Arc::clone(connect) as Arc<dyn ConnectNsx>,
         ledger,
         nodes,
-        live: Arc::new(LiveApi::new(parts.clients.auxiliary.clone())),
+        live: Arc::new(LiveApi::new(parts.api_server.clients.auxiliary.clone())),
         events,
         leads: AnyLeader::new(leads.map(|leadership| leadership.watch()).collect()),
         calls_per_second: settings.calls_per_second,

@@ -82,7 +82,7 @@ pub struct Spec {
     /// The cloud's instances, if the controller uses their events. Refreshed at the beginning of each term.
     pub instances: Option<BoundedInstances>,
     /// The controller's own metrics.
-    pub series: Vec<Box<dyn Collector>>,
+    pub metrics: Vec<Box<dyn Collector>>,
 }
 
 /// One leadership term of a controller, with all its state. A key identifies the work of one reconcile, usually one
@@ -240,7 +240,7 @@ impl<R: Reconciler> Controller<R> {
             registry.register(Box::new(queue.clone()))?;
         }
         registry.register(Box::new(self.running.clone()))?;
-        self.spec.series.drain(..).try_for_each(|series| registry.register(series))
+        self.spec.metrics.drain(..).try_for_each(|metrics| registry.register(metrics))
     }
 
     /// Runs the controller whenever this process leads, until `stop` is cancelled.

@@ -116,9 +116,7 @@ pub fn controller(
     settings: NodeSettings,
 ) -> Result<Controller<NodeReconciler>, UnsupportedController> {
     let instances = BoundedInstances::of(context.provider)?;
-    let metrics = NodeMetrics::new();
-    let mut series = metrics.series();
-    series.push(Box::new(NodeCounts::new(nodes.clone())));
+    let metrics = NodeMetrics::default();
     let spec = Spec {
         name: "cloud-node",
         queue: "Nodes",
@@ -129,7 +127,7 @@ pub fn controller(
         period: settings.period,
         caches: vec![Arc::new(nodes.clone())],
         instances: Some(instances.clone()),
-        series,
+        metrics: vec![Box::new(metrics.clone()), Box::new(NodeCounts::new(nodes.clone()))],
     };
     let reasons = Arc::new(ReasonTracker::new(metrics.blocked.clone()));
     let (api, recorder) = (Api::all(context.write), context.recorder.for_component("cloud-node-controller"));

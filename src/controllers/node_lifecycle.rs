@@ -83,7 +83,7 @@ pub fn controller(
     settings: LifecycleSettings,
 ) -> Result<Controller<NodeLifecycleReconciler>, UnsupportedController> {
     let instances = BoundedInstances::of(context.provider)?;
-    let metrics = NodeLifecycleMetrics::new();
+    let metrics = NodeLifecycleMetrics::default();
     let spec = Spec {
         name: "cloud-node-lifecycle",
         queue: "NodeLifecycle",
@@ -95,7 +95,7 @@ pub fn controller(
         caches: vec![Arc::new(nodes.clone())],
         // Without a refresh, a taint could be based on an outdated power state.
         instances: Some(instances.clone()),
-        series: metrics.series(),
+        metrics: vec![Box::new(metrics.clone())],
     };
     let looks = Arc::new(LifecycleContext {
         store: nodes,

@@ -81,7 +81,7 @@ pub fn controller(context: Context, nodes: Nodes, settings: RouteSettings) -> Co
         period: DRIVER_PERIOD,
         caches: vec![Arc::new(nodes.clone())],
         instances: None,
-        series: metrics.series(),
+        metrics: vec![Box::new(metrics.clone())],
     };
     let recorder = context.recorder.for_component("route_controller");
     let reasons = Arc::new(ReasonTracker::new(metrics.routes.clone()));

@@ -2,6 +2,8 @@
 
 use prometheus::{IntGauge, Opts};
 
+use crate::runtime::metrics::valid;
+
 /// Value of the label `manager`, as in the Go program: the name of the framework.
 const MANAGER: &str = "cloud-controller-manager";
 
@@ -15,7 +17,7 @@ pub(super) fn series(name: &'static str) -> IntGauge {
     let help = "1 while the controller works, which it does while this process leads.";
     let options = Opts::new("running_managed_controllers", help).const_label("name", name);
     let options = options.const_label("manager", MANAGER);
-    IntGauge::with_opts(options).expect("name and labels are valid constants")
+    valid(IntGauge::with_opts(options))
 }
 
 impl RunningGauge {

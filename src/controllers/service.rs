@@ -76,7 +76,7 @@ pub fn controller(
     nodes: Nodes,
     settings: ServiceSettings,
 ) -> Controller<ServiceReconciler> {
-    let metrics = ServiceMetrics::new();
+    let metrics = ServiceMetrics::default();
     let Context { write, recorder, provider, leadership } = context;
     let spec = Spec {
         name: "service",
@@ -94,7 +94,7 @@ pub fn controller(
         ],
         // If the provider has no instances, the addresses in the status of the Nodes are used.
         instances: BoundedInstances::of(Arc::clone(&provider)).ok(),
-        series: metrics.series(),
+        metrics: vec![Box::new(metrics.clone())],
     };
     let reasons = Arc::new(ReasonTracker::new(metrics.blocked.clone()));
     let recorder = recorder.for_component("service-controller");

@@ -14,14 +14,14 @@ use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use prometheus::{IntCounterVec, Opts};
+use prometheus::IntCounterVec;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::call::{CallError, limited};
 use crate::base::error_chain::chain;
-use crate::runtime::metrics::Registry;
+use crate::runtime::metrics::{Registry, counter_vec};
 use crate::runtime::tasks::BoxError;
 use correlator::{Correlator, EventWrite, RecordedEvent};
 
@@ -87,11 +87,8 @@ pub struct EventWriter {
 /// because standbys also record Events.
 pub fn recorder(client: Client, component: &str) -> (Recorder, EventWriter) {
     let (sender, receiver) = mpsc::channel(QUEUE);
-    let dropped = IntCounterVec::new(
-        Opts::new("vsphere_ccm_events_dropped_total", "Events that were not written, by reason."),
-        &["reason"],
-    )
-    .expect("the name and the label are valid");
+    let help = "Events that were not written, by reason.";
+    let dropped = counter_vec("vsphere_ccm_events_dropped_total", help, &["reason"]);
     let recorder = Recorder { component: component.into(), queue: sender, dropped: dropped.clone() };
     let correlator = Correlator::default();
     (recorder, EventWriter { client, queue: receiver, correlator, dropped, began: Instant::now() })

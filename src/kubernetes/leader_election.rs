@@ -16,7 +16,7 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
-use prometheus::{IntCounterVec, IntGaugeVec, Opts};
+use prometheus::{IntCounterVec, IntGaugeVec};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +25,7 @@ use super::events::{EventType, Recorder};
 use super::leadership::{Holder, Leadership, SendTime, WallClock};
 use crate::base::error_chain::chain;
 use crate::cloud::{ClusterEvents, Reason};
-use crate::runtime::metrics::Registry;
+use crate::runtime::metrics::{Registry, counter_vec, int_gauge_vec, metrics};
 use crate::runtime::tasks::BoxError;
 use config::ACQUIRE_JITTER;
 pub use config::{InvalidLease, LeaseConfig, identity};
@@ -82,7 +82,7 @@ impl LeaderElector {
         config.validate()?;
         let (holder, leadership) = Holder::with_clock(wall_clock);
         let api = Api::namespaced(client, &config.namespace);
-        let metrics = ElectionMetrics::new(&config.name);
+        let metrics = ElectionMetrics::new(&config.name, ElectionSeries::default());
         let elector = Self {
             api,
             config,
@@ -108,13 +108,13 @@ impl LeaderElector {
     /// Shares the metrics of `other`, which registers them.
     #[must_use]
     pub fn counted_with(mut self, other: &Self) -> Self {
-        self.metrics = other.metrics.for_lease(&self.config.name);
+        self.metrics = ElectionMetrics::new(&self.config.name, other.metrics.series.clone());
         self
     }
 
     /// Registers `leader_election_master_status` and `leader_election_slowpath_total`.
     pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
-        self.metrics.register(registry)
+        registry.register(Box::new(self.metrics.series.clone()))
     }
 
     /// Competes, leads, and competes again. On `stop`, ends the term and releases the Lease. The caller must end all
@@ -444,49 +444,37 @@ impl LeaderElector {
     }
 }
 
+metrics! {
+    struct ElectionSeries {
+        status: IntGaugeVec = int_gauge_vec("leader_election_master_status",
+            "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. \
+             'name' is the string used to identify the lease. Please make sure to group by name.", &["name"]),
+        slow_path: IntCounterVec = counter_vec("leader_election_slowpath_total",
+            "Total number of slow path exercised in renewing leader leases. 'name' is the string used to identify the \
+             lease. Please make sure to group by name.", &["name"]),
+    }
+}
+
 /// Metrics of a candidate, with the Go program's names.
 struct ElectionMetrics {
     lease: String,
-    status: IntGaugeVec,
-    slow_path: IntCounterVec,
+    series: ElectionSeries,
 }
 
 impl ElectionMetrics {
-    fn new(lease: &str) -> Self {
-        let status = Opts::new(
-            "leader_election_master_status",
-            "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. \
-             'name' is the string used to identify the lease. Please make sure to group by name.",
-        );
-        let slow_path = Opts::new(
-            "leader_election_slowpath_total",
-            "Total number of slow path exercised in renewing leader leases. 'name' is the string used to identify the \
-             lease. Please make sure to group by name.",
-        );
-        let valid = "the name and the label are valid";
-        let status = IntGaugeVec::new(status, &["name"]).expect(valid);
-        let slow_path = IntCounterVec::new(slow_path, &["name"]).expect(valid);
-        Self { lease: String::new(), status, slow_path }.for_lease(lease)
-    }
-
-    /// Returns the same metrics with the label of another Lease.
-    fn for_lease(&self, lease: &str) -> Self {
-        let metrics = Self { lease: lease.to_owned(), status: self.status.clone(), slow_path: self.slow_path.clone() };
+    /// Returns metrics with the label of this Lease.
+    fn new(lease: &str, series: ElectionSeries) -> Self {
+        let metrics = Self { lease: lease.to_owned(), series };
         metrics.show(false);
         metrics
     }
 
-    fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
-        registry.register(Box::new(self.status.clone()))?;
-        registry.register(Box::new(self.slow_path.clone()))
-    }
-
     fn show(&self, leads: bool) {
-        self.status.with_label_values(&[&self.lease]).set(leads.into());
+        self.series.status.with_label_values(&[&self.lease]).set(leads.into());
     }
 
     fn count_slow_path(&self) {
-        self.slow_path.with_label_values(&[&self.lease]).inc();
+        self.series.slow_path.with_label_values(&[&self.lease]).inc();
     }
 }
 

@@ -2,9 +2,15 @@
 //! registers the metric here. A metric that exists in the Go program has the same name here. The registry of unit tests
 //! also lists the series without a value, for `docs/metrics.md`.
 
+mod declaration;
 #[cfg(test)]
 mod series;
 mod text;
+
+pub(crate) use declaration::metrics;
+pub use declaration::{
+    counter, counter_vec, gauge, gauge_vec, histogram, histogram_vec, int_gauge, int_gauge_vec, valid,
+};
 
 #[cfg(not(test))]
 pub use prometheus::Registry;

@@ -116,7 +116,7 @@ impl World {
             period,
             caches: vec![Arc::new(nodes.clone())],
             instances: Some(instances.clone()),
-            series: Vec::new(),
+            metrics: Vec::new(),
         };
         let (api, cached) = (Api::all(server.client()), nodes.clone());
         let begin = move || PowerLabels { nodes: cached.clone(), instances: instances.clone(), api: api.clone() };
@@ -143,7 +143,7 @@ impl World {
             period: seconds(60),
             caches: vec![Arc::new(nodes.clone())],
             instances: None,
-            series: Vec::new(),
+            metrics: Vec::new(),
         };
         let begin = move || PodRoutes { nodes: nodes.clone(), cloud: Arc::clone(&cloud), permit: leadership.permit() };
         self.tasks.spawn("pod-routes", Controller::new(spec, begin).run(self.stop.clone()));

@@ -1,11 +1,11 @@
 //! Metrics of vCenter and NSX from the HTTP clients: calls, and the expiry and verification of certificates.
 
 use crate::clients::http::{CallObserver, CertificateSource, Client};
-use crate::runtime::metrics::Registry;
+use crate::runtime::metrics::{Registry, gauge_vec, histogram_vec};
 use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{GaugeVec, HistogramOpts, HistogramVec, Opts};
+use prometheus::{DEFAULT_BUCKETS, GaugeVec, HistogramVec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,8 +41,8 @@ pub struct Calls(HistogramVec);
 impl Calls {
     /// Registers the metric. Fails if `registry` already has a metric with the same name.
     pub fn register(registry: &Registry, product: &Product) -> Result<Self, prometheus::Error> {
-        let options = HistogramOpts::new(product.calls, "Calls, by server and how they ended.");
-        let calls = HistogramVec::new(options, &[product.label, "operation", "outcome"])?;
+        let labels = [product.label, "operation", "outcome"];
+        let calls = histogram_vec(product.calls, "Calls, by server and how they ended.", &labels, DEFAULT_BUCKETS);
         registry.register(Box::new(calls.clone()))?;
         Ok(Self(calls))
     }
@@ -66,17 +66,19 @@ pub struct Certificates {
 impl Certificates {
     /// Registers the metrics. Fails if `registry` already has a metric with one of the names.
     pub fn register(registry: &Registry, product: &Product) -> Result<Self, prometheus::Error> {
-        let options = Opts::new(
-            product.expiry,
-            "When the certificate expires that the server presented last, in seconds since 1970.",
-        );
-        let expiry = GaugeVec::new(options, &[product.label])?;
-        let options = Opts::new(
-            product.verified,
-            "1 if the server's certificate is verified, 0 if every certificate is accepted (insecure-flag).",
-        );
-        let verified = GaugeVec::new(options, &[product.label])?;
-        let certificates = Self { expiry, verified, sources: Arc::default() };
+        let certificates = Self {
+            expiry: gauge_vec(
+                product.expiry,
+                "When the certificate expires that the server presented last, in seconds since 1970.",
+                &[product.label],
+            ),
+            verified: gauge_vec(
+                product.verified,
+                "1 if the server's certificate is verified, 0 if every certificate is accepted (insecure-flag).",
+                &[product.label],
+            ),
+            sources: Arc::default(),
+        };
         registry.register(Box::new(certificates.clone()))?;
         Ok(certificates)
     }

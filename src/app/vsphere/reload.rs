@@ -13,10 +13,10 @@ use crate::kubernetes::leader_election::LeaseObject;
 use crate::providers::vsphere::Provider;
 use crate::providers::vsphere::config::{Config, PartName};
 use crate::providers::{BuildError, Task};
-use crate::runtime::metrics::Registry;
+use crate::runtime::metrics::{Registry, counter_vec, gauge, int_gauge_vec, metrics};
 use crate::runtime::tasks::{BoxError, EndCause, TaskEnded, Tasks};
 use differences::differences;
-use prometheus::{Gauge, IntCounterVec, IntGaugeVec, Opts};
+use prometheus::{Gauge, IntCounterVec, IntGaugeVec};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -224,44 +224,32 @@ impl Background {
     }
 }
 
-/// Metrics of reloads: results, parts that are turned off, and time of the last valid configuration.
-pub struct ReloadMetrics {
-    reloads: IntCounterVec,
-    part_refused: IntGaugeVec,
-    last_success: Gauge,
+metrics! {
+    /// Metrics of reloads: results, parts that are turned off, and time of the last valid configuration.
+    pub struct ReloadMetrics {
+        reloads: IntCounterVec = counter_vec("vsphere_ccm_config_reloads_total",
+            "Changed contents of vsphere.conf and the files it names, by what became of them.", &["result"]),
+        part_refused: IntGaugeVec = int_gauge_vec("vsphere_ccm_config_part_refused",
+            "Whether the part of the configuration is turned off because of mistakes in vsphere.conf or the \
+             environment (1) or not (0).",
+            &["part"]),
+        last_success: Gauge = gauge("vsphere_ccm_config_last_success_timestamp_seconds",
+            "When vsphere.conf and the files it names were last read and accepted."),
+    }
 }
 
 impl ReloadMetrics {
     /// Registers the metrics. Fails if `registry` already has a metric with one of the names.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let reloads = IntCounterVec::new(
-            Opts::new(
-                "vsphere_ccm_config_reloads_total",
-                "Changed contents of vsphere.conf and the files it names, by what became of them.",
-            ),
-            &["result"],
-        )?;
+        let metrics = Self::default();
         for result in ["applied", "unchanged", "refused"] {
-            reloads.with_label_values(&[result]);
+            metrics.reloads.with_label_values(&[result]);
         }
-        let last_success = Gauge::new(
-            "vsphere_ccm_config_last_success_timestamp_seconds",
-            "When vsphere.conf and the files it names were last read and accepted.",
-        )?;
-        let part_refused = IntGaugeVec::new(
-            Opts::new(
-                "vsphere_ccm_config_part_refused",
-                "Whether the part of the configuration is turned off because of mistakes in vsphere.conf or the environment (1) or not (0).",
-            ),
-            &["part"],
-        )?;
         for part in PartName::ALL {
-            part_refused.with_label_values(&[part.as_str()]);
+            metrics.part_refused.with_label_values(&[part.as_str()]);
         }
-        registry.register(Box::new(reloads.clone()))?;
-        registry.register(Box::new(part_refused.clone()))?;
-        registry.register(Box::new(last_success.clone()))?;
-        Ok(Self { reloads, part_refused, last_success })
+        registry.register(Box::new(metrics.clone()))?;
+        Ok(metrics)
     }
 
     fn show_parts(&self, config: &Config) {

@@ -1,21 +1,34 @@
 //! Metrics of vCenters from the provider: sessions, logins, and age and size of the inventory.
 
 use crate::providers::vsphere::VcenterReport;
-use crate::runtime::metrics::Registry;
+use crate::runtime::metrics::{Registry, counter_vec, gauge_vec, metrics};
 use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{Gauge, GaugeVec, IntCounterVec, Opts};
+use prometheus::{Gauge, GaugeVec, IntCounterVec};
+
+metrics! {
+    struct SessionSeries {
+        up: GaugeVec = gauge_vec("vsphere_ccm_vcenter_up",
+            "1 while changes of the vCenter arrive as they happen.", &["vcenter"]),
+        lag: GaugeVec = gauge_vec("vsphere_ccm_vcenter_inventory_lag_seconds",
+            "How long ago what is known of the vCenter was last true; 0 while it answers, none before it ever did.",
+            &["vcenter"]),
+        objects: GaugeVec = gauge_vec("vsphere_ccm_vcenter_inventory_objects",
+            "What is held of the vCenter: virtual machines of nodes, and what is above them.", &["vcenter", "kind"]),
+        rejected_credentials: GaugeVec = gauge_vec("vsphere_ccm_vcenter_credentials_refused",
+            "1 while the session in use is of older credentials because those offered now were refused.", &["vcenter"]),
+        age: GaugeVec = gauge_vec("vsphere_ccm_vcenter_session_age_seconds",
+            "How long the session in use has lasted; none before the first login.", &["vcenter"]),
+        logins: IntCounterVec = counter_vec("vsphere_ccm_vcenter_logins_total",
+            "Logins, by how they ended: accepted over soap or rest, rejected, unanswered.", &["vcenter", "outcome"]),
+    }
+}
 
 /// The metrics, whose values are computed at each scrape.
 pub struct Sessions {
     reports: Box<dyn Fn() -> Vec<VcenterReport> + Send + Sync>,
-    up: GaugeVec,
-    lag: GaugeVec,
-    objects: GaugeVec,
-    rejected_credentials: GaugeVec,
-    age: GaugeVec,
-    logins: IntCounterVec,
+    series: SessionSeries,
     /// Locked during a scrape, since concurrent scrapes share the metrics above.
     update_lock: Mutex<()>,
 }
@@ -26,61 +39,27 @@ impl Sessions {
         registry: &Registry,
         reports: impl Fn() -> Vec<VcenterReport> + Send + Sync + 'static,
     ) -> Result<(), prometheus::Error> {
-        let gauge = |name: &str, help: &str, labels: &[&str]| GaugeVec::new(Opts::new(name, help), labels);
-        let sessions = Self {
-            reports: Box::new(reports),
-            up: gauge("vsphere_ccm_vcenter_up", "1 while changes of the vCenter arrive as they happen.", &["vcenter"])?,
-            lag: gauge(
-                "vsphere_ccm_vcenter_inventory_lag_seconds",
-                "How long ago what is known of the vCenter was last true; 0 while it answers, none before it ever did.",
-                &["vcenter"],
-            )?,
-            objects: gauge(
-                "vsphere_ccm_vcenter_inventory_objects",
-                "What is held of the vCenter: virtual machines of nodes, and what is above them.",
-                &["vcenter", "kind"],
-            )?,
-            rejected_credentials: gauge(
-                "vsphere_ccm_vcenter_credentials_refused",
-                "1 while the session in use is of older credentials because those offered now were refused.",
-                &["vcenter"],
-            )?,
-            age: gauge(
-                "vsphere_ccm_vcenter_session_age_seconds",
-                "How long the session in use has lasted; none before the first login.",
-                &["vcenter"],
-            )?,
-            logins: IntCounterVec::new(
-                Opts::new(
-                    "vsphere_ccm_vcenter_logins_total",
-                    "Logins, by how they ended: accepted over soap or rest, rejected, unanswered.",
-                ),
-                &["vcenter", "outcome"],
-            )?,
-            update_lock: Mutex::default(),
-        };
+        let sessions =
+            Self { reports: Box::new(reports), series: SessionSeries::default(), update_lock: Mutex::default() };
         registry.register(Box::new(sessions))
-    }
-
-    fn gauges(&self) -> [&GaugeVec; 5] {
-        [&self.up, &self.lag, &self.objects, &self.rejected_credentials, &self.age]
     }
 
     fn take(&self, report: &VcenterReport) {
         let VcenterReport { server, lag, rejected_credentials, virtual_machines, ancestors, session } = report;
+        let series = &self.series;
         let of = |gauges: &GaugeVec| -> Gauge { gauges.with_label_values(&[server.as_str()]) };
-        of(&self.up).set(if lag.is_some_and(|lag| lag.is_zero()) { 1.0 } else { 0.0 });
-        of(&self.rejected_credentials).set(if rejected_credentials.is_some() { 1.0 } else { 0.0 });
+        of(&series.up).set(if lag.is_some_and(|lag| lag.is_zero()) { 1.0 } else { 0.0 });
+        of(&series.rejected_credentials).set(if rejected_credentials.is_some() { 1.0 } else { 0.0 });
         if let Some(lag) = lag {
-            of(&self.lag).set(lag.as_secs_f64());
+            of(&series.lag).set(lag.as_secs_f64());
         }
         if let Some(since) = session.since {
-            of(&self.age).set(since.elapsed().as_secs_f64());
+            of(&series.age).set(since.elapsed().as_secs_f64());
         }
         for (kind, count) in [("VirtualMachine", *virtual_machines), ("ancestor", *ancestors)] {
             // Real counts are far below `u32::MAX`.
             let count = u32::try_from(count).unwrap_or(u32::MAX);
-            self.objects.with_label_values(&[server.as_str(), kind]).set(f64::from(count));
+            series.objects.with_label_values(&[server.as_str(), kind]).set(f64::from(count));
         }
         let logins = [
             ("accepted_soap", session.soap_logins),
@@ -89,25 +68,25 @@ impl Sessions {
             ("unanswered", session.unanswered),
         ];
         for (outcome, count) in logins {
-            self.logins.with_label_values(&[server.as_str(), outcome]).inc_by(count);
+            series.logins.with_label_values(&[server.as_str(), outcome]).inc_by(count);
         }
     }
 }
 
 impl Collector for Sessions {
     fn desc(&self) -> Vec<&Desc> {
-        self.gauges().into_iter().flat_map(|gauges| gauges.desc()).chain(self.logins.desc()).collect()
+        self.series.desc()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
         let _turn = self.update_lock.lock();
-        self.gauges().into_iter().for_each(GaugeVec::reset);
-        self.logins.reset();
+        let SessionSeries { up, lag, objects, rejected_credentials, age, logins } = &self.series;
+        [up, lag, objects, rejected_credentials, age].into_iter().for_each(GaugeVec::reset);
+        logins.reset();
         for report in (self.reports)() {
             self.take(&report);
         }
-        let families = self.gauges().into_iter().flat_map(|gauges| gauges.collect());
-        families.chain(self.logins.collect()).collect()
+        self.series.collect()
     }
 }
 

@@ -6,37 +6,37 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 
 use crate::kubernetes::stores::Nodes;
+use crate::runtime::metrics::{int_gauge, metrics};
+
+metrics! {
+    struct CountGauges {
+        all: IntGauge = int_gauge("vsphere_ccm_nodes", "Nodes this process looks after."),
+        uninitialized: IntGauge = int_gauge("vsphere_ccm_nodes_uninitialized",
+            "Nodes with the taint node.cloudprovider.kubernetes.io/uninitialized."),
+    }
+}
 
 pub(super) struct NodeCounts {
     nodes: Nodes,
-    all: IntGauge,
-    uninitialized: IntGauge,
+    gauges: CountGauges,
 }
 
 impl NodeCounts {
     pub(super) fn new(nodes: Nodes) -> Self {
-        let gauge = |name, help| IntGauge::new(name, help).expect("the name is a valid constant");
-        Self {
-            nodes,
-            all: gauge("vsphere_ccm_nodes", "Nodes this process looks after."),
-            uninitialized: gauge(
-                "vsphere_ccm_nodes_uninitialized",
-                "Nodes with the taint node.cloudprovider.kubernetes.io/uninitialized.",
-            ),
-        }
+        Self { nodes, gauges: CountGauges::default() }
     }
 }
 
 impl Collector for NodeCounts {
     fn desc(&self) -> Vec<&Desc> {
-        [&self.all, &self.uninitialized].into_iter().flat_map(Collector::desc).collect()
+        self.gauges.desc()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
         let (all, uninitialized) = self.nodes.count_marked();
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        self.all.set(count(all));
-        self.uninitialized.set(count(uninitialized));
-        [&self.all, &self.uninitialized].into_iter().flat_map(Collector::collect).collect()
+        self.gauges.all.set(count(all));
+        self.gauges.uninitialized.set(count(uninitialized));
+        self.gauges.collect()
     }
 }

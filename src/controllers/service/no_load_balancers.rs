@@ -6,7 +6,7 @@ mod waiting;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus::{IntGauge, Opts};
+use prometheus::IntGauge;
 use tokio::time::Instant;
 
 use super::reason;
@@ -16,7 +16,7 @@ use crate::controllers::{Context, record_event};
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::leadership::Leadership;
 use crate::kubernetes::stores::Services;
-use crate::runtime::metrics::Registry;
+use crate::runtime::metrics::{Registry, int_gauge};
 use waiting::WaitingServices;
 
 /// Interval between two checks of all Services.
@@ -39,14 +39,13 @@ impl NotConfigured {
     /// Creates the task for the Services of the controller.
     pub fn new(context: &Context, services: Services) -> Self {
         let help = "1 while the cloud provider has load balancers.";
-        let options = Opts::new("load_balancer_configured", help).namespace("vsphere_ccm");
         Self {
             services,
             provider: Arc::clone(&context.provider),
             capability: Capability::load_balancer(Arc::clone(&context.provider)),
             recorder: context.recorder.for_component("service-controller"),
             leadership: context.leadership.clone(),
-            configured: IntGauge::with_opts(options).expect("the name is a valid constant"),
+            configured: int_gauge("vsphere_ccm_load_balancer_configured", help),
         }
     }
 

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
+use prometheus::{HistogramVec, IntCounterVec};
 
-use crate::runtime::metrics::Registry;
+use crate::runtime::metrics::{Registry, counter_vec, histogram_vec};
+
+/// Buckets of the duration of authentications and authorisations, in seconds.
+const ATTEMPT_SECONDS: [f64; 15] =
+    [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384];
 
 /// Metrics of delegated authentication and authorisation. Cheap to clone; clones share the values.
 #[derive(Clone)]
@@ -25,16 +29,16 @@ pub(super) struct ReviewCounts {
     duration: HistogramVec,
 }
 
-const VALID: &str = "the names and labels are valid";
-
 impl Default for Metrics {
     fn default() -> Self {
-        let users =
-            Opts::new("authenticated_user_requests", "Counter of authenticated requests broken out by username.");
         Self {
             authentication: ReviewCounts::reviews("authn"),
             authorization: ReviewCounts::reviews("authz"),
-            users: IntCounterVec::new(users, &["username"]).expect(VALID),
+            users: counter_vec(
+                "authenticated_user_requests",
+                "Counter of authenticated requests broken out by username.",
+                &["username"],
+            ),
             authentications: ReviewCounts::attempts(
                 ["authentication_attempts", "Counter of authenticated attempts."],
                 ["authentication_duration_seconds", "Authentication duration in seconds broken out by result."],
@@ -72,12 +76,11 @@ impl Metrics {
 }
 
 impl ReviewCounts {
-    fn new(label: &str, total: [&str; 2], duration: [&str; 2], buckets: Vec<f64>) -> Self {
+    fn new(label: &str, total: [&str; 2], duration: [&str; 2], buckets: &[f64]) -> Self {
         let ([total, total_help], [duration, duration_help]) = (total, duration);
-        let duration = HistogramOpts::new(duration, duration_help).buckets(buckets);
         Self {
-            total: IntCounterVec::new(Opts::new(total, total_help), &[label]).expect(VALID),
-            duration: HistogramVec::new(duration, &[label]).expect(VALID),
+            total: counter_vec(total, total_help, &[label]),
+            duration: histogram_vec(duration, duration_help, &[label], buckets),
         }
     }
 
@@ -88,12 +91,12 @@ impl ReviewCounts {
             "code",
             [&total, "Number of HTTP requests partitioned by status code."],
             [&duration, "Request latency in seconds. Broken down by status code."],
-            vec![0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0],
+            &[0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0],
         )
     }
 
     fn attempts(total: [&str; 2], duration: [&str; 2]) -> Self {
-        Self::new("result", total, duration, prometheus::exponential_buckets(0.001, 2.0, 15).expect(VALID))
+        Self::new("result", total, duration, &ATTEMPT_SECONDS)
     }
 
     pub(super) fn count(&self, outcome: &str, took: Duration) {

@@ -11,7 +11,7 @@ use http::{Method, Request, Response};
 use hyper::body::{Body, Frame, SizeHint};
 use kube::Config;
 use parking_lot::Mutex;
-use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts};
+use prometheus::{GaugeVec, HistogramVec, IntCounterVec};
 use tokio::time::Instant;
 use tower::layer::{LayerFn, layer_fn};
 use tower::{BoxError, Service};
@@ -19,7 +19,7 @@ use tower::{BoxError, Service};
 use super::files::read_file;
 use super::identity;
 use crate::base::pem;
-use crate::runtime::metrics::Registry;
+use crate::runtime::metrics::{Registry, counter_vec, gauge_vec, histogram_vec, metrics};
 
 /// Buckets in seconds, as in client-go.
 const SECONDS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
@@ -32,67 +32,35 @@ const BYTES: [f64; 11] =
 const NO_ANSWER: &str = "<error>";
 
 /// Metrics of all clients. As in the Go program, there is one set per process, because several places create clients.
-static SERIES: LazyLock<Series> = LazyLock::new(Series::new);
-
-/// The earliest expiry of the client certificates. Without a certificate there is no time series.
-static EXPIRY: LazyLock<GaugeVec> = LazyLock::new(|| {
-    let options = Opts::new(
-        "vsphere_ccm_apiserver_client_certificate_expiry_timestamp_seconds",
-        "When the client certificate for the API server expires, in seconds since 1970; of several, the first to expire.",
-    );
-    GaugeVec::new(options, &[]).expect("the name is a valid constant")
-});
+static SERIES: LazyLock<Series> = LazyLock::new(Series::default);
 
 /// Expiry times in seconds since 1970, by server and certificate file.
 static KNOWN: Mutex<BTreeMap<String, f64>> = Mutex::new(BTreeMap::new());
 
-struct Series {
-    requests: IntCounterVec,
-    duration: HistogramVec,
-    request_size: HistogramVec,
-    response_size: HistogramVec,
-    limiter: HistogramVec,
-}
-
-impl Series {
-    fn new() -> Self {
-        let histogram = |name, help, buckets: &[f64]| {
-            let options = HistogramOpts::new(name, help).subsystem("rest_client").buckets(buckets.to_vec());
-            HistogramVec::new(options, &["verb", "host"]).expect("names and labels are valid constants")
-        };
-        let requests = Opts::new("requests_total", "Requests to the API server, by the status of the answer.");
-        Self {
-            requests: IntCounterVec::new(requests.subsystem("rest_client"), &["code", "method", "host"])
-                .expect("name and labels are valid constants"),
-            duration: histogram(
-                "request_duration_seconds",
-                "How long requests to the API server took, until the answer was read; without watches.",
-                &SECONDS,
-            ),
-            request_size: histogram("request_size_bytes", "Size of the bodies sent to the API server.", &BYTES),
-            response_size: histogram(
-                "response_size_bytes",
-                "Size of the bodies that the API server answered; without watches.",
-                &BYTES,
-            ),
-            limiter: histogram(
-                "rate_limiter_duration_seconds",
-                "How long writes waited here for their turn before they were sent.",
-                &SECONDS,
-            ),
-        }
+metrics! {
+    struct Series {
+        requests: IntCounterVec = counter_vec("rest_client_requests_total",
+            "Requests to the API server, by the status of the answer.", &["code", "method", "host"]),
+        duration: HistogramVec = histogram_vec("rest_client_request_duration_seconds",
+            "How long requests to the API server took, until the answer was read; without watches.",
+            &["verb", "host"], &SECONDS),
+        request_size: HistogramVec = histogram_vec("rest_client_request_size_bytes",
+            "Size of the bodies sent to the API server.", &["verb", "host"], &BYTES),
+        response_size: HistogramVec = histogram_vec("rest_client_response_size_bytes",
+            "Size of the bodies that the API server answered; without watches.", &["verb", "host"], &BYTES),
+        limiter: HistogramVec = histogram_vec("rest_client_rate_limiter_duration_seconds",
+            "How long writes waited here for their turn before they were sent.", &["verb", "host"], &SECONDS),
+        /// The earliest expiry of the client certificates. Without a certificate there is no time series.
+        expiry: GaugeVec = gauge_vec("vsphere_ccm_apiserver_client_certificate_expiry_timestamp_seconds",
+            "When the client certificate for the API server expires, in seconds since 1970; of several, the first \
+             to expire.",
+            &[]),
     }
 }
 
 /// Registers the metrics of all clients. Fails if `registry` already has a collector with one of the names.
 pub fn register(registry: &Registry) -> Result<(), prometheus::Error> {
-    registry.register(Box::new(EXPIRY.clone()))?;
-    let Series { requests, duration, request_size, response_size, limiter } = &*SERIES;
-    registry.register(Box::new(requests.clone()))?;
-    for histogram in [duration, request_size, response_size, limiter] {
-        registry.register(Box::new(histogram.clone()))?;
-    }
-    Ok(())
+    registry.register(Box::new(SERIES.clone()))
 }
 
 /// Updates the expiry metric, which shows the earliest expiry, with `config`'s client certificate. Does nothing if the
@@ -108,7 +76,7 @@ pub(super) fn show_expiry(config: &Config) {
     let mut known = KNOWN.lock();
     known.insert(format!("{} {file}", config.cluster_url), seconds);
     let first = known.values().copied().fold(f64::INFINITY, f64::min);
-    EXPIRY.with_label_values::<&str>(&[]).set(first);
+    SERIES.expiry.with_label_values::<&str>(&[]).set(first);
 }
 
 /// The value shown for the certificate in this file.
@@ -389,6 +357,6 @@ mod tests {
             shown.extend(known.iter().filter(|(key, _)| key.contains(&year.to_string())).map(|(_, seconds)| *seconds));
         }
         assert_eq!(shown, [2_208_988_800.0, 1_893_456_000.0]);
-        assert!(EXPIRY.with_label_values::<&str>(&[]).get() <= 1_893_456_000.0, "the first to expire");
+        assert!(SERIES.expiry.with_label_values::<&str>(&[]).get() <= 1_893_456_000.0, "the first to expire");
     }
 }

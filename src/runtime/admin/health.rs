@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use prometheus::{GaugeVec, IntCounterVec, Opts, Registry};
+use prometheus::{GaugeVec, IntCounterVec, Registry};
 
-use crate::runtime::metrics::Metrics;
+use crate::runtime::metrics::{Metrics, counter_vec, gauge_vec, metrics};
 
 /// Limits for unknown excluded checks in an answer: the number of names, and the characters of each name.
 const MAX_UNKNOWN: (usize, usize) = (16, 64);
@@ -193,27 +193,13 @@ impl Probe {
     }
 }
 
-/// Outcomes of the checks, as the series of `/metrics/slis` (`metrics/prometheus/slis` of component-base).
-#[derive(Clone)]
-pub(super) struct Slis {
-    registry: Registry,
-    last: GaugeVec,
-    all: IntCounterVec,
-}
-
-impl Default for Slis {
-    fn default() -> Self {
-        let last =
-            Opts::new("kubernetes_healthcheck", "[BETA] This metric records the result of a single healthcheck.");
-        let all =
-            Opts::new("kubernetes_healthchecks_total", "[BETA] This metric records the results of all healthcheck.");
-        let last = GaugeVec::new(last, &["name", "type"]).expect("the name and the labels are well-formed");
-        let all =
-            IntCounterVec::new(all, &["name", "type", "status"]).expect("the name and the labels are well-formed");
-        let registry = Registry::new();
-        registry.register(Box::new(last.clone())).expect("the registry is empty");
-        registry.register(Box::new(all.clone())).expect("the registry has another series only");
-        Self { registry, last, all }
+metrics! {
+    /// Outcomes of the checks, as the series of `/metrics/slis` (`metrics/prometheus/slis` of component-base).
+    pub(super) struct Slis {
+        last: GaugeVec = gauge_vec("kubernetes_healthcheck",
+            "[BETA] This metric records the result of a single healthcheck.", &["name", "type"]),
+        all: IntCounterVec = counter_vec("kubernetes_healthchecks_total",
+            "[BETA] This metric records the results of all healthcheck.", &["name", "type", "status"]),
     }
 }
 
@@ -229,7 +215,9 @@ impl Slis {
     }
 
     pub(super) fn encode(&self) -> Result<String, prometheus::Error> {
-        Metrics::encode_of(&self.registry)
+        let registry = Registry::new();
+        registry.register(Box::new(self.clone()))?;
+        Metrics::encode_of(&registry)
     }
 }
 

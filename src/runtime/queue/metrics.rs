@@ -9,6 +9,8 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, Histogram, HistogramOpts, IntCounter, IntGauge, Opts};
 use tokio::time::Instant;
 
+use crate::runtime::metrics::valid;
+
 /// Bucket bounds in seconds, from 10 ns to 10 s, with client-go's rounding errors so that the labels are equal.
 const BUCKETS: [f64; 10] =
     [1e-8, 1e-7, 1e-6, 9.999_999_999_999_999e-6, 9.999_999_999_999_999e-5, 1e-3, 1e-2, 1e-1, 1.0, 10.0];
@@ -49,15 +51,14 @@ impl QueueMetrics {
     pub fn new(name: &'static str) -> Self {
         let options =
             |series: &str, help: &str| Opts::new(series, help).subsystem("workqueue").const_label("name", name);
-        let valid = "names and labels are valid constants";
-        let counter = |series, help| IntCounter::with_opts(options(series, help)).expect(valid);
-        let gauge = |series, help| Gauge::with_opts(options(series, help)).expect(valid);
+        let counter = |series, help| valid(IntCounter::with_opts(options(series, help)));
+        let gauge = |series, help| valid(Gauge::with_opts(options(series, help)));
         let histogram = |series, help| {
             let options = HistogramOpts::from(options(series, help)).buckets(BUCKETS.to_vec());
-            Histogram::with_opts(options).expect(valid)
+            valid(Histogram::with_opts(options))
         };
         Self {
-            depth: IntGauge::with_opts(options("depth", "Keys that wait in the work queue.")).expect(valid),
+            depth: valid(IntGauge::with_opts(options("depth", "Keys that wait in the work queue."))),
             adds: counter(
                 "adds_total",
                 "Keys that were added to the work queue; one that waits already is not counted.",

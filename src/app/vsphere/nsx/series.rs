@@ -3,11 +3,11 @@
 use crate::app::vsphere::metrics::{Calls, NSX};
 use crate::clients::http::CallObserver;
 use crate::providers::vsphere::nsx::services::NsxReport;
-use crate::runtime::metrics::Registry;
+use crate::runtime::metrics::{Registry, counter_vec, gauge_vec, metrics};
 use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{GaugeVec, IntCounterVec, Opts};
+use prometheus::{GaugeVec, IntCounterVec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,19 +22,37 @@ type Report = dyn Fn() -> Option<NsxReport> + Send + Sync;
 
 pub(super) struct NsxSeries {
     calls: Calls,
-    logins: IntCounterVec,
-    throttled: IntCounterVec,
-    up: StateMetrics,
+    counters: CallCounters,
+    state: StateMetrics,
+}
+
+metrics! {
+    struct CallCounters {
+        logins: IntCounterVec = counter_vec("vsphere_ccm_nsx_logins_total",
+            "Logins, by how they ended: accepted, rejected, failed.", &["nsx", "outcome"]),
+        throttled: IntCounterVec = counter_vec("vsphere_ccm_nsx_throttled_total",
+            "Calls that NSX refused because it has too much to do.", &["nsx"]),
+    }
+}
+
+metrics! {
+    struct StateGauges {
+        up: GaugeVec = gauge_vec("vsphere_ccm_nsx_up",
+            "1 if NSX answered the last call, 0 if not; none where none is made.", &["nsx"]),
+        /// Objects of load balancers in NSX.
+        objects: GaugeVec = gauge_vec("vsphere_ccm_load_balancer_objects",
+            "Objects in NSX that name this cluster: known, of them held (nothing shows that they are this cluster's).",
+            &["nsx", "state"]),
+        /// Deleted Services that still have load balancers.
+        orphans: GaugeVec = gauge_vec("vsphere_ccm_load_balancer_orphans",
+            "Services that are gone and have load balancers in NSX.", &["nsx"]),
+    }
 }
 
 /// Availability of NSX and counts of load balancers, exported only while this process uses NSX.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct StateMetrics {
-    gauge: GaugeVec,
-    /// Objects of load balancers in NSX.
-    objects: GaugeVec,
-    /// Deleted Services that still have load balancers.
-    orphans: GaugeVec,
+    gauges: StateGauges,
     /// Whether the last call was answered, by server.
     last_answer: Arc<Mutex<BTreeMap<String, bool>>>,
     report: Arc<Mutex<Option<Box<Report>>>>,
@@ -43,36 +61,15 @@ struct StateMetrics {
 impl NsxSeries {
     /// Registers the metrics. Fails if `registry` already has a metric with one of the names.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let logins =
-            Opts::new("vsphere_ccm_nsx_logins_total", "Logins, by how they ended: accepted, rejected, failed.");
-        let logins = IntCounterVec::new(logins, &["nsx", "outcome"])?;
-        let throttled =
-            Opts::new("vsphere_ccm_nsx_throttled_total", "Calls that NSX refused because it has too much to do.");
-        let throttled = IntCounterVec::new(throttled, &["nsx"])?;
-        let up = Opts::new("vsphere_ccm_nsx_up", "1 if NSX answered the last call, 0 if not; none where none is made.");
-        let objects = Opts::new(
-            "vsphere_ccm_load_balancer_objects",
-            "Objects in NSX that name this cluster: known, of them held (nothing shows that they are this cluster's).",
-        );
-        let orphans =
-            Opts::new("vsphere_ccm_load_balancer_orphans", "Services that are gone and have load balancers in NSX.");
-        let (objects, orphans) = (GaugeVec::new(objects, &["nsx", "state"])?, GaugeVec::new(orphans, &["nsx"])?);
-        let up = StateMetrics {
-            gauge: GaugeVec::new(up, &["nsx"])?,
-            objects,
-            orphans,
-            last_answer: Arc::default(),
-            report: Arc::default(),
-        };
-        registry.register(Box::new(logins.clone()))?;
-        registry.register(Box::new(throttled.clone()))?;
-        registry.register(Box::new(up.clone()))?;
-        Ok(Self { calls: Calls::register(registry, &NSX)?, logins, throttled, up })
+        let (counters, state) = (CallCounters::default(), StateMetrics::default());
+        registry.register(Box::new(counters.clone()))?;
+        registry.register(Box::new(state.clone()))?;
+        Ok(Self { calls: Calls::register(registry, &NSX)?, counters, state })
     }
 
     /// Sets the function that reports the state of the connection at each scrape.
     pub fn show(&self, report: impl Fn() -> Option<NsxReport> + Send + Sync + 'static) {
-        *self.up.report.lock() = Some(Box::new(report));
+        *self.state.report.lock() = Some(Box::new(report));
     }
 }
 
@@ -85,43 +82,44 @@ impl CallObserver for NsxSeries {
                 "Rejected" => "rejected",
                 _ => "failed",
             };
-            self.logins.with_label_values(&[endpoint, outcome]).inc();
+            self.counters.logins.with_label_values(&[endpoint, outcome]).inc();
         }
         if outcome == "Busy" {
-            self.throttled.with_label_values(&[endpoint]).inc();
+            self.counters.throttled.with_label_values(&[endpoint]).inc();
         }
         // Calls that were cancelled or never sent do not show whether NSX answers.
         if !["NotPermitted", "PermitEnded", "Configuration"].contains(&outcome) {
-            self.up.last_answer.lock().insert(endpoint.to_owned(), !UNANSWERED.contains(&outcome));
+            self.state.last_answer.lock().insert(endpoint.to_owned(), !UNANSWERED.contains(&outcome));
         }
     }
 }
 
 impl Collector for StateMetrics {
     fn desc(&self) -> Vec<&Desc> {
-        [self.gauge.desc(), self.objects.desc(), self.orphans.desc()].concat()
+        self.gauges.desc()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
         let report = self.report.lock().as_ref().and_then(|report| report());
         let mut answered = self.last_answer.lock();
-        [&self.gauge, &self.objects, &self.orphans].into_iter().for_each(GaugeVec::reset);
+        let StateGauges { up, objects, orphans } = &self.gauges;
+        [up, objects, orphans].into_iter().for_each(GaugeVec::reset);
         match report {
             Some(report) if report.leads => {
                 answered.retain(|server, _| *server == report.server);
                 if let Some(is_up) = answered.get(&report.server) {
-                    self.gauge.with_label_values(&[report.server.as_str()]).set(f64::from(u8::from(*is_up)));
+                    up.with_label_values(&[report.server.as_str()]).set(f64::from(u8::from(*is_up)));
                 }
                 if let Some(counts) = report.balancers {
                     let server = report.server.as_str();
-                    self.objects.with_label_values(&[server, "known"]).set(counts.owned as f64);
-                    self.objects.with_label_values(&[server, "held"]).set(counts.ambiguous as f64);
-                    self.orphans.with_label_values(&[server]).set(counts.orphans as f64);
+                    objects.with_label_values(&[server, "known"]).set(counts.owned as f64);
+                    objects.with_label_values(&[server, "held"]).set(counts.ambiguous as f64);
+                    orphans.with_label_values(&[server]).set(counts.orphans as f64);
                 }
             }
             _ => answered.clear(),
         }
-        [self.gauge.collect(), self.objects.collect(), self.orphans.collect()].concat()
+        self.gauges.collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Lines that are logged at the start: values of flags, flags without effect, and unknown environment variables.
 
 use super::options::Options;
-use super::settings::Settings;
+use super::settings::{FeatureGates, Settings};
 use crate::controllers::node_lifecycle::DeletionMode;
 
 /// Lowest verbosity at which every flag is logged with its value, as in the Go program.
@@ -41,7 +41,11 @@ fn ineffective_flags(options: &Options, settings: &Settings) -> Vec<String> {
     let flags = flags.into_iter().map(|(flag, reason)| format!("{flag} is accepted and has no effect: {reason}"));
     let gates = settings.generic.gates.without_effect();
     let gates = gates.into_iter().map(|gate| {
-        format!("--feature-gates: {gate} is accepted and has no effect: what it turns on or off is not in this program")
+        format!(
+            "--feature-gates: {gate} is accepted and has no effect: this program has only the gates {} and {}",
+            FeatureGates::WATCH_BASED_ROUTES,
+            FeatureGates::LOGGING_ALPHA
+        )
     });
     flags.chain(gates).collect()
 }
@@ -65,12 +69,13 @@ mod tests {
                 "--node-sync-period=1s",
                 "--node-sync-period=2s",
                 "--webhooks=*",
-                "--feature-gates=WatchList=false"
+                "--feature-gates=WatchList=false,WatchList=true,LoggingAlphaOptions=true"
             ]),
             [
                 "--node-sync-period is accepted and has no effect: it has none in the Go program either",
                 "--webhooks is accepted and has no effect: there are no webhooks here",
-                "--feature-gates: WatchList is accepted and has no effect: what it turns on or off is not in this program",
+                "--feature-gates: WatchList is accepted and has no effect: this program has only the gates \
+                 CloudControllerManagerWatchBasedRoutesReconciliation and LoggingAlphaOptions",
             ]
         );
         let proxies = [
@@ -87,8 +92,8 @@ mod tests {
                  port, which ignores identity headers of a proxy",
                 "--requestheader-uid-headers is accepted and has no effect: no API server aggregates the secure port, \
                  which ignores identity headers of a proxy",
-                "--feature-gates: RemoteRequestHeaderUID is accepted and has no effect: what it turns on or off is not in \
-                 this program",
+                "--feature-gates: RemoteRequestHeaderUID is accepted and has no effect: this program has only the gates \
+                 CloudControllerManagerWatchBasedRoutesReconciliation and LoggingAlphaOptions",
             ]
         );
     }

@@ -7,18 +7,13 @@
 use crate::source::Source;
 use std::collections::BTreeSet;
 
-/// A form of names, the folders in which that form has another meaning (words of vCenter's protocols, gates without
-/// effect), and its check.
+/// A form of names, the folders in which that form has another meaning (words of vCenter's protocols), and its check.
 type Form = (&'static str, &'static [&'static str], fn(&str) -> bool);
 
 const FORMS: [Form; 5] = [
     ("environment variables and cipher suites, and what they are made of", &[], is_variable),
     ("annotations, labels, taints and API groups", &[], is_key),
-    (
-        "words: Events, conditions, kinds, values of labels",
-        &["src/clients/", "src/providers/", "src/app/settings/gates"],
-        is_camel,
-    ),
+    ("words: Events, conditions, kinds, values of labels", &["src/clients/", "src/providers/"], is_camel),
     ("names: Leases, components, controllers, tasks, keys of files", &["src/clients/"], is_kebab),
     ("names in metrics, and values of labels", &["src/clients/", "src/providers/"], is_snake),
 ];

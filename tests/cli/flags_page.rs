@@ -32,9 +32,10 @@ variables. The command line goes before the variable; an empty variable counts a
 const WITHOUT_EFFECT: &str = "
 ## Accepted without effect
 
-These change nothing; the values of most are checked. A value other than the default is reported once, at the start. Feature gates are those of
-the upstream releases 1.31 to 1.37; an unknown one is refused. `LoggingAlphaOptions` unlocks the `--log-*-split-stream` and `--log-*-info-buffer-size` flags,
-`AllAlpha` and `AllBeta` set all gates of their stage, and the others change nothing here.
+These change nothing; the values of most are checked. A value other than the default is reported once, at the start. Of the feature gates,
+`LoggingAlphaOptions` (or `AllAlpha`) unlocks the `--log-*-split-stream` and `--log-*-info-buffer-size` flags, and
+`CloudControllerManagerWatchBasedRoutesReconciliation=false` selects the period of [routes](routes.md). Any other name is accepted, misspelled ones
+too, changes nothing, and is reported once, at the start.
 
 | flag | why |
 |---|---|

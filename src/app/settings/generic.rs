@@ -55,7 +55,7 @@ impl SettingsCheck<'_> {
                 return FeatureGates::default();
             }
         };
-        if !gates.is_on(FeatureGates::LOGGING_ALPHA) {
+        if !gates.is_logging_alpha_on() {
             let given = self.options.values.iter();
             let locked = given.filter(|value| value.is_changed() && LOCKED_LOG_FLAGS.contains(&value.flag.name));
             for value in locked {

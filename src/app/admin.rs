@@ -1,7 +1,5 @@
 //! Starts the server of the secure port.
 
-mod version;
-
 use super::settings::{SecurePort, SettingError, Settings};
 use super::shared_services::SharedServices;
 use super::shutdown_order::{ShutdownStage, Stages};
@@ -36,12 +34,10 @@ pub async fn start(
     warn_of_suites(serving, certificates.key_kind());
     let tls = server_config(&serving.tls, serving.http2, certificates).map_err(admin::CertificateError::from)?;
     let (authenticator, authorizer) = access::prepare(settings, parts, stages).await?;
-    let mut pages = pages::all(settings);
-    pages.extend(version::pages());
     let admin = Admin {
         checks: parts.checks.clone(),
         metrics: parts.metrics.clone(),
-        pages,
+        pages: pages::all(settings),
         verbosity: serving.debug.then_some(verbosity),
         authenticator,
         authorizer,

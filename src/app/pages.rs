@@ -1,30 +1,70 @@
-//! The pages of the secure port that show settings and flags.
+//! The pages of the secure port about this process: its settings, flags, version and uptime.
 
 mod configz;
 
-use super::options::Value;
+use super::options::{PROGRAM, Value};
 use super::settings::Settings;
+use crate::kubernetes::client::COMMIT;
 use crate::runtime::admin::Page;
+use crate::runtime::metrics::platform;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-/// Returns the pages `/configz` and `/flagz`, whose content does not change while the process runs.
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// The notice of component-base below the heading of a page.
+const NOTICE: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
+                      guarantees and is for debugging purposes only.";
+
+/// Returns the pages. Only `/statusz` changes while the process runs: its uptime counts from this call.
 pub fn all(settings: &Settings) -> Vec<Page> {
+    let (started, since) = (jiff::Timestamp::now(), Instant::now());
     vec![
-        page("/configz", "application/json", configz::text(settings)),
-        page("/flagz", "text/plain; charset=utf-8", flagz(&settings.options.values)),
+        constant("/configz", JSON, configz::text(settings)),
+        constant("/flagz", TEXT, flagz(&settings.options.values)),
+        constant("/version", JSON, version()),
+        Page { path: "/statusz", content_type: TEXT, write: Arc::new(move || statusz(started, since.elapsed())) },
     ]
 }
 
-fn page(path: &'static str, content_type: &'static str, text: String) -> Page {
+fn constant(path: &'static str, content_type: &'static str, text: String) -> Page {
     Page { path, content_type, write: Arc::new(move || text.clone()) }
 }
 
 /// Returns `/flagz` in the format of `k8s.io/component-base/zpages/flagz`, but always with the separator `=`.
 fn flagz(values: &[Value]) -> String {
     let lines: String = values.iter().map(|value| format!("{}={}\n", value.flag.name, value.printed())).collect();
+    format!("\ncloud-controller-manager flagz\n{NOTICE}\n\n{lines}")
+}
+
+/// Returns the fields of apimachinery's `version.Info`. `goVersion` is empty, since this is not a Go program.
+fn version() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let mut parts = version.split('.');
+    let info = serde_json::json!({
+        "major": parts.next().unwrap_or_default(),
+        "minor": parts.next().unwrap_or_default(),
+        "gitVersion": format!("v{version}"),
+        "gitCommit": COMMIT.unwrap_or_default(),
+        "gitTreeState": "",
+        "buildDate": "",
+        "goVersion": "",
+        "compiler": "rustc",
+        "platform": platform(),
+    });
+    format!("{info:#}")
+}
+
+/// Returns `/statusz` in the format of component-base's `zpages/statusz`, but always with the same delimiter.
+fn statusz(started: jiff::Timestamp, up: Duration) -> String {
+    let second = up.as_secs();
+    let (hours, minutes, seconds) = (second / 3600, second / 60 % 60, second % 60);
+    let started = started.strftime("%a %b %e %H:%M:%S UTC %Y");
     format!(
-        "\ncloud-controller-manager flagz\nWarning: This endpoint is not meant to be machine parseable, has no formatting \
-         compatibility guarantees and is for debugging purposes only.\n\n{lines}"
+        "\n{PROGRAM} statusz\n{NOTICE}\n\nStarted: {started}\nUp: {hours} hr {minutes:02} min {seconds:02} sec\n\
+         Binary version: {}\n",
+        env!("CARGO_PKG_VERSION"),
     )
 }
 
@@ -34,13 +74,14 @@ mod tests {
     use crate::app::settings::tests::settled;
 
     #[test]
-    fn both_pages_are_there_and_hold_no_secret() {
+    fn all_pages_are_there_and_hold_no_secret() {
         // The file of `--cloud-config` contains this password.
         let pages = all(&settled(&[]).unwrap());
-        assert_eq!(pages.iter().map(|page| page.path).collect::<Vec<_>>(), ["/configz", "/flagz"]);
+        let paths = ["/configz", "/flagz", "/version", "/statusz"];
+        assert_eq!(pages.iter().map(|page| page.path).collect::<Vec<_>>(), paths);
         for page in pages {
             let text = (page.write)();
-            assert!(text.contains("/etc/vsphere.conf"), "{text}");
+            assert_eq!(text.contains("/etc/vsphere.conf"), ["/configz", "/flagz"].contains(&page.path), "{text}");
             assert!(!text.contains("hunter2"), "{text}");
         }
     }
@@ -59,5 +100,30 @@ mod tests {
         for line in ["cloud-provider=vsphere", "v=3", "vmodule=[a=1,b=2,c_d=3]", "webhooks=[]", "node-selector="] {
             assert!(flags.lines().any(|shown| shown == line), "{line} in {flags}");
         }
+    }
+
+    #[test]
+    fn the_version_has_the_fields_of_the_go_program() {
+        let info: serde_json::Value = serde_json::from_str(&version()).unwrap();
+        let fields: Vec<_> = info.as_object().unwrap().keys().map(String::as_str).collect();
+        let expected = [
+            "buildDate",
+            "compiler",
+            "gitCommit",
+            "gitTreeState",
+            "gitVersion",
+            "goVersion",
+            "major",
+            "minor",
+            "platform",
+        ];
+        assert_eq!(fields, expected);
+        assert_eq!(info["gitVersion"], concat!("v", env!("CARGO_PKG_VERSION")));
+    }
+
+    #[test]
+    fn the_status_says_since_when() {
+        let text = statusz("2026-02-03T04:05:06Z".parse().unwrap(), Duration::from_secs(3 * 3600 + 62));
+        assert!(text.contains("\nStarted: Tue Feb  3 04:05:06 UTC 2026\nUp: 3 hr 01 min 02 sec\n"), "{text}");
     }
 }

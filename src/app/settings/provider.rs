@@ -3,7 +3,6 @@
 use super::{SettingsCheck, Vsphere};
 use crate::app::catalogue::{VSPHERE, VSPHERE_PARAVIRTUAL};
 use std::collections::BTreeSet;
-use std::path::Path;
 
 /// The settings of the selected cloud provider.
 #[derive(Debug)]
@@ -17,13 +16,6 @@ impl ProviderSettings {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Vsphere(_) => VSPHERE,
-        }
-    }
-
-    /// Returns the path of `--cloud-config`.
-    pub fn cloud_config(&self) -> &Path {
-        match self {
-            Self::Vsphere(vsphere) => &vsphere.file.path,
         }
     }
 

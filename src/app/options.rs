@@ -1,7 +1,7 @@
 //! Parses the command line and environment variables. The values stay texts, which `settings` validates.
 
 pub mod flag;
-mod table;
+pub(super) mod flags;
 pub mod values;
 mod variables;
 
@@ -11,7 +11,7 @@ use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::{OsStr, OsString};
 
-pub use flag::{Flag, Kind};
+pub use flag::{Flag, FlagDefinition, Kind};
 pub use values::{Origin, Value};
 
 /// The name of the program, as `--version` prints it.
@@ -48,16 +48,16 @@ pub enum Invocation {
 pub struct UsageError(String);
 
 /// Returns all flags, sorted by name.
-pub fn flags() -> Vec<Flag> {
-    let mut flags: Vec<_> = table::flags().collect();
+pub fn definitions() -> Vec<FlagDefinition> {
+    let mut flags: Vec<_> = flags::all().collect();
     flags.sort_by_key(|flag| flag.name);
     flags
 }
 
 /// Returns the clap command. Groups have the order of the Go program; flags of a group are sorted by name.
 pub fn command() -> Command {
-    let by_name = flags();
-    let place = |flag: &Flag| by_name.iter().position(|other| other.name == flag.name).unwrap_or_default();
+    let by_name = definitions();
+    let place = |flag: &FlagDefinition| by_name.iter().position(|other| other.name == flag.name).unwrap_or_default();
     Command::new(PROGRAM)
         .about(ABOUT)
         .override_usage(USAGE)
@@ -65,7 +65,7 @@ pub fn command() -> Command {
         .disable_version_flag(true)
         .args_override_self(true)
         .next_line_help(true)
-        .args(table::flags().map(|flag| flag.arg().display_order(place(&flag))))
+        .args(flags::all().map(|flag| flag.arg().display_order(place(&flag))))
 }
 
 /// Parses the arguments, program name first, and the environment variables. An empty variable counts as unset.
@@ -80,12 +80,12 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
     }
     match without_empty_variables(command())?.try_get_matches_from(arguments) {
         Ok(matches) => {
-            let values = flags().into_iter().filter(|flag| flag.kind != Kind::Help);
+            let values = definitions().into_iter().filter(|flag| flag.kind != Kind::Help);
             let options = Options {
                 values: values.map(|flag| Value::new(flag, &matches)).collect(),
                 unknown_variables: unknown_variables(),
             };
-            Ok(match printed_version(options.text("version"))? {
+            Ok(match printed_version(options.text(flags::VERSION))? {
                 None => Invocation::Run(Box::new(options)),
                 Some(version) => Invocation::Print(format!("{PROGRAM} {version}\n")),
             })
@@ -139,22 +139,25 @@ fn printed_version(asked: &str) -> Result<Option<&str>, UsageError> {
 }
 
 impl Options {
-    /// Returns the flag of this name with its value. For an unknown name, debug builds panic and release builds return
-    /// `None`.
-    pub fn value(&self, name: &str) -> Option<&Value> {
-        let value = self.values.iter().find(|value| value.flag.name == name);
-        debug_assert!(value.is_some(), "{name} is no flag");
-        value
+    /// Returns the flag with its value.
+    pub fn value<T>(&self, flag: Flag<T>) -> &Value {
+        let value = self.values.iter().find(|value| value.flag.name == flag.name);
+        value.expect("every flag that has a constant has a value")
     }
 
-    /// Returns the last value of a flag; empty if there is none.
-    pub fn text(&self, name: &str) -> &str {
-        self.value(name).and_then(|value| value.items.last()).map_or("", String::as_str)
+    /// Returns the value of a boolean; `None` if it is invalid.
+    pub fn boolean(&self, flag: Flag<bool>) -> Option<bool> {
+        parse_bool(self.text(flag))
+    }
+
+    /// Returns the last value of a flag, as typed; empty if there is none.
+    pub fn text<T>(&self, flag: Flag<T>) -> &str {
+        self.value(flag).items.last().map_or("", String::as_str)
     }
 
     /// Returns the items of a list; empty if there are none.
-    pub fn list(&self, name: &str) -> &[String] {
-        self.value(name).map_or(&[], |value| &value.items)
+    pub fn list(&self, flag: Flag<&[String]>) -> &[String] {
+        &self.value(flag).items
     }
 
     /// Returns a warning for each deprecated flag on the command line, in the words of Go's flag package.
@@ -179,7 +182,7 @@ fn misspelled(error: &clap::Error) -> UsageError {
     };
     let what = match error.kind() {
         ErrorKind::UnknownArgument if typed.starts_with('-') => {
-            let names = flags().into_iter().map(|flag| flag.name);
+            let names = definitions().into_iter().map(|flag| flag.name);
             let hint = nearest(typed, names).map(|name| format!("; did you mean --{name}?"));
             format!("unknown flag: {typed}{}", hint.unwrap_or_default())
         }

@@ -16,9 +16,8 @@ pub mod vsphere;
 use super::catalogue::{self, Controller};
 use super::files::{FileSystem, SystemFiles};
 use super::options::values::without_credentials;
-use super::options::{Options, Origin, Value};
+use super::options::{Flag, Options, Origin, flags};
 use crate::base::go_duration;
-use crate::base::go_flags::parse_bool;
 use crate::controllers::{node, node_lifecycle, route, service};
 use crate::kubernetes::access::{Authentication, Authorization};
 use crate::kubernetes::client;
@@ -82,8 +81,7 @@ pub fn resolve(
     files: &dyn FileSystem,
     environment: &Environment,
 ) -> Result<Settings, SettingErrors> {
-    let warnings = options.unknown_variables.clone();
-    let mut check = SettingsCheck { options, files, environment, errors: Vec::new(), warnings };
+    let mut check = SettingsCheck::new(options, files, environment);
     match (check.settings(), check.errors) {
         (Some(settings), mistakes) if mistakes.is_empty() => Ok(settings),
         (_, found) => Err(SettingErrors { errors: found, warnings: check.warnings }),
@@ -93,28 +91,14 @@ pub fn resolve(
 /// Returns the settings of the log; the defaults if a flag of the log is invalid, since [`resolve`] reports the error.
 pub fn of_the_log(options: &Options) -> logging::LogSettings {
     let environment = Environment::default();
-    let mut check = SettingsCheck {
-        options,
-        files: &SystemFiles,
-        environment: &environment,
-        errors: Vec::new(),
-        warnings: Vec::new(),
-    };
+    let mut check = SettingsCheck::new(options, &SystemFiles, &environment);
     let logging = check.logging();
     if check.errors.is_empty() { logging } else { logging::LogSettings::default() }
 }
 
 /// Returns the secure port; `None` if it is off, or if its port or address is invalid. [`resolve`] reports the error.
 pub fn secure_port(options: &Options) -> Option<SecurePort> {
-    let environment = Environment::default();
-    let mut check = SettingsCheck {
-        options,
-        files: &SystemFiles,
-        environment: &environment,
-        errors: Vec::new(),
-        warnings: Vec::new(),
-    };
-    check.secure_port()
+    SettingsCheck::new(options, &SystemFiles, &Environment::default()).secure_port()
 }
 
 /// A configuration error.
@@ -162,6 +146,10 @@ struct SettingsCheck<'a> {
 }
 
 impl<'a> SettingsCheck<'a> {
+    fn new(options: &'a Options, files: &'a dyn FileSystem, environment: &'a Environment) -> Self {
+        Self { options, files, environment, errors: Vec::new(), warnings: options.unknown_variables.clone() }
+    }
+
     /// Returns the settings, which are valid only if `errors` is empty; `None` without a valid provider.
     fn settings(&mut self) -> Option<Settings> {
         let provider = self.provider();
@@ -169,7 +157,7 @@ impl<'a> SettingsCheck<'a> {
         Some(Settings {
             controllers: self.controllers(),
             kubernetes: self.kubernetes(),
-            node_selector: self.selector("node-selector"),
+            node_selector: self.selector(flags::NODE_SELECTOR),
             election: self.election(),
             lease: self.lease(),
             nodes: self.nodes(topology_labels),
@@ -188,31 +176,31 @@ impl<'a> SettingsCheck<'a> {
     }
 
     fn controllers(&mut self) -> Vec<&'static Controller> {
-        catalogue::chosen_controllers(self.options.list("controllers")).unwrap_or_else(|names| {
+        catalogue::chosen_controllers(self.options.list(flags::CONTROLLERS)).unwrap_or_else(|names| {
             let known: Vec<_> = catalogue::CONTROLLERS.iter().map(|controller| controller.name).collect();
             let expected = format!("expected *, or of {}", known.join(", "));
             for name in names {
                 let reason = format!("{name:?} is not in the list of known controllers; {expected}");
-                self.wrong("controllers", &name, reason);
+                self.wrong(flags::CONTROLLERS, &name, reason);
             }
             Vec::new()
         })
     }
 
     fn kubernetes(&mut self) -> client::Settings {
-        let master = self.optional("master");
+        let master = self.optional(flags::MASTER);
         if let Some(master) = master {
             let shown = without_credentials(master);
             if shown != master {
                 let reason = "expected a URL without a user; credentials come from a kubeconfig or a service account";
-                self.wrong("master", &shown, reason);
+                self.wrong(flags::MASTER, &shown, reason);
             } else if !is_server_url(master) {
-                self.wrong("master", master, "expected a URL such as https://10.0.0.1:6443");
+                self.wrong(flags::MASTER, master, "expected a URL such as https://10.0.0.1:6443");
             }
         }
-        let kubeconfig = self.kubeconfig("kubeconfig");
+        let kubeconfig = self.kubeconfig(flags::KUBECONFIG);
         if kubeconfig.is_none() && master.is_none() && !self.environment.is_of_pod() {
-            self.wrong("kubeconfig", "", "expected the path of a kubeconfig, since this is not a pod");
+            self.wrong(flags::KUBECONFIG, "", "expected the path of a kubeconfig, since this is not a pod");
         }
         client::Settings { kubeconfig, master: master.map(str::to_owned), rate: self.rate() }
     }
@@ -220,21 +208,21 @@ impl<'a> SettingsCheck<'a> {
     /// Returns the client-side rate limit; `None` unless a flag sets it. No limit is needed by default, since API
     /// Priority and Fairness protects the API server.
     fn rate(&mut self) -> Option<client::Rate> {
-        let given = |name| self.options.list(name).last();
-        let (qps, burst) = (given("kube-api-qps"), given("kube-api-burst"));
+        let qps = self.options.value(flags::KUBE_API_QPS).items.last();
+        let burst = self.options.value(flags::KUBE_API_BURST).items.last();
         if qps.is_none() && burst.is_none() {
             return None;
         }
         let qps = qps.map_or("20", String::as_str);
         let number = qps.parse().ok().filter(|number: &f32| number.is_finite());
         if number.is_none() {
-            self.wrong("kube-api-qps", qps, "expected a number such as 20 or 0.5");
+            self.wrong(flags::KUBE_API_QPS, qps, "expected a number such as 20 or 0.5");
         }
-        let burst = burst.and_then(|_| self.number("kube-api-burst", "a whole number such as 30"));
+        let burst = burst.and_then(|_| self.number(flags::KUBE_API_BURST, "a whole number such as 30"));
         Some(client::Rate { qps: number.unwrap_or_default(), burst: burst.unwrap_or(30) })
     }
 
-    fn selector(&mut self, flag: &str) -> Option<String> {
+    fn selector(&mut self, flag: Flag<&str>) -> Option<String> {
         let selector = self.optional(flag)?;
         if let Err(wrong) = label_selector::check(selector) {
             let expected = format!("{wrong:?} is no requirement; expected a label selector such as pool=blue,!virtual");
@@ -243,13 +231,18 @@ impl<'a> SettingsCheck<'a> {
         Some(selector.to_owned())
     }
 
+    /// Returns the items of a list without spaces around them, and without empty items.
+    fn items(&self, flag: Flag<&[String]>) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.options.list(flag).iter().map(|item| item.trim()).filter(|item| !item.is_empty())
+    }
+
     /// Returns the text of a flag; `None` if it is empty.
-    fn optional(&self, flag: &str) -> Option<&'a str> {
+    fn optional<T>(&self, flag: Flag<T>) -> Option<&'a str> {
         Some(self.options.text(flag)).filter(|text| !text.is_empty())
     }
 
     /// Returns the path of a kubeconfig. Checks the kubeconfig and the files that it names.
-    fn kubeconfig(&mut self, flag: &str) -> Option<PathBuf> {
+    fn kubeconfig(&mut self, flag: Flag<&str>) -> Option<PathBuf> {
         let path = self.optional(flag)?;
         let (files, file) = (self.files, Path::new(path));
         match files.read(file) {
@@ -264,21 +257,21 @@ impl<'a> SettingsCheck<'a> {
         Some(PathBuf::from(path))
     }
 
-    fn boolean(&mut self, flag: &str) -> bool {
-        let value = self.options.text(flag);
-        parse_bool(value).unwrap_or_else(|| {
-            self.wrong(flag, value, "expected true or false");
-            false
-        })
+    fn boolean(&mut self, flag: Flag<bool>) -> bool {
+        let value = self.options.boolean(flag);
+        if value.is_none() {
+            self.wrong(flag, self.options.text(flag), "expected true or false");
+        }
+        value.unwrap_or_default()
     }
 
-    fn duration(&mut self, flag: &str) -> Option<Duration> {
+    fn duration(&mut self, flag: Flag<Duration>) -> Option<Duration> {
         let value = self.options.text(flag);
         go_duration::parse_duration(value).map_err(|refused| self.wrong(flag, value, refused.to_string())).ok()
     }
 
     /// Returns the interval of repeated work. Reports an interval below 1 s.
-    fn pause(&mut self, flag: &str) -> Duration {
+    fn pause(&mut self, flag: Flag<Duration>) -> Duration {
         let pause = self.duration(flag);
         if pause.is_some_and(|pause| pause < Duration::from_secs(1)) {
             self.wrong(flag, self.options.text(flag), "expected at least 1s");
@@ -287,7 +280,7 @@ impl<'a> SettingsCheck<'a> {
     }
 
     /// Returns the value that the flag's word selects from `choices`. Reports any other word.
-    fn choice<T: Clone>(&mut self, flag: &str, choices: &[(&str, T)], expected: &str) -> Option<T> {
+    fn choice<T: Clone>(&mut self, flag: Flag<&str>, choices: &[(&str, T)], expected: &str) -> Option<T> {
         let value = self.options.text(flag);
         let choice = choices.iter().find(|(word, _)| *word == value).map(|(_, choice)| choice.clone());
         if choice.is_none() {
@@ -296,18 +289,17 @@ impl<'a> SettingsCheck<'a> {
         choice
     }
 
-    fn number<T: std::str::FromStr>(&mut self, flag: &str, expected: &str) -> Option<T> {
+    fn number<T: std::str::FromStr + Copy>(&mut self, flag: Flag<T>, expected: &str) -> Option<T> {
         let value = self.options.text(flag);
         value.parse().map_err(|_| self.wrong(flag, value, format!("expected {expected}"))).ok()
     }
 
     /// Records an error. Names the environment variable if the value comes from it.
-    fn wrong(&mut self, flag: &str, value: &str, why: impl Into<String>) {
+    fn wrong<T>(&mut self, flag: Flag<T>, value: &str, why: impl Into<String>) {
         let given = self.options.value(flag);
-        let variable = given.filter(|given| given.origin == Origin::Environment).and_then(|given| given.flag.variable);
-        let place = match variable {
+        let place = match given.flag.variable.filter(|_| given.origin == Origin::Environment) {
             Some(variable) => format!("environment variable {variable}={value}"),
-            None => format!("{}={value}", given.map_or_else(|| flag.to_owned(), Value::spelled)),
+            None => format!("{}={value}", given.spelled()),
         };
         self.errors.push(SettingError { place, reason: why.into() });
     }

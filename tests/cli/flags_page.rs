@@ -1,6 +1,6 @@
 //! `docs/flags.md`, generated from the definitions of the flags and from additional texts for the page.
 
-use ccm::app::options::{self, Flag};
+use ccm::app::options::{self, FlagDefinition};
 use clap::Arg;
 
 const HEAD: &str = "# Flags
@@ -193,8 +193,8 @@ pub fn page() -> String {
         let flags: Vec<_> = flags.iter().copied().filter(|flag| flag.get_help_heading() == Some(group)).collect();
         page += &section(group, &flags);
     }
-    let told_of = |note: fn(&Flag) -> Option<&str>| -> String {
-        let flags = options::flags();
+    let told_of = |note: fn(&FlagDefinition) -> Option<&str>| -> String {
+        let flags = options::definitions();
         flags.iter().filter_map(|flag| Some(format!("| `--{}` | {} |\n", flag.name, note(flag)?))).collect()
     };
     page += WITHOUT_EFFECT;

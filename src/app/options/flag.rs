@@ -1,6 +1,21 @@
 //! Pure: the declaration of a flag, and the clap argument derived from it.
 
 use clap::{Arg, ArgAction};
+use std::marker::PhantomData;
+
+/// A flag whose value has the type `T`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flag<T> {
+    /// The name, without dashes.
+    pub name: &'static str,
+    value: PhantomData<T>,
+}
+
+impl<T> Flag<T> {
+    pub(super) const fn new(definition: FlagDefinition) -> Self {
+        Self { name: definition.name, value: PhantomData }
+    }
+}
 
 /// The kind of value that a flag takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,9 +41,9 @@ impl Kind {
     }
 }
 
-/// A flag.
+/// The properties of a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Flag {
+pub struct FlagDefinition {
     /// The name, without dashes.
     pub name: &'static str,
     /// The heading in the help.
@@ -51,28 +66,33 @@ pub struct Flag {
     pub deprecated: Option<&'static str>,
 }
 
-pub(super) const fn flag(name: &'static str, kind: Kind, value_name: &'static str, default: &'static str) -> Flag {
+pub(super) const fn flag(
+    name: &'static str,
+    kind: Kind,
+    value_name: &'static str,
+    default: &'static str,
+) -> FlagDefinition {
     let (group, help, short, variable, without_effect, deprecated) = ("", "", None, None, None, None);
-    Flag { name, group, kind, value_name, default, help, short, variable, without_effect, deprecated }
+    FlagDefinition { name, group, kind, value_name, default, help, short, variable, without_effect, deprecated }
 }
 
-pub(super) const fn boolean(name: &'static str, default: &'static str) -> Flag {
+pub(super) const fn boolean(name: &'static str, default: &'static str) -> FlagDefinition {
     flag(name, Kind::Boolean, "BOOL", default)
 }
 
-pub(super) const fn text(name: &'static str, value_name: &'static str, default: &'static str) -> Flag {
+pub(super) const fn text(name: &'static str, value_name: &'static str, default: &'static str) -> FlagDefinition {
     flag(name, Kind::Text, value_name, default)
 }
 
-pub(super) const fn repeated(name: &'static str, value_name: &'static str, default: &'static str) -> Flag {
+pub(super) const fn repeated(name: &'static str, value_name: &'static str, default: &'static str) -> FlagDefinition {
     flag(name, Kind::Repeated, value_name, default)
 }
 
-pub(super) const fn slice(name: &'static str, value_name: &'static str, default: &'static str) -> Flag {
+pub(super) const fn slice(name: &'static str, value_name: &'static str, default: &'static str) -> FlagDefinition {
     flag(name, Kind::Slice, value_name, default)
 }
 
-impl Flag {
+impl FlagDefinition {
     pub(super) const fn help(self, help: &'static str) -> Self {
         Self { help, ..self }
     }

@@ -13,6 +13,19 @@ fn options(arguments: &[&str]) -> Options {
     }
 }
 
+/// Returns the value of the flag with this name. Some flags have no constant.
+fn value<'a>(options: &'a Options, name: &str) -> &'a Value {
+    options.values.iter().find(|value| value.flag.name == name).unwrap()
+}
+
+fn text(arguments: &[&str], name: &str) -> String {
+    value(&options(arguments), name).items.last().cloned().unwrap_or_default()
+}
+
+fn list(arguments: &[&str], name: &str) -> Vec<String> {
+    value(&options(arguments), name).items.clone()
+}
+
 #[test]
 fn the_definition_is_sound() {
     command().debug_assert();
@@ -20,15 +33,15 @@ fn the_definition_is_sound() {
 
 #[test]
 fn words_of_a_flag_may_be_joined_by_underscores() {
-    assert_eq!(options(&["--cloud_config=/a_b"]).text("cloud-config"), "/a_b");
-    assert_eq!(options(&["--leader_elect_retry-period", "3s"]).text("leader-elect-retry-period"), "3s");
+    assert_eq!(text(&["--cloud_config=/a_b"], "cloud-config"), "/a_b");
+    assert_eq!(text(&["--leader_elect_retry-period", "3s"], "leader-elect-retry-period"), "3s");
 }
 
 #[test]
 fn booleans_stand_alone_or_take_a_value_behind_an_equals_sign() {
-    assert_eq!(options(&[]).text("leader-elect"), "true");
-    assert_eq!(options(&["--leader-elect"]).text("leader-elect"), "true");
-    assert_eq!(options(&["--leader-elect=f"]).text("leader-elect"), "f");
+    assert_eq!(text(&[], "leader-elect"), "true");
+    assert_eq!(text(&["--leader-elect"], "leader-elect"), "true");
+    assert_eq!(text(&["--leader-elect=f"], "leader-elect"), "f");
     assert_eq!(
         asked(&["--leader-elect", "false"]).unwrap_err(),
         UsageError(format!("{PROGRAM:?} does not take any arguments, got \"false\""))
@@ -38,26 +51,26 @@ fn booleans_stand_alone_or_take_a_value_behind_an_equals_sign() {
 #[test]
 fn verbosity_takes_every_form() {
     for form in [&["-v", "2"][..], &["-v=2"], &["-v2"], &["--v=2"], &["--v", "2"]] {
-        assert_eq!(options(form).text("v"), "2", "{form:?}");
+        assert_eq!(text(form, "v"), "2", "{form:?}");
     }
 }
 
 #[test]
 fn the_last_value_of_a_repeated_flag_counts_and_lists_grow() {
-    assert_eq!(options(&["--master=a", "--master=b"]).list("master"), ["b"]);
-    assert_eq!(options(&[]).list("controllers"), ["*"]);
-    let grown = options(&["--controllers=cloud-node,-route", "--controllers", "-service"]);
-    assert_eq!(grown.list("controllers"), ["cloud-node", "-route", "-service"]);
+    assert_eq!(list(&["--master=a", "--master=b"], "master"), ["b"]);
+    assert_eq!(list(&[], "controllers"), ["*"]);
+    let grown = ["--controllers=cloud-node,-route", "--controllers", "-service"];
+    assert_eq!(list(&grown, "controllers"), ["cloud-node", "-route", "-service"]);
 }
 
 // vectors: O-10–O-12
 #[test]
 fn o_10_to_o_12_lists_are_lines_of_comma_separated_values() {
-    let paths = |arguments: &[&str]| options(arguments).list("authorization-always-allow-paths").to_vec();
+    let paths = |arguments: &[&str]| list(arguments, "authorization-always-allow-paths");
     assert_eq!(paths(&[]), ["/healthz", "/readyz", "/livez"]);
     assert!(paths(&["--authorization-always-allow-paths="]).is_empty(), "O-10");
-    assert_eq!(options(&["--controllers=foo,bar"]).list("controllers"), ["foo", "bar"], "O-11");
-    assert_eq!(options(&["--webhooks=foo,bar,-baz"]).list("webhooks"), ["foo", "bar", "-baz"], "O-12");
+    assert_eq!(list(&["--controllers=foo,bar"], "controllers"), ["foo", "bar"], "O-11");
+    assert_eq!(list(&["--webhooks=foo,bar,-baz"], "webhooks"), ["foo", "bar", "-baz"], "O-12");
     let cases: [(&[&str], &[&str]); 5] = [
         (&["--authorization-always-allow-paths=/a", "--authorization-always-allow-paths=/b,/c"], &["/a", "/b", "/c"]),
         (&["--authorization-always-allow-paths=", "--authorization-always-allow-paths=/b"], &["/b"]),
@@ -92,7 +105,7 @@ fn flags_of_the_other_provider_are_accepted() {
 // vectors: O-13, O-15, O-16
 #[test]
 fn o_13_o_15_o_16_flags_of_the_ports_are_taken_over() {
-    let flags = options(&[
+    let flags = [
         "--bind-address=192.168.4.21",
         "--secure-port=10001",
         "--cert-dir=/a/b/c",
@@ -101,7 +114,7 @@ fn o_13_o_15_o_16_flags_of_the_ports_are_taken_over() {
         "--webhook-tls-cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHA,TLS_RSA_WITH_AES_256_CBC_SHA",
         "--webhook-tls-min-version=VersionTLS13",
         "--webhook-disable-http2-serving=true",
-    ]);
+    ];
     let texts = [
         ("O-13", "bind-address", "192.168.4.21"),
         ("O-13", "secure-port", "10001"),
@@ -111,11 +124,11 @@ fn o_13_o_15_o_16_flags_of_the_ports_are_taken_over() {
         ("O-16", "webhook-disable-http2-serving", "true"),
     ];
     for (id, flag, expected) in texts {
-        assert_eq!(flags.text(flag), expected, "{id}: {flag}");
+        assert_eq!(text(&flags, flag), expected, "{id}: {flag}");
     }
-    assert_eq!(flags.list("webhook-tls-sni-cert-key"), ["example.crt,example.key:example.com"], "O-15");
+    assert_eq!(list(&flags, "webhook-tls-sni-cert-key"), ["example.crt,example.key:example.com"], "O-15");
     let suites = ["TLS_RSA_WITH_AES_128_CBC_SHA", "TLS_RSA_WITH_AES_256_CBC_SHA"];
-    assert_eq!(flags.list("webhook-tls-cipher-suites"), suites, "O-16");
+    assert_eq!(list(&flags, "webhook-tls-cipher-suites"), suites, "O-16");
 }
 
 #[test]
@@ -130,9 +143,9 @@ fn deprecated_flags_are_told_with_the_hint_of_the_go_program_and_are_not_in_the_
         ]
     );
     let Ok(Invocation::Print(help)) = asked(&["--help"]) else { panic!("no help") };
-    let deprecated: Vec<_> = flags().into_iter().filter(|flag| flag.deprecated.is_some()).collect();
+    let deprecated: Vec<_> = definitions().into_iter().filter(|flag| flag.deprecated.is_some()).collect();
     assert_eq!(deprecated.len(), 2);
-    for Flag { name, .. } in deprecated {
+    for FlagDefinition { name, .. } in deprecated {
         assert!(!help.contains(&format!("--{name}")), "{name}");
     }
 }

@@ -1,6 +1,6 @@
 //! Flags with their values and the origins of the values, for the settings, the log, `/flagz` and error messages.
 
-use super::flag::{Flag, Kind};
+use super::flag::{FlagDefinition, Kind};
 use crate::base::go_flags;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -20,7 +20,7 @@ pub enum Origin {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Value {
     /// The flag.
-    pub flag: Flag,
+    pub flag: FlagDefinition,
     /// The value as typed, without credentials. Several values of a list are joined by commas.
     pub value: String,
     /// The items of a list; for other flags, the single value.
@@ -30,7 +30,7 @@ pub struct Value {
 }
 
 impl Value {
-    pub(super) fn new(flag: Flag, matches: &ArgMatches) -> Self {
+    pub(super) fn new(flag: FlagDefinition, matches: &ArgMatches) -> Self {
         let typed = matches.get_raw(flag.name).into_iter().flatten();
         let typed: Vec<_> = typed.map(|value| value.to_string_lossy().into_owned()).collect();
         let origin = match matches.value_source(flag.name) {

@@ -3,14 +3,14 @@
 
 use std::ffi::OsString;
 
-use super::{nearest, table};
+use super::{flags, nearest};
 
 const PREFIX: &str = "CCM_";
 
 /// Returns a warning for each unknown name with the prefix. The warning contains the nearest valid name, if one is
 /// similar. Omits the variables that Kubernetes sets for Services.
 pub(super) fn warnings(names: impl IntoIterator<Item = OsString>) -> Vec<String> {
-    let known: Vec<&str> = table::flags().filter_map(|flag| flag.variable).collect();
+    let known: Vec<&str> = flags::all().filter_map(|flag| flag.variable).collect();
     let words: Vec<String> =
         known.iter().filter_map(|name| name.strip_prefix(PREFIX)).map(str::to_ascii_lowercase).collect();
     let unknown = names.into_iter().map(|name| name.to_string_lossy().into_owned()).filter_map(|name| {
@@ -69,7 +69,7 @@ mod tests {
             "CCM_METRICS_PORT_443_TCP_ADDR",
         ];
         assert_eq!(warned(&links), Vec::<String>::new());
-        let known: Vec<&str> = table::flags().filter_map(|flag| flag.variable).collect();
+        let known: Vec<&str> = flags::all().filter_map(|flag| flag.variable).collect();
         assert!(known.contains(&"CCM_NODE_DELETION") && known.iter().all(|name| name.starts_with(PREFIX)));
         assert_eq!(warned(&known), Vec::<String>::new());
         let links: Vec<&&str> = known.iter().filter(|name| is_service_link(name)).collect();

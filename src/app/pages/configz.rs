@@ -1,11 +1,11 @@
 //! Pure: `/configz`, the settings in the form of the Go program's `CloudControllerManagerConfiguration`.
 
-use crate::app::options::Options;
+use crate::app::options::{Flag, Options, flags};
 use crate::app::settings::Settings;
 use crate::app::settings::leader_migration::{ControllerLeader, LeaderMigration};
 use crate::base::go_duration::{parse_duration, spelled};
-use crate::base::go_flags::parse_bool;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// The only top-level key of the JSON object.
 const KEY: &str = "cloudcontrollermanager.config.k8s.io";
@@ -27,7 +27,7 @@ pub fn text(settings: &Settings) -> String {
         },
         "ServiceController": { "ConcurrentServiceSyncs": settings.services.workers },
         "NodeStatusUpdateFrequency": spelled(settings.nodes.period),
-        "Webhook": { "Webhooks": options.list("webhooks") },
+        "Webhook": { "Webhooks": options.list(flags::WEBHOOKS) },
     });
     json!({ KEY: page }).to_string()
 }
@@ -42,30 +42,30 @@ fn generic(settings: &Settings) -> Value {
         // The port without TLS, which neither this program nor the Go program has.
         "Port": 0,
         "Address": "0.0.0.0",
-        "MinResyncPeriod": duration(options, "min-resync-period"),
+        "MinResyncPeriod": duration(options, flags::MIN_RESYNC_PERIOD),
         "ClientConnection": {
-            "kubeconfig": options.text("kubeconfig"),
+            "kubeconfig": options.text(flags::KUBECONFIG),
             "acceptContentTypes": "",
-            "contentType": options.text("kube-api-content-type"),
+            "contentType": options.text(flags::KUBE_API_CONTENT_TYPE),
             "qps": qps,
             "burst": rate.map_or(0, |rate| rate.burst),
         },
         "ControllerStartInterval": spelled(settings.generic.controller_start_interval),
         "LeaderElection": {
             "leaderElect": settings.election.is_some(),
-            "leaseDuration": duration(options, "leader-elect-lease-duration"),
-            "renewDeadline": duration(options, "leader-elect-renew-deadline"),
-            "retryPeriod": duration(options, "leader-elect-retry-period"),
-            "resourceLock": options.text("leader-elect-resource-lock"),
+            "leaseDuration": duration(options, flags::LEADER_ELECT_LEASE_DURATION),
+            "renewDeadline": duration(options, flags::LEADER_ELECT_RENEW_DEADLINE),
+            "retryPeriod": duration(options, flags::LEADER_ELECT_RETRY_PERIOD),
+            "resourceLock": options.text(flags::LEADER_ELECT_RESOURCE_LOCK),
             "resourceName": settings.lease.name,
             "resourceNamespace": settings.lease.namespace,
         },
-        "Controllers": options.list("controllers"),
+        "Controllers": options.list(flags::CONTROLLERS),
         "Debugging": {
-            "enableProfiling": boolean(options, "profiling"),
-            "enableContentionProfiling": boolean(options, "contention-profiling"),
+            "enableProfiling": options.boolean(flags::PROFILING),
+            "enableContentionProfiling": options.boolean(flags::CONTENTION_PROFILING),
         },
-        "LeaderMigrationEnabled": boolean(options, "enable-leader-migration"),
+        "LeaderMigrationEnabled": options.boolean(flags::ENABLE_LEADER_MIGRATION),
         "LeaderMigration": leader_migration(migration),
     })
 }
@@ -83,28 +83,24 @@ fn leader_migration(migration: Option<&LeaderMigration>) -> Value {
 fn shared(settings: &Settings) -> Value {
     let options = &settings.options;
     json!({
-        "CloudProvider": { "Name": settings.provider.name(), "CloudConfigFile": options.text("cloud-config") },
-        "ExternalCloudVolumePlugin": options.text("external-cloud-volume-plugin"),
+        "CloudProvider": { "Name": settings.provider.name(), "CloudConfigFile": options.text(flags::CLOUD_CONFIG) },
+        "ExternalCloudVolumePlugin": options.text(flags::EXTERNAL_CLOUD_VOLUME_PLUGIN),
         "UseServiceAccountCredentials": settings.generic.use_service_account_credentials,
-        "AllowUntaggedCloud": boolean(options, "allow-untagged-cloud"),
-        "RouteReconciliationPeriod": duration(options, "route-reconciliation-period"),
+        "AllowUntaggedCloud": options.boolean(flags::ALLOW_UNTAGGED_CLOUD),
+        "RouteReconciliationPeriod": duration(options, flags::ROUTE_RECONCILIATION_PERIOD),
         "NodeMonitorPeriod": spelled(settings.node_lifecycle.period),
-        "ClusterName": options.text("cluster-name"),
-        "ClusterCIDR": options.text("cluster-cidr"),
-        "AllocateNodeCIDRs": boolean(options, "allocate-node-cidrs"),
-        "CIDRAllocatorType": options.text("cidr-allocator-type"),
+        "ClusterName": options.text(flags::CLUSTER_NAME),
+        "ClusterCIDR": options.text(flags::CLUSTER_CIDR),
+        "AllocateNodeCIDRs": options.boolean(flags::ALLOCATE_NODE_CIDRS),
+        "CIDRAllocatorType": options.text(flags::CIDR_ALLOCATOR_TYPE),
         "ConfigureCloudRoutes": settings.routes.is_some(),
-        "NodeSyncPeriod": duration(options, "node-sync-period"),
+        "NodeSyncPeriod": duration(options, flags::NODE_SYNC_PERIOD),
     })
 }
 
-fn boolean(options: &Options, name: &str) -> Option<bool> {
-    parse_bool(options.text(name))
-}
-
 /// Returns a duration as in Go: `60s` becomes `1m0s`.
-fn duration(options: &Options, name: &str) -> Option<String> {
-    parse_duration(options.text(name)).ok().map(spelled)
+fn duration(options: &Options, flag: Flag<Duration>) -> Option<String> {
+    parse_duration(options.text(flag)).ok().map(spelled)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Flags of the leader election, the leader migration and standby processes.
 
-use super::SettingsCheck;
 use super::leader_migration::{self, LEASES, LeaderMigration};
+use super::{SettingsCheck, flags};
 use crate::base::go_duration;
 use crate::base::names::is_dns_name;
 use std::path::Path;
@@ -44,24 +44,27 @@ pub struct Election {
 impl SettingsCheck<'_> {
     pub(super) fn lease(&self) -> LeaseName {
         let text = |flag| self.options.text(flag).to_owned();
-        LeaseName { namespace: text("leader-elect-resource-namespace"), name: text("leader-elect-resource-name") }
+        LeaseName {
+            namespace: text(flags::LEADER_ELECT_RESOURCE_NAMESPACE),
+            name: text(flags::LEADER_ELECT_RESOURCE_NAME),
+        }
     }
 
     pub(super) fn election(&mut self) -> Option<Election> {
-        let LeaseName { namespace, name } = self.lease();
-        let is_on = self.boolean("leader-elect");
-        let lease_duration = self.duration("leader-elect-lease-duration");
-        let renew_deadline = self.duration("leader-elect-renew-deadline");
-        let retry_period = self.duration("leader-elect-retry-period");
-        let migration = self.migration(&namespace, &name);
+        let is_on = self.boolean(flags::LEADER_ELECT);
+        let lease_duration = self.duration(flags::LEADER_ELECT_LEASE_DURATION);
+        let renew_deadline = self.duration(flags::LEADER_ELECT_RENEW_DEADLINE);
+        let retry_period = self.duration(flags::LEADER_ELECT_RETRY_PERIOD);
+        let migration = self.migration(&self.lease());
         if !is_on {
             return None;
         }
-        let lock = self.options.text("leader-elect-resource-lock");
+        let lock = self.options.text(flags::LEADER_ELECT_RESOURCE_LOCK);
         if lock != LEASES {
-            self.wrong("leader-elect-resource-lock", lock, "resourceLock value must be \"leases\"");
+            self.wrong(flags::LEADER_ELECT_RESOURCE_LOCK, lock, "resourceLock value must be \"leases\"");
         }
-        for (flag, value) in [("leader-elect-resource-name", &name), ("leader-elect-resource-namespace", &namespace)] {
+        for flag in [flags::LEADER_ELECT_RESOURCE_NAME, flags::LEADER_ELECT_RESOURCE_NAMESPACE] {
+            let value = self.options.text(flag);
             if !is_dns_name(value) {
                 self.wrong(flag, value, format!("expected {DNS_NAME}"));
             }
@@ -73,70 +76,72 @@ impl SettingsCheck<'_> {
     }
 
     /// Returns the leader migration. Checks the file even without an election, as the Go program does.
-    fn migration(&mut self, namespace: &str, main: &str) -> Option<LeaderMigration> {
-        if !self.boolean("enable-leader-migration") {
+    fn migration(&mut self, main: &LeaseName) -> Option<LeaderMigration> {
+        if !self.boolean(flags::ENABLE_LEADER_MIGRATION) {
             return None;
         }
-        let flag = "leader-migration-config";
-        let Some(path) = self.optional(flag) else {
-            let migration = LeaderMigration::default();
-            self.second_lease("enable-leader-migration", "true", &migration, namespace, main);
-            return Some(migration);
-        };
-        let parsed = match self.files.read(Path::new(path)) {
-            Ok(bytes) => match std::str::from_utf8(&bytes) {
+        let path = self.optional(flags::LEADER_MIGRATION_CONFIG);
+        let parsed = match path.map(|path| self.files.read(Path::new(path))) {
+            None => Ok(LeaderMigration::default()),
+            Some(Ok(bytes)) => match std::str::from_utf8(&bytes) {
                 Ok(text) => leader_migration::parse(text),
                 Err(_) => Err(vec!["is not UTF-8 text".to_owned()]),
             },
-            Err(error) => Err(vec![format!("cannot be read: {error}")]),
+            Some(Err(error)) => Err(vec![format!("cannot be read: {error}")]),
         };
-        match &parsed {
-            Ok(migration) => self.second_lease(flag, path, migration, namespace, main),
-            Err(errors) => errors.iter().for_each(|mistake| self.wrong(flag, path, mistake)),
+        let errors = match &parsed {
+            Ok(migration) => second_lease_errors(migration, main),
+            Err(errors) => errors.clone(),
+        };
+        for reason in errors {
+            match path {
+                Some(path) => self.wrong(flags::LEADER_MIGRATION_CONFIG, path, reason),
+                None => self.wrong(flags::ENABLE_LEADER_MIGRATION, "true", reason),
+            }
         }
         parsed.ok()
-    }
-
-    /// Reports errors of the second Lease that the Go program detects only when it creates the lock, or never.
-    fn second_lease(&mut self, flag: &str, value: &str, migration: &LeaderMigration, namespace: &str, main: &str) {
-        let lease = &migration.leader_name;
-        if !is_dns_name(lease) {
-            let reason = format!("leaderName {lease:?}: expected {DNS_NAME}");
-            self.wrong(flag, value, reason);
-        }
-        if lease == main {
-            let why = format!("leaderName {lease:?} is the Lease of the leader election itself, {namespace}/{main}");
-            self.wrong(flag, value, why);
-        }
-        if migration.resource_lock != LEASES {
-            let why = format!("resourceLock {:?} does not exist any more; expected leases", migration.resource_lock);
-            self.wrong(flag, value, why);
-        }
     }
 
     /// Checks the order that client-go requires: lease duration > renew deadline > 1.2 retry periods > 0.
     fn check_order(&mut self, lease_duration: Duration, renew_deadline: Duration, retry_period: Duration) {
         let spelled = go_duration::spelled;
         if retry_period.is_zero() {
-            self.wrong("leader-elect-retry-period", "0s", "expected more than 0s");
+            self.wrong(flags::LEADER_ELECT_RETRY_PERIOD, "0s", "expected more than 0s");
         }
         if lease_duration < Duration::from_secs(1) {
             // A Lease stores its duration in whole seconds.
-            self.wrong("leader-elect-lease-duration", &spelled(lease_duration), "expected at least 1s");
+            self.wrong(flags::LEADER_ELECT_LEASE_DURATION, &spelled(lease_duration), "expected at least 1s");
         }
         if lease_duration <= renew_deadline {
             let expected = format!("expected more than --leader-elect-renew-deadline ({})", spelled(renew_deadline));
-            self.wrong("leader-elect-lease-duration", &spelled(lease_duration), expected);
+            self.wrong(flags::LEADER_ELECT_LEASE_DURATION, &spelled(lease_duration), expected);
         }
         if renew_deadline <= retry_period.mul_f64(1.2) {
             let expected =
                 format!("expected more than 1.2 times --leader-elect-retry-period ({})", spelled(retry_period));
-            self.wrong("leader-elect-renew-deadline", &spelled(renew_deadline), expected);
+            self.wrong(flags::LEADER_ELECT_RENEW_DEADLINE, &spelled(renew_deadline), expected);
         }
     }
 
     pub(super) fn standby(&mut self) -> Standby {
         let choices = [("warm", Standby::Warm), ("cold", Standby::Cold)];
-        self.choice("standby", &choices, "warm or cold").unwrap_or(Standby::Warm)
+        self.choice(flags::STANDBY, &choices, "warm or cold").unwrap_or(Standby::Warm)
     }
+}
+
+/// Returns errors of the second Lease that the Go program detects only when it creates the lock, or never.
+fn second_lease_errors(migration: &LeaderMigration, main: &LeaseName) -> Vec<String> {
+    let (lease, lock) = (&migration.leader_name, &migration.resource_lock);
+    let mut errors = Vec::new();
+    if !is_dns_name(lease) {
+        errors.push(format!("leaderName {lease:?}: expected {DNS_NAME}"));
+    }
+    if *lease == main.name {
+        let LeaseName { namespace, name } = main;
+        errors.push(format!("leaderName {lease:?} is the Lease of the leader election itself, {namespace}/{name}"));
+    }
+    if lock != LEASES {
+        errors.push(format!("resourceLock {lock:?} does not exist any more; expected leases"));
+    }
+    errors
 }

@@ -4,10 +4,6 @@
 use crate::base::go_flags::parse_bool;
 use std::collections::BTreeMap;
 
-/// The flags of the log that [`FeatureGates::LOGGING_ALPHA`] unlocks.
-pub const LOCKED_LOG_FLAGS: &[&str] =
-    &["log-json-info-buffer-size", "log-json-split-stream", "log-text-info-buffer-size", "log-text-split-stream"];
-
 /// The gates in `--feature-gates`, with their values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FeatureGates {
@@ -15,7 +11,7 @@ pub struct FeatureGates {
 }
 
 impl FeatureGates {
-    /// The gate that unlocks flags of the log. It is in alpha, hence off by default.
+    /// The gate that unlocks some flags of the log. It is in alpha, hence off by default.
     pub const LOGGING_ALPHA: &'static str = "LoggingAlphaOptions";
 
     /// The gate that selects the trigger for the reconciliation of routes: watch events, or only a fixed period.

@@ -1,6 +1,6 @@
 //! The flags of the log.
 
-use super::SettingsCheck;
+use super::{SettingsCheck, flags};
 use crate::runtime::logging::{Format, LogSettings, Module};
 use std::time::Duration;
 
@@ -9,25 +9,25 @@ const MAX_VERBOSITY: u32 = i32::MAX.unsigned_abs();
 
 impl SettingsCheck<'_> {
     pub(super) fn logging(&mut self) -> LogSettings {
-        let verbosity = self.options.text("v");
+        let verbosity = self.options.text(flags::V);
         if parse_verbosity(verbosity).is_none() {
-            self.wrong("v", verbosity, "expected a whole number such as 2");
+            self.wrong(flags::V, verbosity, "expected a whole number such as 2");
         }
         let choices = [("text", Format::Text), ("", Format::Text), ("json", Format::Json)];
-        let format = self.choice("logging-format", &choices, "text or json").unwrap_or_default();
+        let format = self.choice(flags::LOGGING_FORMAT, &choices, "text or json").unwrap_or_default();
         let modules = self.modules();
         if format == Format::Json && !modules.is_empty() {
-            let value = self.options.list("vmodule").join(",");
-            self.wrong("vmodule", &value, "works with --logging-format=text only");
+            let value = self.options.list(flags::VMODULE).join(",");
+            self.wrong(flags::VMODULE, &value, "works with --logging-format=text only");
         }
         // Only the flag of the format in use has an effect.
-        let (text, json) = (self.boolean("log-text-split-stream"), self.boolean("log-json-split-stream"));
+        let (text, json) = (self.boolean(flags::LOG_TEXT_SPLIT_STREAM), self.boolean(flags::LOG_JSON_SPLIT_STREAM));
         // The following flags have no effect, since no line is buffered. A value that Go rejects is still an error.
-        let flag = "log-flush-frequency";
+        let flag = flags::LOG_FLUSH_FREQUENCY;
         if self.duration(flag) == Some(Duration::ZERO) {
             self.wrong(flag, self.options.text(flag), "expected more than 0s");
         }
-        for flag in ["log-text-info-buffer-size", "log-json-info-buffer-size"] {
+        for flag in [flags::LOG_TEXT_INFO_BUFFER_SIZE, flags::LOG_JSON_INFO_BUFFER_SIZE] {
             let size = self.options.text(flag);
             if !is_quantity(size) {
                 self.wrong(flag, size, "expected a size such as 0, 512 or 64Ki");
@@ -40,13 +40,13 @@ impl SettingsCheck<'_> {
     /// Parses items of the form `pattern=N`, as klog does. Ignores empty items.
     fn modules(&mut self) -> Vec<Module> {
         let mut modules = Vec::new();
-        for item in self.options.list("vmodule").iter().filter(|item| !item.is_empty()) {
+        for item in self.options.list(flags::VMODULE).iter().filter(|item| !item.is_empty()) {
             let parts = item.split_once('=').filter(|(pattern, _)| !pattern.is_empty());
             match parts.and_then(|(pattern, level)| Some((pattern.to_owned(), parse_verbosity(level)?))) {
                 Some((pattern, verbosity)) => modules.push(Module { pattern, verbosity }),
                 None => {
                     let expected = "expected a file's name or pattern and a whole number such as node*=4";
-                    self.wrong("vmodule", item, expected);
+                    self.wrong(flags::VMODULE, item, expected);
                 }
             }
         }
@@ -83,13 +83,7 @@ mod tests {
         let program = std::iter::once("vsphere-cloud-controller-manager").chain(arguments.iter().copied());
         let Ok(Invocation::Run(options)) = options::parse(program.map(Into::into)) else { panic!("{arguments:?}") };
         let environment = Environment::default();
-        let mut check = SettingsCheck {
-            options: &options,
-            files: &SystemFiles,
-            environment: &environment,
-            errors: Vec::new(),
-            warnings: Vec::new(),
-        };
+        let mut check = SettingsCheck::new(&options, &SystemFiles, &environment);
         let settings = check.logging();
         if check.errors.is_empty() { Ok(settings) } else { Err(check.errors) }
     }

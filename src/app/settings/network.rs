@@ -1,6 +1,6 @@
 //! The flags of load balancers and routes.
 
-use super::{FeatureGates, SettingsCheck};
+use super::{FeatureGates, SettingsCheck, flags};
 use crate::app::options::Origin;
 use crate::base::addresses::parse_network_sloppy;
 use crate::controllers::route::{self, PodNetworks, Trigger};
@@ -14,41 +14,40 @@ const FULL_PASS: Duration = Duration::from_secs(300);
 impl SettingsCheck<'_> {
     pub(super) fn services(&mut self) -> service::ServiceSettings {
         service::ServiceSettings {
-            workers: self.workers("concurrent-service-syncs"),
-            cluster_name: self.options.text("cluster-name").to_owned(),
-            selector: self.selector("service-selector"),
-            has_node_selector: self.optional("node-selector").is_some(),
+            workers: self.workers(flags::CONCURRENT_SERVICE_SYNCS),
+            cluster_name: self.options.text(flags::CLUSTER_NAME).to_owned(),
+            selector: self.selector(flags::SERVICE_SELECTOR),
+            has_node_selector: self.optional(flags::NODE_SELECTOR).is_some(),
         }
     }
 
     /// Returns the settings of routes; `None` if routes are off. Without `--cluster-cidr`, `networks` is empty.
     pub(super) fn routes(&mut self) -> Option<route::RouteSettings> {
-        const PERIOD: &str = "route-reconciliation-period";
-        let given = self.options.value(PERIOD).is_some_and(|value| value.origin != Origin::Default);
-        let period = self.pause(PERIOD);
-        let gates = FeatureGates::parse(self.options.list("feature-gates")).unwrap_or_default();
+        let given = self.options.value(flags::ROUTE_RECONCILIATION_PERIOD).origin != Origin::Default;
+        let period = self.pause(flags::ROUTE_RECONCILIATION_PERIOD);
+        let gates = FeatureGates::parse(self.options.list(flags::FEATURE_GATES)).unwrap_or_default();
         let trigger = match gates.named(FeatureGates::WATCH_BASED_ROUTES) {
             Some(false) => Trigger::Loop { period },
             Some(true) | None => Trigger::Watch { period: if given { period } else { FULL_PASS } },
         };
         let settings = route::RouteSettings {
-            cluster_name: self.options.text("cluster-name").to_owned(),
+            cluster_name: self.options.text(flags::CLUSTER_NAME).to_owned(),
             networks: self.cluster_cidr(),
             pod_networks: self.pod_networks(),
             trigger,
-            writes_condition: self.boolean("route-network-condition"),
+            writes_condition: self.boolean(flags::ROUTE_NETWORK_CONDITION),
         };
-        self.boolean("configure-cloud-routes").then_some(settings)
+        self.boolean(flags::CONFIGURE_CLOUD_ROUTES).then_some(settings)
     }
 
     fn pod_networks(&mut self) -> PodNetworks {
         let choices = [("cluster-cidr", PodNetworks::ClusterCidr), ("any", PodNetworks::Any)];
-        self.choice("route-pod-networks", &choices, "cluster-cidr or any").unwrap_or_default()
+        self.choice(flags::ROUTE_POD_NETWORKS, &choices, "cluster-cidr or any").unwrap_or_default()
     }
 
     /// Returns the networks of the Pods, at most one of each address family.
     fn cluster_cidr(&mut self) -> Vec<IpNet> {
-        let value = self.options.text("cluster-cidr");
+        let value = self.options.text(flags::CLUSTER_CIDR);
         let parts = value.trim().split(',').filter(|cidr| !cidr.is_empty());
         // Accepts leading zeros, as the Go program does.
         let cidrs: Option<Vec<IpNet>> = parts.map(parse_network_sloppy).collect();
@@ -59,7 +58,7 @@ impl SettingsCheck<'_> {
             }
             Some(_) => "expected at most two CIDRs, one of each family",
         };
-        self.wrong("cluster-cidr", value, reason);
+        self.wrong(flags::CLUSTER_CIDR, value, reason);
         Vec::new()
     }
 }

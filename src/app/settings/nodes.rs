@@ -1,6 +1,6 @@
 //! Flags of Nodes: their labels, and the handling of Nodes whose VM is gone or powered off.
 
-use super::SettingsCheck;
+use super::{SettingsCheck, flags};
 use crate::base::go_duration::{self, parse_duration};
 use crate::base::go_flags::fields;
 use crate::base::names::{is_dns_name, is_label_key, is_label_value};
@@ -14,22 +14,22 @@ use std::time::Duration;
 impl SettingsCheck<'_> {
     /// Returns the settings of the node controller. `topology_labels` are the labels that the provider sets.
     pub(super) fn nodes(&mut self, topology_labels: BTreeSet<String>) -> node::NodeSettings {
-        let workers = self.workers("concurrent-node-syncs");
-        let period = self.pause("node-status-update-frequency");
+        let workers = self.workers(flags::CONCURRENT_NODE_SYNCS);
+        let period = self.pause(flags::NODE_STATUS_UPDATE_FREQUENCY);
         let node_labels = self.node_labels();
         let [init, follow] = [("init", LabelMode::Init), ("follow", LabelMode::Follow)];
         let zone_labels =
-            self.choice("zone-labels", &[init, ("fill", LabelMode::Fill), follow], "init, fill or follow");
-        let instance_type = self.choice("instance-type", &[init, follow], "init or follow");
+            self.choice(flags::ZONE_LABELS, &[init, ("fill", LabelMode::Fill), follow], "init, fill or follow");
+        let instance_type = self.choice(flags::INSTANCE_TYPE, &[init, follow], "init or follow");
         let choices = [("join", NodeLabelsOn::Join), ("all", NodeLabelsOn::All)];
-        let node_labels_on = self.choice("node-labels-on", &choices, "join or all").unwrap_or_default();
+        let node_labels_on = self.choice(flags::NODE_LABELS_ON, &choices, "join or all").unwrap_or_default();
         let policy = node::Policy {
             node_labels,
             topology_labels,
             node_labels_on,
             zone_labels: zone_labels.unwrap_or_default(),
             instance_type: instance_type.unwrap_or_default(),
-            adopts_untainted_nodes: self.boolean("adopt-untainted-nodes"),
+            adopts_untainted_nodes: self.boolean(flags::ADOPT_UNTAINTED_NODES),
             ..node::Policy::default()
         };
         node::NodeSettings { workers, period, policy }
@@ -38,22 +38,22 @@ impl SettingsCheck<'_> {
     /// Returns the labels of `--node-labels`. Reports and omits invalid labels.
     fn node_labels(&mut self) -> BTreeMap<String, String> {
         let mut labels = BTreeMap::new();
-        for value in self.options.list("node-labels") {
+        for value in self.options.list(flags::NODE_LABELS) {
             let pairs = match pairs(value) {
                 Ok(pairs) => pairs,
                 Err(part) => {
                     let reason = "is no pair; expected key=value, several of them separated by commas";
-                    self.wrong("node-labels", value, format!("{part:?} {reason}"));
+                    self.wrong(flags::NODE_LABELS, value, format!("{part:?} {reason}"));
                     continue;
                 }
             };
             for (key, label) in pairs {
                 if !is_label_key(&key) {
                     let why = "is no name of a label; expected letters, digits, -, _ and ., such as example.com/pool";
-                    self.wrong("node-labels", value, format!("{key:?} {why}"));
+                    self.wrong(flags::NODE_LABELS, value, format!("{key:?} {why}"));
                 } else if !is_label_value(&label) {
                     let why = "is no value of a label; expected at most 63 letters, digits, -, _ and .";
-                    self.wrong("node-labels", value, format!("{label:?} {why}"));
+                    self.wrong(flags::NODE_LABELS, value, format!("{label:?} {why}"));
                 } else {
                     labels.insert(key, label);
                 }
@@ -64,11 +64,11 @@ impl SettingsCheck<'_> {
 
     pub(super) fn node_lifecycle(&mut self) -> node_lifecycle::LifecycleSettings {
         node_lifecycle::LifecycleSettings {
-            period: self.pause("node-monitor-period"),
+            period: self.pause(flags::NODE_MONITOR_PERIOD),
             deletion: self.deletion(),
-            grace: self.duration("node-deletion-grace").unwrap_or_default(),
+            grace: self.duration(flags::NODE_DELETION_GRACE).unwrap_or_default(),
             limit: self.limit(),
-            mass_hold: self.duration("node-deletion-mass-hold").unwrap_or_default(),
+            mass_hold: self.duration(flags::NODE_DELETION_MASS_HOLD).unwrap_or_default(),
             out_of_service_after: self.out_of_service_after(),
         }
     }
@@ -78,7 +78,7 @@ impl SettingsCheck<'_> {
     fn deletion(&mut self) -> DeletionMode {
         let off = DeletionMode::Off { reason: "--node-deletion=off" };
         let choices = [("enforce", DeletionMode::Enforce), ("dry-run", DeletionMode::DryRun), ("off", off)];
-        let deletion = self.choice("node-deletion", &choices, "enforce, dry-run or off");
+        let deletion = self.choice(flags::NODE_DELETION, &choices, "enforce, dry-run or off");
         match self.environment.skips_node_deletion() {
             true => DeletionMode::Off { reason: "SKIP_NODE_DELETION is set" },
             false => deletion.unwrap_or(DeletionMode::DryRun),
@@ -86,19 +86,19 @@ impl SettingsCheck<'_> {
     }
 
     fn limit(&mut self) -> Limit {
-        const FLAG: &str = "node-deletion-limit";
-        let value = self.options.text(FLAG);
+        let flag = flags::NODE_DELETION_LIMIT;
+        let value = self.options.text(flag);
         let limit = limit(value);
         match limit {
             None => {
                 let expected = "expected a number of nodes, a percentage of all and a time, such as 5,10%,10m";
-                self.wrong(FLAG, value, expected);
+                self.wrong(flag, value, expected);
             }
             Some(Limit { window, .. }) if window < Duration::from_secs(1) => {
-                self.wrong(FLAG, value, format!("{}: expected at least 1s", go_duration::spelled(window)));
+                self.wrong(flag, value, format!("{}: expected at least 1s", go_duration::spelled(window)));
             }
             Some(Limit { nodes: 0, percent: 0, .. }) => {
-                self.wrong(FLAG, value, "it allows none; expected a node or 1% at least, or --node-deletion=off");
+                self.wrong(flag, value, "it allows none; expected a node or 1% at least, or --node-deletion=off");
             }
             Some(_) => {}
         }
@@ -106,29 +106,29 @@ impl SettingsCheck<'_> {
     }
 
     fn out_of_service_after(&mut self) -> Option<Duration> {
-        const FLAG: &str = "out-of-service-after";
-        let value = self.optional(FLAG)?;
-        let after = self.duration(FLAG).filter(|after| !after.is_zero())?;
+        let flag = flags::OUT_OF_SERVICE_AFTER;
+        let value = self.optional(flag)?;
+        let after = self.duration(flag).filter(|after| !after.is_zero())?;
         if after < Duration::from_secs(1) {
-            self.wrong(FLAG, value, "expected at least 1s, or 0 for never");
+            self.wrong(flag, value, "expected at least 1s, or 0 for never");
         }
         Some(after)
     }
 
     pub(super) fn topology(&mut self) -> TopologyLabels {
-        let prefix = self.options.text("topology-label-prefix");
+        let prefix = self.options.text(flags::TOPOLOGY_LABEL_PREFIX);
         let is_prefix = prefix.strip_suffix('/').is_some_and(is_dns_name) && !is_reserved_label(prefix);
         if !is_prefix {
             let expected =
                 "expected a DNS name and a slash such as topology.example.com/, not below kubernetes.io or k8s.io";
-            self.wrong("topology-label-prefix", prefix, expected);
+            self.wrong(flags::TOPOLOGY_LABEL_PREFIX, prefix, expected);
         }
-        let words = self.options.list("topology-labels").iter().map(|word| word.trim()).filter(|word| !word.is_empty());
+        let words = self.items(flags::TOPOLOGY_LABELS);
         let place = |word: &str| {
             let place = TopologyPlace::ALL.into_iter().find(|place| place.word() == word);
             if place.is_none() {
                 let expected = "expected vcenter, datacenter, cluster, esxi-host, resource-pool, folder or datastore";
-                self.wrong("topology-labels", word, expected);
+                self.wrong(flags::TOPOLOGY_LABELS, word, expected);
             }
             place
         };

@@ -1,6 +1,6 @@
 //! The selected cloud provider and its settings. The flags and files of a provider are checked only if it is selected.
 
-use super::{SettingsCheck, Vsphere};
+use super::{SettingsCheck, Vsphere, flags};
 use crate::app::catalogue::{VSPHERE, VSPHERE_PARAVIRTUAL};
 use std::collections::BTreeSet;
 
@@ -37,14 +37,14 @@ impl ProviderSettings {
 impl SettingsCheck<'_> {
     /// Returns the settings of the provider; `None` if the provider is unknown or `--cloud-config` is invalid.
     pub(super) fn provider(&mut self) -> Option<ProviderSettings> {
-        let name = self.options.text("cloud-provider");
+        let name = self.options.text(flags::CLOUD_PROVIDER);
         let reason = match name {
             VSPHERE => return self.vsphere().map(ProviderSettings::Vsphere),
             VSPHERE_PARAVIRTUAL => "this provider is not implemented; only \"vsphere\" is supported",
             "" => "required; only \"vsphere\" is supported",
             _ => "unknown provider; only \"vsphere\" is supported (vsphere-paravirtual is not implemented)",
         };
-        self.wrong("cloud-provider", name, reason);
+        self.wrong(flags::CLOUD_PROVIDER, name, reason);
         None
     }
 }

@@ -2,13 +2,12 @@
 
 mod ciphers;
 
-use super::SettingsCheck;
+use super::{Flag, SettingsCheck, flags};
 use crate::base::error_chain::chain;
-use crate::base::go_flags::parse_bool;
 use crate::runtime::admin::{CertificateSource, NamedPair, PairFiles, Settings, TlsRules, given_certificate};
 use ciphers::CipherSupport;
 use rustls::{CipherSuite, NamedGroup};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// Default limit of concurrent requests on one HTTP/2 connection.
@@ -26,9 +25,9 @@ pub struct SecurePort {
 impl<'a> SettingsCheck<'a> {
     /// Returns the address of the secure port; `None` if the port is off, or if the port or the address is invalid.
     pub(super) fn secure_port(&mut self) -> Option<SecurePort> {
-        let port = self.number::<u16>("secure-port", "a port from 1 to 65535, or 0 for none");
-        let address = self.number::<IpAddr>("bind-address", "an IP address such as 0.0.0.0 or ::");
-        let is_shared = self.boolean("permit-port-sharing");
+        let port = self.number(flags::SECURE_PORT, "a port from 1 to 65535, or 0 for none");
+        let address = self.number(flags::BIND_ADDRESS, "an IP address such as 0.0.0.0 or ::");
+        let is_shared = self.boolean(flags::PERMIT_PORT_SHARING);
         let (address, port) = (address?, port.filter(|port| *port != 0)?);
         Some(SecurePort { address: SocketAddr::new(address, port), is_shared })
     }
@@ -39,11 +38,11 @@ impl<'a> SettingsCheck<'a> {
         let certificate = self.certificate();
         let by_name = self.named_pairs();
         let tls = self.tls_rules(&mut remarks);
-        let http1 = self.boolean("disable-http2-serving");
-        let streams = self.number::<u32>("http2-max-streams-per-connection", "a whole number such as 100");
-        let shares_address = self.boolean("permit-address-sharing");
+        let http1 = self.boolean(flags::DISABLE_HTTP2_SERVING);
+        let streams = self.number(flags::HTTP2_MAX_STREAMS_PER_CONNECTION, "a whole number such as 100");
+        let shares_address = self.boolean(flags::PERMIT_ADDRESS_SHARING);
         // `SettingsCheck::generic` reports an invalid `--profiling`.
-        let debug = parse_bool(self.options.text("profiling")).unwrap_or_default();
+        let debug = self.options.boolean(flags::PROFILING).unwrap_or_default();
         Some(Settings {
             address: port?.address,
             certificate,
@@ -60,17 +59,17 @@ impl<'a> SettingsCheck<'a> {
     /// Returns the source of the certificate. Files take precedence over a folder, as in the Go program.
     fn certificate(&mut self) -> CertificateSource {
         let [certificate, key, folder] =
-            ["tls-cert-file", "tls-private-key-file", "cert-dir"].map(|flag| self.options.text(flag));
+            [flags::TLS_CERT_FILE, flags::TLS_PRIVATE_KEY_FILE, flags::CERT_DIR].map(|flag| self.options.text(flag));
         match (certificate, key, folder) {
             ("", "", "") => return CertificateSource::Memory,
             ("", "", folder) => return CertificateSource::Folder(PathBuf::from(folder)),
-            ("", key, _) => self.wrong("tls-private-key-file", key, "--tls-cert-file has to be given as well"),
+            ("", key, _) => self.wrong(flags::TLS_PRIVATE_KEY_FILE, key, "--tls-cert-file has to be given as well"),
             (certificate, "", _) => {
-                self.wrong("tls-cert-file", certificate, "--tls-private-key-file has to be given as well");
+                self.wrong(flags::TLS_CERT_FILE, certificate, "--tls-private-key-file has to be given as well");
             }
             (certificate, key, _) => {
                 if let Err(reason) = self.pair(&files(certificate, key)) {
-                    self.wrong("tls-cert-file", certificate, reason);
+                    self.wrong(flags::TLS_CERT_FILE, certificate, reason);
                 }
             }
         }
@@ -78,7 +77,7 @@ impl<'a> SettingsCheck<'a> {
     }
 
     fn named_pairs(&mut self) -> Vec<NamedPair> {
-        let flag = "tls-sni-cert-key";
+        let flag = flags::TLS_SNI_CERT_KEY;
         let texts = self.options.list(flag).iter().filter(|text| !text.is_empty());
         let mut pair = |text: &str| {
             let named = named_pair(text).map_err(|reason| format!("{reason}; expected certificate,key[:names]"));
@@ -103,19 +102,19 @@ impl<'a> SettingsCheck<'a> {
     }
 
     fn is_only_13(&mut self, remarks: &mut Vec<String>) -> bool {
-        let version = self.options.text("tls-min-version");
+        let version = self.options.text(flags::TLS_MIN_VERSION);
         match version {
             "" | "VersionTLS12" | "VersionTLS13" => {}
             "VersionTLS10" | "VersionTLS11" => {
                 remarks.push(format!("--tls-min-version={version}: TLS 1.2 is the oldest version that is spoken"));
             }
-            _ => self.wrong("tls-min-version", version, "expected VersionTLS12 or VersionTLS13"),
+            _ => self.wrong(flags::TLS_MIN_VERSION, version, "expected VersionTLS12 or VersionTLS13"),
         }
         version == "VersionTLS13"
     }
 
     fn cipher_suites(&mut self, is_without_effect: bool, remarks: &mut Vec<String>) -> Vec<CipherSuite> {
-        let flag = "tls-cipher-suites";
+        let flag = flags::TLS_CIPHER_SUITES;
         let unknown = format!("there is no such cipher suite; expected of {}", ciphers::suites_here());
         let Some((mut chosen, missing, has_newer)) = self.known(flag, ciphers::suite, &unknown) else {
             return Vec::new();
@@ -133,7 +132,7 @@ impl<'a> SettingsCheck<'a> {
     }
 
     fn groups(&mut self, remarks: &mut Vec<String>) -> Vec<NamedGroup> {
-        let flag = "tls-curve-preferences";
+        let flag = flags::TLS_CURVE_PREFERENCES;
         let group = |number: &str| number.parse().ok().and_then(ciphers::group);
         let unknown = "expected a number of a group: 23 (P-256), 24 (P-384) or 29 (X25519)";
         let Some((chosen, missing, _)) = self.known(flag, group, unknown) else { return Vec::new() };
@@ -149,12 +148,12 @@ impl<'a> SettingsCheck<'a> {
     /// the list has an item that is always on. Reports any other item with the message `unknown` and returns `None`.
     fn known<T>(
         &mut self,
-        flag: &str,
+        flag: Flag<&[String]>,
         find: impl Fn(&str) -> Option<CipherSupport<T>>,
         unknown: &str,
     ) -> Option<(Vec<T>, Vec<&'a str>, bool)> {
         let (mut chosen, mut missing, mut is_wrong, mut has_newer) = (Vec::new(), Vec::new(), false, false);
-        for item in self.options.list(flag).iter().map(|item| item.trim()).filter(|item| !item.is_empty()) {
+        for item in self.items(flag) {
             match find(item) {
                 Some(CipherSupport::Here(known)) => chosen.push(known),
                 Some(CipherSupport::Always) => has_newer = true,
@@ -169,9 +168,9 @@ impl<'a> SettingsCheck<'a> {
     }
 }
 
-fn not_offered(flag: &str, missing: &[&str]) -> Option<String> {
+fn not_offered(flag: Flag<&[String]>, missing: &[&str]) -> Option<String> {
     let names = missing.join(", ");
-    (!names.is_empty()).then(|| format!("--{flag}: not offered, because there are none of them: {names}"))
+    (!names.is_empty()).then(|| format!("--{}: not offered, because there are none of them: {names}", flag.name))
 }
 
 fn files(certificate: &str, key: &str) -> PairFiles {

@@ -2,7 +2,7 @@
 
 mod nsx;
 
-use super::{SettingError, SettingErrors, SettingsCheck};
+use super::{SettingError, SettingErrors, SettingsCheck, flags};
 use crate::app::files::{FileFingerprints, FileSystem, RecordingFiles};
 use crate::base::addresses::host_and_port;
 use crate::clients::http::{self, Endpoint, ProxySettings, Thumbprint, TlsSettings, TlsTrust};
@@ -247,19 +247,19 @@ impl fmt::Debug for CloudConfig {
 impl SettingsCheck<'_> {
     /// Reads and checks the file of `--cloud-config`, the files that it names, and the flags about vCenter and NSX.
     pub(super) fn vsphere(&mut self) -> Option<Vsphere> {
-        let tag_poll = self.pause("tag-poll-interval");
-        let allow_name_match = self.boolean("allow-name-match");
+        let tag_poll = self.pause(flags::TAG_POLL_INTERVAL);
+        let allow_name_match = self.boolean(flags::ALLOW_NAME_MATCH);
         let session_manager_hosts = self.session_manager_hosts();
-        let session_manager_token = self.optional("session-manager-token-file").map(PathBuf::from);
+        let session_manager_token = self.optional(flags::SESSION_MANAGER_TOKEN_FILE).map(PathBuf::from);
         let topology = self.topology();
-        let demotes_virtual_ips = self.boolean("demote-virtual-ips");
-        let trusts_guest_interfaces = self.boolean("trust-guest-interfaces");
+        let demotes_virtual_ips = self.boolean(flags::DEMOTE_VIRTUAL_IPS);
+        let trusts_guest_interfaces = self.boolean(flags::TRUST_GUEST_INTERFACES);
         let choices = [("hold", false), ("enforce", true)];
-        let trusts_unseen = self.choice("node-deletion-unseen", &choices, "hold or enforce");
+        let trusts_unseen = self.choice(flags::NODE_DELETION_UNSEEN, &choices, "hold or enforce");
         let nsx = self.nsx();
         let ipv6_pools = self.ipv6_pools();
         let proxy = self.proxies();
-        let Some(path) = self.optional("cloud-config") else {
+        let Some(path) = self.optional(flags::CLOUD_CONFIG) else {
             let why = "required (path of vsphere.conf)".to_owned();
             self.errors.push(SettingError { place: "--cloud-config".to_owned(), reason: why });
             return None;
@@ -307,33 +307,33 @@ impl SettingsCheck<'_> {
     }
 
     fn nsx(&mut self) -> NsxSettings {
-        const RATE: &str = "nsx-requests-per-second";
+        let rate = flags::NSX_REQUESTS_PER_SECOND;
         let expected = "a whole number from 1 to 1000";
-        let calls_per_second = self.number(RATE, expected).unwrap_or(1);
+        let calls_per_second = self.number(rate, expected).unwrap_or(1);
         if !(1..=1000).contains(&calls_per_second) {
-            self.wrong(RATE, self.options.text(RATE), format!("expected {expected}"));
+            self.wrong(rate, self.options.text(rate), format!("expected {expected}"));
         }
         let choices = [("as-is", Adoption::AsIs), ("full", Adoption::Full)];
-        let adoption = self.choice("nsx-adopt", &choices, "as-is or full").unwrap_or_default();
+        let adoption = self.choice(flags::NSX_ADOPT, &choices, "as-is or full").unwrap_or_default();
         let choices = [("delete", Policy::Delete), ("report", Policy::Report), ("off", Policy::Off)];
-        let orphans = self.choice("nsx-orphans", &choices, "delete, report or off").unwrap_or_default();
+        let orphans = self.choice(flags::NSX_ORPHANS, &choices, "delete, report or off").unwrap_or_default();
         let choices = [("on", RequestedAddresses::Honored), ("off", RequestedAddresses::Ignored)];
-        let requested_addresses = self.choice("nsx-load-balancer-ip", &choices, "on or off").unwrap_or_default();
-        let batches = self.boolean("nsx-batch-updates");
+        let requested_addresses = self.choice(flags::NSX_LOAD_BALANCER_IP, &choices, "on or off").unwrap_or_default();
+        let batches = self.boolean(flags::NSX_BATCH_UPDATES);
         NsxSettings { calls_per_second, adoption, orphans, requested_addresses, batches }
     }
 
     fn ipv6_pools(&mut self) -> BTreeMap<String, String> {
-        const FLAG: &str = "nsx-ipv6-pool";
+        let flag = flags::NSX_IPV6_POOL;
         let mut pools: BTreeMap<String, String> = BTreeMap::new();
-        for item in self.options.list(FLAG).iter().map(|item| item.trim()).filter(|item| !item.is_empty()) {
+        for item in self.items(flag) {
             let (class, pool) = item.split_once('=').unwrap_or_default();
             let (class, pool) = (class.trim(), pool.trim());
             let is_id = !pool.is_empty() && !pool.contains(['/', '=', ' ']);
             if class.is_empty() || !is_id {
-                self.wrong(FLAG, item, "expected CLASS=POOL-ID, with the id of an IP pool of NSX");
+                self.wrong(flag, item, "expected CLASS=POOL-ID, with the id of an IP pool of NSX");
             } else if pools.insert(class.to_owned(), pool.to_owned()).is_some_and(|other| other != pool) {
-                self.wrong(FLAG, item, "the class has another pool already");
+                self.wrong(flag, item, "the class has another pool already");
             }
         }
         pools
@@ -342,16 +342,14 @@ impl SettingsCheck<'_> {
     /// Returns the host names and addresses, spelled as in URLs. Reports invalid items.
     fn session_manager_hosts(&mut self) -> BTreeSet<String> {
         let mut hosts = BTreeSet::new();
-        for item in
-            self.options.list("session-manager-hosts").iter().map(|item| item.trim()).filter(|item| !item.is_empty())
-        {
+        for item in self.items(flags::SESSION_MANAGER_HOSTS) {
             let bare = item.trim_start_matches('[').trim_end_matches(']');
             let url = if bare.contains(':') { format!("https://[{bare}]") } else { format!("https://{bare}") };
             let host = Endpoint::of_url(&url).ok().filter(|_| !bare.contains(['/', '?', '#', '@', '\\']));
             let expected = "expected host names or IP addresses, without scheme, port and path";
             match host {
                 Some(endpoint) => drop(hosts.insert(endpoint.host().to_owned())),
-                None => self.wrong("session-manager-hosts", item, expected),
+                None => self.wrong(flags::SESSION_MANAGER_HOSTS, item, expected),
             }
         }
         hosts

@@ -1,7 +1,7 @@
 //! `completion bash`, `completion zsh`, `completion fish`: prints a script with which the shell completes flags.
 
 use super::CommandOutput;
-use crate::app::options::{Flag, Kind, PROGRAM, flags};
+use crate::app::options::{FlagDefinition, Kind, PROGRAM, definitions};
 use std::ffi::OsString;
 
 const WORD: &str = "completion";
@@ -11,7 +11,7 @@ const PATH: &str = "PATH";
 
 /// Returns the script for a shell. The script omits deprecated flags, as `--help` does.
 pub(super) fn run(arguments: &[OsString]) -> CommandOutput {
-    let flags: Vec<_> = flags().into_iter().filter(|flag| flag.deprecated.is_none()).collect();
+    let flags: Vec<_> = definitions().into_iter().filter(|flag| flag.deprecated.is_none()).collect();
     let words: Vec<_> = arguments.iter().map(|word| word.to_str().unwrap_or_default()).collect();
     CommandOutput::success(match words.as_slice() {
         ["bash"] => bash(&flags),
@@ -24,7 +24,7 @@ pub(super) fn run(arguments: &[OsString]) -> CommandOutput {
     })
 }
 
-fn bash(flags: &[Flag]) -> String {
+fn bash(flags: &[FlagDefinition]) -> String {
     let function = PROGRAM.replace('-', "_");
     let names: Vec<_> = flags.iter().map(|flag| format!("--{}", flag.name)).collect();
     format!(
@@ -48,13 +48,13 @@ fn bash(flags: &[Flag]) -> String {
     )
 }
 
-fn zsh(flags: &[Flag]) -> String {
+fn zsh(flags: &[FlagDefinition]) -> String {
     // Escapes the characters that delimit a text in the script: brackets, colons and single quotes.
     let quoted = |text: &str| {
         let text = text.replace('\\', "\\\\").replace('[', "\\[").replace(']', "\\]").replace(':', "\\:");
         text.replace('\'', "'\\''")
     };
-    let spec = |flag: &Flag| {
+    let spec = |flag: &FlagDefinition| {
         let repeated = if flag.kind.is_list() { "*" } else { "" };
         let help = quoted(flag.help);
         let spec = |name: &str, sign: &str| match (flag.kind, flag.value_name) {
@@ -74,8 +74,8 @@ fn zsh(flags: &[Flag]) -> String {
     )
 }
 
-fn fish(flags: &[Flag]) -> String {
-    let line = |flag: &Flag| {
+fn fish(flags: &[FlagDefinition]) -> String {
+    let line = |flag: &FlagDefinition| {
         let short = flag.short.map(|short| format!(" -s {short}")).unwrap_or_default();
         let value = match (flag.kind, flag.value_name) {
             (Kind::Help, _) => "",

@@ -54,8 +54,7 @@ fn settled_with(files: &dyn FileSystem, flags: &[&str]) -> Result<(Authenticatio
     let all = [PROGRAM, "--cloud-config=/etc/vsphere.conf"].iter().chain(flags).map(OsString::from);
     let Ok(Invocation::Run(options)) = options::parse(all) else { panic!("{flags:?}") };
     let environment = Environment::new(std::iter::empty::<(OsString, OsString)>());
-    let mut check =
-        SettingsCheck { options: &options, files, environment: &environment, errors: Vec::new(), warnings: Vec::new() };
+    let mut check = SettingsCheck::new(&options, files, &environment);
     let settled = (check.authentication(), check.authorization());
     if check.errors.is_empty() { Ok(settled) } else { Err(check.errors) }
 }

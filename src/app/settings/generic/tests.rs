@@ -82,7 +82,8 @@ fn pod_networks_are_one_or_one_of_each_family() {
 
 #[test]
 fn gates_are_read_and_unlock_flags_of_the_log() {
-    for flag in LOCKED_LOG_FLAGS {
+    let [buffers, streams] = ["info-buffer-size", "split-stream"];
+    for flag in [buffers, streams].map(|name| ["json", "text"].map(|format| format!("log-{format}-{name}"))).concat() {
         let value = if flag.ends_with("stream") { "true" } else { "1Ki" };
         let flag = format!("--{flag}={value}");
         let messages = settled(&[&flag]).unwrap_err().to_string();

@@ -8,6 +8,7 @@ pub mod events;
 pub mod leader_election;
 pub mod leadership;
 pub mod login_ledger;
+pub mod patch;
 pub mod secrets;
 pub mod stores;
 mod watch;

@@ -7,13 +7,13 @@
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
 use serde_json::{Map, Value, json};
 
 use super::plan::{Initialise, Metadata, NodeAction, other_taints};
 use crate::cloud::node;
-use crate::controllers::FIELD_MANAGER;
-use crate::kubernetes::call::{CALL_LIMIT, CallError, limited};
+use crate::controllers::preconditions;
+use crate::kubernetes::call::CallError;
+use crate::kubernetes::patch::{patch, patch_status};
 
 /// Progress of a list of actions.
 #[derive(Debug)]
@@ -49,19 +49,16 @@ pub async fn apply(nodes: &Api<Node>, node: &Node, actions: &[NodeAction]) -> Ap
 
 async fn write(nodes: &Api<Node>, current: &Node, action: &NodeAction) -> Result<Node, CallError> {
     let name = node::name(current);
-    let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    let patch = Patch::Strategic(body(current, action));
-    let status = async |what: &str| {
-        limited(&format!("{what} node {name}"), CALL_LIMIT, nodes.patch_status(name, &parameters, &patch)).await
+    let (verb, is_status) = match action {
+        NodeAction::WriteAddresses(_) => ("write the addresses of", true),
+        NodeAction::SetCondition(_) => ("write the condition of", true),
+        NodeAction::Initialise(_) => ("initialise", false),
+        NodeAction::SetMetadata(_) => ("set labels and annotations of", false),
     };
-    let rest = async |what: &str| {
-        limited(&format!("{what} node {name}"), CALL_LIMIT, nodes.patch(name, &parameters, &patch)).await
-    };
-    match action {
-        NodeAction::WriteAddresses(_) => status("write the addresses of").await,
-        NodeAction::SetCondition(_) => status("write the condition of").await,
-        NodeAction::Initialise(_) => rest("initialise").await,
-        NodeAction::SetMetadata(_) => rest("set labels and annotations of").await,
+    let (what, body) = (format!("{verb} node {name}"), body(current, action));
+    match is_status {
+        true => patch_status(&what, nodes, name, body).await,
+        false => patch(&what, nodes, name, body).await,
     }
 }
 
@@ -94,9 +91,7 @@ fn body(current: &Node, action: &NodeAction) -> Value {
 
 /// Returns the patch's `metadata`: the preconditions UID and `resourceVersion`, and the changes. `null` removes a key.
 fn metadata(current: &Node, changes: Option<&Metadata>) -> Map<String, Value> {
-    let mut metadata = Map::new();
-    metadata.insert("uid".into(), json!(current.metadata.uid));
-    metadata.insert("resourceVersion".into(), json!(current.metadata.resource_version));
+    let mut metadata = preconditions(&current.metadata);
     if let Some(Metadata { labels, annotations, removed_annotations }) = changes {
         if !labels.is_empty() {
             metadata.insert("labels".into(), json!(labels));

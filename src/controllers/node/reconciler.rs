@@ -23,13 +23,8 @@ use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::{read_live, reason_of, record_event, reference};
 use crate::kubernetes::call::CallError;
 use crate::kubernetes::events::{EventType, Recorder};
+use crate::kubernetes::patch::permits_retry;
 use crate::kubernetes::stores::Nodes;
-
-/// Maximum number of attempts of one sync. Each attempt after a write conflict makes a new plan.
-const ATTEMPTS: u32 = 5;
-
-/// Shortest pause between a write conflict and the next attempt. The longest pause is twice as long.
-const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The reconciler of one leadership term.
 pub struct NodeReconciler {
@@ -57,7 +52,7 @@ impl NodeReconciler {
         let turn =
             AllowedWrites { of_record: self.record_moves.take_turn(name), of_labels: self.label_moves.take_turn(name) };
         let mut observed = self.observe(cached, turn).await;
-        let mut attempt = 1;
+        let mut attempts = 0;
         loop {
             let plan = plan(&observed, &self.policy);
             let NodeObservation::Ours(ours) = observed else {
@@ -74,13 +69,9 @@ impl NodeReconciler {
             self.label_moves.synced(name, SyncResult::new(lacks, turn.of_labels, is_refused));
             let Some(error) = applied.error else { return Ok(plan.outcome) };
             let now = OwnNode { node: Arc::new(applied.node), ..ours };
-            if !error.is_conflict() || attempt == ATTEMPTS {
+            if !permits_retry(&mut attempts, &error).await {
                 return self.refused(&now, plan, error).await;
             }
-            tracing::debug!(node = name, attempt, "{}", chain(&error));
-            attempt += 1;
-            tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
-            // Reads the Node live, because a stale cache may have caused the conflict.
             observed = match read_live(&self.api, name).await {
                 Ok(node) => self.observe(node.map(Arc::new), turn).await,
                 Err(error) => return self.refused(&now, plan, error).await,

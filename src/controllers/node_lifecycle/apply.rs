@@ -2,21 +2,20 @@
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, Preconditions};
 use serde_json::{Value, json};
 
 use super::plan::{ANNOTATION_OUT_OF_SERVICE, Change, taints_after};
 use crate::cloud::node;
-use crate::controllers::FIELD_MANAGER;
+use crate::controllers::preconditions;
 use crate::kubernetes::call::{CALL_LIMIT, CallError, limited};
+use crate::kubernetes::patch::patch;
 
 /// Performs `changes` in one patch. `time` (RFC 3339) is the value of the out-of-service annotation.
 pub async fn write_taints(nodes: &Api<Node>, node: &Node, changes: &[Change], time: &str) -> Result<(), CallError> {
     let name = node::name(node);
-    let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    let patch = Patch::Strategic(body(node, changes, time));
     let what = format!("write the taints of node {name}");
-    limited(&what, CALL_LIMIT, nodes.patch(name, &parameters, &patch)).await.map(drop)
+    patch(&what, nodes, name, body(node, changes, time)).await.map(drop)
 }
 
 /// Deletes only this version of the Node, with UID and `resourceVersion` as preconditions.
@@ -30,13 +29,13 @@ pub async fn delete(nodes: &Api<Node>, node: &Node) -> Result<(), CallError> {
 
 /// Returns the strategic merge patch, with the whole list of taints because the list is atomic.
 fn body(node: &Node, changes: &[Change], time: &str) -> Value {
-    let mut metadata = json!({"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version});
+    let mut metadata = preconditions(&node.metadata);
     let annotation = changes.iter().find_map(|change| match change {
         Change::AddOutOfService => Some(json!(time)),
         Change::RemoveOutOfService => Some(Value::Null),
         Change::AddShutdown | Change::RemoveShutdown => None,
     });
-    if let (Some(value), Some(metadata)) = (annotation, metadata.as_object_mut()) {
+    if let Some(value) = annotation {
         metadata.insert("annotations".into(), json!({ANNOTATION_OUT_OF_SERVICE: value}));
     }
     let taints = taints_after(node, changes);

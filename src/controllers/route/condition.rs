@@ -6,6 +6,8 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, Time};
 use serde_json::{Value, json};
 
+use crate::controllers::preconditions;
+
 const CONDITION: &str = "NetworkUnavailable";
 const CREATED: &str = "RouteCreated";
 const NOT_CREATED: &str = "NoRouteCreated";
@@ -59,8 +61,7 @@ pub fn removal(live: &Node, manager: &str) -> Option<Value> {
 }
 
 fn status_patch(node: &Node, condition: &Value) -> Value {
-    let metadata = json!({"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version});
-    json!({"metadata": metadata, "status": {"conditions": [condition]}})
+    json!({"metadata": preconditions(&node.metadata), "status": {"conditions": [condition]}})
 }
 
 #[cfg(test)]

@@ -9,10 +9,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
-use tokio::time::{sleep, sleep_until};
+use tokio::time::sleep_until;
 
 use super::apply::{ApplyResult, Cloud, Listing};
 use super::condition;
@@ -29,15 +28,10 @@ use crate::base::error_chain::chain;
 use crate::cloud::{LiveReads, Presence, Reason, node};
 use crate::controllers::driver::Next;
 use crate::controllers::reason_tracker::ReasonTracker;
-use crate::controllers::{FIELD_MANAGER, reason_of, record_event};
-use crate::kubernetes::call::{CALL_LIMIT, CallError, limited};
+use crate::controllers::{reason_of, record_event};
+use crate::kubernetes::call::CallError;
 use crate::kubernetes::events::{EventType, Recorder};
-
-/// Maximum number of attempts of a condition write. A conflict in the last attempt requeues the Node.
-const ATTEMPTS: u32 = 5;
-
-/// Minimum pause between a write conflict and the next attempt. The maximum is twice the minimum.
-const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
+use crate::kubernetes::patch::{patch_status, permits_retry};
 
 /// Interval between the checks of a kept route, unless its Node changes earlier.
 const KEPT_ROUTE_PAUSE: Duration = Duration::from_secs(300);
@@ -196,19 +190,15 @@ impl RouteReconciler {
     pub(super) async fn reconcile_condition(&self, name: &str) -> Result<(), CallError> {
         let Some(cached) = self.cloud.nodes.get(name) else { return Ok(()) };
         let mut node = (*cached).clone();
-        let mut attempt = 1;
+        let what = format!("write the condition NetworkUnavailable of node {name}");
+        let mut attempts = 0;
         loop {
             let Some(patch) = self.condition_patch(&node) else { return Ok(()) };
-            let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-            let patch = Patch::Strategic(patch);
-            let what = format!("write the condition NetworkUnavailable of node {name}");
-            match limited(&what, CALL_LIMIT, self.api.patch_status(name, &parameters, &patch)).await {
-                Err(error) if error.is_conflict() && attempt < ATTEMPTS => attempt += 1,
+            match patch_status(&what, &self.api, name, patch).await {
+                Err(error) if permits_retry(&mut attempts, &error).await => {}
                 Err(error) if error.is_not_found() => return Ok(()),
                 written => return written.map(drop),
             }
-            sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
-            // Reads the Node live, because an outdated cache may have caused the conflict.
             match self.cloud.live.node(name).await {
                 Presence::Exists(live) => node = live,
                 Presence::Absent(_) => return Ok(()),

@@ -9,7 +9,6 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
 use tokio::time::{Instant, sleep_until};
 
 use super::apply::owns;
@@ -19,15 +18,12 @@ use crate::base::error_chain::chain;
 use crate::cloud::{CloudProvider, LiveReads as _, Presence};
 use crate::controllers::capability::Capability;
 use crate::controllers::{Context, FIELD_MANAGER};
-use crate::kubernetes::call::{CALL_LIMIT, limited};
 use crate::kubernetes::cluster::LiveApi;
+use crate::kubernetes::patch::{patch_status, permits_retry};
 use crate::kubernetes::stores::{Change, Nodes};
 
 /// Pauses between retries of failed removals.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60));
-
-/// Maximum number of attempts of a removal. A conflict in the last attempt is a failure.
-const ATTEMPTS: u32 = 5;
 
 /// The reason why routes are off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,8 +142,7 @@ impl<'a> Withdrawal<'a> {
     /// Returns true if the condition was removed, and false if it stays or the Node does not exist.
     async fn withdraw(&self, name: &str) -> Result<bool, String> {
         let what = format!("remove the condition NetworkUnavailable of node {name}");
-        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let mut attempt = 1;
+        let mut attempts = 0;
         loop {
             let patch = match self.live.node(name).await {
                 Presence::Exists(live) => condition::removal(&live, FIELD_MANAGER),
@@ -155,10 +150,9 @@ impl<'a> Withdrawal<'a> {
                 Presence::Unknown(unknown) => return Err(format!("{what}: {unknown}")),
             };
             let Some(patch) = patch else { return Ok(false) };
-            let patch = Patch::Strategic(patch);
-            match limited(&what, CALL_LIMIT, self.api.patch_status(name, &parameters, &patch)).await {
+            match patch_status(&what, &self.api, name, patch).await {
                 Ok(_) => return Ok(true),
-                Err(error) if error.is_conflict() && attempt < ATTEMPTS => attempt += 1,
+                Err(error) if permits_retry(&mut attempts, &error).await => {}
                 Err(error) if error.is_not_found() => return Ok(false),
                 Err(error) => return Err(chain(&error)),
             }

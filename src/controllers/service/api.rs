@@ -1,16 +1,14 @@
 //! API server calls of a sync: reads one Service live, and patches its status.
 
 use k8s_openapi::api::core::v1::Service;
-use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::Value;
 
 use super::failure::{ServiceBlocked, Stop};
 use crate::cloud::Presence;
-use crate::controllers::FIELD_MANAGER;
 use crate::controllers::retry::Retry;
-use crate::kubernetes::call::{CALL_LIMIT, limited};
 use crate::kubernetes::cluster::LiveApi;
+use crate::kubernetes::patch::patch_status;
 
 pub(super) struct ServiceApi {
     live: LiveApi,
@@ -47,9 +45,7 @@ impl ServiceApi {
     pub(super) async fn patch(&self, what: &str, service: &Service, patch: Value) -> Result<Option<Service>, Stop> {
         let (namespace, name) = names(service);
         let services = Api::<Service>::namespaced(self.write.clone(), namespace);
-        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let (shown, patch) = (format!("{what} service {namespace}/{name}"), Patch::Strategic(patch));
-        match limited(&shown, CALL_LIMIT, services.patch_status(name, &parameters, &patch)).await {
+        match patch_status(&format!("{what} service {namespace}/{name}"), &services, name, patch).await {
             Ok(service) => Ok(Some(service)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error.into()),

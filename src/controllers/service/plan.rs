@@ -14,7 +14,7 @@ use super::inputs::Inputs;
 use super::reason;
 use crate::cloud::service::{self, FINALIZER, cache_filter};
 use crate::cloud::{Handling, Reason};
-use crate::controllers::FIELD_MANAGER;
+use crate::controllers::{FIELD_MANAGER, preconditions};
 
 /// The default `ipMode` of the API server: the traffic reaches the Nodes unchanged.
 const VIP: &str = "VIP";
@@ -131,7 +131,7 @@ fn finalizer_managers(service: &Service) -> impl Iterator<Item = &str> {
 
 /// Builds the patch that adds the finalizer.
 pub fn finalizer_patch(service: &Service) -> Value {
-    let mut metadata = preconditions(service);
+    let mut metadata = preconditions(&service.metadata);
     metadata.insert("finalizers".into(), json!([FINALIZER]));
     let others = finalizers(service);
     if !others.is_empty() {
@@ -144,7 +144,7 @@ pub fn finalizer_patch(service: &Service) -> Value {
 /// Builds the patch that writes the addresses of the load balancer. Returns `None` if the addresses are unchanged.
 pub fn status_patch(service: &Service, ingress: &[LoadBalancerIngress]) -> Option<Value> {
     let is_same = is_equal(service::ingress(service), ingress);
-    (!is_same).then(|| json!({"metadata": preconditions(service), "status": status(ingress)}))
+    (!is_same).then(|| json!({"metadata": preconditions(&service.metadata), "status": status(ingress)}))
 }
 
 /// Builds the patch that removes the finalizer and the addresses. Returns `None` if the Service has neither.
@@ -153,7 +153,7 @@ pub fn release_patch(service: &Service) -> Option<Value> {
     if !has_finalizer && !has_ingress {
         return None;
     }
-    let mut metadata = preconditions(service);
+    let mut metadata = preconditions(&service.metadata);
     let others: Vec<&str> = finalizers(service).into_iter().filter(|finalizer| *finalizer != FINALIZER).collect();
     match (has_finalizer, others.is_empty()) {
         (false, _) => {}
@@ -172,14 +172,6 @@ pub fn release_patch(service: &Service) -> Option<Value> {
 
 fn status(ingress: &[LoadBalancerIngress]) -> Value {
     json!({"loadBalancer": {"ingress": if ingress.is_empty() { Value::Null } else { json!(ingress) }}})
-}
-
-fn preconditions(service: &Service) -> Map<String, Value> {
-    let metadata = &service.metadata;
-    [("uid", &metadata.uid), ("resourceVersion", &metadata.resource_version)]
-        .map(|(field, value)| (field.to_owned(), json!(value)))
-        .into_iter()
-        .collect()
 }
 
 fn finalizers(service: &Service) -> Vec<&str> {

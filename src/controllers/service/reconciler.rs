@@ -26,16 +26,13 @@ use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::record_event;
 use crate::controllers::retry::Retry;
 use crate::kubernetes::events::{EventType, Recorder};
+use crate::kubernetes::patch::permits_retry;
 use crate::kubernetes::stores::Services;
 
 /// Pause before a sync is repeated because another call for the Service is in flight, or the cache is stale.
 const CLAIMED_PAUSE: Duration = Duration::from_secs(1);
-/// Maximum number of attempts of a sync. A conflict in the last attempt is a failure.
-const ATTEMPTS: u32 = 5;
 /// Maximum number of the provider's remarks that one sync records as Events. The next sync records further remarks.
 const MAX_MESSAGES: usize = 16;
-/// Minimum pause between a write conflict and the next attempt. The maximum is twice the minimum.
-const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
 /// Delay of the Event about a finalizer that another program may own and may still remove.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -86,24 +83,28 @@ impl ServiceReconciler {
     /// read, syncs would repeatedly create and delete the load balancer of a deleted Service while Services cannot be
     /// listed.
     async fn sync_present(&self, fleet: &dyn LoadBalancerFleet, key: &str, cached: Arc<Service>) -> Result<(), Stop> {
-        let (mut service, mut ensured) = (Arc::clone(&cached), None);
+        let mut ensured = None;
         self.records.begin_sync(key);
-        if self.records.is_outdated(key, &cached) {
-            let Live::Selected(live) = self.api.read(&cached).await? else { return Ok(()) };
-            service = Arc::new(reduced(*live));
-        }
-        for _ in 1..ATTEMPTS {
+        let mut attempts = 0;
+        let mut is_live = self.records.is_outdated(key, &cached);
+        loop {
+            let mut service = Arc::clone(&cached);
+            if is_live {
+                // If the Service is deleted or not selected, the event of the cache enqueues it.
+                let Live::Selected(live) = self.api.read(&cached).await? else { return Ok(()) };
+                service = Arc::new(reduced(*live));
+            }
             match self.attempt(fleet, key, &service, &mut ensured).await {
-                Err(Stop::Conflict(error)) => tracing::debug!(service = key, "{}", chain(&error)),
+                Err(Stop::Conflict(error)) => {
+                    self.records.outdated(key, &cached);
+                    if !permits_retry(&mut attempts, &error).await {
+                        return Err(Stop::Conflict(error));
+                    }
+                }
                 done => return done,
             }
-            self.records.outdated(key, &cached);
-            tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
-            // If the Service is deleted or not selected, the event of the cache enqueues it.
-            let Live::Selected(live) = self.api.read(&service).await? else { return Ok(()) };
-            service = Arc::new(reduced(*live));
+            is_live = true;
         }
-        self.attempt(fleet, key, &service, &mut ensured).await
     }
 
     async fn attempt(

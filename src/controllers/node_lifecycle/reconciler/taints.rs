@@ -14,11 +14,7 @@ use crate::controllers::node_lifecycle::deletion_policy::{DeletionPermit, HoldRe
 use crate::controllers::node_lifecycle::plan::{self, Change, plan};
 use crate::controllers::read_live;
 use crate::kubernetes::call::CallError;
-
-/// Maximum number of attempts, as upstream.
-const ATTEMPTS: u32 = 5;
-/// Shortest pause between a write conflict and the next attempt, as upstream. The longest pause is twice as long.
-const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
+use crate::kubernetes::patch::permits_retry;
 
 struct TaintPatch {
     planned: Vec<Change>,
@@ -39,7 +35,8 @@ impl LifecycleContext {
     ) -> Result<LifecycleOutcome, CallError> {
         let (name, uid) = (node::name(node), node.metadata.uid.as_deref().unwrap_or_default());
         let mut current = node.clone();
-        for attempt in 1..=ATTEMPTS {
+        let mut attempts = 0;
+        loop {
             let Some(write) = self.plan_taints(term, &current, &mut outcome).await else { return Ok(outcome) };
             let time = wall_clock_in(Duration::ZERO);
             let written = apply::write_taints(&self.api, &current, &write.changes, &time).await;
@@ -52,7 +49,7 @@ impl LifecycleContext {
                     return Ok(outcome);
                 }
                 Err(error) if error.is_not_found() => return Ok(outcome),
-                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
+                Err(error) if permits_retry(&mut attempts, &error).await => {}
                 Err(error) if error.is_not_leader() => return Err(error),
                 Err(error) => {
                     tracing::warn!(node = name, "{}", chain(&error));
@@ -61,7 +58,6 @@ impl LifecycleContext {
                     return Ok(outcome);
                 }
             }
-            tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
             match read_live(&self.api, name).await {
                 Ok(Some(live)) if live.metadata.uid == node.metadata.uid && self.instances.owns(&live) => {
                     current = live
@@ -75,7 +71,6 @@ impl LifecycleContext {
                 }
             }
         }
-        Ok(outcome)
     }
 
     /// Plans the patch for `node`, if a patch is needed. Sets the next reconcile and the blocking reason in `outcome`.

@@ -44,7 +44,7 @@ fn readiness(caches: &[Arc<dyn Cache>], capability: Option<&Capability>) -> Heal
 pub fn of_caches(caches: &[Arc<dyn Cache>]) -> Health {
     let mut waiting = caches.iter().filter(|cache| !cache.is_synced());
     match waiting.clone().find(|cache| cache.idle().is_none()) {
-        Some(cache) => Health::Failed(format!("the {} have not been listed yet", cache.name())),
+        Some(cache) => Health::Failed(format!("the {} have not been listed yet", cache.kind())),
         None => waiting.find_map(|cache| cache.idle()).map_or(Health::Ok, |idle| Health::Note(idle.into())),
     }
 }
@@ -61,6 +61,7 @@ fn of_task(silence: Option<Duration>) -> Health {
 mod tests {
     use super::*;
     use crate::cloud::{CloudProvider, Error, LeaderToken, Route, Routes};
+    use crate::controllers::driver::CacheKind;
     use crate::kubernetes::stores::Change;
     use futures::stream::BoxStream;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -107,8 +108,8 @@ mod tests {
     struct Refused;
 
     impl Cache for Refused {
-        fn name(&self) -> &'static str {
-            "services"
+        fn kind(&self) -> CacheKind {
+            CacheKind::Services
         }
 
         fn is_synced(&self) -> bool {
@@ -125,8 +126,8 @@ mod tests {
     }
 
     impl Cache for Filled {
-        fn name(&self) -> &'static str {
-            "nodes"
+        fn kind(&self) -> CacheKind {
+            CacheKind::Nodes
         }
 
         fn is_synced(&self) -> bool {

@@ -102,7 +102,9 @@ impl Caches {
         let mut caches: Vec<Arc<dyn Cache>> = vec![Arc::new(self.nodes.clone())];
         caches.extend(self.services.clone().map(|services| Arc::new(services) as Arc<dyn Cache>));
         for cache in caches {
-            checks.add_readiness(cache.name(), move || controller_health::of_caches(std::slice::from_ref(&cache)));
+            checks.add_readiness(cache.kind().to_string(), move || {
+                controller_health::of_caches(std::slice::from_ref(&cache))
+            });
         }
     }
 }

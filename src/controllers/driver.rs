@@ -10,12 +10,13 @@
 //! A new controller declares its [`Spec`] and implements [`Reconciler`], which maps events to keys and reconciles a key
 //! with `observe`, `plan` and `apply`.
 
+use std::fmt::{self, Display};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, join_all};
+use futures::StreamExt as _;
+use futures::future::join_all;
 use futures::stream::{BoxStream, SelectAll};
-use futures::{FutureExt as _, StreamExt as _};
 use prometheus::IntGauge;
 use prometheus::core::Collector;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -32,8 +33,8 @@ use crate::runtime::metrics::Registry;
 use crate::runtime::queue::{Priority, Queue, QueueMetrics};
 use crate::runtime::tasks::{BoxError, PanicError, contain};
 
-/// Backoff of a failed key. The backoff doubles with each failure, up to 60 s.
-const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), Duration::from_secs(60)).shortened_by(0.5);
+/// The usual [`Spec::backoff`]: doubles with each failure of a key, up to 60 s.
+pub const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), Duration::from_secs(60)).shortened_by(0.5);
 
 /// Lower limit of [`Spec::period`]. A shorter period would starve all other work.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
@@ -54,7 +55,7 @@ struct Queues {
 }
 
 impl Queues {
-    fn of(&self, term: &dyn ErasedReconciler, key: &str) -> &Queue<String> {
+    fn of(&self, term: &impl Reconciler, key: &str) -> &Queue<String> {
         self.side.as_ref().filter(|_| term.uses_side_queue(key)).unwrap_or(&self.main)
     }
 }
@@ -76,6 +77,8 @@ pub struct Spec {
     pub side_queue: Option<&'static str>,
     /// Interval of [`Event::Period`]; at least 100 ms.
     pub period: Duration,
+    /// Backoff of a key that fails.
+    pub backoff: Backoff,
     /// The caches that the controller reads. Their events enqueue keys, and the controller is ready once all caches are
     /// filled. The first event of each cache covers all of its objects.
     pub caches: Vec<Arc<dyn Cache>>,
@@ -118,7 +121,7 @@ pub trait Reconciler: Send + Sync + 'static {
         self: &Arc<Self>,
         key: &str,
         outcome: Result<Self::Outcome, PanicError>,
-    ) -> impl Future<Output = Next> + Send;
+    ) -> impl Future<Output = Requeue> + Send;
 
     /// Ends the term after all workers have stopped. Not called on the signal to stop.
     fn end(&self) {}
@@ -126,8 +129,8 @@ pub trait Reconciler: Send + Sync + 'static {
 
 /// A cache that a controller reads.
 pub trait Cache: Send + Sync {
-    /// Plural of the object kind, for example `nodes`.
-    fn name(&self) -> &'static str;
+    /// The kind of the cache, which events of the cache contain.
+    fn kind(&self) -> CacheKind;
 
     /// Whether the cache has been filled at least once.
     fn is_synced(&self) -> bool;
@@ -143,8 +146,8 @@ pub trait Cache: Send + Sync {
 }
 
 impl Cache for Services {
-    fn name(&self) -> &'static str {
-        "services"
+    fn kind(&self) -> CacheKind {
+        CacheKind::Services
     }
 
     fn is_synced(&self) -> bool {
@@ -161,8 +164,8 @@ impl Cache for Services {
 }
 
 impl Cache for Nodes {
-    fn name(&self) -> &'static str {
-        "nodes"
+    fn kind(&self) -> CacheKind {
+        CacheKind::Nodes
     }
 
     fn is_synced(&self) -> bool {
@@ -174,13 +177,34 @@ impl Cache for Nodes {
     }
 }
 
-/// The cause of a reconcile. A cache is identified by its name.
+/// The kind of a cache, by the objects that its keys name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheKind {
+    /// The Nodes.
+    Nodes,
+    /// The Services.
+    Services,
+    /// The Services for which the provider requests a resync.
+    ProviderResyncs,
+}
+
+impl Display for CacheKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            CacheKind::Nodes => "nodes",
+            CacheKind::Services => "services",
+            CacheKind::ProviderResyncs => "load balancers",
+        })
+    }
+}
+
+/// The cause of a reconcile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The object with this key in this cache was added, changed or deleted.
-    Object(&'static str, String),
+    Object(CacheKind, String),
     /// Any object of this cache may have changed.
-    AllObjects(&'static str),
+    AllObjects(CacheKind),
     /// The instance of the Node with this name has changed.
     Instance(String),
     /// Any instance may have changed.
@@ -191,33 +215,28 @@ pub enum Event {
 
 /// Time of the next reconcile of a key. An event may cause an earlier reconcile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Next {
-    /// Done. The next reconcile comes with the period.
-    #[default]
-    Period,
-    /// Done. The next reconcile comes after this time.
-    After(Duration),
-    /// Failed. The next reconcile comes after the backoff, which the period does not shorten.
-    Backoff,
-    /// Failed. The next reconcile comes after the backoff, or after this time if that is earlier.
-    BackoffOrAfter(Duration),
-    /// Failed. The next reconcile comes after this time. The controller, not the queue, counts the failures.
-    Retry(Duration),
-    /// Pending. The failure count stays. The next reconcile comes after this time if given, otherwise with the period.
-    Wait(Option<Duration>),
+pub struct Requeue {
+    /// Longest time until the next reconcile. `None` if the period, or the backoff after a failure, suffices.
+    pub after: Option<Duration>,
+    /// Whether the reconcile failed. The next one then comes after the backoff, which the period does not shorten.
+    /// Otherwise, the failure count of the key is reset.
+    pub counts_as_failure: bool,
 }
 
-impl Next {
+impl Requeue {
+    /// Not failed. The next reconcile comes with the period.
+    pub const PERIOD: Self = Self { after: None, counts_as_failure: false };
+    /// Failed. The next reconcile comes after the backoff.
+    pub const BACKOFF: Self = Self { after: None, counts_as_failure: true };
+
+    /// Not failed. The next reconcile comes after `delay`.
+    pub const fn after(delay: Duration) -> Self {
+        Self { after: Some(delay), ..Self::PERIOD }
+    }
+
     /// Returns this value, but with the next reconcile after `delay` at the latest.
     pub fn or_after(self, delay: Duration) -> Self {
-        match self {
-            Next::Period => Next::After(delay),
-            Next::After(other) => Next::After(other.min(delay)),
-            Next::Backoff => Next::BackoffOrAfter(delay),
-            Next::BackoffOrAfter(other) => Next::BackoffOrAfter(other.min(delay)),
-            Next::Retry(other) => Next::Retry(other.min(delay)),
-            Next::Wait(other) => Next::Wait(Some(other.map_or(delay, |other| other.min(delay)))),
-        }
+        Self { after: Some(self.after.map_or(delay, |other| other.min(delay))), ..self }
     }
 }
 
@@ -245,69 +264,12 @@ impl<R: Reconciler> Controller<R> {
 
     /// Runs the controller whenever this process leads, until `stop` is cancelled.
     pub async fn run(self, stop: CancellationToken) -> Result<(), BoxError> {
-        let Self { spec, begin_term, queue, side_queue, running } = self;
-        let begin_term = Box::new(move || Arc::new(begin_term()) as Arc<dyn ErasedReconciler>);
-        Driver { spec, begin_term, queue, side_queue, running }.run(stop).await
-    }
-}
-
-/// A type-erased [`Reconciler`], so that the driver is compiled only once for all controllers.
-trait ErasedReconciler: Send + Sync {
-    fn keys_of(&self, event: Event) -> Vec<String>;
-    fn priority(&self, key: &str) -> Priority;
-    fn uses_side_queue(&self, key: &str) -> bool;
-    fn next_key(&self) -> BoxFuture<'_, String>;
-    /// Reconciles the object with this key. Returns the time of the next reconcile.
-    fn work(self: Arc<Self>, key: String) -> BoxFuture<'static, Next>;
-    fn end(&self);
-}
-
-impl<R: Reconciler> ErasedReconciler for R {
-    fn keys_of(&self, event: Event) -> Vec<String> {
-        Reconciler::keys_of(self, event)
-    }
-
-    fn priority(&self, key: &str) -> Priority {
-        Reconciler::priority(self, key)
-    }
-
-    fn uses_side_queue(&self, key: &str) -> bool {
-        Reconciler::uses_side_queue(self, key)
-    }
-
-    fn next_key(&self) -> BoxFuture<'_, String> {
-        Reconciler::next_key(self).boxed()
-    }
-
-    fn work(self: Arc<Self>, key: String) -> BoxFuture<'static, Next> {
-        let work = async move {
-            let outcome = contain(Arc::clone(&self).reconcile(key.clone())).await;
-            self.conclude(&key, outcome).await
-        };
-        work.boxed()
-    }
-
-    fn end(&self) {
-        Reconciler::end(self);
-    }
-}
-
-struct Driver {
-    spec: Spec,
-    begin_term: Box<dyn Fn() -> Arc<dyn ErasedReconciler> + Send + Sync>,
-    queue: QueueMetrics,
-    side_queue: Option<QueueMetrics>,
-    running: IntGauge,
-}
-
-impl Driver {
-    async fn run(self, stop: CancellationToken) -> Result<(), BoxError> {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
                 () = self.wait_until_due() => {}
             }
-            let term = (self.begin_term)();
+            let term = Arc::new(self.begin_term());
             tokio::select! {
                 // `select!` drops the future of `lead`, and with it all queued and running work.
                 () = self.wait_until_over() => term.end(),
@@ -352,9 +314,9 @@ impl Driver {
     }
 
     /// Works until `stop` is cancelled, then finishes the reconciles in progress.
-    async fn lead(&self, term: &Arc<dyn ErasedReconciler>, stop: &CancellationToken) {
+    async fn lead(&self, term: &Arc<R>, stop: &CancellationToken) {
         let _works = RunningGauge::begin(&self.running);
-        let queue = |metrics| Queue::new(BACKOFF, metrics);
+        let queue = |metrics| Queue::new(self.spec.backoff, metrics);
         let queues = Queues { main: queue(&self.queue), side: self.side_queue.as_ref().map(queue) };
         let of_main = (0..self.spec.workers).map(|_| work(term, &queues.main));
         let workers = of_main.chain(queues.side.iter().map(|queue| work(term, queue)));
@@ -365,7 +327,7 @@ impl Driver {
                     if let Some(instances) = &self.spec.instances {
                         instances.refresh().await;
                     }
-                    self.feed(&**term, &queues).await;
+                    self.feed(term, &queues).await;
                 } => {}
             }
             queues.main.close();
@@ -375,7 +337,7 @@ impl Driver {
     }
 
     /// Enqueues the keys of events, of the period and of `next_key`. Never returns.
-    async fn feed(&self, term: &dyn ErasedReconciler, queues: &Queues) {
+    async fn feed(&self, term: &R, queues: &Queues) {
         let add = |key: String| {
             let priority = term.priority(&key);
             queues.of(term, &key).add_with_priority(key, priority);
@@ -403,10 +365,10 @@ impl Driver {
 }
 
 fn events_of(cache: &dyn Cache) -> BoxStream<'static, Event> {
-    let name = cache.name();
+    let kind = cache.kind();
     let event = move |change| match change {
-        Change::Applied(key) | Change::Deleted(key) => Event::Object(name, key),
-        Change::All => Event::AllObjects(name),
+        Change::Applied(key) | Change::Deleted(key) => Event::Object(kind, key),
+        Change::All => Event::AllObjects(kind),
     };
     cache.changes().map(event).boxed()
 }
@@ -419,16 +381,15 @@ fn instance_events(instances: &BoundedInstances) -> Option<BoxStream<'static, Ev
     Some(instances.provider.instance_events()?.subscribe().map(event).boxed())
 }
 
-async fn work(term: &Arc<dyn ErasedReconciler>, queue: &Queue<String>) {
+async fn work(term: &Arc<impl Reconciler>, queue: &Queue<String>) {
     while let Some(key) = queue.next().await {
-        let next = Arc::clone(term).work(key.clone()).await;
-        match next {
-            Next::Period | Next::After(_) => queue.forget(&key),
-            Next::Backoff | Next::BackoffOrAfter(_) => drop(queue.retry(key.clone())),
-            Next::Retry(delay) => queue.retry_after(key.clone(), delay),
-            Next::Wait(_) => {}
+        let outcome = contain(Arc::clone(term).reconcile(key.clone())).await;
+        let requeue = term.conclude(&key, outcome).await;
+        match requeue.counts_as_failure {
+            true => drop(queue.retry(key.clone())),
+            false => queue.forget(&key),
         }
-        if let Next::After(delay) | Next::BackoffOrAfter(delay) | Next::Wait(Some(delay)) = next {
+        if let Some(delay) = requeue.after {
             queue.add_after(key.clone(), delay);
         }
     }

@@ -24,7 +24,7 @@ use std::time::Duration;
 use kube::Api;
 
 use crate::cloud::node;
-use crate::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
+use crate::controllers::driver::{self, Controller, Event, Reconciler, Requeue, Spec};
 use crate::controllers::instances::BoundedInstances;
 use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::{Context, UnsupportedController};
@@ -125,6 +125,7 @@ pub fn controller(
         workers: settings.workers.get(),
         side_queue: None,
         period: settings.period,
+        backoff: driver::BACKOFF,
         caches: vec![Arc::new(nodes.clone())],
         instances: Some(instances.clone()),
         metrics: vec![Box::new(metrics.clone()), Box::new(NodeCounts::new(nodes.clone()))],
@@ -186,13 +187,13 @@ impl Reconciler for NodeReconciler {
         self.sync(&name).await
     }
 
-    async fn conclude(self: &Arc<Self>, name: &str, outcome: Result<Self::Outcome, PanicError>) -> Next {
+    async fn conclude(self: &Arc<Self>, name: &str, outcome: Result<Self::Outcome, PanicError>) -> Requeue {
         match outcome {
             Ok(outcome) => next(self, name, outcome),
             Err(panic) => {
                 self.metrics.panics.inc();
                 let message = format!("looking at the node failed: {panic}");
-                let blocked = NextStep::Blocked(NodeBlocked::new(reason::Panic, message.clone(), Next::Backoff));
+                let blocked = NextStep::Blocked(NodeBlocked::new(reason::Panic, message.clone(), Requeue::BACKOFF));
                 let (sync, owned) = (Arc::clone(self), name.to_owned());
                 let reported = contain(async move { sync.panicked(&owned, message).await }).await;
                 next(self, name, reported.unwrap_or(Ok(blocked)))
@@ -207,15 +208,15 @@ impl Reconciler for NodeReconciler {
 }
 
 /// Reports the outcome of a sync and decides when the Node is reconciled again. No other function decides this.
-fn next(sync: &NodeReconciler, name: &str, outcome: Result<NextStep, CallError>) -> Next {
+fn next(sync: &NodeReconciler, name: &str, outcome: Result<NextStep, CallError>) -> Requeue {
     let blocked = match outcome {
         Ok(NextStep::Done) => {
             sync.metrics.synced(None);
             sync.reasons.clear(name);
-            return Next::Period;
+            return Requeue::PERIOD;
         }
         // An error means lost leadership. The next event of the cache enqueues a superseded Node.
-        Err(_) | Ok(NextStep::Superseded) => return Next::Wait(None),
+        Err(_) | Ok(NextStep::Superseded) => return Requeue::PERIOD,
         Ok(NextStep::Blocked(held)) => held,
     };
     sync.metrics.synced(Some(blocked.reason));

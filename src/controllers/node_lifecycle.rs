@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use kube::Api;
 
-use crate::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
+use crate::controllers::driver::{self, Controller, Event, Reconciler, Requeue, Spec};
 use crate::controllers::instances::BoundedInstances;
 use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::{Context, UnsupportedController};
@@ -92,6 +92,7 @@ pub fn controller(
         workers: WORKERS,
         side_queue: None,
         period: settings.period,
+        backoff: driver::BACKOFF,
         caches: vec![Arc::new(nodes.clone())],
         // Without a refresh, a taint could be based on an outdated power state.
         instances: Some(instances.clone()),
@@ -149,13 +150,13 @@ impl Reconciler for NodeLifecycleReconciler {
     }
 
     /// Reports the outcome of a reconcile and decides when the Node is reconciled again.
-    async fn conclude(self: &Arc<Self>, name: &str, outcome: Result<Self::Outcome, PanicError>) -> Next {
+    async fn conclude(self: &Arc<Self>, name: &str, outcome: Result<Self::Outcome, PanicError>) -> Requeue {
         let looks = &self.context;
         looks.update_metrics(self);
         let outcome = match outcome {
             Ok(Ok(outcome)) => outcome,
             // Leadership is lost, so the driver stops this worker.
-            Ok(Err(error)) if error.is_not_leader() => return Next::Wait(None),
+            Ok(Err(error)) if error.is_not_leader() => return Requeue::PERIOD,
             Ok(Err(error)) => LifecycleOutcome::failed(&error),
             Err(panic) => {
                 looks.metrics.panics.inc();

@@ -29,7 +29,7 @@ use tokio::sync::Notify;
 
 use crate::controllers::Context;
 use crate::controllers::capability::Capability;
-use crate::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
+use crate::controllers::driver::{self, Controller, Event, Reconciler, Requeue, Spec};
 use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::retry::Retry;
 use crate::kubernetes::cluster::LiveApi;
@@ -79,6 +79,7 @@ pub fn controller(context: Context, nodes: Nodes, settings: RouteSettings) -> Co
         workers: WORKERS,
         side_queue: None,
         period: DRIVER_PERIOD,
+        backoff: driver::BACKOFF,
         caches: vec![Arc::new(nodes.clone())],
         instances: None,
         metrics: vec![Box::new(metrics.clone())],
@@ -145,7 +146,7 @@ impl Reconciler for RouteReconciler {
     }
 
     /// Decides whether a key is done, is retried or waits. No other function decides this.
-    async fn conclude(self: &Arc<Self>, key: &str, outcome: Result<RouteOutcome, PanicError>) -> Next {
+    async fn conclude(self: &Arc<Self>, key: &str, outcome: Result<RouteOutcome, PanicError>) -> Requeue {
         match outcome {
             Ok(RouteOutcome::Pass(Ok(pass))) => self.conclude_pass(pass),
             Ok(RouteOutcome::Pass(Err(failure))) => self.conclude_failed_pass(&failure),
@@ -158,7 +159,7 @@ impl Reconciler for RouteReconciler {
                 return self.conclude_panic(Key::parse(key), failure);
             }
         }
-        Next::Period
+        Requeue::PERIOD
     }
 
     fn end(&self) {

@@ -29,7 +29,7 @@ use std::time::Duration;
 use crate::cloud::service;
 use crate::controllers::Context;
 use crate::controllers::capability::Capability;
-use crate::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
+use crate::controllers::driver::{CacheKind, Controller, Event, Reconciler, Requeue, Spec};
 use crate::controllers::instances::BoundedInstances;
 use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::retry::Retry;
@@ -41,16 +41,12 @@ use failure::ServiceBlocked;
 use metrics::ServiceMetrics;
 use node_sync::NodeSyncSchedule;
 use outcome::ServiceOutcome;
-use provider_resyncs::{ANNOUNCEMENTS, ProviderResyncs};
+use provider_resyncs::ProviderResyncs;
 use reconciler::ServiceReconciler;
 use targets::{TargetChange, Targets};
 
 /// Resync period of all Services. A resync of an unchanged Service makes no cloud call.
 const PERIOD: Duration = Duration::from_secs(300);
-
-/// Name of the cache of Services in [`Event::Object`] and [`Event::AllObjects`].
-const SERVICES: &str = "services";
-const NODES: &str = "nodes";
 
 /// The queue key of a round of node updates. A Service's key contains a slash, so the keys cannot collide.
 const ROUND: &str = "nodes";
@@ -87,6 +83,8 @@ pub fn controller(
         // Rounds of node updates have their own queue, because a burst of new Services must not delay the rounds.
         side_queue: Some("node"),
         period: PERIOD,
+        // The same as in the records, so that the queue does not repeat a sync before the records permit it.
+        backoff: records::BACKOFF,
         caches: vec![
             Arc::new(services.clone()),
             Arc::new(nodes.clone()),
@@ -118,15 +116,15 @@ impl Reconciler for ServiceReconciler {
 
     fn keys_of(&self, event: Event) -> Vec<String> {
         match event {
-            Event::Object(SERVICES, key) => {
+            Event::Object(CacheKind::Services, key) => {
                 self.records.observe(&key, self.services.get(&key).as_ref());
                 vec![key]
             }
-            Event::Object(ANNOUNCEMENTS, key) => {
+            Event::Object(CacheKind::ProviderResyncs, key) => {
                 self.records.resync_requested(Some(&key));
                 vec![key]
             }
-            Event::Object(_, node) | Event::Instance(node) => match self.targets.observe(&node) {
+            Event::Object(CacheKind::Nodes, node) | Event::Instance(node) => match self.targets.observe(&node) {
                 TargetChange::Nothing => Vec::new(),
                 TargetChange::Changed => {
                     self.rounds.nodes_changed();
@@ -145,16 +143,16 @@ impl Reconciler for ServiceReconciler {
                     self.services.keys()
                 }
             },
-            Event::AllObjects(ANNOUNCEMENTS) => {
+            Event::AllObjects(CacheKind::ProviderResyncs) => {
                 self.records.resync_requested(None);
                 self.services.keys()
             }
-            Event::AllObjects(NODES) | Event::Period => {
+            Event::AllObjects(CacheKind::Nodes) | Event::Period => {
                 self.targets.observe_all();
                 self.rounds.nodes_changed();
                 self.all_keys()
             }
-            Event::AllObjects(_) => {
+            Event::AllObjects(CacheKind::Services) => {
                 for key in self.records.keys() {
                     self.records.observe(&key, self.services.get(&key).as_ref());
                 }
@@ -193,15 +191,15 @@ impl Reconciler for ServiceReconciler {
         }
     }
 
-    async fn conclude(self: &Arc<Self>, key: &str, outcome: Result<ServiceOutcome, PanicError>) -> Next {
+    async fn conclude(self: &Arc<Self>, key: &str, outcome: Result<ServiceOutcome, PanicError>) -> Requeue {
         let blocked = match outcome {
-            Ok(ServiceOutcome::Nothing) => return Next::Period,
+            Ok(ServiceOutcome::Nothing) => return Requeue::PERIOD,
             // Leadership is lost, so the driver stops this worker.
-            Ok(ServiceOutcome::NotLeader) => return Next::Wait(None),
-            Ok(ServiceOutcome::Wait(delay)) => return Next::Wait(Some(delay)),
+            Ok(ServiceOutcome::NotLeader) => return Requeue::PERIOD,
+            Ok(ServiceOutcome::Wait(delay)) => return Requeue::after(delay),
             Ok(ServiceOutcome::Round(round)) => {
                 self.conclude_round(&round);
-                return Next::Period;
+                return Requeue::PERIOD;
             }
             Ok(ServiceOutcome::Settled) => None,
             Ok(ServiceOutcome::Held(held)) => Some(held),
@@ -209,7 +207,7 @@ impl Reconciler for ServiceReconciler {
                 self.metrics.panics.inc();
                 tracing::error!(key, "syncing load balancers failed: {panic}");
                 if key == ROUND {
-                    return Next::Backoff;
+                    return Requeue::BACKOFF;
                 }
                 Some(ServiceBlocked::new(reason::Panic, format!("syncing the Service failed: {panic}"), Retry::Backoff))
             }
@@ -225,11 +223,8 @@ impl Reconciler for ServiceReconciler {
             (Some(held), None) => self.hold(key, self.services.get(key).as_deref(), held),
             _ => self.show(key, None),
         }
-        let Some(held) = blocked else { return Next::Period };
-        match (held.retry, pause) {
-            (Retry::Backoff, Some(pause)) => Next::Retry(pause),
-            (_, pause) => Next::Wait(pause),
-        }
+        let Some(held) = blocked else { return Requeue::PERIOD };
+        Requeue { after: pause, counts_as_failure: held.retry == Retry::Backoff }
     }
 
     fn end(&self) {

@@ -146,12 +146,6 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         delay
     }
 
-    /// Queues `key` after `delay` and counts a retry in the series. The failures of `key` stay counted.
-    pub fn retry_after(&self, key: K, delay: Duration) {
-        self.add_after(key, delay);
-        self.shared.metrics.retries.inc();
-    }
-
     /// Resets the failures of `key`. A queued key stays queued.
     pub fn forget(&self, key: &K) {
         let mut state = self.shared.state.lock();

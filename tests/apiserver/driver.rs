@@ -15,7 +15,7 @@ use crate::lifecycle::in_memory::server::Server;
 use crate::lifecycle::in_memory::world::{MOMENT, node, pass, seconds};
 use ccm::cloud::{CloudProvider, InstanceMetadata, LeaderToken, PowerState, Route, Routes as _, Unknown};
 use ccm::controllers::capability::Capability;
-use ccm::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
+use ccm::controllers::driver::{BACKOFF, Controller, Event, Reconciler, Requeue, Spec};
 use ccm::controllers::instances::BoundedInstances;
 use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::{Nodes, watch_nodes};
@@ -31,7 +31,7 @@ struct PowerLabels {
 }
 
 impl Reconciler for PowerLabels {
-    type Outcome = Next;
+    type Outcome = Requeue;
 
     fn keys_of(&self, event: Event) -> Vec<String> {
         match event {
@@ -40,16 +40,16 @@ impl Reconciler for PowerLabels {
         }
     }
 
-    async fn reconcile(self: Arc<Self>, name: String) -> Next {
-        let Some(node) = self.nodes.get(&name) else { return Next::Period };
-        let Ok(power) = self.instances.fresh_power(&node).await else { return Next::Backoff };
-        let Some(patch) = plan(&node, power) else { return Next::Period };
+    async fn reconcile(self: Arc<Self>, name: String) -> Requeue {
+        let Some(node) = self.nodes.get(&name) else { return Requeue::PERIOD };
+        let Ok(power) = self.instances.fresh_power(&node).await else { return Requeue::BACKOFF };
+        let Some(patch) = plan(&node, power) else { return Requeue::PERIOD };
         let written = self.api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        written.map_or(Next::Backoff, |_| Next::Period)
+        written.map_or(Requeue::BACKOFF, |_| Requeue::PERIOD)
     }
 
-    async fn conclude(self: &Arc<Self>, _: &str, outcome: Result<Next, PanicError>) -> Next {
-        outcome.unwrap_or(Next::Backoff)
+    async fn conclude(self: &Arc<Self>, _: &str, outcome: Result<Requeue, PanicError>) -> Requeue {
+        outcome.unwrap_or(Requeue::BACKOFF)
     }
 }
 
@@ -61,25 +61,25 @@ struct PodRoutes {
 }
 
 impl Reconciler for PodRoutes {
-    type Outcome = Next;
+    type Outcome = Requeue;
 
     fn keys_of(&self, _: Event) -> Vec<String> {
         self.nodes.keys()
     }
 
-    async fn reconcile(self: Arc<Self>, name: String) -> Next {
-        let (Some(node), Some(routes)) = (self.nodes.get(&name), self.cloud.routes()) else { return Next::Period };
+    async fn reconcile(self: Arc<Self>, name: String) -> Requeue {
+        let (Some(node), Some(routes)) = (self.nodes.get(&name), self.cloud.routes()) else { return Requeue::PERIOD };
         let destination_cidr = node.spec.as_ref().and_then(|spec| spec.pod_cidr.clone()).unwrap_or_default();
-        let Ok(existing) = routes.list_routes("c").await else { return Next::Backoff };
+        let Ok(existing) = routes.list_routes("c").await else { return Requeue::BACKOFF };
         if existing.iter().any(|route| route.destination_cidr == destination_cidr) {
-            return Next::Period;
+            return Requeue::PERIOD;
         }
         let route = Route { target_node: name, destination_cidr, ..Route::default() };
-        routes.create_route(&self.permit, "c", "uid", &route).await.map_or(Next::Backoff, |()| Next::Period)
+        routes.create_route(&self.permit, "c", "uid", &route).await.map_or(Requeue::BACKOFF, |()| Requeue::PERIOD)
     }
 
-    async fn conclude(self: &Arc<Self>, _: &str, outcome: Result<Next, PanicError>) -> Next {
-        outcome.unwrap_or(Next::Backoff)
+    async fn conclude(self: &Arc<Self>, _: &str, outcome: Result<Requeue, PanicError>) -> Requeue {
+        outcome.unwrap_or(Requeue::BACKOFF)
     }
 }
 
@@ -114,6 +114,7 @@ impl World {
             workers: 2,
             side_queue: None,
             period,
+            backoff: BACKOFF,
             caches: vec![Arc::new(nodes.clone())],
             instances: Some(instances.clone()),
             metrics: Vec::new(),
@@ -126,7 +127,7 @@ impl World {
         tasks.spawn("watch", watch);
         tasks.spawn("controller", controller.run(stop.clone()));
         pass(MOMENT).await;
-        assert!(cache.is_synced(), "readiness follows from the declared {}", cache.name());
+        assert!(cache.is_synced(), "readiness follows from the declared {}", cache.kind());
         Self { server, cloud, nodes, stop, tasks }
     }
 
@@ -141,6 +142,7 @@ impl World {
             workers: 1,
             side_queue: None,
             period: seconds(60),
+            backoff: BACKOFF,
             caches: vec![Arc::new(nodes.clone())],
             instances: None,
             metrics: Vec::new(),

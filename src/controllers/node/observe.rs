@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use crate::cloud::node::TAINT_UNINITIALIZED;
     use crate::cloud::{CloudProvider, InstancesV2, Power, PowerState};
-    use crate::controllers::driver::Next;
+    use crate::controllers::driver::Requeue;
     use crate::controllers::node::Policy;
     use crate::controllers::node::plan::{CONDITION, NextStep, NodeAction, plan};
 
@@ -148,7 +148,7 @@ mod tests {
             let NextStep::Blocked(blocked) = &plan.outcome else { panic!("{plan:?}") };
             assert_eq!(
                 (blocked.reason, blocked.next, blocked.is_quiet),
-                (reason::ForeignProviderID, Next::Period, false)
+                (reason::ForeignProviderID, Requeue::PERIOD, false)
             );
             assert!(
                 blocked.message.contains("\"k3s://n\"") && blocked.message.contains("--node-selector"),

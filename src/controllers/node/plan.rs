@@ -25,7 +25,7 @@ use super::{NodeLabelsOn, Policy};
 use crate::cloud::node::addresses::ProvidedNodeIpError;
 use crate::cloud::node::{self, ANNOTATION_PROVIDED_NODE_IP, ANNOTATION_VM, Readiness, addresses};
 use crate::cloud::{FoundBy, InstanceMetadata, Presence, Reason, Unknown};
-use crate::controllers::driver::Next;
+use crate::controllers::driver::Requeue;
 use crate::controllers::node::reason;
 
 /// Pause before a Node with stale instance data is reconciled again, unless an event comes earlier.
@@ -68,7 +68,7 @@ pub struct NodeBlocked {
     /// Details for users.
     pub message: String,
     /// Time of the next reconcile of the Node.
-    pub next: Next,
+    pub next: Requeue,
     /// Time after which an additional reconcile is due, because the condition may have to be written then.
     pub report_after: Option<Duration>,
     /// Whether the log omits the block, and the condition reports the block late or never.
@@ -112,12 +112,12 @@ impl NodePlan {
 }
 
 impl NodeBlocked {
-    pub(super) fn new(reason: Reason, message: String, next: Next) -> Self {
+    pub(super) fn new(reason: Reason, message: String, next: Requeue) -> Self {
         Self { reason, message, next, report_after: None, is_quiet: false, has_event: false }
     }
 
-    fn by(unknown: &Unknown, otherwise: Next) -> Self {
-        let next = unknown.retry_after.map_or(otherwise, |delay| Next::Wait(Some(delay)));
+    fn by(unknown: &Unknown, otherwise: Requeue) -> Self {
+        let next = unknown.retry_after.map_or(otherwise, Requeue::after);
         Self { is_quiet: unknown.is_transient, ..Self::new(unknown.reason, unknown.message.clone(), next) }
     }
 
@@ -170,25 +170,25 @@ fn plan_initialisation(ours: &OwnNode, policy: &Policy) -> Result<NodePlan, Node
     let metadata = match &*ours.instance {
         Presence::Exists(metadata) => metadata,
         Presence::Absent(proof) => {
-            return Err(NodeBlocked::new(reason::InstanceAbsent, proof.to_string(), Next::Backoff));
+            return Err(NodeBlocked::new(reason::InstanceAbsent, proof.to_string(), Requeue::BACKOFF));
         }
         // Retries do not help. The Node has to change.
         Presence::Unknown(unknown) if unknown.reason == reason::ForeignProviderID => {
-            return Err(NodeBlocked::by(unknown, Next::Period));
+            return Err(NodeBlocked::by(unknown, Requeue::PERIOD));
         }
-        Presence::Unknown(unknown) => return Err(NodeBlocked::by(unknown, Next::Backoff)),
+        Presence::Unknown(unknown) => return Err(NodeBlocked::by(unknown, Requeue::BACKOFF)),
     };
     if let Some(blocked) = stale_block(metadata) {
         return Err(blocked);
     }
     if let Some(pending) = &metadata.pending {
-        return Err(NodeBlocked::by(pending, Next::Backoff));
+        return Err(NodeBlocked::by(pending, Requeue::BACKOFF));
     }
     if node::provider_id(node).is_empty() && metadata.provider_id.is_empty() {
         let message = format!("cloud provider does not set node provider ID for node {}", node::name(node));
-        return Err(NodeBlocked::new(reason::NoProviderID, message, Next::Backoff));
+        return Err(NodeBlocked::new(reason::NoProviderID, message, Requeue::BACKOFF));
     }
-    let addresses = merged_addresses(node, metadata, Next::Backoff)?;
+    let addresses = merged_addresses(node, metadata, Requeue::BACKOFF)?;
     let (labels, notes) = labels::at_initialisation(node, metadata, policy);
     let record = Some(&metadata.record).filter(|record| !record.is_empty() && !says(node, record));
     let annotations = record.map(|record| (ANNOTATION_VM.to_owned(), record.clone())).into_iter().collect();
@@ -217,7 +217,7 @@ fn plan_refresh(ours: &OwnNode, policy: &Policy) -> NodePlan {
             changes.labels = labels::without_cloud(node);
             let last = last_place(node, unknown).map(|record| (ANNOTATION_VM.to_owned(), record.clone()));
             changes.annotations.extend(last);
-            let blocked = NodeBlocked::by(unknown, Next::Period);
+            let blocked = NodeBlocked::by(unknown, Requeue::PERIOD);
             plan.outcome = NextStep::Blocked(match unknown.is_disputed {
                 true => NodeBlocked { has_event: true, ..blocked },
                 false => blocked.quiet(),
@@ -252,12 +252,12 @@ fn follow(ours: &OwnNode, metadata: &InstanceMetadata, policy: &Policy) -> (Node
     }
     // If the cloud reports no address at all, the Node keeps its addresses.
     if !metadata.node_addresses.is_empty() {
-        match merged_addresses(node, metadata, Next::Period) {
+        match merged_addresses(node, metadata, Requeue::PERIOD) {
             Ok(addresses) => plan.actions.extend(addresses.map(NodeAction::WriteAddresses)),
             Err(blocked) => plan.outcome = NextStep::Blocked(blocked),
         }
     } else if let Some(pending) = &metadata.pending {
-        plan.outcome = NextStep::Blocked(NodeBlocked::by(pending, Next::Period).quiet());
+        plan.outcome = NextStep::Blocked(NodeBlocked::by(pending, Requeue::PERIOD).quiet());
     }
     let by_itself = Metadata { labels: labels::without_cloud(node), ..Metadata::default() };
     match stale_block(metadata) {
@@ -276,7 +276,7 @@ fn takes_back(ours: &OwnNode) -> Option<NodeAction> {
 
 /// Returns the reason why a Node without taint and provider ID is not adopted.
 fn adoption_block(instance: &Presence<InstanceMetadata>) -> Option<NodeBlocked> {
-    let blocked = |reason, message: String| Some(NodeBlocked::new(reason, message, Next::Period).quiet());
+    let blocked = |reason, message: String| Some(NodeBlocked::new(reason, message, Requeue::PERIOD).quiet());
     match instance {
         Presence::Exists(metadata) => {
             let (reason, why) = match metadata.found_by {
@@ -339,7 +339,7 @@ fn last_place<'u>(node: &Node, unknown: &'u Unknown) -> Option<&'u String> {
 
 /// Returns a block while the instance data is stale, because a write could revert newer data of the previous leader.
 fn stale_block(metadata: &InstanceMetadata) -> Option<NodeBlocked> {
-    metadata.stale.as_ref().map(|stale| NodeBlocked::by(stale, Next::Wait(Some(DOUBT_PAUSE))))
+    metadata.stale.as_ref().map(|stale| NodeBlocked::by(stale, Requeue::after(DOUBT_PAUSE)))
 }
 
 /// Returns the addresses to write, or `None` if the addresses are up to date. Fails if the cloud reports no IP address
@@ -347,7 +347,7 @@ fn stale_block(metadata: &InstanceMetadata) -> Option<NodeBlocked> {
 fn merged_addresses(
     node: &Node,
     metadata: &InstanceMetadata,
-    retry: Next,
+    retry: Requeue,
 ) -> Result<Option<Vec<NodeAddress>>, NodeBlocked> {
     if !addresses::include_an_ip(&metadata.node_addresses) {
         let message = format!("the cloud reports no InternalIP or ExternalIP of {}", described(node, metadata));
@@ -358,7 +358,12 @@ fn merged_addresses(
     Ok((merged != addresses::of(node)).then_some(merged))
 }
 
-fn refused_node_ip(node: &Node, metadata: &InstanceMetadata, error: &ProvidedNodeIpError, retry: Next) -> NodeBlocked {
+fn refused_node_ip(
+    node: &Node,
+    metadata: &InstanceMetadata,
+    error: &ProvidedNodeIpError,
+    retry: Requeue,
+) -> NodeBlocked {
     let reason = match error {
         ProvidedNodeIpError::NotReported { .. } => reason::ProvidedNodeIPNotOnVM,
         ProvidedNodeIpError::Unparsable { .. }

@@ -16,7 +16,7 @@ use super::plan::{self, NextStep, NodeAction, NodeBlocked, NodePlan, plan};
 use super::turns::{DeferredWrites, SyncResult};
 use crate::base::error_chain::chain;
 use crate::cloud::{Presence, Unknown, node};
-use crate::controllers::driver::Next;
+use crate::controllers::driver::Requeue;
 use crate::controllers::instances::BoundedInstances;
 use crate::controllers::node::reason;
 use crate::controllers::reason_tracker::ReasonTracker;
@@ -81,7 +81,7 @@ impl NodeReconciler {
 
     /// Reports a panic of a sync in the Node's condition.
     pub(super) async fn panicked(&self, name: &str, panic: String) -> Result<NextStep, CallError> {
-        let blocked = NodeBlocked::new(reason::Panic, panic, Next::Backoff);
+        let blocked = NodeBlocked::new(reason::Panic, panic, Requeue::BACKOFF);
         let Some(node) = self.store.get(name) else { return Ok(NextStep::Blocked(blocked)) };
         // Skips a Node of another provider.
         if !self.instances.owns(&node) {
@@ -122,7 +122,7 @@ impl NodeReconciler {
             tracing::warn!(node = node::name(&ours.node), "{}", chain(&error));
             return Ok(plan.outcome);
         }
-        self.report_blocked_node(ours, NodeBlocked::new(reason_of(&error), chain(&error), Next::Backoff)).await
+        self.report_blocked_node(ours, NodeBlocked::new(reason_of(&error), chain(&error), Requeue::BACKOFF)).await
     }
 
     /// Reports `blocked` in the Node's condition, once the report is due. Only lost leadership is an error.

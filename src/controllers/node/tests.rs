@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence};
+use crate::controllers::driver::CacheKind;
 use crate::controllers::instances::CONFIRM_LIMIT;
 use crate::kubernetes::events::recorder;
 use crate::kubernetes::leadership::Leadership;
@@ -151,11 +152,11 @@ async fn a_node_whose_end_nobody_heard_of_is_forgotten_with_the_next_look_at_all
     let (reasons, remembered) = (&term.reasons, &term.memory);
     assert!(reasons.set("held", reason::VMNotFound, Some("true")));
     remembered.wrote("written", vec!["7".into()]);
-    let names = term.keys_of(Event::AllObjects("nodes"));
+    let names = term.keys_of(Event::AllObjects(CacheKind::Nodes));
     assert_eq!(names.len(), 2);
     for name in names {
         let outcome = Arc::clone(&term).reconcile(name.clone()).await;
-        assert_eq!(term.conclude(&name, Ok(outcome)).await, Next::Period);
+        assert_eq!(term.conclude(&name, Ok(outcome)).await, Requeue::PERIOD);
     }
     assert_eq!((reasons.keys(), remembered.nodes()), (vec![], vec![]));
 }

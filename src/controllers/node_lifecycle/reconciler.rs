@@ -20,7 +20,7 @@ use super::{DeletionMode, LifecycleSettings};
 use crate::base::error_chain::chain;
 use crate::cloud::node::{self, Readiness};
 use crate::cloud::{AbsenceProof, Presence, Reason};
-use crate::controllers::driver::Next;
+use crate::controllers::driver::Requeue;
 use crate::controllers::instances::BoundedInstances;
 use crate::controllers::node_lifecycle::reason;
 use crate::controllers::reason_tracker::ReasonTracker;
@@ -99,7 +99,7 @@ pub(super) fn now() -> Instant {
 pub struct LifecycleOutcome {
     /// The reason why an action on the Node is blocked, if any.
     pub(super) blocked: Option<DeletionBlocked>,
-    pub(super) next: Next,
+    pub(super) next: Requeue,
 }
 
 /// The reason why a Node is not deleted, or not taken out of service.
@@ -117,27 +117,27 @@ impl LifecycleOutcome {
     fn blocked(reason: Reason, message: impl Into<String>, is_quiet: bool) -> Self {
         Self {
             blocked: Some(DeletionBlocked { action: NOT_DELETED, reason, message: message.into(), is_quiet }),
-            next: Next::Period,
+            next: Requeue::PERIOD,
         }
     }
 
     pub(super) fn after(delay: Duration) -> Self {
-        Self { blocked: None, next: Next::After(delay) }
+        Self { blocked: None, next: Requeue::after(delay) }
     }
 
     pub(super) fn failed(error: &CallError) -> Self {
         let reason = crate::controllers::reason_of(error);
-        Self { next: Next::Backoff, ..Self::blocked(reason, chain(error), false) }
+        Self { next: Requeue::BACKOFF, ..Self::blocked(reason, chain(error), false) }
     }
 
     pub(super) fn panicked(panic: &PanicError) -> Self {
         let message = format!("looking at the node's machine failed: {panic}");
-        Self { next: Next::Backoff, ..Self::blocked(reason::Panic, message, false) }
+        Self { next: Requeue::BACKOFF, ..Self::blocked(reason::Panic, message, false) }
     }
 
     /// Creates the outcome of a deletion that the API server refused. The policy decides about the next attempt.
     pub(super) fn refused(error: &CallError) -> Self {
-        Self { next: Next::After(Duration::ZERO), ..Self::blocked(reason::DeletionRefused, chain(error), false) }
+        Self { next: Requeue::after(Duration::ZERO), ..Self::blocked(reason::DeletionRefused, chain(error), false) }
     }
 
     pub(super) fn dry_run(proof: &AbsenceProof) -> Self {
@@ -148,9 +148,9 @@ impl LifecycleOutcome {
         let left = hold.until().map(|until| until.saturating_duration_since(now()));
         let until = left.map(wall_clock_in);
         let next = match (hold, left) {
-            (HoldReason::Counting { .. }, _) => Next::After(COUNTING_PAUSE),
-            (_, Some(left)) => Next::After(left),
-            (_, None) => Next::Period,
+            (HoldReason::Counting { .. }, _) => Requeue::after(COUNTING_PAUSE),
+            (_, Some(left)) => Requeue::after(left),
+            (_, None) => Requeue::PERIOD,
         };
         // The provider is still being queried about other Nodes, which delays the deletion only a little.
         let is_quiet = matches!(hold, HoldReason::Counting { .. });

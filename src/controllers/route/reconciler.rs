@@ -26,7 +26,7 @@ use super::tracked_nodes::{TrackedNodes, Version, reduced};
 use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::cloud::{LiveReads, Presence, Reason, node};
-use crate::controllers::driver::Next;
+use crate::controllers::driver::Requeue;
 use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::{reason_of, record_event};
 use crate::kubernetes::call::CallError;
@@ -277,7 +277,7 @@ impl RouteReconciler {
         }
     }
 
-    pub(super) fn conclude_destination(&self, network: IpNet, applied: ApplyResult) -> Next {
+    pub(super) fn conclude_destination(&self, network: IpNet, applied: ApplyResult) -> Requeue {
         for route in &applied.deleted {
             tracing::info!(node = route.target_node, destination = %network, route = route.name, "route deleted");
         }
@@ -307,10 +307,10 @@ impl RouteReconciler {
         drop(progress);
         self.changed.notify_one();
         if !is_tried {
-            return Next::Backoff;
+            return Requeue::BACKOFF;
         }
         self.report(network, applied.failure);
-        pause.map_or(Next::Period, Next::After)
+        pause.map_or(Requeue::PERIOD, Requeue::after)
     }
 
     /// Reports why the routes of a destination cannot be changed. Reports once per change of the reason.
@@ -348,25 +348,25 @@ impl RouteReconciler {
         record_event(&self.recorder, &target, EventType::Warning, event, &message);
     }
 
-    pub(super) fn conclude_condition(&self, name: &str, written: Result<(), CallError>) -> Next {
+    pub(super) fn conclude_condition(&self, name: &str, written: Result<(), CallError>) -> Requeue {
         match written {
             Ok(()) => {
                 self.lock().unwritten.remove(name);
-                Next::Period
+                Requeue::PERIOD
             }
             // Leadership is lost, so the driver stops this worker.
-            Err(error) if error.is_not_leader() => Next::Wait(None),
+            Err(error) if error.is_not_leader() => Requeue::PERIOD,
             Err(error) => {
                 let reason = reason_of(&error);
                 if self.lock().unwritten.insert(name.to_owned(), reason) != Some(reason) {
                     tracing::warn!(node = name, %reason, "{}", chain(&error));
                 }
-                Next::Backoff
+                Requeue::BACKOFF
             }
         }
     }
 
-    pub(super) fn conclude_panic(&self, key: Option<Key>, failure: RouteFailure) -> Next {
+    pub(super) fn conclude_panic(&self, key: Option<Key>, failure: RouteFailure) -> Requeue {
         self.metrics.panics.inc();
         tracing::error!("{}", failure.message);
         match key {
@@ -378,10 +378,10 @@ impl RouteReconciler {
                     ApplyResult { remaining: left, failure: Some((failure, None)), ..ApplyResult::default() },
                 );
             }
-            Some(Key::Condition(_)) => return Next::Backoff,
+            Some(Key::Condition(_)) => return Requeue::BACKOFF,
             None => {}
         }
-        Next::Period
+        Requeue::PERIOD
     }
 
     /// Clears the gauges at the end of the leadership term.

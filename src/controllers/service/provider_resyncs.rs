@@ -7,11 +7,8 @@ use futures::stream::BoxStream;
 
 use super::fleet::fleet_of;
 use crate::cloud::{CloudProvider, ServiceEvent};
-use crate::controllers::driver::Cache;
+use crate::controllers::driver::{Cache, CacheKind};
 use crate::kubernetes::stores::Change;
-
-/// The name of this cache in the events of the driver.
-pub(super) const ANNOUNCEMENTS: &str = "load balancers";
 
 pub(super) struct ProviderResyncs {
     provider: Arc<dyn CloudProvider>,
@@ -24,8 +21,8 @@ impl ProviderResyncs {
 }
 
 impl Cache for ProviderResyncs {
-    fn name(&self) -> &'static str {
-        ANNOUNCEMENTS
+    fn kind(&self) -> CacheKind {
+        CacheKind::ProviderResyncs
     }
 
     fn is_synced(&self) -> bool {

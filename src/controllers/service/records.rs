@@ -22,7 +22,7 @@ use crate::cloud::service::cache_filter::for_deletion;
 use crate::controllers::retry::Retry;
 
 /// Backoff of each Service, as in the Go program.
-const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(5), Duration::from_secs(300));
+pub(super) const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(5), Duration::from_secs(300));
 
 #[derive(Default)]
 pub(super) struct Records {

@@ -1,7 +1,7 @@
 //! A sync that is dropped at any await, as in a crash. The next leader reaches the same state as without the
 //! interruption. Also a process that has lost the leadership.
 
-use ccm::controllers::driver::{Event, Next, Reconciler};
+use ccm::controllers::driver::{CacheKind, Event, Reconciler, Requeue};
 use ccm::kubernetes::client::{self, purpose};
 use ccm::kubernetes::leader_election::{LeaderElector, LeaseConfig, identity};
 use ccm::kubernetes::leadership::Leadership;
@@ -45,7 +45,7 @@ async fn settle<R: Reconciler>(term: &Arc<R>, key: &str) {
     eventually("it settles", LIMIT, async || {
         let outcome = Arc::clone(term).reconcile(key.to_owned()).await;
         let next = term.conclude(key, Ok(outcome)).await;
-        if next == Next::Period { Ok(()) } else { Err(format!("{next:?}")) }
+        if next == Requeue::PERIOD { Ok(()) } else { Err(format!("{next:?}")) }
     })
     .await;
 }
@@ -81,7 +81,7 @@ async fn a_sync_that_is_dropped_anywhere_is_completed_by_the_next_leader() {
     run.cloud.set_call_latency(Duration::from_millis(1));
     let begin_term = || {
         let term = Arc::new(controller.begin_term());
-        for cache in ["nodes", "services"] {
+        for cache in [CacheKind::Nodes, CacheKind::Services] {
             term.keys_of(Event::AllObjects(cache));
         }
         term
@@ -182,7 +182,7 @@ async fn a_process_that_leads_no_more_writes_neither_to_the_cloud_nor_to_the_ser
     run.cloud.release();
     for (name, sync) in ["new", "deleted"].into_iter().zip(syncs) {
         let outcome = sync.await.unwrap();
-        assert_eq!(term.conclude(&run.key(name), Ok(outcome)).await, Next::Wait(None), "{name}");
+        assert_eq!(term.conclude(&run.key(name), Ok(outcome)).await, Requeue::PERIOD, "{name}");
     }
     election.await.unwrap().unwrap();
     let (new, deleted) = (run.api().get("new").await.unwrap(), run.api().get("deleted").await.unwrap());

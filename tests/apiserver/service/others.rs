@@ -1,7 +1,7 @@
 //! Objects of other owners, and objects that only seem to be deleted. The controller writes and deletes nothing.
 
 use ccm::cloud::Error;
-use ccm::controllers::driver::{Event, Next, Reconciler};
+use ccm::controllers::driver::{CacheKind, Event, Reconciler, Requeue};
 use doubles::memory::{ANNOTATION_DECLINED, Call, Memory};
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{Patch, PatchParams};
@@ -113,7 +113,7 @@ impl<R: Reconciler> Steps<R> {
     async fn see(&self, what: &str, name: &str, is_expected: impl Fn(Option<&Service>) -> bool) {
         self.wait_for_cache(what, name, is_expected).await;
         let key = self.run.key(name);
-        assert_eq!(self.term.keys_of(Event::Object("services", key.clone())), [key]);
+        assert_eq!(self.term.keys_of(Event::Object(CacheKind::Services, key.clone())), [key]);
     }
 
     async fn wait_for_cache(&self, what: &str, name: &str, is_expected: impl Fn(Option<&Service>) -> bool) {
@@ -125,7 +125,7 @@ impl<R: Reconciler> Steps<R> {
         .await;
     }
 
-    async fn reconcile(&self, name: &str) -> Next {
+    async fn reconcile(&self, name: &str) -> Requeue {
         let key = self.run.key(name);
         let outcome = Arc::clone(&self.term).reconcile(key.clone()).await;
         self.term.conclude(&key, Ok(outcome)).await
@@ -134,7 +134,7 @@ impl<R: Reconciler> Steps<R> {
     async fn ensure(&self, name: &str) {
         self.run.create(name, json!({}), spec("TCP")).await;
         self.see("it is there", name, |cached| cached.is_some()).await;
-        assert_eq!(self.reconcile(name).await, Next::Period);
+        assert_eq!(self.reconcile(name).await, Requeue::PERIOD);
         self.see("it is ensured", name, |cached| cached.is_some_and(|cached| !ingress(cached).is_empty())).await;
     }
 
@@ -161,25 +161,27 @@ async fn steps() -> Steps<impl Reconciler> {
 async fn a_service_that_vanishes_without_the_finalizer_loses_its_load_balancer() {
     let steps = steps().await;
     let cloud = &steps.run.cloud;
-    assert_eq!(steps.reconcile("unknown").await, Next::Period, "S-117");
+    assert_eq!(steps.reconcile("unknown").await, Requeue::PERIOD, "S-117");
     // No cache returns such a key. The Service is unknown, and there is no retry.
-    assert_eq!(steps.reconcile("invalid/key/string").await, Next::Period, "S-115");
+    assert_eq!(steps.reconcile("invalid/key/string").await, Requeue::PERIOD, "S-115");
     steps.ensure("a").await;
     steps.unguard("a").await;
     steps.remove("a").await;
     cloud.fail(Call::DeleteLoadBalancer, || Error::other("error Deleting the Loadbalancer"));
-    assert_eq!(steps.reconcile("a").await, Next::Retry(Duration::from_secs(5)), "S-118: it is tried again");
+    let again = Requeue { after: Some(Duration::from_secs(5)), counts_as_failure: true };
+    assert_eq!(steps.reconcile("a").await, again, "S-118: it is tried again");
     steps.run.wait_for_event("a", "DeleteLoadBalancerFailed").await;
-    assert!(matches!(steps.reconcile("a").await, Next::Wait(Some(_))), "not before its time");
+    let next = steps.reconcile("a").await;
+    assert!(next.after.is_some() && !next.counts_as_failure, "not before its time");
     cloud.end_failures(Call::DeleteLoadBalancer);
     eventually("S-116: it is deleted", LIMIT, async || {
         let next = steps.reconcile("a").await;
-        if next == Next::Period { Ok(()) } else { Err(format!("{next:?}")) }
+        if next == Requeue::PERIOD { Ok(()) } else { Err(format!("{next:?}")) }
     })
     .await;
     assert_eq!(cloud.load_balancer_objects(), 0);
     let calls = cloud.count(Call::DeleteLoadBalancer);
-    assert_eq!(steps.reconcile("a").await, Next::Period, "S-116: it is forgotten");
+    assert_eq!(steps.reconcile("a").await, Requeue::PERIOD, "S-116: it is forgotten");
     assert_eq!(cloud.count(Call::DeleteLoadBalancer), calls);
 }
 
@@ -199,9 +201,9 @@ async fn what_the_provider_waits_for_is_no_failure() {
             steps.see("it is being deleted", name, |cached| cached.is_some_and(is_leaving)).await;
         }
         cloud.fail(Call::DeleteLoadBalancer, move || Error::Pending { message: "a list".to_owned(), after });
-        assert_eq!(steps.reconcile(name).await, Next::Wait(Some(after)), "{name}");
+        assert_eq!(steps.reconcile(name).await, Requeue::after(after), "{name}");
         cloud.end_failures(Call::DeleteLoadBalancer);
-        assert_eq!(steps.reconcile(name).await, Next::Period, "{name}");
+        assert_eq!(steps.reconcile(name).await, Requeue::PERIOD, "{name}");
         steps.run.wait_for_event(name, "DeletedLoadBalancer").await;
         // Events are written in order.
         let events = steps.run.events(name).await;
@@ -219,21 +221,21 @@ async fn a_service_that_only_seems_to_be_gone_loses_nothing() {
     steps.run.patch("guarded", json!({"metadata": {"finalizers": null}})).await;
     steps.run.delete("guarded").await;
     steps.see("it is gone", "guarded", |cached| cached.is_none()).await;
-    assert_eq!(steps.reconcile("guarded").await, Next::Period);
+    assert_eq!(steps.reconcile("guarded").await, Requeue::PERIOD);
     // The same at a relist, which has no event for each Service.
     steps.ensure("relisted").await;
     steps.run.patch("relisted", json!({"metadata": {"finalizers": null}})).await;
     steps.run.delete("relisted").await;
     steps.wait_for_cache("it is gone", "relisted", |cached| cached.is_none()).await;
-    let keys = steps.term.keys_of(Event::AllObjects("services"));
+    let keys = steps.term.keys_of(Event::AllObjects(CacheKind::Services));
     assert_eq!(keys, [steps.run.key("relisted")], "no event said so");
-    assert_eq!(steps.reconcile("relisted").await, Next::Period);
+    assert_eq!(steps.reconcile("relisted").await, Requeue::PERIOD);
     // The Service left the selection without the finalizer.
     steps.ensure("leaves").await;
     steps.unguard("leaves").await;
     steps.run.patch("leaves", json!({"metadata": {"labels": {GROUP: "another"}}})).await;
     steps.see("it is not in the cache", "leaves", |cached| cached.is_none()).await;
-    assert_eq!(steps.reconcile("leaves").await, Next::Period);
+    assert_eq!(steps.reconcile("leaves").await, Requeue::PERIOD);
     assert_eq!((cloud.load_balancers().len(), cloud.count(Call::DeleteLoadBalancer)), (3, 0));
     // Another Service with the same name: the load balancer of the first one is deleted, and the second one gets a new
     // one.
@@ -246,7 +248,7 @@ async fn a_service_that_only_seems_to_be_gone_loses_nothing() {
     steps
         .see("the cache has the new one", "again", |cached| cached.is_some_and(|cached| cached.metadata.uid == old))
         .await;
-    assert_eq!(steps.reconcile("again").await, Next::Period);
+    assert_eq!(steps.reconcile("again").await, Requeue::PERIOD);
     assert_eq!((cloud.load_balancers().len(), cloud.count(Call::DeleteLoadBalancer)), (first, 1));
 }
 
@@ -267,7 +269,7 @@ async fn a_stale_cache_deletes_nothing() {
     let key = run.key("a");
     assert!(is_other(run.services.get(&key).as_deref()));
     let outcome = Arc::clone(&term).reconcile(key.clone()).await;
-    assert_eq!(term.conclude(&key, Ok(outcome)).await, Next::Period);
+    assert_eq!(term.conclude(&key, Ok(outcome)).await, Requeue::PERIOD);
     assert_eq!((run.cloud.load_balancers().len(), run.cloud.count(Call::DeleteLoadBalancer)), (1, 0));
     assert!(has_finalizer(&run.api().get("a").await.unwrap()));
 }
@@ -289,12 +291,12 @@ async fn a_stale_cache_does_not_have_a_load_balancer_made_again_and_again() {
     };
     run.cloud.fail(Call::DeleteLoadBalancer, move || Error::Pending { message: "a list".to_owned(), after });
     for _ in 0..3 {
-        assert_eq!(reconcile().await, Next::Wait(Some(after)));
+        assert_eq!(reconcile().await, Requeue::after(after));
         assert_eq!(run.cloud.count(Call::EnsureLoadBalancer), 1);
     }
     run.cloud.end_failures(Call::DeleteLoadBalancer);
     for _ in 0..3 {
-        assert_eq!(reconcile().await, Next::Period);
+        assert_eq!(reconcile().await, Requeue::PERIOD);
         assert_eq!((run.cloud.load_balancer_objects(), run.cloud.count(Call::EnsureLoadBalancer)), (0, 1));
     }
     assert!(run.api().get_opt("a").await.unwrap().is_none());
@@ -314,9 +316,9 @@ async fn a_service_that_goes_while_it_is_ensured_is_no_error() {
         steps.run.cloud.release();
     };
     let (next, ()) = tokio::join!(steps.reconcile("a"), vanish);
-    assert_eq!(next, Next::Period, "S-114");
+    assert_eq!(next, Requeue::PERIOD, "S-114");
     steps.see("it is gone", "a", |cached| cached.is_none()).await;
-    assert_eq!(steps.reconcile("a").await, Next::Period);
+    assert_eq!(steps.reconcile("a").await, Requeue::PERIOD);
     assert_eq!(steps.run.cloud.load_balancer_objects(), 0, "what was ensured too late goes, too");
 }
 
@@ -329,7 +331,7 @@ async fn a_change_that_is_taken_back_half_way_is_ensured_again() {
     let of_type = |kind: &str| json!({"type": kind, "ports": [{"port": 80}], "allocateLoadBalancerNodePorts": false});
     steps.run.create("a", json!({}), of_type("LoadBalancer")).await;
     steps.see("it is there", "a", |cached| cached.is_some()).await;
-    assert_eq!(steps.reconcile("a").await, Next::Period);
+    assert_eq!(steps.reconcile("a").await, Requeue::PERIOD);
     steps.see("it is ensured", "a", |cached| cached.is_some_and(|cached| !ingress(cached).is_empty())).await;
     cloud.set_deletes_by_half(true);
     steps.run.patch("a", json!({"spec": {"type": "ClusterIP", "allocateLoadBalancerNodePorts": null}})).await;
@@ -339,11 +341,12 @@ async fn a_change_that_is_taken_back_half_way_is_ensured_again() {
         }
     };
     steps.see("it has another type", "a", is_of("ClusterIP")).await;
-    assert!(matches!(steps.reconcile("a").await, Next::Retry(_)));
+    let next = steps.reconcile("a").await;
+    assert!(next.after.is_some() && next.counts_as_failure, "{next:?}");
     assert_eq!(cloud.load_balancers().len(), 0, "half of it is gone");
     steps.run.patch("a", json!({"spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false}})).await;
     steps.see("it has its type again", "a", is_of("LoadBalancer")).await;
-    assert_eq!(steps.reconcile("a").await, Next::Period);
+    assert_eq!(steps.reconcile("a").await, Requeue::PERIOD);
     assert_eq!(cloud.load_balancers().len(), 1);
     assert_eq!(cloud.count(Call::EnsureLoadBalancer), 2);
 }

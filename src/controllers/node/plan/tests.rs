@@ -227,11 +227,11 @@ fn nodes_are_left_alone_with_a_reason() {
         let (plan, after) = run(&before, instance);
         assert_eq!(after, before.node(), "{id}");
         let blocked = held(&plan).expect(id);
-        assert_eq!((blocked.reason, blocked.next), (reason, Next::Backoff), "{id}");
+        assert_eq!((blocked.reason, blocked.next), (reason, Requeue::BACKOFF), "{id}");
         assert!(plan.actions.is_empty() && !blocked.message.is_empty(), "{id}");
     }
     let (plan, _) = run(&u(), Presence::Unknown(soon));
-    assert_eq!(held(&plan).map(|held| held.next), Some(Next::Wait(Some(Duration::from_secs(7)))));
+    assert_eq!(held(&plan).map(|held| held.next), Some(Requeue::after(Duration::from_secs(7))));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::{LifecycleContext, LifecycleOutcome, NodeLifecycleReconciler, now, wa
 use crate::base::error_chain::chain;
 use crate::cloud::PowerState;
 use crate::cloud::node;
-use crate::controllers::driver::Next;
+use crate::controllers::driver::Requeue;
 use crate::controllers::node_lifecycle::apply;
 use crate::controllers::node_lifecycle::deletion_policy::{DeletionPermit, HoldReason, PermitOutcome};
 use crate::controllers::node_lifecycle::plan::{self, Change, plan};
@@ -66,7 +66,7 @@ impl LifecycleContext {
                 Ok(_) => return Ok(outcome),
                 Err(error) => {
                     tracing::warn!(node = name, "{}", chain(&error));
-                    outcome.next = Next::Backoff;
+                    outcome.next = Requeue::BACKOFF;
                     return Ok(outcome);
                 }
             }
@@ -129,7 +129,7 @@ impl LifecycleContext {
             let state = term.lock();
             if let Some((wait, held)) = state.unproven_power.wait(name, uid, now()) {
                 // Keeps the reason during the pause, so that the same failure is not reported again.
-                return Err(LifecycleOutcome { blocked: held.clone(), next: Next::After(wait) });
+                return Err(LifecycleOutcome { blocked: held.clone(), next: Requeue::after(wait) });
             }
             state.policy.check_limit(now()).map_err(by)?;
         }
@@ -149,7 +149,7 @@ impl LifecycleContext {
             }
         };
         let wait = term.lock().unproven_power.failed(name, uid, held.clone(), now(), fastrand::f64());
-        Err(LifecycleOutcome { blocked: held, next: Next::After(wait) })
+        Err(LifecycleOutcome { blocked: held, next: Requeue::after(wait) })
     }
 
     fn settle(&self, term: &NodeLifecycleReconciler, permit: Option<DeletionPermit>, written: &Result<(), CallError>) {
@@ -176,10 +176,7 @@ impl LifecycleOutcome {
     }
 }
 
-/// Returns `next` with a reconcile after `delay` at the latest. Does not change a backoff, retry or wait.
-fn sooner(next: Next, delay: Duration) -> Next {
-    match next {
-        Next::Period | Next::After(_) => next.or_after(delay),
-        Next::Backoff | Next::BackoffOrAfter(_) | Next::Retry(_) | Next::Wait(_) => next,
-    }
+/// Returns `next` with a reconcile after `delay` at the latest. Does not shorten a backoff.
+fn sooner(next: Requeue, delay: Duration) -> Requeue {
+    if next.counts_as_failure { next } else { next.or_after(delay) }
 }

@@ -152,7 +152,7 @@ proptest! {
 
     #[test]
     fn what_is_refused_is_told_once(ours in any_ours(), policy in any_policy()) {
-        let blocked = || NodeBlocked::new(reason::WriteRefused, "forbidden".into(), Next::Backoff);
+        let blocked = || NodeBlocked::new(reason::WriteRefused, "forbidden".into(), Requeue::BACKOFF);
         let mut node = Node::clone(&ours.node);
         blocked_plan(&ours, blocked(), &policy).actions.iter().for_each(|action| action.apply_to(&mut node));
         let again = blocked_plan(&OwnNode { node: Arc::new(node), ..ours }, blocked(), &policy);

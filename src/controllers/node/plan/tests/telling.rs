@@ -148,7 +148,7 @@ fn an_initialised_node_never_gets_a_condition() {
 
 #[test]
 fn what_the_api_server_refuses_is_told_like_any_other_reason() {
-    let refused = || NodeBlocked::new(reason::WriteRefused, "forbidden".into(), Next::Backoff);
+    let refused = || NodeBlocked::new(reason::WriteRefused, "forbidden".into(), Requeue::BACKOFF);
     let exists = Presence::Exists(metadata("fake://1", A3));
     let waiting = OwnNode { waiting_time: AFTER, ..ours(tainted("U", "", "").node(), exists.clone()) };
     let plan = blocked_plan(&waiting, refused(), &Policy::default());

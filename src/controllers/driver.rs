@@ -33,8 +33,8 @@ use crate::runtime::metrics::Registry;
 use crate::runtime::queue::{Priority, Queue, QueueMetrics};
 use crate::runtime::tasks::{BoxError, PanicError, contain};
 
-/// The usual [`Spec::backoff`]: doubles with each failure of a key, up to 60 s.
-pub const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), Duration::from_secs(60)).shortened_by(0.5);
+/// The usual backoff of a failed key. The backoff doubles with each failure, up to 60 s.
+const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), Duration::from_secs(60)).shortened_by(0.5);
 
 /// Lower limit of [`Spec::period`]. A shorter period would starve all other work.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
@@ -86,6 +86,25 @@ pub struct Spec {
     pub instances: Option<BoundedInstances>,
     /// The controller's own metrics.
     pub metrics: Vec<Box<dyn Collector>>,
+}
+
+impl Spec {
+    /// Creates the declaration of a controller with one worker and the usual backoff, and with nothing optional.
+    pub fn new(name: &'static str, leadership: Leadership, period: Duration, caches: Vec<Arc<dyn Cache>>) -> Self {
+        Self {
+            name,
+            queue: name,
+            leadership,
+            capability: None,
+            workers: 1,
+            side_queue: None,
+            period,
+            backoff: BACKOFF,
+            caches,
+            instances: None,
+            metrics: Vec::new(),
+        }
+    }
 }
 
 /// One leadership term of a controller, with all its state. A key identifies the work of one reconcile, usually one

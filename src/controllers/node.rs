@@ -24,7 +24,7 @@ use std::time::Duration;
 use kube::Api;
 
 use crate::cloud::node;
-use crate::controllers::driver::{self, Controller, Event, Reconciler, Requeue, Spec};
+use crate::controllers::driver::{Controller, Event, Reconciler, Requeue, Spec};
 use crate::controllers::instances::BoundedInstances;
 use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::{Context, UnsupportedController};
@@ -118,17 +118,11 @@ pub fn controller(
     let instances = BoundedInstances::of(context.provider)?;
     let metrics = NodeMetrics::default();
     let spec = Spec {
-        name: "cloud-node",
         queue: "Nodes",
-        leadership: context.leadership,
-        capability: None,
         workers: settings.workers.get(),
-        side_queue: None,
-        period: settings.period,
-        backoff: driver::BACKOFF,
-        caches: vec![Arc::new(nodes.clone())],
         instances: Some(instances.clone()),
         metrics: vec![Box::new(metrics.clone()), Box::new(NodeCounts::new(nodes.clone()))],
+        ..Spec::new("cloud-node", context.leadership, settings.period, vec![Arc::new(nodes.clone())])
     };
     let reasons = Arc::new(ReasonTracker::new(metrics.blocked.clone()));
     let (api, recorder) = (Api::all(context.write), context.recorder.for_component("cloud-node-controller"));

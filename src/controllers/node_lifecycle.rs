@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use kube::Api;
 
-use crate::controllers::driver::{self, Controller, Event, Reconciler, Requeue, Spec};
+use crate::controllers::driver::{Controller, Event, Reconciler, Requeue, Spec};
 use crate::controllers::instances::BoundedInstances;
 use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::{Context, UnsupportedController};
@@ -85,18 +85,12 @@ pub fn controller(
     let instances = BoundedInstances::of(context.provider)?;
     let metrics = NodeLifecycleMetrics::default();
     let spec = Spec {
-        name: "cloud-node-lifecycle",
         queue: "NodeLifecycle",
-        leadership: context.leadership,
-        capability: None,
         workers: WORKERS,
-        side_queue: None,
-        period: settings.period,
-        backoff: driver::BACKOFF,
-        caches: vec![Arc::new(nodes.clone())],
         // Without a refresh, a taint could be based on an outdated power state.
         instances: Some(instances.clone()),
         metrics: vec![Box::new(metrics.clone())],
+        ..Spec::new("cloud-node-lifecycle", context.leadership, settings.period, vec![Arc::new(nodes.clone())])
     };
     let looks = Arc::new(LifecycleContext {
         store: nodes,

@@ -29,7 +29,7 @@ use tokio::sync::Notify;
 
 use crate::controllers::Context;
 use crate::controllers::capability::Capability;
-use crate::controllers::driver::{self, Controller, Event, Reconciler, Requeue, Spec};
+use crate::controllers::driver::{Controller, Event, Reconciler, Requeue, Spec};
 use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::retry::Retry;
 use crate::kubernetes::cluster::LiveApi;
@@ -72,17 +72,11 @@ pub struct RouteSettings {
 pub fn controller(context: Context, nodes: Nodes, settings: RouteSettings) -> Controller<RouteReconciler> {
     let metrics = RouteMetrics::new();
     let spec = Spec {
-        name: "route",
         queue: "Routes",
-        leadership: context.leadership.clone(),
         capability: Some(Capability::routes(Arc::clone(&context.provider))),
         workers: WORKERS,
-        side_queue: None,
-        period: DRIVER_PERIOD,
-        backoff: driver::BACKOFF,
-        caches: vec![Arc::new(nodes.clone())],
-        instances: None,
         metrics: vec![Box::new(metrics.clone())],
+        ..Spec::new("route", context.leadership.clone(), DRIVER_PERIOD, vec![Arc::new(nodes.clone())])
     };
     let recorder = context.recorder.for_component("route_controller");
     let reasons = Arc::new(ReasonTracker::new(metrics.routes.clone()));

@@ -29,7 +29,7 @@ use std::time::Duration;
 use crate::cloud::service;
 use crate::controllers::Context;
 use crate::controllers::capability::Capability;
-use crate::controllers::driver::{CacheKind, Controller, Event, Reconciler, Requeue, Spec};
+use crate::controllers::driver::{Cache, CacheKind, Controller, Event, Reconciler, Requeue, Spec};
 use crate::controllers::instances::BoundedInstances;
 use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::retry::Retry;
@@ -74,25 +74,19 @@ pub fn controller(
 ) -> Controller<ServiceReconciler> {
     let metrics = ServiceMetrics::default();
     let Context { write, recorder, provider, leadership } = context;
+    let caches: Vec<Arc<dyn Cache>> =
+        vec![Arc::new(services.clone()), Arc::new(nodes.clone()), Arc::new(ProviderResyncs::of(Arc::clone(&provider)))];
     let spec = Spec {
-        name: "service",
-        queue: "service",
-        leadership: leadership.clone(),
         capability: Some(Capability::load_balancer(Arc::clone(&provider))),
         workers: settings.workers.get(),
         // Rounds of node updates have their own queue, because a burst of new Services must not delay the rounds.
         side_queue: Some("node"),
-        period: PERIOD,
         // The same as in the records, so that the queue does not repeat a sync before the records permit it.
         backoff: records::BACKOFF,
-        caches: vec![
-            Arc::new(services.clone()),
-            Arc::new(nodes.clone()),
-            Arc::new(ProviderResyncs::of(Arc::clone(&provider))),
-        ],
         // If the provider has no instances, the addresses in the status of the Nodes are used.
         instances: BoundedInstances::of(Arc::clone(&provider)).ok(),
         metrics: vec![Box::new(metrics.clone())],
+        ..Spec::new("service", leadership.clone(), PERIOD, caches)
     };
     let reasons = Arc::new(ReasonTracker::new(metrics.blocked.clone()));
     let recorder = recorder.for_component("service-controller");

@@ -15,7 +15,7 @@ use crate::lifecycle::in_memory::server::Server;
 use crate::lifecycle::in_memory::world::{MOMENT, node, pass, seconds};
 use ccm::cloud::{CloudProvider, InstanceMetadata, LeaderToken, PowerState, Route, Routes as _, Unknown};
 use ccm::controllers::capability::Capability;
-use ccm::controllers::driver::{BACKOFF, Controller, Event, Reconciler, Requeue, Spec};
+use ccm::controllers::driver::{Controller, Event, Reconciler, Requeue, Spec};
 use ccm::controllers::instances::BoundedInstances;
 use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::{Nodes, watch_nodes};
@@ -107,17 +107,9 @@ impl World {
         let (nodes, watch) = watch_nodes(server.client(), None);
         let instances = BoundedInstances::of(Arc::new(cloud.clone())).unwrap();
         let spec = Spec {
-            name: "power-labels",
-            queue: "PowerLabels",
-            leadership: Leadership::always(),
-            capability: None,
             workers: 2,
-            side_queue: None,
-            period,
-            backoff: BACKOFF,
-            caches: vec![Arc::new(nodes.clone())],
             instances: Some(instances.clone()),
-            metrics: Vec::new(),
+            ..Spec::new("power-labels", Leadership::always(), period, vec![Arc::new(nodes.clone())])
         };
         let (api, cached) = (Api::all(server.client()), nodes.clone());
         let begin = move || PowerLabels { nodes: cached.clone(), instances: instances.clone(), api: api.clone() };
@@ -135,17 +127,8 @@ impl World {
         let (nodes, cloud): (_, Arc<dyn CloudProvider>) = (self.nodes.clone(), Arc::new(self.cloud.clone()));
         let leadership = Leadership::always();
         let spec = Spec {
-            name: "pod-routes",
-            queue: "PodRoutes",
-            leadership: leadership.clone(),
             capability: Some(Capability::routes(Arc::clone(&cloud))),
-            workers: 1,
-            side_queue: None,
-            period: seconds(60),
-            backoff: BACKOFF,
-            caches: vec![Arc::new(nodes.clone())],
-            instances: None,
-            metrics: Vec::new(),
+            ..Spec::new("pod-routes", leadership.clone(), seconds(60), vec![Arc::new(nodes.clone())])
         };
         let begin = move || PodRoutes { nodes: nodes.clone(), cloud: Arc::clone(&cloud), permit: leadership.permit() };
         self.tasks.spawn("pod-routes", Controller::new(spec, begin).run(self.stop.clone()));

@@ -9,8 +9,8 @@ use super::{Error, controller_health};
 use crate::cloud::{CloudProvider, node};
 use crate::controllers::capability::Capability;
 use crate::controllers::driver::{Cache, Controller, Reconciler};
-use crate::controllers::route::Off;
-use crate::controllers::service::no_load_balancers::NotConfigured;
+use crate::controllers::route::withdrawal::{self, Off};
+use crate::controllers::service::no_load_balancers;
 use crate::controllers::{Context, node as node_controller, node_lifecycle, route, service};
 use crate::kubernetes::leadership::Leadership;
 use crate::kubernetes::stores::Services;
@@ -98,8 +98,8 @@ fn build_node_lifecycle(
     ReadyController::new(node_lifecycle::controller(context, parts.caches.nodes.clone(), settings)?, parts)
 }
 
-/// Builds the route controller, and starts the task that removes the controller's conditions from Nodes while routes
-/// are off. With `--configure-cloud-routes=false`, starts only that task.
+/// Builds the route controller, and starts the controller that removes conditions of the route controller from Nodes
+/// while routes are off. With `--configure-cloud-routes=false`, starts only the latter.
 fn build_route(
     settings: &Settings,
     parts: &SharedServices,
@@ -107,18 +107,13 @@ fn build_route(
     stages: &mut Stages,
 ) -> Result<Option<ReadyController>, Error> {
     let nodes = parts.caches.nodes.clone();
+    let off = if settings.routes.is_some() { Off::ByConfiguration } else { Off::ByFlag };
+    start_part(withdrawal::controller(context.clone(), nodes.clone(), off), stages);
     let Some(routes) = settings.routes.clone() else {
         tracing::info!("no routes are made: --configure-cloud-routes=false");
-        stages.spawn_until_stop(ShutdownStage::Controllers, "withdraw-route-conditions", async {
-            match route::withdraw_conditions(context, nodes, Off::ByFlag).await {}
-        });
         return Ok(None);
     };
     check_networks(&routes, context.provider.routes().is_some())?;
-    let (for_off, nodes_for_off) = (context.clone(), nodes.clone());
-    stages.spawn_until_stop(ShutdownStage::Controllers, "withdraw-route-conditions", async {
-        match route::withdraw_conditions(for_off, nodes_for_off, Off::ByConfiguration).await {}
-    });
     ReadyController::new(route::controller(context, nodes, routes), parts).map(Some)
 }
 
@@ -127,7 +122,7 @@ fn check_networks(settings: &route::RouteSettings, has_routes: bool) -> Result<(
     if has_routes && settings.networks.is_empty() { Err(Error::NoClusterCidr) } else { Ok(()) }
 }
 
-/// Builds the service controller, and starts the task that reports if the provider has no load balancers.
+/// Builds the service controller, and starts the controller that reports if the provider has no load balancers.
 fn build_service(
     settings: &Settings,
     parts: &SharedServices,
@@ -135,16 +130,17 @@ fn build_service(
     services: Services,
     stages: &mut Stages,
 ) -> Result<ReadyController, Error> {
-    let not_configured = NotConfigured::new(&context, services.clone());
-    not_configured.register(parts.metrics.registry())?;
-    stages.spawn_until_stop(ShutdownStage::Controllers, "load-balancer-not-configured", async {
-        not_configured.run().await;
-        Ok(())
-    });
+    start_part(no_load_balancers::controller(context.clone(), services.clone()), stages);
     ReadyController::new(
         service::controller(context, services, parts.caches.nodes.clone(), settings.services.clone()),
         parts,
     )
+}
+
+/// Starts a controller that is a part of another controller, so it has neither metrics nor health checks.
+fn start_part(controller: Controller<impl Reconciler>, stages: &mut Stages) {
+    let stop = stages.stop_signal(ShutdownStage::Controllers);
+    stages.spawn(ShutdownStage::Controllers, controller.spec.name, controller.run(stop));
 }
 
 /// Returns the pause between the starts of two controllers: `interval` × (1 + `chance`), with `chance` from 0 to 1.

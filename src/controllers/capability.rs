@@ -13,15 +13,17 @@ use crate::cloud::{CloudProvider, LoadBalancer, Routes};
 pub struct Capability {
     provider: Arc<dyn CloudProvider>,
     present: fn(&dyn CloudProvider) -> Option<Present>,
-    idle: &'static str,
+    /// The text about the missing capability for log and readiness. `None` for a pseudo-capability, which no user
+    /// misses.
+    idle: Option<&'static str>,
 }
 
 /// The object that provides the capability, kept to detect its replacement by another object.
 enum Present {
     Routes(Arc<dyn Routes>),
     LoadBalancers(Arc<dyn LoadBalancer>),
-    /// The configuration disables routes.
-    Off,
+    /// The object of a pseudo-capability: the provider lacks routes or load balancers.
+    Nothing,
 }
 
 impl Present {
@@ -29,7 +31,7 @@ impl Present {
         match (self, other) {
             (Self::Routes(one), Self::Routes(other)) => Arc::ptr_eq(one, other),
             (Self::LoadBalancers(one), Self::LoadBalancers(other)) => Arc::ptr_eq(one, other),
-            (one, other) => matches!((one, other), (Self::Off, Self::Off)),
+            (one, other) => matches!((one, other), (Self::Nothing, Self::Nothing)),
         }
     }
 }
@@ -38,29 +40,40 @@ impl Capability {
     /// Creates the capability for the provider's `routes()`.
     pub fn routes(provider: Arc<dyn CloudProvider>) -> Self {
         let present = |provider: &dyn CloudProvider| provider.routes().map(Present::Routes);
-        Self { provider, present, idle: "idle: the cloud provider has no routes" }
+        Self { provider, present, idle: Some("idle: the cloud provider has no routes") }
     }
 
     /// Creates a pseudo-capability, which the provider has while its configuration disables routes.
     pub(in crate::controllers) fn routes_off(provider: Arc<dyn CloudProvider>) -> Self {
-        let present = |provider: &dyn CloudProvider| provider.routes_are_off().then_some(Present::Off);
-        Self { provider, present, idle: "idle: routes are not off" }
+        let present = |provider: &dyn CloudProvider| provider.routes_are_off().then_some(Present::Nothing);
+        Self { provider, present, idle: None }
     }
 
     /// Creates the capability for the provider's `load_balancer()`.
     pub fn load_balancer(provider: Arc<dyn CloudProvider>) -> Self {
         let present = |provider: &dyn CloudProvider| provider.load_balancer().map(Present::LoadBalancers);
-        Self { provider, present, idle: "idle: the cloud provider has no load balancers" }
+        Self { provider, present, idle: Some("idle: the cloud provider has no load balancers") }
     }
 
-    /// Returns the reason why the controller idles, or `None` while the provider has the capability.
+    /// Creates a pseudo-capability, which the provider has while it lacks load balancers.
+    pub(in crate::controllers) fn no_load_balancer(provider: Arc<dyn CloudProvider>) -> Self {
+        let present = |provider: &dyn CloudProvider| provider.load_balancer().is_none().then_some(Present::Nothing);
+        Self { provider, present, idle: None }
+    }
+
+    pub(in crate::controllers) fn is_present(&self) -> bool {
+        (self.present)(&*self.provider).is_some()
+    }
+
+    /// Returns the text about the missing capability, or `None` while the provider has the capability. Always `None`
+    /// for a pseudo-capability.
     pub fn idle(&self) -> Option<&'static str> {
-        (self.present)(&*self.provider).is_none().then_some(self.idle)
+        self.idle.filter(|_| !self.is_present())
     }
 
-    pub(in crate::controllers) async fn wait_until(&self, is_idle: bool) {
+    pub(in crate::controllers) async fn wait_until_present(&self) {
         let mut changes = self.provider.capability_changes();
-        while self.idle().is_some() != is_idle {
+        while !self.is_present() {
             next(&mut changes).await;
         }
     }

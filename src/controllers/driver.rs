@@ -304,13 +304,16 @@ impl<R: Reconciler> Controller<R> {
         loop {
             leadership.wait_until_leader().await;
             let Some(capability) = capability else { return };
-            let Some(idle) = capability.idle() else { break };
-            if !std::mem::replace(&mut is_idle, true) {
+            if capability.is_present() {
+                break;
+            }
+            if let Some(idle) = capability.idle().filter(|_| !is_idle) {
                 tracing::info!(controller = name, "{idle}");
+                is_idle = true;
             }
             tokio::select! {
                 () = leadership.wait_until_lost() => {}
-                () = capability.wait_until(false) => {}
+                () = capability.wait_until_present() => {}
             }
         }
         if is_idle {

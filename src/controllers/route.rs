@@ -17,7 +17,7 @@ pub mod reason;
 mod reconciler;
 mod schedule;
 mod tracked_nodes;
-mod withdrawal;
+pub mod withdrawal;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,6 @@ pub use pod_networks::PodNetworks;
 use reconciler::{Progress, RouteOutcome, RouteReconciler};
 use schedule::Schedule;
 pub use schedule::Trigger;
-pub use withdrawal::{Off, withdraw_conditions};
 
 /// Number of concurrent cloud calls and condition writes. The Go program uses 200.
 const WORKERS: usize = 20;

@@ -1,28 +1,34 @@
 //! While routes are off, removes the condition `NetworkUnavailable` from Nodes that wait for a route, because
 //! Kubernetes schedules no pods on such Nodes. The Go program does not remove the condition.
+//!
+//! The condition must be `True` with the reason `NoRouteCreated`, and `managedFields` must show that this program or
+//! the Go program wrote the condition. Nodes of other providers are not changed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use tokio::time::{Instant, sleep_until};
+use parking_lot::Mutex;
 
 use super::apply::owns;
-use super::condition;
-use crate::base::backoff::{Backoff, Failures};
+use super::{DRIVER_PERIOD, condition};
+use crate::base::backoff::Backoff;
 use crate::base::error_chain::chain;
 use crate::cloud::{CloudProvider, LiveReads as _, Presence};
 use crate::controllers::capability::Capability;
+use crate::controllers::driver::{Controller, Event, Reconciler, Requeue, Spec};
 use crate::controllers::{Context, FIELD_MANAGER};
 use crate::kubernetes::cluster::LiveApi;
 use crate::kubernetes::patch::{patch_status, permits_retry};
-use crate::kubernetes::stores::{Change, Nodes};
+use crate::kubernetes::stores::Nodes;
+use crate::runtime::tasks::PanicError;
 
-/// Pauses between retries of failed removals.
+/// Name of the controller and of its task. No metric has this name.
+const NAME: &str = "withdraw-route-conditions";
+
+/// Pauses between retries of a failed removal.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60));
 
 /// The reason why routes are off.
@@ -34,111 +40,91 @@ pub enum Off {
     ByConfiguration,
 }
 
-/// While routes are off and this process leads, removes the condition `NetworkUnavailable` from Nodes. The condition
-/// must be `True` with the reason `NoRouteCreated`, and `managedFields` must show that this program or the Go program
-/// wrote the condition. Nodes of other providers are not changed. Dropping the future ends the work.
-pub async fn withdraw_conditions(context: Context, nodes: Nodes, off: Off) -> Infallible {
-    let configuration = Capability::routes_off(Arc::clone(&context.provider));
-    let wait_until = async |is_off: bool| match off {
-        Off::ByFlag if is_off => {}
-        Off::ByFlag => std::future::pending().await,
-        Off::ByConfiguration => configuration.wait_until(!is_off).await,
-    };
-    loop {
-        wait_until(true).await;
-        if off == Off::ByConfiguration {
-            tracing::info!("no routes are made: the configuration of the cloud provider has none");
-        }
-        let withdraw = async {
-            loop {
-                context.leadership.wait_until_leader().await;
-                let lost = context.leadership.wait_until_lost();
-                tokio::select! {
-                    () = lost => {}
-                    never = Withdrawal::new(&context, &nodes).run() => match never {},
-                }
-            }
-        };
-        tokio::select! {
-            () = wait_until(false) => {}
-            () = withdraw => {}
-        }
-    }
-}
-
-struct Withdrawal<'a> {
-    nodes: &'a Nodes,
-    provider: &'a dyn CloudProvider,
+/// The reconciler of one leadership term. Its keys are names of Nodes.
+pub struct ConditionWithdrawal {
+    nodes: Nodes,
+    provider: Arc<dyn CloudProvider>,
     api: Api<Node>,
     live: LiveApi,
     /// By name, the UIDs of the Nodes whose condition stays, for example because another program wrote it.
-    retained: BTreeMap<String, Option<String>>,
-    failed: BTreeSet<String>,
-    failures: Failures,
-    retry_at: Instant,
+    retained: Mutex<BTreeMap<String, Option<String>>>,
+    /// The Nodes whose last removal failed.
+    failed: Mutex<BTreeSet<String>>,
 }
 
-impl<'a> Withdrawal<'a> {
-    fn new(context: &'a Context, nodes: &'a Nodes) -> Self {
-        let (api, live) = (Api::all(context.write.clone()), LiveApi::new(context.write.clone()));
-        let (kept, failed) = (BTreeMap::new(), BTreeSet::new());
-        let (failures, retry_at) = (Failures::default(), Instant::now());
-        Self { nodes, provider: &*context.provider, api, live, retained: kept, failed, failures, retry_at }
-    }
-
-    async fn run(mut self) -> Infallible {
-        let mut changes = self.nodes.subscribe();
-        loop {
-            let is_waiting = !self.failed.is_empty();
-            let names = tokio::select! {
-                Some(change) = changes.next() => match change {
-                    // Failed Nodes wait for the end of the pause.
-                    Change::Applied(name) | Change::Deleted(name) if self.failed.contains(&name) => continue,
-                    Change::Applied(name) | Change::Deleted(name) => vec![name],
-                    Change::All => {
-                        let nodes = self.nodes;
-                        self.retained.retain(|name, _| nodes.contains(name));
-                        nodes.keys()
-                    }
-                },
-                () = sleep_until(self.retry_at), if is_waiting => std::mem::take(&mut self.failed).into_iter().collect(),
-            };
-            for name in names {
-                self.withdraw_from(&name).await;
-            }
-            match self.failed.is_empty() {
-                true => self.failures.reset(),
-                false if self.retry_at <= Instant::now() => {
-                    self.retry_at = Instant::now() + self.failures.next_pause(&BACKOFF, 0.0);
-                }
-                false => {}
-            }
+/// Creates the controller. While the provider's configuration enables routes, a controller with
+/// [`Off::ByConfiguration`] is idle.
+pub fn controller(context: Context, nodes: Nodes, off: Off) -> Controller<ConditionWithdrawal> {
+    let Context { write, provider, leadership, .. } = context;
+    let spec = Spec {
+        capability: (off == Off::ByConfiguration).then(|| Capability::routes_off(Arc::clone(&provider))),
+        backoff: BACKOFF,
+        ..Spec::new(NAME, leadership, DRIVER_PERIOD, vec![Arc::new(nodes.clone())])
+    };
+    Controller::new(spec, move || {
+        if off == Off::ByConfiguration {
+            tracing::info!("no routes are made: the configuration of the cloud provider has none");
         }
+        ConditionWithdrawal {
+            nodes: nodes.clone(),
+            provider: Arc::clone(&provider),
+            api: Api::all(write.clone()),
+            live: LiveApi::new(write.clone()),
+            retained: Mutex::default(),
+            failed: Mutex::default(),
+        }
+    })
+}
+
+impl Reconciler for ConditionWithdrawal {
+    type Outcome = Result<(), String>;
+
+    fn keys_of(&self, event: Event) -> Vec<String> {
+        if let Event::Object(_, name) = event {
+            return vec![name];
+        }
+        self.retained.lock().retain(|name, _| self.nodes.contains(name));
+        self.nodes.keys()
     }
 
-    /// Handles one Node. Reads the Node live if the cached Node has the condition.
-    async fn withdraw_from(&mut self, name: &str) {
-        let Some(cached) = self.nodes.get(name).filter(|node| condition::is_obsolete(node)) else {
-            self.retained.remove(name);
-            return;
+    /// Removes the condition of one Node, if necessary. Reads the Node live if the cached Node has the condition.
+    async fn reconcile(self: Arc<Self>, name: String) -> Result<(), String> {
+        let Some(cached) = self.nodes.get(&name).filter(|node| condition::is_obsolete(node)) else {
+            self.retained.lock().remove(&name);
+            return Ok(());
         };
-        if !owns(self.provider, &cached) || self.retained.get(name) == Some(&cached.metadata.uid) {
-            return;
+        let uid = &cached.metadata.uid;
+        if !owns(&*self.provider, &cached) || self.retained.lock().get(&name) == Some(uid) {
+            return Ok(());
         }
-        match self.withdraw(name).await {
-            Ok(true) => tracing::info!(node = name, "condition NetworkUnavailable removed: routes are off"),
-            Ok(false) => drop(self.retained.insert(name.to_owned(), cached.metadata.uid.clone())),
-            Err(message) => {
-                match self.failures.is_none() {
-                    true => tracing::warn!(node = name, "{message}"),
-                    // The first failure was logged as a warning.
-                    false => tracing::debug!(node = name, "{message}"),
-                }
-                self.failed.insert(name.to_owned());
-            }
+        match self.withdraw(&name).await? {
+            true => tracing::info!(node = name, "condition NetworkUnavailable removed: routes are off"),
+            false => drop(self.retained.lock().insert(name, uid.clone())),
         }
+        Ok(())
     }
 
+    async fn conclude(self: &Arc<Self>, name: &str, outcome: Result<Self::Outcome, PanicError>) -> Requeue {
+        let mut failed = self.failed.lock();
+        let message = match outcome {
+            Ok(Ok(())) => {
+                failed.remove(name);
+                return Requeue::PERIOD;
+            }
+            Ok(Err(message)) => message,
+            Err(panic) => format!("remove the condition NetworkUnavailable of node {name}: {panic}"),
+        };
+        match failed.is_empty() {
+            true => tracing::warn!(node = name, "{message}"),
+            // The first failure was logged as a warning.
+            false => tracing::debug!(node = name, "{message}"),
+        }
+        failed.insert(name.to_owned());
+        Requeue::BACKOFF
+    }
+}
+
+impl ConditionWithdrawal {
     /// Returns true if the condition was removed, and false if it stays or the Node does not exist.
     async fn withdraw(&self, name: &str) -> Result<bool, String> {
         let what = format!("remove the condition NetworkUnavailable of node {name}");

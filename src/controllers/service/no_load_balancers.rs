@@ -6,78 +6,105 @@ mod waiting;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
 use prometheus::IntGauge;
 use tokio::time::Instant;
 
 use super::reason;
 use crate::cloud::CloudProvider;
 use crate::controllers::capability::Capability;
+use crate::controllers::driver::{Controller, Event, Reconciler, Requeue, Spec};
 use crate::controllers::{Context, record_event};
 use crate::kubernetes::events::{EventType, Recorder};
-use crate::kubernetes::leadership::Leadership;
 use crate::kubernetes::stores::Services;
-use crate::runtime::metrics::{Registry, int_gauge};
+use crate::runtime::metrics::int_gauge;
+use crate::runtime::tasks::PanicError;
 use waiting::WaitingServices;
+
+/// Name of the controller and of its task. No metric has this name.
+const NAME: &str = "load-balancer-not-configured";
 
 /// Interval between two checks of all Services.
 const CHECK_PERIOD: Duration = Duration::from_secs(15);
 
+/// The only key, which stands for all Services.
+const ALL: &str = "services";
+
 const MESSAGE: &str = "this program has no load balancers configured, or their configuration has an error that the log names, \
                        and does nothing for the Service; another program may be responsible for it";
 
-/// The task that reports missing load balancers; see the module documentation.
-pub struct NotConfigured {
+/// The reconciler of one leadership term; see the module documentation.
+pub struct WaitingServiceReporter {
     services: Services,
-    provider: Arc<dyn CloudProvider>,
-    capability: Capability,
     recorder: Recorder,
-    leadership: Leadership,
-    configured: IntGauge,
+    waiting: Arc<Mutex<WaitingServices>>,
 }
 
-impl NotConfigured {
-    /// Creates the task for the Services of the controller.
-    pub fn new(context: &Context, services: Services) -> Self {
+/// Creates the controller. The controller is idle while the provider has load balancers.
+pub fn controller(context: Context, services: Services) -> Controller<WaitingServiceReporter> {
+    let spec = Spec {
+        capability: Some(Capability::no_load_balancer(context.provider)),
+        ..Spec::new(NAME, context.leadership, CHECK_PERIOD, vec![Arc::new(services.clone())])
+    };
+    let recorder = context.recorder.for_component("service-controller");
+    let waiting = Arc::new(Mutex::new(WaitingServices::default()));
+    Controller::new(spec, move || {
+        // The waiting times restart, because the Services were not observed before this term.
+        waiting.lock().forget();
+        WaitingServiceReporter { services: services.clone(), recorder: recorder.clone(), waiting: Arc::clone(&waiting) }
+    })
+}
+
+impl Reconciler for WaitingServiceReporter {
+    type Outcome = ();
+
+    fn keys_of(&self, event: Event) -> Vec<String> {
+        match event {
+            Event::AllObjects(_) | Event::Period => vec![ALL.to_owned()],
+            // The time that a Service waits is measured in minutes.
+            Event::Object(..) | Event::Instance(_) | Event::AllInstances => Vec::new(),
+        }
+    }
+
+    async fn reconcile(self: Arc<Self>, _: String) {
+        let due = self.waiting.lock().update(self.services.list(), Instant::now().into_std());
+        for service in due {
+            let reason = reason::LoadBalancerNotConfigured.as_str();
+            record_event(&self.recorder, &*service, EventType::Warning, reason, MESSAGE);
+        }
+    }
+
+    async fn conclude(self: &Arc<Self>, _: &str, outcome: Result<(), PanicError>) -> Requeue {
+        if let Err(panic) = outcome {
+            tracing::error!("checking the Services that wait for a load balancer failed: {panic}");
+        }
+        Requeue::PERIOD
+    }
+}
+
+/// The gauge that shows whether the provider has load balancers, at each scrape, also in standby processes.
+pub struct LoadBalancerGauge {
+    provider: Arc<dyn CloudProvider>,
+    gauge: IntGauge,
+}
+
+impl LoadBalancerGauge {
+    /// Creates the gauge for this provider.
+    pub fn new(provider: Arc<dyn CloudProvider>) -> Self {
         let help = "1 while the cloud provider has load balancers.";
-        Self {
-            services,
-            provider: Arc::clone(&context.provider),
-            capability: Capability::load_balancer(Arc::clone(&context.provider)),
-            recorder: context.recorder.for_component("service-controller"),
-            leadership: context.leadership.clone(),
-            configured: int_gauge("vsphere_ccm_load_balancer_configured", help),
-        }
+        Self { provider, gauge: int_gauge("vsphere_ccm_load_balancer_configured", help) }
+    }
+}
+
+impl Collector for LoadBalancerGauge {
+    fn desc(&self) -> Vec<&Desc> {
+        self.gauge.desc()
     }
 
-    /// Registers the gauge with `registry`. Fails if `registry` already has a collector with the same name.
-    pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
-        registry.register(Box::new(self.configured.clone()))
-    }
-
-    /// Checks all Services at least every 15 s. Never returns.
-    pub async fn run(self) {
-        let mut waiting = WaitingServices::default();
-        loop {
-            let is_configured = self.provider.load_balancer().is_some();
-            self.configured.set(i64::from(is_configured));
-            if is_configured || !self.leadership.is_leader() || !self.services.is_ready() {
-                // The waiting times restart, because the Services are not observed in this state.
-                waiting.forget();
-            } else {
-                for service in waiting.update(self.services.list(), Instant::now().into_std()) {
-                    record_event(
-                        &self.recorder,
-                        &*service,
-                        EventType::Warning,
-                        reason::LoadBalancerNotConfigured.as_str(),
-                        MESSAGE,
-                    );
-                }
-            }
-            tokio::select! {
-                () = tokio::time::sleep(CHECK_PERIOD) => {}
-                () = self.capability.wait_until(is_configured) => {}
-            }
-        }
+    fn collect(&self) -> Vec<MetricFamily> {
+        self.gauge.set(i64::from(self.provider.load_balancer().is_some()));
+        self.gauge.collect()
     }
 }

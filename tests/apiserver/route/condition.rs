@@ -1,12 +1,13 @@
 //! The condition `NetworkUnavailable`: written while routes are enabled, and removed after they were disabled.
 
 use ccm::cloud::Error;
-use ccm::controllers::route::{Off, RouteSettings};
+use ccm::controllers::route::RouteSettings;
+use ccm::controllers::route::withdrawal::Off;
 use ccm::kubernetes::leadership::Leadership;
 use http::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
-use support::{eventually, unique};
+use support::{Log, eventually, unique};
 
 use super::cloud::{CLUSTER, Cloud, route};
 use super::harness::{Form, LIMIT, Run, Start, condition, looping};
@@ -220,6 +221,7 @@ fn left_behind(name: &str, manager: &str) -> Value {
 /// A provider without routes for now is different from a configuration without routes.
 #[tokio::test(start_paused = true)]
 async fn a_configuration_without_routes_turns_them_off_and_one_with_routes_on_again() {
+    let log = Log::keep();
     let (server, cloud) = (Server::start(), Cloud::default());
     server.with(|state| state.put(left_behind("n", MANAGER)));
     let _tasks = withdraw_conditions(&server, &cloud, Leadership::always(), Off::ByConfiguration);
@@ -237,4 +239,6 @@ async fn a_configuration_without_routes_turns_them_off_and_one_with_routes_on_ag
     server.with(|state| state.put(left_behind("m", MANAGER)));
     go_by(10).await;
     assert_eq!(patches(), 1, "they are on again");
+    assert_eq!(log.lines("no routes are made: the configuration of the cloud provider has none").len(), 1);
+    assert!(log.lines("idle").is_empty(), "routes are the usual case");
 }

@@ -1,7 +1,8 @@
 //! A running route controller with its own nodes, and nodes in a short form.
 
 use ccm::controllers::Context;
-use ccm::controllers::route::{self, Off, PodNetworks, RouteSettings, Trigger};
+use ccm::controllers::route::withdrawal::{self, Off};
+use ccm::controllers::route::{self, PodNetworks, RouteSettings, Trigger};
 use ccm::kubernetes::client::{self, Clients, Identity, purpose};
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
@@ -119,8 +120,8 @@ impl Run {
         let context = Context { write, recorder, provider, leadership };
         let (metrics, mut tasks) = (Metrics::new().unwrap(), Tasks::default());
         if start.is_off {
-            let withdrawing = route::withdraw_conditions(context, nodes.clone(), Off::ByFlag);
-            tasks.spawn("conditions", async move { match withdrawing.await {} });
+            let controller = withdrawal::controller(context, nodes.clone(), Off::ByFlag);
+            tasks.spawn("conditions", controller.run(CancellationToken::new()));
         } else {
             let mut controller = route::controller(context, nodes.clone(), start.settings);
             controller.register(metrics.registry()).unwrap();

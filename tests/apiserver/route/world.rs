@@ -1,7 +1,8 @@
 //! A leading route controller, its cloud and an API server in memory. The clock of these tests is paused.
 
 use ccm::controllers::Context;
-use ccm::controllers::route::{self, Off, RouteSettings, Trigger};
+use ccm::controllers::route::withdrawal::{self, Off};
+use ccm::controllers::route::{self, RouteSettings, Trigger};
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::watch_nodes;
@@ -99,7 +100,8 @@ pub fn withdraw_conditions(server: &Server, cloud: &Cloud, leadership: Leadershi
     let context = Context { write: server.client(), recorder, provider: Arc::new(cloud.clone()), leadership };
     let mut tasks = JoinSet::new();
     tasks.spawn(async { drop(watch.await) });
-    tasks.spawn(async move { match route::withdraw_conditions(context, nodes, off).await {} });
+    let controller = withdrawal::controller(context, nodes, off);
+    tasks.spawn(async { drop(controller.run(CancellationToken::new()).await) });
     tasks
 }
 

@@ -2,7 +2,7 @@
 //! clock.
 
 use ccm::controllers::Context;
-use ccm::controllers::service::no_load_balancers::NotConfigured;
+use ccm::controllers::service::no_load_balancers::{self, LoadBalancerGauge};
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::watch_services;
@@ -70,14 +70,12 @@ async fn a_service_that_waits_in_vain_is_told_so_once_and_the_gauge_follows() {
     let (recorder, writer) = recorder(client.clone(), "test");
     let leadership = Leadership::always();
     let context = Context { write: client, recorder, provider: Arc::new(cloud.clone()), leadership };
-    let (not_configured, metrics) = (NotConfigured::new(&context, services), Metrics::new().unwrap());
-    not_configured.register(metrics.registry()).unwrap();
+    let metrics = Metrics::new().unwrap();
+    metrics.registry().register(Box::new(LoadBalancerGauge::new(Arc::new(cloud.clone())))).unwrap();
     tasks.spawn("watch-services", watch);
     tasks.spawn("events", writer.run(CancellationToken::new()));
-    tasks.spawn("not-configured", async {
-        not_configured.run().await;
-        Ok(())
-    });
+    let controller = no_load_balancers::controller(context, services);
+    tasks.spawn("not-configured", controller.run(CancellationToken::new()));
     let is_shown = |value: u8| {
         metrics.encode().unwrap().lines().any(|line| line == format!("vsphere_ccm_load_balancer_configured {value}"))
     };

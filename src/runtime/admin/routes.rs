@@ -9,7 +9,7 @@ use futures::FutureExt;
 use http::header::{CACHE_CONTROL, CONNECTION, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version, request};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body, Bytes, Incoming};
 use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
 
@@ -19,6 +19,7 @@ use super::health::Probe;
 use super::{Admin, Peer, Server, gate};
 use crate::runtime::logging::Verbosity;
 use crate::runtime::metrics;
+use crate::runtime::tasks::BoxError;
 
 /// Maximum size of a request body, in bytes.
 const LARGEST_BODY: usize = 1024;
@@ -169,11 +170,9 @@ async fn debug(verbosity: &Verbosity, method: &Method, path: &str, user: &str, b
 }
 
 async fn set_verbosity(verbosity: &Verbosity, user: &str, body: Incoming) -> Answer {
-    let read = Limited::new(body, LARGEST_BODY);
-    let body = match tokio::time::timeout(BODY_LIMIT, read.collect()).await {
-        Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(_)) => return text(StatusCode::BAD_REQUEST, "error reading request body"),
-        Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the request body takes too long"),
+    let body = match read_body(body).await {
+        Ok(body) => body,
+        Err(answer) => return answer,
     };
     let value = String::from_utf8_lossy(&body);
     match value.parse::<i32>() {
@@ -189,9 +188,24 @@ async fn set_verbosity(verbosity: &Verbosity, user: &str, body: Incoming) -> Ans
     }
 }
 
+/// Returns the body, or an answer to the client if the body is too large, too slow or incomplete.
+async fn read_body<B>(body: B) -> Result<Bytes, Answer>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    match tokio::time::timeout(BODY_LIMIT, Limited::new(body, LARGEST_BODY).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(_)) => Err(text(StatusCode::BAD_REQUEST, "error reading request body")),
+        Err(_) => Err(text(StatusCode::REQUEST_TIMEOUT, "the request body takes too long")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
 
     #[test]
     fn the_names_of_checks_are_read_from_paths() {
@@ -209,5 +223,18 @@ mod tests {
             let expected = expected.map(|(probe, name): (_, Option<&str>)| (probe, name.map(str::to_owned)));
             assert_eq!(named_check(path), expected, "{path}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_is_read_up_to_a_size_and_a_time() {
+        let body = Full::new(Bytes::from(vec![b'1'; LARGEST_BODY]));
+        assert_eq!(read_body(body).await.unwrap().len(), LARGEST_BODY);
+        let larger = Full::new(Bytes::from(vec![b'1'; LARGEST_BODY + 1]));
+        assert_eq!(read_body(larger).await.unwrap_err().status(), StatusCode::BAD_REQUEST);
+
+        let start = Instant::now();
+        let slow = StreamBody::new(futures::stream::pending::<Result<Frame<Bytes>, BoxError>>());
+        assert_eq!(read_body(slow).await.unwrap_err().status(), StatusCode::REQUEST_TIMEOUT);
+        assert_eq!(start.elapsed(), BODY_LIMIT);
     }
 }

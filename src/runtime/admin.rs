@@ -1,13 +1,11 @@
 //! The HTTPS server for probes, metrics and other pages. Except on open paths, requests pass the authenticator and the
 //! authorizer. Clients connect without authentication, so connections, requests, headers, bodies and times are limited.
-//! If there are too many connections, the server closes a connection of the client with the most connections.
+//! Some connections are reserved for clients on this host, so that a full port does not fail the kubelet's probes.
 
 pub mod access;
-mod activity;
 mod answer;
 mod certificate;
 mod connection;
-mod connections;
 mod gate;
 mod health;
 mod routes;
@@ -15,7 +13,7 @@ mod settings;
 mod tls;
 
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +22,7 @@ use futures::stream::FuturesUnordered;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -32,21 +30,21 @@ use super::logging::Verbosity;
 use super::metrics::Metrics;
 use super::tasks::{BoxError, PanicError, contain};
 use access::{Authenticator, Authorizer};
-use activity::Activity;
 pub use certificate::{
     CertificateError, CertificateUpdater, Certificates, KeyKind, SERVED_CERTIFICATE, SERVED_KEY, given_certificate,
 };
-use connections::Connections;
-use gate::ReviewLimiter;
 pub use health::{Checks, Health};
 pub use settings::{CertificateSource, NamedPair, PairFiles, Settings, TlsRules};
 pub use tls::server_config;
 
-/// Maximum number of connections. For each further connection, the server closes another connection.
+/// Maximum number of connections. The server closes further connections at once.
 const MAX_CONNECTIONS: usize = 256;
 
-/// Maximum number of connections that are being closed. At this limit the server accepts no further connections.
-const MAX_ENDING: usize = 64;
+/// Number of connections that only clients on this host can use.
+const RESERVED_CONNECTIONS: usize = 16;
+
+/// Minimum time between two log lines about refused connections.
+const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Pause after a failed accept. Causes such as a lack of file descriptors do not disappear immediately.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -88,8 +86,10 @@ struct Server {
     admin: Arc<Admin>,
     tls: Arc<ServerConfig>,
     streams: u32,
-    review_limiter: ReviewLimiter,
-    connection_permits: Arc<Semaphore>,
+    /// Each connection holds a permit.
+    connections: Arc<Semaphore>,
+    /// Each request that waits for a review holds a permit.
+    pending_reviews: Semaphore,
     stop: CancellationToken,
 }
 
@@ -97,9 +97,10 @@ struct Peer {
     address: SocketAddr,
     /// The client's certificate chain, leaf first.
     certificates: Vec<CertificateDer<'static>>,
+    /// Notified at the start of each request.
+    requests: Notify,
     /// Cancelled to close the connection after the requests in progress are answered, or after a grace period.
-    is_full: CancellationToken,
-    activity: Activity,
+    must_close: CancellationToken,
 }
 
 /// Binds the address without accepting connections yet. If the host has IPv4 and IPv6, `0.0.0.0` and `::` both mean all
@@ -142,13 +143,23 @@ pub async fn serve(
     streams: u32,
     stop: CancellationToken,
 ) -> Result<(), BoxError> {
-    let asked = ReviewLimiter::default();
-    let kept = Arc::new(Semaphore::new(answer::MAX_ANSWERS));
-    let server =
-        Arc::new(Server { admin, tls, streams, review_limiter: asked, connection_permits: kept, stop: stop.clone() });
-    let slots = Connections::new(MAX_CONNECTIONS);
+    accept_connections(listener, Arc::new(Server::new(tls, admin, streams, stop))).await;
+    Ok(())
+}
+
+impl Server {
+    fn new(tls: Arc<ServerConfig>, admin: Arc<Admin>, streams: u32, stop: CancellationToken) -> Self {
+        let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let pending_reviews = Semaphore::new(gate::MAX_PENDING_REVIEWS);
+        Self { admin, tls, streams, connections, pending_reviews, stop }
+    }
+}
+
+async fn accept_connections(listener: TcpListener, server: Arc<Server>) {
     let mut connections = FuturesUnordered::new();
-    let (mut is_failing, mut accepts_from) = (false, Instant::now());
+    let mut is_failing = false;
+    let mut accepts_from = Instant::now();
+    let mut refusal_logged_at: Option<Instant> = None;
     loop {
         // Includes the pause after a failed accept, which must delay neither the shutdown nor existing connections.
         let accept = async {
@@ -156,14 +167,24 @@ pub async fn serve(
             listener.accept().await
         };
         tokio::select! {
-            () = stop.cancelled() => break,
-            accepted = accept, if connections.len() < MAX_CONNECTIONS + MAX_ENDING => match accepted {
+            () = server.stop.cancelled() => break,
+            accepted = accept => match accepted {
                 Ok((tcp, address)) => {
                     if std::mem::take(&mut is_failing) {
                         tracing::info!("connections are accepted again");
                     }
-                    let slot = slots.admit(address.ip());
-                    connections.push(contain(connection::serve(Arc::clone(&server), tcp, address, slot)));
+                    let local = tcp.local_addr();
+                    let is_on_this_host = local.is_ok_and(|local| is_on_this_host(address.ip(), local.ip()));
+                    if let Some(permit) = connection_permit(&server.connections, is_on_this_host) {
+                        connections.push(contain(connection::serve(Arc::clone(&server), tcp, address, permit)));
+                    } else if refusal_logged_at.is_none_or(|logged| logged.elapsed() >= REFUSAL_LOG_INTERVAL) {
+                        refusal_logged_at = Some(Instant::now());
+                        tracing::warn!(
+                            "the secure port has no free connection, so a connection from {} was closed; logged at \
+                             most once a minute",
+                            address.ip()
+                        );
+                    }
                 }
                 Err(error) => {
                     match std::mem::replace(&mut is_failing, true) {
@@ -173,13 +194,13 @@ pub async fn serve(
                     accepts_from = Instant::now() + ACCEPT_PAUSE;
                 }
             },
-            Some(ended) = connections.next(), if !connections.is_empty() => told(ended),
+            Some(ended) = connections.next(), if !connections.is_empty() => log_panic(ended),
         }
     }
     drop(listener);
     let rest = async {
         while let Some(ended) = connections.next().await {
-            told(ended);
+            log_panic(ended);
         }
     };
     // Connections end by themselves within `GRACE`, except connections that were already being closed because of their
@@ -187,10 +208,25 @@ pub async fn serve(
     if tokio::time::timeout(connection::GRACE * 2, rest).await.is_err() {
         tracing::debug!("some connections were cut off");
     }
-    Ok(())
 }
 
-fn told(ended: Result<(), PanicError>) {
+/// Whether a client is on this host, as the kubelet is if the pod uses the host network: it connects from the address
+/// that it connects to, or from a loopback address. A client on another host can use neither.
+fn is_on_this_host(peer: IpAddr, local: IpAddr) -> bool {
+    let peer = peer.to_canonical();
+    peer.is_loopback() || peer == local.to_canonical()
+}
+
+/// Returns the permit of a new connection, or `None` if no connection is free for this client.
+fn connection_permit(connections: &Arc<Semaphore>, is_on_this_host: bool) -> Option<OwnedSemaphorePermit> {
+    let reserved = if is_on_this_host { 0 } else { RESERVED_CONNECTIONS };
+    if connections.available_permits() <= reserved {
+        return None;
+    }
+    Arc::clone(connections).try_acquire_owned().ok()
+}
+
+fn log_panic(ended: Result<(), PanicError>) {
     if let Err(panicked) = ended {
         tracing::error!("a connection to the secure port was dropped: {panicked}");
     }

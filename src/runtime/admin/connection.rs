@@ -5,22 +5,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-use super::activity::{Activity, MonitoredStream};
-use super::connections::{ConnectionSlot, Phase};
 use super::{Peer, Server, routes, tls};
+use crate::runtime::tasks::BoxError;
 
 /// Time limit of a TLS handshake, counted from accept.
 pub(super) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 
-/// Interval of keep-alive pings on HTTP/2 connections.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// Time limit from the handshake to the end of the header of the first request.
+const FIRST_REQUEST_LIMIT: Duration = Duration::from_secs(10);
+
+/// Maximum time from one request to the end of the header of the next request, as the idle time in the Go program.
+const IDLE_LIMIT: Duration = Duration::from_secs(90);
 
 /// Maximum lifetime of a connection. Clients reconnect.
 const LIFE_LIMIT: Duration = Duration::from_secs(900);
@@ -49,12 +53,10 @@ const MAX_BAD_REQUESTS: usize = 50;
 /// Grace period for requests in progress when a connection is closed because of its age.
 const LAST_ANSWERS: Duration = Duration::from_secs(20);
 
-/// Serves one connection until it ends, is too slow or must make room for another connection.
-pub(super) async fn serve(server: Arc<Server>, tcp: TcpStream, address: SocketAddr, slot: ConnectionSlot) {
-    let handshake = tokio::time::timeout(HANDSHAKE_LIMIT, secured(&server, tcp, &slot));
+/// Serves one connection until it ends or exceeds a time limit. `_permit` counts the connection until then.
+pub(super) async fn serve(server: Arc<Server>, tcp: TcpStream, address: SocketAddr, _permit: OwnedSemaphorePermit) {
     let stream = tokio::select! {
-        outcome = handshake => outcome,
-        () = slot.closed.cancelled() => return,
+        outcome = tokio::time::timeout(HANDSHAKE_LIMIT, handshake(&server, tcp)) => outcome,
         () = server.stop.cancelled() => return,
     };
     let stream = match stream {
@@ -63,51 +65,56 @@ pub(super) async fn serve(server: Arc<Server>, tcp: TcpStream, address: SocketAd
         Err(_) => return tracing::debug!(peer = %address, "a TLS handshake took too long"),
     };
     let session = stream.get_ref().1;
-    // Uses the protocol negotiated by ALPN. The detection by the first bytes would wait without a time limit.
+    // Uses the protocol negotiated by ALPN. Detection by the first bytes would also accept HTTP/2 if it is disabled.
     let is_http2 = session.alpn_protocol() == Some(b"h2");
     let certificates = session.peer_certificates().unwrap_or_default().to_vec();
-    let activity = Activity::new(slot, !is_http2);
-    let peer = Arc::new(Peer { address, certificates, is_full: CancellationToken::new(), activity });
-    spoken(&server, MonitoredStream::new(stream, peer.activity.clone()), is_http2, peer).await;
+    let peer = Peer { address, certificates, requests: Notify::new(), must_close: CancellationToken::new() };
+    serve_requests(&server, stream, is_http2, Arc::new(peer)).await;
 }
 
-async fn secured(server: &Server, tcp: TcpStream, slot: &ConnectionSlot) -> std::io::Result<TlsStream<TcpStream>> {
-    // Waits for the first bytes before allocating TLS state. Until then, a connection costs only its socket.
-    tcp.readable().await?;
-    slot.reached(Phase::Handshake);
+async fn handshake(server: &Server, tcp: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
     let local = tcp.local_addr()?.ip();
     let acceptor = TlsAcceptor::from(Arc::clone(&server.tls));
     let accept = acceptor.accept_with(tcp, |session| session.set_buffer_limit(Some(SEND_BUFFER)));
     tls::at_address(local, accept).await
 }
 
-async fn spoken(server: &Arc<Server>, stream: MonitoredStream<TlsStream<TcpStream>>, is_http2: bool, peer: Arc<Peer>) {
+async fn serve_requests<S>(server: &Arc<Server>, stream: S, is_http2: bool, peer: Arc<Peer>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = {
+        let (server, peer) = (Arc::clone(server), Arc::clone(&peer));
+        service_fn(move |request| routes::answer(Arc::clone(&server), Arc::clone(&peer), request))
+    };
     let builder = builder(is_http2, server.streams);
-    let (serving, asked) = (Arc::clone(server), Arc::clone(&peer));
-    let service = service_fn(move |request| routes::answer(Arc::clone(&serving), Arc::clone(&asked), request));
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
-    let told_to_end = async {
-        tokio::select! {
-            // Short, because an unauthenticated client that reads nothing could make the server buffer many answers.
-            () = peer.is_full.cancelled() => GRACE,
-            () = tokio::time::sleep(LIFE_LIMIT) => LAST_ANSWERS,
-            () = peer.activity.waited_too_long() => GRACE,
-            () = server.stop.cancelled() => GRACE,
-        }
+    let grace = tokio::select! {
+        ended = connection.as_mut() => return log_end(&peer, ended),
+        // Short, because an unauthenticated client that reads nothing could make the server buffer many answers.
+        () = peer.must_close.cancelled() => GRACE,
+        () = idle(&peer.requests) => GRACE,
+        () = tokio::time::sleep(LIFE_LIMIT) => LAST_ANSWERS,
+        () = server.stop.cancelled() => GRACE,
     };
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = peer.activity.closed() => Ok(()),
-        grace = told_to_end => {
-            connection.as_mut().graceful_shutdown();
-            tokio::select! {
-                ended = connection.as_mut() => ended,
-                () = peer.activity.closed() => Ok(()),
-                () = tokio::time::sleep(grace) => Ok(()),
-            }
-        }
-    };
+    connection.as_mut().graceful_shutdown();
+    match tokio::time::timeout(grace, connection).await {
+        Ok(ended) => log_end(&peer, ended),
+        Err(_) => tracing::debug!(peer = %peer.address, "a connection was cut off"),
+    }
+}
+
+/// Waits until the client has sent no request for too long. The answer to a request takes less time than the limit, so
+/// this also ends a connection whose client does not read the answer.
+async fn idle(requests: &Notify) {
+    let mut limit = FIRST_REQUEST_LIMIT;
+    while tokio::time::timeout(limit, requests.notified()).await.is_ok() {
+        limit = IDLE_LIMIT;
+    }
+}
+
+fn log_end(peer: &Peer, ended: Result<(), BoxError>) {
     if let Err(error) = ended {
         tracing::debug!(peer = %peer.address, "a connection broke: {error}");
     }
@@ -116,12 +123,10 @@ async fn spoken(server: &Arc<Server>, stream: MonitoredStream<TlsStream<TcpStrea
 fn builder(is_http2: bool, streams: u32) -> Builder<TokioExecutor> {
     let builder = Builder::new(TokioExecutor::new());
     let mut builder = if is_http2 { builder.http2_only() } else { builder.http1_only() };
-    // hyper's limit is off, because `activity` limits the time for a header, separately from the idle time.
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(LARGEST_HEADER);
+    // hyper's limit is off, because `idle` limits the time for a header, more strictly for the first request.
+    builder.http1().header_read_timeout(None).max_buf_size(LARGEST_HEADER);
     builder
         .http2()
-        .timer(TokioTimer::new())
-        .keep_alive_interval(PING_INTERVAL)
         .max_concurrent_streams(streams)
         .max_header_list_size(LARGEST_HTTP2_HEADER)
         .max_pending_accept_reset_streams(MAX_RESETS)
@@ -130,4 +135,78 @@ fn builder(is_http2: bool, streams: u32) -> Builder<TokioExecutor> {
         .initial_stream_window_size(WINDOWS.1)
         .max_send_buf_size(SEND_BUFFER);
     builder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::admin::tests::{LARGE_PAGE, peer, server};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::task::JoinHandle;
+    use tokio::time::Instant;
+
+    const REQUEST: &[u8] = b"GET /other HTTP/1.1\r\nHost: a\r\n\r\n";
+
+    /// Opens an HTTP/1 connection without TLS.
+    fn connect() -> (DuplexStream, JoinHandle<()>) {
+        let (client, stream) = tokio::io::duplex(1024);
+        let serving = async move { serve_requests(&server(), stream, false, Arc::new(peer())).await };
+        (client, tokio::spawn(serving))
+    }
+
+    /// Sends a request and reads the answer. Returns `false` if the connection is closed.
+    async fn is_answered(client: &mut DuplexStream) -> bool {
+        let mut answer = Vec::new();
+        let is_sent = client.write_all(REQUEST).await.is_ok();
+        while is_sent && !answer.ends_with(b"404 page not found") {
+            if client.read_buf(&mut answer).await.unwrap_or_default() == 0 {
+                return false;
+            }
+        }
+        is_sent
+    }
+
+    /// Returns the number of seconds until the server closes the connection.
+    async fn seconds(serving: JoinHandle<()>) -> u64 {
+        let start = Instant::now();
+        serving.await.unwrap();
+        start.elapsed().as_secs()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_client_is_cut_off() {
+        let (_silent, serving) = connect();
+        assert_eq!(seconds(serving).await, 10, "no request");
+
+        let (mut slow, serving) = connect();
+        slow.write_all(b"GET /other HTTP/1.1\r\n").await.unwrap();
+        assert_eq!(seconds(serving).await, 12, "half a header, and the grace period");
+
+        let (mut idle, serving) = connect();
+        assert!(is_answered(&mut idle).await);
+        assert_eq!(seconds(serving).await, 90, "no further request");
+
+        let (mut slow, serving) = connect();
+        assert!(is_answered(&mut slow).await);
+        slow.write_all(b"GET /other HTTP/1.1\r\n").await.unwrap();
+        assert_eq!(seconds(serving).await, 90, "half a header of a further request");
+
+        let (mut deaf, serving) = connect();
+        deaf.write_all(format!("GET {LARGE_PAGE} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).await.unwrap();
+        assert_eq!(seconds(serving).await, 92, "an answer that is not read, and the grace period");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_ends_after_its_life_however_busy_it_is() {
+        const PAUSE: Duration = Duration::from_secs(60);
+        let start = Instant::now();
+        let (mut client, serving) = connect();
+        while is_answered(&mut client).await {
+            tokio::time::advance(PAUSE).await;
+        }
+        // A request at the very end may still be answered.
+        let life = start.elapsed();
+        assert!((LIFE_LIMIT..=LIFE_LIMIT + PAUSE).contains(&life), "{life:?}");
+        serving.await.unwrap();
+    }
 }

@@ -1,11 +1,8 @@
 //! Access control in the order of the Go program's handler chain: open paths, authentication, authorization.
 
-use std::collections::HashMap;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use http::{StatusCode, request};
-use parking_lot::Mutex;
 
 use super::access::{RequestCredentials, User};
 use super::answer::{Answer, text};
@@ -15,11 +12,9 @@ use crate::base::error_chain::chain;
 /// Time limit for authentication and authorization of a request together.
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// Maximum number of requests that wait for a TokenReview or SubjectAccessReview, for all addresses together.
-const MAX_WAITING: usize = 128;
-
-/// Maximum number of requests of one address that wait for a review, so that one client cannot block other clients.
-const MAX_PER_ADDRESS: usize = 32;
+/// Maximum number of requests that wait for a TokenReview or SubjectAccessReview. Each of them holds its headers in
+/// memory.
+pub(super) const MAX_PENDING_REVIEWS: usize = 128;
 
 /// A rejected request.
 pub(super) struct Refusal {
@@ -40,7 +35,7 @@ pub(super) async fn admitted(server: &Server, peer: &Peer, parts: &request::Part
     if server.admin.authorizer.is_open(parts.uri.path()) {
         return Ok(None);
     }
-    let Some(_turn) = server.review_limiter.turn(peer.address.ip()) else {
+    let Ok(_permit) = server.pending_reviews.try_acquire() else {
         let mut refusal = Refusal::of_anonymous(StatusCode::TOO_MANY_REQUESTS, "too many requests at the same time");
         refusal.answer.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
         return Err(refusal);
@@ -77,55 +72,27 @@ async fn decided(server: &Server, peer: &Peer, parts: &request::Parts) -> Result
     Err(Refusal { user: Some(user), answer })
 }
 
-/// Number of requests that wait for a review, by address. Addresses without such requests have no entry.
-#[derive(Default)]
-pub(super) struct ReviewLimiter(Mutex<HashMap<IpAddr, usize>>);
-
-/// Guard that counts a request as waiting until the guard is dropped.
-struct PendingReview<'a> {
-    limiter: &'a ReviewLimiter,
-    address: IpAddr,
-}
-
-impl ReviewLimiter {
-    /// Counts a request of this address. Returns `None` if a limit is reached.
-    fn turn(&self, address: IpAddr) -> Option<PendingReview<'_>> {
-        let address = address.to_canonical();
-        let mut of = self.0.lock();
-        let own = of.get(&address).copied().unwrap_or_default();
-        if own >= MAX_PER_ADDRESS || of.values().sum::<usize>() >= MAX_WAITING {
-            return None;
-        }
-        of.insert(address, own + 1);
-        Some(PendingReview { limiter: self, address })
-    }
-}
-
-impl Drop for PendingReview<'_> {
-    fn drop(&mut self) {
-        let mut of = self.limiter.0.lock();
-        match of.get_mut(&self.address) {
-            Some(own) if *own > 1 => *own -= 1,
-            _ => drop(of.remove(&self.address)),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::admin::tests::{REVIEWED, peer, server};
 
-    #[test]
-    fn one_address_has_a_quarter_of_all() {
-        let asked = ReviewLimiter::default();
-        let take =
-            |last: u8| -> Vec<_> { std::iter::from_fn(|| asked.turn([192, 0, 2, last].into())).take(1_000).collect() };
-        let mut turns: Vec<_> = (1..=5).map(take).collect();
-        assert_eq!(turns.iter().map(Vec::len).collect::<Vec<_>>(), [32, 32, 32, 32, 0]);
-        assert!(asked.turn("::ffff:192.0.2.1".parse().unwrap()).is_none(), "the same address in another form");
-        turns[1].pop();
-        assert_eq!((take(1).len(), take(5).len()), (0, 1), "what is free is for the others");
-        drop(turns);
-        assert!(asked.0.lock().is_empty());
+    #[tokio::test]
+    async fn requests_that_wait_for_a_review_are_limited_and_open_paths_are_not() {
+        let (server, peer) = (server(), peer());
+        let request = |path: &str| http::Request::get(path).body(()).unwrap().into_parts().0;
+        let refused =
+            async |path: &str| admitted(&server, &peer, &request(path)).await.err().map(|refusal| refusal.answer);
+
+        let pending = server.pending_reviews.try_acquire_many(u32::try_from(MAX_PENDING_REVIEWS).unwrap()).unwrap();
+        let answer = refused(REVIEWED).await.expect("there are too many");
+        assert_eq!(
+            (answer.status(), &answer.headers()["retry-after"]),
+            (StatusCode::TOO_MANY_REQUESTS, &"1".parse().unwrap())
+        );
+        assert!(refused("/livez").await.is_none(), "no review is needed");
+        drop(pending);
+        let answer = refused(REVIEWED).await.expect("nobody may see this path");
+        assert_eq!(answer.status(), StatusCode::FORBIDDEN, "there is room again");
     }
 }

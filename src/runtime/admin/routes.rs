@@ -14,7 +14,7 @@ use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
 
 use super::access::User;
-use super::answer::{Answer, kept, not_found, text, typed, without_body};
+use super::answer::{Answer, not_found, text, typed, without_body};
 use super::health::Probe;
 use super::{Admin, Peer, Server, gate};
 use crate::runtime::logging::Verbosity;
@@ -37,16 +37,15 @@ pub(super) async fn answer(
     peer: Arc<Peer>,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    let _under_way = peer.activity.begin();
+    peer.requests.notify_one();
     let start = Instant::now();
     let (parts, body) = request.into_parts();
     let handled = AssertUnwindSafe(handled(&server, &peer, &parts, body)).catch_unwind().await;
-    let (user, answer) = handled.unwrap_or_else(|_| {
+    let (user, mut answer) = handled.unwrap_or_else(|_| {
         // The panic hook has already logged the message.
         tracing::error!(path = parts.uri.path(), "a request panicked");
         (None, text(StatusCode::INTERNAL_SERVER_ERROR, "This request caused a panic. Look in the logs for details."))
     });
-    let mut answer = kept(answer, &server.connection_permits);
     let headers = answer.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     headers.insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
@@ -59,7 +58,7 @@ pub(super) async fn answer(
     // allowed to send many requests over one connection. A client with an invalid certificate then needs a handshake
     // for each attempt.
     if parts.version == Version::HTTP_2 && !is_known {
-        peer.is_full.cancel();
+        peer.must_close.cancel();
     } else if answer.status() == StatusCode::UNAUTHORIZED {
         // An HTTP/1 answer must announce the close. Otherwise the client would send another request on this connection.
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

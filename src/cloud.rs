@@ -24,7 +24,7 @@ pub use error::Error;
 pub use instances::{
     FoundBy, InstanceEvent, InstanceEvents, InstanceMetadata, Instances, InstancesV2, Power, PowerState,
 };
-pub use load_balancer::{Handling, LoadBalancer, LoadBalancerFleet, NO_NODES, ServiceEvent};
+pub use load_balancer::{Handling, LoadBalancer, NO_NODES, ServiceEvent};
 pub use node::usable_addresses::UsableAddresses;
 pub use permit::LeaderToken;
 pub use presence::{AbsenceProof, Presence, Unknown};
@@ -66,11 +66,6 @@ pub trait CloudProvider: Send + Sync {
     /// Returns the load balancers for Services. Returns the same object as long as its state is valid, because
     /// controllers drop their cached state when the object changes.
     fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
-        None
-    }
-
-    /// Returns the load balancers as a [`LoadBalancerFleet`], if the provider implements this trait.
-    fn load_balancer_fleet(&self) -> Option<Arc<dyn LoadBalancerFleet>> {
         None
     }
 

@@ -1,4 +1,4 @@
-//! `LoadBalancer` of `cloud.go`, and the optional extension [`LoadBalancerFleet`].
+//! `LoadBalancer` of `cloud.go`, with further methods that have defaults.
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -10,8 +10,12 @@ use super::node::usable_addresses::UsableAddresses;
 use super::permit::LeaderToken;
 use super::reason::Reason;
 
+/// The Go program's message for a load balancer without Nodes.
+pub const NO_NODES: &str = "There are no available nodes for the load balancer";
+
 /// `LoadBalancer` of `cloud.go`. The provider must not change Services or Nodes. Methods that write get a permit, which
-/// the provider checks before each write.
+/// the provider checks before each write. The methods with defaults are not in `cloud.go`. With the defaults, a provider
+/// behaves as upstream.
 #[async_trait]
 pub trait LoadBalancer: Send + Sync {
     /// Returns the status of the load balancer that this program created for `service`, if any.
@@ -49,34 +53,23 @@ pub trait LoadBalancer: Send + Sync {
         cluster_name: &str,
         service: &Service,
     ) -> Result<(), Error>;
-}
 
-/// The Go program's message for a load balancer without Nodes.
-pub const NO_NODES: &str = "There are no available nodes for the load balancer";
-
-/// All load balancers of a provider. Not in `cloud.go`: upstream calls the provider for each Service separately. With
-/// the default methods, a plain [`LoadBalancer`] behaves as upstream.
-#[async_trait]
-pub trait LoadBalancerFleet: LoadBalancer {
     /// Returns whether this provider implements the load balancer of `service`. Reads only the Service, without I/O.
     fn handles(&self, _service: &Service) -> Handling {
         Handling::Handled
     }
 
-    /// Sets the same `nodes` for all `services`. Returns one result for each Service, in the same order. A provider can
-    /// write shared objects once for all Services.
+    /// Sets the same `nodes` for all `services`, so that objects that they share are written once. Returns one result for
+    /// each Service, in the same order. Returns `None` if the provider has no such call. The Services are then updated
+    /// separately.
     async fn update_nodes(
         &self,
-        permit: &LeaderToken,
-        cluster_name: &str,
-        services: &[Arc<Service>],
-        nodes: &[Arc<Node>],
-    ) -> Vec<Result<(), Error>> {
-        let mut results = Vec::with_capacity(services.len());
-        for service in services {
-            results.push(self.update_load_balancer(permit, cluster_name, service, nodes).await);
-        }
-        results
+        _permit: &LeaderToken,
+        _cluster_name: &str,
+        _services: &[Arc<Service>],
+        _nodes: &[Arc<Node>],
+    ) -> Option<Vec<Result<(), Error>>> {
+        None
     }
 
     /// Returns the prefixes of the annotations that a load balancer depends on. Other annotations trigger no sync. By

@@ -6,9 +6,9 @@
 //! Service calls the provider.
 
 mod api;
+pub mod cloud_calls;
 mod damping;
 mod failure;
-pub mod fleet;
 pub mod inputs;
 mod metrics;
 pub mod no_load_balancers;

@@ -48,7 +48,7 @@ use self::vcenter::{Session, TagSettings, Vcenter, VcenterId, VcenterNames};
 use crate::base::addresses::host_and_port;
 use crate::clients::http;
 use crate::cloud::login_ledger::LoginThrottle;
-use crate::cloud::{CloudProvider, ClusterReads, InstanceEvents, InstancesV2, LoadBalancer, LoadBalancerFleet, Routes};
+use crate::cloud::{CloudProvider, ClusterReads, InstanceEvents, InstancesV2, LoadBalancer, Routes};
 use crate::providers::{BuildError, Task, provider_id};
 
 /// Options of the provider that are not in `vsphere.conf`.
@@ -294,10 +294,6 @@ impl CloudProvider for Provider {
     }
 
     fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
-        Some(self.nsx.as_ref()?.load_balancers()?)
-    }
-
-    fn load_balancer_fleet(&self) -> Option<Arc<dyn LoadBalancerFleet>> {
         Some(self.nsx.as_ref()?.load_balancers()?)
     }
 

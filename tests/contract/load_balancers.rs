@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm::cloud::service::cache_filter;
-use ccm::cloud::{Error, Handling, LeaderToken, LoadBalancer, LoadBalancerFleet, ServiceEvent};
-use ccm::controllers::service::fleet::fleet_of;
+use ccm::cloud::{Error, Handling, LeaderToken, LoadBalancer, ServiceEvent};
+use ccm::controllers::service::cloud_calls::update_nodes;
 use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, NodeAddress, Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -75,20 +75,19 @@ fn is_refused<T>(answer: Result<T, Error>) -> bool {
 /// The load balancers under test, called as the controller does.
 struct Balancers<'a> {
     world: &'a dyn World,
-    each: Arc<dyn LoadBalancer>,
-    fleet: Arc<dyn LoadBalancerFleet>,
+    cloud: Arc<dyn LoadBalancer>,
 }
 
 impl<'a> Balancers<'a> {
     fn of(world: &'a dyn World) -> Option<Self> {
         let provider = world.provider();
-        Some(Self { world, each: provider.load_balancer()?, fleet: fleet_of(&*provider)? })
+        Some(Self { world, cloud: provider.load_balancer()? })
     }
 
     /// Repeats a call that is not ready, after the provider announces the Service, or after the time in the error.
     async fn ready<T>(&self, service: &Service, call: impl AsyncFn() -> Result<T, Error>) -> Result<T, Error> {
         for _ in 0..MOST_WAITS {
-            let mut events = self.fleet.subscribe();
+            let mut events = self.cloud.subscribe();
             let after = match call().await {
                 Err(Error::Pending { after, .. }) => after,
                 other => return other,
@@ -113,7 +112,7 @@ impl<'a> Balancers<'a> {
     }
 
     async fn get_of(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, Error> {
-        self.ready(service, async || self.each.get_load_balancer(cluster, service).await).await
+        self.ready(service, async || self.cloud.get_load_balancer(cluster, service).await).await
     }
 
     async fn ensure(
@@ -122,15 +121,15 @@ impl<'a> Balancers<'a> {
         service: &Service,
         nodes: &[Arc<Node>],
     ) -> Result<LoadBalancerStatus, Error> {
-        self.ready(service, async || self.each.ensure_load_balancer(permit, CLUSTER, service, nodes).await).await
+        self.ready(service, async || self.cloud.ensure_load_balancer(permit, CLUSTER, service, nodes).await).await
     }
 
     async fn update(&self, permit: &LeaderToken, service: &Service, nodes: &[Arc<Node>]) -> Result<(), Error> {
-        self.ready(service, async || self.each.update_load_balancer(permit, CLUSTER, service, nodes).await).await
+        self.ready(service, async || self.cloud.update_load_balancer(permit, CLUSTER, service, nodes).await).await
     }
 
     async fn delete(&self, permit: &LeaderToken, service: &Service) -> Result<(), Error> {
-        self.ready(service, async || self.each.ensure_load_balancer_deleted(permit, CLUSTER, service).await).await
+        self.ready(service, async || self.cloud.ensure_load_balancer_deleted(permit, CLUSTER, service).await).await
     }
 
     /// Checks the nodes of a load balancer, if the world can read them.
@@ -245,8 +244,8 @@ async fn clusters_are_separate(balancers: &Balancers<'_>) {
         let shown = balancers.get_of(elsewhere, &mine).await;
         assert!(!matches!(shown, Ok(Some(_))), "{elsewhere:?}: {shown:?}");
         // The call may succeed, because there is no load balancer, or be rejected.
-        drop(balancers.each.ensure_load_balancer_deleted(&permit(), elsewhere, &mine).await);
-        drop(balancers.each.update_load_balancer(&permit(), elsewhere, &mine, &nodes(&["b"])).await);
+        drop(balancers.cloud.ensure_load_balancer_deleted(&permit(), elsewhere, &mine).await);
+        drop(balancers.cloud.update_load_balancer(&permit(), elsewhere, &mine, &nodes(&["b"])).await);
     }
     assert_eq!(balancers.get(&mine).await.unwrap(), Some(status));
     balancers.assert_nodes(&mine, &["a"]).await;
@@ -254,7 +253,7 @@ async fn clusters_are_separate(balancers: &Balancers<'_>) {
 }
 
 fn names_are_stable_and_differ(balancers: &Balancers<'_>) {
-    let name = |uid: &str| balancers.each.load_balancer_name(CLUSTER, &service(uid));
+    let name = |uid: &str| balancers.cloud.load_balancer_name(CLUSTER, &service(uid));
     assert_eq!(name("1"), name("1"));
     assert_ne!(name("1"), name("2"));
     assert!(!name("1").is_empty());
@@ -289,7 +288,7 @@ async fn what_was_made_or_deleted_by_half_is_deleted_by_the_next_call(balancers:
 }
 
 async fn all_get_their_nodes_in_one_call(balancers: &Balancers<'_>) {
-    let Balancers { fleet, .. } = balancers;
+    let Balancers { cloud, .. } = balancers;
     let services = ["lb-4", "lb-none", "lb-5"].map(|uid| Arc::new(service(uid)));
     for service in [&services[0], &services[2]] {
         balancers.ensure(&permit(), service, &nodes(&["a", "b"])).await.unwrap();
@@ -298,16 +297,16 @@ async fn all_get_their_nodes_in_one_call(balancers: &Balancers<'_>) {
     // The provider's preparations are complete once one Service got its nodes.
     balancers.update(&valid, &services[0], &nodes(&["a", "b"])).await.unwrap();
     for names in [&["c"][..], &["c", "d"], &[]] {
-        let results = fleet.update_nodes(&valid, CLUSTER, &services, &nodes(names)).await;
+        let results = update_nodes(&**cloud, &valid, CLUSTER, &services, &nodes(names)).await;
         let is_ok: Vec<bool> = results.iter().map(Result::is_ok).collect();
         assert_eq!(is_ok, [true, false, true], "one result each, in their order: {results:?}");
         for service in [&services[0], &services[2]] {
             balancers.assert_nodes(service, names).await;
         }
     }
-    let results = fleet.update_nodes(&over(), CLUSTER, &services, &nodes(&["e"])).await;
+    let results = update_nodes(&**cloud, &over(), CLUSTER, &services, &nodes(&["e"])).await;
     assert!(results.len() == 3 && results.iter().all(|result| matches!(result, Err(Error::NotLeader))), "{results:?}");
-    assert_eq!(fleet.update_nodes(&permit(), CLUSTER, &[], &nodes(&["e"])).await.len(), 0);
+    assert_eq!(update_nodes(&**cloud, &permit(), CLUSTER, &[], &nodes(&["e"])).await.len(), 0);
     balancers.assert_nodes(&services[0], &[]).await;
     for service in &services {
         balancers.delete(&permit(), service).await.unwrap();
@@ -315,14 +314,14 @@ async fn all_get_their_nodes_in_one_call(balancers: &Balancers<'_>) {
 }
 
 fn a_service_of_another_program_is_declined(balancers: &Balancers<'_>) {
-    let Balancers { world, fleet, .. } = balancers;
-    assert_eq!(fleet.handles(&service("lb-6")), Handling::Handled);
+    let Balancers { world, cloud, .. } = balancers;
+    assert_eq!(cloud.handles(&service("lb-6")), Handling::Handled);
     // The cache keeps the annotations that the provider reads.
-    let prefixes = fleet.annotation_prefixes();
+    let prefixes = cloud.annotation_prefixes();
     assert!(prefixes.iter().all(|prefix| cache_filter::keeps_annotation(prefix)), "{prefixes:?}");
     if let Some(declined) = world.declined_service() {
-        assert_eq!(fleet.handles(&declined), Handling::Declined);
-        let is_read = |key: &str| fleet.annotation_prefixes().iter().any(|prefix| key.starts_with(prefix));
+        assert_eq!(cloud.handles(&declined), Handling::Declined);
+        let is_read = |key: &str| cloud.annotation_prefixes().iter().any(|prefix| key.starts_with(prefix));
         assert!(declined.metadata.annotations.unwrap_or_default().keys().all(|key| is_read(key)));
     }
 }

@@ -5,7 +5,7 @@ use ccm::cloud::node::addresses::INTERNAL_IP;
 use ccm::cloud::{
     CloudProvider, Error, InstanceEvent, InstanceMetadata, LoadBalancer as _, PowerState, ServiceEvent, Unknown,
 };
-use ccm::controllers::service::fleet::fleet_of;
+use ccm::controllers::service::cloud_calls::update_nodes;
 use doubles::memory::{ANNOTATION_DECLINED, Call, Contract, Instance, Memory};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{NodeAddress, Service};
@@ -156,15 +156,17 @@ async fn capabilities_go_and_come_back() {
     let mut changes = cloud.capability_changes();
     cloud.set_has_load_balancers(false);
     assert_eq!(changes.next().await, Some(()));
-    assert!(cloud.load_balancer().is_none() && cloud.load_balancer_fleet().is_none() && cloud.routes().is_some());
-    assert!(fleet_of(&cloud).is_none());
+    assert!(cloud.load_balancer().is_none() && cloud.routes().is_some());
     cloud.set_has_load_balancers(true);
-    cloud.set_has_fleet(false);
-    assert!(cloud.load_balancer_fleet().is_none());
-    let fleet = fleet_of(&cloud).unwrap();
-    assert_eq!(fleet.annotation_prefixes(), [""], "the defaults of a fleet");
+    assert!(cloud.load_balancer().is_some());
+}
+
+#[tokio::test]
+async fn without_a_call_for_all_services_each_is_called() {
+    let cloud = Memory::default();
+    cloud.set_updates_separately(true);
     let services = [Arc::new(load_balancers::service("1")), Arc::new(load_balancers::service("2"))];
-    let results = fleet.update_nodes(&permit(), "c", &services, &[]).await;
+    let results = update_nodes(&cloud, &permit(), "c", &services, &[]).await;
     assert!(results.iter().all(Result::is_err), "{results:?}");
     assert_eq!((cloud.count(Call::UpdateLoadBalancer), cloud.count(Call::UpdateNodes)), (2, 0));
 }
@@ -172,7 +174,7 @@ async fn capabilities_go_and_come_back() {
 #[tokio::test]
 async fn who_falls_behind_syncs_all_services_again() {
     let cloud = Memory::default();
-    let mut events = cloud.load_balancer_fleet().unwrap().subscribe();
+    let mut events = cloud.load_balancer().unwrap().subscribe();
     let event = || ServiceEvent::Service { namespace: "default".into(), name: "a".into() };
     cloud.announce_service(event());
     assert_eq!(events.next().await, Some(event()));

@@ -227,7 +227,7 @@ async fn the_vsphere_provider_keeps_the_contract_with_load_balancers_on_nsx() {
     support::api_server::install_crypto();
     let folder = TempDir::new().unwrap();
     let world = NsxWorld::start(&folder).await;
-    assert!(world.provider().load_balancer_fleet().is_some());
+    assert!(world.provider().load_balancer().is_some());
     suite::all(&world).await;
     assert!(world.nsx.counts().of("PUT lb-virtual-servers") > 0);
     let NsxWorld { vsphere, nsx } = world;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 
-use super::fleet::fleet_of;
 use crate::cloud::{CloudProvider, ServiceEvent};
 use crate::controllers::driver::{Cache, CacheKind};
 use crate::kubernetes::stores::Change;
@@ -50,8 +49,8 @@ impl Cache for ProviderResyncs {
 }
 
 fn subscribe(provider: &dyn CloudProvider) -> BoxStream<'static, Change> {
-    match fleet_of(provider) {
-        Some(fleet) => fleet.subscribe().map(change).boxed(),
+    match provider.load_balancer() {
+        Some(load_balancers) => load_balancers.subscribe().map(change).boxed(),
         None => futures::stream::pending().boxed(),
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service};
 
 use super::api::{Live, ServiceApi};
+use super::cloud_calls::{CLOUD_LIMIT, within};
 use super::failure::{ServiceAction, ServiceBlocked, Stop};
-use super::fleet::{CLOUD_LIMIT, fleet_of, within};
 use super::inputs::Inputs;
 use super::metrics::ServiceMetrics;
 use super::node_sync::NodeSyncSchedule;
@@ -21,7 +21,7 @@ use super::targets::Targets;
 use super::{ServiceSettings, reason};
 use crate::base::error_chain::chain;
 use crate::cloud::service::cache_filter::{reduced, too_large, without_unread};
-use crate::cloud::{CloudProvider, Error, Handling, LeaderToken, LoadBalancerFleet, service};
+use crate::cloud::{CloudProvider, Error, Handling, LeaderToken, LoadBalancer, service};
 use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::record_event;
 use crate::controllers::retry::Retry;
@@ -57,8 +57,8 @@ type EnsureResult = Option<(Inputs, Option<Vec<LoadBalancerIngress>>)>;
 impl ServiceReconciler {
     /// Returns the provider's load balancers. Returns `None` if the provider has none, or if the cache of Nodes or
     /// Services is not filled. The event of the filled cache enqueues the Services that were skipped.
-    pub(super) fn fleet(&self) -> Option<Arc<dyn LoadBalancerFleet>> {
-        fleet_of(&*self.provider).filter(|_| self.targets.is_ready() && self.services.is_ready())
+    pub(super) fn fleet(&self) -> Option<Arc<dyn LoadBalancer>> {
+        self.provider.load_balancer().filter(|_| self.targets.is_ready() && self.services.is_ready())
     }
 
     pub(super) async fn sync(&self, key: &str) -> ServiceOutcome {
@@ -82,7 +82,7 @@ impl ServiceReconciler {
     /// outdated. While the cache still has that version, later syncs also begin with a live read. Without this live
     /// read, syncs would repeatedly create and delete the load balancer of a deleted Service while Services cannot be
     /// listed.
-    async fn sync_present(&self, fleet: &dyn LoadBalancerFleet, key: &str, cached: Arc<Service>) -> Result<(), Stop> {
+    async fn sync_present(&self, fleet: &dyn LoadBalancer, key: &str, cached: Arc<Service>) -> Result<(), Stop> {
         let mut ensured = None;
         self.records.begin_sync(key);
         let mut attempts = 0;
@@ -109,7 +109,7 @@ impl ServiceReconciler {
 
     async fn attempt(
         &self,
-        fleet: &dyn LoadBalancerFleet,
+        fleet: &dyn LoadBalancer,
         key: &str,
         service: &Service,
         ensured: &mut EnsureResult,
@@ -145,7 +145,7 @@ impl ServiceReconciler {
 
     async fn ensure(
         &self,
-        fleet: &dyn LoadBalancerFleet,
+        fleet: &dyn LoadBalancer,
         key: &str,
         service: &Service,
         ensure: EnsureRequest,
@@ -204,14 +204,14 @@ impl ServiceReconciler {
         Ok(())
     }
 
-    fn record_ensured(&self, fleet: &dyn LoadBalancerFleet, service: &Service, is_news: bool) {
+    fn record_ensured(&self, fleet: &dyn LoadBalancer, service: &Service, is_news: bool) {
         self.record_messages(fleet, service);
         if is_news {
             self.record_event(service, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
         }
     }
 
-    fn record_messages(&self, fleet: &dyn LoadBalancerFleet, service: &Service) {
+    fn record_messages(&self, fleet: &dyn LoadBalancer, service: &Service) {
         for (reason, message) in std::iter::from_fn(|| fleet.remark(service)).take(MAX_MESSAGES) {
             self.record_event(service, EventType::Warning, reason.as_str(), &message);
         }
@@ -220,7 +220,7 @@ impl ServiceReconciler {
     /// Deletes the load balancer of a Service that is being deleted or has another type, and removes the finalizer.
     async fn delete(
         &self,
-        fleet: &dyn LoadBalancerFleet,
+        fleet: &dyn LoadBalancer,
         key: &str,
         cached: &Service,
         start: &SyncInput,
@@ -263,11 +263,7 @@ impl ServiceReconciler {
     /// Before a deletion, writes the address of the load balancer to a Service without an address, if the provider
     /// needs it. After a crash, the address may be the only trace of the remaining objects. Returns `None` if the
     /// Service is deleted.
-    async fn with_address(
-        &self,
-        fleet: &dyn LoadBalancerFleet,
-        live: Box<Service>,
-    ) -> Result<Option<Box<Service>>, Stop> {
+    async fn with_address(&self, fleet: &dyn LoadBalancer, live: Box<Service>) -> Result<Option<Box<Service>>, Stop> {
         let may_report = service::wants_load_balancer(&live) && service::ingress(&live).is_empty();
         if !may_report || !fleet.needs_address_before_deletion() {
             return Ok(Some(live));
@@ -298,7 +294,7 @@ impl ServiceReconciler {
     }
 
     /// Handles a Service that left the cache because it was deleted, left the selection, or needs no load balancer.
-    async fn sync_vanished(&self, fleet: &dyn LoadBalancerFleet, key: &str) -> Result<(), Stop> {
+    async fn sync_vanished(&self, fleet: &dyn LoadBalancer, key: &str) -> Result<(), Stop> {
         let Some(service) = self.records.unguarded(key) else {
             // The Service vanished with its finalizer, for example after a restore of etcd. The provider's orphan
             // cleanup handles its load balancer.
@@ -322,7 +318,7 @@ impl ServiceReconciler {
 
     /// Handles a Service that another Service with the same name has replaced. A live read confirms the new UID,
     /// because the cache may be stale.
-    async fn sync_replaced(&self, fleet: &dyn LoadBalancerFleet, key: &str, service: &Service) -> Result<(), Stop> {
+    async fn sync_replaced(&self, fleet: &dyn LoadBalancer, key: &str, service: &Service) -> Result<(), Stop> {
         if let Some(old) = self.records.unguarded(key) {
             let _claim = self.lock(key, None)?;
             match self.api.read(service).await? {
@@ -337,7 +333,7 @@ impl ServiceReconciler {
     }
 
     /// Deletes the load balancer of a Service whose deletion is confirmed.
-    async fn delete_afterwards(&self, fleet: &dyn LoadBalancerFleet, key: &str, gone: &Service) -> Result<(), Stop> {
+    async fn delete_afterwards(&self, fleet: &dyn LoadBalancer, key: &str, gone: &Service) -> Result<(), Stop> {
         if self.records.begin_attempt_event(key) {
             self.record_event(gone, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
         }

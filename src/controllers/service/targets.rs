@@ -9,7 +9,6 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::damping::{Damping, DampingVerdict};
-use super::fleet::fleet_of;
 use super::node_set::{NodeSet, is_target};
 use crate::cloud::{CloudProvider, UsableAddresses, node};
 use crate::kubernetes::stores::Nodes;
@@ -77,8 +76,8 @@ impl Targets {
     }
 
     fn with_usable<'n>(&self, node: &'n Node) -> (&'n Node, UsableAddresses) {
-        let fleet = fleet_of(&*self.provider);
-        (node, fleet.map_or_else(UsableAddresses::default, |fleet| fleet.usable_addresses(node)))
+        let load_balancers = self.provider.load_balancer();
+        (node, load_balancers.map_or_else(UsableAddresses::default, |found| found.usable_addresses(node)))
     }
 
     pub(super) fn is_ready(&self) -> bool {

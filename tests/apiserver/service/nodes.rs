@@ -95,9 +95,9 @@ async fn a_change_of_the_nodes_is_one_call_for_all_services() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_provider_without_a_fleet_is_called_for_each_service() {
+async fn a_provider_without_a_call_for_all_services_is_called_for_each() {
     let cloud = Memory::default();
-    cloud.set_has_fleet(false);
+    cloud.set_updates_separately(true);
     let run = Run::start(&cloud).await;
     run.create_ensured(&["a", "b", "c", "d"]).await;
     run.node("n1").await;

@@ -20,8 +20,7 @@ use tokio::time::Instant;
 
 use ccm::cloud::{
     CloudProvider, Clusters, Error, InstanceEvent, InstanceEvents, InstanceMetadata, Instances, InstancesV2,
-    LeaderToken, LoadBalancer, LoadBalancerFleet, PowerState, Route, Routes, ServiceEvent, Unknown, UsableAddresses,
-    Zones,
+    LeaderToken, LoadBalancer, PowerState, Route, Routes, ServiceEvent, Unknown, UsableAddresses, Zones,
 };
 
 pub use calls::Call;
@@ -84,7 +83,6 @@ struct Capabilities {
     /// Whether the configuration disables routes.
     routes_are_off: bool,
     load_balancers: bool,
-    fleet: bool,
 }
 
 #[derive(Default)]
@@ -103,6 +101,7 @@ struct State {
     balancers: Balancers,
     deletes_by_half: bool,
     needs_address: bool,
+    updates_separately: bool,
     /// Answer of `usable_addresses` for every Node.
     usable_addresses: UsableAddresses,
     /// Each route with the name of its cluster.
@@ -133,7 +132,6 @@ impl Memory {
                 routes: true,
                 routes_are_off: false,
                 load_balancers: true,
-                fleet: true,
             }),
             held: watch::Sender::default(),
             capability: Mutex::default(),
@@ -276,11 +274,6 @@ impl CloudProvider for Memory {
 
     fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
         self.shared.capabilities.borrow().load_balancers.then(|| self.capability() as Arc<dyn LoadBalancer>)
-    }
-
-    fn load_balancer_fleet(&self) -> Option<Arc<dyn LoadBalancerFleet>> {
-        let has = self.shared.capabilities.borrow();
-        (has.load_balancers && has.fleet).then(|| Arc::new(self.clone()) as Arc<dyn LoadBalancerFleet>)
     }
 
     fn routes(&self) -> Option<Arc<dyn Routes>> {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use ccm::cloud::{Error, LoadBalancerFleet as _};
+use ccm::cloud::{Error, LoadBalancer as _};
 use ccm::providers::vsphere::config::{Class, IpPool, LoadBalancerConfig as Config};
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};

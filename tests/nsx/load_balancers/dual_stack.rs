@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use ccm::cloud::{Handling, LoadBalancerFleet as _};
+use ccm::cloud::{Handling, LoadBalancer as _};
 use ccm::providers::vsphere::config::IpFamily;
 use ccm::providers::vsphere::nsx::load_balancer::layout::{ClusterLayout, Owner};
 use k8s_openapi::api::core::v1::Service;

@@ -7,7 +7,7 @@ use support::fake_nsx::{Behaviour, Model, Side, Trouble};
 
 use super::world::*;
 use crate::world::advance;
-use ccm::cloud::{Error, Handling, LoadBalancerFleet as _};
+use ccm::cloud::{Error, Handling, LoadBalancer as _};
 
 /// Returns the Service with these fields in its spec.
 fn with(service: &Service, fields: Value) -> Service {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ccm::cloud::LoadBalancerFleet as _;
+use ccm::cloud::LoadBalancer as _;
 use ccm::providers::vsphere::nsx::load_balancer::orphans::Policy;
 use k8s_openapi::api::core::v1::Service;
 use serde_json::json;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ccm::cloud::{Error, LoadBalancerFleet as _};
+use ccm::cloud::{Error, LoadBalancer as _};
 use serde_json::{Value, json};
 use support::fake_nsx::{Behaviour, Deletion, Model, Realization, Trouble};
 

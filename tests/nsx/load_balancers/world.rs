@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ccm::clients::nsx::Timeouts;
-use ccm::cloud::{
-    ClusterEvents, ClusterReads, Error, LeaderToken, LiveReads, LoadBalancer as _, LoadBalancerFleet as _, ServiceEvent,
-};
+use ccm::cloud::{ClusterEvents, ClusterReads, Error, LeaderToken, LiveReads, LoadBalancer as _, ServiceEvent};
 use ccm::providers::vsphere::config::{Class, IpPool, LoadBalancerConfig as Config, Profile, Size};
 use ccm::providers::vsphere::nsx::AnyLeader;
 use ccm::providers::vsphere::nsx::load_balancer::orphans::Policy;
@@ -366,7 +364,7 @@ impl World {
 
     pub async fn update(&self, services: &[&Service]) -> Vec<Result<(), Error>> {
         let services: Vec<_> = services.iter().map(|service| Arc::new((*service).clone())).collect();
-        self.balancers.update_nodes(&self.permit(), &self.name, &services, &self.nodes()).await
+        self.balancers.update_nodes(&self.permit(), &self.name, &services, &self.nodes()).await.unwrap()
     }
 
     /// Returns the writes since the first `seen` versions. Purges by NSX itself are excluded.

@@ -7,10 +7,10 @@ use k8s_openapi::api::core::v1::{Node, Service};
 use tokio::time::Instant;
 
 use super::ServiceReconciler;
-use crate::cloud::{Error, Handling, LoadBalancerFleet, node, service};
+use crate::cloud::{Error, Handling, LoadBalancer, node, service};
 use crate::controllers::record_event;
+use crate::controllers::service::cloud_calls::{timed_out, update_nodes};
 use crate::controllers::service::failure::{ServiceAction, ServiceBlocked};
-use crate::controllers::service::fleet::timed_out;
 use crate::controllers::service::outcome::{Round, ServiceOutcome, Update, WrittenNodes};
 use crate::controllers::service::reason;
 use crate::controllers::service::records::ServiceLock;
@@ -81,7 +81,7 @@ impl ServiceReconciler {
     /// Updates all claimed Services with one call. Fails if this process lost leadership.
     async fn update_all(
         &self,
-        fleet: &dyn LoadBalancerFleet,
+        fleet: &dyn LoadBalancer,
         claimed: Vec<(Arc<Service>, ServiceLock)>,
         targets: &TargetList,
         round: &mut Round,
@@ -89,7 +89,7 @@ impl ServiceReconciler {
         let services: Vec<Arc<Service>> = claimed.iter().map(|(service, _)| Arc::clone(service)).collect();
         claimed.iter().for_each(|(_, claim)| self.records.begin_node_update(&claim.key));
         let called = Instant::now();
-        let call = fleet.update_nodes(&self.permit, self.cluster(), &services, &targets.nodes);
+        let call = update_nodes(fleet, &self.permit, self.cluster(), &services, &targets.nodes);
         let mut results = tokio::time::timeout(ROUND_LIMIT, call).await.unwrap_or_default();
         round.call_duration = Some(called.elapsed());
         // A Service without a result was not updated.
@@ -128,7 +128,7 @@ impl ServiceReconciler {
     }
 
     /// Returns the Service of this key if its load balancer exists and must stay.
-    fn updatable(&self, fleet: &dyn LoadBalancerFleet, key: &str) -> Option<Arc<Service>> {
+    fn updatable(&self, fleet: &dyn LoadBalancer, key: &str) -> Option<Arc<Service>> {
         let service = self.services.get(key)?;
         let is_wanted = service::wants_load_balancer(&service)
             && service.metadata.deletion_timestamp.is_none()

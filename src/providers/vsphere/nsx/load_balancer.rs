@@ -1,4 +1,4 @@
-//! Load balancers of Services on NSX: implements `cloud::LoadBalancer` and `cloud::LoadBalancerFleet`.
+//! Load balancers of Services on NSX: implements `cloud::LoadBalancer`.
 //!
 //! ```text
 //!   Service ─────────▶ service_request ──────────────┐
@@ -52,8 +52,8 @@ use super::cluster_uid::ClusterUid;
 use super::routes::Adoption;
 use crate::cloud::service::ANNOTATION_SOURCE_RANGES;
 use crate::cloud::{
-    ClusterEvents, ClusterReads, Error, Handling, LeaderToken, LiveReads, LoadBalancer, LoadBalancerFleet, NO_NODES,
-    Reason, ServiceEvent, UsableAddresses,
+    ClusterEvents, ClusterReads, Error, Handling, LeaderToken, LiveReads, LoadBalancer, NO_NODES, Reason, ServiceEvent,
+    UsableAddresses,
 };
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::config::{self, Class, IpPool, Profile};
@@ -288,7 +288,8 @@ impl LoadBalancer for NsxLoadBalancers {
         nodes: &[Arc<Node>],
     ) -> Result<(), Error> {
         let services = [Arc::new(service.clone())];
-        self.update_nodes(permit, cluster_name, &services, nodes).await.pop().unwrap_or(Ok(()))
+        let results = self.update_nodes(permit, cluster_name, &services, nodes).await;
+        results.and_then(|mut results| results.pop()).unwrap_or(Ok(()))
     }
 
     async fn ensure_load_balancer_deleted(
@@ -300,10 +301,7 @@ impl LoadBalancer for NsxLoadBalancers {
         self.check_cluster(cluster)?;
         self.call(permit, service).await?.delete().await
     }
-}
 
-#[async_trait]
-impl LoadBalancerFleet for NsxLoadBalancers {
     fn handles(&self, service: &Service) -> Handling {
         if service.spec.as_ref().is_some_and(|spec| spec.load_balancer_class.is_some()) {
             return Handling::Declined;
@@ -332,11 +330,11 @@ impl LoadBalancerFleet for NsxLoadBalancers {
         cluster: &str,
         services: &[Arc<Service>],
         nodes: &[Arc<Node>],
-    ) -> Vec<Result<(), Error>> {
+    ) -> Option<Vec<Result<(), Error>>> {
         if let Err(error) = permit.check().and_then(|()| self.check_cluster(cluster)) {
-            return services.iter().map(|_| Err(repeated(&error))).collect();
+            return Some(services.iter().map(|_| Err(repeated(&error))).collect());
         }
-        node_update::update(self, permit, services, nodes).await
+        Some(node_update::update(self, permit, services, nodes).await)
     }
 
     fn annotation_prefixes(&self) -> &[&str] {

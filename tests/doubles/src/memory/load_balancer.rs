@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::calls::Call;
 use super::{Memory, stream_of};
-use ccm::cloud::{Error, Handling, LeaderToken, LoadBalancer, LoadBalancerFleet, ServiceEvent, UsableAddresses, node};
+use ccm::cloud::{Error, Handling, LeaderToken, LoadBalancer, ServiceEvent, UsableAddresses, node};
 
 /// Prefix of the annotations that this provider reads.
 pub const ANNOTATION_PREFIX: &str = "loadbalancer.vsphere-ccm.dev/memory-";
@@ -98,9 +98,9 @@ impl Memory {
         self.shared.capabilities.send_modify(|has| has.load_balancers = has_load_balancers);
     }
 
-    /// Sets whether load balancers are offered as a fleet. Otherwise they are offered one by one, as in `cloud.go`.
-    pub fn set_has_fleet(&self, has_fleet: bool) {
-        self.shared.capabilities.send_modify(|has| has.fleet = has_fleet);
+    /// Sets whether the Nodes of each load balancer are updated separately, as in `cloud.go`.
+    pub fn set_updates_separately(&self, updates_separately: bool) {
+        self.lock().updates_separately = updates_separately;
     }
 
     /// Announces that Services must be synced again.
@@ -204,10 +204,7 @@ impl LoadBalancer for Memory {
         self.lock_for_write(permit)?.balancers.addresses.remove(&key);
         Ok(())
     }
-}
 
-#[async_trait]
-impl LoadBalancerFleet for Memory {
     fn handles(&self, service: &Service) -> Handling {
         let annotations = service.metadata.annotations.as_ref();
         match annotations.is_some_and(|annotations| annotations.contains_key(ANNOTATION_DECLINED)) {
@@ -222,13 +219,16 @@ impl LoadBalancerFleet for Memory {
         cluster_name: &str,
         services: &[Arc<Service>],
         nodes: &[Arc<Node>],
-    ) -> Vec<Result<(), Error>> {
+    ) -> Option<Vec<Result<(), Error>>> {
+        if self.lock().updates_separately {
+            return None;
+        }
         self.count_and_wait(Call::UpdateNodes).await;
         let result = |service: &Arc<Service>| {
             self.failure(Call::UpdateNodes)?;
             self.set_nodes(permit, &self.key(cluster_name, service), nodes)
         };
-        services.iter().map(result).collect()
+        Some(services.iter().map(result).collect())
     }
 
     fn annotation_prefixes(&self) -> &[&str] {

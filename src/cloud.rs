@@ -1,10 +1,10 @@
 //! The contract between controllers and clouds. Mirrors `cloud.go` of `kubernetes/cloud-provider`. Uses the types of
 //! `k8s-openapi`, and does no I/O.
 
-pub mod adapter;
 pub mod cluster;
 pub mod error;
 pub mod instances;
+pub mod legacy;
 pub mod load_balancer;
 pub mod login_ledger;
 pub mod node;
@@ -13,24 +13,20 @@ pub mod presence;
 pub mod reason;
 pub mod routes;
 pub mod service;
-pub mod zones;
 
-use async_trait::async_trait;
 use futures::stream::BoxStream;
 use std::sync::Arc;
 
 pub use cluster::{ClusterEvents, ClusterReads, LiveReads, NodeChange};
 pub use error::Error;
-pub use instances::{
-    FoundBy, InstanceEvent, InstanceEvents, InstanceMetadata, Instances, InstancesV2, Power, PowerState,
-};
+pub use instances::{FoundBy, InstanceEvent, InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState};
+pub use legacy::{Clusters, Instances, Zone, Zones};
 pub use load_balancer::{Handling, LoadBalancer, NO_NODES, ServiceEvent};
 pub use node::usable_addresses::UsableAddresses;
 pub use permit::LeaderToken;
 pub use presence::{AbsenceProof, Presence, Unknown};
 pub use reason::Reason;
 pub use routes::{Route, Routes};
-pub use zones::{Zone, Zones};
 
 /// A cloud provider; `Interface` of `cloud.go`. Optional capabilities are `Option`s. Load balancers and routes can
 /// appear and disappear at run time, so callers request them for each use. Unlike upstream, there is no `Initialize`:
@@ -89,14 +85,4 @@ pub trait CloudProvider: Send + Sync {
     fn clusters(&self) -> Option<Arc<dyn Clusters>> {
         None
     }
-}
-
-/// `Clusters` of `cloud.go`. No controller calls it.
-#[async_trait]
-pub trait Clusters: Send + Sync {
-    /// Returns the names of the clusters.
-    async fn list_clusters(&self) -> Result<Vec<String>, Error>;
-
-    /// Returns the control plane address of the cluster with this name.
-    async fn master(&self, cluster_name: &str) -> Result<String, Error>;
 }

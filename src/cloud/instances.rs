@@ -1,4 +1,4 @@
-//! `Instances` and `InstancesV2` of `cloud.go`, and the stream of instance changes (not in `cloud.go`).
+//! `InstancesV2` of `cloud.go`, and the stream of instance changes (not in `cloud.go`).
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -6,7 +6,6 @@ use k8s_openapi::api::core::v1::{Node, NodeAddress};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::error::Error;
 use super::presence::{Presence, Unknown};
 
 /// A provider's data about the VM of a Node; `InstanceMetadata` of `cloud.go`.
@@ -124,33 +123,4 @@ pub enum InstanceEvent {
     Node(String),
     /// The answers for all Nodes may have changed.
     All,
-}
-
-/// `Instances` of `cloud.go`, the older contract. Controllers use implementations through `super::adapter`.
-#[async_trait]
-pub trait Instances: Send + Sync {
-    /// Returns the addresses of the instance of the Node with this name.
-    async fn node_addresses(&self, node_name: &str) -> Result<Vec<NodeAddress>, Error>;
-
-    /// Returns the addresses of the instance with this provider ID. The provider ID may be empty.
-    async fn node_addresses_by_provider_id(&self, provider_id: &str) -> Result<Vec<NodeAddress>, Error>;
-
-    /// Returns the id of the instance of the Node with this name, without the provider's prefix. Fails with
-    /// [`Error::InstanceNotFound`] if the instance does not exist, and with [`Error::NotImplemented`] if the cloud has
-    /// no ids. A stopped instance exists.
-    async fn instance_id(&self, node_name: &str) -> Result<String, Error>;
-
-    /// Returns the type of the instance of the Node with this name. The type may be empty.
-    async fn instance_type(&self, node_name: &str) -> Result<String, Error>;
-
-    /// Returns the type of the instance with this provider ID. The type may be empty.
-    async fn instance_type_by_provider_id(&self, provider_id: &str) -> Result<String, Error>;
-
-    /// Returns whether the instance with this provider ID exists, running or stopped. `Ok(false)` is upstream's proof
-    /// of absence.
-    async fn instance_exists_by_provider_id(&self, provider_id: &str) -> Result<bool, Error>;
-
-    /// Returns whether the instance with this provider ID is shut down. [`Error::NotImplemented`] means that the state
-    /// is unknown.
-    async fn instance_shutdown_by_provider_id(&self, provider_id: &str) -> Result<bool, Error>;
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 
 use super::UnsupportedController;
-use crate::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown, adapter, node};
+use crate::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown, legacy, node};
 use crate::controllers::reason;
 use crate::runtime::tasks::contain;
 
@@ -28,7 +28,7 @@ pub struct BoundedInstances {
 impl BoundedInstances {
     /// Returns the instances of the provider, or an error if the provider has none.
     pub fn of(provider: Arc<dyn CloudProvider>) -> Result<Self, UnsupportedController> {
-        let v2 = adapter::instances_v2_of(&*provider)
+        let v2 = legacy::instances_v2_of(&*provider)
             .ok_or_else(|| UnsupportedController { provider: provider.provider_name(), capability: "instances" })?;
         Ok(Self { provider, v2 })
     }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ccm::cloud::{
     CloudProvider, Error, InstanceEvent, InstanceMetadata, InstancesV2, LeaderToken, Power, PowerState, Presence,
-    Route, adapter,
+    Route, legacy,
 };
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
@@ -205,7 +205,7 @@ async fn an_error_never_says_that_there_are_no_routes(world: &dyn World) {
 }
 
 fn instances(world: &dyn World) -> Arc<dyn InstancesV2> {
-    adapter::instances_v2_of(&*world.provider()).expect("the provider has instances")
+    legacy::instances_v2_of(&*world.provider()).expect("the provider has instances")
 }
 
 async fn quickly<T>(answer: impl Future<Output = T>) -> T {

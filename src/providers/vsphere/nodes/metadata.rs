@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::NodeAddress;
 
 use crate::base::error_chain::chain;
 use crate::clients::vim::{GuestNic, MoRef};
-use crate::cloud::zones::Zone;
+use crate::cloud::Zone;
 use crate::cloud::{InstanceMetadata, Reason, Unknown};
 use crate::providers::vsphere::config::address_rules::{AddressRules, IpFamily};
 use crate::providers::vsphere::nodes::metadata::addresses::{

@@ -1,4 +1,5 @@
-//! Adapts `Instances` and `Zones` to `InstancesV2`, so that controllers need only one contract.
+//! The older contract of `cloud.go`: `Instances`, `Zones` and `Clusters`. An adapter turns `Instances` and `Zones` into
+//! `InstancesV2`, so that controllers need only one contract.
 //!
 //! Mirrors the older path of `getInstanceMetadata` and `getProviderID` in `controllers/node/node_controller.go` and
 //! `ensureNodeExistsByProviderID` in `controllers/nodelifecycle/node_lifecycle_controller.go`.
@@ -7,16 +8,73 @@
 mod tests;
 
 use async_trait::async_trait;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, NodeAddress};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::Error;
-use super::instances::{InstanceMetadata, Instances, InstancesV2, Power, PowerState};
+use super::instances::{InstanceMetadata, InstancesV2, Power, PowerState};
 use super::presence::{AbsenceProof, Presence, Unknown};
-use super::zones::{Zone, Zones};
 use super::{CloudProvider, node};
 use crate::base::error_chain::chain;
+
+/// `Instances` of `cloud.go`, the older contract. Controllers use implementations through [`instances_v2_of`].
+#[async_trait]
+pub trait Instances: Send + Sync {
+    /// Returns the addresses of the instance of the Node with this name.
+    async fn node_addresses(&self, node_name: &str) -> Result<Vec<NodeAddress>, Error>;
+
+    /// Returns the addresses of the instance with this provider ID. The provider ID may be empty.
+    async fn node_addresses_by_provider_id(&self, provider_id: &str) -> Result<Vec<NodeAddress>, Error>;
+
+    /// Returns the id of the instance of the Node with this name, without the provider's prefix. Fails with
+    /// [`Error::InstanceNotFound`] if the instance does not exist, and with [`Error::NotImplemented`] if the cloud has
+    /// no ids. A stopped instance exists.
+    async fn instance_id(&self, node_name: &str) -> Result<String, Error>;
+
+    /// Returns the type of the instance of the Node with this name. The type may be empty.
+    async fn instance_type(&self, node_name: &str) -> Result<String, Error>;
+
+    /// Returns the type of the instance with this provider ID. The type may be empty.
+    async fn instance_type_by_provider_id(&self, provider_id: &str) -> Result<String, Error>;
+
+    /// Returns whether the instance with this provider ID exists, running or stopped. `Ok(false)` is upstream's proof
+    /// of absence.
+    async fn instance_exists_by_provider_id(&self, provider_id: &str) -> Result<bool, Error>;
+
+    /// Returns whether the instance with this provider ID is shut down. [`Error::NotImplemented`] means that the state
+    /// is unknown.
+    async fn instance_shutdown_by_provider_id(&self, provider_id: &str) -> Result<bool, Error>;
+}
+
+/// The location of an instance.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Zone {
+    /// The failure domain; may be empty.
+    pub failure_domain: String,
+    /// The region; may be empty.
+    pub region: String,
+}
+
+/// `Zones` of `cloud.go`, without `GetZone` (the zone of the VM that runs the program). No controller calls `GetZone`.
+#[async_trait]
+pub trait Zones: Send + Sync {
+    /// Returns the zone of the instance with this provider ID.
+    async fn zone_by_provider_id(&self, provider_id: &str) -> Result<Zone, Error>;
+
+    /// Returns the zone of the instance of the Node with this name.
+    async fn zone_by_node_name(&self, node_name: &str) -> Result<Zone, Error>;
+}
+
+/// `Clusters` of `cloud.go`. No controller calls it.
+#[async_trait]
+pub trait Clusters: Send + Sync {
+    /// Returns the names of the clusters.
+    async fn list_clusters(&self) -> Result<Vec<String>, Error>;
+
+    /// Returns the control plane address of the cluster with this name.
+    async fn master(&self, cluster_name: &str) -> Result<String, Error>;
+}
 
 /// Returns the provider's `InstancesV2`. If the provider has only [`Instances`], returns an adapter. Returns `None` if
 /// the provider has neither.

@@ -80,24 +80,21 @@ pub trait Clusters: Send + Sync {
 /// the provider has neither.
 pub fn instances_v2_of(provider: &dyn CloudProvider) -> Option<Arc<dyn InstancesV2>> {
     provider.instances_v2().or_else(|| {
-        let instances = provider.instances()?;
-        Some(Arc::new(FromInstances::new(provider.provider_name(), instances, provider.zones())) as Arc<dyn InstancesV2>)
+        let (provider_name, instances) = (provider.provider_name(), provider.instances()?);
+        Some(Arc::new(FromInstances { provider_name, instances, zones: provider.zones() }) as Arc<dyn InstancesV2>)
     })
 }
 
 /// Adapter from the older contract ([`Instances`] and [`Zones`]) to the current contract ([`InstancesV2`]).
-pub struct FromInstances {
+struct FromInstances {
+    /// The scheme of provider IDs.
     provider_name: &'static str,
     instances: Arc<dyn Instances>,
+    /// `None` if the cloud has no zones.
     zones: Option<Arc<dyn Zones>>,
 }
 
 impl FromInstances {
-    /// Adapts `instances` and, if the cloud has zones, `zones`. `provider_name` is the scheme of provider IDs.
-    pub fn new(provider_name: &'static str, instances: Arc<dyn Instances>, zones: Option<Arc<dyn Zones>>) -> Self {
-        Self { provider_name, instances, zones }
-    }
-
     /// Returns the Node's provider ID. If the Node has none, builds one from the id of the instance.
     async fn provider_id(&self, node: &Node) -> Result<String, Error> {
         let present = node::provider_id(node);

@@ -105,7 +105,7 @@ fn good() -> Old {
 
 fn adapt(old: Old, with_zones: bool) -> FromInstances {
     let zones = with_zones.then(|| Arc::new(old.clone()) as Arc<dyn Zones>);
-    FromInstances::new("fake", Arc::new(old), zones)
+    FromInstances { provider_name: "fake", instances: Arc::new(old), zones }
 }
 
 fn node0(provider_id: &str) -> Node {

@@ -15,8 +15,7 @@ use k8s_openapi::api::core::v1::NodeAddress;
 
 use crate::base::error_chain::chain;
 use crate::clients::vim::{GuestNic, MoRef};
-use crate::cloud::Zone;
-use crate::cloud::{InstanceMetadata, Reason, Unknown};
+use crate::cloud::{InstanceMetadata, Reason, Unknown, Zone};
 use crate::providers::vsphere::config::address_rules::{AddressRules, IpFamily};
 use crate::providers::vsphere::nodes::metadata::addresses::{
     AddressError, AwaitedFamily, Preferences, awaited, build_addresses, missing_family, with_guest_interfaces,

@@ -6,8 +6,7 @@ use std::fmt;
 
 use crate::base::names::is_label_value;
 use crate::clients::vim::MoRef;
-use crate::cloud::Reason;
-use crate::cloud::Zone;
+use crate::cloud::{Reason, Zone};
 use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::zone_tags::{ObjectTags, Tag, ZoneCategories};
 

@@ -47,7 +47,7 @@ struct Record {
     rejection: Option<Rejection>,
     /// The inputs of the current ensure or delete, which may be waiting for a retry.
     attempted: Option<Inputs>,
-    /// The Nodes of the current or last ensure; `None` for a deletion.
+    /// The Nodes of the ensure call of this attempt; `None` for a deletion.
     tried: Option<Arc<NodeSet>>,
     failure: Option<SyncFailure>,
     /// Whether the attempt has recorded the Event `EnsuringLoadBalancer` or `DeletingLoadBalancer`.
@@ -192,6 +192,7 @@ impl Records {
         let Some(record) = by_key.get_mut(key).filter(|record| !record.is_claimed) else { return Ok(None) };
         if record.attempted.as_ref() != inputs {
             (record.attempted, record.failure, record.is_announced) = (inputs.cloned(), None, false);
+            record.tried = None;
         }
         if record.failure.as_ref().is_some_and(|failure| failure.is_of_others(set)) {
             record.failure = None;
@@ -308,6 +309,7 @@ impl Records {
             record.ensured = Some(inputs);
             record.is_stale = record.was_resync_requested_since_start();
             (record.rejection, record.attempted, record.failure, record.is_announced) = (None, None, None, false);
+            record.tried = None;
         });
     }
 
@@ -352,7 +354,10 @@ impl Records {
             (record.was_synced, record.blocked) = (true, blocked.cloned());
             let is_announced_again = record.was_resync_requested_since_start();
             match blocked {
-                None => (record.attempted, record.failure, record.is_announced) = (None, None, false),
+                None => {
+                    (record.attempted, record.failure, record.is_announced) = (None, None, false);
+                    record.tried = None;
+                }
                 Some(held) => {
                     let failure = record.failure.get_or_insert_default();
                     pause = failure.count(held.retry, at);
@@ -620,13 +625,27 @@ mod tests {
 
             // The same applies to an ensure call.
             let (records, _) = ensured(&one);
-            records.begin_change(KEY, Some(&two));
             assert!(records.lock(KEY, Some(&inputs), &two).unwrap().is_some());
+            records.begin_change(KEY, Some(&two));
             records.synced(KEY, Some(&blocked(Retry::After(Duration::from_secs(300)))));
             assert!(records.lock(KEY, Some(&inputs), &two).is_err());
             assert_eq!(records.refused_with_others(&two), Vec::<String>::new());
             assert_eq!(records.refused_with_others(&three).len(), usize::from(is_refusal));
             assert_eq!(records.lock(KEY, Some(&inputs), &three).is_ok(), is_refusal);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_deletion_backs_off_whatever_the_nodes_are() {
+        let (one, two) = (set("a"), set("b"));
+        let (records, _) = ensured(&one);
+        let refused = ServiceBlocked { is_refusal: true, ..held(Retry::Backoff) };
+        for pause in [5, 10].map(Duration::from_secs) {
+            assert!(records.lock(KEY, None, &two).unwrap().is_some());
+            assert_eq!(records.synced(KEY, Some(&refused)), Some(pause));
+            assert_eq!(records.refused_with_others(&two), Vec::<String>::new());
+            assert_eq!(records.lock(KEY, None, &two).err(), Some(pause));
+            tokio::time::advance(pause).await;
         }
     }
 

@@ -4,7 +4,7 @@
 //! A sync and a round of node updates never call the cloud for the same Service concurrently, because each call
 //! requires the [`ServiceLock`] of the Service.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,60 +26,75 @@ pub(super) const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(5), Du
 
 #[derive(Default)]
 pub(super) struct Records {
-    by_key: Mutex<HashMap<String, Record>>,
+    table: Mutex<RecordTable>,
+}
+
+#[derive(Default)]
+struct RecordTable {
+    by_key: HashMap<String, Record>,
+    /// Keys of the Services with a [`ServiceLock`]. A lock can outlive the record of its Service.
+    locked: HashSet<String>,
     /// The resourceVersions of cached Services that a write conflict has shown to be outdated. An entry outlives the
     /// record of the Service.
-    outdated: Mutex<HashMap<String, String>>,
+    outdated: HashMap<String, String>,
 }
 
 #[derive(Default)]
 struct Record {
-    /// The UID of the Service; `None` if the record was dropped during a call.
+    /// The UID of the Service.
     uid: Option<String>,
-    /// The inputs of the last successful ensure.
-    ensured: Option<Inputs>,
-    /// Whether the cloud may differ from `ensured`, because a call did not complete or the provider announced a resync.
-    is_stale: bool,
-    /// Number of resyncs of the Service that the provider announced.
-    announcements: u64,
-    /// Value of `announcements` at the beginning of the last sync.
-    seen_announcements: u64,
+    /// Number of resyncs of the Service that the provider requested.
+    generation: u64,
+    /// Value of `generation` at the beginning of the last sync.
+    observed_generation: u64,
+    ensured: Option<EnsuredInputs>,
     rejection: Option<Rejection>,
-    /// The inputs of the current ensure or delete, which may be waiting for a retry.
-    attempted: Option<Inputs>,
-    /// The Nodes of the ensure call of this attempt; `None` for a deletion.
-    tried: Option<Arc<NodeSet>>,
-    failure: Option<SyncFailure>,
-    /// Whether the attempt has recorded the Event `EnsuringLoadBalancer` or `DeletingLoadBalancer`.
-    is_announced: bool,
+    attempt: Attempt,
+    nodes: NodeState,
+    /// The result of the last sync: the reason why the Service itself is not up to date, if any. `None` before the first
+    /// sync has completed. Until then, rounds skip the Service.
+    last_sync: Option<Result<(), ServiceBlocked>>,
     /// Whether the provider had objects of the Service before its deletion began.
     had_objects: bool,
     /// Time when the finalizer was first kept because another program may own it.
     not_ours_since: Option<Instant>,
     /// The last observed Service, if it had no finalizer. Needed to delete the load balancer of a vanished Service.
     unguarded: Option<Arc<Service>>,
-    /// Whether at least one sync of the Service has completed. Before that, rounds skip the Service.
-    was_synced: bool,
-    backends: Backends,
-    node_failure: Option<SyncFailure>,
-    is_claimed: bool,
-    /// The reason why the Service itself is not up to date.
+}
+
+/// The inputs of the last successful ensure.
+struct EnsuredInputs {
+    inputs: Inputs,
+    /// The generation that the ensure covers. `None` if the cloud may differ from `inputs`, because a later call did not
+    /// complete.
+    generation: Option<u64>,
+}
+
+/// The current ensure or delete, which may be waiting for a retry. Empty after a success.
+#[derive(Default)]
+struct Attempt {
+    /// The inputs. `None` for the deletion of a vanished Service.
+    inputs: Option<Inputs>,
+    /// The Nodes of the last ensure call; `None` for a deletion.
+    nodes: Option<Arc<NodeSet>>,
+    failure: SyncFailure,
+    /// Whether the attempt has recorded the Event `EnsuringLoadBalancer` or `DeletingLoadBalancer`.
+    is_announced: bool,
+}
+
+/// The Nodes behind the load balancer.
+#[derive(Default)]
+struct NodeState {
+    /// The Nodes that a call of this term has set last; `None` before the first of these calls.
+    written: Option<Arc<NodeSet>>,
+    /// Whether the load balancer has the Nodes in `written`. False after the beginning of a call whose result is unknown.
+    is_certain: bool,
+    failure: SyncFailure,
+    /// The reason why the Nodes are not up to date.
     blocked: Option<ServiceBlocked>,
-    /// The reason why the Nodes of the load balancer are not up to date.
-    nodes_blocked: Option<ServiceBlocked>,
 }
 
-#[derive(Clone, Default)]
-enum Backends {
-    /// The Nodes are unknown, because no call of this term has set them.
-    #[default]
-    Unknown,
-    /// The load balancer had these Nodes before a call whose result is unknown.
-    Uncertain(Arc<NodeSet>),
-    Known(Arc<NodeSet>),
-}
-
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct SyncFailure {
     failures: Failures,
     not_before: Option<Instant>,
@@ -89,9 +104,10 @@ struct SyncFailure {
 
 impl SyncFailure {
     /// Counts a failure at `at`. Returns the pause before the next attempt, if any.
-    fn count(&mut self, retry: Retry, at: Instant) -> Option<Duration> {
+    fn count(&mut self, retry: Retry, rejected_nodes: Option<Arc<NodeSet>>, at: Instant) -> Option<Duration> {
         let pause = retry.pause(&mut self.failures, &BACKOFF);
         self.not_before = pause.map(|pause| at + pause);
+        self.rejected_nodes = rejected_nodes;
         pause
     }
 
@@ -123,14 +139,7 @@ pub(super) struct ServiceLock {
 
 impl Drop for ServiceLock {
     fn drop(&mut self) {
-        let mut by_key = self.records.by_key.lock();
-        if let Some(record) = by_key.get_mut(&self.key) {
-            record.is_claimed = false;
-            // `forget` was called during the cloud call.
-            if record.uid.is_none() {
-                by_key.remove(&self.key);
-            }
-        }
+        self.records.table.lock().locked.remove(&self.key);
     }
 }
 
@@ -146,30 +155,23 @@ pub(super) struct UpdateRound {
 impl Records {
     /// Whether the record of this key belongs to a Service with another UID.
     pub(super) fn is_another(&self, key: &str, service: &Service) -> bool {
-        let by_key = self.by_key.lock();
-        by_key.get(key).is_some_and(|record| record.uid.is_some() && record.uid != service.metadata.uid)
+        self.table.lock().by_key.get(key).is_some_and(|record| record.uid != service.metadata.uid)
     }
 
-    /// Begins a sync of the Service. The sync does not cover announcements after this call, because an attempt after a
-    /// conflict may reuse the result of an earlier cloud call.
+    /// Begins a sync of the Service. The sync does not cover resyncs that are requested after this call, because an
+    /// attempt after a conflict may reuse the result of an earlier cloud call.
     pub(super) fn begin_sync(&self, key: &str) {
-        self.change(key, |record| record.seen_announcements = record.announcements);
+        self.change(key, |record| record.observed_generation = record.generation);
     }
 
     /// Begins an attempt of a sync. Creates the record of the Service if needed.
     pub(super) fn start(&self, key: &str, service: &Service) -> SyncInput {
-        let mut by_key = self.by_key.lock();
-        let record = by_key.entry(key.to_owned()).or_default();
-        if record.uid.is_none() {
-            record.uid = service.metadata.uid.clone();
-        }
-        let ensured = record.ensured.clone();
+        let mut table = self.table.lock();
+        let new = || Record { uid: service.metadata.uid.clone(), ..Record::default() };
+        let record = table.by_key.entry(key.to_owned()).or_insert_with(new);
         SyncInput {
-            record: ServiceRecord {
-                ensured: ensured.clone().filter(|_| !record.is_stale()),
-                rejection: record.rejection.clone(),
-            },
-            ensured,
+            record: ServiceRecord { ensured: record.current_inputs().cloned(), rejection: record.rejection.clone() },
+            ensured: record.ensured.as_ref().map(|ensured| ensured.inputs.clone()),
             had_objects: record.had_objects,
         }
     }
@@ -188,74 +190,74 @@ impl Records {
         set: &Arc<NodeSet>,
     ) -> Result<Option<ServiceLock>, Duration> {
         let at = Instant::now();
-        let mut by_key = self.by_key.lock();
-        let Some(record) = by_key.get_mut(key).filter(|record| !record.is_claimed) else { return Ok(None) };
-        if record.attempted.as_ref() != inputs {
-            (record.attempted, record.failure, record.is_announced) = (inputs.cloned(), None, false);
-            record.tried = None;
+        let mut table = self.table.lock();
+        let RecordTable { by_key, locked, .. } = &mut *table;
+        let Some(record) = by_key.get_mut(key).filter(|_| !locked.contains(key)) else { return Ok(None) };
+        if record.attempt.inputs.as_ref() != inputs {
+            record.attempt = Attempt { inputs: inputs.cloned(), ..Attempt::default() };
         }
-        if record.failure.as_ref().is_some_and(|failure| failure.is_of_others(set)) {
-            record.failure = None;
+        if record.attempt.failure.is_of_others(set) {
+            record.attempt.failure = SyncFailure::default();
         }
-        let not_before = record.failure.as_ref().and_then(|failure| failure.not_before).filter(|end| *end > at);
-        if let Some(not_before) = not_before {
+        if let Some(not_before) = record.attempt.failure.not_before.filter(|end| *end > at) {
             return Err(not_before.saturating_duration_since(at));
         }
-        record.is_claimed = true;
+        locked.insert(key.to_owned());
         Ok(Some(ServiceLock { records: Arc::clone(self), key: key.to_owned() }))
     }
 
     /// Records that a write has shown the cached version of this Service to be outdated.
     pub(super) fn outdated(&self, key: &str, cached: &Service) {
         if let Some(version) = cached.metadata.resource_version.clone() {
-            self.outdated.lock().insert(key.to_owned(), version);
+            self.table.lock().outdated.insert(key.to_owned(), version);
         }
     }
 
     pub(super) fn is_outdated(&self, key: &str, cached: &Service) -> bool {
-        let version = self.outdated.lock().get(key).cloned();
-        version.is_some() && version == cached.metadata.resource_version
+        let table = self.table.lock();
+        let version = table.outdated.get(key);
+        version.is_some() && version == cached.metadata.resource_version.as_ref()
     }
 
     /// Records an event of the cache. A Service without the finalizer is stored if this term may have created its load
     /// balancer, because the Service may vanish before its next sync.
     pub(super) fn observe(&self, key: &str, service: Option<&Arc<Service>>) {
-        self.outdated.lock().retain(|of, version| {
-            of != key || service.is_some_and(|service| service.metadata.resource_version.as_ref() == Some(&*version))
-        });
+        let mut table = self.table.lock();
+        let version = service.and_then(|service| service.metadata.resource_version.as_ref());
+        if table.outdated.get(key) != version {
+            table.outdated.remove(key);
+        }
         let Some(service) = service else { return };
-        self.change(key, |record| {
-            let is_it = record.uid == service.metadata.uid;
-            let is_guarded = service::has_finalizer(service);
-            if is_it {
-                let is_kept = !is_guarded && record.may_have_objects();
-                record.unguarded = is_kept.then(|| Arc::new(for_deletion(service)));
-            }
-        });
+        if let Some(record) = table.by_key.get_mut(key).filter(|record| record.uid == service.metadata.uid) {
+            let is_kept = !service::has_finalizer(service) && record.may_have_objects();
+            record.unguarded = is_kept.then(|| Arc::new(for_deletion(service)));
+        }
     }
 
     pub(super) fn unguarded(&self, key: &str) -> Option<Arc<Service>> {
-        self.by_key.lock().get(key)?.unguarded.clone()
+        self.table.lock().by_key.get(key)?.unguarded.clone()
     }
 
     /// Marks the Nodes as uncertain. Must be called before a cloud call that carries Nodes.
     pub(super) fn begin_node_update(&self, key: &str) {
-        self.change(key, Record::begin_node_update);
+        self.change(key, |record| record.nodes.is_certain = false);
     }
 
     /// Marks the last ensure as stale. Must be called before an ensure with these Nodes, or before a delete.
     pub(super) fn begin_change(&self, key: &str, set: Option<&Arc<NodeSet>>) {
         self.change(key, |record| {
-            record.begin_node_update();
-            (record.is_stale, record.tried) = (true, set.cloned());
+            record.nodes.is_certain = false;
+            record.attempt.nodes = set.cloned();
+            if let Some(ensured) = &mut record.ensured {
+                ensured.generation = None;
+            }
         });
     }
 
     /// Whether to record the Event for the beginning of the attempt. Returns true once per attempt.
     pub(super) fn begin_attempt_event(&self, key: &str) -> bool {
-        let mut is_first = false;
-        self.change(key, |record| is_first = !std::mem::replace(&mut record.is_announced, true));
-        is_first
+        let is_first = self.change(key, |record| !std::mem::replace(&mut record.attempt.is_announced, true));
+        is_first.unwrap_or(false)
     }
 
     /// Records that the Service was deleted during the ensure, so that its load balancer is deleted, too.
@@ -265,16 +267,12 @@ impl Records {
 
     /// Records the Nodes of the load balancer. Returns whether the previous Nodes are known and different.
     pub(super) fn nodes_updated(&self, key: &str, set: &Arc<NodeSet>) -> bool {
-        let mut is_news = false;
-        self.change(key, |record| {
-            is_news = match &record.backends {
-                Backends::Unknown => false,
-                Backends::Uncertain(before) | Backends::Known(before) => set.has_other_targets(before),
-            };
-            (record.backends, record.node_failure, record.nodes_blocked) =
-                (Backends::Known(Arc::clone(set)), None, None);
+        let is_news = self.change(key, |record| {
+            let before = record.nodes.written.take();
+            record.nodes = NodeState { written: Some(Arc::clone(set)), is_certain: true, ..NodeState::default() };
+            before.is_some_and(|before| set.has_other_targets(&before))
         });
-        is_news
+        is_news.unwrap_or(false)
     }
 
     /// Records a failed update to these Nodes. Returns the end of the backoff.
@@ -282,39 +280,37 @@ impl Records {
         let at = Instant::now();
         // An invalid Service must not block updates of the Nodes of its load balancer until it changes.
         let retry = if blocked.retry == Retry::OnChange { Retry::Backoff } else { blocked.retry };
-        let mut not_before = None;
-        self.change(key, |record| {
-            let failure = record.node_failure.get_or_insert_default();
-            if failure.is_of_others(set) {
-                *failure = SyncFailure::default();
+        let not_before = self.change(key, |record| {
+            let nodes = &mut record.nodes;
+            if nodes.failure.is_of_others(set) {
+                nodes.failure = SyncFailure::default();
             }
-            failure.count(retry, at);
-            failure.rejected_nodes = blocked.is_refusal.then(|| Arc::clone(set));
-            not_before = failure.not_before;
-            record.nodes_blocked = Some(blocked);
+            nodes.failure.count(retry, blocked.is_refusal.then(|| Arc::clone(set)), at);
+            nodes.blocked = Some(blocked);
+            nodes.failure.not_before
         });
-        not_before
+        not_before.flatten()
     }
 
     /// Records that the Nodes are deliberately not updated.
     pub(super) fn node_update_blocked(&self, key: &str, blocked: ServiceBlocked) {
         self.change(key, |record| {
-            (record.node_failure, record.nodes_blocked) = (Some(SyncFailure::default()), Some(blocked));
+            record.nodes.failure = SyncFailure::default();
+            record.nodes.blocked = Some(blocked);
         });
     }
 
     /// Records a successful ensure with these inputs, after the status of the Service was written.
     pub(super) fn ensured(&self, key: &str, inputs: Inputs) {
         self.change(key, |record| {
-            record.ensured = Some(inputs);
-            record.is_stale = record.was_resync_requested_since_start();
-            (record.rejection, record.attempted, record.failure, record.is_announced) = (None, None, None, false);
-            record.tried = None;
+            record.ensured = Some(EnsuredInputs { inputs, generation: Some(record.observed_generation) });
+            record.rejection = None;
+            record.attempt = Attempt::default();
         });
     }
 
     pub(super) fn ensure_failed(&self, key: &str, rejection: Option<Rejection>) {
-        self.change(key, |record| record.rejection = rejection.filter(|_| !record.was_resync_requested_since_start()));
+        self.change(key, |record| record.rejection = rejection.filter(|_| !record.has_new_resync()));
     }
 
     /// Records that the provider had objects of the Service before their deletion.
@@ -325,23 +321,15 @@ impl Records {
     /// Returns the time since the finalizer was first kept because another program may own it.
     pub(super) fn not_ours_for(&self, key: &str) -> Duration {
         let at = Instant::now();
-        let mut lasting = Duration::ZERO;
-        self.change(key, |record| {
-            lasting = at.saturating_duration_since(*record.not_ours_since.get_or_insert(at));
-        });
-        lasting
+        let since = self.change(key, |record| *record.not_ours_since.get_or_insert(at));
+        at.saturating_duration_since(since.unwrap_or(at))
     }
 
-    /// Records an announced resync of one Service, or of all Services if `key` is `None`.
+    /// Records a requested resync of one Service, or of all Services if `key` is `None`.
     pub(super) fn resync_requested(&self, key: Option<&str>) {
-        let announce = |record: &mut Record| {
-            record.announcements += 1;
-            record.is_stale = true;
-            (record.rejection, record.failure) = (None, None);
-        };
         match key {
-            Some(key) => self.change(key, announce),
-            None => self.by_key.lock().values_mut().for_each(announce),
+            Some(key) => drop(self.change(key, Record::request_resync)),
+            None => self.table.lock().by_key.values_mut().for_each(Record::request_resync),
         }
     }
 
@@ -349,135 +337,134 @@ impl Records {
     /// time alone leads to another attempt.
     pub(super) fn synced(&self, key: &str, blocked: Option<&ServiceBlocked>) -> Option<Duration> {
         let at = Instant::now();
-        let mut pause = None;
-        self.change(key, |record| {
-            (record.was_synced, record.blocked) = (true, blocked.cloned());
-            let is_announced_again = record.was_resync_requested_since_start();
-            match blocked {
-                None => {
-                    (record.attempted, record.failure, record.is_announced) = (None, None, false);
-                    record.tried = None;
-                }
-                Some(held) => {
-                    let failure = record.failure.get_or_insert_default();
-                    pause = failure.count(held.retry, at);
-                    failure.rejected_nodes = record.tried.clone().filter(|_| held.is_refusal);
-                    if is_announced_again {
-                        (failure.not_before, pause) = (None, Some(Duration::ZERO));
-                    }
-                }
+        let recorded = self.change(key, |record| {
+            record.last_sync = Some(blocked.cloned().map_or(Ok(()), Err));
+            let Some(blocked) = blocked else {
+                record.attempt = Attempt::default();
+                return None;
+            };
+            let attempt = &mut record.attempt;
+            let rejected_nodes = attempt.nodes.clone().filter(|_| blocked.is_refusal);
+            let pause = attempt.failure.count(blocked.retry, rejected_nodes, at);
+            if record.has_new_resync() {
+                record.attempt.failure.not_before = None;
+                return Some(Duration::ZERO);
             }
+            pause
         });
         // Without a record, each failure counts as the first one.
-        pause.or_else(|| blocked.and_then(|held| SyncFailure::default().count(held.retry, at)))
+        recorded.unwrap_or_else(|| SyncFailure::default().count(blocked?.retry, None, at))
     }
 
     /// Whether a round must update the load balancer to these Nodes now.
     pub(super) fn is_due(&self, key: &str, set: &Arc<NodeSet>) -> bool {
-        self.by_key.lock().get(key).is_some_and(|record| record.is_due(set, Instant::now()))
+        let table = self.table.lock();
+        !table.locked.contains(key) && table.by_key.get(key).is_some_and(|record| record.is_due(set, Instant::now()))
     }
 
     /// Returns the keys of the Services whose ensure the cloud refused with other Nodes than these.
     pub(super) fn refused_with_others(&self, set: &Arc<NodeSet>) -> Vec<String> {
-        let by_key = self.by_key.lock();
-        let is_it = |record: &Record| record.failure.as_ref().is_some_and(|failure| failure.is_of_others(set));
-        by_key.iter().filter(|(_, record)| is_it(record)).map(|(key, _)| key.clone()).collect()
+        let table = self.table.lock();
+        let refused = table.by_key.iter().filter(|(_, record)| record.attempt.failure.is_of_others(set));
+        refused.map(|(key, _)| key.clone()).collect()
     }
 
     /// Returns the reason why the Service is not up to date. If there is none, returns the reason why its Nodes are not
     /// up to date.
     pub(super) fn blocked(&self, key: &str) -> Option<ServiceBlocked> {
-        let by_key = self.by_key.lock();
-        let record = by_key.get(key)?;
-        record.blocked.clone().or_else(|| record.nodes_blocked.clone())
+        let table = self.table.lock();
+        let record = table.by_key.get(key)?;
+        match &record.last_sync {
+            Some(Err(blocked)) => Some(blocked.clone()),
+            _ => record.nodes.blocked.clone(),
+        }
     }
 
+    /// Whether at least one sync of the Service has completed.
     pub(super) fn was_synced(&self, key: &str) -> bool {
-        self.by_key.lock().get(key).is_some_and(|record| record.was_synced)
+        self.table.lock().by_key.get(key).is_some_and(|record| record.last_sync.is_some())
     }
 
     /// Locks all Services whose load balancers must be updated to these Nodes now.
     pub(super) fn due(self: &Arc<Self>, set: &Arc<NodeSet>) -> UpdateRound {
         let at = Instant::now();
         let mut due = UpdateRound { claims: Vec::new(), recovered: Vec::new(), next: None };
-        for (key, record) in self.by_key.lock().iter_mut() {
-            if record.has_nodes(set) {
-                record.nodes_blocked = None;
-                if record.node_failure.take().is_some() {
+        let mut table = self.table.lock();
+        let RecordTable { by_key, locked, .. } = &mut *table;
+        for (key, record) in by_key {
+            if record.nodes.are(set) {
+                record.nodes.failure = SyncFailure::default();
+                if record.nodes.blocked.take().is_some() {
                     due.recovered.push(key.clone());
                 }
-            } else if record.is_due(set, at) {
-                record.is_claimed = true;
+            } else if !locked.contains(key) && record.is_due(set, at) {
+                locked.insert(key.clone());
                 due.claims.push(ServiceLock { records: Arc::clone(self), key: key.clone() });
             }
-            let waits = record.node_failure.as_ref().and_then(|failure| failure.not_before).filter(|end| *end > at);
+            let waits = record.nodes.failure.not_before.filter(|end| *end > at);
             due.next = [due.next, waits].into_iter().flatten().min();
         }
         due.claims.sort_unstable_by(|one, other| one.key.cmp(&other.key));
         due
     }
 
-    /// Drops the record, because this program has no load balancer for the Service.
+    /// Drops the record, because this program has no load balancer for the Service. A call in flight keeps its lock.
     pub(super) fn forget(&self, key: &str) {
-        let mut by_key = self.by_key.lock();
-        match by_key.get_mut(key) {
-            // A call is in flight. Dropping its lock removes the record.
-            Some(record) if record.is_claimed => *record = Record { is_claimed: true, ..Record::default() },
-            _ => drop(by_key.remove(key)),
-        }
+        self.table.lock().by_key.remove(key);
     }
 
     pub(super) fn keys(&self) -> Vec<String> {
-        self.by_key.lock().keys().cloned().collect()
+        self.table.lock().by_key.keys().cloned().collect()
     }
 
     pub(super) fn was_ensured(&self, key: &str) -> bool {
-        self.by_key.lock().get(key).is_some_and(|record| record.ensured.is_some())
+        self.table.lock().by_key.get(key).is_some_and(|record| record.ensured.is_some())
     }
 
     pub(super) fn count_ensured(&self) -> usize {
-        self.by_key.lock().values().filter(|record| record.ensured.is_some()).count()
+        self.table.lock().by_key.values().filter(|record| record.ensured.is_some()).count()
     }
 
-    fn change(&self, key: &str, change: impl FnOnce(&mut Record)) {
-        if let Some(record) = self.by_key.lock().get_mut(key) {
-            change(record);
-        }
+    /// Changes the record of the Service. Returns `None` if the Service has no record.
+    fn change<T>(&self, key: &str, change: impl FnOnce(&mut Record) -> T) -> Option<T> {
+        self.table.lock().by_key.get_mut(key).map(change)
     }
 }
 
 impl Record {
     /// Whether this term may have created objects in the cloud.
     fn may_have_objects(&self) -> bool {
-        self.ensured.is_some()
-            || self.attempted.is_some()
-            || self.had_objects
-            || !matches!(self.backends, Backends::Unknown)
+        self.ensured.is_some() || self.attempt.inputs.is_some() || self.had_objects || self.nodes.written.is_some()
     }
 
-    fn begin_node_update(&mut self) {
-        if let Backends::Known(set) | Backends::Uncertain(set) = std::mem::take(&mut self.backends) {
-            self.backends = Backends::Uncertain(set);
-        }
+    /// Returns the inputs of the last ensure, unless the ensure must be repeated.
+    fn current_inputs(&self) -> Option<&Inputs> {
+        let ensured = self.ensured.as_ref().filter(|ensured| ensured.generation == Some(self.generation))?;
+        // After a failed node update, the load balancer may be missing.
+        self.nodes.failure.failures.is_none().then_some(&ensured.inputs)
     }
 
-    /// Whether the last ensure must be repeated. After a failed node update, the load balancer may be missing.
-    fn is_stale(&self) -> bool {
-        self.is_stale || self.node_failure.as_ref().is_some_and(|failure| !failure.failures.is_none())
+    fn request_resync(&mut self) {
+        self.generation += 1;
+        self.rejection = None;
+        self.attempt.failure = SyncFailure::default();
     }
 
-    /// Whether the provider announced the Service after the sync began. The sync may not cover that announcement.
-    fn was_resync_requested_since_start(&self) -> bool {
-        self.announcements != self.seen_announcements
-    }
-
-    fn has_nodes(&self, set: &Arc<NodeSet>) -> bool {
-        matches!(&self.backends, Backends::Known(known) if Arc::ptr_eq(known, set) || known == set)
+    /// Whether the provider requested a resync after the sync began. The sync may not cover that request.
+    fn has_new_resync(&self) -> bool {
+        self.generation != self.observed_generation
     }
 
     fn is_due(&self, set: &Arc<NodeSet>, at: Instant) -> bool {
-        let may_try = self.node_failure.as_ref().is_none_or(|failure| failure.is_over(set, at));
-        self.was_synced && !self.is_claimed && may_try && !self.has_nodes(set)
+        self.last_sync.is_some() && self.nodes.failure.is_over(set, at) && !self.nodes.are(set)
+    }
+}
+
+impl NodeState {
+    /// Whether the load balancer has these Nodes.
+    fn are(&self, set: &Arc<NodeSet>) -> bool {
+        let is_written = self.written.as_ref().is_some_and(|written| Arc::ptr_eq(written, set) || written == set);
+        self.is_certain && is_written
     }
 }
 

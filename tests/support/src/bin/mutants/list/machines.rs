@@ -84,7 +84,7 @@ fn of_load_balancers() -> Vec<Mutant> {
         Mutant::new(
             "machines-event-without-a-change",
             RECORDS,
-            ("set.has_other_targets(before),", "set != before,"),
+            ("set.has_other_targets(&before)", "*set != before"),
             ADOPTED,
         ),
         Mutant::new(
@@ -159,8 +159,8 @@ fn of_changes() -> Vec<Mutant> {
             "machines-announcement-before-a-conflict",
             RECORDS,
             (
-                "        let record = by_key.entry(key.to_owned()).or_default();\n        if record.uid.is_none() {",
-                "        let record = by_key.entry(key.to_owned()).or_default();\n        record.seen_announcements = record.announcements;\n        if record.uid.is_none() {",
+                "or_insert_with(new);\n",
+                "or_insert_with(new);\n        record.observed_generation = record.generation;\n",
             ),
             MEMORY,
         ),

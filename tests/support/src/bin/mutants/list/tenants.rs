@@ -177,7 +177,7 @@ fn of_services() -> Vec<Mutant> {
         Mutant::new(
             "service-records-two-calls-at-once",
             RECORDS,
-            (".filter(|record| !record.is_claimed) else", ".filter(|_| true) else"),
+            (".filter(|_| !locked.contains(key)) else", ".filter(|_| true) else"),
             ON_SERVER,
         ),
     ]

@@ -20,17 +20,17 @@ const UPDATES_AT_ONCE: usize = 8;
 /// concurrent calls otherwise. Returns one result for each Service, in the same order. The last results are missing if
 /// the time limit of the concurrent calls ends.
 pub async fn update_nodes(
-    load_balancers: &dyn LoadBalancer,
+    balancer: &dyn LoadBalancer,
     permit: &LeaderToken,
     cluster_name: &str,
     services: &[Arc<Service>],
     nodes: &[Arc<Node>],
 ) -> Vec<Result<(), Error>> {
-    if let Some(results) = load_balancers.update_nodes(permit, cluster_name, services, nodes).await {
+    if let Some(results) = balancer.update_nodes(permit, cluster_name, services, nodes).await {
         return results;
     }
     let update = |service: Arc<Service>| async move {
-        let call = load_balancers.update_load_balancer(permit, cluster_name, &service, nodes);
+        let call = balancer.update_load_balancer(permit, cluster_name, &service, nodes);
         within(CLOUD_LIMIT, call).await
     };
     let updates = futures::stream::iter(services.to_vec()).map(update).buffered(UPDATES_AT_ONCE);

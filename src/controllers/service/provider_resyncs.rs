@@ -50,7 +50,7 @@ impl Cache for ProviderResyncs {
 
 fn subscribe(provider: &dyn CloudProvider) -> BoxStream<'static, Change> {
     match provider.load_balancer() {
-        Some(load_balancers) => load_balancers.subscribe().map(change).boxed(),
+        Some(balancer) => balancer.subscribe().map(change).boxed(),
         None => futures::stream::pending().boxed(),
     }
 }

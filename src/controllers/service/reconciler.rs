@@ -57,15 +57,15 @@ type EnsureResult = Option<(Inputs, Option<Vec<LoadBalancerIngress>>)>;
 impl ServiceReconciler {
     /// Returns the provider's load balancers. Returns `None` if the provider has none, or if the cache of Nodes or
     /// Services is not filled. The event of the filled cache enqueues the Services that were skipped.
-    pub(super) fn fleet(&self) -> Option<Arc<dyn LoadBalancer>> {
+    pub(super) fn balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
         self.provider.load_balancer().filter(|_| self.targets.is_ready() && self.services.is_ready())
     }
 
     pub(super) async fn sync(&self, key: &str) -> ServiceOutcome {
-        let Some(fleet) = self.fleet() else { return ServiceOutcome::Nothing };
+        let Some(balancer) = self.balancer() else { return ServiceOutcome::Nothing };
         let synced = match self.services.get(key) {
-            None => self.sync_vanished(&*fleet, key).await,
-            Some(service) => self.sync_present(&*fleet, key, service).await,
+            None => self.sync_vanished(&*balancer, key).await,
+            Some(service) => self.sync_present(&*balancer, key, service).await,
         };
         match synced {
             Ok(()) => ServiceOutcome::Settled,
@@ -82,7 +82,7 @@ impl ServiceReconciler {
     /// outdated. While the cache still has that version, later syncs also begin with a live read. Without this live
     /// read, syncs would repeatedly create and delete the load balancer of a deleted Service while Services cannot be
     /// listed.
-    async fn sync_present(&self, fleet: &dyn LoadBalancer, key: &str, cached: Arc<Service>) -> Result<(), Stop> {
+    async fn sync_present(&self, balancer: &dyn LoadBalancer, key: &str, cached: Arc<Service>) -> Result<(), Stop> {
         let mut ensured = None;
         self.records.begin_sync(key);
         let mut attempts = 0;
@@ -94,7 +94,7 @@ impl ServiceReconciler {
                 let Live::Selected(live) = self.api.read(&cached).await? else { return Ok(()) };
                 service = Arc::new(reduced(*live));
             }
-            match self.attempt(fleet, key, &service, &mut ensured).await {
+            match self.attempt(balancer, key, &service, &mut ensured).await {
                 Err(Stop::Conflict(error)) => {
                     self.records.outdated(key, &cached);
                     if !permits_retry(&mut attempts, &error).await {
@@ -109,15 +109,15 @@ impl ServiceReconciler {
 
     async fn attempt(
         &self,
-        fleet: &dyn LoadBalancer,
+        balancer: &dyn LoadBalancer,
         key: &str,
         service: &Service,
         ensured: &mut EnsureResult,
     ) -> Result<(), Stop> {
         if self.records.is_another(key, service) {
-            self.sync_replaced(fleet, key, service).await?;
+            self.sync_replaced(balancer, key, service).await?;
         }
-        let (handling, inputs) = (fleet.handles(service), Inputs::of(service, fleet.annotation_prefixes()));
+        let (handling, inputs) = (balancer.handles(service), Inputs::of(service, balancer.annotation_prefixes()));
         let start = self.records.start(key, service);
         match plan(&ServiceObservation { service, handling: &handling, inputs: &inputs, record: &start.record }) {
             ServicePlan::LeaveAlone => {
@@ -129,12 +129,12 @@ impl ServiceReconciler {
             ServicePlan::Hold { reason, message } => Err(ServiceBlocked::new(reason, message, Retry::OnChange).into()),
             ServicePlan::Ensure { adds_finalizer } => {
                 let _claim = self.lock(key, Some(&inputs))?;
-                self.ensure(fleet, key, service, EnsureRequest { adds_finalizer, inputs, start }, ensured).await
+                self.ensure(balancer, key, service, EnsureRequest { adds_finalizer, inputs, start }, ensured).await
             }
             ServicePlan::Delete => {
                 let _claim = self.lock(key, Some(&inputs))?;
                 *ensured = None;
-                self.delete(fleet, key, service, &start).await
+                self.delete(balancer, key, service, &start).await
             }
         }
     }
@@ -145,7 +145,7 @@ impl ServiceReconciler {
 
     async fn ensure(
         &self,
-        fleet: &dyn LoadBalancer,
+        balancer: &dyn LoadBalancer,
         key: &str,
         service: &Service,
         ensure: EnsureRequest,
@@ -175,7 +175,7 @@ impl ServiceReconciler {
                     self.record_event(&guarded, EventType::Normal, "EnsuringLoadBalancer", "Ensuring load balancer");
                 }
                 self.records.begin_change(key, Some(&targets.set));
-                let call = fleet.ensure_load_balancer(&self.permit, self.cluster(), &guarded, &targets.nodes);
+                let call = balancer.ensure_load_balancer(&self.permit, self.cluster(), &guarded, &targets.nodes);
                 let ingress = match within(CLOUD_LIMIT, call).await {
                     Ok(status) => Some(status.ingress.unwrap_or_default()),
                     Err(Error::ImplementedElsewhere) => None,
@@ -185,7 +185,7 @@ impl ServiceReconciler {
                     }
                 };
                 self.records.nodes_updated(key, &targets.set);
-                if let Some(message) = fleet.without_nodes(&guarded, &targets.nodes).filter(|_| is_news) {
+                if let Some(message) = balancer.without_nodes(&guarded, &targets.nodes).filter(|_| is_news) {
                     self.record_no_nodes(&guarded, &message);
                 }
                 ingress
@@ -200,19 +200,19 @@ impl ServiceReconciler {
             return Ok(());
         }
         self.records.ensured(key, inputs);
-        self.record_ensured(fleet, &guarded, is_news && ingress.is_some());
+        self.record_ensured(balancer, &guarded, is_news && ingress.is_some());
         Ok(())
     }
 
-    fn record_ensured(&self, fleet: &dyn LoadBalancer, service: &Service, is_news: bool) {
-        self.record_messages(fleet, service);
+    fn record_ensured(&self, balancer: &dyn LoadBalancer, service: &Service, is_news: bool) {
+        self.record_messages(balancer, service);
         if is_news {
             self.record_event(service, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
         }
     }
 
-    fn record_messages(&self, fleet: &dyn LoadBalancer, service: &Service) {
-        for (reason, message) in std::iter::from_fn(|| fleet.remark(service)).take(MAX_MESSAGES) {
+    fn record_messages(&self, balancer: &dyn LoadBalancer, service: &Service) {
+        for (reason, message) in std::iter::from_fn(|| balancer.remark(service)).take(MAX_MESSAGES) {
             self.record_event(service, EventType::Warning, reason.as_str(), &message);
         }
     }
@@ -220,7 +220,7 @@ impl ServiceReconciler {
     /// Deletes the load balancer of a Service that is being deleted or has another type, and removes the finalizer.
     async fn delete(
         &self,
-        fleet: &dyn LoadBalancer,
+        balancer: &dyn LoadBalancer,
         key: &str,
         cached: &Service,
         start: &SyncInput,
@@ -230,10 +230,10 @@ impl ServiceReconciler {
             Live::Selected(live) if live.metadata.uid == cached.metadata.uid && service::needs_cleanup(&live) => live,
             _ => return Ok(()),
         };
-        let handling = fleet.handles(&live);
+        let handling = balancer.handles(&live);
         let mut had_objects = start.had_objects;
         if !plan::may_release(&live, &handling, had_objects) {
-            had_objects = within(CLOUD_LIMIT, fleet.get_load_balancer(self.cluster(), &live)).await?.is_some();
+            had_objects = within(CLOUD_LIMIT, balancer.get_load_balancer(self.cluster(), &live)).await?.is_some();
         }
         if had_objects {
             // Recorded before the call, because after a partial deletion the provider may find no objects.
@@ -241,12 +241,12 @@ impl ServiceReconciler {
         }
         let is_ours = plan::may_release(&live, &handling, had_objects);
         let live = Box::new(without_unread(*live));
-        let Some(live) = self.with_address(fleet, live).await? else { return Ok(()) };
+        let Some(live) = self.with_address(balancer, live).await? else { return Ok(()) };
         if is_ours && self.records.begin_attempt_event(key) {
             self.record_event(&live, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
         }
         self.records.begin_change(key, None);
-        nothing_left(within(CLOUD_LIMIT, fleet.ensure_load_balancer_deleted(&self.permit, self.cluster(), &live)))
+        nothing_left(within(CLOUD_LIMIT, balancer.ensure_load_balancer_deleted(&self.permit, self.cluster(), &live)))
             .await?;
         if !is_ours {
             return Err(self.not_ours(key));
@@ -255,7 +255,7 @@ impl ServiceReconciler {
             self.api.patch("remove the finalizer of", &live, patch).await?;
         }
         self.records.forget(key);
-        self.record_messages(fleet, &live);
+        self.record_messages(balancer, &live);
         self.record_event(&live, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
         Ok(())
     }
@@ -263,12 +263,16 @@ impl ServiceReconciler {
     /// Before a deletion, writes the address of the load balancer to a Service without an address, if the provider
     /// needs it. After a crash, the address may be the only trace of the remaining objects. Returns `None` if the
     /// Service is deleted.
-    async fn with_address(&self, fleet: &dyn LoadBalancer, live: Box<Service>) -> Result<Option<Box<Service>>, Stop> {
+    async fn with_address(
+        &self,
+        balancer: &dyn LoadBalancer,
+        live: Box<Service>,
+    ) -> Result<Option<Box<Service>>, Stop> {
         let may_report = service::wants_load_balancer(&live) && service::ingress(&live).is_empty();
-        if !may_report || !fleet.needs_address_before_deletion() {
+        if !may_report || !balancer.needs_address_before_deletion() {
             return Ok(Some(live));
         }
-        let status = within(CLOUD_LIMIT, fleet.get_load_balancer(self.cluster(), &live)).await?;
+        let status = within(CLOUD_LIMIT, balancer.get_load_balancer(self.cluster(), &live)).await?;
         let ingress = status.and_then(|status| status.ingress).unwrap_or_default();
         match plan::status_patch(&live, &ingress) {
             Some(patch) => {
@@ -294,7 +298,7 @@ impl ServiceReconciler {
     }
 
     /// Handles a Service that left the cache because it was deleted, left the selection, or needs no load balancer.
-    async fn sync_vanished(&self, fleet: &dyn LoadBalancer, key: &str) -> Result<(), Stop> {
+    async fn sync_vanished(&self, balancer: &dyn LoadBalancer, key: &str) -> Result<(), Stop> {
         let Some(service) = self.records.unguarded(key) else {
             // The Service vanished with its finalizer, for example after a restore of etcd. The provider's orphan
             // cleanup handles its load balancer.
@@ -308,7 +312,7 @@ impl ServiceReconciler {
             Live::Absent => true,
         };
         match is_gone {
-            true => self.delete_afterwards(fleet, key, &service).await,
+            true => self.delete_afterwards(balancer, key, &service).await,
             false => {
                 self.records.forget(key);
                 Ok(())
@@ -318,12 +322,12 @@ impl ServiceReconciler {
 
     /// Handles a Service that another Service with the same name has replaced. A live read confirms the new UID,
     /// because the cache may be stale.
-    async fn sync_replaced(&self, fleet: &dyn LoadBalancer, key: &str, service: &Service) -> Result<(), Stop> {
+    async fn sync_replaced(&self, balancer: &dyn LoadBalancer, key: &str, service: &Service) -> Result<(), Stop> {
         if let Some(old) = self.records.unguarded(key) {
             let _claim = self.lock(key, None)?;
             match self.api.read(service).await? {
                 Live::Selected(live) if live.metadata.uid == service.metadata.uid => {
-                    self.delete_afterwards(fleet, key, &old).await?;
+                    self.delete_afterwards(balancer, key, &old).await?;
                 }
                 _ => return Err(Stop::Wait(CLAIMED_PAUSE)),
             }
@@ -333,18 +337,18 @@ impl ServiceReconciler {
     }
 
     /// Deletes the load balancer of a Service whose deletion is confirmed.
-    async fn delete_afterwards(&self, fleet: &dyn LoadBalancer, key: &str, gone: &Service) -> Result<(), Stop> {
+    async fn delete_afterwards(&self, balancer: &dyn LoadBalancer, key: &str, gone: &Service) -> Result<(), Stop> {
         if self.records.begin_attempt_event(key) {
             self.record_event(gone, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
         }
-        let call = fleet.ensure_load_balancer_deleted(&self.permit, self.cluster(), gone);
+        let call = balancer.ensure_load_balancer_deleted(&self.permit, self.cluster(), gone);
         nothing_left(within(CLOUD_LIMIT, call)).await.map_err(|error| match error {
             Error::NotLeader => Stop::NotLeader,
             Error::Pending { after, .. } => Stop::Wait(after),
             error => ServiceBlocked::by_cloud(&error).with(ServiceAction::DeleteAfterwards).into(),
         })?;
         self.records.forget(key);
-        self.record_messages(fleet, gone);
+        self.record_messages(balancer, gone);
         self.record_event(gone, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
         Ok(())
     }

@@ -76,8 +76,8 @@ impl Targets {
     }
 
     fn with_usable<'n>(&self, node: &'n Node) -> (&'n Node, UsableAddresses) {
-        let load_balancers = self.provider.load_balancer();
-        (node, load_balancers.map_or_else(UsableAddresses::default, |found| found.usable_addresses(node)))
+        let balancer = self.provider.load_balancer();
+        (node, balancer.map_or_else(UsableAddresses::default, |balancer| balancer.usable_addresses(node)))
     }
 
     pub(super) fn is_ready(&self) -> bool {

@@ -27,7 +27,7 @@ const NAMES_SHOWN: usize = 20;
 
 impl ServiceReconciler {
     pub(in crate::controllers::service) async fn update_nodes(&self) -> ServiceOutcome {
-        let Some(fleet) = self.fleet() else { return ServiceOutcome::Nothing };
+        let Some(balancer) = self.balancer() else { return ServiceOutcome::Nothing };
         let began = Instant::now();
         if let Some(end) = self.targets.end_pauses() {
             self.rounds.again_at(end);
@@ -38,7 +38,7 @@ impl ServiceReconciler {
         if let Some(next) = due.next {
             self.rounds.again_at(next);
         }
-        let is_due = |claim: ServiceLock| Some((self.updatable(&*fleet, &claim.key)?, claim));
+        let is_due = |claim: ServiceLock| Some((self.updatable(&*balancer, &claim.key)?, claim));
         let claimed: Vec<(Arc<Service>, ServiceLock)> = due.claims.into_iter().filter_map(is_due).collect();
         let mut round =
             Round { updates: Vec::new(), recovered: due.recovered, duration: Duration::ZERO, call_duration: None };
@@ -48,7 +48,7 @@ impl ServiceReconciler {
             match self.write_blocked(targets.nodes.is_empty()) {
                 Some(blocked) => self.hold_all(claimed, &blocked, &mut round),
                 None => {
-                    if self.update_all(&*fleet, claimed, &targets, &mut round).await.is_err() {
+                    if self.update_all(&*balancer, claimed, &targets, &mut round).await.is_err() {
                         return ServiceOutcome::NotLeader;
                     }
                 }
@@ -81,7 +81,7 @@ impl ServiceReconciler {
     /// Updates all claimed Services with one call. Fails if this process lost leadership.
     async fn update_all(
         &self,
-        fleet: &dyn LoadBalancer,
+        balancer: &dyn LoadBalancer,
         claimed: Vec<(Arc<Service>, ServiceLock)>,
         targets: &TargetList,
         round: &mut Round,
@@ -89,7 +89,7 @@ impl ServiceReconciler {
         let services: Vec<Arc<Service>> = claimed.iter().map(|(service, _)| Arc::clone(service)).collect();
         claimed.iter().for_each(|(_, claim)| self.records.begin_node_update(&claim.key));
         let called = Instant::now();
-        let call = update_nodes(fleet, &self.permit, self.cluster(), &services, &targets.nodes);
+        let call = update_nodes(balancer, &self.permit, self.cluster(), &services, &targets.nodes);
         let mut results = tokio::time::timeout(ROUND_LIMIT, call).await.unwrap_or_default();
         round.call_duration = Some(called.elapsed());
         // A Service without a result was not updated.
@@ -107,7 +107,7 @@ impl ServiceReconciler {
                     continue;
                 }
                 Ok(()) | Err(Error::ImplementedElsewhere) => Ok(match self.records.nodes_updated(&key, &targets.set) {
-                    true => match fleet.without_nodes(&service, &targets.nodes) {
+                    true => match balancer.without_nodes(&service, &targets.nodes) {
                         Some(message) => WrittenNodes::Empty(message),
                         None => WrittenNodes::Changed,
                     },
@@ -128,12 +128,12 @@ impl ServiceReconciler {
     }
 
     /// Returns the Service of this key if its load balancer exists and must stay.
-    fn updatable(&self, fleet: &dyn LoadBalancer, key: &str) -> Option<Arc<Service>> {
+    fn updatable(&self, balancer: &dyn LoadBalancer, key: &str) -> Option<Arc<Service>> {
         let service = self.services.get(key)?;
         let is_wanted = service::wants_load_balancer(&service)
             && service.metadata.deletion_timestamp.is_none()
             && !self.records.is_another(key, &service)
-            && fleet.handles(&service) != Handling::Declined;
+            && balancer.handles(&service) != Handling::Declined;
         let exists = !service::ingress(&service).is_empty() || self.records.was_ensured(key);
         (is_wanted && exists).then_some(service)
     }

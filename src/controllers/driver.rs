@@ -416,3 +416,50 @@ async fn work(term: &Arc<impl Reconciler>, queue: &Queue<String>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parking_lot::Mutex;
+
+    /// Records the times of the reconciles. Each has the same result.
+    struct Fixed {
+        requeue: Requeue,
+        times: Mutex<Vec<Instant>>,
+    }
+
+    impl Reconciler for Fixed {
+        type Outcome = ();
+
+        fn keys_of(&self, _: Event) -> Vec<String> {
+            Vec::new()
+        }
+
+        async fn reconcile(self: Arc<Self>, _: String) {
+            self.times.lock().push(Instant::now());
+        }
+
+        async fn conclude(self: &Arc<Self>, _: &str, _: Result<(), PanicError>) -> Requeue {
+            self.requeue
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_retried_after_its_backoff_or_earlier_if_the_controller_says_so() {
+        let seconds = Duration::from_secs;
+        for (requeue, expected) in [
+            (Requeue::PERIOD, vec![0]),
+            (Requeue::after(seconds(7)), vec![0, 7, 14, 21, 28]),
+            (Requeue::after(seconds(7)).or_after(seconds(9)), vec![0, 7, 14, 21, 28]),
+            (Requeue::BACKOFF, vec![0, 2, 6, 14]),
+            (Requeue::BACKOFF.or_after(seconds(5)), vec![0, 2, 6, 11, 16, 21, 26]),
+        ] {
+            let (began, term) = (Instant::now(), Arc::new(Fixed { requeue, times: Mutex::default() }));
+            let queue = Queue::new(Backoff::doubling(seconds(2), seconds(60)), &QueueMetrics::new("test"));
+            queue.add("a".to_owned());
+            assert!(tokio::time::timeout(seconds(29), work(&term, &queue)).await.is_err(), "it ends with the queue");
+            let times: Vec<u64> = term.times.lock().iter().map(|at| at.duration_since(began).as_secs()).collect();
+            assert_eq!(times, expected, "{requeue:?}");
+        }
+    }
+}

@@ -821,4 +821,5 @@ fn an_address_that_does_not_come_keeps_no_other_one_from_being_released_or_used(
 
 mod addresses;
 mod features;
+mod golden;
 mod properties;

@@ -21,10 +21,16 @@ pub struct ResourceIndex {
     services: BTreeMap<Box<str>, ServiceResources>,
     /// Objects with the name of this cluster but without a Service: path, and cluster UID of the tag.
     without_service: Vec<(Box<str>, Option<Box<str>>)>,
-    /// Number of virtual servers of other owners, by the path of their load balancer service.
-    foreign: BTreeMap<Box<str>, usize>,
-    /// The addresses of virtual servers of other owners, each with the path of one of these servers.
-    foreign_addresses: BTreeMap<IpAddr, Box<str>>,
+    /// Virtual servers of other owners, by path.
+    foreign: BTreeMap<Box<str>, ForeignServer>,
+}
+
+/// A virtual server of another owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ForeignServer {
+    /// The path of the load balancer service; empty without one.
+    lb_service: Box<str>,
+    address: Option<IpAddr>,
 }
 
 /// Selection of the load balancer service for the virtual servers.
@@ -72,8 +78,7 @@ impl ResourceIndex {
         contents
     }
 
-    /// Records an object that was read or written, and replaces its previous version, except the count of a virtual
-    /// server of another owner.
+    /// Records an object that was read or written, and replaces its previous version.
     pub fn record(&mut self, kind: ObjectKind, object: &Object, layout: &ClusterLayout) {
         self.remove(object.path());
         self.add(kind, object, layout);
@@ -90,9 +95,9 @@ impl ResourceIndex {
                 Some(server) => insert(&mut self.of(&server.tags.service).servers, server, |one| &one.tags.path),
                 None if object.is_marked_for_delete() => {}
                 None => {
-                    *self.foreign.entry(object.text("lb_service_path").into()).or_default() += 1;
-                    let address = parse_ip(object.text("ip_address"));
-                    self.foreign_addresses.extend(address.map(|address| (address, object.path().into())));
+                    let lb_service = object.text("lb_service_path").into();
+                    let server = ForeignServer { lb_service, address: parse_ip(object.text("ip_address")) };
+                    self.foreign.insert(object.path().into(), server);
                 }
             },
             ObjectKind::Pool => {
@@ -140,7 +145,8 @@ impl ResourceIndex {
         let is_own = |server: &VirtualServer| own.iter().any(|one| one.tags.path == server.tags.path);
         let mut others = all.filter(|server| server.address == Some(address) && !is_own(server));
         let known = others.next().map(|server| server.tags.path.clone());
-        known.or_else(|| self.foreign_addresses.get(&address).cloned())
+        let mut foreign = self.foreign.iter().filter(|(_, server)| server.address == Some(address));
+        known.or_else(|| foreign.next().map(|(path, _)| path.clone()))
     }
 
     /// Whether all objects of the Service are allocations whose addresses virtual servers of other owners use.
@@ -153,7 +159,7 @@ impl ResourceIndex {
 
     /// Whether other owners have virtual servers.
     pub fn has_other_servers(&self) -> bool {
-        !self.foreign_addresses.is_empty()
+        self.foreign.values().any(|server| server.address.is_some())
     }
 
     /// Adds the allocations of `other`, which belong to other IP pools.
@@ -165,8 +171,9 @@ impl ResourceIndex {
         }
     }
 
-    /// Removes the object at this path. Does not change the records of virtual servers of other owners.
+    /// Removes the object at this path.
     pub fn remove(&mut self, path: &str) {
+        self.foreign.remove(path);
         self.without_service.retain(|(known, _)| **known != *path);
         self.lb_services.retain(|one| *one.path != *path);
         for objects in self.services.values_mut() {
@@ -265,7 +272,7 @@ impl ResourceIndex {
     pub fn servers_on(&self, path: &str) -> usize {
         let ours = self.services.values().flat_map(|objects| &objects.servers);
         let ours = ours.filter(|server| *server.lb_service == *path).count();
-        ours + self.foreign.get(path).copied().unwrap_or_default()
+        ours + self.foreign.values().filter(|server| *server.lb_service == *path).count()
     }
 
     /// Returns the load balancer service in use; `None` if it has to be created. As in the Go program, the load

@@ -139,6 +139,9 @@ pub fn merge(read: ObjectListing, before: MergeBase<'_>) -> MergeResult {
         let references = known.without_service.iter().filter(|(path, _)| is_reference(path));
         read.without_service.extend(references.cloned());
     }
+    read.foreign.retain(|path, _| !before.written_paths.contains(path));
+    let foreign = known.foreign.iter().filter(|(path, _)| before.written_paths.contains(*path));
+    read.foreign.extend(foreign.map(|(path, server)| (path.clone(), server.clone())));
     MergeResult { index: read, unread_writes: missed, changed }
 }
 
@@ -265,6 +268,22 @@ mod tests {
         let after = merged(of(&[("a", 1), ("b", 1)]), &known, &["a", "b", "c"], &[]);
         assert_eq!((after.index, after.unread_writes), (known, BTreeSet::new()));
         assert!(after.changed.is_empty());
+    }
+
+    #[test]
+    fn a_virtual_server_that_went_to_another_owner_during_a_reading_counts() {
+        let mut server = monitor("v", 1);
+        server.0.insert("lb_service_path".to_owned(), "/l".into());
+        let own = contents(&[(ObjectKind::VirtualServer, server.clone())]);
+        server.set_tags([]);
+        let foreign = contents(&[(ObjectKind::VirtualServer, server)]);
+        let counts = |read: &ResourceIndex, known: &ResourceIndex, written: &[&str]| {
+            merged(read.clone(), known, written, &[]).index.servers_on("/l")
+        };
+        assert_eq!(counts(&own, &foreign, &["v"]), 1, "the list is older");
+        assert_eq!(counts(&foreign, &own, &["v"]), 1, "the list is older");
+        assert_eq!(counts(&foreign, &foreign, &[]), 1);
+        assert_eq!(counts(&ResourceIndex::default(), &foreign, &[]), 0);
     }
 
     #[test]

@@ -149,6 +149,26 @@ fn virtual_servers_of_others_are_counted() {
     assert_eq!((contents.servers_on("/l"), contents.servers_on("/m")), (3, 0));
 }
 
+#[test]
+fn a_virtual_server_of_another_owner_counts_once_and_until_it_is_gone() {
+    let address = "192.0.2.5".parse().unwrap();
+    let own = server("f", Some("ns/s"), "/l");
+    let mut foreign = own.clone();
+    foreign.set_tags([]);
+    let mut contents = ResourceIndex::default();
+    for (object, expected) in [(&own, true), (&foreign, false), (&foreign, false), (&own, true), (&foreign, false)] {
+        contents.record(ObjectKind::VirtualServer, object, &layout());
+        assert_eq!(contents.servers_on("/l"), 1);
+        assert_eq!(
+            (contents.of_service("ns/s").servers.len(), contents.has_other_servers()),
+            (usize::from(expected), !expected)
+        );
+        assert_eq!(contents.other_server_on(address, &[]).as_deref(), Some(foreign.path()));
+    }
+    contents.remove(foreign.path());
+    assert_eq!((contents.servers_on("/l"), contents.other_server_on(address, &[])), (0, None));
+}
+
 /// The virtual server has no owner, belongs to another Service, or belongs to a Service of another cluster.
 #[test]
 fn a_virtual_server_of_another_owner_has_an_address() {

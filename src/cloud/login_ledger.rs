@@ -24,8 +24,7 @@ pub struct LoginPolicy {
     pub scope: &'static str,
     /// The time window of the budget.
     pub window: Duration,
-    /// Maximum number of attempts per window. Accepted credentials, or a window without rejections, allow one more
-    /// attempt.
+    /// Maximum number of attempts per window. A window without rejections allows one more attempt.
     pub budget: usize,
     /// Maximum number of attempts per window of one process while the replicas cannot share their counts.
     pub budget_alone: usize,
@@ -42,8 +41,8 @@ pub struct PlannedLogin {
     pub user: String,
     /// Version of the Secret with the credentials, if they come from a Secret.
     pub version: Option<SecretVersion>,
-    /// Whether the server accepted the credentials from this process and has not rejected them since. If true, the
-    /// login does not wait because of the rejections of other processes.
+    /// Whether the server accepted the credentials from this process and has not rejected them since. If true,
+    /// rejections of other processes delay the login only within the window.
     pub was_accepted: bool,
     /// Whether this process has not tried the credentials before. New credentials may differ from rejected credentials.
     pub is_new: bool,
@@ -98,7 +97,7 @@ pub trait LoginThrottle: Send + Sync {
 
     /// Returns true if the counts of all replicas now allow an attempt that was refused before. Returns false while the
     /// counts cannot be read. If the server rejected the credentials of this process (`was_rejected`), the rejection
-    /// must have been deleted, or another replica must have logged in with the credentials.
+    /// must have been deleted.
     async fn can_retry(&self, attempt: &PlannedLogin, was_rejected: bool) -> bool;
 
     /// Returns the command that deletes the failed logins of this account for all replicas, at this server and at all

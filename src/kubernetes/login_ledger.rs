@@ -1,10 +1,9 @@
 //! Counts logins across replicas and restarts. Each pair of server and account has a Lease, which is written by
 //! compare-and-swap with the permissions of the leader election (get, create, update).
 //!
-//! The API server's clock dates the entries in the store, because the clocks of replicas are not trusted. While the
-//! store is out of reach, a process dates its own entries by its own clock until it writes them to the store. A date is
-//! trusted up to an error of [`MARGIN`], and an entry that appears between two reads was made after the first read. So
-//! an entry counts for its full time, or a little longer.
+//! The API server's clock dates the entries in the store, because the clocks of replicas are not trusted. A date is
+//! trusted up to an error of [`MARGIN`], so an entry counts for its full time, or a little longer. A process measures
+//! the ages of its own entries itself. Only its own entries count while the store is out of reach.
 
 mod lease;
 mod local;
@@ -14,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::local::{AttemptOutcome, LocalState, ObservedEntry, Process};
-use self::record::{AgedEntry, Endpoint, Entry, Evidence, LoginState, RETENTION, Record, UNDER_WAY, decide};
+use self::local::{LocalState, Process};
+use self::record::{AgedEntry, Clock, Endpoint, Entry, RETENTION, Record, decide};
 use crate::base::backoff::Backoff;
 use crate::cloud::login_ledger::{LoginClaim, LoginPolicy, LoginRefusal, LoginThrottle, Outcome, PlannedLogin};
 use async_trait::async_trait;
@@ -33,15 +32,11 @@ pub const MARGIN: Duration = Duration::from_secs(30);
 pub const SKEW: Duration = Duration::from_secs(10 * 60);
 const PREFIX: &str = "vsphere-ccm-logins-";
 const CALL_LIMIT: Duration = Duration::from_secs(5);
-/// Shorter time limit of the store, for a login with credentials that were accepted before, or to withdraw a claim.
-const KNOWN_LIMIT: Duration = Duration::from_secs(1);
 /// Maximum number of tries of a conflicting write. The login then has to wait.
 const TRIES: u32 = 8;
 /// Minimum pause of a login after `TRIES` conflicts.
 const CONTENTION: Duration = Duration::from_secs(1);
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(25), Duration::from_millis(800)).shortened_by(0.5);
-/// Maximum number of unwritten outcomes. The next claim writes them.
-const MAX_PENDING: usize = 16;
 /// Time for which reviews of paused logins reuse a record, because the logins of one account at all vCenters depend on
 /// the same records. A login is reviewed again after 30 to 37.5 s, so a deletion is noticed within a minute.
 const SERVES_FOR: Duration = Duration::from_secs(15);
@@ -61,60 +56,16 @@ pub struct Ledger {
     review_turn: Semaphore,
 }
 
-/// Clock that dates the entries of a record.
-#[derive(Clone, Copy, Debug)]
-struct Clock {
-    /// Current time, in seconds since 1970.
-    now: i64,
-    margin: Duration,
-}
-
-impl Clock {
-    fn since(self, entry: &Entry) -> Duration {
-        u64::try_from(self.now.saturating_sub(entry.at)).map_or(Duration::ZERO, Duration::from_secs)
-    }
-}
-
-/// Record names of one account, as seen from one server.
-struct AccountRecords {
-    endpoint: String,
-    /// Location of each record of the account, by record name. Contains all registered servers of all products.
-    endpoints: BTreeMap<String, Endpoint>,
-}
-
-impl AccountRecords {
-    fn names(&self) -> BTreeSet<String> {
-        self.endpoints.keys().cloned().collect()
-    }
-
-    fn others(&self) -> impl Iterator<Item = &String> {
-        self.endpoints.keys().filter(|name| **name != self.endpoint)
-    }
-}
-
+/// A record as read from the store, completed with the attempts and outcomes of this process.
 #[derive(Clone)]
 struct FetchedRecord {
+    name: String,
     record: Record,
-    version: Option<String>,
+    /// The stored text, and its version. `None` if the store has no such record.
+    stored: Option<StoredText>,
     clock: Clock,
-}
-
-impl FetchedRecord {
-    /// Whether a replica has recently logged in with the attempt's credentials.
-    fn is_accepted(&self, attempt: &PlannedLogin) -> bool {
-        self.record.is_accepted(attempt.version.as_ref(), self.clock.now, self.clock.margin)
-    }
-}
-
-struct SharedReading {
-    started: Instant,
-    fetched: FetchedRecord,
-}
-
-impl SharedReading {
-    fn serves(&self) -> bool {
-        self.started.elapsed() < SERVES_FOR
-    }
+    /// Time when the read began.
+    read_at: Instant,
 }
 
 /// Returns the record name of an account at a server. `scope` is that of the login policy. The name is a hash, so that
@@ -153,7 +104,7 @@ impl Ledger {
     }
 
     fn own_clock(&self) -> Clock {
-        Clock { now: (self.wall_clock)(), margin: SKEW }
+        Clock { time: (self.wall_clock)(), margin: SKEW }
     }
 
     fn entry(&self, id: &str, at: i64, attempt: &PlannedLogin) -> Entry {
@@ -166,56 +117,51 @@ impl Ledger {
 
     /// Claims a login, based only on the attempts of this process.
     fn claim_alone(&self, attempt: &PlannedLogin, id: &str) -> Result<(), LoginRefusal> {
-        let account = self.records(attempt.policy, &attempt.server, &attempt.user);
-        let here = &account.endpoint;
-        let clock = self.own_clock();
-        // The entry is recorded first, so that of two concurrent claims at least one sees the other claim.
-        self.local.lock().note(here, self.entry(id, clock.now, attempt));
-        let records: Vec<(String, FetchedRecord)> = {
-            let local = self.local.lock();
-            let own = |name: &String| {
-                let record = local.own_entries.get(name).cloned().unwrap_or_default();
-                (name.clone(), FetchedRecord { record, version: None, clock })
-            };
-            account.endpoints.keys().map(own).collect()
-        };
-        let judged = self.decide(&records, &account, attempt, Some(id), true);
+        let account = self.records_of(attempt.policy, &attempt.server, &attempt.user);
+        let here = record_name(attempt.policy.scope, &attempt.server, &attempt.user);
+        let entry = self.entry(id, (self.wall_clock)(), attempt);
+        // One lock for the decision and the claim, so that of two concurrent claims one sees the other.
         let mut local = self.local.lock();
-        if judged.is_err() {
-            local.apply_outcome(here, AttemptOutcome::harmless(id), clock.now);
-        } else {
-            local.without_leases.insert(id.to_owned());
+        let mut aged: Vec<AgedEntry<'_>> = Vec::new();
+        for (name, endpoint) in &account {
+            let others = local.attempts(name).filter(|(entry, _)| entry.id != id);
+            aged.extend(others.map(|(entry, age)| AgedEntry { entry, age, endpoint: *endpoint }));
         }
+        let judged = decide(&aged, false, attempt, fastrand::f64());
+        local.put(&here, entry, false);
         judged
     }
 
     /// Claims a login in the store. Returns whether the login is allowed, or the error of the store.
     async fn claim_shared(&self, attempt: &PlannedLogin, id: &str) -> Result<Result<(), LoginRefusal>, StoreError> {
-        let account = self.records(attempt.policy, &attempt.server, &attempt.user);
-        let here = &account.endpoint;
+        let account = self.records_of(attempt.policy, &attempt.server, &attempt.user);
+        let here = &record_name(attempt.policy.scope, &attempt.server, &attempt.user);
         for turn in 0..TRIES {
-            let mut records = vec![(here.clone(), self.fetch(here).await?)];
-            if let Err(refused) = self.decide(&records, &account, attempt, None, false) {
+            let mut fetched = self.fetch(here).await?;
+            if let Err(refused) = self.decide(std::slice::from_ref(&fetched), &account, attempt, None) {
+                // The cause may be attempts of this process that the store lacks, and other replicas need them. If the
+                // write fails, the next claim repeats it.
+                let _ = self.save(&fetched).await;
                 return Ok(Err(refused));
             }
-            let Some((_, fetched)) = records.first_mut() else { continue };
-            let entry = self.entry(id, fetched.clock.now, attempt);
+            let entry = self.entry(id, fetched.clock.time, attempt);
             fetched.record.put(entry.clone());
-            match self.save(here, fetched).await {
+            match self.save(&fetched).await {
                 Err(StoreError::Conflict) => {
                     pause_between(turn).await;
                     continue;
                 }
                 other => other?,
             }
-            self.local.lock().note(here, entry);
+            self.local.lock().put(here, entry, true);
             // The own claim is already written: of two concurrent claims at two servers, at least one sees the other.
-            for name in account.others() {
-                records.push((name.clone(), self.fetch(name).await?));
+            let mut records = vec![fetched];
+            for name in account.keys().filter(|name| *name != here) {
+                records.push(self.fetch(name).await?);
             }
-            let judged = self.decide(&records, &account, attempt, Some(id), false);
+            let judged = self.decide(&records, &account, attempt, Some(id));
             if judged.is_err() {
-                self.apply_outcome_everywhere(attempt, AttemptOutcome::harmless(id), KNOWN_LIMIT).await;
+                self.settle(attempt, id, Outcome::Harmless).await;
             }
             return Ok(judged);
         }
@@ -226,172 +172,128 @@ impl Ledger {
         }))
     }
 
-    fn records(&self, policy: LoginPolicy, server: &str, user: &str) -> AccountRecords {
-        let here = record_name(policy.scope, server, user);
+    /// Returns the records of an account at all registered servers and `server`, with their locations relative to
+    /// `server`.
+    fn records_of(&self, policy: LoginPolicy, server: &str, user: &str) -> BTreeMap<String, Endpoint> {
         let of_server = |(scope, server): &(&'static str, String)| {
             let endpoint = if *scope == policy.scope { Endpoint::SameProduct } else { Endpoint::OtherProduct };
             (record_name(scope, server, user), endpoint)
         };
-        let mut endpoints: BTreeMap<_, _> = self.local.lock().servers.iter().map(of_server).collect();
-        endpoints.insert(here.clone(), Endpoint::This);
-        AccountRecords { endpoint: here, endpoints }
+        let mut records: BTreeMap<_, _> = self.local.lock().servers.iter().map(of_server).collect();
+        records.insert(record_name(policy.scope, server, user), Endpoint::This);
+        records
     }
 
-    /// Reads a record, and adds the attempts and outcomes of this process that the store lacks.
+    /// Reads a record, and completes it with the attempts and outcomes of this process.
     async fn fetch(&self, name: &str) -> Result<FetchedRecord, StoreError> {
+        let read_at = Instant::now();
         let Reading { stored, server_time } = within(CALL_LIMIT, self.store.read(name)).await?;
-        let clock = server_time.map_or_else(|| self.own_clock(), |now| Clock { now, margin: MARGIN });
-        let (mut record, version) = match stored {
-            Some(stored) => (Record::from_text(&stored.text), Some(stored.version)),
-            None => (Record::default(), None),
-        };
-        let local = self.local.lock();
-        for (_, id, outcome) in local.pending.iter().filter(|(of, ..)| of == name) {
-            record.apply(id, *outcome, clock.now);
-        }
-        for id in local.without_leases.iter().filter(|id| !record.holds(id)).cloned().collect::<Vec<_>>() {
-            if let Some(entry) = local.own_entry(name, &id, clock) {
-                record.put(entry);
-            }
-        }
-        Ok(FetchedRecord { record, version, clock })
+        let clock = server_time.map_or_else(|| self.own_clock(), |time| Clock { time, margin: MARGIN });
+        let mut record = stored.as_ref().map(|stored| Record::from_text(&stored.text)).unwrap_or_default();
+        record.correct_dates(clock.time);
+        self.local.lock().complete(name, &mut record, clock, self.process.as_ref());
+        Ok(FetchedRecord { name: name.to_owned(), record, stored, clock, read_at })
     }
 
     /// Returns these records. Each record was read at most [`SERVES_FOR`] ago, and after this process last wrote the
     /// record.
-    async fn read_for_review(&self, names: BTreeSet<String>) -> Result<Vec<(String, FetchedRecord)>, StoreError> {
+    async fn read_for_review(&self, names: impl Iterator<Item = &String>) -> Result<Vec<FetchedRecord>, StoreError> {
+        let is_recent = |fetched: &FetchedRecord| fetched.read_at.elapsed() < SERVES_FOR;
         let all = async {
             // One review reads at a time, and other reviews reuse its records. The semaphore is never closed.
             let _turn = self.review_turn.acquire().await;
             let mut records = Vec::new();
             for name in names {
-                let known =
-                    self.local.lock().last_reads.get(&name).filter(|one| one.serves()).map(|one| one.fetched.clone());
+                let (known, writes) = {
+                    let mut local = self.local.lock();
+                    local.last_reads.retain(|_, fetched| is_recent(fetched));
+                    (local.last_reads.get(name).cloned(), local.writes)
+                };
                 let fetched = match known {
                     Some(fetched) => fetched,
-                    None => self.fetch_for_all(&name).await?,
+                    None => self.fetch(name).await?,
                 };
-                records.push((name, fetched));
+                let mut local = self.local.lock();
+                // A read that overlaps a write of this process may lack the attempt, which would then seem deleted.
+                if local.writes == writes {
+                    local.last_reads.insert(name.clone(), fetched.clone());
+                }
+                records.push(fetched);
             }
             Ok(records)
         };
         within(CALL_LIMIT, all).await
     }
 
-    async fn fetch_for_all(&self, name: &str) -> Result<FetchedRecord, StoreError> {
-        let (began, writes) = (Instant::now(), self.local.lock().writes);
-        let fetched = self.fetch(name).await?;
-        let mut local = self.local.lock();
-        local.last_reads.retain(|_, reading| reading.serves());
-        // A read that overlaps a write of this process may lack the attempt, which would then seem deleted.
-        if local.writes == writes {
-            local.last_reads.insert(name.to_owned(), SharedReading { started: began, fetched: fetched.clone() });
-        }
-        Ok(fetched)
-    }
-
-    async fn save(&self, name: &str, fetched: &FetchedRecord) -> Result<(), StoreError> {
-        let FetchedRecord { record, version, clock } = fetched;
-        let (kept, pending) = {
-            let mut local = self.local.lock();
-            let observed = local.observe(name, record, false, *clock, self.process.as_ref());
-            let young = observed.into_iter().filter(|observed| observed.age < RETENTION);
-            let entries = young.map(|observed| observed.entry.clone()).collect();
-            let pending: Vec<String> =
-                local.pending.iter().filter(|(of, ..)| of == name).map(|(_, id, _)| id.clone()).collect();
-            (Record { entries, accepted: record.accepted.clone() }, pending)
+    /// Writes a record, unless the store has it already.
+    async fn save(&self, fetched: &FetchedRecord) -> Result<(), StoreError> {
+        let FetchedRecord { name, record, stored, clock, .. } = fetched;
+        let mut kept = record.clone();
+        kept.entries.retain(|entry| clock.age(entry) < RETENTION);
+        let is_stored = match stored {
+            Some(stored) => Record::from_text(&stored.text) == kept,
+            None => kept.entries.is_empty(),
         };
-        within(CALL_LIMIT, self.store.write(name, version.as_deref(), &kept.to_text())).await?;
+        if !is_stored {
+            let version = stored.as_ref().map(|stored| stored.version.as_str());
+            within(CALL_LIMIT, self.store.write(name, version, &kept.to_text())).await?;
+        }
         let mut local = self.local.lock();
-        local.last_reads.remove(name);
-        local.writes += 1;
-        local.pending.retain(|(of, id, _)| of != name || !pending.contains(id));
-        local.without_leases.retain(|id| !record.holds(id));
+        if !is_stored {
+            local.last_reads.remove(name);
+            local.writes += 1;
+        }
+        local.mark_stored(name, record);
         Ok(())
     }
 
     /// Decides about `attempt` by the records, without the entry `except`, which is the claim of the attempt itself.
     fn decide(
         &self,
-        records: &[(String, FetchedRecord)],
-        account: &AccountRecords,
+        records: &[FetchedRecord],
+        account: &BTreeMap<String, Endpoint>,
         attempt: &PlannedLogin,
         except: Option<&str>,
-        is_own: bool,
     ) -> Result<(), LoginRefusal> {
         let mut aged: Vec<AgedEntry<'_>> = Vec::new();
-        let mut local = self.local.lock();
-        for (name, FetchedRecord { record, clock, .. }) in records {
-            let endpoint = account.endpoints.get(name).copied().unwrap_or(Endpoint::SameProduct);
-            for observed in local.observe(name, record, is_own, *clock, self.process.as_ref()) {
-                let ObservedEntry { entry, age, is_lost } = observed;
+        let local = self.local.lock();
+        for FetchedRecord { name, record, clock, .. } in records {
+            let endpoint = account.get(name).copied().unwrap_or(Endpoint::SameProduct);
+            for entry in &record.entries {
+                let age = local.age(name, entry, *clock);
                 if except != Some(entry.id.as_str()) && age < RETENTION {
-                    let likely_age = age.max(clock.since(entry));
-                    aged.push(AgedEntry { entry, age, estimated_age: likely_age, endpoint, is_lost });
+                    aged.push(AgedEntry { entry, age, endpoint });
                 }
             }
         }
-        let of_here = records.iter().find(|(name, _)| *name == account.endpoint);
-        let is_accepted = of_here.is_some_and(|(_, fetched)| fetched.is_accepted(attempt));
-        let evidence = Evidence { entries: &aged, is_shared: !is_own, is_accepted };
-        decide(evidence, attempt, fastrand::f64())
+        decide(&aged, true, attempt, fastrand::f64())
     }
 
-    async fn apply_outcome_everywhere(&self, attempt: &PlannedLogin, settlement: AttemptOutcome<'_>, limit: Duration) {
+    /// Applies the outcome of an attempt of this process, here and in the store. If the store is out of reach, a later
+    /// write adds the outcome. It then drops only the claim of an accepted login, because there may be newer failures.
+    async fn settle(&self, attempt: &PlannedLogin, id: &str, outcome: Outcome) {
         let name = &record_name(attempt.policy.scope, &attempt.server, &attempt.user);
-        self.local.lock().apply_outcome(name, settlement, (self.wall_clock)());
+        let version = attempt.version.as_ref();
+        let window = {
+            let mut local = self.local.lock();
+            local.settle(name, id, outcome, version);
+            local.longest_window.max(attempt.policy.window)
+        };
         let written = async {
             for turn in 0..TRIES {
                 let mut fetched = self.fetch(name).await?;
-                if !self.merge_outcome(name, &mut fetched, settlement) {
-                    return Ok(());
+                if outcome == Outcome::Accepted {
+                    fetched.record.accept(version, fetched.clock, window);
                 }
-                match self.save(name, &fetched).await {
+                match self.save(&fetched).await {
                     Err(StoreError::Conflict) => pause_between(turn).await,
                     other => return other,
                 }
             }
             Err(StoreError::Conflict)
         };
-        let written = within(limit, written).await;
+        let written = within(CALL_LIMIT, written).await;
         self.log_availability(attempt, written.as_ref().err());
-        if written.is_err() {
-            let mut local = self.local.lock();
-            let surplus = (local.pending.len() + 1).saturating_sub(MAX_PENDING);
-            local.pending.drain(..surplus);
-            // A late write must not clear newer failures.
-            let outcome = match settlement.outcome {
-                Outcome::Accepted => Outcome::Harmless,
-                outcome => outcome,
-            };
-            local.pending.push((name.to_owned(), settlement.id.to_owned(), outcome));
-        }
-    }
-
-    /// Applies the outcome of an attempt of this process to a record. Returns whether the record changes.
-    fn merge_outcome(&self, name: &str, fetched: &mut FetchedRecord, settlement: AttemptOutcome<'_>) -> bool {
-        let AttemptOutcome { id, outcome, version } = settlement;
-        let FetchedRecord { record, clock, .. } = fetched;
-        let mut local = self.local.lock();
-        let was_claimed = record.apply(id, outcome, clock.now);
-        // The claim was never written, or another process removed it as lost. The own entry then replaces the claim,
-        // except for an accepted login, which only clears earlier unanswered logins.
-        if !was_claimed && outcome != Outcome::Accepted {
-            let Some(entry) = local.own_entry(name, id, *clock).filter(|_| LoginState::after(outcome).is_some()) else {
-                return false;
-            };
-            record.put(entry);
-        }
-        if outcome == Outcome::Accepted {
-            let lost: BTreeSet<String> = local
-                .observe(name, record, false, *clock, self.process.as_ref())
-                .into_iter()
-                .filter(|observed| observed.is_lost || observed.age >= UNDER_WAY)
-                .map(|observed| observed.entry.id.clone())
-                .collect();
-            record.clear_unanswered(version, clock.now, |entry| lost.contains(&entry.id));
-        }
-        true
     }
 
     /// Logs once per product that the store is out of reach, and once that it is available again.
@@ -430,6 +332,7 @@ impl LoginThrottle for Ledger {
         if local.servers.iter().filter(|(scope, _)| *scope == policy.scope).count() < MAX_SERVERS {
             local.servers.insert((policy.scope, server.to_owned()));
         }
+        local.longest_window = local.longest_window.max(policy.window);
     }
 
     fn reset_command(&self, policy: LoginPolicy, server: &str, user: &str) -> Option<String> {
@@ -437,15 +340,13 @@ impl LoginThrottle for Ledger {
             return None;
         }
         // Rejections count at every server of the account, so all records of the account must be deleted.
-        self.store.delete_command(&self.records(policy, server, user).names())
+        self.store.delete_command(&self.records_of(policy, server, user).into_keys().collect())
     }
 
     async fn claim(&self, attempt: &PlannedLogin) -> Result<LoginClaim, LoginRefusal> {
         let id = uuid::Uuid::new_v4().to_string();
         let claim = |pause_if_rejected| LoginClaim { attempt: attempt.clone(), id: id.clone(), pause_if_rejected };
-        let shared = self.claim_shared(attempt, &id);
-        let answer = if attempt.was_accepted { within(KNOWN_LIMIT, shared).await } else { shared.await };
-        match answer {
+        match self.claim_shared(attempt, &id).await {
             Ok(judged) => {
                 self.log_availability(attempt, None);
                 judged.map(|()| claim(Duration::ZERO))
@@ -455,7 +356,7 @@ impl LoginThrottle for Ledger {
                 let alone = self.claim_alone(attempt, &id);
                 if alone.is_err() {
                     // The claim may have reached the store.
-                    self.apply_outcome_everywhere(attempt, AttemptOutcome::harmless(&id), KNOWN_LIMIT).await;
+                    self.settle(attempt, &id, Outcome::Harmless).await;
                 }
                 alone.map(|()| claim(attempt.policy.window))
             }
@@ -463,25 +364,21 @@ impl LoginThrottle for Ledger {
     }
 
     async fn can_retry(&self, attempt: &PlannedLogin, was_rejected: bool) -> bool {
-        let account = self.records(attempt.policy, &attempt.server, &attempt.user);
-        let here = &account.endpoint;
-        let Ok(records) = self.read_for_review(account.names()).await else { return false };
-        let is_over = |(_, fetched): &(String, FetchedRecord)| {
-            let own = self.local.lock().rejections(here);
-            fetched.is_accepted(attempt) || fetched.record.has_lost(&own)
+        let account = self.records_of(attempt.policy, &attempt.server, &attempt.user);
+        let here = &record_name(attempt.policy.scope, &attempt.server, &attempt.user);
+        let Ok(records) = self.read_for_review(account.keys()).await else { return false };
+        let is_deleted = |fetched: &FetchedRecord| {
+            let rejections = self.local.lock().rejections(here);
+            fetched.name == *here && fetched.record.has_lost(&rejections)
         };
-        let is_bound = was_rejected && !records.iter().filter(|(name, _)| name == here).any(is_over);
-        !is_bound && !self.decide(&records, &account, attempt, None, false).is_err_and(|refused| refused.is_lockout)
+        if was_rejected && !records.iter().any(is_deleted) {
+            return false;
+        }
+        !self.decide(&records, &account, attempt, None).is_err_and(|refused| refused.is_lockout)
     }
 
     async fn record_outcome(&self, claim: LoginClaim, outcome: Outcome) {
-        // The login hardly waits for the API server if its credentials were accepted before and its outcome does not
-        // count. Otherwise the write gets the full limit: without a recorded outcome, the attempt still counts and may
-        // block further logins.
-        let is_quick = claim.attempt.was_accepted && LoginState::after(outcome).is_none();
-        let limit = if is_quick { KNOWN_LIMIT } else { CALL_LIMIT };
-        let settlement = AttemptOutcome { id: &claim.id, outcome, version: claim.attempt.version.as_ref() };
-        self.apply_outcome_everywhere(&claim.attempt, settlement, limit).await;
+        self.settle(&claim.attempt, &claim.id, outcome).await;
     }
 }
 

@@ -219,7 +219,7 @@ async fn a_rotation_makes_one_login_per_replica_and_interface_and_no_call_fails(
     }
     assert_eq!(server.sessions(), (0, 0));
     let left: Vec<String> = store.texts().into_values().collect();
-    assert!(left.iter().all(|text| text.starts_with("{\"entries\":[],")), "every claim was given back: {left:?}");
+    assert!(left.iter().all(|text| text == "{\"entries\":[]}"), "every claim was given back: {left:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -290,7 +290,7 @@ async fn a_new_pair_that_is_accepted_and_of_no_use_is_left_for_the_next_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn accepted_logins_never_wait_for_the_budget() {
+async fn accepted_logins_wait_for_rejections_of_others_within_the_window_at_most() {
     for ledger_fails in [false, true] {
         let (store, began) = (MemoryStore::default(), Instant::now());
         let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
@@ -310,12 +310,15 @@ async fn accepted_logins_never_wait_for_the_budget() {
             server.kill_soap_sessions();
             let mut changes = replica.vcenter.changes();
             changes.wait_for(|now| now.freshness != Freshness::Live).await.unwrap();
-            replica.until_live(MINUTE).await;
+            replica.until_live(2 * WINDOW).await;
             slowest = slowest.max(before.elapsed());
             pass(Duration::from_secs(5)).await;
         }
         println!("ten sessions lost, ledger out of reach: {ledger_fails}; the slowest came back after {slowest:?}");
-        assert!(slowest < Duration::from_secs(5), "{slowest:?}");
+        // Without the store, the rejections of others do not count. With it, their dates are believed to 30 s, and jitter
+        // adds up to a quarter.
+        let limit = if ledger_fails { Duration::from_secs(5) } else { WINDOW.mul_f64(1.25) + Duration::from_secs(30) };
+        assert!(slowest < limit, "{slowest:?}");
         assert_eq!(server.accepted(Interface::Soap), 11);
         for replica in others {
             replica.stop().await;

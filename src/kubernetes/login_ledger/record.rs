@@ -1,8 +1,8 @@
 //! The login record of one account at one server, and the decision about another login. Pure.
 //!
 //! A server locks an account after a number of rejections within a time. So the ledger allows in each window at most as
-//! many attempts as the login policy's budget. One more attempt is allowed with credentials that were accepted before,
-//! or if no attempt was rejected. Beyond the budget, the pauses grow. The ledger determines the ages of the attempts.
+//! many attempts as the login policy's budget. One more attempt is allowed if no attempt was rejected. Beyond the
+//! budget, the pauses grow. The ledger determines the ages of the attempts.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use crate::cloud::login_ledger::{LoginPolicy, LoginRefusal, Outcome, PlannedLogi
 
 /// Time limit of a claim in flight. An older claim without an outcome counts as a lost answer.
 pub const UNDER_WAY: Duration = Duration::from_secs(75);
-/// Maximum wait for another login in flight whose credentials are not known to be accepted.
-pub const CAUTION: Duration = Duration::from_secs(10);
+/// Age up to which a claim in flight delays the next login at its server, because its outcome tells whether the
+/// credentials are right. The claim of a killed process delays other processes no longer than this.
+pub const QUEUE_LIMIT: Duration = Duration::from_secs(10);
 /// Retry interval of a login that waits only for claims in flight. A claim is released when its login is accepted.
 pub const RECHECK_AFTER: Duration = Duration::from_secs(1);
 /// Age at which an entry is dropped.
 pub const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
-/// Time for which accepted credentials count as proven for all replicas. Much longer than the 30 s between reviews of
-/// waiting logins. Not longer than necessary, because credentials without a version may be replaced.
-pub const PROVEN_FOR: Duration = Duration::from_secs(10 * 60);
+/// Largest plausible difference between two clocks that date entries, in seconds. Larger than each tolerance for dates.
+const MAX_AHEAD: i64 = 60 * 60;
 /// Maximum number of entries of one record; the youngest stay. The longest window (15 minutes) has room for 20 attempts
 /// by the policy with the most attempts (four in 200 s), so no rejection is evicted while it counts.
 pub const MAX_ENTRIES: usize = 24;
@@ -30,8 +30,6 @@ pub const MAX_ENTRIES: usize = 24;
 const MAX_KNOWN_ENTRIES: usize = 16;
 /// Maximum pause of the backoff.
 const LONGEST: Duration = Duration::from_secs(30 * 60);
-
-const OTHERS_UNDER_WAY: &str = "other logins of the account are under way";
 
 /// State of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -65,9 +63,6 @@ pub struct Entry {
     pub at: i64,
     /// State of the attempt.
     pub state: LoginState,
-    /// Whether the same process had logged in with these credentials before.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub known: bool,
     /// Secret version of the credentials, if they come from a Secret.
     #[serde(flatten)]
     pub version: Option<SecretVersion>,
@@ -82,8 +77,14 @@ pub struct Entry {
 impl Entry {
     /// Creates a claim.
     pub fn claim(id: String, at: i64, attempt: &PlannedLogin) -> Self {
-        let (known, version) = (attempt.was_accepted, attempt.version.clone());
-        Self { id, at, state: LoginState::Claimed, known, version, pod: None, start: None }
+        Self { id, at, state: LoginState::Claimed, version: attempt.version.clone(), pod: None, start: None }
+    }
+
+    /// Changes the state. A settled attempt names no process.
+    pub fn settle(&mut self, state: LoginState) {
+        self.state = state;
+        self.pod = None;
+        self.start = None;
     }
 
     fn is_of(&self, version: &SecretVersion) -> bool {
@@ -96,20 +97,6 @@ impl Entry {
 pub struct Record {
     /// Attempts, in the order of their last state change.
     pub entries: Vec<Entry>,
-    /// Credentials that were accepted last, unless they were rejected since.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub accepted: Option<AcceptedLogin>,
-}
-
-/// Accepted credentials, which count as proven for all replicas.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AcceptedLogin {
-    /// Time of the accepted login, dated like an entry.
-    pub at: i64,
-    /// Secret version of the credentials, if they come from a Secret.
-    #[serde(flatten)]
-    pub version: Option<SecretVersion>,
 }
 
 impl Record {
@@ -128,77 +115,77 @@ impl Record {
 
     /// Adds an entry, or replaces the entry with the same id.
     pub fn put(&mut self, entry: Entry) {
-        self.take(&entry.id);
+        self.remove(&entry.id);
         self.entries.push(entry);
         self.bound();
     }
 
-    /// Whether there is an entry with this id.
-    pub fn holds(&self, id: &str) -> bool {
-        self.entries.iter().any(|entry| entry.id == id)
+    /// Returns the state of the entry with this id.
+    pub fn state_of(&self, id: &str) -> Option<LoginState> {
+        self.entries.iter().find(|entry| entry.id == id).map(|entry| entry.state)
     }
 
-    /// Removes and returns an entry.
-    pub fn take(&mut self, id: &str) -> Option<Entry> {
-        let at = self.entries.iter().position(|entry| entry.id == id)?;
-        Some(self.entries.remove(at))
+    /// Removes the entry with this id.
+    pub fn remove(&mut self, id: &str) {
+        self.entries.retain(|entry| entry.id != id);
     }
 
-    /// Applies the outcome of an attempt. Returns whether the record had an entry of the attempt.
-    pub fn apply(&mut self, id: &str, outcome: Outcome, at: i64) -> bool {
-        let Some(entry) = self.take(id) else { return false };
-        if let Some(state) = LoginState::after(outcome) {
-            let is_its = |accepted: &AcceptedLogin| accepted.version == entry.version;
-            if state == LoginState::Rejected && self.accepted.as_ref().is_some_and(is_its) {
-                self.accepted = None;
-            }
-            // The server counts from the time of the rejection.
-            self.put(Entry { state, at, pod: None, start: None, ..entry });
-        }
-        true
-    }
-
-    /// Records that the server accepted credentials of this version, which count as proven for [`PROVEN_FOR`]. Drops
-    /// earlier unanswered attempts of this version, and claims of this version for which `lost` returns true, because
-    /// the server's count of rejections starts over. Without a version, drops the unanswered attempts and lost claims
-    /// of all credentials. Rejections stay.
-    pub fn clear_unanswered(&mut self, version: Option<&SecretVersion>, at: i64, lost: impl Fn(&Entry) -> bool) {
-        self.accepted = Some(AcceptedLogin { at, version: version.cloned() });
+    /// Applies an accepted login with credentials of this version, because the server's count of rejections starts
+    /// over. Drops the unanswered attempts of this version, and its claims that have outlived their login. Without a
+    /// version, drops those of all credentials. Drops also the rejections of this version that are older than `window`,
+    /// so that they lengthen no pause. Younger rejections stay.
+    pub fn accept(&mut self, version: Option<&SecretVersion>, clock: Clock, window: Duration) {
         self.entries.retain(|entry| {
             let is_its = version.is_none_or(|version| entry.is_of(version));
-            let is_open = match entry.state {
-                LoginState::Unanswered => true,
-                LoginState::Claimed => lost(entry),
-                LoginState::Rejected => false,
-            };
-            !(is_its && is_open)
+            match entry.state {
+                LoginState::Unanswered => !is_its,
+                LoginState::Claimed => !is_its || clock.age(entry) < UNDER_WAY,
+                LoginState::Rejected => entry.version.as_ref() != version || clock.age(entry) < window,
+            }
         });
     }
 
-    /// Whether the server accepted credentials of this version shortly before `moment`, and has not rejected them
-    /// since. Ignores a date that is later than `moment` by more than `margin`, because it would not expire.
-    pub fn is_accepted(&self, version: Option<&SecretVersion>, moment: i64, margin: Duration) -> bool {
-        self.accepted.as_ref().is_some_and(|accepted| {
-            let is_same = accepted.version.as_ref() == version;
-            let age = moment.saturating_sub(accepted.at);
-            let is_recent = match u64::try_from(age) {
-                Ok(seconds) => seconds < PROVEN_FOR.as_secs(),
-                Err(_) => age.unsigned_abs() <= margin.as_secs(),
-            };
-            is_same && is_recent
-        })
+    /// Replaces dates that are far in the future by `time`, because the clock that dated the entries has been set back.
+    /// Otherwise, these entries would count until the clock reaches their dates.
+    pub fn correct_dates(&mut self, time: i64) {
+        for entry in self.entries.iter_mut().filter(|entry| entry.at.saturating_sub(time) > MAX_AHEAD) {
+            entry.at = time;
+        }
     }
 
     /// Whether an administrator has deleted all these attempts, which were in the record. Returns false for no
     /// attempts, and for a record that may itself have dropped entries.
     pub fn has_lost(&self, ids: &[String]) -> bool {
         // A full record drops entries by itself.
-        !ids.is_empty() && self.entries.len() < MAX_KNOWN_ENTRIES && !ids.iter().any(|id| self.holds(id))
+        let is_full = self.entries.len() >= MAX_KNOWN_ENTRIES;
+        !ids.is_empty() && !is_full && ids.iter().all(|id| self.state_of(id).is_none())
     }
 
     fn bound(&mut self) {
         let surplus = self.entries.len().saturating_sub(MAX_ENTRIES);
         self.entries.drain(..surplus);
+    }
+}
+
+/// Clock that dates the entries of a record.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    /// Current time, in seconds since 1970.
+    pub time: i64,
+    /// Tolerance for the dates of entries.
+    pub margin: Duration,
+}
+
+impl Clock {
+    /// Returns the minimum time since the entry entered its state.
+    pub fn age(self, entry: &Entry) -> Duration {
+        let seconds = u64::try_from(self.time.saturating_sub(entry.at)).unwrap_or(0);
+        Duration::from_secs(seconds).saturating_sub(self.margin)
+    }
+
+    /// Returns the date of a state that was entered this long ago.
+    pub fn date(self, age: Duration) -> i64 {
+        self.time.saturating_sub(i64::try_from(age.as_secs()).unwrap_or(i64::MAX))
     }
 }
 
@@ -213,24 +200,25 @@ pub enum Endpoint {
     OtherProduct,
 }
 
-/// An entry with its age, as observed by one replica.
+/// An entry with its age.
 #[derive(Clone, Copy, Debug)]
 pub struct AgedEntry<'a> {
-    /// The observed entry.
+    /// The entry.
     pub entry: &'a Entry,
-    /// Minimum time since the entry entered its state. After hours without a read, the entry may be much older.
+    /// Minimum time since the entry entered its state.
     pub age: Duration,
-    /// Time since the entry entered its state, according to the date of the entry.
-    pub estimated_age: Duration,
     /// Location of the attempt.
     pub endpoint: Endpoint,
-    /// Whether the entry is a claim of a process that has ended.
-    pub is_lost: bool,
 }
 
 impl AgedEntry<'_> {
     fn is_under_way(&self) -> bool {
-        self.entry.state == LoginState::Claimed && self.age < UNDER_WAY && !self.is_lost
+        self.entry.state == LoginState::Claimed && self.age < UNDER_WAY
+    }
+
+    /// Whether the next login at this server waits for this login.
+    fn delays_the_next(&self) -> bool {
+        self.endpoint == Endpoint::This && self.is_under_way() && self.age < QUEUE_LIMIT
     }
 
     /// Whether the entry counts for a login at this server. Rejections count at all servers, but rejections at another
@@ -251,118 +239,52 @@ impl AgedEntry<'_> {
     }
 }
 
-/// Evidence about the logins of an account.
-#[derive(Clone, Copy, Debug)]
-pub struct Evidence<'a> {
-    /// Attempts of the account.
-    pub entries: &'a [AgedEntry<'a>],
-    /// Whether `entries` includes the attempts of all replicas. Otherwise it includes only the attempts of this
-    /// process, and each other replica may have made as many.
-    pub is_shared: bool,
-    /// Whether a replica has recently logged in with the credentials, without a rejection of them since then.
-    pub is_accepted: bool,
-}
-
-/// Decides whether `attempt` is allowed. `random` in 0..1 lengthens a pause by up to a quarter.
+/// Decides whether `attempt` is allowed after the attempts `entries` of its account. `is_shared` means that these are
+/// the attempts of all replicas. Otherwise they are those of this process, and each other replica may have made as
+/// many. `random` in 0..1 lengthens a pause by up to a quarter.
 ///
 /// # Errors
 /// The login has to wait for other logins in flight, or because logins have failed.
-pub fn decide(evidence: Evidence<'_>, attempt: &PlannedLogin, random: f64) -> Result<(), LoginRefusal> {
-    let longer = |refused: LoginRefusal| LoginRefusal { pause: refused.pause.mul_f64(1.0 + random / 4.0), ..refused };
-    decide_without_jitter(evidence, attempt).map_err(longer)
-}
-
-fn decide_without_jitter(evidence: Evidence<'_>, attempt: &PlannedLogin) -> Result<(), LoginRefusal> {
+pub fn decide(
+    entries: &[AgedEntry<'_>],
+    is_shared: bool,
+    attempt: &PlannedLogin,
+    random: f64,
+) -> Result<(), LoginRefusal> {
     let policy = attempt.policy;
-    let mut counted: Vec<&AgedEntry<'_>> = evidence.entries.iter().filter(|aged| aged.counts(policy.window)).collect();
+    let mut counted: Vec<&AgedEntry<'_>> = entries.iter().filter(|aged| aged.counts(policy.window)).collect();
     counted.sort_by_key(|aged| aged.age);
-    if !evidence.is_shared {
-        return decide_alone(&counted, attempt);
-    }
-    // Remaining time in which recent rejections outweigh an earlier acceptance of the credentials.
-    let doubt = counted
-        .iter()
-        .filter(|aged| {
-            is_evidence_against(aged, attempt) && !(evidence.is_accepted && aged.entry.version == attempt.version)
-        })
-        .map(|aged| policy.window.saturating_sub(aged.estimated_age))
-        .max();
-    // Without a version, other credentials may have been accepted, so the budget applies.
-    let is_proven = attempt.was_accepted || evidence.is_accepted && attempt.version.is_some();
-    if is_proven && doubt.is_none() {
-        return decide_proven(&counted, policy);
-    }
-    let is_awaited = |aged: &&AgedEntry<'_>| {
-        aged.endpoint == Endpoint::This && aged.is_under_way() && !aged.entry.known && aged.age < CAUTION
-    };
-    if counted.iter().any(is_awaited) {
-        return queued("another login of the account is under way");
+    if counted.iter().any(|aged| aged.delays_the_next()) {
+        return queued("another login of the account is under way", random);
     }
     let in_window: Vec<&&AgedEntry<'_>> = counted.iter().filter(|aged| aged.age < policy.window).collect();
-    let (budget, what) = match in_window.iter().any(|aged| aged.entry.state == LoginState::Rejected) {
-        true => (policy.budget, "rejected or not answered"),
+    let was_rejected = in_window.iter().any(|aged| aged.entry.state == LoginState::Rejected);
+    let (budget, what) = match (is_shared, was_rejected) {
+        // With a `budget` of three and a `budget_alone` of one, three replicas together keep to the budget.
+        (false, _) => (policy.budget_alone, "rejected or not answered"),
+        (true, true) => (policy.budget, "rejected or not answered"),
         // Each unanswered attempt may have been a rejection.
-        false => (most(policy), "not answered"),
+        (true, false) => (budget_without_rejections(policy), "not answered"),
     };
     let last = in_window.get(budget.saturating_sub(1));
     if last.is_some() && in_window.iter().filter(|aged| !aged.is_under_way()).count() < budget {
-        return queued(OTHERS_UNDER_WAY);
+        return queued("other logins of the account are under way", random);
     }
-    let reason = || too_often(what, budget, &counted, policy);
-    let used_up = last.map(|last| (policy.window.saturating_sub(last.age), reason()));
-    // A login with proven credentials waits only until the rejections are older than the window.
-    let most = doubt.filter(|_| is_proven).unwrap_or(Duration::MAX);
-    let slow_down = slow_down(&counted, attempt).filter(|_| !evidence.is_accepted);
-    waits_longest(used_up, slow_down.map(|(pause, why)| (pause.min(most), why)))
-}
-
-/// Decides for a process that sees only its own attempts (`counted`, sorted by age): at most `budget_alone` attempts in
-/// any window, and one login at a time. With a `budget` of three and a `budget_alone` of one, three replicas together
-/// keep to the budget. Accepted credentials wait at most [`CAUTION`] for another login in flight.
-fn decide_alone(counted: &[&AgedEntry<'_>], attempt: &PlannedLogin) -> Result<(), LoginRefusal> {
-    let LoginPolicy { window, budget_alone, .. } = attempt.policy;
-    let longest = if attempt.was_accepted { CAUTION } else { UNDER_WAY };
-    if counted.iter().any(|aged| aged.is_under_way() && aged.age < longest) {
-        return queued(OTHERS_UNDER_WAY);
-    }
-    let mut in_window = counted.iter().filter(|aged| !aged.is_under_way() && aged.age < window);
-    let failed = in_window.nth(budget_alone.saturating_sub(1)).map(|last| {
-        let often = too_often("rejected or not answered", budget_alone, counted, attempt.policy);
-        (window.saturating_sub(last.age), format!("{often}, and the replicas cannot count together"))
+    let used_up = last.map(|last| {
+        let alone = if is_shared { "" } else { ", and the replicas cannot count together" };
+        let why = format!("{}{alone}", too_often(what, budget, &counted, policy));
+        (policy.window.saturating_sub(last.age), why)
     });
-    waits_longest(failed, slow_down(counted, attempt).filter(|_| !attempt.was_accepted))
-}
-
-/// Decides for accepted credentials. Limits the logins in flight, so that the account is not locked if the server now
-/// rejects the credentials. An accepted login releases its slot immediately.
-///
-/// `counted` are the attempts that count. Their ages follow from their dates, because correct credentials must not wait
-/// after hours without a read. If clocks differ by minutes, more logins may fail.
-fn decide_proven(counted: &[&AgedEntry<'_>], policy: LoginPolicy) -> Result<(), LoginRefusal> {
-    let mut recent: Vec<&&AgedEntry<'_>> = counted.iter().filter(|aged| aged.estimated_age < policy.window).collect();
-    recent.sort_by_key(|aged| aged.estimated_age);
-    let settled = recent.iter().filter(|aged| !aged.is_under_way()).count();
-    let Some(last) = recent.get(policy.budget) else { return Ok(()) };
-    if settled < most(policy) {
-        return queued(OTHERS_UNDER_WAY);
+    // Credentials that were accepted before are most likely not the ones that are rejected again and again.
+    let slow_down = if attempt.was_accepted { None } else { slow_down(&counted, attempt) };
+    match [slow_down, used_up].into_iter().flatten().max_by_key(|(pause, _)| *pause) {
+        Some((pause, why)) => Err(LoginRefusal { pause: lengthened(pause, random), reason: why, is_lockout: true }),
+        None => Ok(()),
     }
-    let reason = too_often("rejected or not answered", most(policy), counted, policy);
-    waits_longest(Some((policy.window.saturating_sub(last.estimated_age), reason)), None)
 }
 
-/// Whether the entry is a recent rejection that counts against the attempt's credentials.
-fn is_evidence_against(aged: &AgedEntry<'_>, attempt: &PlannedLogin) -> bool {
-    let is_about_pair = match (&attempt.version, &aged.entry.version) {
-        (Some(version), Some(rejected)) => version == rejected,
-        // Without both versions, the entry may be about other credentials. It then counts only if its process had
-        // logged in with them before.
-        _ => aged.entry.known,
-    };
-    aged.entry.state == LoginState::Rejected && aged.estimated_age < attempt.policy.window && is_about_pair
-}
-
-/// Returns the budget for credentials that were accepted before, or for a window without rejections.
-fn most(policy: LoginPolicy) -> usize {
+/// Returns the budget of a window without rejections.
+fn budget_without_rejections(policy: LoginPolicy) -> usize {
     policy.budget.saturating_add(1)
 }
 
@@ -382,7 +304,8 @@ fn slow_down(counted: &[&AgedEntry<'_>], attempt: &PlannedLogin) -> Option<Requi
     }
     let settled: Vec<&&AgedEntry<'_>> = of_product().filter(|aged| !aged.is_under_way()).collect();
     let was_rejected = settled.iter().any(|aged| aged.entry.state == LoginState::Rejected);
-    let surplus = settled.len().checked_sub(if was_rejected { policy.budget } else { most(policy) })?;
+    let budget = if was_rejected { policy.budget } else { budget_without_rejections(policy) };
+    let surplus = settled.len().checked_sub(budget)?;
     // The maximum pause is shorter if no attempt was rejected, or if the credentials may differ from the rejected ones.
     let has_hope = attempt.is_new || !was_rejected;
     let backoff = Backoff::doubling(policy.window / 2, if has_hope { policy.window * 3 / 2 } else { LONGEST });
@@ -407,17 +330,14 @@ fn too_often(what: &str, times: usize, counted: &[&AgedEntry<'_>], policy: Login
 /// Required wait after failed logins, and its reason.
 type RequiredWait = (Duration, String);
 
-/// Refuses the login with the longer wait, or with `first` if both are equal. Allows the login if there is no wait.
-fn waits_longest(first: Option<RequiredWait>, second: Option<RequiredWait>) -> Result<(), LoginRefusal> {
-    match [second, first].into_iter().flatten().max_by_key(|(pause, _)| *pause) {
-        Some((pause, why)) => Err(LoginRefusal { pause, reason: why, is_lockout: true }),
-        None => Ok(()),
-    }
+/// Refuses a login that waits for other logins in flight.
+fn queued(why: &str, random: f64) -> Result<(), LoginRefusal> {
+    Err(LoginRefusal { pause: lengthened(RECHECK_AFTER, random), reason: why.to_owned(), is_lockout: false })
 }
 
-/// Refuses a login that waits for other logins in flight.
-fn queued(why: &str) -> Result<(), LoginRefusal> {
-    Err(LoginRefusal { pause: RECHECK_AFTER, reason: why.to_owned(), is_lockout: false })
+/// Adds jitter of up to a quarter.
+fn lengthened(pause: Duration, random: f64) -> Duration {
+    pause.mul_f64(1.0 + random / 4.0)
 }
 
 /// Returns the pause after a failure that follows `earlier` failures. [`decide`] adds the jitter.

@@ -42,10 +42,10 @@ fn decided_by(cases: &[Case], attempt: &PlannedLogin, is_shared: bool) -> Result
         .map(|(Case(age, _, is_here, _), entry)| {
             let age = Duration::from_secs(*age);
             let endpoint = if *is_here { Endpoint::This } else { Endpoint::SameProduct };
-            AgedEntry { entry, age, estimated_age: age, endpoint, is_lost: false }
+            AgedEntry { entry, age, endpoint }
         })
         .collect();
-    decide(Evidence { entries: &aged, is_shared, is_accepted: false }, attempt, 0.0)
+    decide(&aged, is_shared, attempt, 0.0)
 }
 
 fn waits(decision: &Result<(), LoginRefusal>) -> u64 {
@@ -162,7 +162,7 @@ fn a_process_that_counts_alone_makes_one_attempt_in_the_window_and_one_at_a_time
         ("a known pair, and nothing happened", vec![], known(), 0),
         ("a known pair after a rejection", vec![Case(30, Rejected, true, attempt())], known(), 170),
         ("a known pair beside one under way", vec![Case(1, Claimed, false, known())], known(), look_again),
-        ("a known pair beside one that hangs", vec![Case(11, Claimed, false, known())], known(), 0),
+        ("a known pair beside one that hangs", vec![Case(11, Claimed, false, known())], known(), look_again),
         ("again and again", (0..5).map(|n| Case(250 + 300 * n, Rejected, true, attempt())).collect(), attempt(), 50),
     ] {
         assert_eq!(waits(&decided_by(&cases, &made, false)), expected, "{case}");
@@ -195,135 +195,68 @@ fn without_a_version_the_pauses_grow_and_a_pair_that_may_be_another_one_waits_fi
 }
 
 #[test]
-fn what_was_accepted_does_not_wait_for_what_others_were_refused() {
-    let known = PlannedLogin { was_accepted: true, is_new: false, ..attempt() };
-    let three = |made: &PlannedLogin| -> Vec<Case> {
-        (1..4).map(|age| Case(age, LoginState::Rejected, true, made.clone())).collect()
-    };
-    assert_eq!(waits(&decided(&three(&attempt()), &known)), 0);
-    let under_way =
-        |count| -> Vec<Case> { (0..count).map(|_| Case(1, LoginState::Claimed, true, known.clone())).collect() };
-    assert_eq!(waits(&decided(&under_way(3), &known)), 0, "all replicas may come back at once");
-    assert_eq!(waits(&decided(&under_way(4), &known)), RECHECK_AFTER.as_secs(), "four at a time, should it be refused");
-    // After such a pair was rejected three times, further pairs wait, because they are most likely the same.
-    assert_eq!(waits(&decided(&three(&known), &known)), 197);
-    let known_of = |number| PlannedLogin { was_accepted: true, is_new: false, ..of_version(number) };
-    assert_eq!(waits(&decided(&three(&known_of("7")), &known_of("7"))), 199, "no longer than there is doubt");
-    assert_eq!(waits(&decided(&three(&known_of("7")), &known_of("6"))), 0, "the old version may well be in force");
-}
-
-#[test]
-fn what_was_accepted_is_no_more_than_a_fourth_that_may_be_refused() {
+fn what_was_accepted_waits_within_the_window_and_for_no_growing_pause() {
     use LoginState::{Claimed, Rejected, Unanswered};
     let known = PlannedLogin { was_accepted: true, is_new: false, ..attempt() };
-    let settled =
-        |state, ages: &[u64]| -> Vec<Case> { ages.iter().map(|age| Case(*age, state, true, attempt())).collect() };
-    let with_claims = |mut cases: Vec<Case>, count: usize| {
-        cases.extend((0..count).map(|_| Case(0, Claimed, true, known.clone())));
-        cases
+    let known_of = |number| PlannedLogin { was_accepted: true, ..of_version(number) };
+    let of = |state, ages: &[u64], made: &PlannedLogin| -> Vec<Case> {
+        ages.iter().map(|age| Case(*age, state, true, made.clone())).collect()
     };
-    let look_again = RECHECK_AFTER.as_secs();
-    for (case, cases, expected) in [
-        ("one was rejected", with_claims(settled(Rejected, &[9]), 2), 0),
-        ("three more are under way then", with_claims(settled(Rejected, &[9]), 3), look_again),
-        ("three were rejected", settled(Rejected, &[9, 10, 11]), 0),
-        ("one more is under way then", with_claims(settled(Rejected, &[9, 10, 11]), 1), look_again),
-        ("four were rejected", settled(Rejected, &[9, 10, 11, 150]), 50),
-        ("four were not answered", settled(Unanswered, &[9, 10, 11, 150]), 50),
-        ("the oldest has left the window", settled(Rejected, &[9, 10, 11, 200]), 0),
+    let an_hour = [10, 610, 1_210, 1_810, 2_410, 3_010];
+    for (case, cases, made, expected) in [
+        ("two were rejected", of(Rejected, &[9, 10], &attempt()), &known, 0),
+        ("three were rejected", of(Rejected, &[9, 10, 150], &attempt()), &known, 50),
+        ("the oldest has left the window", of(Rejected, &[9, 10, 200], &attempt()), &known, 0),
+        ("three were not answered", of(Unanswered, &[9, 10, 150], &attempt()), &known, 0),
+        ("four were not answered", of(Unanswered, &[9, 10, 11, 150], &attempt()), &known, 50),
+        ("another login is under way", of(Claimed, &[1], &attempt()), &known, RECHECK_AFTER.as_secs()),
+        ("rejected for an hour", of(Rejected, &an_hour, &attempt()), &known, 0),
+        ("its version was rejected", of(Rejected, &[9], &of_version("7")), &known_of("7"), 0),
+        ("its version was rejected for an hour", of(Rejected, &an_hour, &of_version("7")), &known_of("7"), 0),
     ] {
-        assert_eq!(waits(&decided(&cases, &known)), expected, "{case}");
+        assert_eq!(waits(&decided(&cases, made)), expected, "{case}");
     }
 }
 
 #[test]
-fn a_claim_of_a_process_that_has_ended_holds_up_nobody_and_counts_as_a_lost_answer() {
-    let claim = |id: &str| Entry::claim(id.to_owned(), 0, &attempt());
-    let claims = [claim("1"), claim("2"), claim("3"), claim("4")];
-    let decided = |count: usize| {
-        let age = Duration::from_secs(1);
-        let aged: Vec<AgedEntry<'_>> = claims
-            .iter()
-            .take(count)
-            .map(|entry| AgedEntry { entry, age, estimated_age: age, endpoint: Endpoint::This, is_lost: true })
-            .collect();
-        waits(&decide(Evidence { entries: &aged, is_shared: true, is_accepted: false }, &attempt(), 0.0))
-    };
-    assert_eq!([decided(1), decided(3), decided(4)], [0, 0, 199]);
-}
-
-#[test]
-fn an_accepted_login_forgets_what_was_not_answered_before_and_no_rejection() {
-    let entry = |id: &str, state, made: &PlannedLogin| Entry { state, ..Entry::claim(id.to_owned(), 0, made) };
+fn an_accepted_login_forgets_lost_answers_and_old_rejections_of_its_version() {
+    const NOW: i64 = 1_000;
+    let clock = Clock { time: NOW, margin: Duration::from_secs(30) };
+    let entry =
+        |id: &str, age, state, made: &PlannedLogin| Entry { state, ..Entry::claim(id.to_owned(), NOW - age, made) };
     let all = || Record {
         entries: vec![
-            entry("unanswered", LoginState::Unanswered, &attempt()),
-            entry("unanswered of 7", LoginState::Unanswered, &of_version("7")),
-            entry("lost", LoginState::Claimed, &attempt()),
-            entry("lost of 7", LoginState::Claimed, &of_version("7")),
-            entry("under way of 7", LoginState::Claimed, &of_version("7")),
-            entry("rejected", LoginState::Rejected, &attempt()),
-            entry("rejected of 7", LoginState::Rejected, &of_version("7")),
+            entry("unanswered", 5, LoginState::Unanswered, &attempt()),
+            entry("unanswered of 7", 5, LoginState::Unanswered, &of_version("7")),
+            entry("lost", 105, LoginState::Claimed, &attempt()),
+            entry("lost of 7", 105, LoginState::Claimed, &of_version("7")),
+            entry("under way of 7", 104, LoginState::Claimed, &of_version("7")),
+            entry("rejected", 229, LoginState::Rejected, &attempt()),
+            entry("rejected of 7", 229, LoginState::Rejected, &of_version("7")),
+            entry("rejected long ago", 230, LoginState::Rejected, &attempt()),
+            entry("rejected of 7 long ago", 230, LoginState::Rejected, &of_version("7")),
         ],
-        accepted: None,
     };
     let left = |version: Option<SecretVersion>| -> Vec<String> {
         let mut record = all();
-        record.clear_unanswered(version.as_ref(), 5, |entry| entry.id.starts_with("lost"));
+        record.accept(version.as_ref(), clock, POLICY.window);
         record.entries.into_iter().map(|entry| entry.id).collect()
     };
     let rejections = ["rejected", "rejected of 7"];
-    assert_eq!(left(None), [&["under way of 7"], &rejections[..]].concat(), "whatever pair it was");
+    assert_eq!(
+        left(None),
+        [&["under way of 7"], &rejections[..], &["rejected of 7 long ago"]].concat(),
+        "the server's answers were lost whatever pair it was, and a rejection is of its pair"
+    );
     let others = ["unanswered", "lost", "under way of 7"];
-    assert_eq!(left(Some(version("7"))), [&others[..], &rejections[..]].concat());
-    assert_eq!(left(Some(version("8"))).len(), 7);
-}
-
-#[test]
-fn a_pair_that_was_accepted_is_proven_for_others_until_it_is_rejected_or_for_ten_minutes() {
-    for (name, pair, other) in [("secret", of_version("7"), of_version("8")), ("file", attempt(), of_version("7"))] {
-        let mut record = Record::default();
-        record.clear_unanswered(pair.version.as_ref(), 1_000, |_| false);
-        record = Record::from_text(&record.to_text());
-        let margin = Duration::from_secs(30);
-        let of = |made: &PlannedLogin, now| record.is_accepted(made.version.as_ref(), now, margin);
-        assert_eq!([of(&pair, 1_000), of(&pair, 1_599), of(&pair, 1_600)], [true, true, false], "{name}");
-        assert!(!of(&other, 1_000), "{name}: another pair");
-        assert_eq!([of(&pair, 970), of(&pair, 969)], [true, false], "{name}: a date in the future proves nothing");
-        record.put(Entry::claim("other".to_owned(), 1_001, &other));
-        record.put(Entry::claim("same".to_owned(), 1_001, &pair));
-        assert!(
-            record.apply("other", Outcome::Rejected, 1_002) && record.is_accepted(pair.version.as_ref(), 1_002, margin)
-        );
-        assert!(
-            record.apply("same", Outcome::Rejected, 1_003) && !record.is_accepted(pair.version.as_ref(), 1_003, margin)
-        );
-    }
-}
-
-#[test]
-fn a_proven_pair_waits_for_no_rejection_before_and_is_still_no_more_than_a_fourth() {
-    let decided = |ages: &[u64], made: &PlannedLogin| {
-        let entry = Entry { state: LoginState::Rejected, ..Entry::claim("id".to_owned(), 0, made) };
-        let aged: Vec<AgedEntry<'_>> = ages
-            .iter()
-            .map(|age| Duration::from_secs(*age))
-            .map(|age| AgedEntry { entry: &entry, age, estimated_age: age, endpoint: Endpoint::This, is_lost: false })
-            .collect();
-        waits(&decide(Evidence { entries: &aged, is_shared: true, is_accepted: true }, made, 0.0))
-    };
-    for (name, pair) in [("secret", of_version("7")), ("file", PlannedLogin { is_new: false, ..attempt() })] {
-        let is_exact = pair.version.is_some();
-        assert_eq!(decided(&[10, 20, 30], &pair), if is_exact { 0 } else { 170 }, "{name}");
-        assert_eq!(decided(&[10, 20, 30, 150], &pair), if is_exact { 50 } else { 170 }, "{name}");
-        assert_eq!(decided(&[210, 510, 810, 1_110, 1_410, 1_710], &pair), 0, "{name}");
-    }
+    assert_eq!(left(Some(version("7"))), [&others[..], &rejections[..], &["rejected long ago"]].concat());
+    assert_eq!(left(Some(version("8"))).len(), 9);
 }
 
 #[test]
 fn attempts_that_are_gone_from_a_record_were_deleted_unless_it_is_full() {
     let entries = |count| (0..count).map(|n| Entry::claim(format!("id-{n}"), 0, &attempt())).collect();
-    let record = |count| Record { entries: entries(count), accepted: None };
+    let record = |count| Record { entries: entries(count) };
     let ids = |ids: &[&str]| -> Vec<String> { ids.iter().map(|id| (*id).to_owned()).collect() };
     assert!(record(0).has_lost(&ids(&["gone"])) && record(3).has_lost(&ids(&["gone", "too"])));
     assert!(!record(3).has_lost(&ids(&["gone", "id-1"])) && !record(3).has_lost(&[]));
@@ -334,16 +267,9 @@ fn attempts_that_are_gone_from_a_record_were_deleted_unless_it_is_full() {
 #[test]
 fn jitter_makes_a_pause_longer_and_never_shorter() {
     let entry = Entry { state: LoginState::Rejected, ..Entry::claim("id".to_owned(), 0, &of_version("7")) };
-    let aged = [AgedEntry {
-        entry: &entry,
-        age: Duration::ZERO,
-        estimated_age: Duration::ZERO,
-        endpoint: Endpoint::This,
-        is_lost: false,
-    }];
+    let aged = [AgedEntry { entry: &entry, age: Duration::ZERO, endpoint: Endpoint::This }];
     for (random, expected) in [(0.0, 70_000), (0.5, 78_750), (1.0, 87_500)] {
-        let evidence = Evidence { entries: &aged, is_shared: true, is_accepted: false };
-        let refused = decide(evidence, &of_version("7"), random).unwrap_err();
+        let refused = decide(&aged, true, &of_version("7"), random).unwrap_err();
         assert!(refused.is_lockout);
         assert_eq!(refused.pause.as_millis(), expected);
     }
@@ -361,16 +287,53 @@ fn a_record_is_bounded_survives_a_round_trip_and_holds_nothing_of_a_password() {
     for text in ["", "{", "null", "[]", "{\"entries\":3}", "{\"entries\":[{\"id\":1}]}"] {
         assert_eq!(Record::from_text(text), Record::default(), "{text}");
     }
-    let one = Record { entries: vec![Entry::claim("id-1".to_owned(), 5, &attempt())], accepted: None };
+    let one = Record { entries: vec![Entry::claim("id-1".to_owned(), 5, &attempt())] };
     assert_eq!(one.to_text(), r#"{"entries":[{"id":"id-1","at":5,"state":"claimed"}]}"#);
     // Other replicas read these field names. Their version of this program may be different.
-    let seventh = of_version("7");
-    let accepted = Some(AcceptedLogin { at: 4, version: seventh.version.clone() });
-    let both = Record { entries: vec![Entry::claim("id-1".to_owned(), 5, &seventh)], accepted };
+    let one = Record { entries: vec![Entry::claim("id-1".to_owned(), 5, &of_version("7"))] };
     assert_eq!(
-        both.to_text(),
-        r#"{"entries":[{"id":"id-1","at":5,"state":"claimed","uid":"u-1","resourceVersion":"7"}],"accepted":{"at":4,"uid":"u-1","resourceVersion":"7"}}"#
+        one.to_text(),
+        r#"{"entries":[{"id":"id-1","at":5,"state":"claimed","uid":"u-1","resourceVersion":"7"}]}"#
     );
+}
+
+/// A record in the form that the version before writes.
+const RECORD_BEFORE: &str = concat!(
+    r#"{"entries":[{"id":"8ec7","at":1900000000,"state":"rejected","known":true,"uid":"u-1","resourceVersion":"7"},"#,
+    r#"{"id":"91b2","at":1900000012,"state":"unanswered"},"#,
+    r#"{"id":"c04f","at":1900000031,"state":"claimed","known":true,"pod":"ccm-0","start":"5e1f"}],"#,
+    r#""accepted":{"at":1899999400,"uid":"u-1","resourceVersion":"7"}}"#
+);
+
+#[test]
+fn a_record_of_the_version_before_is_read_with_all_its_entries() {
+    let entry = |id: &str, at, state, made: &PlannedLogin| Entry { state, ..Entry::claim(id.to_owned(), at, made) };
+    let claimed = entry("c04f", 1_900_000_031, LoginState::Claimed, &attempt());
+    let entries = vec![
+        entry("8ec7", 1_900_000_000, LoginState::Rejected, &of_version("7")),
+        entry("91b2", 1_900_000_012, LoginState::Unanswered, &attempt()),
+        Entry { pod: Some("ccm-0".to_owned()), start: Some("5e1f".to_owned()), ..claimed },
+    ];
+    assert_eq!(Record::from_text(RECORD_BEFORE), Record { entries });
+}
+
+#[test]
+fn a_date_in_the_far_future_is_replaced_and_a_plausible_one_is_kept() {
+    let dates = [1_000, 1_000 + MAX_AHEAD, 1_001 + MAX_AHEAD, i64::MAX];
+    let entries = dates.iter().map(|at| Entry::claim(at.to_string(), *at, &attempt())).collect();
+    let mut record = Record { entries };
+    record.correct_dates(1_000);
+    let corrected: Vec<i64> = record.entries.iter().map(|entry| entry.at).collect();
+    assert_eq!(corrected, [1_000, 1_000 + MAX_AHEAD, 1_000, 1_000]);
+}
+
+#[test]
+fn the_age_of_an_entry_is_shorter_by_the_margin_and_never_negative() {
+    let clock = Clock { time: 1_000, margin: Duration::from_secs(30) };
+    for (at, age) in [(1_000, 0), (971, 0), (970, 0), (960, 10), (1_200, 0), (i64::MAX, 0), (0, 970)] {
+        assert_eq!(clock.age(&Entry::claim("id".to_owned(), at, &attempt())).as_secs(), age, "{at}");
+    }
+    assert_eq!(clock.date(Duration::from_millis(2_900)), 998);
 }
 
 #[test]
@@ -387,8 +350,8 @@ fn another_product_has_its_own_budget_and_pauses() {
     assert_eq!((pause.as_secs(), why.as_str()), (100, "logins were rejected or not answered 2 times within 900 s"));
     assert_eq!(
         waits(&decided(&rejected(&[700, 800], &any), &PlannedLogin { was_accepted: true, ..any.clone() })),
-        0,
-        "a third"
+        100,
+        "within the window also with a pair that was accepted"
     );
     assert_eq!(waits(&decided(&rejected(&[10], &seventh), &seventh)), 305, "7/20 of the window");
     assert_eq!(waits(&decided_by(&rejected(&[300], &any), &any, false)), 600, "alone: one in the window");
@@ -408,10 +371,10 @@ fn decided_for_sum(cases: &[(u64, LoginState)], attempt: &PlannedLogin, is_share
         .zip(&entries)
         .map(|((age, _), entry)| {
             let age = Duration::from_secs(*age);
-            AgedEntry { entry, age, estimated_age: age, endpoint: Endpoint::OtherProduct, is_lost: false }
+            AgedEntry { entry, age, endpoint: Endpoint::OtherProduct }
         })
         .collect();
-    decide(Evidence { entries: &aged, is_shared, is_accepted: false }, attempt, 0.0)
+    decide(&aged, is_shared, attempt, 0.0)
 }
 
 #[test]

@@ -8,7 +8,7 @@ use jiff::{Timestamp, Unit};
 use crate::base::backoff::Failures;
 use crate::cloud::login_ledger::{LoginPolicy, PlannedLogin};
 use crate::providers::vsphere::login::credentials::{Credential, Login, Origin};
-use crate::providers::vsphere::login::retry::REJECTED;
+use crate::providers::vsphere::login::retry;
 
 /// The interface to log in to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,11 +251,12 @@ impl LoginSchedule {
         random: f64,
     ) -> Duration {
         let Rejection { moment, reason: why, min_pause: least } = rejection;
+        let backoff = retry::rejected(self.policy.window);
         let standing = self.login_state(credential);
         standing.was_accepted = false;
         standing.was_tried = true;
         let schedule = standing.schedule(interface);
-        let pause = schedule.rejections.next_pause(&REJECTED, random).max(REJECTED.jittered(least, random));
+        let pause = schedule.rejections.next_pause(&backoff, random).max(backoff.jittered(least, random));
         schedule.block = Some(LoginBlocked { is_of_rejection: true, ..moment.lockout(pause, why) });
         pause
     }

@@ -34,7 +34,7 @@ fn a_process_that_counts_alone_pauses_for_as_long_as_it_is_told_at_least() {
     let (mut pairs, pair) = (LoginSchedule::new(LOGIN_POLICY), from_file("file"));
     let alone = || Rejection { min_pause: Duration::from_secs(200), ..wrong() };
     let pauses: Vec<u64> = (0..5).map(|_| pairs.rejected(&pair, Interface::Primary, alone(), 0.0).as_secs()).collect();
-    assert_eq!(pauses, [200, 200, 280, 560, 1120]);
+    assert_eq!(pauses, [200; 5], "the longest pause is the window");
     let (mut pairs, pause) = (LoginSchedule::new(LOGIN_POLICY), Duration::from_secs(250));
     assert_eq!(pairs.rejected(&pair, Interface::Primary, alone(), 1.0), pause, "with jitter");
     let blocked = pairs.blocked(&pair, Interface::Primary, NOW).unwrap();

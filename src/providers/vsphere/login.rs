@@ -7,11 +7,12 @@
 //!
 //! Two limits apply to each login. `schedule`, local to this process, picks the credential to try next and backs off
 //! after a rejection (`retry`). The login throttle (`cloud::login_ledger`), shared by all replicas, then grants or
-//! delays the attempt by the `policy` of the product. The session reports the outcome to `schedule` and to the
-//! throttle.
+//! delays the attempt by the `policy` of the product. `attempt` claims each login from both, and reports its outcome
+//! to both.
 //!
 //! A new credential is tried while the current session stays open, so that a wrong credential interrupts nothing.
 
+pub(in crate::providers::vsphere) mod attempt;
 pub mod credentials;
 pub mod policy;
 pub mod retry;

@@ -155,6 +155,18 @@ pub enum CredentialState {
 /// Watch of the [`CredentialState`] of one entry. The sender lives as long as the entry is in the configuration.
 pub type Offers = tokio::sync::watch::Receiver<Arc<CredentialState>>;
 
+impl CredentialState {
+    /// Returns the credentials. While they are pending or missing, returns an empty list and the reason.
+    pub(in crate::providers::vsphere) fn offered(&self) -> (Vec<Arc<Credential>>, Option<String>) {
+        match self {
+            CredentialState::Ready(credentials) => (credentials.clone(), None),
+            CredentialState::Pending { reason } | CredentialState::Missing { reason } => {
+                (Vec::new(), Some(reason.clone()))
+            }
+        }
+    }
+}
+
 impl SessionToken {
     /// Returns the current token.
     ///

@@ -12,7 +12,7 @@ use crate::providers::vsphere::login::retry;
 
 /// The interface to log in to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::providers::vsphere) enum Interface {
+pub(in super::super) enum Interface {
     /// SOAP of vCenter, or the Policy API of NSX.
     Primary,
     /// REST of vCenter.
@@ -20,7 +20,7 @@ pub(in crate::providers::vsphere) enum Interface {
 }
 
 /// The attempts so far for each login that is offered or in use.
-pub(in crate::providers::vsphere) struct LoginSchedule {
+pub(in super::super) struct LoginSchedule {
     policy: LoginPolicy,
     credentials: Vec<LoginState>,
 }
@@ -42,24 +42,24 @@ struct Schedule {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::providers::vsphere) struct LoginBlocked {
-    pub(in crate::providers::vsphere) until: Duration,
-    pub(in crate::providers::vsphere) reason: String,
+pub(in super::super) struct LoginBlocked {
+    pub(in super::super) until: Duration,
+    pub(in super::super) reason: String,
     /// End of a wait that protects the account from lockout. Computed once, so that the message stays the same.
     lockout_until: Option<Timestamp>,
     /// Whether a rejected login of this process causes the wait, and not the ledger.
     is_of_rejection: bool,
 }
 
-pub(in crate::providers::vsphere) struct PausedLogin {
-    pub(in crate::providers::vsphere) credential: Arc<Credential>,
-    pub(in crate::providers::vsphere) interface: Interface,
-    pub(in crate::providers::vsphere) is_of_rejection: bool,
+pub(super) struct PausedLogin {
+    pub(super) credential: Arc<Credential>,
+    pub(super) interface: Interface,
+    pub(super) is_of_rejection: bool,
 }
 
 impl LoginBlocked {
     /// Returns the message that the login to `location` waits.
-    pub(in crate::providers::vsphere) fn what(&self, location: &str) -> String {
+    pub(in super::super) fn what(&self, location: &str) -> String {
         match self.lockout_until {
             Some(until) => format!("login to {location} is paused until {until}, so that the account is not locked"),
             None => format!("login to {location} waits"),
@@ -69,12 +69,7 @@ impl LoginBlocked {
     /// Returns the reason and, for a pause against lockout, how to end the pause. `is_of_secret` means that another
     /// version of a Secret may be tried earlier. `reset` is the command that clears the failed logins for all replicas;
     /// `None` without a shared ledger.
-    pub(in crate::providers::vsphere) fn why(
-        &self,
-        policy: LoginPolicy,
-        is_of_secret: bool,
-        reset: Option<&str>,
-    ) -> String {
+    pub(super) fn why(&self, policy: LoginPolicy, is_of_secret: bool, reset: Option<&str>) -> String {
         if self.lockout_until.is_none() {
             return self.reason.clone();
         }
@@ -99,20 +94,20 @@ impl LoginBlocked {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(in crate::providers::vsphere) struct Moment {
-    pub(in crate::providers::vsphere) since_start: Duration,
-    pub(in crate::providers::vsphere) wall: Timestamp,
+pub(in super::super) struct Moment {
+    pub(super) since_start: Duration,
+    pub(super) wall: Timestamp,
 }
 
-pub(in crate::providers::vsphere) struct Rejection {
-    pub(in crate::providers::vsphere) moment: Moment,
-    pub(in crate::providers::vsphere) reason: String,
+pub(super) struct Rejection {
+    pub(super) moment: Moment,
+    pub(super) reason: String,
     /// Minimum pause before the next attempt; jitter is added.
-    pub(in crate::providers::vsphere) min_pause: Duration,
+    pub(super) min_pause: Duration,
 }
 
 impl Moment {
-    pub(in crate::providers::vsphere) fn wait(self, pause: Duration, why: String) -> LoginBlocked {
+    pub(in super::super) fn wait(self, pause: Duration, why: String) -> LoginBlocked {
         LoginBlocked {
             until: self.since_start.saturating_add(pause),
             reason: why,
@@ -122,7 +117,7 @@ impl Moment {
     }
 
     /// Returns a pause that begins now and protects the account from lockout.
-    pub(in crate::providers::vsphere) fn lockout(self, pause: Duration, reason: String) -> LoginBlocked {
+    pub(super) fn lockout(self, pause: Duration, reason: String) -> LoginBlocked {
         let until = self.wall.saturating_add(pause).unwrap_or(Timestamp::MAX);
         let until = until.round(Unit::Second).unwrap_or(until);
         LoginBlocked { lockout_until: Some(until), ..self.wait(pause, reason) }
@@ -131,7 +126,7 @@ impl Moment {
 
 /// Result of [`LoginSchedule::better`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::providers::vsphere) enum Better {
+pub(in super::super) enum Better {
     /// The offer has no better credential.
     Nothing,
     /// The same login is offered with another origin. Only the origin has to be updated.
@@ -143,16 +138,13 @@ pub(in crate::providers::vsphere) enum Better {
 }
 
 impl LoginSchedule {
-    pub(in crate::providers::vsphere) fn new(policy: LoginPolicy) -> Self {
+    pub(super) fn new(policy: LoginPolicy) -> Self {
         Self { policy, credentials: Vec::new() }
     }
 
     /// Returns the order in which to try credentials while there is no session: first `in_use`, the last accepted
     /// credential, then the other offered credentials. If `in_use` is not offered any more, it comes last.
-    pub(in crate::providers::vsphere) fn candidates(
-        offered: &[Arc<Credential>],
-        in_use: Option<&Arc<Credential>>,
-    ) -> Vec<Arc<Credential>> {
+    pub(super) fn candidates(offered: &[Arc<Credential>], in_use: Option<&Arc<Credential>>) -> Vec<Arc<Credential>> {
         let Some(in_use) = in_use else { return offered.to_vec() };
         let same = offered.iter().find(|credential| credential.login == in_use.login);
         let others = offered.iter().filter(|credential| credential.login != in_use.login).cloned();
@@ -165,23 +157,14 @@ impl LoginSchedule {
     /// Returns true if this candidate may be tried. An offered candidate may always be tried. A last accepted
     /// credential that is not offered any more may be tried only after the server rejected every offered credential:
     /// while offered credentials only wait, an old password would most likely be rejected and lengthen all waits.
-    pub(in crate::providers::vsphere) fn may_be_tried(
-        &self,
-        candidate: &Credential,
-        offered: &[Arc<Credential>],
-    ) -> bool {
+    pub(in super::super) fn may_be_tried(&self, candidate: &Credential, offered: &[Arc<Credential>]) -> bool {
         offered.iter().any(|credential| credential.login == candidate.login)
             || offered.iter().all(|credential| self.was_rejected(credential))
     }
 
     /// Finds a credential that takes precedence over `in_use`, the credential of the session. Forgets credentials that
     /// are neither offered nor in use: a session may last for years, and old credentials would accumulate.
-    pub(in crate::providers::vsphere) fn better(
-        &mut self,
-        offered: &[Arc<Credential>],
-        in_use: &Arc<Credential>,
-        at: Duration,
-    ) -> Better {
+    pub(super) fn better(&mut self, offered: &[Arc<Credential>], in_use: &Arc<Credential>, at: Duration) -> Better {
         self.forget_others(offered, Some(in_use));
         let mut soonest: Option<Duration> = None;
         for credential in offered {
@@ -203,12 +186,7 @@ impl LoginSchedule {
     }
 
     /// Returns the reason why this login must wait; `None` if the login may be tried.
-    pub(in crate::providers::vsphere) fn blocked(
-        &self,
-        credential: &Credential,
-        interface: Interface,
-        at: Duration,
-    ) -> Option<LoginBlocked> {
+    pub(super) fn blocked(&self, credential: &Credential, interface: Interface, at: Duration) -> Option<LoginBlocked> {
         let standing = self.find(credential)?;
         let schedule = match interface {
             Interface::Primary => &standing.soap,
@@ -218,11 +196,11 @@ impl LoginSchedule {
     }
 
     /// Returns true if the server rejected the last attempt with this login at the primary interface.
-    pub(in crate::providers::vsphere) fn was_rejected(&self, credential: &Credential) -> bool {
+    pub(in super::super) fn was_rejected(&self, credential: &Credential) -> bool {
         self.find(credential).is_some_and(|standing| !standing.soap.rejections.is_none())
     }
 
-    pub(in crate::providers::vsphere) fn attempt(&self, credential: &Credential, server: &str) -> PlannedLogin {
+    pub(super) fn attempt(&self, credential: &Credential, server: &str) -> PlannedLogin {
         let standing = self.find(credential);
         PlannedLogin {
             policy: self.policy,
@@ -235,7 +213,7 @@ impl LoginSchedule {
     }
 
     /// Records an accepted login and resets its backoff at this interface.
-    pub(in crate::providers::vsphere) fn accepted(&mut self, credential: &Arc<Credential>, interface: Interface) {
+    pub(super) fn accepted(&mut self, credential: &Arc<Credential>, interface: Interface) {
         let standing = self.login_state(credential);
         standing.was_accepted = true;
         standing.was_tried = true;
@@ -243,7 +221,7 @@ impl LoginSchedule {
     }
 
     /// Records a rejection. Returns the pause before the next attempt.
-    pub(in crate::providers::vsphere) fn rejected(
+    pub(super) fn rejected(
         &mut self,
         credential: &Arc<Credential>,
         interface: Interface,
@@ -262,24 +240,19 @@ impl LoginSchedule {
     }
 
     /// Records a login whose outcome is unknown.
-    pub(in crate::providers::vsphere) fn unanswered(&mut self, credential: &Arc<Credential>) {
+    pub(super) fn unanswered(&mut self, credential: &Arc<Credential>) {
         let standing = self.login_state(credential);
         standing.was_accepted = false;
         standing.was_tried = true;
     }
 
     /// Records that the login must wait, because of the ledger or of a transient failure.
-    pub(in crate::providers::vsphere) fn hold(
-        &mut self,
-        credential: &Arc<Credential>,
-        interface: Interface,
-        blocked: LoginBlocked,
-    ) {
+    pub(in super::super) fn hold(&mut self, credential: &Arc<Credential>, interface: Interface, blocked: LoginBlocked) {
         self.login_state(credential).schedule(interface).block = Some(blocked);
     }
 
     /// Returns the logins that wait so that the account is not locked.
-    pub(in crate::providers::vsphere) fn paused(&self, at: Duration) -> Vec<PausedLogin> {
+    pub(super) fn paused(&self, at: Duration) -> Vec<PausedLogin> {
         let of_one = |standing: &LoginState| {
             let credential = Arc::clone(&standing.credential);
             [(Interface::Primary, &standing.soap), (Interface::Rest, &standing.rest)].map(|(interface, schedule)| {
@@ -291,15 +264,11 @@ impl LoginSchedule {
         self.credentials.iter().flat_map(of_one).flatten().collect()
     }
 
-    pub(in crate::providers::vsphere) fn release(&mut self, credential: &Arc<Credential>, interface: Interface) {
+    pub(super) fn release(&mut self, credential: &Arc<Credential>, interface: Interface) {
         *self.login_state(credential).schedule(interface) = Schedule::default();
     }
 
-    pub(in crate::providers::vsphere) fn forget_others(
-        &mut self,
-        offered: &[Arc<Credential>],
-        in_use: Option<&Arc<Credential>>,
-    ) {
+    pub(super) fn forget_others(&mut self, offered: &[Arc<Credential>], in_use: Option<&Arc<Credential>>) {
         self.credentials.retain(|standing| {
             offered.iter().chain(in_use).any(|credential| credential.login == standing.credential.login)
         });
@@ -332,7 +301,7 @@ impl LoginState {
 }
 
 /// Returns the account for which the server counts rejections.
-pub(in crate::providers::vsphere) fn account(login: &Login) -> &str {
+pub(in super::super) fn account(login: &Login) -> &str {
     match login {
         Login::Password { user, .. } => user,
         Login::Certificate { certificate, .. } => certificate,
@@ -341,7 +310,7 @@ pub(in crate::providers::vsphere) fn account(login: &Login) -> &str {
 }
 
 /// Returns the origin of a credential for messages. `in_config` is the place in the cloud config.
-pub(in crate::providers::vsphere) fn place(origin: &Origin, in_config: impl FnOnce() -> String) -> String {
+pub(in super::super) fn place(origin: &Origin, in_config: impl FnOnce() -> String) -> String {
     match origin {
         Origin::Config => in_config(),
         Origin::Directory { path } => format!("the directory {}", path.display()),

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::OptionFuture;
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use secrecy::SecretString;
 use tokio::sync::{Notify, watch};
@@ -23,11 +22,12 @@ use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::clients::http;
 use crate::clients::nsx::{AccessToken, Client, Kind, LogIn, Login, NoLogin, Scheme};
-use crate::cloud::login_ledger::{LoginThrottle, Outcome};
-use crate::providers::vsphere::login::credentials::{Credential, CredentialState, Offers};
+use crate::cloud::login_ledger::LoginThrottle;
+use crate::providers::vsphere::login::attempt::LoginAttempts;
+use crate::providers::vsphere::login::credentials::{Credential, Offers};
 use crate::providers::vsphere::login::policy::NSX_LOGIN_POLICY;
 use crate::providers::vsphere::login::retry::PASSING;
-use crate::providers::vsphere::login::schedule::{Better, Interface, LoginSchedule, Moment};
+use crate::providers::vsphere::login::schedule::{Better, Interface};
 use login::HARMLESS;
 
 /// Maximum wait of a call for a login.
@@ -51,9 +51,6 @@ const SUSPICION_WINDOW: Duration = NSX_LOGIN_POLICY.window;
 
 /// Fraction of its lifetime after which a token is renewed.
 const RENEWAL: f64 = 0.85;
-
-/// Interval of the checks whether the ledger permits paused logins again. Jitter adds up to a quarter.
-const REVIEW: Duration = Duration::from_secs(30);
 
 /// Source of the credentials.
 pub enum LoginSource {
@@ -96,16 +93,15 @@ pub struct NsxSession {
     /// `host:port`.
     server: String,
     source: LoginSource,
-    ledger: Arc<dyn LoginThrottle>,
+    attempts: LoginAttempts,
     leads: AnyLeader,
-    began: Instant,
     login_requested: Notify,
     /// Signals that NSX rejected the password of a request.
     login_rejected: Notify,
     /// Signals that a web page answered a call.
     session_suspected: Notify,
-    /// Number of login attempts, with the failure of the last attempt.
-    attempts: watch::Sender<(u64, Option<NoLogin>)>,
+    /// Number of finished login requests, with the failure of the last request.
+    answers: watch::Sender<(u64, Option<NoLogin>)>,
     state: Mutex<NsxSessionState>,
 }
 
@@ -125,7 +121,6 @@ enum Sessions {
 
 /// State of the session. No task keeps its lock across an `await`.
 struct NsxSessionState {
-    schedule: LoginSchedule,
     in_use: Option<Arc<Credential>>,
     /// The login made with `in_use`, and the time of that login. Removed when the session ends.
     adopted: Option<(Login, Instant)>,
@@ -181,7 +176,6 @@ impl NsxSession {
             ledger.know(NSX_LOGIN_POLICY, &server);
         }
         let state = NsxSessionState {
-            schedule: LoginSchedule::new(NSX_LOGIN_POLICY),
             in_use: None,
             adopted: None,
             short_lived: 0,
@@ -198,20 +192,16 @@ impl NsxSession {
             has_ended: false,
             status: NsxSessionStatus::default(),
         };
-        let (wanted, refused, suspected, tries) =
-            (Notify::new(), Notify::new(), Notify::new(), watch::Sender::default());
-        let (began, state) = (Instant::now(), Mutex::new(state));
         Self {
+            attempts: LoginAttempts::new(NSX_LOGIN_POLICY, &server, ledger),
             server,
             source,
-            ledger,
             leads,
-            began,
-            login_requested: wanted,
-            login_rejected: refused,
-            session_suspected: suspected,
-            attempts: tries,
-            state,
+            login_requested: Notify::new(),
+            login_rejected: Notify::new(),
+            session_suspected: Notify::new(),
+            answers: watch::Sender::default(),
+            state: Mutex::new(state),
         }
     }
 
@@ -227,7 +217,7 @@ impl NsxSession {
             LoginSource::Token(tokens) => Some(tokens.clone()),
             LoginSource::Certificate | LoginSource::Pairs { .. } => None,
         };
-        let mut review = next_review();
+        let mut review = Instant::now() + LoginAttempts::review_pause();
         loop {
             let (leaving, renewal) = {
                 let state = self.state.lock();
@@ -251,14 +241,20 @@ impl NsxSession {
                 }
                 () = self.better_credentials() => self.finish(&stop, self.rotate(client)).await,
                 () = sleep_until(review) => {
-                    self.review().await;
-                    review = next_review();
+                    if self.attempts.review().await {
+                        info!(
+                            nsx = self.server,
+                            "a paused login may be tried again: the failed logins were deleted, or another replica \
+                             logged in"
+                        );
+                    }
+                    review = Instant::now() + LoginAttempts::review_pause();
                 }
             }
         }
         // Calls now fail immediately, because no login follows.
         self.state.lock().has_ended = true;
-        self.attempts.send_modify(|(count, failure)| (*count, *failure) = (count.wrapping_add(1), Some(ended())));
+        self.answers.send_modify(|(count, failure)| (*count, *failure) = (count.wrapping_add(1), Some(ended())));
         self.end_all(client).await;
     }
 
@@ -286,7 +282,7 @@ impl NsxSession {
             facts.is_logged_in = result.is_ok();
             facts.failure = result.as_ref().err().map(|failure| failure.reason.clone());
         }
-        self.attempts.send_modify(|(count, failure)| (*count, *failure) = (count.wrapping_add(1), result.err()));
+        self.answers.send_modify(|(count, failure)| (*count, *failure) = (count.wrapping_add(1), result.err()));
     }
 
     async fn log_in(&self, client: &Client) -> Result<(), NoLogin> {
@@ -412,12 +408,12 @@ impl NsxSession {
         loop {
             changes.mark_unchanged();
             let (better, hold) = {
-                let mut state = self.state.lock();
-                let offered = offered(offers);
+                let state = self.state.lock();
+                let (offered, _) = offers.borrow().offered();
                 // Without a login, the next call tries the offer. A standby makes no call.
                 let in_use = state.in_use.clone().filter(|_| state.status.is_logged_in);
                 let better = match in_use {
-                    Some(in_use) => state.schedule.better(&offered, &in_use, self.began.elapsed()),
+                    Some(in_use) => self.attempts.better(&offered, &in_use),
                     None => Better::Nothing,
                 };
                 (better, state.not_before.filter(|until| *until > Instant::now()))
@@ -428,7 +424,7 @@ impl NsxSession {
                     self.state.lock().in_use = Some(credential);
                     None
                 }
-                Better::NotBefore(moment) => Some(self.began + moment),
+                Better::NotBefore(moment) => Some(Instant::now() + self.attempts.time_until(moment)),
                 Better::Try(_) => match hold {
                     Some(until) => Some(until),
                     None => return,
@@ -449,9 +445,9 @@ impl NsxSession {
     async fn rotate(&self, client: &Client) {
         let LoginSource::Pairs { offers, scheme } = &self.source else { return };
         let credential = {
-            let mut state = self.state.lock();
-            let Some(in_use) = state.in_use.clone() else { return };
-            match state.schedule.better(&offered(offers), &in_use, self.began.elapsed()) {
+            let Some(in_use) = self.state.lock().in_use.clone() else { return };
+            let (offered, _) = offers.borrow().offered();
+            match self.attempts.better(&offered, &in_use) {
                 Better::Try(credential) => credential,
                 Better::Nothing | Better::Same(_) | Better::NotBefore(_) => return,
             }
@@ -490,7 +486,7 @@ impl NsxSession {
                 }
             }
         }
-        self.attempts.send_modify(|(count, _)| *count = count.wrapping_add(1));
+        self.answers.send_modify(|(count, _)| *count = count.wrapping_add(1));
     }
 
     /// Records the end of a session. Consecutive short-lived sessions must not cause a login per call. Therefore,
@@ -525,30 +521,11 @@ impl NsxSession {
         }
     }
 
-    /// Releases paused logins that the ledger permits again.
-    async fn review(&self) {
-        let paused = self.state.lock().schedule.paused(self.began.elapsed());
-        for pause in paused {
-            let attempt = self.state.lock().schedule.attempt(&pause.credential, &self.server);
-            if self.ledger.can_retry(&attempt, pause.is_of_rejection).await {
-                info!(
-                    nsx = self.server,
-                    "a paused login may be tried again: the failed logins were deleted, or another replica logged in"
-                );
-                self.state.lock().schedule.release(&pause.credential, Interface::Primary);
-            }
-        }
-    }
-
     /// Counts rejected requests in the ledger, because each rejection was a failed login for the account.
     async fn count_refusals(&self) {
         let uncounted = std::mem::take(&mut self.state.lock().unreported);
         for credential in uncounted {
-            let attempt = self.state.lock().schedule.attempt(&credential, &self.server);
-            // A refused claim needs no entry: the ledger has reached its limit.
-            if let Ok(claim) = self.ledger.claim(&attempt).await {
-                self.ledger.record_outcome(claim, Outcome::Rejected).await;
-            }
+            self.attempts.count_rejection(&credential).await;
         }
     }
 
@@ -587,10 +564,6 @@ impl NsxSession {
             Err(_) => warn!(nsx = self.server, "the session could not be ended within {END:?}"),
         }
     }
-
-    fn now(&self) -> Moment {
-        Moment { since_start: self.began.elapsed(), wall: Timestamp::now() }
-    }
 }
 
 #[async_trait]
@@ -602,7 +575,7 @@ impl LogIn for NsxSession {
         if let Some(over) = over {
             self.record_over(over);
         }
-        let mut tries = self.attempts.subscribe();
+        let mut tries = self.answers.subscribe();
         let before = tries.borrow_and_update().0;
         if self.state.lock().has_ended {
             return Err(ended());
@@ -649,7 +622,7 @@ impl LogIn for NsxSession {
         if has_another() {
             return true;
         }
-        let mut tries = self.attempts.subscribe();
+        let mut tries = self.answers.subscribe();
         let before = tries.borrow_and_update().0;
         {
             let mut state = self.state.lock();
@@ -675,8 +648,7 @@ impl LogIn for NsxSession {
         let Some(presented) = replaced.or_else(|| state.in_use.clone().filter(|_| is_adopted)) else { return };
         let reason = "NSX refused user and password with a request".to_owned();
         warn!(nsx = self.server, "{reason}");
-        let rejection = self.rejection(reason, Duration::ZERO);
-        state.schedule.rejected(&presented, Interface::Primary, rejection, fastrand::f64());
+        self.attempts.reject(&presented, Interface::Primary, reason, Duration::ZERO);
         if is_adopted {
             state.status.is_logged_in = false;
             if state.sessions == Sessions::Replaced {
@@ -701,10 +673,6 @@ fn ended() -> NoLogin {
     NoLogin { kind: Kind::Unavailable, reason: "this connection to NSX has ended".to_owned() }
 }
 
-fn next_review() -> Instant {
-    Instant::now() + REVIEW.mul_f64(1.0 + fastrand::f64() / 4.0)
-}
-
 async fn another_token(tokens: &mut Option<watch::Receiver<Arc<Token>>>) {
     if let Some(offered) = tokens
         && offered.changed().await.is_ok()
@@ -713,11 +681,4 @@ async fn another_token(tokens: &mut Option<watch::Receiver<Arc<Token>>>) {
     }
     *tokens = None;
     std::future::pending().await
-}
-
-fn offered(offers: &Offers) -> Vec<Arc<Credential>> {
-    match &**offers.borrow() {
-        CredentialState::Ready(credentials) => credentials.clone(),
-        CredentialState::Pending { .. } | CredentialState::Missing { .. } => Vec::new(),
-    }
 }

@@ -9,13 +9,11 @@ mod handle;
 mod login;
 mod logins;
 mod reachability;
-mod review;
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, timeout};
@@ -26,10 +24,11 @@ use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::clients::{http, vapi, vim};
 use crate::cloud::login_ledger::LoginThrottle;
+use crate::providers::vsphere::login::attempt::LoginAttempts;
 use crate::providers::vsphere::login::credentials::{Credential, CredentialState, Offers};
 use crate::providers::vsphere::login::policy::LOGIN_POLICY;
 use crate::providers::vsphere::login::retry::PASSING;
-use crate::providers::vsphere::login::schedule::{Better, Interface, LoginSchedule, Moment, place};
+use crate::providers::vsphere::login::schedule::{Better, Interface, place};
 use crate::providers::vsphere::vcenter::spelling::Spelling;
 pub(super) use failure::{ConnectionFailure, FailureCause, Pause, RestFailure, failed, text_of_read};
 pub use handle::ClientInUse;
@@ -86,8 +85,7 @@ pub struct Session {
     http: http::Client,
     timeouts: Timeouts,
     offers: Offers,
-    ledger: Arc<dyn LoginThrottle>,
-    began: Instant,
+    attempts: LoginAttempts,
     /// Acquired by the caller that logs in over SOAP.
     login_lock: Semaphore,
     /// Acquired by the caller that manages the REST session.
@@ -96,10 +94,6 @@ pub struct Session {
     state: Mutex<VcenterSessionState>,
     /// Signals a new entry of `VcenterSessionState::closing`.
     closing_changed: Notify,
-    /// Signals that a login has to wait.
-    pauses: Notify,
-    /// Counts the logins whose wait ended early.
-    released: watch::Sender<u64>,
     reachability: Reachability,
 }
 
@@ -110,7 +104,6 @@ struct VcenterSessionState {
     next: Option<Arc<SessionHandle>>,
     /// Sessions to end when they have no more users.
     closing: Vec<Arc<SessionHandle>>,
-    schedule: LoginSchedule,
     /// The vCenter version that refused a SOAP session over REST, although this version should accept it.
     refuses_loans: Option<String>,
     status: SessionStatus,
@@ -140,25 +133,21 @@ impl Session {
             current: link(&http, timeouts),
             next: None,
             closing: Vec::new(),
-            schedule: LoginSchedule::new(LOGIN_POLICY),
             refuses_loans: None,
             status: SessionStatus::default(),
         };
         Self {
+            attempts: LoginAttempts::new(LOGIN_POLICY, &names.server, ledger),
             names,
             spelling: Mutex::default(),
             http,
             timeouts,
             offers,
-            ledger,
-            began: Instant::now(),
             login_lock: Semaphore::new(1),
             rest_login_lock: Semaphore::new(1),
             logins: InFlightLogins::default(),
             state: Mutex::new(state),
             closing_changed: Notify::new(),
-            pauses: Notify::new(),
-            released: watch::Sender::default(),
             reachability: Reachability::default(),
         }
     }
@@ -192,23 +181,12 @@ impl Session {
         &self.logins
     }
 
-    fn now(&self) -> Moment {
-        Moment { since_start: self.began.elapsed(), wall: Timestamp::now() }
-    }
-
     fn current(&self) -> Arc<SessionHandle> {
         Arc::clone(&self.state.lock().current)
     }
 
-    /// Returns the offered credentials. While the credentials are pending or missing, returns an empty list and the
-    /// reason.
     fn offered(&self) -> (Vec<Arc<Credential>>, Option<String>) {
-        match &**self.offers.borrow() {
-            CredentialState::Ready(credentials) => (credentials.clone(), None),
-            CredentialState::Pending { reason: why } | CredentialState::Missing { reason: why } => {
-                (Vec::new(), Some(why.clone()))
-            }
-        }
+        self.offers.borrow().offered()
     }
 
     /// Returns the reason why no login was tried.
@@ -225,6 +203,24 @@ impl Session {
         let mut offers = self.offers.clone();
         offers.mark_unchanged();
         next_change(offers)
+    }
+
+    /// Completes when the wait of a login ends early after this call.
+    pub(super) fn released(&self) -> impl Future<Output = ()> + use<> {
+        next_change(self.attempts.released())
+    }
+
+    /// Ends waits that the login throttle does not require any more. Never returns.
+    pub(super) async fn review(&self) -> Infallible {
+        loop {
+            tokio::time::sleep(LoginAttempts::review_pause()).await;
+            if self.attempts.review().await {
+                info!(
+                    vcenter = self.names.server,
+                    "a paused login is tried again: the failed logins were deleted, or another replica logged in"
+                );
+            }
+        }
     }
 
     /// Connects, and logs in unless the previous session is still valid. One caller does this while other callers wait.
@@ -257,15 +253,14 @@ impl Session {
         Ok(content)
     }
 
-    /// Tries [`LoginSchedule::candidates`] in order, until the server accepts one. Stops at a failure other than a
+    /// Tries [`LoginAttempts::candidates`] in order, until the server accepts one. Stops at a failure other than a
     /// rejected or paused login, or at a credential that may not be tried.
     async fn log_in(&self, link: &Arc<SessionHandle>) -> Result<(), ConnectionFailure> {
         let in_use = link.credential();
         let (offered, _) = self.offered();
-        self.state.lock().schedule.forget_others(&offered, in_use.as_ref());
         let mut last: Option<ConnectionFailure> = None;
-        for credential in LoginSchedule::candidates(&offered, in_use.as_ref()) {
-            if !self.state.lock().schedule.may_be_tried(&credential, &offered) {
+        for credential in self.attempts.candidates(&offered, in_use.as_ref()) {
+            if !self.attempts.schedule().may_be_tried(&credential, &offered) {
                 break;
             }
             let failure = match self.try_credential(link, &credential).await {
@@ -315,8 +310,7 @@ impl Session {
                 changed.await;
                 continue;
             };
-            let better = self.state.lock().schedule.better(&offered, &in_use, self.began.elapsed());
-            match (better, nothing) {
+            match (self.attempts.better(&offered, &in_use), nothing) {
                 (Better::Nothing, Some(reason)) if !is_told => {
                     if timeout(FIRST_READ_LIMIT, changed).await.is_err() {
                         return Rotation::Refused(reason);
@@ -329,7 +323,7 @@ impl Session {
                     return Rotation::Settled;
                 }
                 (Better::NotBefore(moment), _) => {
-                    let pause = moment.saturating_sub(self.began.elapsed());
+                    let pause = self.attempts.time_until(moment);
                     tokio::select! {
                         () = changed => {}
                         () = released => {}
@@ -342,8 +336,8 @@ impl Session {
                         let why = chain(&failure);
                         if failure.pause == Pause::Backoff {
                             let pause = retry.next_pause(&PASSING, fastrand::f64());
-                            let blocked = self.now().wait(pause, why.clone());
-                            self.state.lock().schedule.hold(&credential, Interface::Primary, blocked);
+                            let blocked = self.attempts.now().wait(pause, why.clone());
+                            self.attempts.schedule().hold(&credential, Interface::Primary, blocked);
                         }
                         return Rotation::Refused(why);
                     }

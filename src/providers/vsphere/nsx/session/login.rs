@@ -1,4 +1,4 @@
-//! One login with user and password: claims an attempt in the ledger, sends the login, and records the outcome.
+//! One login with user and password: sends the login, and classifies its outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::{NsxSession, Sessions};
 use crate::base::backoff::Backoff;
 use crate::base::error_chain::chain;
 use crate::clients::nsx::{Client, Error, Kind, Login, NoLogin, Scheme};
-use crate::cloud::login_ledger::{LoginClaim, Outcome};
-use crate::providers::vsphere::login::credentials::{self, Credential, CredentialState, Offers, Origin};
-use crate::providers::vsphere::login::policy::NSX_LOGIN_POLICY;
-use crate::providers::vsphere::login::schedule::{Interface, LoginBlocked, LoginSchedule, Rejection, account, place};
+use crate::cloud::login_ledger::Outcome;
+use crate::providers::vsphere::login::attempt::{LoginAttempt, is_of_gateway};
+use crate::providers::vsphere::login::credentials::{self, Credential, Offers};
+use crate::providers::vsphere::login::schedule::{Interface, account, place};
 
 /// Backoff after a login that an overloaded or failing manager refused. Without a backoff, hundreds of calls would each
 /// log in.
@@ -27,7 +27,7 @@ pub(super) const HARMLESS: Backoff =
 const UNANSWERED: Backoff = Backoff::doubling(Duration::from_secs(10), Duration::from_secs(60)).shortened_by(0.5);
 
 impl NsxSession {
-    /// Tries [`LoginSchedule::candidates`] in order, until NSX accepts one. Stops at an attempt that fails without a
+    /// Tries `LoginAttempts::candidates` in order, until NSX accepts one. Stops at an attempt that fails without a
     /// rejection, or at a credential that may not be tried.
     pub(super) async fn log_in_with(
         &self,
@@ -35,21 +35,11 @@ impl NsxSession {
         offers: &Offers,
         scheme: Scheme,
     ) -> Result<(Login, Arc<Credential>), NoLogin> {
-        let (offered, nothing) = match &**offers.borrow() {
-            CredentialState::Ready(credentials) => (credentials.clone(), None),
-            CredentialState::Pending { reason: why } | CredentialState::Missing { reason: why } => {
-                (Vec::new(), Some(why.clone()))
-            }
-        };
-        let in_use = {
-            let mut state = self.state.lock();
-            let in_use = state.in_use.clone();
-            state.schedule.forget_others(&offered, in_use.as_ref());
-            in_use
-        };
+        let (offered, nothing) = offers.borrow().offered();
+        let in_use = self.state.lock().in_use.clone();
         let mut last = None;
-        for credential in LoginSchedule::candidates(&offered, in_use.as_ref()) {
-            if !self.state.lock().schedule.may_be_tried(&credential, &offered) {
+        for credential in self.attempts.candidates(&offered, in_use.as_ref()) {
+            if !self.attempts.schedule().may_be_tried(&credential, &offered) {
                 break;
             }
             match self.try_credential(client, &credential, scheme).await {
@@ -75,12 +65,12 @@ impl NsxSession {
             let why = "expected a user name and a password for NSX, found a certificate or a URL".to_owned();
             return Err(NoLogin { kind: Kind::Unavailable, reason: why });
         };
-        let claim = match self.claim_attempt(credential).await {
-            Ok(claim) => claim,
+        let attempt = match self.attempts.claim(credential, Interface::Primary).await {
+            Ok(attempt) => attempt,
             Err(blocked) => {
-                let why =
-                    format!("{}: {}", blocked.what(&self.login_of(credential)), self.why_blocked(credential, &blocked));
-                let was_rejected = self.state.lock().schedule.was_rejected(credential);
+                let why = self.attempts.why_blocked(credential, &blocked);
+                let why = format!("{}: {why}", blocked.what(&self.login_of(credential)));
+                let was_rejected = self.attempts.schedule().was_rejected(credential);
                 let kind = if was_rejected { Kind::Rejected } else { Kind::Unavailable };
                 return Err(NoLogin { kind, reason: why });
             }
@@ -89,22 +79,21 @@ impl NsxSession {
         match submit(client, sessions, (scheme, user, password)).await {
             Ok(login) => {
                 self.accepted(credential, sessions);
-                self.ledger.record_outcome(claim, Outcome::Accepted).await;
+                attempt.accepted().await;
                 Ok(login)
             }
             Err(error) if sessions == Sessions::End && error.kind == Kind::Rejected && self.is_in_use(credential) => {
                 // NSX has just opened a session with the same password, so the password is valid. The ledger keeps the
                 // request as unanswered until NSX accepts the next login.
-                self.ledger.record_outcome(claim, Outcome::Unanswered).await;
+                attempt.counts_as(Outcome::Unanswered).await;
                 Err(self.require_sessions(&error))
             }
-            Err(error) => Err(self.settle_failed(claim, credential, &error).await),
+            Err(error) => Err(self.failed(attempt, credential, &error).await),
         }
     }
 
     fn accepted(&self, credential: &Arc<Credential>, sessions: Sessions) {
         let mut state = self.state.lock();
-        state.schedule.accepted(credential, Interface::Primary);
         match sessions {
             Sessions::End => state.sessions = Sessions::Replaced,
             // NSX refused per-request authentication while another password was in use. With the new password, sessions
@@ -116,10 +105,9 @@ impl NsxSession {
         }
     }
 
-    async fn settle_failed(&self, claim: LoginClaim, credential: &Arc<Credential>, error: &Error) -> NoLogin {
+    async fn failed(&self, attempt: LoginAttempt<'_>, credential: &Credential, error: &Error) -> NoLogin {
         let outcome = outcome(error);
-        self.account_for(&claim, credential, outcome, chain(error));
-        self.ledger.record_outcome(claim, outcome).await;
+        attempt.failed(outcome, chain(error)).await;
         let why = match outcome {
             Outcome::Rejected => format!(
                 "login rejected by {}: wrong user or password, or the account is locked, disabled or expired: {}",
@@ -158,49 +146,9 @@ impl NsxSession {
         failure
     }
 
-    /// Checks the local schedule, then claims an attempt in the shared ledger.
-    async fn claim_attempt(&self, credential: &Arc<Credential>) -> Result<LoginClaim, LoginBlocked> {
-        let attempt = {
-            let state = self.state.lock();
-            if let Some(blocked) = state.schedule.blocked(credential, Interface::Primary, self.began.elapsed()) {
-                return Err(blocked);
-            }
-            state.schedule.attempt(credential, &self.server)
-        };
-        self.ledger.claim(&attempt).await.map_err(|refused| {
-            let held = match refused.is_lockout {
-                true => self.now().lockout(refused.pause, refused.reason),
-                false => self.now().wait(refused.pause, refused.reason),
-            };
-            self.state.lock().schedule.hold(credential, Interface::Primary, held.clone());
-            held
-        })
-    }
-
-    fn account_for(&self, claim: &LoginClaim, credential: &Arc<Credential>, outcome: Outcome, reason: String) {
-        let mut state = self.state.lock();
-        match outcome {
-            Outcome::Rejected => {
-                let rejection = self.rejection(reason, claim.pause_if_rejected);
-                state.schedule.rejected(credential, Interface::Primary, rejection, fastrand::f64());
-            }
-            Outcome::Unanswered => state.schedule.unanswered(credential),
-            Outcome::Accepted | Outcome::Harmless => {}
-        }
-    }
-
-    pub(super) fn rejection(&self, why: String, least: Duration) -> Rejection {
-        Rejection { moment: self.now(), reason: why, min_pause: least }
-    }
-
     fn login_of(&self, credential: &Credential) -> String {
         let location = place(&credential.origin, || "[NSXT] in the cloud config".to_owned());
         format!("NSX {} as {:?} (credentials from {location})", self.server, account(&credential.login))
-    }
-
-    fn why_blocked(&self, credential: &Credential, blocked: &LoginBlocked) -> String {
-        let reset = self.ledger.reset_command(NSX_LOGIN_POLICY, &self.server, account(&credential.login));
-        blocked.why(NSX_LOGIN_POLICY, matches!(credential.origin, Origin::Secret { .. }), reset.as_deref())
     }
 }
 
@@ -228,8 +176,4 @@ fn outcome(error: &Error) -> Outcome {
         }
         _ => Outcome::Harmless,
     }
-}
-
-fn is_of_gateway(status: u16) -> bool {
-    matches!(status, 408 | 502 | 504)
 }

@@ -1,4 +1,4 @@
-//! One login: claims an attempt in the ledger, sends the login, and records the outcome.
+//! One login over SOAP or REST: sends the login, and classifies its outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use super::failure::{ConnectionFailure, FailureCause, Pause, RestFailure};
 use super::handle::SessionHandle;
 use crate::base::error_chain::chain;
 use crate::clients::{http, session_manager, sts, vapi, vim};
-use crate::cloud::login_ledger::{LoginClaim, Outcome};
-use crate::providers::vsphere::login::credentials::{Credential, Login, Origin};
-use crate::providers::vsphere::login::policy::LOGIN_POLICY;
-use crate::providers::vsphere::login::schedule::{Interface, LoginBlocked, Rejection, account, place};
+use crate::cloud::login_ledger::Outcome;
+use crate::providers::vsphere::login::attempt::is_of_gateway;
+use crate::providers::vsphere::login::credentials::{Credential, Login};
+use crate::providers::vsphere::login::schedule::{Interface, account, place};
 
 /// Time limit for reading a token from a file.
 const READ_LIMIT: Duration = Duration::from_secs(5);
@@ -33,30 +33,28 @@ impl Session {
     ) -> Result<(), ConnectionFailure> {
         // Begins before the claim, so that a stop does not leave a claim behind.
         let _under_way = self.logins.begin();
-        let claim = match self.claim_attempt(credential, Interface::Primary).await {
-            Ok(claim) => claim,
+        let attempt = match self.attempts.claim(credential, Interface::Primary).await {
+            Ok(attempt) => attempt,
             Err(blocked) => {
-                let pause = blocked.until.saturating_sub(self.began.elapsed());
-                let was_rejected = self.state.lock().schedule.was_rejected(credential);
-                let source = FailureCause::Held { message: self.why_blocked(credential, &blocked), was_rejected };
-                let during = blocked.what(&self.login_of(credential));
-                return Err(ConnectionFailure { during, source, pause: Pause::For(pause) });
+                let message = self.attempts.why_blocked(credential, &blocked);
+                let was_rejected = self.attempts.schedule().was_rejected(credential);
+                return Err(ConnectionFailure {
+                    during: blocked.what(&self.login_of(credential)),
+                    source: FailureCause::Held { message, was_rejected },
+                    pause: Pause::For(self.attempts.time_until(blocked.until)),
+                });
             }
         };
         match self.submit(&link.soap, &credential.login).await {
             Ok(()) => {
-                {
-                    let mut state = self.state.lock();
-                    state.schedule.accepted(credential, Interface::Primary);
-                    state.status.soap_logins += 1;
-                }
-                self.ledger.record_outcome(claim, Outcome::Accepted).await;
+                self.state.lock().status.soap_logins += 1;
+                attempt.accepted().await;
                 Ok(())
             }
             Err(cause) => {
                 let outcome = if is_shared(credential) { Outcome::Harmless } else { outcome(&cause) };
-                let pause = self.account_for(&claim, credential, Interface::Primary, outcome, || chain(&cause));
-                self.ledger.record_outcome(claim, outcome).await;
+                self.count(outcome);
+                let pause = attempt.failed(outcome, chain(&cause)).await.map_or(Pause::Backoff, Pause::For);
                 let during = match cause.is_invalid_login() {
                     true => self.rejected(credential),
                     false => format!("failed to log in to {}", self.login_of(credential)),
@@ -73,80 +71,37 @@ impl Session {
         credential: &Arc<Credential>,
     ) -> Result<(), RestFailure> {
         let _under_way = self.logins.begin();
-        let claim = self.claim_attempt(credential, Interface::Rest).await.map_err(|blocked| RestFailure::Held {
-            pause: blocked.until.saturating_sub(self.began.elapsed()),
-            message: format!(
-                "{}: {}",
-                blocked.what(&self.login_of(credential)),
-                self.why_blocked(credential, &blocked)
-            ),
-        })?;
+        let attempt = match self.attempts.claim(credential, Interface::Rest).await {
+            Ok(attempt) => attempt,
+            Err(blocked) => {
+                let why = self.attempts.why_blocked(credential, &blocked);
+                return Err(RestFailure::Held {
+                    message: format!("{}: {why}", blocked.what(&self.login_of(credential))),
+                    pause: self.attempts.time_until(blocked.until),
+                });
+            }
+        };
         match self.present_rest(&link.rest, &credential.login).await {
             Ok(()) => {
-                {
-                    let mut state = self.state.lock();
-                    state.schedule.accepted(credential, Interface::Rest);
-                    state.status.rest_logins += 1;
-                }
-                self.ledger.record_outcome(claim, Outcome::Accepted).await;
+                self.state.lock().status.rest_logins += 1;
+                attempt.accepted().await;
                 Ok(())
             }
             Err(error) => {
                 let outcome = rest_outcome(&error);
-                self.account_for(&claim, credential, Interface::Rest, outcome, || chain(&error));
-                self.ledger.record_outcome(claim, outcome).await;
+                self.count(outcome);
+                attempt.failed(outcome, chain(&error)).await;
                 Err(error)
             }
         }
     }
 
-    /// Checks the local schedule, then claims an attempt in the shared ledger.
-    async fn claim_attempt(
-        &self,
-        credential: &Arc<Credential>,
-        interface: Interface,
-    ) -> Result<LoginClaim, LoginBlocked> {
-        let attempt = {
-            let state = self.state.lock();
-            if let Some(blocked) = state.schedule.blocked(credential, interface, self.began.elapsed()) {
-                return Err(blocked);
-            }
-            state.schedule.attempt(credential, &self.names.server)
-        };
-        self.ledger.claim(&attempt).await.map_err(|refused| {
-            let held = match refused.is_lockout {
-                true => self.now().lockout(refused.pause, refused.reason),
-                false => self.now().wait(refused.pause, refused.reason),
-            };
-            self.state.lock().schedule.hold(credential, interface, held.clone());
-            self.pauses.notify_one();
-            held
-        })
-    }
-
-    /// Records the outcome of a failed login. Returns the pause before the next attempt.
-    fn account_for(
-        &self,
-        claim: &LoginClaim,
-        credential: &Arc<Credential>,
-        interface: Interface,
-        outcome: Outcome,
-        why: impl FnOnce() -> String,
-    ) -> Pause {
-        let mut state = self.state.lock();
+    fn count(&self, outcome: Outcome) {
+        let status = &mut self.state.lock().status;
         match outcome {
-            Outcome::Rejected => {
-                state.status.rejections += 1;
-                self.pauses.notify_one();
-                let rejection = Rejection { moment: self.now(), reason: why(), min_pause: claim.pause_if_rejected };
-                Pause::For(state.schedule.rejected(credential, interface, rejection, fastrand::f64()))
-            }
-            Outcome::Unanswered => {
-                state.status.unanswered += 1;
-                state.schedule.unanswered(credential);
-                Pause::Backoff
-            }
-            Outcome::Accepted | Outcome::Harmless => Pause::Backoff,
+            Outcome::Rejected => status.rejections += 1,
+            Outcome::Unanswered => status.unanswered += 1,
+            Outcome::Accepted | Outcome::Harmless => {}
         }
     }
 
@@ -169,12 +124,6 @@ impl Session {
             Login::Certificate { .. } | Login::SharedSession { .. } => "",
         };
         format!("login rejected by {}{causes}", self.login_of(credential))
-    }
-
-    /// Returns a text with the reason of a wait and the way to end the wait.
-    fn why_blocked(&self, credential: &Credential, blocked: &LoginBlocked) -> String {
-        let reset = self.ledger.reset_command(LOGIN_POLICY, &self.names.server, account(&credential.login));
-        blocked.why(LOGIN_POLICY, matches!(credential.origin, Origin::Secret { .. }), reset.as_deref())
     }
 
     async fn submit(&self, soap: &vim::Client, login: &Login) -> Result<(), FailureCause> {
@@ -261,9 +210,4 @@ fn was_never_checked(error: &http::Error) -> bool {
 
 fn is_busy(status: u16) -> bool {
     matches!(status, 429 | 503)
-}
-
-/// Whether a gateway sent this status, so that the outcome of the login is unknown.
-fn is_of_gateway(status: u16) -> bool {
-    matches!(status, 408 | 502 | 504)
 }

@@ -1,0 +1,202 @@
+//! Login attempts at one server. Each attempt is claimed from the local schedule and from the login throttle, which all
+//! replicas share, and its outcome is reported to both.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::cloud::login_ledger::{LoginClaim, LoginPolicy, LoginThrottle, Outcome};
+use crate::providers::vsphere::login::credentials::{Credential, Origin};
+use crate::providers::vsphere::login::schedule::{
+    Better, Interface, LoginBlocked, LoginSchedule, Moment, Rejection, account,
+};
+
+/// Interval between two reviews while a login waits. Jitter adds up to a quarter.
+const REVIEW: Duration = Duration::from_secs(30);
+
+/// The login attempts of this process at one server.
+pub(in super::super) struct LoginAttempts {
+    policy: LoginPolicy,
+    /// `host:port`.
+    server: String,
+    throttle: Arc<dyn LoginThrottle>,
+    began: Instant,
+    schedule: Mutex<LoginSchedule>,
+    /// Counts the reviews that ended a wait early.
+    released: watch::Sender<u64>,
+}
+
+/// Permission for one login. Counts as a failed attempt until its outcome is recorded.
+pub(in super::super) struct LoginAttempt<'a> {
+    attempts: &'a LoginAttempts,
+    credential: &'a Arc<Credential>,
+    interface: Interface,
+    claim: LoginClaim,
+}
+
+impl LoginAttempts {
+    pub(in super::super) fn new(policy: LoginPolicy, server: &str, throttle: Arc<dyn LoginThrottle>) -> Self {
+        Self {
+            policy,
+            server: server.to_owned(),
+            throttle,
+            began: Instant::now(),
+            schedule: Mutex::new(LoginSchedule::new(policy)),
+            released: watch::Sender::default(),
+        }
+    }
+
+    /// Locks the schedule. The lock must not be held across an await.
+    pub(in super::super) fn schedule(&self) -> MutexGuard<'_, LoginSchedule> {
+        self.schedule.lock()
+    }
+
+    /// Returns the current time in the terms of the schedule.
+    pub(in super::super) fn now(&self) -> Moment {
+        Moment { since_start: self.began.elapsed(), wall: Timestamp::now() }
+    }
+
+    /// Returns the time from now until this time of the schedule.
+    pub(in super::super) fn time_until(&self, moment: Duration) -> Duration {
+        moment.saturating_sub(self.began.elapsed())
+    }
+
+    /// Returns [`LoginSchedule::candidates`], and forgets all other credentials.
+    pub(in super::super) fn candidates(
+        &self,
+        offered: &[Arc<Credential>],
+        in_use: Option<&Arc<Credential>>,
+    ) -> Vec<Arc<Credential>> {
+        self.schedule().forget_others(offered, in_use);
+        LoginSchedule::candidates(offered, in_use)
+    }
+
+    /// Returns [`LoginSchedule::better`] as of now.
+    pub(in super::super) fn better(&self, offered: &[Arc<Credential>], in_use: &Arc<Credential>) -> Better {
+        self.schedule().better(offered, in_use, self.began.elapsed())
+    }
+
+    /// Claims an attempt, first from the schedule, then from the login throttle.
+    ///
+    /// # Errors
+    /// The login has to wait.
+    pub(in super::super) async fn claim<'a>(
+        &'a self,
+        credential: &'a Arc<Credential>,
+        interface: Interface,
+    ) -> Result<LoginAttempt<'a>, LoginBlocked> {
+        let planned = {
+            let schedule = self.schedule();
+            if let Some(blocked) = schedule.blocked(credential, interface, self.began.elapsed()) {
+                return Err(blocked);
+            }
+            schedule.attempt(credential, &self.server)
+        };
+        match self.throttle.claim(&planned).await {
+            Ok(claim) => Ok(LoginAttempt { attempts: self, credential, interface, claim }),
+            Err(refused) => {
+                let blocked = match refused.is_lockout {
+                    true => self.now().lockout(refused.pause, refused.reason),
+                    false => self.now().wait(refused.pause, refused.reason),
+                };
+                self.schedule().hold(credential, interface, blocked.clone());
+                Err(blocked)
+            }
+        }
+    }
+
+    /// Returns a text with the reason of a wait and the way to end the wait.
+    pub(in super::super) fn why_blocked(&self, credential: &Credential, blocked: &LoginBlocked) -> String {
+        let reset = self.throttle.reset_command(self.policy, &self.server, account(&credential.login));
+        blocked.why(self.policy, matches!(credential.origin, Origin::Secret { .. }), reset.as_deref())
+    }
+
+    /// Records in the schedule that the server rejected this credential. The pause is at least `min_pause`. Returns the
+    /// pause before the next attempt.
+    pub(in super::super) fn reject(
+        &self,
+        credential: &Arc<Credential>,
+        interface: Interface,
+        reason: String,
+        min_pause: Duration,
+    ) -> Duration {
+        let rejection = Rejection { moment: self.now(), reason, min_pause };
+        self.schedule().rejected(credential, interface, rejection, fastrand::f64())
+    }
+
+    /// Counts in the login throttle a rejection that follows no claim.
+    pub(in super::super) async fn count_rejection(&self, credential: &Credential) {
+        let planned = self.schedule().attempt(credential, &self.server);
+        // A refused claim needs no entry: the throttle has reached its limit.
+        if let Ok(claim) = self.throttle.claim(&planned).await {
+            self.throttle.record_outcome(claim, Outcome::Rejected).await;
+        }
+    }
+
+    /// Returns the time until the next review, with jitter.
+    pub(in super::super) fn review_pause() -> Duration {
+        REVIEW.mul_f64(1.0 + fastrand::f64() / 4.0)
+    }
+
+    /// Ends the waits that the login throttle does not require any more, because an administrator deleted the failed
+    /// logins, or another replica logged in. Returns whether a wait was ended.
+    pub(in super::super) async fn review(&self) -> bool {
+        let paused = self.schedule().paused(self.began.elapsed());
+        let mut is_released = false;
+        for pause in paused {
+            let planned = self.schedule().attempt(&pause.credential, &self.server);
+            if self.throttle.can_retry(&planned, pause.is_of_rejection).await {
+                self.schedule().release(&pause.credential, pause.interface);
+                is_released = true;
+            }
+        }
+        if is_released {
+            self.released.send_modify(|count| *count = count.wrapping_add(1));
+        }
+        is_released
+    }
+
+    /// Returns a watch that changes whenever a review ends a wait.
+    pub(in super::super) fn released(&self) -> watch::Receiver<u64> {
+        self.released.subscribe()
+    }
+}
+
+impl LoginAttempt<'_> {
+    /// Records that the server accepted the credentials.
+    pub(in super::super) async fn accepted(self) {
+        self.attempts.schedule().accepted(self.credential, self.interface);
+        self.counts_as(Outcome::Accepted).await;
+    }
+
+    /// Records the outcome of a failed login. Returns the pause after a rejection.
+    pub(in super::super) async fn failed(self, outcome: Outcome, reason: String) -> Option<Duration> {
+        let pause = match outcome {
+            Outcome::Rejected => {
+                let min_pause = self.claim.pause_if_rejected;
+                Some(self.attempts.reject(self.credential, self.interface, reason, min_pause))
+            }
+            Outcome::Unanswered => {
+                self.attempts.schedule().unanswered(self.credential);
+                None
+            }
+            Outcome::Accepted | Outcome::Harmless => None,
+        };
+        self.counts_as(outcome).await;
+        pause
+    }
+
+    /// Records the outcome in the login throttle only.
+    pub(in super::super) async fn counts_as(self, outcome: Outcome) {
+        self.attempts.throttle.record_outcome(self.claim, outcome).await;
+    }
+}
+
+/// Whether a gateway sent this HTTP status, so that the outcome of the login is unknown.
+pub(in super::super) fn is_of_gateway(status: u16) -> bool {
+    matches!(status, 408 | 502 | 504)
+}

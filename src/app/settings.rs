@@ -181,7 +181,7 @@ impl<'a> SettingsCheck<'a> {
             let expected = format!("expected *, or of {}", known.join(", "));
             for name in names {
                 let reason = format!("{name:?} is not in the list of known controllers; {expected}");
-                self.wrong(flags::CONTROLLERS, &name, reason);
+                self.invalid(flags::CONTROLLERS, &name, reason);
             }
             Vec::new()
         })
@@ -193,14 +193,14 @@ impl<'a> SettingsCheck<'a> {
             let shown = without_credentials(master);
             if shown != master {
                 let reason = "expected a URL without a user; credentials come from a kubeconfig or a service account";
-                self.wrong(flags::MASTER, &shown, reason);
+                self.invalid(flags::MASTER, &shown, reason);
             } else if !is_server_url(master) {
-                self.wrong(flags::MASTER, master, "expected a URL such as https://10.0.0.1:6443");
+                self.invalid(flags::MASTER, master, "expected a URL such as https://10.0.0.1:6443");
             }
         }
         let kubeconfig = self.kubeconfig(flags::KUBECONFIG);
         if kubeconfig.is_none() && master.is_none() && !self.environment.is_of_pod() {
-            self.wrong(flags::KUBECONFIG, "", "expected the path of a kubeconfig, since this is not a pod");
+            self.invalid(flags::KUBECONFIG, "", "expected the path of a kubeconfig, since this is not a pod");
         }
         client::Settings { kubeconfig, master: master.map(str::to_owned), rate: self.rate() }
     }
@@ -216,7 +216,7 @@ impl<'a> SettingsCheck<'a> {
         let qps = qps.map_or("20", String::as_str);
         let number = qps.parse().ok().filter(|number: &f32| number.is_finite());
         if number.is_none() {
-            self.wrong(flags::KUBE_API_QPS, qps, "expected a number such as 20 or 0.5");
+            self.invalid(flags::KUBE_API_QPS, qps, "expected a number such as 20 or 0.5");
         }
         let burst = burst.and_then(|_| self.number(flags::KUBE_API_BURST, "a whole number such as 30"));
         Some(client::Rate { qps: number.unwrap_or_default(), burst: burst.unwrap_or(30) })
@@ -226,7 +226,7 @@ impl<'a> SettingsCheck<'a> {
         let selector = self.optional(flag)?;
         if let Err(wrong) = label_selector::check(selector) {
             let expected = format!("{wrong:?} is no requirement; expected a label selector such as pool=blue,!virtual");
-            self.wrong(flag, selector, expected);
+            self.invalid(flag, selector, expected);
         }
         Some(selector.to_owned())
     }
@@ -246,11 +246,11 @@ impl<'a> SettingsCheck<'a> {
         let path = self.optional(flag)?;
         let (files, file) = (self.files, Path::new(path));
         match files.read(file) {
-            Err(error) => self.wrong(flag, path, format!("cannot be read: {error}")),
+            Err(error) => self.invalid(flag, path, format!("cannot be read: {error}")),
             Ok(content) => {
                 let problems = client::check_kubeconfig(file, &content, &|path| files.read(path)).err();
                 for problem in problems.unwrap_or_default() {
-                    self.wrong(flag, path, problem.to_string());
+                    self.invalid(flag, path, problem.to_string());
                 }
             }
         }
@@ -260,21 +260,21 @@ impl<'a> SettingsCheck<'a> {
     fn boolean(&mut self, flag: Flag<bool>) -> bool {
         let value = self.options.boolean(flag);
         if value.is_none() {
-            self.wrong(flag, self.options.text(flag), "expected true or false");
+            self.invalid(flag, self.options.text(flag), "expected true or false");
         }
         value.unwrap_or_default()
     }
 
     fn duration(&mut self, flag: Flag<Duration>) -> Option<Duration> {
         let value = self.options.text(flag);
-        go_duration::parse_duration(value).map_err(|refused| self.wrong(flag, value, refused.to_string())).ok()
+        go_duration::parse_duration(value).map_err(|refused| self.invalid(flag, value, refused.to_string())).ok()
     }
 
     /// Returns the interval of repeated work. Reports an interval below 1 s.
     fn pause(&mut self, flag: Flag<Duration>) -> Duration {
         let pause = self.duration(flag);
         if pause.is_some_and(|pause| pause < Duration::from_secs(1)) {
-            self.wrong(flag, self.options.text(flag), "expected at least 1s");
+            self.invalid(flag, self.options.text(flag), "expected at least 1s");
         }
         pause.unwrap_or_default()
     }
@@ -284,18 +284,18 @@ impl<'a> SettingsCheck<'a> {
         let value = self.options.text(flag);
         let choice = choices.iter().find(|(word, _)| *word == value).map(|(_, choice)| choice.clone());
         if choice.is_none() {
-            self.wrong(flag, value, format!("expected {expected}"));
+            self.invalid(flag, value, format!("expected {expected}"));
         }
         choice
     }
 
     fn number<T: std::str::FromStr + Copy>(&mut self, flag: Flag<T>, expected: &str) -> Option<T> {
         let value = self.options.text(flag);
-        value.parse().map_err(|_| self.wrong(flag, value, format!("expected {expected}"))).ok()
+        value.parse().map_err(|_| self.invalid(flag, value, format!("expected {expected}"))).ok()
     }
 
     /// Records an error. Names the environment variable if the value comes from it.
-    fn wrong<T>(&mut self, flag: Flag<T>, value: &str, why: impl Into<String>) {
+    fn invalid<T>(&mut self, flag: Flag<T>, value: &str, why: impl Into<String>) {
         let given = self.options.value(flag);
         let place = match given.flag.variable.filter(|_| given.origin == Origin::Environment) {
             Some(variable) => format!("environment variable {variable}={value}"),

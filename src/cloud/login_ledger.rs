@@ -90,7 +90,7 @@ pub enum Outcome {
 pub trait LoginThrottle: Send + Sync {
     /// Registers a server (`host:port`). Rejections of this server count for accounts of the same name at all other
     /// servers, even servers with another policy.
-    fn know(&self, policy: LoginPolicy, server: &str);
+    fn register_server(&self, policy: LoginPolicy, server: &str);
 
     /// Requests the permission for one login. The caller must request the permission before the login.
     async fn claim(&self, attempt: &PlannedLogin) -> Result<LoginClaim, LoginRefusal>;

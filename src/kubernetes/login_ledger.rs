@@ -327,7 +327,7 @@ impl Ledger {
 
 #[async_trait]
 impl LoginThrottle for Ledger {
-    fn know(&self, policy: LoginPolicy, server: &str) {
+    fn register_server(&self, policy: LoginPolicy, server: &str) {
         let mut local = self.local.lock();
         if local.servers.iter().filter(|(scope, _)| *scope == policy.scope).count() < MAX_SERVERS {
             local.servers.insert((policy.scope, server.to_owned()));

@@ -88,10 +88,10 @@ async fn tokens_are_known_with_their_groups_and_may_what_rbac_says() {
         (&nobody, "post", "/version", false),
         (&admin, "get", "/metrics", false),
     ] {
-        assert_eq!(permissions.may(user, verb, path).await.unwrap(), expected, "{} {verb} {path}", user.name);
+        assert_eq!(permissions.is_allowed(user, verb, path).await.unwrap(), expected, "{} {verb} {path}", user.name);
     }
     admin.groups.push("system:masters".to_owned());
-    assert!(permissions.may(&admin, "delete", "/metrics").await.unwrap());
+    assert!(permissions.is_allowed(&admin, "delete", "/metrics").await.unwrap());
 
     // The user gets the right through a group, which works only if the group is passed on.
     let rules = json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
@@ -105,13 +105,13 @@ async fn tokens_are_known_with_their_groups_and_may_what_rbac_says() {
     let binding = serde_json::from_value(binding).unwrap();
     Api::<ClusterRoleBinding>::all(client.clone()).create(&PostParams::default(), &binding).await.unwrap();
     let member = User { groups: vec![name.clone()], ..user.clone() };
-    eventually("the role counts", LIMIT, async || match permissions.may(&member, "get", "/metrics").await {
+    eventually("the role counts", LIMIT, async || match permissions.is_allowed(&member, "get", "/metrics").await {
         Ok(true) => Ok(()),
         other => Err(format!("{other:?}")),
     })
     .await;
-    assert!(!permissions.may(&user, "get", "/metrics").await.unwrap(), "without the group");
-    assert!(!permissions.may(&member, "put", "/metrics").await.unwrap(), "another verb");
+    assert!(!permissions.is_allowed(&user, "get", "/metrics").await.unwrap(), "without the group");
+    assert!(!permissions.is_allowed(&member, "put", "/metrics").await.unwrap(), "another verb");
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn who_may_not_ask_is_told_so() {
     let NotAuthenticated::Unknown(error) = error else { panic!("{error:?}") };
     assert!(error.to_string().starts_with("create a TokenReview: "), "{error}");
     let user = User { name: "jane".to_owned(), ..User::default() };
-    let error = permissions.may(&user, "get", "/metrics").await.unwrap_err();
+    let error = permissions.is_allowed(&user, "get", "/metrics").await.unwrap_err();
     assert!(error.to_string().starts_with("create a SubjectAccessReview: "), "{error}");
     let (mut looks, following) = follow_published(client, ClientTrust::default());
     let following = tokio::spawn(following);

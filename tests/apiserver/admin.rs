@@ -47,7 +47,7 @@ impl Authorizer for OneUser {
         ["/healthz", "/livez", "/readyz"].contains(&path)
     }
 
-    async fn may(&self, user: &User, _: &str, _: &str) -> Result<bool, BoxError> {
+    async fn is_allowed(&self, user: &User, _: &str, _: &str) -> Result<bool, BoxError> {
         Ok(user.name == "prometheus" || user.name == "holder of 2")
     }
 }

@@ -55,7 +55,7 @@ async fn client_of(server: &ApiServer, user: &str) -> Client {
 
 async fn ledger_of(server: &ApiServer, user: &str) -> Ledger {
     let ledger = Ledger::new(LeaseStore::new(client_of(server, user).await, NAMESPACE));
-    ledger.know(LOGIN_POLICY, "vc.example.com:443");
+    ledger.register_server(LOGIN_POLICY, "vc.example.com:443");
     ledger
 }
 

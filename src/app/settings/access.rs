@@ -22,7 +22,7 @@ impl SettingsCheck<'_> {
         Authorization {
             kubeconfig: self.kubeconfig(flags::AUTHORIZATION_KUBECONFIG),
             always_allow: always_allow
-                .map_err(|error| self.wrong(flag, &error.0, error.to_string()))
+                .map_err(|error| self.invalid(flag, &error.0, error.to_string()))
                 .unwrap_or_default(),
             allowed_cache: self.duration(flags::AUTHORIZATION_WEBHOOK_CACHE_AUTHORIZED_TTL).unwrap_or_default(),
             refused_cache: self.duration(flags::AUTHORIZATION_WEBHOOK_CACHE_UNAUTHORIZED_TTL).unwrap_or_default(),
@@ -35,8 +35,8 @@ impl SettingsCheck<'_> {
         let file = PathBuf::from(path);
         match self.files.read(&file).map(|pem| check_bundle(&pem)) {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => self.wrong(flag, path, chain(&error)),
-            Err(error) => self.wrong(flag, path, format!("cannot be read: {error}")),
+            Ok(Err(error)) => self.invalid(flag, path, chain(&error)),
+            Err(error) => self.invalid(flag, path, format!("cannot be read: {error}")),
         }
         Some(file)
     }

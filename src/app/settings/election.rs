@@ -61,12 +61,12 @@ impl SettingsCheck<'_> {
         }
         let lock = self.options.text(flags::LEADER_ELECT_RESOURCE_LOCK);
         if lock != LEASES {
-            self.wrong(flags::LEADER_ELECT_RESOURCE_LOCK, lock, "resourceLock value must be \"leases\"");
+            self.invalid(flags::LEADER_ELECT_RESOURCE_LOCK, lock, "resourceLock value must be \"leases\"");
         }
         for flag in [flags::LEADER_ELECT_RESOURCE_NAME, flags::LEADER_ELECT_RESOURCE_NAMESPACE] {
             let value = self.options.text(flag);
             if !is_dns_name(value) {
-                self.wrong(flag, value, format!("expected {DNS_NAME}"));
+                self.invalid(flag, value, format!("expected {DNS_NAME}"));
             }
         }
         // The durations can be compared only if all three are valid.
@@ -95,8 +95,8 @@ impl SettingsCheck<'_> {
         };
         for reason in errors {
             match path {
-                Some(path) => self.wrong(flags::LEADER_MIGRATION_CONFIG, path, reason),
-                None => self.wrong(flags::ENABLE_LEADER_MIGRATION, "true", reason),
+                Some(path) => self.invalid(flags::LEADER_MIGRATION_CONFIG, path, reason),
+                None => self.invalid(flags::ENABLE_LEADER_MIGRATION, "true", reason),
             }
         }
         parsed.ok()
@@ -106,20 +106,20 @@ impl SettingsCheck<'_> {
     fn check_order(&mut self, lease_duration: Duration, renew_deadline: Duration, retry_period: Duration) {
         let spelled = go_duration::spelled;
         if retry_period.is_zero() {
-            self.wrong(flags::LEADER_ELECT_RETRY_PERIOD, "0s", "expected more than 0s");
+            self.invalid(flags::LEADER_ELECT_RETRY_PERIOD, "0s", "expected more than 0s");
         }
         if lease_duration < Duration::from_secs(1) {
             // A Lease stores its duration in whole seconds.
-            self.wrong(flags::LEADER_ELECT_LEASE_DURATION, &spelled(lease_duration), "expected at least 1s");
+            self.invalid(flags::LEADER_ELECT_LEASE_DURATION, &spelled(lease_duration), "expected at least 1s");
         }
         if lease_duration <= renew_deadline {
             let expected = format!("expected more than --leader-elect-renew-deadline ({})", spelled(renew_deadline));
-            self.wrong(flags::LEADER_ELECT_LEASE_DURATION, &spelled(lease_duration), expected);
+            self.invalid(flags::LEADER_ELECT_LEASE_DURATION, &spelled(lease_duration), expected);
         }
         if renew_deadline <= retry_period.mul_f64(1.2) {
             let expected =
                 format!("expected more than 1.2 times --leader-elect-retry-period ({})", spelled(retry_period));
-            self.wrong(flags::LEADER_ELECT_RENEW_DEADLINE, &spelled(renew_deadline), expected);
+            self.invalid(flags::LEADER_ELECT_RENEW_DEADLINE, &spelled(renew_deadline), expected);
         }
     }
 

@@ -49,7 +49,7 @@ impl SettingsCheck<'_> {
             Ok(gates) => gates,
             Err(wrong) => {
                 for (item, reason) in wrong {
-                    self.wrong(flags::FEATURE_GATES, &item, reason);
+                    self.invalid(flags::FEATURE_GATES, &item, reason);
                 }
                 return FeatureGates::default();
             }
@@ -68,7 +68,7 @@ impl SettingsCheck<'_> {
         let given = self.options.value(flag);
         if given.is_changed() {
             let why = "Feature LoggingAlphaOptions is disabled; it needs --feature-gates=LoggingAlphaOptions=true";
-            self.wrong(flag, &given.value, why);
+            self.invalid(flag, &given.value, why);
         }
     }
 
@@ -77,9 +77,9 @@ impl SettingsCheck<'_> {
         let value = self.options.text(flag);
         let number = self.number(flag, "a whole number above 0, such as 16");
         match number {
-            Some(..=0) => self.wrong(flag, value, format!("{} must be a positive number", flag.name)),
+            Some(..=0) => self.invalid(flag, value, format!("{} must be a positive number", flag.name)),
             None | Some(1..=MAX_WORKERS) => {}
-            Some(_) => self.wrong(flag, value, format!("expected at most {MAX_WORKERS}")),
+            Some(_) => self.invalid(flag, value, format!("expected at most {MAX_WORKERS}")),
         }
         let workers = number.and_then(|number| usize::try_from(number).ok());
         workers.and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN)
@@ -90,7 +90,7 @@ impl SettingsCheck<'_> {
         let number = self.number(flag, "a whole number, or 0 for the value of --concurrent-node-syncs");
         if number.is_some_and(i32::is_negative) {
             let why = format!("{} cannot be a negative number", flag.name);
-            self.wrong(flag, self.options.text(flag), why);
+            self.invalid(flag, self.options.text(flag), why);
         }
         let updates = number.and_then(|number| NonZeroUsize::new(number.unsigned_abs() as usize));
         // `SettingsCheck::nodes` reports an invalid `--concurrent-node-syncs`.
@@ -103,14 +103,14 @@ impl SettingsCheck<'_> {
     fn webhooks(&mut self) {
         for name in selection::unknown(self.options.list(flags::WEBHOOKS), &[]) {
             let reason = format!("{name:?} is not in the list of known webhooks; expected *, there are none here");
-            self.wrong(flags::WEBHOOKS, name, reason);
+            self.invalid(flags::WEBHOOKS, name, reason);
         }
         self.number(flags::WEBHOOK_BIND_ADDRESS, "an IP address such as 0.0.0.0 or ::");
         let flag = flags::WEBHOOK_SECURE_PORT;
         let port = self.number(flag, "a port from 1 to 65535, or 0 for none");
         if port.is_some_and(|port| port != 0) && port == self.options.text(flags::SECURE_PORT).parse().ok() {
             let why = "--webhook-secure-port cannot be the same value as --secure-port";
-            self.wrong(flag, self.options.text(flag), why);
+            self.invalid(flag, self.options.text(flag), why);
         }
     }
 }

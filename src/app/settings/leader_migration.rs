@@ -109,11 +109,11 @@ impl Reading {
             controller_leaders: Vec::new(),
         };
         let Some(entries) = document.entries() else {
-            self.wrong(document.line, format!("expected a mapping: a {KIND}"));
+            self.invalid(document.line, format!("expected a mapping: a {KIND}"));
             return migration;
         };
         if matches!(document.value, Value::Null) {
-            self.wrong(document.line, format!("the file is empty; expected a {KIND}"));
+            self.invalid(document.line, format!("the file is empty; expected a {KIND}"));
             return migration;
         }
         let Some(version) = self.version(document.line, entries) else { return migration };
@@ -127,7 +127,7 @@ impl Reading {
                 "leaderName" => migration.leader_name = self.text(entry),
                 "resourceLock" if version != "v1" => migration.resource_lock = self.text(entry),
                 "controllerLeaders" => migration.controller_leaders = self.leaders(entry),
-                other => self.wrong(entry.line, format!("unknown field {other:?}")),
+                other => self.invalid(entry.line, format!("unknown field {other:?}")),
             }
         }
         self.validate(&migration);
@@ -143,7 +143,7 @@ impl Reading {
             Some(version) if kind == KIND => Some(version.to_owned()),
             _ => {
                 let expected = format!("expected kind {KIND} and apiVersion {GROUP}v1, v1beta1 or v1alpha1");
-                self.wrong(line, format!("kind {kind:?}, apiVersion {api_version:?}: {expected}"));
+                self.invalid(line, format!("kind {kind:?}, apiVersion {api_version:?}: {expected}"));
                 None
             }
         }
@@ -154,7 +154,7 @@ impl Reading {
             Value::List(items) => items.as_slice(),
             Value::Null => &[],
             Value::Scalar { .. } | Value::Map(_) => {
-                self.wrong(list.line, "controllerLeaders: expected a list".to_owned());
+                self.invalid(list.line, "controllerLeaders: expected a list".to_owned());
                 &[]
             }
         };
@@ -164,7 +164,7 @@ impl Reading {
     fn leader(&mut self, item: &Node) -> ControllerLeader {
         let mut leader = ControllerLeader { name: String::new(), component: String::new() };
         let Value::Map(entries) = &item.value else {
-            self.wrong(item.line, "controllerLeaders: expected name and component".to_owned());
+            self.invalid(item.line, "controllerLeaders: expected name and component".to_owned());
             return leader;
         };
         self.refuse_duplicates(entries);
@@ -172,12 +172,12 @@ impl Reading {
             match entry.key.as_str() {
                 "name" => leader.name = self.text(entry),
                 "component" => leader.component = self.text(entry),
-                other => self.wrong(entry.line, format!("controllerLeaders: unknown field {other:?}")),
+                other => self.invalid(entry.line, format!("controllerLeaders: unknown field {other:?}")),
             }
         }
         for (field, value) in [("name", &leader.name), ("component", &leader.component)] {
             if value.is_empty() {
-                self.wrong(item.line, format!("controllerLeaders: {field} must be set"));
+                self.invalid(item.line, format!("controllerLeaders: {field} must be set"));
             }
         }
         leader
@@ -196,7 +196,7 @@ impl Reading {
     fn refuse_duplicates(&mut self, entries: &[Entry]) {
         for (index, entry) in entries.iter().enumerate() {
             if entries.iter().take(index).any(|earlier| earlier.key == entry.key) {
-                self.wrong(entry.line, format!("field {:?} is there twice", entry.key));
+                self.invalid(entry.line, format!("field {:?} is there twice", entry.key));
             }
         }
     }
@@ -208,13 +208,13 @@ impl Reading {
             Value::Null => String::new(),
             Value::Scalar { text, plain } if !(*plain && is_typed(text)) => text.to_string(),
             Value::Scalar { .. } | Value::List(_) | Value::Map(_) => {
-                self.wrong(entry.line, format!("{}: expected a text", entry.key));
+                self.invalid(entry.line, format!("{}: expected a text", entry.key));
                 String::new()
             }
         }
     }
 
-    fn wrong(&mut self, line: usize, what: String) {
+    fn invalid(&mut self, line: usize, what: String) {
         self.errors.push(format!("line {line}: {what}"));
     }
 }

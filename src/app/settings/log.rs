@@ -11,26 +11,26 @@ impl SettingsCheck<'_> {
     pub(super) fn logging(&mut self) -> LogSettings {
         let verbosity = self.options.text(flags::V);
         if parse_verbosity(verbosity).is_none() {
-            self.wrong(flags::V, verbosity, "expected a whole number such as 2");
+            self.invalid(flags::V, verbosity, "expected a whole number such as 2");
         }
         let choices = [("text", Format::Text), ("", Format::Text), ("json", Format::Json)];
         let format = self.choice(flags::LOGGING_FORMAT, &choices, "text or json").unwrap_or_default();
         let modules = self.modules();
         if format == Format::Json && !modules.is_empty() {
             let value = self.options.list(flags::VMODULE).join(",");
-            self.wrong(flags::VMODULE, &value, "works with --logging-format=text only");
+            self.invalid(flags::VMODULE, &value, "works with --logging-format=text only");
         }
         // Only the flag of the format in use has an effect.
         let (text, json) = (self.boolean(flags::LOG_TEXT_SPLIT_STREAM), self.boolean(flags::LOG_JSON_SPLIT_STREAM));
         // The following flags have no effect, since no line is buffered. A value that Go rejects is still an error.
         let flag = flags::LOG_FLUSH_FREQUENCY;
         if self.duration(flag) == Some(Duration::ZERO) {
-            self.wrong(flag, self.options.text(flag), "expected more than 0s");
+            self.invalid(flag, self.options.text(flag), "expected more than 0s");
         }
         for flag in [flags::LOG_TEXT_INFO_BUFFER_SIZE, flags::LOG_JSON_INFO_BUFFER_SIZE] {
             let size = self.options.text(flag);
             if !is_quantity(size) {
-                self.wrong(flag, size, "expected a size such as 0, 512 or 64Ki");
+                self.invalid(flag, size, "expected a size such as 0, 512 or 64Ki");
             }
         }
         let split = if format == Format::Json { json } else { text };
@@ -46,7 +46,7 @@ impl SettingsCheck<'_> {
                 Some((pattern, verbosity)) => modules.push(Module { pattern, verbosity }),
                 None => {
                     let expected = "expected a file's name or pattern and a whole number such as node*=4";
-                    self.wrong(flags::VMODULE, item, expected);
+                    self.invalid(flags::VMODULE, item, expected);
                 }
             }
         }

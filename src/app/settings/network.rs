@@ -58,7 +58,7 @@ impl SettingsCheck<'_> {
             }
             Some(_) => "expected at most two CIDRs, one of each family",
         };
-        self.wrong(flags::CLUSTER_CIDR, value, reason);
+        self.invalid(flags::CLUSTER_CIDR, value, reason);
         Vec::new()
     }
 }

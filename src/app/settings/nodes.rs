@@ -43,17 +43,17 @@ impl SettingsCheck<'_> {
                 Ok(pairs) => pairs,
                 Err(part) => {
                     let reason = "is no pair; expected key=value, several of them separated by commas";
-                    self.wrong(flags::NODE_LABELS, value, format!("{part:?} {reason}"));
+                    self.invalid(flags::NODE_LABELS, value, format!("{part:?} {reason}"));
                     continue;
                 }
             };
             for (key, label) in pairs {
                 if !is_label_key(&key) {
                     let why = "is no name of a label; expected letters, digits, -, _ and ., such as example.com/pool";
-                    self.wrong(flags::NODE_LABELS, value, format!("{key:?} {why}"));
+                    self.invalid(flags::NODE_LABELS, value, format!("{key:?} {why}"));
                 } else if !is_label_value(&label) {
                     let why = "is no value of a label; expected at most 63 letters, digits, -, _ and .";
-                    self.wrong(flags::NODE_LABELS, value, format!("{label:?} {why}"));
+                    self.invalid(flags::NODE_LABELS, value, format!("{label:?} {why}"));
                 } else {
                     labels.insert(key, label);
                 }
@@ -92,13 +92,13 @@ impl SettingsCheck<'_> {
         match limit {
             None => {
                 let expected = "expected a number of nodes, a percentage of all and a time, such as 5,10%,10m";
-                self.wrong(flag, value, expected);
+                self.invalid(flag, value, expected);
             }
             Some(Limit { window, .. }) if window < Duration::from_secs(1) => {
-                self.wrong(flag, value, format!("{}: expected at least 1s", go_duration::spelled(window)));
+                self.invalid(flag, value, format!("{}: expected at least 1s", go_duration::spelled(window)));
             }
             Some(Limit { nodes: 0, percent: 0, .. }) => {
-                self.wrong(flag, value, "it allows none; expected a node or 1% at least, or --node-deletion=off");
+                self.invalid(flag, value, "it allows none; expected a node or 1% at least, or --node-deletion=off");
             }
             Some(_) => {}
         }
@@ -110,7 +110,7 @@ impl SettingsCheck<'_> {
         let value = self.optional(flag)?;
         let after = self.duration(flag).filter(|after| !after.is_zero())?;
         if after < Duration::from_secs(1) {
-            self.wrong(flag, value, "expected at least 1s, or 0 for never");
+            self.invalid(flag, value, "expected at least 1s, or 0 for never");
         }
         Some(after)
     }
@@ -121,14 +121,14 @@ impl SettingsCheck<'_> {
         if !is_prefix {
             let expected =
                 "expected a DNS name and a slash such as topology.example.com/, not below kubernetes.io or k8s.io";
-            self.wrong(flags::TOPOLOGY_LABEL_PREFIX, prefix, expected);
+            self.invalid(flags::TOPOLOGY_LABEL_PREFIX, prefix, expected);
         }
         let words = self.items(flags::TOPOLOGY_LABELS);
         let place = |word: &str| {
             let place = TopologyPlace::ALL.into_iter().find(|place| place.word() == word);
             if place.is_none() {
                 let expected = "expected vcenter, datacenter, cluster, esxi-host, resource-pool, folder or datastore";
-                self.wrong(flags::TOPOLOGY_LABELS, word, expected);
+                self.invalid(flags::TOPOLOGY_LABELS, word, expected);
             }
             place
         };

@@ -44,7 +44,7 @@ impl SettingsCheck<'_> {
             "" => "required; only \"vsphere\" is supported",
             _ => "unknown provider; only \"vsphere\" is supported (vsphere-paravirtual is not implemented)",
         };
-        self.wrong(flags::CLOUD_PROVIDER, name, reason);
+        self.invalid(flags::CLOUD_PROVIDER, name, reason);
         None
     }
 }

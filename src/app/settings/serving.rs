@@ -63,13 +63,13 @@ impl<'a> SettingsCheck<'a> {
         match (certificate, key, folder) {
             ("", "", "") => return CertificateSource::Memory,
             ("", "", folder) => return CertificateSource::Folder(PathBuf::from(folder)),
-            ("", key, _) => self.wrong(flags::TLS_PRIVATE_KEY_FILE, key, "--tls-cert-file has to be given as well"),
+            ("", key, _) => self.invalid(flags::TLS_PRIVATE_KEY_FILE, key, "--tls-cert-file has to be given as well"),
             (certificate, "", _) => {
-                self.wrong(flags::TLS_CERT_FILE, certificate, "--tls-private-key-file has to be given as well");
+                self.invalid(flags::TLS_CERT_FILE, certificate, "--tls-private-key-file has to be given as well");
             }
             (certificate, key, _) => {
                 if let Err(reason) = self.pair(&files(certificate, key)) {
-                    self.wrong(flags::TLS_CERT_FILE, certificate, reason);
+                    self.invalid(flags::TLS_CERT_FILE, certificate, reason);
                 }
             }
         }
@@ -82,7 +82,7 @@ impl<'a> SettingsCheck<'a> {
         let mut pair = |text: &str| {
             let named = named_pair(text).map_err(|reason| format!("{reason}; expected certificate,key[:names]"));
             let usable = named.and_then(|named| self.pair(&named.files).map(|()| named));
-            usable.map_err(|why| self.wrong(flag, text, why)).ok()
+            usable.map_err(|why| self.invalid(flag, text, why)).ok()
         };
         texts.filter_map(|text| pair(text)).collect()
     }
@@ -108,7 +108,7 @@ impl<'a> SettingsCheck<'a> {
             "VersionTLS10" | "VersionTLS11" => {
                 remarks.push(format!("--tls-min-version={version}: TLS 1.2 is the oldest version that is spoken"));
             }
-            _ => self.wrong(flags::TLS_MIN_VERSION, version, "expected VersionTLS12 or VersionTLS13"),
+            _ => self.invalid(flags::TLS_MIN_VERSION, version, "expected VersionTLS12 or VersionTLS13"),
         }
         version == "VersionTLS13"
     }
@@ -121,7 +121,7 @@ impl<'a> SettingsCheck<'a> {
         };
         if !missing.is_empty() && chosen.is_empty() && !has_newer && !is_without_effect {
             let reason = format!("none of these cipher suites can be used; expected of {}", ciphers::suites_here());
-            self.wrong(flag, &missing.join(","), reason);
+            self.invalid(flag, &missing.join(","), reason);
         }
         remarks.extend(not_offered(flag, &missing));
         if chosen.is_empty() && has_newer {
@@ -138,7 +138,7 @@ impl<'a> SettingsCheck<'a> {
         let Some((chosen, missing, _)) = self.known(flag, group, unknown) else { return Vec::new() };
         if !missing.is_empty() && chosen.is_empty() {
             let reason = "none of these groups can be used; expected of 23 (P-256), 24 (P-384) and 29 (X25519)";
-            self.wrong(flag, &missing.join(","), reason);
+            self.invalid(flag, &missing.join(","), reason);
         }
         remarks.extend(not_offered(flag, &missing));
         chosen
@@ -160,7 +160,7 @@ impl<'a> SettingsCheck<'a> {
                 Some(CipherSupport::Missing) => missing.push(item),
                 None => {
                     is_wrong = true;
-                    self.wrong(flag, item, unknown);
+                    self.invalid(flag, item, unknown);
                 }
             }
         }

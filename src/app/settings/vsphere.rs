@@ -311,7 +311,7 @@ impl SettingsCheck<'_> {
         let expected = "a whole number from 1 to 1000";
         let calls_per_second = self.number(rate, expected).unwrap_or(1);
         if !(1..=1000).contains(&calls_per_second) {
-            self.wrong(rate, self.options.text(rate), format!("expected {expected}"));
+            self.invalid(rate, self.options.text(rate), format!("expected {expected}"));
         }
         let choices = [("as-is", Adoption::AsIs), ("full", Adoption::Full)];
         let adoption = self.choice(flags::NSX_ADOPT, &choices, "as-is or full").unwrap_or_default();
@@ -331,9 +331,9 @@ impl SettingsCheck<'_> {
             let (class, pool) = (class.trim(), pool.trim());
             let is_id = !pool.is_empty() && !pool.contains(['/', '=', ' ']);
             if class.is_empty() || !is_id {
-                self.wrong(flag, item, "expected CLASS=POOL-ID, with the id of an IP pool of NSX");
+                self.invalid(flag, item, "expected CLASS=POOL-ID, with the id of an IP pool of NSX");
             } else if pools.insert(class.to_owned(), pool.to_owned()).is_some_and(|other| other != pool) {
-                self.wrong(flag, item, "the class has another pool already");
+                self.invalid(flag, item, "the class has another pool already");
             }
         }
         pools
@@ -349,7 +349,7 @@ impl SettingsCheck<'_> {
             let expected = "expected host names or IP addresses, without scheme, port and path";
             match host {
                 Some(endpoint) => drop(hosts.insert(endpoint.host().to_owned())),
-                None => self.wrong(flags::SESSION_MANAGER_HOSTS, item, expected),
+                None => self.invalid(flags::SESSION_MANAGER_HOSTS, item, expected),
             }
         }
         hosts

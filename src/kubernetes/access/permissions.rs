@@ -85,7 +85,7 @@ impl Authorizer for Permissions {
         is_open
     }
 
-    async fn may(&self, user: &User, verb: &str, path: &str) -> Result<bool, BoxError> {
+    async fn is_allowed(&self, user: &User, verb: &str, path: &str) -> Result<bool, BoxError> {
         let begin = Instant::now();
         let decided = self.decide(user, verb, path).await;
         let outcome = match &decided {

@@ -312,7 +312,7 @@ async fn the_command_that_ends_a_pause_deletes_the_rejections_of_the_account_at_
     let (store, began) = (MemoryStore::default(), Instant::now());
     let ledger = self::ledger(&store, began, 0);
     for server in ["vc-a.test:443", "vc-b.test:443"] {
-        ledger.know(POLICY, server);
+        ledger.register_server(POLICY, server);
     }
     for _ in 0..3 {
         assert_eq!(one(&ledger, &at("vc-a.test:443"), Outcome::Rejected).await, Ok(()));
@@ -337,8 +337,8 @@ fn at_nsx() -> PlannedLogin {
 /// Returns a ledger with a vCenter and an NSX Manager.
 fn ledger_of_both(store: &MemoryStore, began: Instant) -> Ledger {
     let ledger = self::ledger(store, began, 0);
-    ledger.know(POLICY, "vc.test:443");
-    ledger.know(NSX, "nsx.test:443");
+    ledger.register_server(POLICY, "vc.test:443");
+    ledger.register_server(NSX, "nsx.test:443");
     ledger
 }
 
@@ -522,7 +522,7 @@ async fn a_review_of_many_paused_logins_reads_each_record_once() {
     let counted = CountingStore { store: store.clone(), reads: Arc::clone(&reads) };
     let ledger = Ledger::with_clock(counted, Arc::new(|| 1_900_000_000));
     let servers: Vec<String> = (0..20).map(|number| format!("vc-{number}.test:443")).collect();
-    servers.iter().for_each(|server| ledger.know(POLICY, server));
+    servers.iter().for_each(|server| ledger.register_server(POLICY, server));
     for _ in 0..3 {
         assert_eq!(one(&ledger, &at(&servers[0]), Outcome::Rejected).await, Ok(()));
     }

@@ -63,5 +63,5 @@ pub trait Authorizer: Send + Sync {
     fn is_open(&self, path: &str) -> bool;
 
     /// Returns whether `user` is allowed to do `verb` (an HTTP method in lower case) on `path`.
-    async fn may(&self, user: &User, verb: &str, path: &str) -> Result<bool, BoxError>;
+    async fn is_allowed(&self, user: &User, verb: &str, path: &str) -> Result<bool, BoxError>;
 }

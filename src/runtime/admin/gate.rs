@@ -58,7 +58,7 @@ async fn decided(server: &Server, peer: &Peer, parts: &request::Parts) -> Result
         }
     };
     let (verb, path) = (parts.method.as_str().to_ascii_lowercase(), parts.uri.path());
-    let answer = match server.admin.authorizer.may(&user, &verb, path).await {
+    let answer = match server.admin.authorizer.is_allowed(&user, &verb, path).await {
         Ok(true) => return Ok(user),
         Ok(false) => {
             let message = format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name);

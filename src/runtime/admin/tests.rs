@@ -28,7 +28,7 @@ impl Authorizer for OnePathDenied {
         path != REVIEWED
     }
 
-    async fn may(&self, _: &access::User, _: &str, _: &str) -> Result<bool, BoxError> {
+    async fn is_allowed(&self, _: &access::User, _: &str, _: &str) -> Result<bool, BoxError> {
         Ok(false)
     }
 }

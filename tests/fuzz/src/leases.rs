@@ -53,7 +53,7 @@ pub fn logins(bytes: &[u8]) {
     is_in_proportion(&record, bytes);
     let ledger = Ledger::with_clock(Same(Mutex::new(text.into_owned())), Arc::new(|| NOW));
     let servers = [(LOGIN_POLICY, "vc.example.com:443"), (NSX_LOGIN_POLICY, "nsx.example.com:443")];
-    servers.iter().for_each(|(policy, server)| ledger.know(*policy, server));
+    servers.iter().for_each(|(policy, server)| ledger.register_server(*policy, server));
     for ((policy, server), is_known) in servers.into_iter().flat_map(|server| [(server, true), (server, false)]) {
         let (server, user) = (server.to_owned(), "ccm".to_owned());
         let attempt = PlannedLogin { policy, server, user, version: None, was_accepted: is_known, is_new: !is_known };

@@ -128,7 +128,7 @@ impl Authorizer for Noting {
         false
     }
 
-    async fn may(&self, user: &User, _: &str, _: &str) -> Result<bool, BoxError> {
+    async fn is_allowed(&self, user: &User, _: &str, _: &str) -> Result<bool, BoxError> {
         self.0.lock().unwrap().push(user.clone());
         Ok(false)
     }

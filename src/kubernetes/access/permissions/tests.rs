@@ -40,20 +40,20 @@ async fn decisions_are_believed_for_their_time_and_failures_not_at_all() {
     let (permissions, count, _) = permissions();
     let jane = user("jane");
     for round in 1..=2 {
-        assert!(permissions.may(&jane, "get", "/metrics").await.unwrap());
-        assert!(!permissions.may(&jane, "get", "/denied").await.unwrap());
-        assert!(!permissions.may(&jane, "get", "/other").await.unwrap());
-        assert!(permissions.may(&jane, "get", "/broken").await.is_err());
-        assert!(permissions.may(&jane, "get", "/both").await.is_err());
+        assert!(permissions.is_allowed(&jane, "get", "/metrics").await.unwrap());
+        assert!(!permissions.is_allowed(&jane, "get", "/denied").await.unwrap());
+        assert!(!permissions.is_allowed(&jane, "get", "/other").await.unwrap());
+        assert!(permissions.is_allowed(&jane, "get", "/broken").await.is_err());
+        assert!(permissions.is_allowed(&jane, "get", "/both").await.is_err());
         assert_eq!(count.load(Ordering::SeqCst), 3 + 2 * round, "round {round}");
     }
     tokio::time::advance(REFUSED).await;
-    assert!(permissions.may(&jane, "get", "/metrics").await.unwrap());
+    assert!(permissions.is_allowed(&jane, "get", "/metrics").await.unwrap());
     assert_eq!(count.load(Ordering::SeqCst), 7, "a permission is believed for longer");
-    assert!(!permissions.may(&jane, "get", "/other").await.unwrap());
+    assert!(!permissions.is_allowed(&jane, "get", "/other").await.unwrap());
     assert_eq!(count.load(Ordering::SeqCst), 8);
     tokio::time::advance(ALLOWED).await;
-    assert!(permissions.may(&jane, "get", "/metrics").await.unwrap());
+    assert!(permissions.is_allowed(&jane, "get", "/metrics").await.unwrap());
     assert_eq!(count.load(Ordering::SeqCst), 9);
 }
 
@@ -65,7 +65,7 @@ async fn a_decision_is_for_one_user_with_its_groups_one_verb_and_one_path() {
     let questions =
         [(user("jane"), "get"), (user("john"), "get"), (grouped, "get"), (known, "get"), (user("jane"), "put")];
     for (user, verb) in &questions {
-        assert!(permissions.may(user, verb, "/metrics").await.unwrap());
+        assert!(permissions.is_allowed(user, verb, "/metrics").await.unwrap());
     }
     assert_eq!(count.load(Ordering::SeqCst), questions.len());
 }
@@ -74,11 +74,11 @@ async fn a_decision_is_for_one_user_with_its_groups_one_verb_and_one_path() {
 async fn masters_and_open_paths_are_not_asked_about() {
     let (permissions, count, _) = permissions();
     let admin = User { groups: vec!["a".to_owned(), MASTERS.to_owned()], ..user("admin") };
-    assert!(permissions.may(&admin, "delete", "/broken").await.unwrap());
+    assert!(permissions.is_allowed(&admin, "delete", "/broken").await.unwrap());
     for (path, is_open) in [("/healthz", true), ("/open/", true), ("/healthz/", false), ("/metrics", false)] {
         assert_eq!(permissions.is_open(path), is_open, "{path}");
     }
-    assert!(permissions.may(&User::anonymous(), "get", "/open/door").await.unwrap());
+    assert!(permissions.is_allowed(&User::anonymous(), "get", "/open/door").await.unwrap());
     assert_eq!(count.load(Ordering::SeqCst), 0);
 }
 
@@ -99,7 +99,7 @@ async fn all_that_is_known_of_the_user_is_told() {
         extra: BTreeMap::from([("scopes".to_owned(), vec!["x".to_owned(), "y".to_owned()])]),
         ..user("jane")
     };
-    assert!(permissions.may(&jane, "get", "/metrics").await.unwrap());
+    assert!(permissions.is_allowed(&jane, "get", "/metrics").await.unwrap());
     assert_eq!(count.load(Ordering::SeqCst), 1);
 }
 
@@ -108,7 +108,7 @@ async fn the_memory_of_decisions_is_bounded() {
     let (permissions, count, _) = permissions();
     for _ in 1..=2 {
         for index in 0..MAX_CACHED + 10 {
-            assert!(!permissions.may(&user("jane"), "get", &format!("/{index}")).await.unwrap());
+            assert!(!permissions.is_allowed(&user("jane"), "get", &format!("/{index}")).await.unwrap());
         }
     }
     // The cache has room for all but ten decisions, so at least ten are requested again.
@@ -120,7 +120,7 @@ async fn every_outcome_is_counted() {
     let (permissions, _, metrics) = permissions();
     permissions.is_open("/healthz");
     for path in ["/metrics", "/metrics", "/denied", "/other", "/broken"] {
-        let _ = permissions.may(&user("jane"), "get", path).await;
+        let _ = permissions.is_allowed(&user("jane"), "get", path).await;
     }
     let registry = crate::runtime::metrics::Registry::default();
     metrics.register(&registry).unwrap();

@@ -186,7 +186,7 @@ impl NsxLoadBalancers {
 
     /// Requests a relist.
     pub fn read_again(&self) {
-        self.resources.ask();
+        self.resources.request_relist();
     }
 
     /// Returns the start of the last completed relist of this leadership term, if any.

@@ -173,7 +173,7 @@ impl NsxSession {
     ) -> Self {
         let server = server.into();
         if matches!(source, LoginSource::Pairs { .. }) {
-            ledger.know(NSX_LOGIN_POLICY, &server);
+            ledger.register_server(NSX_LOGIN_POLICY, &server);
         }
         let state = NsxSessionState {
             in_use: None,

@@ -128,7 +128,7 @@ impl Session {
         names: VcenterNames,
         timeouts: Timeouts,
     ) -> Self {
-        ledger.know(LOGIN_POLICY, &names.server);
+        ledger.register_server(LOGIN_POLICY, &names.server);
         let state = VcenterSessionState {
             current: link(&http, timeouts),
             next: None,

@@ -69,7 +69,7 @@ impl Cleanup {
                 },
                 Some(()) = OptionFuture::from(next.map(sleep_until)) => {
                     asked = next;
-                    of.resources.ask_for_all();
+                    of.resources.request_full_relist();
                 }
                 changed = readings.changed() => match changed {
                     Ok(()) => tokio::select! {

@@ -120,7 +120,7 @@ async fn write(
     };
     let failed = of.backend.update_pools(permit, layout, updates, &record).await;
     if failed.values().any(|error| shows_change(error.reason())) {
-        of.resources.ask_after_refusal();
+        of.resources.request_relist_after_refusal();
     }
     created_again.into_inner().into_iter().for_each(|key| of.resources.request_resync_of(key));
     for (path, key, members) in wanted.iter().filter(|(path, ..)| !failed.contains_key(path)) {

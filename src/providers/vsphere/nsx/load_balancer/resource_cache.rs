@@ -643,14 +643,14 @@ impl ResourceCache {
         Ok(ServiceInFlight { cache: self, service: service.into() })
     }
 
-    pub fn ask(&self) {
+    pub fn request_relist(&self) {
         self.state.lock().is_relist_requested = true;
         self.wake.notify_one();
     }
 
     /// Requests a relist after NSX has refused a change: a required object may be missing, or an object that the last
     /// list missed may conflict. At most one relist per minute starts for this reason.
-    pub fn ask_after_refusal(&self) {
+    pub fn request_relist_after_refusal(&self) {
         let mut state = self.state.lock();
         let (now, before) = (Instant::now(), state.read_after_refusal);
         let due = before.map_or(now, |before| now.max(before + BETWEEN_REFUSALS));
@@ -658,9 +658,9 @@ impl ResourceCache {
         self.wake.notify_one();
     }
 
-    pub fn ask_for_all(&self) {
+    pub fn request_full_relist(&self) {
         self.state.lock().is_full_due = true;
-        self.ask();
+        self.request_relist();
     }
 
     /// Returns the list error of an unread IP pool for which `is_one` returns true, if any.

@@ -430,7 +430,7 @@ impl<'a> ServiceCall<'a> {
             (Err(error), Some(after)) => {
                 // An existing object that the last list missed may also be the referring object.
                 if of_own.is_none() {
-                    self.cache().ask_after_refusal();
+                    self.cache().request_relist_after_refusal();
                 }
                 Err(self.wait(&format!("a deleted object may still refer to it: {}", chain(&error)), after))
             }
@@ -441,7 +441,7 @@ impl<'a> ServiceCall<'a> {
     /// Requests a relist if a refusal shows that the last list is outdated.
     fn noted(&self, performed: Result<(), Error>) -> Result<(), Error> {
         if performed.as_ref().is_err_and(|error| shows_change(error.reason())) {
-            self.cache().ask_after_refusal();
+            self.cache().request_relist_after_refusal();
         }
         performed
     }

@@ -103,7 +103,7 @@ impl ResourceCache {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.until_reset(started.epoch, &mut leads) => {}
-                shown = timeout(LIMIT, self.read_all(backend, layout, scope, &started)) => {
+                shown = timeout(LIMIT, self.relist(backend, layout, scope, &started)) => {
                     self.end_list(&started, shown.unwrap_or_else(|_| Err(too_long())));
                 }
             }
@@ -145,7 +145,7 @@ impl ResourceCache {
         }
     }
 
-    async fn read_all(
+    async fn relist(
         &self,
         backend: &dyn Backend,
         layout: &ClusterLayout,
@@ -387,15 +387,15 @@ mod tests {
             state.next(now).map(|next| next - now)
         };
         assert_eq!(due(), None);
-        cache.ask_after_refusal();
+        cache.request_relist_after_refusal();
         assert_eq!(due(), Some(Duration::ZERO));
         cache.begin_list();
         assert_eq!(due(), None);
         tokio::time::advance(Duration::from_secs(20)).await;
-        cache.ask_after_refusal();
+        cache.request_relist_after_refusal();
         assert_eq!(due(), Some(Duration::from_secs(40)));
         tokio::time::advance(Duration::from_secs(30)).await;
-        cache.ask_after_refusal();
+        cache.request_relist_after_refusal();
         assert_eq!(due(), Some(Duration::from_secs(10)), "it is not put off");
         cache.begin_list();
         assert_eq!(due(), None, "any reading shows what the refusal is about");

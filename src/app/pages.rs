@@ -59,7 +59,9 @@ fn version() -> String {
 /// Returns `/statusz` in the format of component-base's `zpages/statusz`, but always with the same delimiter.
 fn statusz(started: jiff::Timestamp, up: Duration) -> String {
     let second = up.as_secs();
-    let (hours, minutes, seconds) = (second / 3600, second / 60 % 60, second % 60);
+    let hours = second / 3600;
+    let minutes = second / 60 % 60;
+    let seconds = second % 60;
     let started = started.strftime("%a %b %e %H:%M:%S UTC %Y");
     format!(
         "\n{PROGRAM} statusz\n{NOTICE}\n\nStarted: {started}\nUp: {hours} hr {minutes:02} min {seconds:02} sec\n\

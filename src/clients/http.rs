@@ -159,7 +159,9 @@ impl Client {
     /// # Errors
     /// Every variant of [`Error`] except `Status` and `TooManyValues`, because only callers examine the answer.
     pub async fn send(&self, request: Request) -> Result<Response, Error> {
-        let (timeout, operation, permit) = (request.timeout, request.operation, request.permit.clone());
+        let timeout = request.timeout;
+        let operation = request.operation;
+        let permit = request.permit.clone();
         let ended = async {
             match permit {
                 Some(permit) => permit.ended().await,

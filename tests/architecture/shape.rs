@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 const FILE: usize = 800;
 const MAIN: usize = 60;
 const FUNCTION: usize = 100;
+const TUPLE: usize = 2;
 
 /// A file and the name that violates a rule in it.
 type Row<'a> = (&'a str, &'a str);
@@ -111,6 +112,72 @@ fn scattered(sources: &[Source]) -> BTreeSet<Row<'_>> {
         .flat_map(of)
         .filter(|(source, name)| !sources.iter().any(|home| is_home(home, &source.path) && declares(home, name)));
     astray.map(|(source, name)| (source.path.as_str(), name)).collect()
+}
+
+/// Returns the number of places of the tuple whose parenthesis opens at `open`.
+fn places(tokens: &[Token], open: usize) -> usize {
+    let (mut at, end, mut places) = (open + 1, closes(tokens, open), 0);
+    let mut is_filled = false;
+    while at < end {
+        match text(tokens, at) {
+            "," => {
+                places += 1;
+                is_filled = false;
+            }
+            _ => is_filled = true,
+        }
+        at = match text(tokens, at) {
+            "(" | "[" | "{" => closes(tokens, at) + 1,
+            _ => at + 1,
+        };
+    }
+    places + usize::from(is_filled)
+}
+
+/// Reports the assignments of a tuple to a tuple with more places than the limit: `let (a, b, c) = (1, 2, 3);`.
+fn tuple_assignments(source: &Source) -> Vec<String> {
+    let tokens = source.tokens();
+    let is_start = |at: &usize| {
+        text(tokens, *at) == "("
+            && !tokens[*at].is_test
+            && (*at == 0 || matches!(text(tokens, at - 1), "let" | ";" | "{" | "}"))
+    };
+    let is_assigned = |at: &usize| {
+        let mut equals = closes(tokens, *at) + 1;
+        // The type of a `let`.
+        while !matches!(text(tokens, equals), "=" | ";" | "{" | "") {
+            equals += 1;
+        }
+        let right = equals + 1;
+        text(tokens, equals) == "="
+            && text(tokens, right) == "("
+            && matches!(text(tokens, closes(tokens, right) + 1), ";" | "else")
+            && places(tokens, *at) > TUPLE
+    };
+    let found = (0..tokens.len()).filter(is_start).filter(is_assigned);
+    found.map(|at| format!("{}:{}: a tuple of at most {TUPLE} places", source.path, tokens[at].line)).collect()
+}
+
+#[test]
+fn no_large_tuple_is_assigned_to_a_tuple() {
+    super::hold(&["src"], tuple_assignments);
+}
+
+#[test]
+fn a_large_tuple_is_noticed() {
+    for (text, is_found) in [
+        ("fn f() { let (a, b, c) = (1, 2, 3); }", true),
+        ("fn f() { let (a, mut b, (c, d)): (u8, u8, T<u8, u8>) = (1, f(2, 3), (3, 4),); }", true),
+        ("fn f() { x(); (s.a, s.b, s.c) = (1, 2, 3); }", true),
+        ("fn f() { let (Some(a), Some(b), Some(c)) = (a, b, c) else { return }; }", true),
+        ("fn f() { let (a, b) = (1, 2); (s.a, s.b) = (g(1, 2), 3); }", false),
+        ("fn f() { let (a, b, c) = g(1, 2, 3); }", false),
+        ("fn f() { let (a, b, c) = (x + 1).split(); if (a, b, c) == (1, 2, 3) { } }", false),
+        ("fn f() { match x { (a, b, c) => { y = (1, 2, 3); } } }", false),
+        ("#[cfg(test)]\nmod tests { fn f() { let (a, b, c) = (1, 2, 3); } }", false),
+    ] {
+        assert_eq!(!tuple_assignments(&Source::new("src/a.rs", text)).is_empty(), is_found, "{text}");
+    }
 }
 
 #[test]

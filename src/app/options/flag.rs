@@ -72,7 +72,12 @@ pub(super) const fn flag(
     value_name: &'static str,
     default: &'static str,
 ) -> FlagDefinition {
-    let (group, help, short, variable, without_effect, deprecated) = ("", "", None, None, None, None);
+    let group = "";
+    let help = "";
+    let short = None;
+    let variable = None;
+    let without_effect = None;
+    let deprecated = None;
     FlagDefinition { name, group, kind, value_name, default, help, short, variable, without_effect, deprecated }
 }
 

@@ -70,7 +70,9 @@ impl SettingsCheck<'_> {
             }
         }
         // The durations can be compared only if all three are valid.
-        let (lease_duration, renew_deadline, retry_period) = (lease_duration?, renew_deadline?, retry_period?);
+        let lease_duration = lease_duration?;
+        let renew_deadline = renew_deadline?;
+        let retry_period = retry_period?;
         self.check_order(lease_duration, renew_deadline, retry_period);
         Some(Election { lease_duration, renew_deadline, retry_period, migration })
     }

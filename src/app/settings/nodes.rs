@@ -158,7 +158,9 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
 /// Parses `NODES,PERCENT%,WINDOW`. Returns `None` for an invalid text.
 fn limit(text: &str) -> Option<Limit> {
     let mut parts = text.split(',').map(str::trim);
-    let (nodes, percent, window) = (parts.next()?, parts.next()?, parts.next()?);
+    let nodes = parts.next()?;
+    let percent = parts.next()?;
+    let window = parts.next()?;
     let percent = percent.strip_suffix('%')?.parse().ok().filter(|percent| *percent <= 100)?;
     let limit = Limit { nodes: nodes.parse().ok()?, percent, window: parse_duration(window).ok()? };
     parts.next().is_none().then_some(limit)

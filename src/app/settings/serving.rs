@@ -152,7 +152,10 @@ impl<'a> SettingsCheck<'a> {
         find: impl Fn(&str) -> Option<CipherSupport<T>>,
         unknown: &str,
     ) -> Option<(Vec<T>, Vec<&'a str>, bool)> {
-        let (mut chosen, mut missing, mut is_wrong, mut has_newer) = (Vec::new(), Vec::new(), false, false);
+        let mut chosen = Vec::new();
+        let mut missing = Vec::new();
+        let mut is_wrong = false;
+        let mut has_newer = false;
         for item in self.items(flag) {
             match find(item) {
                 Some(CipherSupport::Here(known)) => chosen.push(known),

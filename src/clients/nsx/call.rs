@@ -194,7 +194,10 @@ impl Client {
             let message = "not sent: the path has a segment that is \".\" or \"..\"";
             return Err(Error::other(Kind::BadRequest, self.inner.http.failed(call.operation), call.target(), message));
         }
-        let (mut attempt, mut refusals, mut was_reconnected, mut was_doubted) = (1, 0, false, false);
+        let mut attempt = 1;
+        let mut refusals = 0;
+        let mut was_reconnected = false;
+        let mut was_doubted = false;
         loop {
             if self.login().is_none() {
                 self.log_in(call, None).await?;

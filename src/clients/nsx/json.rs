@@ -20,7 +20,9 @@ pub(super) fn is_object(text: &[u8]) -> bool {
 
 /// Returns an upper bound for the number of values. A comma precedes each value except the first of an array or object.
 pub(super) fn count_values(text: &[u8]) -> usize {
-    let (mut count, mut is_text, mut is_escaped) = (1, false, false);
+    let mut count = 1;
+    let mut is_text = false;
+    let mut is_escaped = false;
     for byte in text {
         match byte {
             _ if is_escaped => is_escaped = false,

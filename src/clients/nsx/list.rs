@@ -47,7 +47,10 @@ impl Client {
 
     /// Prepares to read the list at this path in pages of at most `page_size` objects. Nothing is sent.
     pub fn pages<'a>(&'a self, path: &'a str, operation: &'static str, page_size: usize) -> Pages<'a> {
-        let (client, page_size, cursor, seen) = (self, page_size.max(1), None, BTreeSet::new());
+        let client = self;
+        let page_size = page_size.max(1);
+        let cursor = None;
+        let seen = BTreeSet::new();
         Pages {
             client,
             path,

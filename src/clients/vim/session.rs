@@ -168,7 +168,9 @@ impl Client {
     pub async fn has_privilege_on_root(&self, privilege: &str) -> Result<Option<bool>, Error> {
         let ServiceContent { authorization_manager, root_folder, .. } = self.content();
         let key = self.state().session_key.clone();
-        let (Some(manager), Some(root), Some(key)) = (authorization_manager, root_folder, key) else { return Ok(None) };
+        let Some(manager) = authorization_manager else { return Ok(None) };
+        let Some(root) = root_folder else { return Ok(None) };
+        let Some(key) = key else { return Ok(None) };
         let mut body = RequestBody::of(&manager);
         body.reference("entity", &root);
         body.text("sessionId", key.expose_secret());

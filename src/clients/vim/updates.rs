@@ -107,7 +107,9 @@ pub(super) fn read_page(decoder: &mut Decoder<'_>) -> Result<Page, DecodeError> 
 }
 
 fn read_object_content(decoder: &mut Decoder<'_>) -> Result<ObjectContent, DecodeError> {
-    let (mut object, mut properties, mut missing) = (None, Vec::new(), Vec::new());
+    let mut object = None;
+    let mut properties = Vec::new();
+    let mut missing = Vec::new();
     while let Some(part) = decoder.next_child()? {
         match part.name {
             "obj" => object = Some(read_reference(decoder, &part)?),
@@ -125,7 +127,9 @@ fn read_object_content(decoder: &mut Decoder<'_>) -> Result<ObjectContent, Decod
 }
 
 pub(super) fn read_update_set(decoder: &mut Decoder<'_>) -> Result<UpdateSet, DecodeError> {
-    let (mut version, mut filters, mut truncated) = (None, Vec::new(), false);
+    let mut version = None;
+    let mut filters = Vec::new();
+    let mut truncated = false;
     while let Some(part) = decoder.next_child()? {
         match part.name {
             "version" => version = Some(decoder.text()?),
@@ -150,7 +154,10 @@ fn read_filter_update(decoder: &mut Decoder<'_>) -> Result<FilterUpdate, DecodeE
 }
 
 fn read_object_update(decoder: &mut Decoder<'_>) -> Result<ObjectUpdate, DecodeError> {
-    let (mut kind, mut object, mut changes, mut missing) = (None, None, Vec::new(), Vec::new());
+    let mut kind = None;
+    let mut object = None;
+    let mut changes = Vec::new();
+    let mut missing = Vec::new();
     while let Some(part) = decoder.next_child()? {
         match part.name {
             "kind" => kind = Some(parse_kind(&decoder.leaf()?)?),
@@ -191,7 +198,9 @@ type ChangeParts<'a> = (String, Option<Cow<'a, str>>, Option<Value>);
 
 /// Reads `name`, `op` and `val` of a `changeSet` or `propSet`.
 fn read_change_parts<'a>(decoder: &mut Decoder<'a>) -> Result<ChangeParts<'a>, DecodeError> {
-    let (mut name, mut op, mut value) = (None, None, None);
+    let mut name = None;
+    let mut op = None;
+    let mut value = None;
     while let Some(part) = decoder.next_child()? {
         match part.name {
             "name" => name = Some(decoder.text()?),

@@ -31,7 +31,9 @@ pub(super) fn read_offered(text: &str) -> Result<Vec<String>, DecodeError> {
             decoder.skip()?;
             continue;
         }
-        let (mut name, mut current, mut prior) = (String::new(), Vec::new(), Vec::new());
+        let mut name = String::new();
+        let mut current = Vec::new();
+        let mut prior = Vec::new();
         while let Some(part) = decoder.next_child()? {
             match part.name {
                 "name" => name = decoder.text()?,

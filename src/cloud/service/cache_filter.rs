@@ -71,7 +71,9 @@ pub fn reduced(service: Service) -> Service {
 /// Removes unread fields and annotations from a live Service. Does not limit the size.
 pub fn without_unread(mut service: Service) -> Service {
     let metadata = &mut service.metadata;
-    (metadata.labels, metadata.managed_fields, metadata.owner_references) = (None, None, None);
+    metadata.labels = None;
+    metadata.managed_fields = None;
+    metadata.owner_references = None;
     if let Some(annotations) = &mut metadata.annotations {
         annotations.retain(|key, _| keeps_annotation(key));
     }

@@ -130,7 +130,9 @@ pub struct Counts {
 impl DeletionPolicy {
     /// Creates the policy of a leader whose term begins at `at`.
     pub fn new(settings: &LifecycleSettings, at: Instant) -> Self {
-        let (nodes, ended, allowance) = (NodeTable::default(), BTreeMap::new(), Allowance::new(at));
+        let nodes = NodeTable::default();
+        let ended = BTreeMap::new();
+        let allowance = Allowance::new(at);
         Self {
             settings: settings.clone(),
             nodes,
@@ -183,8 +185,9 @@ impl DeletionPolicy {
         self.count_mass(at);
         let Some(known) = self.nodes.get(name) else { return DeletionVerdict::NotSuspected };
         let Some(since) = known.absent_since() else { return DeletionVerdict::NotSuspected };
-        let (is_told, refused_until, is_first) =
-            (known.is_dry_run_reported, known.retry.not_before(at), known.retry.is_first());
+        let is_told = known.is_dry_run_reported;
+        let refused_until = known.retry.not_before(at);
+        let is_first = known.retry.is_first();
         let Facts { is_control_plane, is_allowed_by_hand: by_hand, .. } = known.facts;
         let uid = known.facts.uid.clone();
         if let DeletionMode::Off { reason: because } = self.settings.deletion {

@@ -171,6 +171,8 @@ async fn within_limit<T>(call: impl Future<Output = Result<T, Error>>) -> Result
 /// Adds the error text of the Go program to `failure`.
 fn could_not_create(failure: RouteFailure, creation: &Creation, elapsed: Duration) -> RouteFailure {
     let Creation { name_hint, route } = creation;
-    let (network, node, elapsed) = (&route.destination_cidr, &route.target_node, spelled(elapsed));
+    let network = &route.destination_cidr;
+    let node = &route.target_node;
+    let elapsed = spelled(elapsed);
     failure.with_context(&format!("Could not create route {name_hint} {network} for node {node} after {elapsed}"))
 }

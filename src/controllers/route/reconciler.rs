@@ -97,7 +97,9 @@ fn now() -> Instant {
 impl Progress {
     pub(super) fn new(schedule: Schedule) -> Self {
         let (nodes, destinations) = (TrackedNodes::default(), Destinations::default());
-        let (listing_failures, refused, kept) = (Failures::default(), BTreeSet::new(), BTreeSet::new());
+        let listing_failures = Failures::default();
+        let refused = BTreeSet::new();
+        let kept = BTreeSet::new();
         let (unwritten, due) = (BTreeMap::new(), BTreeSet::new());
         Self { schedule, listing_failures, nodes, destinations, rejected: refused, kept_routes: kept, unwritten, due }
     }

@@ -64,7 +64,9 @@ impl NodeSyncSchedule {
                 () = changed => {}
                 () = tokio::time::sleep_until(due) => {
                     let mut state = self.state.lock();
-                    (state.first_change, state.again_at, state.last_round) = (None, None, Some(Instant::now()));
+                    state.first_change = None;
+                    state.again_at = None;
+                    state.last_round = Some(Instant::now());
                     return None;
                 }
             }

@@ -31,7 +31,9 @@ pub(super) fn layer<R: 'static>(
     let bucket = rate.filter(|rate| rate.qps > 0.0).map(|rate| Arc::new(Bucket::new(rate)));
     let host: Arc<str> = host.into();
     WriteLayer(move |method: Method, answer: ResponseFuture<R>| {
-        let (in_flight, bucket, host) = (in_flight.clone(), bucket.clone(), host.clone());
+        let in_flight = in_flight.clone();
+        let bucket = bucket.clone();
+        let host = host.clone();
         async move {
             let began = Instant::now();
             if let Some(bucket) = &bucket {

@@ -277,7 +277,9 @@ impl<K: CachedObject> ListWatch<K> {
     fn filled(&mut self, mut fresh: BTreeMap<String, PackedObject<K>>, unreadable: usize, version: String) {
         tracing::debug!(kind = self.target.shown, count = fresh.len(), unreadable, "the cache is filled");
         if unreadable == 0 {
-            (self.relist, self.lists_in_pages, self.is_logged) = (None, false, false);
+            self.relist = None;
+            self.lists_in_pages = false;
+            self.is_logged = false;
         } else {
             if !std::mem::replace(&mut self.is_logged, true) {
                 tracing::warn!(

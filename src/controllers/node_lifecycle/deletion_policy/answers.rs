@@ -58,7 +58,9 @@ impl DeletionPolicy {
         };
         let longest = LONGEST.max(SHARE.saturating_mul(many(self.nodes.count(NodeCategory::Costly))));
         let backoff = Backoff::doubling(FIRST_PAUSE, longest).shortened_by(0.25);
-        let (before, mut failures, mut reason) = (record.unknown_reason, 0, None);
+        let before = record.unknown_reason;
+        let mut failures = 0;
+        let mut reason = None;
         let due = match presence {
             // Not reused, because the provider answers for an existing VM from its cache, without a search.
             Presence::Exists(()) => None,
@@ -76,7 +78,9 @@ impl DeletionPolicy {
         };
         let answer = LastAnswer { presence: presence.clone(), since: at, requested_at: asked, due };
         self.nodes.change(name, |record| {
-            (record.asking, record.failures, record.unknown_reason) = (None, failures, reason);
+            record.asking = None;
+            record.failures = failures;
+            record.unknown_reason = reason;
             record.set_answer(Some(answer));
         });
         if let (Some(before), Presence::Exists(()) | Presence::Absent(_)) = (before, presence) {

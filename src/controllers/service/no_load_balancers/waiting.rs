@@ -38,7 +38,9 @@ impl WaitingServices {
         while self.lately.front().is_some_and(|said| *said + WINDOW <= at) {
             self.lately.pop_front();
         }
-        let (mut due, mut seen, mut waiting) = (Vec::new(), HashSet::new(), HashMap::new());
+        let mut due = Vec::new();
+        let mut seen = HashSet::new();
+        let mut waiting = HashMap::new();
         for service in services {
             let Some(uid) = service.metadata.uid.clone() else { continue };
             seen.insert(uid.clone());

@@ -191,7 +191,9 @@ impl Scanner<'_> {
         let mut kept = 0;
         let (mut quoted, mut is_quoted) = (false, false);
         // The first character, the last one, and the last one that is not a blank.
-        let (first, mut last, mut last_visible) = (self.peek(), None, None);
+        let first = self.peek();
+        let mut last = None;
+        let mut last_visible = None;
         let end = loop {
             let next = self.peek();
             match next {

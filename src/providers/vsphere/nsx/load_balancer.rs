@@ -132,7 +132,9 @@ impl NsxLoadBalancers {
         let LoadBalancerSettings { adoption, orphans, requested_addresses } = settings;
         let cleanup = Cleanup::new(orphans, Arc::clone(&live));
         let node_addresses = NodeAddresses::new(Arc::new(|_| UsableAddresses::All), has_node(&nodes));
-        let (cluster, cache, uid) = (cluster.into(), ResourceCache::new(leads), ClusterUid::new(live, WITHOUT_UID));
+        let cluster = cluster.into();
+        let cache = ResourceCache::new(leads);
+        let uid = ClusterUid::new(live, WITHOUT_UID);
         Self {
             config,
             cluster,

@@ -153,7 +153,9 @@ impl RouterRoutes {
         nodes: Arc<dyn ClusterReads>,
         live: Arc<dyn LiveReads>,
     ) -> Self {
-        let (router, known, held) = (router.into(), Mutex::default(), AtomicUsize::new(0));
+        let router = router.into();
+        let known = Mutex::default();
+        let held = AtomicUsize::new(0);
         let (uid, usable_addresses) = (ClusterUid::new(live, WITHOUT_UID), Arc::new(|_: &Node| UsableAddresses::All));
         Self { client, router, adoption, nodes, usable_addresses, uid, cache: known, ambiguous: held }
     }
@@ -401,7 +403,9 @@ impl crate::cloud::Routes for RouterRoutes {
         let listing = self.client.pages(&path, "static-routes.list", PAGE).keeping(READ).all().await;
         let listing = listing.map_err(|error| not_listed(&self.router, &error))?;
         self.record_nodes(&listing.objects);
-        let (mut routes, mut ids, mut ambiguous) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+        let mut routes = Vec::new();
+        let mut ids = BTreeMap::new();
+        let mut ambiguous = BTreeSet::new();
         let mut skipped = listing.skipped;
         for object in listing.objects.iter().filter(|object| !object.is_marked_for_delete()) {
             let Some(listed) = ListedRoute::read(object) else {

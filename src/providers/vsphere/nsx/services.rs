@@ -170,7 +170,9 @@ impl NsxServices {
         let settings = load_balancer::LoadBalancerSettings { adoption, orphans, requested_addresses };
         let backend = Arc::new(backend::NsxBackend::new(connected.client.clone(), *batches));
         let (nodes, live) = (Arc::clone(nodes), Arc::clone(live));
-        let (config, cluster, leads) = (wanted.clone(), cluster.as_str(), leads.clone());
+        let config = wanted.clone();
+        let cluster = cluster.as_str();
+        let leads = leads.clone();
         let balancers = NsxLoadBalancers::new(config, cluster, settings, backend, nodes, live, leads);
         let balancers = balancers.with_usable_addresses(Arc::clone(&self.usable_addresses));
         let balancers = Arc::new(balancers.with_events(Arc::clone(events)));
@@ -199,7 +201,9 @@ impl NsxServices {
                 }
                 connected.router = Some(router.clone());
                 let NsxServicesContext { adoption, nodes, live, .. } = &self.setup;
-                let (client, nodes, live) = (connected.client.clone(), Arc::clone(nodes), Arc::clone(live));
+                let client = connected.client.clone();
+                let nodes = Arc::clone(nodes);
+                let live = Arc::clone(live);
                 let routes = RouterRoutes::new(client, router, *adoption, nodes, live);
                 RoutesPart::Served(Arc::new(routes.with_usable_addresses(Arc::clone(&self.usable_addresses))))
             }
@@ -215,7 +219,9 @@ impl NsxServices {
         let pace = Arc::new(Pace::new(*calls_per_second));
         let client = Client::new(http, &nsx.path_prefix, pace, Arc::clone(&gate) as _, *timeouts);
         let stop = self.stop.child_token();
-        let (runs, logs_in, until) = (Arc::clone(&gate), client.clone(), stop.clone());
+        let runs = Arc::clone(&gate);
+        let logs_in = client.clone();
+        let until = stop.clone();
         let run = Box::pin(async move { runs.run(&logs_in, until).await });
         let task = Task { name: "nsx".to_owned(), stop: stop.clone(), run };
         Ok((NsxConnection { config: nsx.clone(), client, gate, router: None, balancers: None, stop }, task))

@@ -328,7 +328,9 @@ impl NsxSession {
         let (offered, before) = (Arc::clone(&tokens.borrow()), self.state.lock().exchanged.clone());
         let exchange =
             async |token: &Token| AccessToken::exchange(&token.service, &token.path, &token.refresh, USE).await;
-        let (mut token, mut result, mut refused) = (Arc::clone(&offered), exchange(&offered).await, None);
+        let mut token = Arc::clone(&offered);
+        let mut result = exchange(&offered).await;
+        let mut refused = None;
         if let (Err(error), Some(before)) = (&result, before.filter(|before| !Arc::ptr_eq(before, &offered)))
             && error.kind == Kind::Rejected
         {

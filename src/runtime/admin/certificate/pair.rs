@@ -140,7 +140,9 @@ fn signed(names: Vec<String>, now: SystemTime) -> Result<GeneratedPair, rcgen::E
     let (from, until) = (epoch + second.saturating_sub(BEFORE), epoch + second + LIFETIME);
 
     let mut ca = CertificateParams::default();
-    (ca.distinguished_name, ca.not_before, ca.not_after) = (named("localhost-ca"), from, until);
+    ca.distinguished_name = named("localhost-ca");
+    ca.not_before = from;
+    ca.not_after = until;
     ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     ca.key_usages =
         vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment, KeyUsagePurpose::KeyCertSign];
@@ -149,7 +151,9 @@ fn signed(names: Vec<String>, now: SystemTime) -> Result<GeneratedPair, rcgen::E
     let issuer = Issuer::new(ca, ca_key);
 
     let mut leaf = CertificateParams::new(names)?;
-    (leaf.distinguished_name, leaf.not_before, leaf.not_after) = (named("localhost"), from, until);
+    leaf.distinguished_name = named("localhost");
+    leaf.not_before = from;
+    leaf.not_after = until;
     leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
     leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     leaf.use_authority_key_identifier_extension = true;

@@ -45,7 +45,9 @@ pub(super) struct Cleanup {
 
 impl Cleanup {
     pub(super) fn new(policy: Policy, live: Arc<dyn LiveReads>) -> Self {
-        let (orphans, looked, term) = (Mutex::default(), Mutex::default(), AtomicU64::default());
+        let orphans = Mutex::default();
+        let looked = Mutex::default();
+        let term = AtomicU64::default();
         Self { policy, live, events: None, orphans, last_checked: looked, term }
     }
 

@@ -40,7 +40,9 @@ pub(super) async fn update(
         let members = |family| of.node_addresses.members(nodes, family).into();
         DesiredMembers { of_ipv4: members(IpFamily::V4), of_ipv6: members(IpFamily::V6) }
     };
-    let (mut results, mut updates, mut positions) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+    let mut results = Vec::new();
+    let mut updates = BTreeMap::new();
+    let mut positions = BTreeMap::new();
     for (position, service) in services.iter().enumerate() {
         let call = ServiceCall::new(of, permit, service, layout.clone());
         let planned = planned(&call, &wanted);
@@ -85,8 +87,9 @@ fn planned(call: &ServiceCall<'_>, wanted: &DesiredMembers) -> Result<BTreeMap<B
     };
     let service_uid = call.uid().unwrap_or_default();
     let update = |pool: Pool| {
-        let (path, service_uid, members) =
-            (pool.tags.path.clone(), service_uid.to_owned(), Arc::clone(members_of(&pool)));
+        let path = pool.tags.path.clone();
+        let service_uid = service_uid.to_owned();
+        let members = Arc::clone(members_of(&pool));
         (path, PoolUpdate { tags: pool.tags, members, service_uid })
     };
     let is_changed = |pool: &Pool| !members::are_equal(&pool.members, members_of(pool));

@@ -441,7 +441,9 @@ fn creation<'a>(
         return None;
     }
     let unread = unread(known).or_else(|| known.ours.allocations.iter().find(|one| one.address.is_none()));
-    let (pool, group, persistence) = (&*pool.tags.path, references.group_path(), references.persistence_path());
+    let pool = &*pool.tags.path;
+    let group = references.group_path();
+    let persistence = references.persistence_path();
     Some(match (address(wanted, known.ours), known.lb_service) {
         (Some(address), Some(lb_service)) => {
             Step::CreateServer { port, address, pool, lb_service: &lb_service.path, group, persistence }

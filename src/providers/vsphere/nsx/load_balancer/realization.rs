@@ -117,7 +117,10 @@ impl Rollout {
         self.removed(path);
         self.pending.insert(path.into());
         self.revisions.extend(revision.map(|revision| (path.into(), revision)));
-        (self.since, self.reads, self.failures, self.next) = (at, 0, 0, None);
+        self.since = at;
+        self.reads = 0;
+        self.failures = 0;
+        self.next = None;
     }
 
     /// Adds an object that serves an unreported address and that another process may have written, unless the outcome
@@ -246,7 +249,9 @@ impl PendingTeardown {
         self.remaining.remove(path);
         self.pending.insert(path.into());
         self.deleted.insert(path.into());
-        (self.has_deleted, self.since, self.next) = (true, at, at + FIRST_TEARDOWN_PAUSE);
+        self.has_deleted = true;
+        self.since = at;
+        self.next = at + FIRST_TEARDOWN_PAUSE;
     }
 
     /// Records the deletion of any object of the Service. Until NSX purges the object, the object may block the

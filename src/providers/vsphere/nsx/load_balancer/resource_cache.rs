@@ -245,16 +245,15 @@ impl Drop for Removing<'_> {
 impl CacheState {
     /// Clears the state, except operations in flight.
     fn reset(&mut self, permit: Option<LeaderToken>) {
-        let (epoch, creating, is_removing) = (self.epoch + 1, self.creating, self.is_removing);
         let (attempted, busy) = (self.last_attempt, std::mem::take(&mut self.services_in_flight));
         let mut leads = self.leads.clone();
         leads.has_changed();
         *self = Self {
             leads,
             permit,
-            epoch,
-            creating,
-            is_removing,
+            epoch: self.epoch + 1,
+            creating: self.creating,
+            is_removing: self.is_removing,
             last_attempt: attempted,
             services_in_flight: busy,
             ..Self::default()
@@ -285,7 +284,9 @@ impl ResourceCache {
         let state = Mutex::new(CacheState { leads, ..CacheState::default() });
         let (events, completed) = (broadcast::Sender::new(BACKLOG), watch::Sender::new(0));
         let single = single_flight::SingleFlight::default;
-        let (usage_reading, lb_service_creation, configured_reading) = (single(), single(), single());
+        let usage_reading = single();
+        let lb_service_creation = single();
+        let configured_reading = single();
         let wake = Notify::new();
         Self { state, wake, events, completed, usage_reading, lb_service_creation, configured_reading }
     }

@@ -643,7 +643,9 @@ impl NsxBackend {
                 (ObjectKind::Monitor, MONITORS, Some(port.port), body, doing)
             }
             Step::CreatePool { port, monitor, is_snat_disabled } => {
-                let (port, monitor, is_snat_disabled) = (port.port, *monitor, *is_snat_disabled);
+                let port = port.port;
+                let monitor = *monitor;
+                let is_snat_disabled = *is_snat_disabled;
                 let body = layout.pool(&owner, &PoolFacts { port, address_pool, members, monitor, is_snat_disabled });
                 (ObjectKind::Pool, POOLS, Some(port), body, format!("create the pool of port {port}"))
             }

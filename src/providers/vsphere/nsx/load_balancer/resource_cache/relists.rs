@@ -257,7 +257,9 @@ impl ResourceCache {
         if state.failure.is_some() {
             info!("the load balancers in NSX are listed again");
         }
-        (state.index, state.names, state.failure) = (contents, names, None);
+        state.index = contents;
+        state.names = names;
+        state.failure = None;
         state.record_unread(unread);
         state.completed_relists += 1;
         state.last_relist_start = Some(started.began);

@@ -102,7 +102,9 @@ impl ServiceCall<'_> {
 
     /// Checks that no allocation in an unread IP pool may have the address of a load balancer without virtual servers.
     pub(super) fn check_choice(&self, observation: &CallObservation, target: &FamilyTarget) -> Result<(), Error> {
-        let (ours, second, family) = (&target.ours, target.balancer.secondary, target.balancer.family);
+        let ours = &target.ours;
+        let second = target.balancer.secondary;
+        let family = target.balancer.family;
         if !ours.servers.is_empty() {
             return Ok(());
         }

@@ -211,7 +211,13 @@ impl Ledger {
                 };
                 let fetched = match known {
                     Some(fetched) => fetched,
-                    None => self.fetch(name).await?,
+                    None => {
+                        let fetched = self.fetch(name).await?;
+                        // An outcome may not have reached the store, and other replicas need it before the next claim.
+                        // If the write fails, the next review repeats it.
+                        let _ = self.save(&fetched).await;
+                        fetched
+                    }
                 };
                 let mut local = self.local.lock();
                 // A read that overlaps a write of this process may lack the attempt, which would then seem deleted.

@@ -275,9 +275,7 @@ pub fn decide(
         let why = format!("{}{alone}", too_often(what, budget, &counted, policy));
         (policy.window.saturating_sub(last.age), why)
     });
-    // Credentials that were accepted before are most likely not the ones that are rejected again and again.
-    let slow_down = if attempt.was_accepted { None } else { slow_down(&counted, attempt) };
-    match [slow_down, used_up].into_iter().flatten().max_by_key(|(pause, _)| *pause) {
+    match [slow_down(&counted, attempt), used_up].into_iter().flatten().max_by_key(|(pause, _)| *pause) {
         Some((pause, why)) => Err(LoginRefusal { pause: lengthened(pause, random), reason: why, is_lockout: true }),
         None => Ok(()),
     }
@@ -300,7 +298,16 @@ fn slow_down(counted: &[&AgedEntry<'_>], attempt: &PlannedLogin) -> Option<Requi
         let youngest = same.next()?;
         let backoff = Backoff::doubling(policy.window * 7 / 20, LONGEST);
         let pause = pause_after(backoff, same.count()).checked_sub(youngest.age)?;
-        return Some((pause, "this version of the Secret was rejected".to_owned()));
+        let most = match attempt.was_accepted {
+            // The server may accept it again. So the wait ends with the window.
+            true => policy.window.checked_sub(youngest.age).filter(|rest| !rest.is_zero())?,
+            false => Duration::MAX,
+        };
+        return Some((pause.min(most), "this version of the Secret was rejected".to_owned()));
+    }
+    // Credentials that were accepted before are most likely not the ones that are rejected again and again.
+    if attempt.was_accepted {
+        return None;
     }
     let settled: Vec<&&AgedEntry<'_>> = of_product().filter(|aged| !aged.is_under_way()).collect();
     let was_rejected = settled.iter().any(|aged| aged.entry.state == LoginState::Rejected);

@@ -5,6 +5,7 @@ use tokio::time::Instant;
 use self::memory::MemoryStore;
 use super::*;
 use crate::cloud::login_ledger::SecretVersion;
+use crate::kubernetes::login_ledger::record::LoginState;
 
 #[path = "../../../tests/doubles/src/login_store.rs"]
 mod memory;
@@ -73,6 +74,22 @@ async fn what_was_counted_while_the_store_was_out_of_reach_counts_when_it_is_bac
         store.write(&name, Some(&version), "").await.unwrap();
         assert_eq!(one(&replicas[0], &attempt(false), Outcome::Harmless).await, Ok(()), "{outcome:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_that_did_not_reach_the_store_is_written_by_the_next_review() {
+    let (store, began) = (MemoryStore::default(), Instant::now());
+    let ledger = self::ledger(&store, began, 0);
+    let claim = ledger.claim(&attempt(false)).await.unwrap();
+    store.fail(Some("the API server is down"));
+    ledger.record_outcome(claim, Outcome::Rejected).await;
+    store.fail(None);
+    let name = record_name("", "vc.test:443", "ccm@vsphere.local");
+    let stored =
+        async || Record::from_text(&store.read(&name).await.unwrap().stored.unwrap().text).entries.remove(0).state;
+    assert_eq!(stored().await, LoginState::Claimed);
+    assert!(!ledger.can_retry(&attempt(false), true).await);
+    assert_eq!(stored().await, LoginState::Rejected);
 }
 
 /// Each process retries after its pause, as sessions do.

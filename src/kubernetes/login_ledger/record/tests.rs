@@ -211,8 +211,9 @@ fn what_was_accepted_waits_within_the_window_and_for_no_growing_pause() {
         ("four were not answered", of(Unanswered, &[9, 10, 11, 150], &attempt()), &known, 50),
         ("another login is under way", of(Claimed, &[1], &attempt()), &known, RECHECK_AFTER.as_secs()),
         ("rejected for an hour", of(Rejected, &an_hour, &attempt()), &known, 0),
-        ("its version was rejected", of(Rejected, &[9], &of_version("7")), &known_of("7"), 0),
-        ("its version was rejected for an hour", of(Rejected, &an_hour, &of_version("7")), &known_of("7"), 0),
+        ("its version was rejected", of(Rejected, &[9], &of_version("7")), &known_of("7"), 61),
+        ("its version was rejected for an hour", of(Rejected, &an_hour, &of_version("7")), &known_of("7"), 190),
+        ("its version was rejected before", of(Rejected, &[200, 800], &of_version("7")), &known_of("7"), 0),
     ] {
         assert_eq!(waits(&decided(&cases, made)), expected, "{case}");
     }

@@ -63,6 +63,7 @@ impl ServiceReconciler {
 
     pub(super) async fn sync(&self, key: &str) -> ServiceOutcome {
         let Some(balancer) = self.balancer() else { return ServiceOutcome::Nothing };
+        self.records.begin_sync(key);
         let synced = match self.services.get(key) {
             None => self.sync_vanished(&*balancer, key).await,
             Some(service) => self.sync_present(&*balancer, key, service).await,
@@ -84,7 +85,6 @@ impl ServiceReconciler {
     /// listed.
     async fn sync_present(&self, balancer: &dyn LoadBalancer, key: &str, cached: Arc<Service>) -> Result<(), Stop> {
         let mut ensured = None;
-        self.records.begin_sync(key);
         let mut attempts = 0;
         let mut is_live = self.records.is_outdated(key, &cached);
         loop {

@@ -185,6 +185,20 @@ async fn a_service_that_vanishes_without_the_finalizer_loses_its_load_balancer()
     assert_eq!(cloud.count(Call::DeleteLoadBalancer), calls);
 }
 
+/// Otherwise the deletion would be repeated without a pause, because the request would stay new.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_deletion_of_a_vanished_service_covers_a_requested_resync() {
+    let steps = steps().await;
+    steps.ensure("a").await;
+    steps.unguard("a").await;
+    steps.remove("a").await;
+    let key = steps.run.key("a");
+    assert_eq!(steps.term.keys_of(Event::Object(CacheKind::ProviderResyncs, key.clone())), [key]);
+    steps.run.cloud.fail(Call::DeleteLoadBalancer, || Error::other("error Deleting the Loadbalancer"));
+    let again = Requeue { after: Some(Duration::from_secs(5)), counts_as_failure: true };
+    assert_eq!(steps.reconcile("a").await, again);
+}
+
 /// For example a list of existing objects. This is no error, so there is no Event.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_provider_waits_for_is_no_failure() {

@@ -27,7 +27,7 @@ const ELECTION: &str = "cloud-controller-manager";
 /// Time limit for resolving the API server's name. The start waits for the result.
 const RESOLUTION_LIMIT: Duration = Duration::from_secs(5);
 
-/// The connection to the API server. Has no background task, so that a command can use it without the rest.
+/// The connection to the API server. Starts neither watches nor writes, so that a command can use it without the rest.
 pub struct ApiServer {
     /// The clients, one for each purpose.
     pub clients: Clients,

@@ -21,8 +21,8 @@ const ATTEMPTS: u32 = 5;
 /// Shortest pause between a conflict and the next attempt. The longest pause is twice as long.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Counts an attempt of a write that failed with `error`. Returns whether another attempt may follow: after a conflict
-/// and a pause, at most five times. Mirrors `RetryOnConflict` of client-go (`util/retry/util.go`). Before the next
+/// Counts an attempt of a write that failed with `error`. Waits after a conflict. Returns whether another attempt may
+/// follow: after a conflict, except after the fifth attempt. Mirrors `RetryOnConflict` of client-go (`util/retry/util.go`). Before the next
 /// attempt, the caller reads the object live, because a stale cache may have caused the conflict, and plans again.
 pub async fn permits_retry(attempts: &mut u32, error: &CallError) -> bool {
     *attempts += 1;

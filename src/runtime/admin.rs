@@ -211,7 +211,8 @@ async fn accept_connections(listener: TcpListener, server: Arc<Server>) {
 }
 
 /// Whether a client is on this host, as the kubelet is if the pod uses the host network: it connects from the address
-/// that it connects to, or from a loopback address. A client on another host can use neither.
+/// that it connects to, or from a loopback address. A client on another host can use neither. A client on this host
+/// that connects to a secondary address of an interface is not recognized, because it comes from the primary one.
 fn is_on_this_host(peer: IpAddr, local: IpAddr) -> bool {
     let peer = peer.to_canonical();
     peer.is_loopback() || peer == local.to_canonical()

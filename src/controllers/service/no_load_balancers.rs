@@ -1,5 +1,5 @@
-//! Reports that the provider has no load balancers: sets a gauge, and records an Event for each Service that waits for
-//! a load balancer. Changes no Service, because it is unknown which load balancers must be deleted.
+//! Reports that the provider has no load balancers: in a gauge at each scrape, and in an Event for each Service that
+//! waits for a load balancer. Changes no Service, because it is unknown which load balancers must be deleted.
 
 mod waiting;
 

@@ -58,7 +58,8 @@ impl Admin {
         if let Some(token) = token {
             request = request.bearer_auth(token);
         }
-        let answer = request.send().await.unwrap();
+        let sent = request.send().await;
+        let answer = sent.unwrap_or_else(|error| panic!("{error:?}; the daemon: {}", daemon.output().tail(40)));
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
 

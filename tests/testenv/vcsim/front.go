@@ -313,6 +313,13 @@ func (f *Front) record(r *http.Request, operation string, body []byte) *httptest
 		done := f.sessions.waiting(r, body)
 		defer done()
 	}
+	// After the wait is noted: see logout.
+	if f.sessions.isLoggedOut(r) {
+		inner.Header.Del("Cookie")
+	}
+	if operation == "Logout" {
+		f.sessions.logout(r)
+	}
 	f.vcenter.Handler.ServeHTTP(answer, inner)
 	if answer.Code == http.StatusOK {
 		switch operation {

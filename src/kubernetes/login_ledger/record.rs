@@ -267,7 +267,10 @@ pub fn decide(
         (true, false) => (budget_without_rejections(policy), "not answered"),
     };
     let last = in_window.get(budget.saturating_sub(1));
-    if last.is_some() && in_window.iter().filter(|aged| !aged.is_under_way()).count() < budget {
+    let under_way = in_window.iter().filter(|aged| aged.is_under_way()).count();
+    // Logins under way may all be rejected, so together with this one they keep to the budget of rejections.
+    let most = if under_way > 0 { budget.min(policy.budget) } else { budget };
+    if in_window.len() >= most && in_window.len() - under_way < budget {
         return queued("other logins of the account are under way", random);
     }
     let used_up = last.map(|last| {

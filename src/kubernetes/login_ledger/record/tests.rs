@@ -126,7 +126,17 @@ fn three_that_count_in_the_window_make_the_next_one_wait_until_the_oldest_has_le
                 Case(12, Claimed, false, other()),
                 Case(13, Claimed, false, other()),
                 Case(14, Claimed, false, other()),
-                Case(15, Claimed, false, other()),
+            ],
+            attempt(),
+            RECHECK_AFTER.as_secs(),
+        ),
+        (
+            "one under way elsewhere beside three lost answers here",
+            vec![
+                Case(12, Claimed, false, other()),
+                Case(80, Unanswered, true, other()),
+                Case(81, Unanswered, true, other()),
+                Case(82, Unanswered, true, other()),
             ],
             attempt(),
             RECHECK_AFTER.as_secs(),
@@ -394,7 +404,13 @@ fn of_another_product_rejections_count_within_the_products_own_window_and_lost_a
         ("older than both", rejected(&[900, 901, 902, 903, 904, 905, 906]), [0, 0]),
         ("in the longer window", rejected(&[300, 400, 500, 600, 700, 800, 890]), [400, 0]),
         ("lost answers", vec![(80, Unanswered), (81, Unanswered), (82, Unanswered), (83, Claimed)], [0, 0]),
-        ("under way", vec![(12, Claimed), (13, Claimed), (14, Claimed), (15, Claimed)], [look_again, look_again]),
+        ("under way", vec![(12, Claimed), (13, Claimed), (14, Claimed)], [look_again, look_again]),
+        (
+            "one under way beside lost answers",
+            vec![(80, Unanswered), (81, Unanswered), (82, Unanswered), (12, Claimed)],
+            [0, 0],
+        ),
+        ("two under way", vec![(12, Claimed), (13, Claimed)], [0, 0]),
     ] {
         for (product, made, expected) in [("nsx", &nsx, at_nsx), ("vcenter", &vcenter, at_vcenter)] {
             assert_eq!(waits(&decided_for_sum(&cases, made, true)), expected, "{case}: {product}");

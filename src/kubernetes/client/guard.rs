@@ -1,15 +1,14 @@
 //! Checks leadership after a write has left the client's buffer, immediately before the write is sent. Also defines
 //! [`WriteLayer`].
 
-use futures::future::BoxFuture;
-use futures::future::FutureExt;
+use futures::future::{self, BoxFuture, FutureExt};
 use http::{Method, Request, Response};
 use std::task::{Context, Poll};
 use tower::{BoxError, Layer, Service};
 
 use crate::kubernetes::leadership::{Leadership, NotLeader};
 
-/// Future of the response to a request. Its first poll sends the request.
+/// Future of the response to a request. A poll sends the request: the first one if a connection is idle.
 pub(super) type ResponseFuture<R> = BoxFuture<'static, Result<Response<R>, BoxError>>;
 
 /// Layer that passes reads through, and hands the response future of each write to a function. The function may delay
@@ -64,11 +63,12 @@ pub(super) fn layer<R: 'static>(
         let over = leadership.wait_until_lost();
         let leadership = leadership.clone();
         async move {
-            // The first poll sends the request, maybe long after the creation of this future, so leadership is checked
-            // here.
-            leadership.check()?;
+            // Any poll can send the request, for example once a connection is established. The timer of `over` may lag
+            // behind, for example after the process was suspended. So leadership is checked on each poll.
+            let not_leading = future::poll_fn(|_| if leadership.is_leader() { Poll::Pending } else { Poll::Ready(()) });
             tokio::select! {
                 biased;
+                () = not_leading => Err(NotLeader.into()),
                 () = over => Err(NotLeader.into()),
                 answer = answer => answer,
             }

@@ -7,8 +7,7 @@ mod kubeconfig;
 use super::*;
 use crate::base::error_chain::chain;
 use crate::kubernetes::call::{CALL_LIMIT, limited};
-use crate::kubernetes::leadership::Holder;
-use crate::kubernetes::leadership::SendTime;
+use crate::kubernetes::leadership::{Holder, SendTime, WallClock};
 use futures::FutureExt;
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::Node;
@@ -17,6 +16,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::Notify;
 use tower::BoxError;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -89,6 +89,39 @@ async fn a_write_that_waited_for_its_turn_is_checked_when_it_is_sent() {
         assert!(outcome.unwrap_err().is_not_leader());
     }
     assert_eq!(count.load(Ordering::SeqCst), 2, "two were in flight; the third was never sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_waited_for_a_connection_is_not_sent_after_a_suspension() {
+    let clock = WallClock::default();
+    let (mut holder, leadership) = Holder::with_clock(clock.clone());
+    holder.begin(SendTime::now(), 10 * SECOND);
+    let (waits, connected) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let sent = Arc::new(AtomicUsize::new(0));
+    let service = tower::service_fn({
+        let (waits, connected, sent) = (waits.clone(), connected.clone(), sent.clone());
+        move |_request: Request<Body>| {
+            let (waits, connected, sent) = (waits.clone(), connected.clone(), sent.clone());
+            async move {
+                waits.notify_one();
+                connected.notified().await;
+                sent.fetch_add(1, Ordering::SeqCst);
+                std::future::pending::<Result<Response<Body>, BoxError>>().await
+            }
+        }
+    });
+    let client = ClientBuilder::new(service, "default").with_layer(&guard::layer(leadership)).build();
+    let nodes: Api<Node> = Api::all(client);
+    let parameters = DeleteParams::default();
+    let delete = limited("delete node a", 60 * SECOND, nodes.delete("a", &parameters));
+    let (outcome, ()) = tokio::join!(delete, async {
+        waits.notified().await;
+        // The connection is established before any timer fires.
+        clock.jump(20 * SECOND);
+        connected.notify_one();
+    });
+    assert!(outcome.unwrap_err().is_not_leader());
+    assert_eq!(sent.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test(start_paused = true)]

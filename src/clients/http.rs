@@ -24,7 +24,9 @@ mod verifier;
 pub(crate) mod tests;
 
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 pub use ::http::Method;
@@ -200,11 +202,20 @@ impl Client {
 
     async fn send_once(&self, request: Request) -> Result<Response, Failure> {
         let (operation, limit) = (request.operation, request.max_bytes);
-        if request.permit.as_ref().is_some_and(|permit| !permit.is_valid()) {
+        let permit = request.permit.clone();
+        let is_invalid = || permit.as_ref().is_some_and(|permit| !permit.is_valid());
+        if is_invalid() {
             return Err(Failure::Final(Error::NotPermitted(self.failed(operation))));
         }
         let transport = self.current().transport;
-        let response = transport.exchange(&self.inner.endpoint, request).await?;
+        // Any poll can send the request, for example once a connection is established. `Permit::ended` may lag behind,
+        // for example after the process was suspended. So the permit is checked on each poll.
+        let invalid = poll_fn(|_| if is_invalid() { Poll::Ready(()) } else { Poll::Pending });
+        let response = tokio::select! {
+            biased;
+            () = invalid => return Err(Failure::Final(Error::PermitEnded(self.failed(operation)))),
+            response = transport.exchange(&self.inner.endpoint, request) => response?,
+        };
         if response.body.len() > limit {
             return Err(Failure::Final(Error::TooLarge(self.failed(operation), limit)));
         }

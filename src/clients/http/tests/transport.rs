@@ -1,11 +1,13 @@
 //! Tests of the client over a transport in memory, with a paused clock. Limits, permits and observers belong to the
 //! client, so they work with any transport.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::FutureExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -179,5 +181,32 @@ async fn a_permit_is_checked_before_each_attempt_and_ends_what_is_under_way() {
     assert_eq!((began.elapsed(), memory.calls.load(Ordering::SeqCst)), (Duration::from_secs(3), 1));
     let error = slow.send(with(Method::PUT)).await.unwrap_err();
     assert!(matches!(error, Error::NotPermitted { .. }), "{error}");
+    assert_eq!(memory.calls.load(Ordering::SeqCst), 1);
+}
+
+/// A permit whose end only a check notices.
+struct Silent(AtomicBool);
+
+#[async_trait]
+impl Permit for Silent {
+    fn is_valid(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    async fn ended(&self) {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waited_for_a_connection_is_not_sent_after_a_suspension() {
+    let (client, memory) = client(Duration::from_secs(5), |_, _, _| panic!("the request is sent"));
+    let permit = Arc::new(Silent(AtomicBool::new(true)));
+    let put = Request { permit: Some(Arc::clone(&permit) as Arc<dyn Permit>), ..request(Method::PUT) };
+    let mut answer = pin!(client.send(put));
+    assert!(answer.as_mut().now_or_never().is_none(), "there is no connection yet");
+    permit.0.store(false, Ordering::SeqCst);
+    let error = answer.await.unwrap_err();
+    assert!(matches!(error, Error::PermitEnded { .. }), "{error}");
     assert_eq!(memory.calls.load(Ordering::SeqCst), 1);
 }

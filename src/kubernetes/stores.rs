@@ -4,7 +4,7 @@ mod access_review;
 mod list_watch;
 mod packed_object;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,20 +12,16 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::Client;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use tokio::sync::{broadcast, watch};
 
 use super::watch::repeat;
 use crate::runtime::tasks::BoxError;
 use list_watch::{ListWatch, SUCCESS_AFTER};
 pub use packed_object::CachedObject;
-use packed_object::PackedObject;
 
 /// Number of changes that a subscriber may lag behind before it gets [`Change::All`].
 const CHANGE_BUFFER: usize = 1024;
-
-/// Number of objects that stay unpacked. About as many change within two seconds in a cluster of 5,000 Nodes.
-const RECENT: usize = 32;
 
 /// Nodes of the cluster, or those of `--node-selector`, pruned to the fields in use.
 pub type Nodes = Store<Node>;
@@ -34,7 +30,7 @@ pub type Nodes = Store<Node>;
 pub type Services = Store<Service>;
 
 /// Cache of one kind of objects. A background task keeps the cache up to date. Cheap to clone. Keys are names, or
-/// `namespace/name` for namespaced objects. Objects are stored packed, and unpacked for each reader.
+/// `namespace/name` for namespaced objects.
 #[derive(Clone)]
 pub struct Store<K> {
     shared: Arc<StoreState<K>>,
@@ -52,9 +48,7 @@ pub enum Change {
 }
 
 struct StoreState<K> {
-    objects: RwLock<BTreeMap<String, PackedObject<K>>>,
-    /// Objects that were unpacked last. The readers of an event need the same object within milliseconds, and share it.
-    recent: Mutex<VecDeque<(PackedObject<K>, Arc<K>)>>,
+    objects: RwLock<BTreeMap<String, Arc<K>>>,
     changes: broadcast::Sender<Change>,
     is_ready: watch::Sender<bool>,
     is_refused: AtomicBool,
@@ -93,7 +87,6 @@ impl<K: CachedObject> Store<K> {
     fn new() -> Self {
         let shared = StoreState {
             objects: RwLock::default(),
-            recent: Mutex::default(),
             changes: broadcast::Sender::new(CHANGE_BUFFER),
             is_ready: watch::Sender::new(false),
             is_refused: AtomicBool::new(false),
@@ -103,23 +96,6 @@ impl<K: CachedObject> Store<K> {
 
     /// Returns the cached object.
     pub fn get(&self, key: &str) -> Option<Arc<K>> {
-        let packed = self.packed(key)?;
-        let recent = || self.shared.recent.lock();
-        if let Some((_, object)) = recent().iter().find(|(known, _)| Arc::ptr_eq(&known.json, &packed.json)) {
-            return Some(Arc::clone(object));
-        }
-        // Unpacks without the lock, so that readers of other objects need not wait. Two readers may both unpack the
-        // same object.
-        let object = packed.unpacked();
-        let mut recent = recent();
-        if recent.len() == RECENT {
-            recent.pop_front();
-        }
-        recent.push_back((packed, Arc::clone(&object)));
-        Some(object)
-    }
-
-    fn packed(&self, key: &str) -> Option<PackedObject<K>> {
         self.shared.objects.read().get(key).cloned()
     }
 
@@ -128,18 +104,10 @@ impl<K: CachedObject> Store<K> {
         self.shared.objects.read().contains_key(key)
     }
 
-    /// Returns all cached objects, sorted by key. The iterator unpacks one object at a time.
+    /// Returns all cached objects, sorted by key.
     pub fn list(&self) -> impl ExactSizeIterator<Item = Arc<K>> + Send + use<K> {
-        let objects = self.shared.objects.read();
-        let packed: Vec<_> = objects.values().cloned().collect();
-        packed.into_iter().map(|packed| packed.unpacked())
-    }
-
-    /// Returns the number of objects, and the number of marked objects. A Node is marked while it waits for
-    /// initialisation.
-    pub fn count_marked(&self) -> (usize, usize) {
-        let objects = self.shared.objects.read();
-        (objects.len(), objects.values().filter(|packed| packed.is_marked).count())
+        let objects: Vec<_> = self.shared.objects.read().values().cloned().collect();
+        objects.into_iter()
     }
 
     /// Returns the keys of all objects, sorted.
@@ -185,7 +153,7 @@ impl<K: CachedObject> Store<K> {
         first.chain(rest).boxed()
     }
 
-    fn apply(&self, key: String, object: PackedObject<K>) {
+    fn apply(&self, key: String, object: Arc<K>) {
         let mut objects = self.shared.objects.write();
         objects.insert(key.clone(), object);
         drop(objects);
@@ -202,7 +170,7 @@ impl<K: CachedObject> Store<K> {
     }
 
     /// Replaces the content by `fresh`. Announces objects that `fresh` lacks as deleted.
-    fn replace_all(&self, fresh: BTreeMap<String, PackedObject<K>>) {
+    fn replace_all(&self, fresh: BTreeMap<String, Arc<K>>) {
         let mut objects = self.shared.objects.write();
         let vanished: Vec<_> = objects.keys().filter(|key| !fresh.contains_key(*key)).cloned().collect();
         *objects = fresh;

@@ -1,31 +1,9 @@
 //! Pure: selects the fields of a Node that the cache drops because no code reads them. New code that needs a field must
-//! remove it from [`UNREAD`], or read the Node live.
+//! accept it in [`is_read`], or read the Node live.
 
-use serde_json::Value;
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
 
 use super::{ANNOTATION_PROVIDED_NODE_IP, OWN_ANNOTATIONS};
-
-/// Paths of the dropped fields.
-pub const UNREAD: &[&[&str]] = &[
-    &["metadata", "managedFields"],
-    &["status", "allocatable"],
-    &["status", "capacity"],
-    &["status", "config"],
-    &["status", "daemonEndpoints"],
-    &["status", "images"],
-    &["status", "nodeInfo", "architecture"],
-    &["status", "nodeInfo", "bootID"],
-    &["status", "nodeInfo", "containerRuntimeVersion"],
-    &["status", "nodeInfo", "kernelVersion"],
-    &["status", "nodeInfo", "kubeProxyVersion"],
-    &["status", "nodeInfo", "kubeletVersion"],
-    &["status", "nodeInfo", "machineID"],
-    &["status", "nodeInfo", "operatingSystem"],
-    &["status", "nodeInfo", "osImage"],
-    &["status", "runtimeHandlers"],
-    &["status", "volumesAttached"],
-    &["status", "volumesInUse"],
-];
 
 /// The dropped conditions.
 const UNREAD_CONDITIONS: [&str; 3] = ["MemoryPressure", "DiskPressure", "PIDPressure"];
@@ -33,23 +11,27 @@ const UNREAD_CONDITIONS: [&str; 3] = ["MemoryPressure", "DiskPressure", "PIDPres
 /// The condition of a Node without routes. Of this condition, the cache keeps only type, status and reason.
 const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 
-/// Returns true if the cache keeps an annotation with this key. Annotations of other programs may be large.
-pub fn keeps_annotation(key: &str) -> bool {
-    key.starts_with(OWN_ANNOTATIONS) || key == ANNOTATION_PROVIDED_NODE_IP
+/// Returns true if the field at this path is decoded. Annotations of other programs may be large.
+pub fn is_read(path: &[&str]) -> bool {
+    match path {
+        ["metadata", "managedFields"] => false,
+        ["metadata", "annotations", key] => key.starts_with(OWN_ANNOTATIONS) || *key == ANNOTATION_PROVIDED_NODE_IP,
+        ["status", "allocatable" | "capacity" | "config" | "daemonEndpoints" | "images"] => false,
+        ["status", "runtimeHandlers" | "volumesAttached" | "volumesInUse"] => false,
+        ["status", "nodeInfo", "architecture" | "bootID" | "containerRuntimeVersion" | "kernelVersion"] => false,
+        ["status", "nodeInfo", "kubeProxyVersion" | "kubeletVersion" | "machineID"] => false,
+        ["status", "nodeInfo", "operatingSystem" | "osImage"] => false,
+        _ => true,
+    }
 }
 
 /// Drops unread conditions, and unread fields of the condition `NetworkUnavailable`.
-pub fn prune(node: &mut Value) {
-    if let Some(conditions) = node.pointer_mut("/status/conditions").and_then(Value::as_array_mut) {
-        conditions.retain_mut(|condition| match condition.get("type").and_then(Value::as_str) {
-            Some(NETWORK_UNAVAILABLE) => {
-                if let Some(condition) = condition.as_object_mut() {
-                    condition.retain(|field, _| matches!(field.as_str(), "type" | "status" | "reason"));
-                }
-                true
-            }
-            Some(kind) => !UNREAD_CONDITIONS.contains(&kind),
-            None => true,
-        });
+pub fn prune(node: &mut Node) {
+    let Some(conditions) = node.status.as_mut().and_then(|status| status.conditions.as_mut()) else { return };
+    conditions.retain(|condition| !UNREAD_CONDITIONS.contains(&condition.type_.as_str()));
+    for condition in conditions.iter_mut().filter(|condition| condition.type_ == NETWORK_UNAVAILABLE) {
+        let NodeCondition { type_, status, reason, .. } = std::mem::take(condition);
+        *condition = NodeCondition { type_, status, reason, ..NodeCondition::default() };
     }
+    conditions.shrink_to_fit();
 }

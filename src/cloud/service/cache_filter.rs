@@ -1,17 +1,14 @@
 //! Pure: selects the Services that the cache keeps, and the fields that it drops because no code reads them. New code
-//! that needs a field must remove it from [`UNREAD`], or read the Service live.
+//! that needs a field must accept it in [`is_read`] and [`without_unread`], or read the Service live.
 //!
 //! The API server accepts Services of up to 1.5 MiB. If a Service is too large, the cache keeps only a part of it, of
 //! limited size.
 
-use k8s_openapi::api::core::v1::Service;
-use serde_json::{Map, Value, json};
+use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service, ServiceSpec, ServiceStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
 
-use super::{ANNOTATION_SOURCE_RANGES, FINALIZER, LOAD_BALANCER};
-
-/// Paths of the dropped fields.
-pub const UNREAD: &[&[&str]] =
-    &[&["metadata", "labels"], &["metadata", "managedFields"], &["metadata", "ownerReferences"], &["spec", "selector"]];
+use super::{ANNOTATION_SOURCE_RANGES, FINALIZER, LOAD_BALANCER, has_finalizer, ingress};
 
 /// Prefixes of the annotations that the cache keeps. Providers read no other annotations: see `annotation_prefixes`.
 pub const ANNOTATIONS: &[&str] =
@@ -48,24 +45,32 @@ pub fn is_needed(service: &Value) -> bool {
         || lists("/status/loadBalancer/ingress", &|_| true)
 }
 
+/// Returns true if the field at this path is decoded.
+pub fn is_read(path: &[&str]) -> bool {
+    match path {
+        ["metadata", "labels" | "managedFields" | "ownerReferences"] | ["spec", "selector"] => false,
+        ["metadata", "annotations", key] => keeps_annotation(key),
+        _ => true,
+    }
+}
+
 /// Returns true if the cache keeps an annotation with this key.
 pub fn keeps_annotation(key: &str) -> bool {
     ANNOTATIONS.iter().any(|prefix| key.starts_with(prefix))
 }
 
 /// If a Service is too large, reduces it to a part of limited size.
-pub fn prune(service: &mut Value) {
+pub fn prune(service: &mut Service) {
     if let Some(reason) = excess(service) {
-        *service = rest(service, &reason);
+        *service = rest(std::mem::take(service), reason);
     }
 }
 
 /// Reduces a live Service to the content that the cache keeps.
 pub fn reduced(service: Service) -> Service {
-    let service = without_unread(service);
-    let Ok(mut value) = serde_json::to_value(&service) else { return service };
-    prune(&mut value);
-    serde_json::from_value(value).unwrap_or(service)
+    let mut service = without_unread(service);
+    prune(&mut service);
+    service
 }
 
 /// Removes unread fields and annotations from a live Service. Does not limit the size.
@@ -101,15 +106,15 @@ pub fn too_large(service: &Service) -> Option<&str> {
 }
 
 /// Describes the part that is too large, if any.
-fn excess(service: &Value) -> Option<String> {
-    let annotations = service.pointer("/metadata/annotations").and_then(Value::as_object);
-    let length = |value: &Value| value.as_str().map_or(0, str::len);
-    let large = annotations
-        .into_iter()
+fn excess(service: &Service) -> Option<String> {
+    let large = service
+        .metadata
+        .annotations
+        .iter()
         .flatten()
-        .find(|(key, value)| **key != ANNOTATION_SOURCE_RANGES && key.len() + length(value) > MAX_ANNOTATION_BYTES);
+        .find(|(key, value)| *key != ANNOTATION_SOURCE_RANGES && key.len() + value.len() > MAX_ANNOTATION_BYTES);
     if let Some((key, value)) = large {
-        let length = length(value);
+        let length = value.len();
         return Some(format!("the annotation {key} has {length} bytes; expected at most {MAX_ANNOTATION_BYTES}"));
     }
     let size = serde_json::to_string(service).map_or(usize::MAX, |text| text.len());
@@ -118,27 +123,39 @@ fn excess(service: &Value) -> Option<String> {
     })
 }
 
-fn rest(service: &Value, reason: &str) -> Value {
-    let fields = |pointer: &str, names: &[&str]| -> Map<String, Value> {
-        let all = service.pointer(pointer).and_then(Value::as_object);
-        let named = all.into_iter().flatten().filter(|(name, _)| names.contains(&name.as_str()));
-        named.map(|(name, value)| (name.clone(), value.clone())).collect()
+/// Returns the part of limited size, with the reason why the rest is dropped.
+fn rest(service: Service, reason: String) -> Service {
+    let finalizers = has_finalizer(&service).then(|| vec![FINALIZER.to_owned()]);
+    let address = |LoadBalancerIngress { hostname, ip, .. }: &LoadBalancerIngress| LoadBalancerIngress {
+        hostname: hostname.clone(),
+        ip: ip.clone(),
+        ..LoadBalancerIngress::default()
     };
-    let mut metadata = fields("/metadata", &["name", "namespace", "uid", "resourceVersion", "deletionTimestamp"]);
-    let finalizers = service.pointer("/metadata/finalizers").and_then(Value::as_array);
-    if finalizers.is_some_and(|finalizers| finalizers.iter().any(|finalizer| finalizer == FINALIZER)) {
-        metadata.insert("finalizers".to_owned(), json!([FINALIZER]));
+    let addresses = ingress(&service).iter().take(ADDRESSES).map(address).collect();
+    let Service { metadata, spec, .. } = service;
+    let spec = spec.unwrap_or_default();
+    Service {
+        metadata: ObjectMeta {
+            name: metadata.name,
+            namespace: metadata.namespace,
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            deletion_timestamp: metadata.deletion_timestamp,
+            finalizers,
+            annotations: Some([(TOO_LARGE.to_owned(), reason)].into()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(ServiceSpec {
+            type_: spec.type_,
+            load_balancer_class: spec.load_balancer_class,
+            ip_families: spec.ip_families,
+            ..ServiceSpec::default()
+        }),
+        status: Some(ServiceStatus {
+            load_balancer: Some(LoadBalancerStatus { ingress: Some(addresses) }),
+            ..ServiceStatus::default()
+        }),
     }
-    metadata.insert("annotations".to_owned(), json!({TOO_LARGE: reason}));
-    let addresses = service.pointer("/status/loadBalancer/ingress").and_then(Value::as_array);
-    let address = |ingress: &Value| json!({"ip": ingress.get("ip"), "hostname": ingress.get("hostname")});
-    let addresses: Vec<Value> = addresses.into_iter().flatten().take(ADDRESSES).map(address).collect();
-    // Items of a list have neither `apiVersion` nor `kind`.
-    let mut rest = fields("", &["apiVersion", "kind"]);
-    rest.insert("metadata".to_owned(), metadata.into());
-    rest.insert("spec".to_owned(), fields("/spec", &["type", "loadBalancerClass", "ipFamilies"]).into());
-    rest.insert("status".to_owned(), json!({"loadBalancer": {"ingress": addresses}}));
-    rest.into()
 }
 
 #[cfg(test)]
@@ -171,9 +188,6 @@ mod tests {
             serde_json::from_value(json!({"metadata": {"annotations": {"a/b": "c", read: "web"}}})).unwrap();
         let kept = reduced(service).metadata.annotations.unwrap();
         assert_eq!(kept.into_iter().collect::<Vec<_>>(), [(read.to_owned(), "web".to_owned())]);
-        let mut odd = json!([1]);
-        prune(&mut odd);
-        assert_eq!(odd, json!([1]));
     }
 
     #[test]
@@ -183,9 +197,15 @@ mod tests {
         service.metadata.owner_references = Some(vec![Default::default()]);
         let before = serde_json::to_value(&service).unwrap();
         let after = serde_json::to_value(without_unread(service.clone())).unwrap();
-        for way in UNREAD {
-            let pointer = format!("/{}", way.join("/"));
+        for path in [
+            ["metadata", "labels"],
+            ["metadata", "managedFields"],
+            ["metadata", "ownerReferences"],
+            ["spec", "selector"],
+        ] {
+            let pointer = format!("/{}", path.join("/"));
             assert!(before.pointer(&pointer).is_some() && after.pointer(&pointer).is_none(), "{pointer}");
+            assert!(!is_read(&path), "{pointer}");
         }
         let kept = for_deletion(&service).spec.unwrap().load_balancer_source_ranges.unwrap();
         assert_eq!(kept.len(), RANGES);
@@ -208,11 +228,10 @@ mod tests {
 
     #[test]
     fn of_a_service_that_is_too_large_the_rest_is_small_and_says_what_it_is() {
-        let mut service = large();
-        prune(&mut service);
-        let text = service.to_string();
+        let mut rest: Service = serde_json::from_value(large()).unwrap();
+        prune(&mut rest);
+        let text = serde_json::to_string(&rest).unwrap();
         assert!(text.len() < 1000, "{text}");
-        let rest: Service = serde_json::from_value(service).unwrap();
         let reason = too_large(&rest).unwrap();
         assert!(reason.ends_with("bytes of JSON; expected at most 131072"), "{reason}");
         assert!(super::super::is_load_balancer(&rest) && super::super::needs_cleanup(&rest));
@@ -243,8 +262,8 @@ mod tests {
         for key in ["apiVersion", "kind"] {
             item.as_object_mut().unwrap().remove(key);
         }
-        prune(&mut item);
-        let rest: Service = serde_json::from_value(item).unwrap();
+        let mut rest: Service = serde_json::from_value(item).unwrap();
+        prune(&mut rest);
         assert!(too_large(&rest).is_some() && super::super::needs_cleanup(&rest));
     }
 

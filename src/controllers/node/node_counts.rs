@@ -5,6 +5,7 @@ use prometheus::IntGauge;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 
+use crate::cloud::node::is_uninitialized;
 use crate::kubernetes::stores::Nodes;
 use crate::runtime::metrics::{int_gauge, metrics};
 
@@ -33,10 +34,10 @@ impl Collector for NodeCounts {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let (all, uninitialized) = self.nodes.count_marked();
+        let nodes = self.nodes.list();
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        self.gauges.all.set(count(all));
-        self.gauges.uninitialized.set(count(uninitialized));
+        self.gauges.all.set(count(nodes.len()));
+        self.gauges.uninitialized.set(count(nodes.filter(|node| is_uninitialized(node)).count()));
         self.gauges.collect()
     }
 }

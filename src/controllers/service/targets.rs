@@ -1,5 +1,5 @@
-//! The Nodes behind all load balancers. Events update the set that is used for comparison. The Nodes themselves are
-//! unpacked for a cloud call, and concurrent calls share them.
+//! The Nodes behind all load balancers. Events update the set that is used for comparison. Concurrent cloud calls share
+//! one list of the Nodes with its set, because both are built from all Nodes of the cache.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -138,7 +138,6 @@ impl Targets {
 
     /// Rebuilds the set, because any Node may have changed.
     pub(super) fn observe_all(&self) {
-        // The store unpacks one Node at a time.
         let mut set = NodeSet::default();
         let pausing = self.state.lock().pausing();
         for node in self.store.list() {

@@ -2,6 +2,7 @@
 //! server rejects streaming.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
@@ -10,7 +11,7 @@ use kube::core::Request;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::packed_object::{CacheAction, CachedObject, Item, ListedObject, PackedObject};
+use super::packed_object::{CacheAction, CachedObject, Item, ListedObject};
 use super::{Store, access_review};
 use crate::base::backoff::{Backoff, Failures};
 use crate::base::error_chain::chain;
@@ -258,13 +259,13 @@ impl<K: CachedObject> ListWatch<K> {
         }
     }
 
-    fn gather(&self, fresh: &mut BTreeMap<String, PackedObject<K>>, ListedObject { key, object, .. }: ListedObject<K>) {
+    fn gather(&self, fresh: &mut BTreeMap<String, Arc<K>>, ListedObject { key, object, .. }: ListedObject<K>) {
         let known = match object {
             CacheAction::Needed(object) => Some(object),
             CacheAction::Unneeded => None,
             CacheAction::Unreadable(error) => {
                 self.passed_over(&key, &error);
-                self.store.packed(&key)
+                self.store.get(&key)
             }
         };
         match known {
@@ -274,7 +275,7 @@ impl<K: CachedObject> ListWatch<K> {
     }
 
     /// Applies a list with this number of unreadable items. The list is complete if the number is zero.
-    fn filled(&mut self, mut fresh: BTreeMap<String, PackedObject<K>>, unreadable: usize, version: String) {
+    fn filled(&mut self, mut fresh: BTreeMap<String, Arc<K>>, unreadable: usize, version: String) {
         tracing::debug!(kind = self.target.shown, count = fresh.len(), unreadable, "the cache is filled");
         if unreadable == 0 {
             self.relist = None;
@@ -293,7 +294,7 @@ impl<K: CachedObject> ListWatch<K> {
             self.relist = Some(Instant::now() + RELIST);
             // A cached object that the list lacks may be an unreadable item, so it is kept.
             for key in self.store.keys() {
-                if let Some(known) = self.store.packed(&key) {
+                if let Some(known) = self.store.get(&key) {
                     fresh.entry(key).or_insert(known);
                 }
             }

@@ -1,13 +1,12 @@
-//! A cached object: its JSON, without fields that no reader uses. A Node with 50 images is 15 KB on the wire, 5 KB in
-//! memory without the images, and about 1 KB packed. All readers of the same event share one unpacked object.
+//! A cached object, without the fields that no reader uses. A Node with 50 images is 15 KB on the wire, and 5 KB in
+//! memory without the images.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::Resource;
 use serde::de::{DeserializeOwned, DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::cloud::{node, service};
@@ -17,10 +16,9 @@ use crate::cloud::{node, service};
 const MAX_BYTES: usize = 128 << 10;
 
 /// A kind that a [`Store`](super::Store) can cache. Its readers declare the fields to keep.
-pub trait CachedObject: Resource<DynamicType = ()> + DeserializeOwned + Clone + Send + Sync + 'static {
-    /// Paths of fields that are skipped while decoding.
-    const UNREAD: &'static [&'static [&'static str]];
-
+pub trait CachedObject:
+    Resource<DynamicType = ()> + DeserializeOwned + Serialize + Clone + Send + Sync + 'static
+{
     /// Maximum number of objects in a page of a list. The whole page is in memory at one time.
     const PAGE: u32;
 
@@ -28,107 +26,52 @@ pub trait CachedObject: Resource<DynamicType = ()> + DeserializeOwned + Clone + 
     /// program requires the permission.
     const NEEDED_BY: Option<&'static str>;
 
+    /// Whether the field at this path is decoded. Other fields are skipped and never in memory.
+    fn is_read(path: &[&str]) -> bool;
+
     /// Whether any reader needs the object. Other objects are not cached.
     fn is_needed(object: &Value) -> bool;
 
-    /// Whether the annotation with this key is kept while decoding.
-    fn keeps_annotation(key: &str) -> bool;
-
     /// Drops further fields that no reader uses.
-    fn prune(object: &mut Value);
-
-    /// Whether the object counts in [`Store::count_marked`](super::Store::count_marked).
-    fn is_marked(&self) -> bool;
+    fn prune(&mut self);
 }
 
 impl CachedObject for Node {
-    const UNREAD: &'static [&'static [&'static str]] = node::cache_filter::UNREAD;
     /// Larger pages fragment the heap permanently.
     const PAGE: u32 = 50;
     const NEEDED_BY: Option<&'static str> = None;
+
+    fn is_read(path: &[&str]) -> bool {
+        node::cache_filter::is_read(path)
+    }
 
     fn is_needed(_: &Value) -> bool {
         true
     }
 
-    fn keeps_annotation(key: &str) -> bool {
-        node::cache_filter::keeps_annotation(key)
-    }
-
-    fn prune(node: &mut Value) {
-        node::cache_filter::prune(node);
-    }
-
-    /// Whether the Node waits for initialisation.
-    fn is_marked(&self) -> bool {
-        node::is_uninitialized(self)
+    fn prune(&mut self) {
+        node::cache_filter::prune(self);
     }
 }
 
 impl CachedObject for Service {
-    const UNREAD: &'static [&'static [&'static str]] = service::cache_filter::UNREAD;
     /// Each Service may have 256 KiB of annotations, and control characters make this six times as long in JSON.
     const PAGE: u32 = 10;
     const NEEDED_BY: Option<&'static str> = Some(
         "only clusters with load balancers need it, and manifests/components/services (Helm: rbac.services) grants it",
     );
 
+    fn is_read(path: &[&str]) -> bool {
+        service::cache_filter::is_read(path)
+    }
+
     fn is_needed(service: &Value) -> bool {
         service::cache_filter::is_needed(service)
     }
 
-    fn keeps_annotation(key: &str) -> bool {
-        service::cache_filter::keeps_annotation(key)
+    fn prune(&mut self) {
+        service::cache_filter::prune(self);
     }
-
-    fn prune(service: &mut Value) {
-        service::cache_filter::prune(service);
-    }
-
-    fn is_marked(&self) -> bool {
-        false
-    }
-}
-
-/// A cached object; see the module documentation. Cheap to clone.
-#[derive(Clone)]
-pub(super) struct PackedObject<K> {
-    pub(super) json: Arc<str>,
-    pub(super) is_marked: bool,
-    kind: PhantomData<fn() -> K>,
-}
-
-impl<K: CachedObject> PackedObject<K> {
-    /// Packs an object. Fails if the object cannot be unpacked again or is too large.
-    pub(super) fn of(object: &Value) -> Result<Self, serde_json::Error> {
-        let json = pass(|| serde_json::to_string(object))?;
-        if json.len() > MAX_BYTES {
-            let size = json.len();
-            let what = "bytes of JSON, without the fields that this program does not read";
-            return Err(serde_json::Error::custom(format!("{size} {what}; expected at most {MAX_BYTES}")));
-        }
-        let json: Arc<str> = json.into();
-        // Decodes from text, as the client does. Another source would add a copy of the type's decoder to the binary.
-        let is_marked = pass(|| serde_json::from_str::<K>(&json))?.is_marked();
-        Ok(Self { json, is_marked, kind: PhantomData })
-    }
-
-    pub(super) fn unpacked(&self) -> Arc<K> {
-        Arc::new(pass(|| serde_json::from_str(&self.json)).expect("it was read once when it was packed"))
-    }
-}
-
-/// Runs one walk over the whole JSON of an object. All walks of the cache use it, so that a test can count them.
-fn pass<T>(walk: impl FnOnce() -> T) -> T {
-    #[cfg(test)]
-    PASSES.set(PASSES.get() + 1);
-    walk()
-}
-
-#[cfg(test)]
-thread_local! {
-    /// Number of walks in this thread.
-    pub(super) static PASSES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 /// An object in an answer of the API server.
@@ -145,7 +88,7 @@ pub(super) struct ListedObject<K> {
 #[derive(Clone)]
 pub(super) enum CacheAction<K> {
     /// Cache this object.
-    Needed(PackedObject<K>),
+    Needed(Arc<K>),
     /// Remove this object.
     Unneeded,
     /// Keep the previous version: the object exists, but cannot be decoded or is too large.
@@ -164,15 +107,13 @@ pub(super) struct Item<K>(pub(super) Option<ListedObject<K>>);
 
 impl<'de, K: CachedObject> Deserialize<'de> for Item<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let annotations: &[&str] = &["metadata", "annotations"];
-        let (unread, keeps) = (K::UNREAD.to_vec(), K::keeps_annotation);
-        let tree = Tree { unread, filtered: Some((annotations, keeps)) };
-        Ok(Self(ListedObject::of(pass(|| tree.deserialize(deserializer))?)))
+        let tree = Tree { path: &[], is_read: K::is_read };
+        Ok(Self(ListedObject::of(tree.deserialize(deserializer)?)))
     }
 }
 
 impl<K: CachedObject> ListedObject<K> {
-    fn of(mut tree: Value) -> Option<Self> {
+    fn of(tree: Value) -> Option<Self> {
         let text = |field: &str| Some(tree.get("metadata")?.get(field)?.as_str()?.to_owned());
         let name = text("name")?;
         let key = match text("namespace") {
@@ -183,24 +124,30 @@ impl<K: CachedObject> ListedObject<K> {
         if !K::is_needed(&tree) {
             return Some(Self { key, version, object: CacheAction::Unneeded });
         }
-        K::prune(&mut tree);
-        let object =
-            PackedObject::of(&tree).map_or_else(|error| CacheAction::Unreadable(Arc::new(error)), CacheAction::Needed);
+        let object = cached(tree).map_or_else(|error| CacheAction::Unreadable(Arc::new(error)), CacheAction::Needed);
         Some(Self { key, version, object })
     }
 }
 
-/// Decodes JSON. Skips the fields at the paths `unread`. At the path of `filtered`, also skips the members that the
-/// function of `filtered` rejects. Skipped values are never in memory.
-struct Tree {
-    unread: Vec<&'static [&'static str]>,
-    filtered: Option<FilteredPath>,
+/// Converts an object into its cached form. Fails if the object is not of this kind or is too large.
+fn cached<K: CachedObject>(tree: Value) -> Result<Arc<K>, serde_json::Error> {
+    let mut object: K = serde_json::from_value(tree)?;
+    object.prune();
+    let size = serde_json::to_string(&object)?.len();
+    if size > MAX_BYTES {
+        let what = "bytes of JSON, without the fields that this program does not read";
+        return Err(serde_json::Error::custom(format!("{size} {what}; expected at most {MAX_BYTES}")));
+    }
+    Ok(Arc::new(object))
 }
 
-/// A path, and a function that returns true for the members to keep.
-type FilteredPath = (&'static [&'static str], fn(&str) -> bool);
+/// Decodes the JSON at a path. Skips the fields that `is_read` rejects, so that they are never in memory.
+struct Tree<'a> {
+    path: &'a [&'a str],
+    is_read: fn(&[&str]) -> bool,
+}
 
-impl<'de> DeserializeSeed<'de> for Tree {
+impl<'de> DeserializeSeed<'de> for Tree<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -208,7 +155,7 @@ impl<'de> DeserializeSeed<'de> for Tree {
     }
 }
 
-impl<'de> Visitor<'de> for Tree {
+impl<'de> Visitor<'de> for Tree<'_> {
     type Value = Value;
 
     fn expecting(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
@@ -218,19 +165,13 @@ impl<'de> Visitor<'de> for Tree {
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Value, M::Error> {
         let mut object = serde_json::Map::new();
         while let Some(key) = map.next_key::<String>()? {
-            let rest = |way: &&'static [&'static str]| {
-                way.split_first().filter(|(first, _)| **first == key).map(|(_, rest)| rest)
-            };
-            let unread: Vec<_> = self.unread.iter().filter_map(rest).collect();
-            let filtered = self.filtered.as_ref().and_then(|(way, keeps)| Some((rest(way)?, *keeps)));
-            let is_dropped = self.filtered.is_some_and(|(way, keeps)| way.is_empty() && !keeps(&key));
-            if is_dropped || unread.iter().any(|way| way.is_empty()) {
+            let path = [self.path, &[&key]].concat();
+            if !(self.is_read)(&path) {
                 map.next_value::<IgnoredAny>()?;
-            } else {
-                let is_plain = unread.is_empty() && filtered.is_none();
-                let value = if is_plain { map.next_value()? } else { map.next_value_seed(Tree { unread, filtered })? };
-                object.insert(key, value);
+                continue;
             }
+            let value = map.next_value_seed(Tree { path: &path, is_read: self.is_read })?;
+            object.insert(key, value);
         }
         Ok(Value::Object(object))
     }
@@ -298,9 +239,33 @@ mod tests {
             },
         });
         let mut whole = kept.clone();
-        for way in Node::UNREAD {
-            let (last, above) = way.split_last().unwrap();
-            above.iter().fold(&mut whole, |object, field| &mut object[*field])[*last] = json!([{"any": "thing"}]);
+        whole["metadata"]["managedFields"] = json!([{"any": "thing"}]);
+        let unread = [
+            "allocatable",
+            "capacity",
+            "config",
+            "daemonEndpoints",
+            "images",
+            "runtimeHandlers",
+            "volumesAttached",
+            "volumesInUse",
+        ];
+        for field in unread {
+            whole["status"][field] = json!([{"any": "thing"}]);
+        }
+        let unread = [
+            "architecture",
+            "bootID",
+            "containerRuntimeVersion",
+            "kernelVersion",
+            "kubeProxyVersion",
+            "kubeletVersion",
+            "machineID",
+            "operatingSystem",
+            "osImage",
+        ];
+        for field in unread {
+            whole["status"]["nodeInfo"][field] = json!([{"any": "thing"}]);
         }
         whole["metadata"]["annotations"]["other"] = json!("x");
         whole["status"]["conditions"].as_array_mut().unwrap().insert(0, condition("MemoryPressure"));
@@ -308,16 +273,10 @@ mod tests {
         whole["status"]["conditions"][3]["message"] = json!("a route exists");
         let seen: ListedObject<Node> = serde_json::from_value(whole).unwrap();
         assert_eq!((seen.key.as_str(), seen.version.as_deref()), ("a", Some("7")));
-        let CacheAction::Needed(packed) = seen.object else { panic!("every Node is needed") };
-        assert_eq!(serde_json::from_str::<Value>(&packed.json).unwrap(), kept);
-        // The unpacked object is the same as one that arrived with all required fields.
+        let CacheAction::Needed(object) = seen.object else { panic!("every Node is needed") };
         kept["status"]["nodeInfo"] =
             json!(k8s_openapi::api::core::v1::NodeSystemInfo { system_uuid: "s".into(), ..Default::default() });
-        assert_eq!(*packed.unpacked(), serde_json::from_value(kept.clone()).unwrap());
-        assert!(!packed.is_marked);
-        kept["spec"]["taints"][0]["key"] = json!(node::TAINT_UNINITIALIZED);
-        let seen: ListedObject<Node> = serde_json::from_value(kept).unwrap();
-        assert!(matches!(seen.object, CacheAction::Needed(packed) if packed.is_marked), "it waits");
+        assert_eq!(*object, serde_json::from_value(kept).unwrap());
     }
 
     #[test]
@@ -355,8 +314,8 @@ mod tests {
         whole["metadata"]["ownerReferences"] = json!([{"name": "o"}]);
         whole["spec"]["selector"] = json!({"app": "a"});
         let seen: ListedObject<Service> = serde_json::from_value(whole.clone()).unwrap();
-        let CacheAction::Needed(packed) = seen.object else { panic!("it has a load balancer") };
-        assert_eq!(serde_json::from_str::<Value>(&packed.json).unwrap(), kept);
+        let CacheAction::Needed(object) = seen.object else { panic!("it has a load balancer") };
+        assert_eq!(*object, serde_json::from_value(kept).unwrap());
         // An undecodable object that is not needed causes no warning.
         (whole["spec"], whole["status"]) = (json!({"type": "ClusterIP", "ports": 7}), json!({}));
         let seen: ListedObject<Service> = serde_json::from_value(whole).unwrap();

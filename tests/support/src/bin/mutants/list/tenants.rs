@@ -105,11 +105,14 @@ fn of_services() -> Vec<Mutant> {
     vec![
         Mutant::new(
             "tenants-service-all-annotations",
-            PACKED,
-            ("is_some_and(|(way, keeps)| way.is_empty() && !keeps(&key))", "is_some_and(|_| false)"),
+            CACHED,
+            (
+                "[\"metadata\", \"annotations\", key] => keeps_annotation(key)",
+                "[\"metadata\", \"annotations\", _] => true",
+            ),
             SERVICES,
         ),
-        Mutant::new("tenants-node-of-any-size", PACKED, ("if json.len() > MAX_BYTES {", "if false {"), SERVICES),
+        Mutant::new("tenants-node-of-any-size", PACKED, ("if size > MAX_BYTES {", "if false {"), SERVICES),
         Mutant::new(
             "tenants-service-of-any-size",
             CACHED,
@@ -122,7 +125,12 @@ fn of_services() -> Vec<Mutant> {
             ("    if let Some((key, value)) = large {", "    if let Some((key, value)) = large.filter(|_| false) {"),
             SERVICES,
         ),
-        Mutant::new("tenants-service-rest-without-finalizer", CACHED, ("json!([FINALIZER])", "json!([])"), SERVICES),
+        Mutant::new(
+            "tenants-service-rest-without-finalizer",
+            CACHED,
+            ("vec![FINALIZER.to_owned()]", "vec![]"),
+            SERVICES,
+        ),
         Mutant::new(
             "tenants-service-too-large-is-ensured",
             SERVICE_PLAN,

@@ -1,8 +1,8 @@
 //! Shared caches of API server objects. All readers of a kind share one watch.
 
 mod access_review;
+mod cached_object;
 mod list_watch;
-mod packed_object;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use tokio::sync::{broadcast, watch};
 
 use super::watch::repeat;
 use crate::runtime::tasks::BoxError;
+pub use cached_object::CachedObject;
 use list_watch::{ListWatch, SUCCESS_AFTER};
-pub use packed_object::CachedObject;
 
 /// Number of changes that a subscriber may lag behind before it gets [`Change::All`].
 const CHANGE_BUFFER: usize = 1024;

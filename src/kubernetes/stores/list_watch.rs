@@ -11,7 +11,7 @@ use kube::core::Request;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::packed_object::{CacheAction, CachedObject, Item, ListedObject};
+use super::cached_object::{CacheAction, CachedObject, Item, ListedObject};
 use super::{Store, access_review};
 use crate::base::backoff::{Backoff, Failures};
 use crate::base::error_chain::chain;

@@ -9,7 +9,7 @@ const TERM: &str = "src/controllers/route/reconciler.rs";
 const OWNERSHIP: &str = "src/providers/vsphere/nsx/routes/ownership.rs";
 const STATIC_ROUTE: &str = "src/providers/vsphere/nsx/routes/static_route.rs";
 const CACHED: &str = "src/cloud/service/cache_filter.rs";
-const PACKED: &str = "src/kubernetes/stores/packed_object.rs";
+const CACHED_OBJECT: &str = "src/kubernetes/stores/cached_object.rs";
 const SERVICE_PLAN: &str = "src/controllers/service/plan.rs";
 const SYNC: &str = "src/controllers/service/reconciler.rs";
 const INPUTS: &str = "src/controllers/service/inputs.rs";
@@ -112,7 +112,7 @@ fn of_services() -> Vec<Mutant> {
             ),
             SERVICES,
         ),
-        Mutant::new("tenants-node-of-any-size", PACKED, ("if size > MAX_BYTES {", "if false {"), SERVICES),
+        Mutant::new("tenants-node-of-any-size", CACHED_OBJECT, ("if size > MAX_BYTES {", "if false {"), SERVICES),
         Mutant::new(
             "tenants-service-of-any-size",
             CACHED,

@@ -8,6 +8,7 @@ pub mod legacy;
 pub mod load_balancer;
 pub mod login_ledger;
 pub mod node;
+pub mod object_size;
 pub mod permit;
 pub mod presence;
 pub mod reason;

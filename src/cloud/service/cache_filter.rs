@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use super::{ANNOTATION_SOURCE_RANGES, FINALIZER, LOAD_BALANCER, has_finalizer, ingress};
+use crate::cloud::object_size;
 
 /// Prefixes of the annotations that the cache keeps. Providers read no other annotations: see `annotation_prefixes`.
 pub const ANNOTATIONS: &[&str] =
@@ -20,9 +21,6 @@ pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration
 /// The annotation on a reduced Service with the reason why the Service is too large. An annotation of this name on the
 /// original Service is dropped.
 const TOO_LARGE: &str = "too-large";
-
-/// Maximum size of a cached Service in bytes of JSON. 4,000 source ranges fit.
-const MAX_BYTES: usize = 128 << 10;
 
 /// Maximum size of a kept annotation in bytes. Does not apply to the annotation with source ranges.
 const MAX_ANNOTATION_BYTES: usize = 4 << 10;
@@ -117,10 +115,8 @@ fn excess(service: &Service) -> Option<String> {
         let length = value.len();
         return Some(format!("the annotation {key} has {length} bytes; expected at most {MAX_ANNOTATION_BYTES}"));
     }
-    let size = serde_json::to_string(service).map_or(usize::MAX, |text| text.len());
-    (size > MAX_BYTES).then(|| {
-        format!("spec, status, finalizers and annotations of load balancers have {size} bytes of JSON; expected at most {MAX_BYTES}")
-    })
+    let (size, limit) = object_size::excess(service)?;
+    Some(format!("spec, status, finalizers and annotations of load balancers have {size}; expected at most {limit}"))
 }
 
 /// Returns the part of limited size, with the reason why the rest is dropped.
@@ -249,6 +245,9 @@ mod tests {
             Service { metadata, ..service.clone() }
         };
         assert_eq!(unmarked(&of_live), unmarked(&rest), "read live, but for the size");
+        at_hand.spec.as_mut().unwrap().load_balancer_source_ranges = Some(vec!["::/0".to_owned(); 8000]);
+        let reason = too_large(&reduced(at_hand.clone())).map(str::to_owned).unwrap();
+        assert!(reason.ends_with("bytes of memory; expected at most 393216"), "{reason}");
         at_hand.spec.as_mut().unwrap().load_balancer_source_ranges = Some(vec!["192.0.2.0/24".to_owned(); 4000]);
         let reduced = reduced(at_hand);
         assert_eq!(too_large(&reduced), None, "as many as NSX takes");

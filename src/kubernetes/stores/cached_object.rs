@@ -9,11 +9,7 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Error as _, IgnoredAny, MapAc
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::cloud::{node, service};
-
-/// Maximum size of a cached object, in bytes of JSON. Nodes can be larger: the API server accepts 1.5 MiB, and control
-/// characters make this six times as long in JSON. [`CachedObject::prune`] keeps Services below this limit.
-const MAX_BYTES: usize = 128 << 10;
+use crate::cloud::{node, object_size, service};
 
 /// A kind that a [`Store`](super::Store) can cache. Its readers declare the fields to keep.
 pub trait CachedObject:
@@ -133,10 +129,10 @@ impl<K: CachedObject> ListedObject<K> {
 fn cached<K: CachedObject>(tree: Value) -> Result<Arc<K>, serde_json::Error> {
     let mut object: K = serde_json::from_value(tree)?;
     object.prune();
-    let size = serde_json::to_string(&object)?.len();
-    if size > MAX_BYTES {
-        let what = "bytes of JSON, without the fields that this program does not read";
-        return Err(serde_json::Error::custom(format!("{size} {what}; expected at most {MAX_BYTES}")));
+    // Only a Node can be too large here, because `prune` reduces a Service.
+    if let Some((size, limit)) = object_size::excess(&object) {
+        let what = "without the fields that this program does not read";
+        return Err(serde_json::Error::custom(format!("{size}, {what}; expected at most {limit}")));
     }
     Ok(Arc::new(object))
 }
@@ -281,16 +277,27 @@ mod tests {
 
     #[test]
     fn a_node_that_is_too_large_is_known_by_name() {
-        let condition = |length| json!({"type": "example.com/a", "status": "True", "message": "\u{1}".repeat(length)});
-        for (name, length, is_kept) in [("large", 20_000, true), ("too large", 22_000, false)] {
-            let node = json!({"metadata": {"name": "a"}, "status": {"conditions": [condition(length)]}});
+        let long = |length| json!({"type": "example.com/a", "status": "True", "message": "\u{1}".repeat(length)});
+        let conditions = |length| json!({"metadata": {"name": "a"}, "status": {"conditions": [long(length)]}});
+        let labels = |count: usize| {
+            let labels: Value = (0..count).map(|number| (format!("{number:04}"), json!(""))).collect();
+            json!({"metadata": {"name": "a", "labels": labels}})
+        };
+        let (of_json, of_memory) = (" bytes of JSON, ", " bytes of memory, ");
+        for (name, node, too_large) in [
+            ("large", conditions(20_000), None),
+            ("too large", conditions(22_000), Some((of_json, 131_072))),
+            ("many labels", labels(2_900), None),
+            ("too many labels", labels(3_000), Some((of_memory, 393_216))),
+        ] {
             let seen: ListedObject<Node> = serde_json::from_value(node).unwrap();
             assert_eq!(seen.key, "a", "{name}");
             match seen.object {
-                CacheAction::Needed(_) => assert!(is_kept, "{name}"),
+                CacheAction::Needed(_) => assert_eq!(too_large, None, "{name}"),
                 CacheAction::Unreadable(error) => {
-                    let text = error.to_string();
-                    assert!(!is_kept && text.ends_with("does not read; expected at most 131072"), "{name}: {text}");
+                    let ((unit, limit), text) = (too_large.unwrap(), error.to_string());
+                    let end = format!("does not read; expected at most {limit}");
+                    assert!(text.contains(unit) && text.ends_with(&end), "{name}: {text}");
                 }
                 CacheAction::Unneeded => panic!("{name}: every Node is needed"),
             }

@@ -9,6 +9,7 @@ const TERM: &str = "src/controllers/route/reconciler.rs";
 const OWNERSHIP: &str = "src/providers/vsphere/nsx/routes/ownership.rs";
 const STATIC_ROUTE: &str = "src/providers/vsphere/nsx/routes/static_route.rs";
 const CACHED: &str = "src/cloud/service/cache_filter.rs";
+const OBJECT_SIZE: &str = "src/cloud/object_size.rs";
 const CACHED_OBJECT: &str = "src/kubernetes/stores/cached_object.rs";
 const SERVICE_PLAN: &str = "src/controllers/service/plan.rs";
 const SYNC: &str = "src/controllers/service/reconciler.rs";
@@ -112,11 +113,22 @@ fn of_services() -> Vec<Mutant> {
             ),
             SERVICES,
         ),
-        Mutant::new("tenants-node-of-any-size", CACHED_OBJECT, ("if size > MAX_BYTES {", "if false {"), SERVICES),
+        Mutant::new(
+            "tenants-node-of-any-size",
+            CACHED_OBJECT,
+            ("= object_size::excess(&object) {", "= object_size::excess(&object).filter(|_| false) {"),
+            SERVICES,
+        ),
+        Mutant::new(
+            "tenants-object-of-many-values",
+            OBJECT_SIZE,
+            ("    (memory > MAX_MEMORY).then(", "    false.then("),
+            SERVICES,
+        ),
         Mutant::new(
             "tenants-service-of-any-size",
             CACHED,
-            ("    (size > MAX_BYTES).then(", "    false.then("),
+            ("= object_size::excess(service)?;", "= object_size::excess(service).filter(|_| false)?;"),
             SERVICES,
         ),
         Mutant::new(

@@ -43,7 +43,7 @@ pub enum Change {
     Applied(String),
     /// This object left the cache: it was deleted, is no longer selected, or no reader needs it.
     Deleted(String),
-    /// Any object may have changed, because the cache was filled or the subscriber fell behind.
+    /// Any object may have changed, because the cache was filled with other objects or the subscriber fell behind.
     All,
 }
 
@@ -169,13 +169,19 @@ impl<K: CachedObject> Store<K> {
         }
     }
 
-    /// Replaces the content by `fresh`. Announces objects that `fresh` lacks as deleted.
+    /// Replaces the content by `fresh`. Announces objects that `fresh` lacks as deleted. Announces nothing if the cache
+    /// was filled before and has the same objects.
     fn replace_all(&self, fresh: BTreeMap<String, Arc<K>>) {
         let mut objects = self.shared.objects.write();
         let vanished: Vec<_> = objects.keys().filter(|key| !fresh.contains_key(*key)).cloned().collect();
+        let is_same = objects.len() == fresh.len()
+            && objects.iter().zip(&fresh).all(|(known, fresh)| known.0 == fresh.0 && Arc::ptr_eq(known.1, fresh.1));
         *objects = fresh;
         drop(objects);
-        self.shared.is_ready.send_replace(true);
+        let was_ready = self.shared.is_ready.send_replace(true);
+        if was_ready && is_same {
+            return;
+        }
         for key in vanished {
             self.notify(Change::Deleted(key));
         }

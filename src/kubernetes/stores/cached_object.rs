@@ -13,7 +13,7 @@ use crate::cloud::{node, object_size, service};
 
 /// A kind that a [`Store`](super::Store) can cache. Its readers declare the fields to keep.
 pub trait CachedObject:
-    Resource<DynamicType = ()> + DeserializeOwned + Serialize + Clone + Send + Sync + 'static
+    Resource<DynamicType = ()> + DeserializeOwned + Serialize + Clone + PartialEq + Send + Sync + 'static
 {
     /// Maximum number of objects in a page of a list. The whole page is in memory at one time.
     const PAGE: u32;

@@ -261,7 +261,10 @@ impl<K: CachedObject> ListWatch<K> {
 
     fn gather(&self, fresh: &mut BTreeMap<String, Arc<K>>, ListedObject { key, object, .. }: ListedObject<K>) {
         let known = match object {
-            CacheAction::Needed(object) => Some(object),
+            // An equal object keeps its `Arc`, so that a relist holds no second copy and announces no change.
+            CacheAction::Needed(object) => {
+                Some(self.store.get(&key).filter(|known| *known == object).unwrap_or(object))
+            }
             CacheAction::Unneeded => None,
             CacheAction::Unreadable(error) => {
                 self.passed_over(&key, &error);

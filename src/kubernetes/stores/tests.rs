@@ -446,6 +446,37 @@ async fn an_outage_is_survived_with_growing_pauses_and_the_cache_stays() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_relist_keeps_equal_objects_and_announces_nothing_if_all_are_equal() {
+    let list = |version, objects: &[Value]| {
+        objects.iter().map(|object| event("ADDED", object.clone())).chain([list_end(version)]).collect::<Vec<_>>()
+    };
+    let expired = || Answer::Watch(vec![event("ERROR", failure(410))], true);
+    let last = [list(4, &[node("a", 1), node("b", 3)]), vec![event("ADDED", node("c", 5))]].concat();
+    let script = Script::of(vec![
+        Answer::Watch(list(2, &[node("a", 1), node("b", 2)]), false),
+        expired(),
+        Answer::Watch(list(3, &[node("a", 1), node("b", 3)]), false),
+        expired(),
+        Answer::Watch(last, true),
+    ]);
+    let (nodes, task) = start(&script);
+    let mut changes = nodes.subscribe();
+    assert_eq!(next(&mut changes).await, Change::All, "the cache is filled");
+    let first = ["a", "b"].map(|name| nodes.get(name).unwrap());
+    assert_eq!(next(&mut changes).await, Change::All, "the first list");
+    assert_eq!(next(&mut changes).await, Change::All, "b is another object");
+    let second = ["a", "b"].map(|name| nodes.get(name).unwrap());
+    assert!(Arc::ptr_eq(&first[0], &second[0]));
+    assert_eq!(second[1].metadata.resource_version.as_deref(), Some("3"));
+    assert_eq!(Arc::strong_count(&first[1]), 1, "the previous version is dropped");
+    assert_eq!(next(&mut changes).await, Change::Applied("c".into()), "the second relist changes nothing");
+    let third = ["a", "b"].map(|name| nodes.get(name).unwrap());
+    assert!(third.iter().zip(&second).all(|(third, second)| Arc::ptr_eq(third, second)));
+    assert_eq!(script.queries().iter().filter(|query| query.contains("sendInitialEvents")).count(), 3);
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_subscriber_that_fell_behind_is_told_to_look_at_everything() {
     let nodes = Nodes::new();
     let mut changes = nodes.subscribe();

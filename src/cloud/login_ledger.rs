@@ -95,6 +95,9 @@ pub trait LoginThrottle: Send + Sync {
     /// Requests the permission for one login. The caller must request the permission before the login.
     async fn claim(&self, attempt: &PlannedLogin) -> Result<LoginClaim, LoginRefusal>;
 
+    /// Counts a rejection that follows no claim: the server rejected a request with credentials that it had accepted.
+    async fn count_rejection(&self, attempt: &PlannedLogin);
+
     /// Returns true if the counts of all replicas now allow an attempt that was refused before. Returns false while the
     /// counts cannot be read. If the server rejected the credentials of this process (`was_rejected`), the rejection
     /// must have been deleted.

@@ -369,6 +369,14 @@ impl LoginThrottle for Ledger {
         }
     }
 
+    async fn count_rejection(&self, attempt: &PlannedLogin) {
+        let id = uuid::Uuid::new_v4().to_string();
+        let name = record_name(attempt.policy.scope, &attempt.server, &attempt.user);
+        let entry = self.entry(&id, (self.wall_clock)(), attempt);
+        self.local.lock().put(&name, entry, false);
+        self.settle(attempt, &id, Outcome::Rejected).await;
+    }
+
     async fn can_retry(&self, attempt: &PlannedLogin, was_rejected: bool) -> bool {
         let account = self.records_of(attempt.policy, &attempt.server, &attempt.user);
         let here = &record_name(attempt.policy.scope, &attempt.server, &attempt.user);

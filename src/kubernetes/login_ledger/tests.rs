@@ -92,6 +92,31 @@ async fn an_outcome_that_did_not_reach_the_store_is_written_by_the_next_review()
     assert_eq!(stored().await, LoginState::Rejected);
 }
 
+/// The rejected request was a failed login for the account, although no login would have been allowed.
+#[tokio::test(start_paused = true)]
+async fn a_rejection_that_follows_no_claim_counts_also_when_the_budget_is_used_up() {
+    let (store, began) = (MemoryStore::default(), Instant::now());
+    let [counting, other] = [(); 2].map(|()| ledger(&store, began, 0));
+    for _ in 0..3 {
+        assert_eq!(one(&other, &attempt(false), Outcome::Rejected).await, Ok(()));
+    }
+    tokio::time::sleep(Duration::from_secs(150)).await;
+    counting.count_rejection(&attempt(true)).await;
+    let text = store.texts().into_values().next().unwrap();
+    assert_eq!(text.matches("rejected").count(), 4, "{text}");
+    // Of the window after the first three, one place is taken.
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    for _ in 0..2 {
+        assert_eq!(one(&other, &attempt(true), Outcome::Rejected).await, Ok(()));
+    }
+    assert!(other.claim(&attempt(true)).await.unwrap_err().is_lockout);
+    // While the store is out of reach, the rejection takes the attempt of its process.
+    store.fail(Some("the API server is down"));
+    let alone = ledger(&store, began, 0);
+    alone.count_rejection(&attempt(true)).await;
+    assert!(alone.claim(&attempt(true)).await.unwrap_err().is_lockout);
+}
+
 /// Each process retries after its pause, as sessions do.
 #[tokio::test(start_paused = true)]
 async fn three_processes_without_the_store_never_make_five_rejected_logins_in_three_minutes() {

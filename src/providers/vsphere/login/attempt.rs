@@ -131,10 +131,7 @@ impl LoginAttempts {
     /// Counts in the login throttle a rejection that follows no claim.
     pub(in super::super) async fn count_rejection(&self, credential: &Credential) {
         let planned = self.schedule().attempt(credential, &self.server);
-        // A refused claim needs no entry: the throttle has reached its limit.
-        if let Ok(claim) = self.throttle.claim(&planned).await {
-            self.throttle.record_outcome(claim, Outcome::Rejected).await;
-        }
+        self.throttle.count_rejection(&planned).await;
     }
 
     /// Returns the time until the next review, with jitter.

@@ -108,14 +108,13 @@ async fn replicas_share_one_budget_through_leases_that_the_elections_rights_suff
 }
 
 #[tokio::test]
-async fn claims_that_meet_are_all_written_and_never_too_many() {
+async fn of_claims_that_meet_one_is_allowed_at_a_time_and_never_too_many() {
     let server = ApiServer::shared().await;
     let admin = server.client().await;
     let user = unique("ledger");
     grant(server, &admin, &user).await;
     let attempt = PlannedLogin { was_accepted: true, is_new: false, ..attempt(&user) };
     let ledgers = join_all((0..5).map(|_| async { Arc::new(ledger_of(server, &user).await) })).await;
-    // Pairs that were accepted before get their turns right after others, also with conflicting writes.
     let claims = join_all(ledgers.iter().map(|ledger| ledger.claim(&attempt))).await;
     let (granted, refused): (Vec<_>, Vec<_>) = claims.into_iter().zip(&ledgers).partition(|(claim, _)| claim.is_ok());
     assert_eq!(granted.len(), 1, "one login is under way at a time");

@@ -8,8 +8,8 @@ use super::Span;
 
 /// Time for which a rejection counts.
 pub const WINDOW: Duration = Duration::from_secs(15 * 60);
-/// Permitted rejections in the window. An accepted login in the window permits one more, because the password was
-/// correct then.
+/// Permitted rejections in the window. An accepted login in the window permits one more: NSX can reject a later request
+/// with its credentials, and replicas claim logins only.
 pub const BUDGET: usize = 3;
 
 /// Returns the number of rejections and the permitted number, for a window in which NSX rejected an account too often.

@@ -7,7 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ccm::clients::http::{self, CallObserver, ClientIdentity, Permit, ProxySettings, TlsSettings, TlsTrust};
 use ccm::clients::nsx::{Client, Error, Listing, Object, Pace, Priority, Scheme, Timeouts, WriteCall};
+use ccm::cloud::login_ledger::SecretVersion;
 use ccm::kubernetes::login_ledger::Ledger;
+use ccm::providers::vsphere::login::credentials::source::SourceLocation;
 use ccm::providers::vsphere::login::credentials::{Credential, CredentialState, Login, Origin};
 use ccm::providers::vsphere::nsx::{AnyLeader, LoginSource, NsxSession, Token};
 use doubles::login_store::MemoryStore;
@@ -286,8 +288,9 @@ pub fn identity(certificate: &str, key: &str) -> ClientIdentity {
 /// Returns credentials from this version of a Secret.
 pub fn offer(user: &str, password: &str, version: u32) -> Arc<CredentialState> {
     let login = Login::Password { user: user.to_owned(), password: SecretString::from(password) };
-    let (namespace, name, uid) = ("kube-system".to_owned(), "nsx".to_owned(), "u-1".to_owned());
-    let origin = Origin::Secret { namespace, name, uid, resource_version: version.to_string() };
+    let location = SourceLocation::Secret { namespace: "kube-system".to_owned(), name: "nsx".to_owned() };
+    let version = SecretVersion { uid: "u-1".to_owned(), resource_version: version.to_string() };
+    let origin = Origin::Source { location, version: Some(version) };
     Arc::new(CredentialState::Ready(vec![Arc::new(Credential { login, origin })]))
 }
 

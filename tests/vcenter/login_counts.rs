@@ -8,7 +8,9 @@ mod trouble;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm::cloud::login_ledger::SecretVersion;
 use ccm::kubernetes::login_ledger::Ledger;
+use ccm::providers::vsphere::login::credentials::source::SourceLocation;
 use ccm::providers::vsphere::login::credentials::{Credential, CredentialState, Login, Origin, SessionToken};
 use ccm::providers::vsphere::vcenter::session::Timeouts;
 use ccm::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot};
@@ -32,8 +34,9 @@ fn from_file(password: &str) -> Arc<Credential> {
 }
 
 fn from_secret(password: &str, resource_version: &str) -> Arc<Credential> {
-    let (namespace, name, uid) = ("kube-system".to_owned(), "vc".to_owned(), "u-1".to_owned());
-    let origin = Origin::Secret { namespace, name, uid, resource_version: resource_version.to_owned() };
+    let location = SourceLocation::Secret { namespace: "kube-system".to_owned(), name: "vc".to_owned() };
+    let version = SecretVersion { uid: "u-1".to_owned(), resource_version: resource_version.to_owned() };
+    let origin = Origin::Source { location, version: Some(version) };
     let login = from_file(password).login.clone();
     Arc::new(Credential { login, origin })
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm::cloud::login_ledger::LoginThrottle;
+use ccm::cloud::login_ledger::{LoginThrottle, SecretVersion};
 use ccm::kubernetes::login_ledger::Ledger;
+use ccm::providers::vsphere::login::credentials::source::SourceLocation;
 use ccm::providers::vsphere::login::credentials::{Credential, CredentialState, Login, Origin};
 use ccm::providers::vsphere::vcenter::reads::ReadAnswer;
 use ccm::providers::vsphere::vcenter::session::Timeouts;
@@ -34,12 +35,9 @@ struct Watched {
 }
 
 fn offer(user: &str, password: &str, number: u32) -> Arc<CredentialState> {
-    let origin = Origin::Secret {
-        namespace: "kube-system".to_owned(),
-        name: "vc".to_owned(),
-        uid: "u-1".to_owned(),
-        resource_version: number.to_string(),
-    };
+    let location = SourceLocation::Secret { namespace: "kube-system".to_owned(), name: "vc".to_owned() };
+    let version = SecretVersion { uid: "u-1".to_owned(), resource_version: number.to_string() };
+    let origin = Origin::Source { location, version: Some(version) };
     let login = Login::Password { user: user.to_owned(), password: SecretString::from(password) };
     Arc::new(CredentialState::Ready(vec![Arc::new(Credential { login, origin })]))
 }

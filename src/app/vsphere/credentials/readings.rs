@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
 use super::directory::{DirectoryReading, DirectoryWatcher};
+use crate::cloud::login_ledger::SecretVersion;
 use crate::kubernetes::secrets::SecretState;
 use crate::providers::vsphere::login::credentials::Origin;
 use crate::providers::vsphere::login::credentials::layout::{KeyLayout, SessionManagers, StoredKeys, is_basic_auth};
@@ -75,9 +76,10 @@ pub(super) fn of_secret(
                 KeyLayout::Vcenter => of_vcenters(version.entries(), is_shared, managers),
                 KeyLayout::BasicAuth => StoredKeys::read_basic_auth(version.entries()),
             };
-            let SecretPlace { namespace, name } = secret.clone();
-            let (uid, resource_version) = (version.uid.clone(), version.resource_version.clone());
-            Some(Reading::Read { stored, origin: Origin::Secret { namespace, name, uid, resource_version } })
+            let location = SourceLocation::from(secret);
+            let version =
+                SecretVersion { uid: version.uid.clone(), resource_version: version.resource_version.clone() };
+            Some(Reading::Read { stored, origin: Origin::Source { location, version: Some(version) } })
         }
     };
     layouts.iter().filter_map(|layout| Some((*layout, read(*layout)?))).collect()
@@ -100,7 +102,8 @@ fn of_directory(path: &Path, observed: &DirectoryReading, managers: &SessionMana
         DirectoryReading::Files(files) => {
             let mut stored = StoredKeys::read(files.entries(), managers);
             stored.problems.extend(files.problems.iter().cloned());
-            Reading::Read { stored, origin: Origin::Directory { path: path.to_owned() } }
+            let location = SourceLocation::Directory(path.to_owned());
+            Reading::Read { stored, origin: Origin::Source { location, version: None } }
         }
     }
 }

@@ -112,7 +112,7 @@ impl LoginAttempts {
     /// Returns a text with the reason of a wait and the way to end the wait.
     pub(in super::super) fn why_blocked(&self, credential: &Credential, blocked: &LoginBlocked) -> String {
         let reset = self.throttle.reset_command(self.policy, &self.server, account(&credential.login));
-        blocked.why(self.policy, matches!(credential.origin, Origin::Secret { .. }), reset.as_deref())
+        blocked.why(self.policy, matches!(credential.origin, Origin::Source { version: Some(_), .. }), reset.as_deref())
     }
 
     /// Records in the schedule that the server rejected this credential. The pause is at least `min_pause`. Returns the

@@ -9,7 +9,6 @@ pub mod pem;
 pub mod source;
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -108,21 +107,13 @@ pub trait ReadToken: Send + Sync {
 pub enum Origin {
     /// The file of `--cloud-config`, or an environment variable.
     Config,
-    /// Files of a directory.
-    Directory {
-        /// The directory.
-        path: PathBuf,
-    },
-    /// One version of a Kubernetes Secret.
-    Secret {
-        /// The namespace of the Secret.
-        namespace: String,
-        /// The name of the Secret.
-        name: String,
-        /// The UID of the Secret.
-        uid: String,
-        /// The `resourceVersion` of the Secret. A change of a label or of another server's credentials also changes it.
-        resource_version: String,
+    /// A Secret or a directory.
+    Source {
+        /// The Secret or the directory.
+        location: SourceLocation,
+        /// The version of the Secret; `None` for a directory. A change of a label or of another server's credentials
+        /// also changes the version.
+        version: Option<SecretVersion>,
     },
 }
 
@@ -204,10 +195,8 @@ impl Origin {
     /// Returns the version of the Secret for the login ledger; `None` for other origins.
     pub fn secret_version(&self) -> Option<SecretVersion> {
         match self {
-            Origin::Secret { uid, resource_version, .. } => {
-                Some(SecretVersion { uid: uid.clone(), resource_version: resource_version.clone() })
-            }
-            Origin::Config | Origin::Directory { .. } => None,
+            Origin::Source { version, .. } => version.clone(),
+            Origin::Config => None,
         }
     }
 }
@@ -216,8 +205,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Origin::Config => formatter.write_str("the cloud config"),
-            Origin::Directory { path } => write!(formatter, "directory {}", path.display()),
-            Origin::Secret { namespace, name, .. } => write!(formatter, "Secret {namespace}/{name}"),
+            Origin::Source { location, .. } => location.fmt(formatter),
         }
     }
 }

@@ -313,8 +313,7 @@ pub(in super::super) fn account(login: &Login) -> &str {
 pub(in super::super) fn place(origin: &Origin, in_config: impl FnOnce() -> String) -> String {
     match origin {
         Origin::Config => in_config(),
-        Origin::Directory { path } => format!("the directory {}", path.display()),
-        Origin::Secret { namespace, name, .. } => format!("the Secret {namespace}/{name}"),
+        Origin::Source { location, .. } => format!("the {location}"),
     }
 }
 

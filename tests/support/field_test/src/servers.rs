@@ -246,7 +246,10 @@ fn read_directory(path: &PathBuf) -> Reading {
     let contents: Vec<_> = keys.iter().map(|key| (key.as_str(), SystemFiles.read(&path.join(key)).ok())).collect();
     let managers = SessionManagers { account: Arc::new(ServiceAccount), hosts: BTreeSet::new() };
     let entries = contents.iter().map(|(key, content)| (*key, content.as_ref().map(|content| content.as_slice())));
-    Reading::Read { stored: StoredKeys::read(entries, &managers), origin: Origin::Directory { path: path.clone() } }
+    Reading::Read {
+        stored: StoredKeys::read(entries, &managers),
+        origin: Origin::Source { location: SourceLocation::Directory(path.clone()), version: None },
+    }
 }
 
 /// The token of the pod's service account.

@@ -5,6 +5,8 @@
 use secrecy::SecretString;
 
 use super::*;
+use crate::cloud::login_ledger::SecretVersion;
+use crate::providers::vsphere::login::credentials::source::SourceLocation;
 use crate::providers::vsphere::login::policy::LOGIN_POLICY;
 
 fn pair(password: &str, origin: Origin) -> Arc<Credential> {
@@ -17,9 +19,9 @@ fn from_file(password: &str) -> Arc<Credential> {
 }
 
 fn from_secret(password: &str, resource_version: &str) -> Arc<Credential> {
-    let resource_version = resource_version.to_owned();
-    let (namespace, name, uid) = ("kube-system".to_owned(), "vc".to_owned(), "u-1".to_owned());
-    pair(password, Origin::Secret { namespace, name, uid, resource_version })
+    let location = SourceLocation::Secret { namespace: "kube-system".to_owned(), name: "vc".to_owned() };
+    let version = SecretVersion { uid: "u-1".to_owned(), resource_version: resource_version.to_owned() };
+    pair(password, Origin::Source { location, version: Some(version) })
 }
 
 const NOW: Duration = Duration::from_secs(1_000);

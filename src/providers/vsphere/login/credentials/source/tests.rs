@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use secrecy::SecretString;
 
 use super::*;
+use crate::cloud::login_ledger::SecretVersion;
 use crate::providers::vsphere::login::credentials::layout::SessionManagers;
 use crate::providers::vsphere::login::credentials::{Login, ReadToken};
 
@@ -21,12 +22,8 @@ fn place() -> SourceLocation {
 }
 
 fn origin(version: u32) -> Origin {
-    Origin::Secret {
-        namespace: "ns".into(),
-        name: "n".into(),
-        uid: "uid".into(),
-        resource_version: version.to_string(),
-    }
+    let version = SecretVersion { uid: "uid".into(), resource_version: version.to_string() };
+    Origin::Source { location: place(), version: Some(version) }
 }
 
 fn version(version: u32, entries: &[(&str, &str)]) -> Reading {

@@ -78,7 +78,7 @@ impl ConnectNsx for ToFake {
     }
 
     fn source(&self, nsx: &NsxConfig) -> Result<LoginSource, String> {
-        assert!(matches!(nsx.login, NsxLogin::Password { .. }));
+        assert!(matches!(nsx.login, NsxLogin::Pair { .. }));
         let offers: Offers = self.offers.subscribe();
         Ok(LoginSource::Pairs { offers, scheme: Scheme::Basic })
     }

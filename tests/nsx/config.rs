@@ -8,6 +8,8 @@ use ccm::providers::vsphere::config::{
     DEFAULT_CLASS, Environment, FileChecks, IpPool, LoadBalancerConfig, NsxConfig, NsxLogin, OptionalSection,
     ParsedConfig, PartName, Profile, Size, parse_within,
 };
+use ccm::providers::vsphere::login::credentials::Credentials;
+use ccm::providers::vsphere::login::credentials::source::SourceLocation;
 use proptest::prelude::*;
 use secrecy::ExposeSecret as _;
 
@@ -116,7 +118,7 @@ fn nx_c_01_to_03_a_token_needs_an_auth_host_and_a_host() {
 fn an_auth_host_that_no_token_needs_refuses_nothing() {
     let url = ("vmc-auth-host", "https://auth.example.com/?x");
     let nsx = nsx_is_used("left over", &[USER, PASSWORD, HOST, url]);
-    assert!(matches!(nsx.login, NsxLogin::Password { .. }), "{nsx:?}");
+    assert!(matches!(nsx.login, NsxLogin::Pair { credentials: Credentials::Inline { .. }, .. }), "{nsx:?}");
     for parsed in nsxt(&[TOKEN, HOST, url]) {
         assert!(parsed.config.nsx.used().is_none());
     }
@@ -128,7 +130,9 @@ fn nx_c_04_to_06_a_user_needs_a_password_and_a_host() {
     nsx_is_refused("NX-C-04", &[USER], &["password: password is empty", NO_HOST]);
     nsx_is_refused("NX-C-05", &[USER, PASSWORD], &[NO_HOST]);
     let nsx = nsx_is_used("NX-C-06", &[USER, PASSWORD, HOST]);
-    let NsxLogin::Password { user, password } = &nsx.login else { panic!("{nsx:?}") };
+    let NsxLogin::Pair { credentials: Credentials::Inline { user, password }, .. } = &nsx.login else {
+        panic!("{nsx:?}")
+    };
     assert_eq!((user.as_str(), password.expose_secret()), ("admin", "secret"));
 }
 
@@ -156,9 +160,12 @@ fn nx_c_11_to_14_a_secret_needs_a_name_a_namespace_and_a_host() {
     nsx_is_refused("NX-C-13", &[SECRET, NAMESPACE], &[NO_HOST]);
     let nsx = nsx_is_used("NX-C-14", &[SECRET, NAMESPACE, HOST]);
     let (namespace, name) = ("secret-ns".to_owned(), "secret-name".to_owned());
-    assert_eq!(nsx.login, NsxLogin::Secret { namespace, name, fallback: None });
+    let credentials = Credentials::Stored(SourceLocation::Secret { namespace, name });
+    assert_eq!(nsx.login, NsxLogin::Pair { credentials, fallback: None });
     let nsx = nsx_is_used("a fallback", &[SECRET, NAMESPACE, HOST, USER, PASSWORD]);
-    let NsxLogin::Secret { fallback: Some((user, password)), .. } = &nsx.login else { panic!("{nsx:?}") };
+    let NsxLogin::Pair { fallback: Some(Credentials::Inline { user, password }), .. } = &nsx.login else {
+        panic!("{nsx:?}")
+    };
     assert_eq!((user.as_str(), password.expose_secret()), ("admin", "secret"));
 }
 
@@ -239,8 +246,10 @@ fn nx_c_17_variables_complete_a_section_before_it_is_checked() {
 
         let without_certificate = VARIABLES.into_iter().filter(|(name, _)| !name.contains("CLIENT_AUTH"));
         let parsed = read(&section, &without_certificate.collect::<Vec<_>>());
-        let NsxLogin::Secret { namespace, name, fallback: Some((user, password)) } =
-            &parsed.config.nsx.used().unwrap().login
+        let NsxLogin::Pair {
+            credentials: Credentials::Stored(SourceLocation::Secret { namespace, name }),
+            fallback: Some(Credentials::Inline { user, password }),
+        } = &parsed.config.nsx.used().unwrap().login
         else {
             panic!("{:?}", parsed.config.nsx)
         };
@@ -254,7 +263,9 @@ fn variables_take_precedence_over_the_section_and_make_none() {
     let written = format!("{INI}[NSXT]\nhost = other\nuser = other\npassword = other\ninsecure-flag = true\n");
     let parsed = read(&written, &VARIABLES[..4]);
     let nsx = parsed.config.nsx.used().unwrap();
-    let NsxLogin::Password { user, password } = &nsx.login else { panic!("{nsx:?}") };
+    let NsxLogin::Pair { credentials: Credentials::Inline { user, password }, .. } = &nsx.login else {
+        panic!("{nsx:?}")
+    };
     assert_eq!((nsx.host.as_str(), nsx.insecure), ("nsxt-server", false));
     assert_eq!((user.as_str(), password.expose_secret()), ("admin", "secret"));
     assert!(read(&written, &[("NSXT_MANAGER_HOST", "")]).config.nsx.used().is_some_and(|nsx| nsx.host == "other"));
@@ -295,7 +306,9 @@ fn the_dialects_are_read_as_in_the_go_program() {
     }
     // Numbers are read as texts, and the last key is used.
     let numbers = nsx(&yaml("nsxt: {host: 4711, user: 007, password: 1, password: 2}\n"));
-    let NsxLogin::Password { user, password } = &numbers.login else { panic!("{numbers:?}") };
+    let NsxLogin::Pair { credentials: Credentials::Inline { user, password }, .. } = &numbers.login else {
+        panic!("{numbers:?}")
+    };
     assert_eq!((numbers.host.as_str(), user.as_str(), password.expose_secret()), ("4711", "007", "2"));
 
     // An unknown key and a name at a section without names are warnings. A wrong type is a mistake of the part.

@@ -20,13 +20,12 @@ use crate::kubernetes::client::COMMIT;
 use crate::kubernetes::cluster::LiveApi;
 use crate::providers::vsphere::config::{NsxConfig, NsxLogin};
 use crate::providers::vsphere::login::credentials::offer::NsxSources;
-use crate::providers::vsphere::login::credentials::source::SecretPlace;
-use crate::providers::vsphere::login::credentials::{Login, Offers};
+use crate::providers::vsphere::login::credentials::source::{SecretPlace, SourceLocation};
+use crate::providers::vsphere::login::credentials::{Credentials as StoredOrInline, Login, Offers};
 use crate::providers::vsphere::nsx::services::{ConnectNsx, NsxReport, NsxServicesContext};
 use crate::providers::vsphere::nsx::{AnyLeader, LoginSource, Token};
 use crate::runtime::metrics::Registry;
 use parking_lot::Mutex;
-use secrecy::SecretString;
 use series::NsxSeries;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -134,8 +133,19 @@ impl NsxConnection {
         settings
     }
 
-    fn pairs(&self, nsx: &NsxConfig, secret: Option<SecretPlace>, file: Option<(&str, &SecretString)>) -> LoginSource {
-        let file = file.map(|(user, password)| Login::Password { user: user.to_owned(), password: password.clone() });
+    fn pairs(&self, nsx: &NsxConfig, credentials: &StoredOrInline, fallback: Option<&StoredOrInline>) -> LoginSource {
+        let secret = match credentials {
+            StoredOrInline::Stored(SourceLocation::Secret { namespace, name }) => {
+                Some(SecretPlace { namespace: namespace.clone(), name: name.clone() })
+            }
+            StoredOrInline::Stored(SourceLocation::Directory(_)) | StoredOrInline::Inline { .. } => None,
+        };
+        let file = [Some(credentials), fallback].into_iter().flatten().find_map(|credentials| match credentials {
+            StoredOrInline::Inline { user, password } => {
+                Some(Login::Password { user: user.clone(), password: password.clone() })
+            }
+            StoredOrInline::Stored(_) => None,
+        });
         let sources = NsxSources { server: host_and_port(&nsx.host, nsx.port), secret, file };
         let offers = self.credentials.nsx_offers(&sources);
         self.state.lock().offers = Some(offers.clone());
@@ -165,12 +175,7 @@ impl ConnectNsx for NsxConnection {
         }
         match &nsx.login {
             NsxLogin::Certificate { .. } => Ok(LoginSource::Certificate),
-            NsxLogin::Secret { namespace, name, fallback } => {
-                let secret = SecretPlace { namespace: namespace.clone(), name: name.clone() };
-                let file = fallback.as_ref().map(|(user, password)| (user.as_str(), password));
-                Ok(self.pairs(nsx, Some(secret), file))
-            }
-            NsxLogin::Password { user, password } => Ok(self.pairs(nsx, None, Some((user, password)))),
+            NsxLogin::Pair { credentials, fallback } => Ok(self.pairs(nsx, credentials, fallback.as_ref())),
             NsxLogin::VmcToken { token, .. } => {
                 let service = nsx.login.token_service();
                 let (host, port, path) = service.ok_or("the address of the token service cannot be used")?;

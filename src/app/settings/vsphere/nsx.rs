@@ -33,7 +33,7 @@ pub(super) fn nsx_tls(
             let (chain, own) = (read(CERTIFICATE, "the client certificate", certificate), read(KEY, "the key", key));
             chain.zip(own).map(|(chain, own)| (chain, own, certificate.display().to_string()))
         }
-        NsxLogin::VmcToken { .. } | NsxLogin::Secret { .. } | NsxLogin::Password { .. } => None,
+        NsxLogin::VmcToken { .. } | NsxLogin::Pair { .. } => None,
     };
     let identity = pems.and_then(|(chain, own, shown): (Zeroizing<_>, Zeroizing<_>, _)| {
         ClientIdentity::from_pem(&chain, &own, shown).map_err(|error| errors.push((Some(CERTIFICATE), error))).ok()

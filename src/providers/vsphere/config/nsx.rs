@@ -12,6 +12,8 @@ use super::fields::RawSection;
 use super::optional_sections::{OptionalSection, PartName};
 use super::problems::ProblemReport;
 use crate::base::addresses::parse_ip;
+use crate::providers::vsphere::login::credentials::Credentials;
+use crate::providers::vsphere::login::credentials::source::SourceLocation;
 
 const DEFAULT_PORT: u16 = 443;
 
@@ -51,22 +53,14 @@ pub enum NsxLogin {
         /// Host and path of the token service, without scheme.
         host: String,
     },
-    /// User and password of a Secret, under the keys `username` and `password`.
-    Secret {
-        /// The Secret's namespace.
-        namespace: String,
-        /// The Secret's name.
-        name: String,
+    /// User and password.
+    Pair {
+        /// A Secret with the keys `username` and `password`, or user and password from the cloud config or from
+        /// environment variables.
+        credentials: Credentials,
         /// User and password from the cloud config or from environment variables, used until the Secret has a valid
         /// user and password.
-        fallback: Option<(String, SecretString)>,
-    },
-    /// User and password from the cloud config or from environment variables.
-    Password {
-        /// The user name.
-        user: String,
-        /// The password.
-        password: SecretString,
+        fallback: Option<Credentials>,
     },
 }
 
@@ -82,29 +76,15 @@ impl NsxLogin {
 /// The comparison is not in constant time: both values are configurations of this process, so timing discloses nothing.
 impl PartialEq for NsxLogin {
     fn eq(&self, other: &Self) -> bool {
-        let is_same = |one: &SecretString, two: &SecretString| one.expose_secret() == two.expose_secret();
         match (self, other) {
             (Self::Certificate { certificate, key }, Self::Certificate { certificate: other, key: other_key }) => {
                 certificate == other && key == other_key
             }
             (Self::VmcToken { token, host }, Self::VmcToken { token: other, host: other_host }) => {
-                is_same(token, other) && host == other_host
+                token.expose_secret() == other.expose_secret() && host == other_host
             }
-            (
-                Self::Secret { namespace, name, fallback },
-                Self::Secret { namespace: other, name: other_name, fallback: other_fallback },
-            ) => {
-                let is_same_fallback = match (fallback, other_fallback) {
-                    (Some((user, password)), Some((other, other_password))) => {
-                        user == other && is_same(password, other_password)
-                    }
-                    (None, None) => true,
-                    _ => false,
-                };
-                namespace == other && name == other_name && is_same_fallback
-            }
-            (Self::Password { user, password }, Self::Password { user: other, password: other_password }) => {
-                user == other && is_same(password, other_password)
+            (Self::Pair { credentials, fallback }, Self::Pair { credentials: other, fallback: other_fallback }) => {
+                credentials == other && fallback == other_fallback
             }
             _ => false,
         }
@@ -123,11 +103,8 @@ impl fmt::Debug for NsxLogin {
             Self::VmcToken { host, .. } => {
                 formatter.debug_struct("VmcToken").field("host", host).finish_non_exhaustive()
             }
-            Self::Secret { namespace, name, .. } => {
-                let mut shown = formatter.debug_struct("Secret");
-                shown.field("namespace", namespace).field("name", name).finish_non_exhaustive()
-            }
-            Self::Password { .. } => formatter.debug_struct("Password").finish_non_exhaustive(),
+            Self::Pair { credentials: Credentials::Stored(location), .. } => location.fmt(formatter),
+            Self::Pair { .. } => formatter.debug_struct("Password").finish_non_exhaustive(),
         }
     }
 }
@@ -279,14 +256,15 @@ impl<'a> GivenSection<'a> {
             CERTIFICATE => NsxLogin::Certificate { certificate: one.into(), key: two.into() },
             TOKEN => NsxLogin::VmcToken { token: one.into(), host: two.to_owned() },
             SECRET_NAME => {
-                NsxLogin::Secret { namespace: two.to_owned(), name: one.to_owned(), fallback: self.fallback() }
+                let secret = SourceLocation::Secret { namespace: two.to_owned(), name: one.to_owned() };
+                NsxLogin::Pair { credentials: Credentials::Stored(secret), fallback: self.inline() }
             }
-            _ => NsxLogin::Password { user: one.to_owned(), password: two.into() },
+            _ => NsxLogin::Pair { credentials: self.inline()?, fallback: None },
         })
     }
 
-    fn fallback(&self) -> Option<(String, SecretString)> {
-        Some((self.text(USER)?.to_owned(), self.text(PASSWORD)?.into()))
+    fn inline(&self) -> Option<Credentials> {
+        Some(Credentials::Inline { user: self.text(USER)?.to_owned(), password: self.text(PASSWORD)?.into() })
     }
 }
 

@@ -266,11 +266,9 @@ impl NsxConnection {
     fn serves(&self, nsx: &NsxConfig) -> bool {
         let own = &self.config;
         let is_same_login = match (&own.login, &nsx.login) {
-            (
-                NsxLogin::Secret { .. } | NsxLogin::Password { .. },
-                NsxLogin::Secret { .. } | NsxLogin::Password { .. },
-            )
-            | (NsxLogin::VmcToken { .. }, NsxLogin::VmcToken { .. }) => true,
+            (NsxLogin::Pair { .. }, NsxLogin::Pair { .. }) | (NsxLogin::VmcToken { .. }, NsxLogin::VmcToken { .. }) => {
+                true
+            }
             (one, other) => one == other,
         };
         own.host == nsx.host

@@ -21,7 +21,7 @@ use ccm::providers::vsphere::config::{
 use ccm::providers::vsphere::login::credentials::layout::{SessionManagers, StoredKeys};
 use ccm::providers::vsphere::login::credentials::offer::{offer, places};
 use ccm::providers::vsphere::login::credentials::source::{CredentialSource, Reading, SourceLocation};
-use ccm::providers::vsphere::login::credentials::{CredentialState, Login, Origin, ReadToken};
+use ccm::providers::vsphere::login::credentials::{CredentialState, Credentials, Login, Origin, ReadToken};
 use secrecy::SecretString;
 
 const NO_SECRET: &str = "this program does not read Secrets: put user and password into the file, or mount the Secret as the \
@@ -194,10 +194,11 @@ fn nsx_server(nsx: &NsxConfig, config: &CloudConfig, proxy: &ProxySettings) -> N
                 })
             },
         ),
-        NsxLogin::Secret { fallback, .. } => {
-            fallback.as_ref().map(|(user, secret)| password(user, secret)).ok_or_else(|| NO_SECRET.to_owned())
+        NsxLogin::Pair { credentials: Credentials::Inline { user, password: secret }, .. }
+        | NsxLogin::Pair { fallback: Some(Credentials::Inline { user, password: secret }), .. } => {
+            Ok(password(user, secret))
         }
-        NsxLogin::Password { user, password: secret } => Ok(password(user, secret)),
+        NsxLogin::Pair { .. } => Err(NO_SECRET.to_owned()),
     };
     let balancers = config.config.load_balancers.used();
     let class = balancers.and_then(|balancers| balancers.class(DEFAULT_CLASS));

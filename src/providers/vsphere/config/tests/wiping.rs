@@ -70,8 +70,8 @@ fn checked_passwords_are_wiped() {
         let config = config(given, &format!("{INI}[NSXT]\nhost = h\n{login}\n"));
         let secret = match &config.nsx.used().unwrap().login {
             NsxLogin::VmcToken { token: secret, .. }
-            | NsxLogin::Password { password: secret, .. }
-            | NsxLogin::Secret { fallback: Some((_, secret)), .. } => secret,
+            | NsxLogin::Pair { credentials: Credentials::Inline { password: secret, .. }, .. }
+            | NsxLogin::Pair { fallback: Some(Credentials::Inline { password: secret, .. }), .. } => secret,
             other => panic!("{other:?}"),
         };
         is_wiped(secret);

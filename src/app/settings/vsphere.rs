@@ -210,21 +210,18 @@ impl CloudConfig {
 
     /// Returns a warning for each vCenter and NSX Manager whose certificate is not verified.
     pub fn unverified(&self) -> Vec<String> {
-        let messages = |vcenter: &VcenterConfig| {
+        let warning = |product: &str, host: &str, port: u16, keys: &str| {
             format!(
-                "vCenter {}: its certificate is not verified (insecure-flag): its credentials can be intercepted. \
-                 Set ca-file or thumbprint in place of insecure-flag",
-                host_and_port(&vcenter.server, vcenter.port)
+                "{product} {}: its certificate is not verified (insecure-flag): its credentials can be intercepted. \
+                 Set {keys} in place of insecure-flag",
+                host_and_port(host, port)
             )
         };
-        let vcenters = self.config.vcenters.iter().filter(|vcenter| vcenter.insecure).map(messages);
-        let nsx = self.config.nsx.used().filter(|nsx| nsx.insecure).map(|nsx| {
-            format!(
-                "NSX {}: its certificate is not verified (insecure-flag): its credentials can be intercepted. \
-                 Set ca-file in place of insecure-flag",
-                host_and_port(&nsx.host, nsx.port)
-            )
-        });
+        let vcenters = self.config.vcenters.iter().filter(|vcenter| vcenter.insecure);
+        let vcenters =
+            vcenters.map(|vcenter| warning("vCenter", &vcenter.server, vcenter.port, "ca-file or thumbprint"));
+        let nsx = self.config.nsx.used().filter(|nsx| nsx.insecure);
+        let nsx = nsx.map(|nsx| warning("NSX", &nsx.host, nsx.port, "ca-file"));
         vcenters.chain(nsx).collect()
     }
 }

@@ -15,7 +15,7 @@ use super::shutdown_order::{ShutdownStage, Stages};
 use crate::base::error_chain::chain;
 use crate::clients::http::{self, CallObserver, ProxySettings, TlsSettings};
 use crate::clients::vim;
-use crate::cloud::CloudProvider;
+use crate::cloud::{CloudProvider, ClusterEvents};
 use crate::kubernetes::client::COMMIT;
 use crate::kubernetes::cluster::Cluster;
 use crate::kubernetes::leader_election::{LeaseEvents, LeaseObject};
@@ -62,9 +62,15 @@ pub fn build(
     let options = Options { api_server: parts.api_server.addresses.clone(), ..vsphere.options.clone() };
     nsx::warn_of_cluster_name(settings, &vsphere.cloud_config);
     let name = settings.services.cluster_name.as_str();
-    let events = Arc::new(LeaseEvents { lease: lease(settings, parts), recorder: parts.events.clone() });
+    let lease = LeaseObject {
+        client: parts.api_server.clients.auxiliary.clone(),
+        namespace: settings.lease.namespace.clone(),
+        name: settings.lease.name.clone(),
+    };
+    let events = Arc::new(LeaseEvents { lease, recorder: parts.events.clone() });
+    let for_nsx: Arc<dyn ClusterEvents> = events.clone();
     let setup =
-        nsx::setup(&connections.nsx, Arc::clone(&ledger) as _, cluster.clone(), events, &vsphere.nsx, name, parts);
+        nsx::setup(&connections.nsx, Arc::clone(&ledger) as _, cluster.clone(), for_nsx, &vsphere.nsx, name, parts);
     let (provider, tracker) = Provider::new(options, connect, ledger, cluster, &stop);
     let provider = Arc::new(provider.with_nsx(setup));
     let reports = Arc::downgrade(&provider);
@@ -79,8 +85,7 @@ pub fn build(
         current,
         standby: settings.standby,
         leads: parts.leadership.watch(),
-        events: parts.events.clone(),
-        lease: lease(settings, parts),
+        events,
         metrics: ReloadMetrics::register(registry)?,
         lacks_cluster_cidr: settings.routes.as_ref().is_some_and(|routes| routes.networks.is_empty()),
     };
@@ -93,15 +98,6 @@ pub fn build(
     Sessions::register(registry, reports)?;
     show_vcenters(&provider, &parts.checks, nsx::name_problem(settings));
     Ok(provider)
-}
-
-/// Returns the Lease to which Events refer if they concern no single object.
-fn lease(settings: &Settings, parts: &SharedServices) -> LeaseObject {
-    LeaseObject {
-        client: parts.api_server.clients.auxiliary.clone(),
-        namespace: settings.lease.namespace.clone(),
-        name: settings.lease.name.clone(),
-    }
 }
 
 /// Returns the login throttle. Its records are stored in the namespace of the election's Lease, so that no permission

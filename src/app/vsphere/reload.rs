@@ -8,8 +8,8 @@ use super::{Connections, Error};
 use crate::app::settings::vsphere::CloudConfig;
 use crate::app::settings::{Standby, Vsphere};
 use crate::base::error_chain::chain;
-use crate::kubernetes::events::{EventType, Recorder};
-use crate::kubernetes::leader_election::LeaseObject;
+use crate::kubernetes::events::EventType;
+use crate::kubernetes::leader_election::LeaseEvents;
 use crate::providers::vsphere::Provider;
 use crate::providers::vsphere::config::{Config, PartName};
 use crate::providers::{BuildError, Task};
@@ -52,11 +52,8 @@ pub struct Reload {
     pub standby: Standby,
     /// Whether this process leads.
     pub leads: latest::Receiver<bool>,
-    /// Writes Events.
-    pub events: Recorder,
-    /// The Lease of the election. Events refer to the Lease, because the names of the Pod and the ConfigMap are
-    /// unknown.
-    pub lease: LeaseObject,
+    /// Writes Events about the Lease of the election, because the names of the Pod and the ConfigMap are unknown.
+    pub events: Arc<LeaseEvents>,
     /// The metrics of reloads.
     pub metrics: ReloadMetrics,
     /// Whether routes are on without `--cluster-cidr`. A configuration with routes is then rejected, as at the start.
@@ -80,7 +77,7 @@ impl Reload {
     ) -> Result<(), BoxError> {
         self.metrics.succeeded();
         self.metrics.show_parts(&self.current.borrow().config);
-        let report = report_refused_parts(self.current.borrow().clone(), self.events.clone(), self.lease.clone());
+        let report = report_refused_parts(self.current.borrow().clone(), Arc::clone(&self.events));
         tokio::pin!(report);
         let mut is_reported = false;
         loop {
@@ -138,7 +135,8 @@ impl Reload {
     async fn refuse(&self, errors: &str) {
         self.metrics.count("refused");
         tracing::error!("the changed cloud config is refused and the old one stays in force: {errors}");
-        self.events.event(&self.lease.reference().await, EventType::Warning, INVALID, errors);
+        let LeaseEvents { lease, recorder } = &*self.events;
+        recorder.event(&lease.reference().await, EventType::Warning, INVALID, errors);
     }
 
     fn change_role(&mut self) {
@@ -169,7 +167,7 @@ impl Reload {
 
 /// Reports the parts that are turned off at the start. Waits for the Lease, which a new cluster lacks at first: without
 /// the UID of the Lease, `kubectl describe` does not show the Event.
-async fn report_refused_parts(cloud_config: Arc<CloudConfig>, events: Recorder, lease: LeaseObject) {
+async fn report_refused_parts(cloud_config: Arc<CloudConfig>, events: Arc<LeaseEvents>) {
     let errors: Vec<_> =
         cloud_config.rejected.iter().map(|(part, error)| format!("{part} is turned off: {error}")).collect();
     if errors.is_empty() {
@@ -178,6 +176,7 @@ async fn report_refused_parts(cloud_config: Arc<CloudConfig>, events: Recorder, 
     for mistake in &errors {
         tracing::error!("a part of the cloud config is wrong, the others are in force: {mistake}");
     }
+    let LeaseEvents { lease, recorder } = &*events;
     let mut reference = lease.reference().await;
     for _ in 0..LEASE_READS {
         if reference.uid.is_some() {
@@ -186,7 +185,7 @@ async fn report_refused_parts(cloud_config: Arc<CloudConfig>, events: Recorder, 
         tokio::time::sleep(LEASE_PAUSE).await;
         reference = lease.reference().await;
     }
-    events.event(&reference, EventType::Warning, INVALID, &errors.join("; "));
+    recorder.event(&reference, EventType::Warning, INVALID, &errors.join("; "));
 }
 
 /// The provider's background tasks, which start and end while the process runs. Dropping this value aborts all tasks.

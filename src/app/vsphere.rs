@@ -12,6 +12,7 @@ use super::settings::vsphere::CloudConfig;
 use super::settings::{Settings, Vsphere};
 use super::shared_services::SharedServices;
 use super::shutdown_order::{ShutdownStage, Stages};
+use crate::base::addresses::host_and_port;
 use crate::base::error_chain::chain;
 use crate::clients::http::{self, CallObserver, ProxySettings, TlsSettings};
 use crate::clients::vim;
@@ -27,13 +28,13 @@ use crate::providers::vsphere::nsx::NsxSessionStatus;
 use crate::providers::vsphere::nsx::services::NsxReport;
 use crate::providers::vsphere::{Connect, Options, Provider};
 use crate::runtime::admin::{Checks, Health};
-use credentials::{Credentials, Server};
+use credentials::Credentials;
 use metrics::{Calls, Certificates, VCENTER};
 use nsx::NsxConnection;
 use parking_lot::Mutex;
 use reload::{Background, Reload, ReloadMetrics};
 use sessions::Sessions;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +55,7 @@ pub fn build(
     }
     let registry = parts.metrics.registry();
     let current = watch::Sender::new(Arc::clone(&vsphere.cloud_config));
-    let connections = Arc::new(Connections::new(vsphere, &current, parts, stages)?);
+    let connections = Arc::new(Connections::new(vsphere, current.subscribe(), parts, stages)?);
     let cluster = Arc::new(Cluster::new(parts.caches.nodes.clone(), parts.caches.services.clone()));
     let stop = stages.stop_signal(ShutdownStage::Provider);
     let connect = Arc::clone(&connections) as Arc<dyn Connect>;
@@ -150,23 +151,25 @@ pub struct Connections {
     calls: Arc<dyn CallObserver>,
     certificates: Certificates,
     proxy: ProxySettings,
-    /// TLS settings of the vCenters, by the key of the entry.
-    tls: Mutex<BTreeMap<String, TlsSettings>>,
-    clients: Mutex<BTreeMap<Server, Client>>,
+    current: watch::Receiver<Arc<CloudConfig>>,
+    /// The clients of the vCenters, by the key of the entry.
+    clients: Mutex<BTreeMap<String, VcenterClient>>,
     credentials: Credentials,
     nsx: Arc<NsxConnection>,
 }
 
-struct Client {
+struct VcenterClient {
     http: http::Client,
-    tls: TlsSettings,
+    /// A receiver of the offers, which exist only as long as they have a receiver. So a standby that has led before
+    /// knows the credentials when it leads again.
+    _offers: Offers,
 }
 
 impl Connections {
-    /// Registers the metrics, and starts the task that follows the sources of credentials in the active configuration.
+    /// Registers the metrics, and starts the task that follows the sources of credentials in use.
     fn new(
         vsphere: &Vsphere,
-        current: &watch::Sender<Arc<CloudConfig>>,
+        current: watch::Receiver<Arc<CloudConfig>>,
         parts: &SharedServices,
         stages: &mut Stages,
     ) -> Result<Self, Error> {
@@ -175,56 +178,52 @@ impl Connections {
         let hosts = vsphere.session_manager_hosts.clone();
         let token = vsphere.session_manager_token.clone().unwrap_or_else(|| PathBuf::from(credentials::TOKEN_PATH));
         let directory = PathBuf::from(DEFAULT_DIRECTORY);
-        let (credentials, keeping) =
-            Credentials::new(parts.api_server.clients.watch.clone(), current.subscribe(), hosts, token, directory);
+        let (credentials, keeping) = Credentials::new(parts.api_server.clients.watch.clone(), hosts, token, directory);
         stages.spawn_until_stop(ShutdownStage::Services, "credentials", async move {
             keeping.await;
             Ok(())
         });
         let certificates = Certificates::register(parts.metrics.registry(), &VCENTER)?;
-        let (tls, clients) = (Mutex::new(vsphere.cloud_config.tls.clone()), Mutex::default());
-        let nsx =
-            NsxConnection::new(parts.metrics.registry(), &vsphere.cloud_config, credentials.clone(), proxy.clone())?;
-        Ok(Self { calls, certificates, proxy, tls, clients, credentials, nsx: Arc::new(nsx) })
+        let nsx = NsxConnection::new(parts.metrics.registry(), current.clone(), credentials.clone(), proxy.clone())?;
+        let (clients, nsx) = (Mutex::default(), Arc::new(nsx));
+        Ok(Self { calls, certificates, proxy, current, clients, credentials, nsx })
     }
 
-    /// Applies the TLS settings of a new configuration to the clients. Drops the clients of removed entries.
-    fn take(&self, cloud_config: &CloudConfig) {
-        self.nsx.take(cloud_config);
-        self.tls.lock().clone_from(&cloud_config.tls);
-        let entries: BTreeSet<_> = cloud_config.config.vcenters.iter().map(Server::of).collect();
+    /// Applies the TLS settings of a new active configuration to the clients. Drops the clients of removed entries.
+    fn update(&self) {
+        self.nsx.update();
+        let current = Arc::clone(&self.current.borrow());
+        let server = |entry: &VcenterConfig| (entry.key.clone(), host_and_port(&entry.server, entry.port));
+        let servers: BTreeMap<String, String> = current.config.vcenters.iter().map(server).collect();
         let mut clients = self.clients.lock();
-        clients.retain(|server, _| entries.contains(server));
-        for (server, client) in clients.iter_mut() {
-            let wanted = cloud_config.tls.get(&server.key).cloned().unwrap_or_default();
-            if client.tls == wanted {
-                continue;
-            }
-            // Should not fail: the TLS settings were checked when the files were read.
-            if let Err(error) = client.http.set_tls(wanted.clone()) {
-                tracing::error!("{}", chain(&error));
-                continue;
-            }
-            client.tls = wanted;
+        clients.retain(|key, client| servers.get(key).is_some_and(|server| server == client.http.endpoint()));
+        for (key, client) in &*clients {
+            set_tls(&client.http, current.tls.get(key).cloned().unwrap_or_default());
         }
+    }
+}
+
+fn set_tls(client: &http::Client, tls: TlsSettings) {
+    // Should not fail: the TLS settings were checked when the files were read.
+    if let Err(error) = client.set_tls(tls) {
+        tracing::error!("{}", chain(&error));
     }
 }
 
 impl Connect for Connections {
     fn http(&self, entry: &VcenterConfig) -> Result<http::Client, String> {
-        let known = self.tls.lock().get(&entry.key).cloned();
-        let tls = known.unwrap_or_default();
-        let mut connection = http::Settings::new(&entry.server, entry.port, tls.clone(), vim::user_agent(COMMIT));
+        let tls = self.current.borrow().tls.get(&entry.key).cloned().unwrap_or_default();
+        let mut connection = http::Settings::new(&entry.server, entry.port, tls, vim::user_agent(COMMIT));
         connection.observer = Some(Arc::clone(&self.calls));
         connection.proxy = Some(self.proxy.clone());
         let http = http::Client::new(connection).map_err(|error| error.to_string())?;
         self.certificates.show(&http);
-        let mut clients = self.clients.lock();
-        clients.insert(Server::of(entry), Client { http: http.clone(), tls });
+        let client = VcenterClient { http: http.clone(), _offers: self.offers(entry) };
+        self.clients.lock().insert(entry.key.clone(), client);
         Ok(http)
     }
 
     fn offers(&self, entry: &VcenterConfig) -> Offers {
-        self.credentials.offers(entry)
+        self.credentials.offers(entry.credential_settings())
     }
 }

@@ -222,12 +222,15 @@ impl Client {
         Ok(response)
     }
 
-    /// Applies these TLS settings to new connections of this client and its clones. Idle connections are not reused;
-    /// calls in flight are not affected.
+    /// Applies these TLS settings to new connections of this client and its clones. If they differ from the settings in
+    /// use, idle connections are not reused. Calls in flight are not affected.
     ///
     /// # Errors
     /// [`Error::Configuration`] if the settings cannot be used. The previous settings then remain active.
     pub fn set_tls(&self, tls: TlsSettings) -> Result<(), Error> {
+        if self.inner.current.lock().tls == tls {
+            return Ok(());
+        }
         let renewed = Current::new(&self.inner.settings, &self.inner.endpoint, tls, &self.inner.peer_certificate)?;
         *self.inner.current.lock() = renewed;
         Ok(())

@@ -11,37 +11,29 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
-use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
+use futures::stream::{BoxStream, FuturesUnordered};
 use parking_lot::Mutex;
 use secrecy::SecretString;
 use secrecy::zeroize::Zeroize;
-use tokio::sync::{Notify, mpsc, watch};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::sync::{Notify, watch};
 
-use crate::app::settings::vsphere::CloudConfig;
+use crate::base::addresses::host_and_port;
 use crate::clients::http::Endpoint;
-use crate::kubernetes::secrets::{self, SecretState};
-use crate::providers::vsphere::config::VcenterConfig;
+use crate::kubernetes::secrets::SecretState;
 use crate::providers::vsphere::login::credentials::layout::{ANY_SERVER, KeyLayout, SessionManagers};
-use crate::providers::vsphere::login::credentials::offer::{NsxSources, followed, nsx_offer, offer};
-use crate::providers::vsphere::login::credentials::source::{
-    CredentialSource, SecretPlace, SourceChanges, SourceLocation,
-};
+use crate::providers::vsphere::login::credentials::offer::{CredentialSettings, CredentialSources, followed};
+use crate::providers::vsphere::login::credentials::source::{SourceChanges, SourceLocation};
 use crate::providers::vsphere::login::credentials::{
     Credential, CredentialState, Login, Offers, Origin, ReadToken, SessionToken,
 };
-use readings::{Observation, follow_directory, forward_changes, of_secret};
+use readings::{Observation, observe, of_secret};
 
 /// Maximum number of logged problems, and of logged servers, of one source. A source full of foreign keys must not fill
 /// the log.
 const MAX_LOGGED: usize = 20;
 
-/// Interval at which removed entries are checked for remaining receivers.
+/// Interval at which entries are checked for remaining receivers.
 const LINGER: Duration = Duration::from_secs(30);
-
-/// Capacity of the queue of observations.
-const QUEUE_CAPACITY: usize = 16;
 
 /// The file in which the kubelet stores the service account's token.
 pub const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
@@ -55,119 +47,76 @@ pub struct Credentials {
 }
 
 struct SharedSources {
-    sources: Mutex<KnownSources>,
-    /// Signals that an entry or NSX Manager may need another source.
+    known: Mutex<KnownSources>,
+    /// Signals that an entry may need another source.
     changed: Notify,
     default_directory: PathBuf,
 }
 
 #[derive(Default)]
 struct KnownSources {
-    /// The contents of sources for vCenters.
-    sources: BTreeMap<SourceLocation, CredentialSource>,
-    entries: BTreeMap<Server, Entry>,
-    /// The contents of Secrets for NSX.
-    nsx_sources: BTreeMap<SecretPlace, CredentialSource>,
-    /// Entries by server, so that a manager never gets the credentials of another manager.
-    nsx: BTreeMap<String, NsxEntry>,
+    sources: CredentialSources,
+    entries: BTreeMap<ServerKey, Entry>,
 }
 
-struct NsxEntry {
-    sources: NsxSources,
-    offer: watch::Sender<Arc<CredentialState>>,
-}
-
-/// Key, server and port of an entry. Credentials belong to all three, so that an entry with a changed server never
-/// sends the credentials of the previous server.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Server {
-    pub key: String,
-    server: String,
-    port: u16,
-}
+/// Name of the vCenter entry (none for NSX), server and port. Credentials belong to all three, so that an entry with a
+/// changed server never sends the credentials of the previous server.
+type ServerKey = (Option<String>, String, u16);
 
 struct Entry {
-    config: VcenterConfig,
+    settings: CredentialSettings,
     offer: watch::Sender<Arc<CredentialState>>,
     /// Session managers for which the use of the service account's token is logged already.
     trusted: BTreeSet<String>,
 }
 
 impl Credentials {
-    /// Returns the credentials for the configuration in `current`, and the task that keeps the credentials up to date.
+    /// Returns the credentials, and the task that keeps them up to date.
     ///
     /// `hosts` are the allowed hosts of session managers; empty allows any host. `token` is the token file for session
     /// managers without their own token. Entries without user name and password in `vsphere.conf` read
     /// `default_directory` after their configured sources.
     pub fn new(
         secrets: kube::Client,
-        current: watch::Receiver<Arc<CloudConfig>>,
         hosts: BTreeSet<String>,
         token: PathBuf,
         default_directory: PathBuf,
     ) -> (Self, impl Future<Output = ()> + Send + use<>) {
-        let shared = Arc::new(SharedSources { sources: Mutex::default(), changed: Notify::new(), default_directory });
-        let (sender, readings) = mpsc::channel(QUEUE_CAPACITY);
+        let shared = Arc::new(SharedSources { known: Mutex::default(), changed: Notify::new(), default_directory });
         let keeper = CredentialUpdater {
             shared: Arc::clone(&shared),
             secrets,
             managers: Arc::new(SessionManagers { account: Arc::new(AccountToken(token)), hosts }),
-            current,
-            sender,
-            reads: readings,
             followed: BTreeMap::new(),
-            running: FuturesUnordered::new(),
         };
         (Self { shared }, keeper.run())
     }
 
-    /// Returns the credentials of this entry and their changes. The first value already has the credentials from
+    /// Returns the credentials for these settings and their changes. The first value already has the credentials from
     /// `vsphere.conf` and from sources that were read before.
     ///
-    /// Entries with the same key, server and port share their offers, even after a reload that changes the credentials.
-    /// The offers are removed once the entry is not configured and has no receivers.
-    pub fn offers(&self, entry: &VcenterConfig) -> Offers {
-        let mut known = self.shared.sources.lock();
-        let server = Server::of(entry);
-        let KnownSources { sources, entries, .. } = &mut *known;
-        let held = entries.entry(server).or_insert_with(|| Entry {
-            config: entry.clone(),
-            offer: unread(),
-            trusted: BTreeSet::new(),
-        });
-        held.config = entry.clone();
-        held.publish(sources, &self.shared.default_directory);
-        self.shared.changed.notify_one();
-        held.offer.subscribe()
-    }
-
-    /// Returns the credentials of this NSX Manager and their changes; see [`nsx_offer`] for the precedence.
-    ///
-    /// Calls for the same server share their offers, even after a reload that changes the credentials. The offers are
-    /// removed once they have no receiver, so the caller must keep a receiver until the next call.
-    pub fn nsx_offers(&self, sources: &NsxSources) -> Offers {
-        let mut known = self.shared.sources.lock();
-        let KnownSources { nsx_sources, nsx, .. } = &mut *known;
-        let entry =
-            nsx.entry(sources.server.clone()).or_insert_with(|| NsxEntry { sources: sources.clone(), offer: unread() });
-        entry.sources = sources.clone();
-        entry.publish(nsx_sources);
+    /// Settings with the same entry, server and port share their offers, even after a reload that changes the
+    /// credentials. The offers are removed once they have no receiver, so the caller must keep a receiver until the
+    /// next call.
+    pub fn offers(&self, settings: CredentialSettings) -> Offers {
+        let mut known = self.shared.known.lock();
+        let KnownSources { sources, entries } = &mut *known;
+        let key = (settings.entry.clone(), settings.server.clone(), settings.port);
+        let entry = entries.entry(key).or_insert_with(|| Entry::new(settings.clone()));
+        entry.settings = settings;
+        entry.publish(sources, &self.shared.default_directory);
         self.shared.changed.notify_one();
         entry.offer.subscribe()
     }
 }
 
-fn unread() -> watch::Sender<Arc<CredentialState>> {
-    let offer = CredentialState::Pending { reason: "its credentials have not been looked at yet".to_owned() };
-    watch::Sender::new(Arc::new(offer))
-}
-
 /// A Secret that is watched or a directory that is polled.
 struct FollowedSource {
     layouts: BTreeSet<KeyLayout>,
-    /// The newest state of a Secret, which may be newer than a queued observation; `None` for a directory.
-    secret: Option<watch::Receiver<SecretState>>,
-    _stop: DropGuard,
+    /// The newest state of a Secret; pending for a directory.
+    secret: SecretState,
+    /// The watch or the poll, which ends when the stream is dropped.
+    observations: BoxStream<'static, Observation>,
 }
 
 /// The task that owns the sources.
@@ -175,53 +124,30 @@ struct CredentialUpdater {
     shared: Arc<SharedSources>,
     secrets: kube::Client,
     managers: Arc<SessionManagers>,
-    current: watch::Receiver<Arc<CloudConfig>>,
-    sender: mpsc::Sender<(SourceLocation, Observation)>,
-    reads: mpsc::Receiver<(SourceLocation, Observation)>,
-    /// The followed sources. Removing a source stops its watch or poll.
     followed: BTreeMap<SourceLocation, FollowedSource>,
-    running: FuturesUnordered<BoxFuture<'static, ()>>,
 }
 
 impl CredentialUpdater {
     async fn run(mut self) {
-        let mut is_configured = true;
         loop {
-            let lingers = self.remove_unused();
             self.follow_requested();
             tokio::select! {
                 () = self.shared.changed.notified() => {}
-                changed = self.current.changed(), if is_configured => is_configured = changed.is_ok(),
-                Some((location, observation)) = self.reads.recv() => self.take(&location, observation),
-                Some(()) = self.running.next(), if !self.running.is_empty() => {}
-                () = tokio::time::sleep(LINGER), if lingers => {}
+                Some((location, observation)) = next_observation(&mut self.followed) => {
+                    self.take(&location, observation);
+                }
+                () = tokio::time::sleep(LINGER) => {}
             }
         }
     }
 
-    /// Removes vCenter entries that are not configured and have no receivers, and NSX entries without receivers.
-    /// Returns true if the removal must be tried again later: an unconfigured vCenter entry or any NSX entry remains.
-    fn remove_unused(&mut self) -> bool {
-        let current = Arc::clone(&self.current.borrow_and_update());
-        let configured: BTreeSet<Server> = current.config.vcenters.iter().map(Server::of).collect();
-        let mut known = self.shared.sources.lock();
-        known.entries.retain(|server, entry| configured.contains(server) || entry.offer.receiver_count() > 0);
-        known.nsx.retain(|_, entry| entry.offer.receiver_count() > 0);
-        known.entries.keys().any(|server| !configured.contains(server)) || !known.nsx.is_empty()
-    }
-
-    /// Starts one watch or poll for each source in use. Stops unused watches and polls.
+    /// Removes entries without receivers. Starts one watch or poll for each source in use, and stops the others.
     fn follow_requested(&mut self) {
         let asked = {
-            let mut known = self.shared.sources.lock();
-            let vcenters = known.entries.values().map(|entry| entry.config.entry_credentials());
-            let nsx = known.nsx.values().map(|entry| &entry.sources);
-            let asked = followed(vcenters, nsx, &self.shared.default_directory);
-            let is_read = |location: &SourceLocation, layout| {
-                asked.get(location).is_some_and(|layouts| layouts.contains(&layout))
-            };
-            known.sources.retain(|place, _| is_read(place, KeyLayout::Vcenter));
-            known.nsx_sources.retain(|secret, _| is_read(&SourceLocation::from(secret), KeyLayout::BasicAuth));
+            let mut known = self.shared.known.lock();
+            known.entries.retain(|_, entry| entry.offer.receiver_count() > 0);
+            let asked = followed(known.entries.values().map(|entry| &entry.settings), &self.shared.default_directory);
+            known.sources.retain(|(place, layout), _| asked.get(place).is_some_and(|layouts| layouts.contains(layout)));
             asked
         };
         self.followed.retain(|place, _| {
@@ -233,87 +159,93 @@ impl CredentialUpdater {
         });
         for (place, layouts) in asked {
             match self.followed.get_mut(&place) {
-                None => self.follow(place, layouts),
+                None => {
+                    tracing::debug!(source = %place, "the source of credentials is followed");
+                    let observations = observe(&place, &self.secrets, &self.managers);
+                    let followed = FollowedSource { layouts, secret: SecretState::Pending, observations };
+                    self.followed.insert(place, followed);
+                }
                 Some(followed) if followed.layouts == layouts => {}
                 Some(followed) => {
                     followed.layouts = layouts;
-                    self.take(&place, Observation::Secret);
+                    let again = Observation::Secret(followed.secret.clone());
+                    self.take(&place, again);
                 }
             }
         }
     }
 
-    fn follow(&mut self, location: SourceLocation, layouts: BTreeSet<KeyLayout>) {
-        tracing::debug!(source = %location, "the source of credentials is followed");
-        let stop = CancellationToken::new();
-        let guarded = stop.clone();
-        let sender = self.sender.clone();
-        let (secret, work): (_, BoxFuture<'static, ()>) = match &location {
-            SourceLocation::Secret { namespace, name } => {
-                let (state, work) = secrets::watch_secret(self.secrets.clone(), namespace, name);
-                let forwarding = forward_changes(location.clone(), state.clone(), sender);
-                let work = async {
-                    tokio::select! {
-                        never = work => match never {},
-                        () = forwarding => {}
-                    }
-                };
-                (Some(state), Box::pin(work))
-            }
-            SourceLocation::Directory(path) => {
-                (None, Box::pin(follow_directory(path.clone(), Arc::clone(&self.managers), sender)))
+    /// Stores an observation of a source in each layout in use, and publishes the changed offers.
+    fn take(&mut self, location: &SourceLocation, observation: Observation) {
+        let Some(followed) = self.followed.get_mut(location) else { return };
+        let readings = match observation {
+            Observation::Directory(reading) => vec![(KeyLayout::Vcenter, reading)],
+            Observation::Secret(state) => {
+                followed.secret = state;
+                of_secret(location, &followed.secret, &followed.layouts, &self.managers)
             }
         };
-        self.running.push(Box::pin(async move {
-            guarded.run_until_cancelled(work).await;
-        }));
-        self.followed.insert(location, FollowedSource { layouts, secret, _stop: stop.drop_guard() });
-    }
-
-    /// Stores an observation of a source in each layout in use, and publishes the changed offers.
-    fn take(&self, location: &SourceLocation, observation: Observation) {
-        let Some(followed) = self.followed.get(location) else { return };
-        let mut known = self.shared.sources.lock();
-        let KnownSources { sources, entries, nsx_sources, nsx } = &mut *known;
-        match (observation, location, &followed.secret) {
-            (Observation::Directory(reading), ..) => {
-                log_changes(location, &sources.entry(location.clone()).or_default().take(reading));
-            }
-            (Observation::Secret, SourceLocation::Secret { namespace, name }, Some(state)) => {
-                let secret = SecretPlace { namespace: namespace.clone(), name: name.clone() };
-                let state = state.borrow().clone();
-                for (layout, reading) in of_secret(&secret, &state, &followed.layouts, &self.managers) {
-                    let source = match layout {
-                        KeyLayout::Vcenter => sources.entry(location.clone()).or_default(),
-                        KeyLayout::BasicAuth => nsx_sources.entry(secret.clone()).or_default(),
-                    };
-                    log_changes(location, &source.take(reading));
-                }
-            }
-            (Observation::Secret, ..) => {}
+        let mut known = self.shared.known.lock();
+        let KnownSources { sources, entries } = &mut *known;
+        for (layout, reading) in readings {
+            let source = sources.entry((location.clone(), layout)).or_default();
+            log_changes(location, &source.take(reading));
         }
         for entry in entries.values_mut() {
             entry.publish(sources, &self.shared.default_directory);
         }
-        for entry in nsx.values() {
-            entry.publish(nsx_sources);
-        }
     }
 }
 
-impl Server {
-    pub fn of(entry: &VcenterConfig) -> Self {
-        Self { key: entry.key.clone(), server: entry.server.clone(), port: entry.port }
-    }
+/// Returns the next observation of any source; `None` without sources.
+async fn next_observation(
+    followed: &mut BTreeMap<SourceLocation, FollowedSource>,
+) -> Option<(SourceLocation, Observation)> {
+    let next = followed.iter_mut().map(|(location, source)| async move {
+        let observation = source.observations.next().await?;
+        Some((location.clone(), observation))
+    });
+    next.collect::<FuturesUnordered<_>>().next().await?
 }
 
 impl Entry {
-    fn publish(&mut self, sources: &BTreeMap<SourceLocation, CredentialSource>, default_directory: &Path) {
-        let (key, offer) = (&self.config.key, offer(self.config.entry_credentials(), default_directory, sources));
-        let trusted = trusted_managers(&offer);
+    fn new(settings: CredentialSettings) -> Self {
+        let offer = CredentialState::Pending { reason: "its credentials have not been looked at yet".to_owned() };
+        Self { settings, offer: watch::Sender::new(Arc::new(offer)), trusted: BTreeSet::new() }
+    }
+
+    /// Publishes the offer if it has changed. The log line names the vCenter or the NSX Manager.
+    fn publish(&mut self, sources: &CredentialSources, default_directory: &Path) {
+        let new = self.settings.offer(default_directory, sources);
+        self.warn_of_trust(&new);
+        let vcenter = self.settings.entry.as_deref();
+        let nsx = vcenter.is_none().then(|| host_and_port(&self.settings.server, self.settings.port));
+        self.offer.send_if_modified(|known| {
+            if **known == new {
+                return false;
+            }
+            match (&**known, &new) {
+                (CredentialState::Ready(known), CredentialState::Ready(new)) if is_same(known, new) => {
+                    tracing::debug!(vcenter, nsx, "a new version of the source has the same credentials");
+                }
+                (_, CredentialState::Ready(new)) => tracing::info!(vcenter, nsx, from = origins(new), "credentials"),
+                (_, CredentialState::Pending { reason: why }) => {
+                    tracing::info!(vcenter, nsx, reason = why, "no credentials yet")
+                }
+                (_, CredentialState::Missing { reason: why }) => {
+                    tracing::warn!(vcenter, nsx, reason = why, "there are no credentials")
+                }
+            }
+            *known = Arc::new(new);
+            true
+        });
+    }
+
+    fn warn_of_trust(&mut self, offer: &CredentialState) {
+        let trusted = trusted_managers(offer);
         for (manager, origin) in trusted.iter().filter(|(manager, _)| !self.trusted.contains(*manager)) {
             tracing::warn!(
-                vcenter = key,
+                vcenter = self.settings.entry,
                 from = %origin,
                 "the service account's token, or that of --session-manager-token-file, is sent to the session manager at {manager}, \
                  which can use it wherever it is accepted: set a token for it (SERVER.vc-session-manager-token), or limit the hosts \
@@ -324,41 +256,7 @@ impl Entry {
         if !trusted.is_empty() {
             self.trusted = trusted.into_keys().collect();
         }
-        replace(&self.offer, offer, (Some(key), None));
     }
-}
-
-impl NsxEntry {
-    fn publish(&self, secrets: &BTreeMap<SecretPlace, CredentialSource>) {
-        replace(&self.offer, nsx_offer(&self.sources, secrets), (None, Some(&self.sources.server)));
-    }
-}
-
-/// Publishes the offer if it has changed. The log line names the vCenter or the NSX Manager.
-fn replace(
-    sender: &watch::Sender<Arc<CredentialState>>,
-    offer: CredentialState,
-    (vcenter, nsx): (Option<&str>, Option<&str>),
-) {
-    sender.send_if_modified(|known| {
-        if **known == offer {
-            return false;
-        }
-        match (&**known, &offer) {
-            (CredentialState::Ready(known), CredentialState::Ready(new)) if is_same(known, new) => {
-                tracing::debug!(vcenter, nsx, "a new version of the source has the same credentials");
-            }
-            (_, CredentialState::Ready(new)) => tracing::info!(vcenter, nsx, from = origins(new), "credentials"),
-            (_, CredentialState::Pending { reason: why }) => {
-                tracing::info!(vcenter, nsx, reason = why, "no credentials yet")
-            }
-            (_, CredentialState::Missing { reason: why }) => {
-                tracing::warn!(vcenter, nsx, reason = why, "there are no credentials")
-            }
-        }
-        *known = Arc::new(offer);
-        true
-    });
 }
 
 /// Returns the session managers that get the service account's token, by base URL. Omits URLs without encryption.

@@ -4,13 +4,13 @@ mod series;
 
 use super::credentials::Credentials;
 use super::metrics::{Certificates, NSX};
+use super::set_tls;
 use crate::app::Error;
 use crate::app::catalogue::{ROUTE, SERVICE};
 use crate::app::settings::vsphere::CloudConfig;
 use crate::app::settings::{NsxSettings, Settings};
 use crate::app::shared_services::SharedServices;
 use crate::base::addresses::host_and_port;
-use crate::base::error_chain::chain;
 use crate::clients::http::{self, CallObserver, ProxySettings, TlsSettings, WeakClient};
 use crate::clients::nsx::{Scheme, Timeouts};
 use crate::clients::vim;
@@ -19,13 +19,13 @@ use crate::cloud::{ClusterEvents, ClusterReads};
 use crate::kubernetes::client::COMMIT;
 use crate::kubernetes::cluster::LiveApi;
 use crate::providers::vsphere::config::{NsxConfig, NsxLogin};
-use crate::providers::vsphere::login::credentials::offer::NsxSources;
-use crate::providers::vsphere::login::credentials::source::{SecretPlace, SourceLocation};
-use crate::providers::vsphere::login::credentials::{Credentials as StoredOrInline, Login, Offers};
+use crate::providers::vsphere::login::credentials::Offers;
+use crate::providers::vsphere::login::credentials::offer::CredentialSettings;
 use crate::providers::vsphere::nsx::services::{ConnectNsx, NsxReport, NsxServicesContext};
 use crate::providers::vsphere::nsx::{AnyLeader, LoginSource, Token};
 use crate::runtime::metrics::Registry;
 use parking_lot::Mutex;
+use secrecy::SecretString;
 use series::NsxSeries;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -38,86 +38,54 @@ pub(super) struct NsxConnection {
     series: Arc<NsxSeries>,
     certificates: Certificates,
     proxy: ProxySettings,
+    current: watch::Receiver<Arc<CloudConfig>>,
     credentials: Credentials,
     state: Mutex<State>,
 }
 
-/// The state of the connection. Never locked across an await.
+/// The state of the connection. Never locked across an await. The references to the clients are weak, so that a removed
+/// connection can drop them after the logout.
+#[derive(Default)]
 struct State {
-    /// TLS settings of the active configuration.
-    tls: TlsSettings,
-    client: Option<IssuedClient>,
-    token_service: Option<IssuedClient>,
+    client: Option<WeakClient>,
+    token_service: Option<WeakClient>,
     /// A receiver of the offers, which exist only as long as they have a receiver.
     offers: Option<Offers>,
     /// The configured login, if it uses a token, and the sender of that token.
     tokens: Option<(NsxLogin, watch::Sender<Arc<Token>>)>,
 }
 
-/// A client that `http` or `source` returned, with its server and TLS settings. The reference is weak, so that a
-/// removed connection can drop the client after the logout.
-struct IssuedClient {
-    client: WeakClient,
-    host: String,
-    port: u16,
-    tls: TlsSettings,
-}
-
-impl IssuedClient {
-    fn new(client: &http::Client, host: &str, port: u16, tls: TlsSettings) -> Self {
-        Self { client: client.downgrade(), host: host.to_owned(), port, tls }
-    }
-
-    fn is_of(&self, host: &str, port: u16) -> bool {
-        (self.host.as_str(), self.port) == (host, port)
-    }
-
-    /// Changes the TLS settings of the client if the client still exists.
-    fn set_tls(&mut self, tls: TlsSettings) {
-        if self.tls == tls {
-            return;
-        }
-        let Some(client) = self.client.upgrade() else { return };
-        // Should not fail: the TLS settings were checked when the files were read.
-        match client.set_tls(tls.clone()) {
-            Ok(()) => self.tls = tls,
-            Err(error) => tracing::error!("{}", chain(&error)),
-        }
-    }
-}
-
 impl NsxConnection {
     /// Registers the metrics.
     pub fn new(
         registry: &Registry,
-        cloud_config: &CloudConfig,
+        current: watch::Receiver<Arc<CloudConfig>>,
         credentials: Credentials,
         proxy: ProxySettings,
     ) -> Result<Self, Error> {
         let series = Arc::new(NsxSeries::register(registry)?);
         let certificates = Certificates::register(registry, &NSX)?;
-        let tls = cloud_config.nsx_tls.clone().unwrap_or_default();
-        let state = State { tls, client: None, token_service: None, offers: None, tokens: None };
-        Ok(Self { series, certificates, proxy, credentials, state: Mutex::new(state) })
+        Ok(Self { series, certificates, proxy, current, credentials, state: Mutex::default() })
     }
 
-    /// Applies the TLS settings of a new configuration to the client of the configured server. A client of another
-    /// server or of a removed connection keeps its TLS settings, which it needs for the logout.
-    pub fn take(&self, cloud_config: &CloudConfig) {
+    /// Applies the TLS settings of a new active configuration to the client of the configured server. A client of
+    /// another server or of a removed connection keeps its TLS settings, which it needs for the logout.
+    pub fn update(&self) {
+        let current = Arc::clone(&self.current.borrow());
         let mut state = self.state.lock();
-        state.tls = cloud_config.nsx_tls.clone().unwrap_or_default();
-        let Some(nsx) = cloud_config.config.nsx.used() else {
+        let Some(nsx) = current.config.nsx.used() else {
             // The removed connection keeps its own receiver of the offers until the logout.
-            (state.offers, state.tokens) = (None, None);
+            state.offers = None;
+            state.tokens = None;
             return;
         };
-        let State { tls, client, token_service, .. } = &mut *state;
-        if let Some(client) = client.as_mut().filter(|client| client.is_of(&nsx.host, nsx.port)) {
-            client.set_tls(tls.clone());
-        }
+        let tls = current.nsx_tls.clone().unwrap_or_default();
         // If the host of the token service changes too, `source` replaces this client.
-        if let Some(service) = token_service {
-            service.set_tls(tls.of_public_service());
+        if let Some(service) = state.token_service.as_ref().and_then(WeakClient::upgrade) {
+            set_tls(&service, tls.of_public_service());
+        }
+        if let Some(client) = client_of(state.client.as_ref(), &nsx.host, nsx.port) {
+            set_tls(&client, tls);
         }
     }
 
@@ -126,87 +94,80 @@ impl NsxConnection {
         self.series.show(report);
     }
 
-    fn settings(&self, host: &str, port: u16, tls: TlsSettings) -> http::Settings {
+    fn tls(&self) -> TlsSettings {
+        self.current.borrow().nsx_tls.clone().unwrap_or_default()
+    }
+
+    fn new_client(&self, host: &str, port: u16, tls: TlsSettings) -> Result<http::Client, String> {
         let mut settings = http::Settings::new(host, port, tls, vim::user_agent(COMMIT));
         settings.observer = Some(Arc::clone(&self.series) as Arc<dyn CallObserver>);
         settings.proxy = Some(self.proxy.clone());
-        settings
+        http::Client::new(settings).map_err(|error| error.to_string())
     }
 
-    fn pairs(&self, nsx: &NsxConfig, credentials: &StoredOrInline, fallback: Option<&StoredOrInline>) -> LoginSource {
-        let secret = match credentials {
-            StoredOrInline::Stored(SourceLocation::Secret { namespace, name }) => {
-                Some(SecretPlace { namespace: namespace.clone(), name: name.clone() })
+    /// Returns the refresh token and its later changes.
+    fn tokens(&self, login: &NsxLogin, refresh: &SecretString) -> Result<watch::Receiver<Arc<Token>>, String> {
+        let (host, port, path) = login.token_service().ok_or("the address of the token service cannot be used")?;
+        let mut state = self.state.lock();
+        // Reuses the client if the address of the token service is unchanged, since an unchanged connection keeps that
+        // client.
+        let service = match client_of(state.token_service.as_ref(), &host, port) {
+            Some(service) => service,
+            None => {
+                let service = self.new_client(&host, port, self.tls().of_public_service())?;
+                state.token_service = Some(service.downgrade());
+                service
             }
-            StoredOrInline::Stored(SourceLocation::Directory(_)) | StoredOrInline::Inline { .. } => None,
         };
-        let file = [Some(credentials), fallback].into_iter().flatten().find_map(|credentials| match credentials {
-            StoredOrInline::Inline { user, password } => {
-                Some(Login::Password { user: user.clone(), password: password.clone() })
+        let token = Token { service, path, refresh: refresh.clone() };
+        let tokens = match state.tokens.take() {
+            Some((known, tokens)) if known == *login => tokens,
+            Some((_, tokens)) => {
+                tokens.send_replace(Arc::new(token));
+                tokens
             }
-            StoredOrInline::Stored(_) => None,
-        });
-        let sources = NsxSources { server: host_and_port(&nsx.host, nsx.port), secret, file };
-        let offers = self.credentials.nsx_offers(&sources);
-        self.state.lock().offers = Some(offers.clone());
-        LoginSource::Pairs { offers, scheme: if nsx.remote_auth { Scheme::Remote } else { Scheme::Basic } }
+            None => watch::Sender::new(Arc::new(token)),
+        };
+        let receiver = tokens.subscribe();
+        state.tokens = Some((login.clone(), tokens));
+        Ok(receiver)
     }
+}
+
+/// Returns the client if it still exists and is one of this server.
+fn client_of(client: Option<&WeakClient>, host: &str, port: u16) -> Option<http::Client> {
+    client?.upgrade().filter(|client| client.endpoint() == host_and_port(host, port))
 }
 
 impl ConnectNsx for NsxConnection {
     fn http(&self, nsx: &NsxConfig) -> Result<http::Client, String> {
-        let tls = self.state.lock().tls.clone();
-        let client = http::Client::new(self.settings(&nsx.host, nsx.port, tls.clone()));
-        let client = client.map_err(|error| error.to_string())?;
+        let client = self.new_client(&nsx.host, nsx.port, self.tls())?;
         self.certificates.show(&client);
-        self.state.lock().client = Some(IssuedClient::new(&client, &nsx.host, nsx.port, tls));
+        self.state.lock().client = Some(client.downgrade());
         Ok(client)
     }
 
     fn source(&self, nsx: &NsxConfig) -> Result<LoginSource, String> {
-        {
-            let mut state = self.state.lock();
-            if matches!(nsx.login, NsxLogin::Certificate { .. } | NsxLogin::VmcToken { .. }) {
-                state.offers = None;
-            }
-            if !matches!(nsx.login, NsxLogin::VmcToken { .. }) {
-                state.tokens = None;
-            }
+        let pair = match &nsx.login {
+            NsxLogin::Pair { credentials, fallback } => Some(self.credentials.offers(CredentialSettings {
+                entry: None,
+                server: nsx.host.clone(),
+                port: nsx.port,
+                credentials: credentials.clone(),
+                fallback: fallback.clone(),
+            })),
+            NsxLogin::Certificate { .. } | NsxLogin::VmcToken { .. } => None,
+        };
+        self.state.lock().offers.clone_from(&pair);
+        if let NsxLogin::VmcToken { token, .. } = &nsx.login {
+            return Ok(LoginSource::Token(self.tokens(&nsx.login, token)?));
         }
-        match &nsx.login {
-            NsxLogin::Certificate { .. } => Ok(LoginSource::Certificate),
-            NsxLogin::Pair { credentials, fallback } => Ok(self.pairs(nsx, credentials, fallback.as_ref())),
-            NsxLogin::VmcToken { token, .. } => {
-                let service = nsx.login.token_service();
-                let (host, port, path) = service.ok_or("the address of the token service cannot be used")?;
-                let mut state = self.state.lock();
-                // Reuses the client if the address of the token service is unchanged, since an unchanged connection
-                // keeps that client.
-                let in_use = state.token_service.as_ref().filter(|service| service.is_of(&host, port));
-                let service = match in_use.and_then(|service| service.client.upgrade()) {
-                    Some(service) => service,
-                    None => {
-                        let tls = state.tls.of_public_service();
-                        let service = http::Client::new(self.settings(&host, port, tls.clone()));
-                        let service = service.map_err(|error| error.to_string())?;
-                        state.token_service = Some(IssuedClient::new(&service, &host, port, tls));
-                        service
-                    }
-                };
-                let token = Token { service, path, refresh: token.clone() };
-                let offers = match state.tokens.take() {
-                    Some((login, offers)) if login == nsx.login => offers,
-                    Some((_, offers)) => {
-                        offers.send_replace(Arc::new(token));
-                        offers
-                    }
-                    None => watch::Sender::new(Arc::new(token)),
-                };
-                let offered = offers.subscribe();
-                state.tokens = Some((nsx.login.clone(), offers));
-                Ok(LoginSource::Token(offered))
-            }
-        }
+        self.state.lock().tokens = None;
+        let scheme = if nsx.remote_auth { Scheme::Remote } else { Scheme::Basic };
+        Ok(match pair {
+            Some(offers) => LoginSource::Pairs { offers, scheme },
+            None => LoginSource::Certificate,
+        })
     }
 }
 

@@ -109,11 +109,9 @@ impl Reload {
         for oddity in new.notices.iter().filter(|oddity| !before.notices.contains(oddity)) {
             tracing::warn!("{oddity}");
         }
-        self.connections.take(&new);
-        self.current.send_replace(Arc::clone(&new));
+        self.activate(Arc::clone(&new));
         if let Err(errors) = self.apply() {
-            self.connections.take(&before);
-            self.current.send_replace(before);
+            self.activate(before);
             let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
             return self.refuse(&errors.join("; ")).await;
         }
@@ -130,6 +128,11 @@ impl Reload {
             self.metrics.count("applied");
             tracing::info!("{file} was read again and is in force: {}", changes.join("; "));
         }
+    }
+
+    fn activate(&self, cloud_config: Arc<CloudConfig>) {
+        self.current.send_replace(cloud_config);
+        self.connections.update();
     }
 
     async fn refuse(&self, errors: &str) {

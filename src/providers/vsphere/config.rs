@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 
 pub use self::address_rules::{AddressRule, AddressRules, IpFamily};
 pub use super::login::credentials::Credentials;
-use super::login::credentials::offer::EntryCredentials;
+use super::login::credentials::offer::CredentialSettings;
 pub use super::vcenter::zone_tags::ZoneCategories;
 use crate::base::yaml::MAX_TEXT;
 pub use crate::providers::vsphere::vcenter::spelling::Spelling;
@@ -206,9 +206,14 @@ pub struct VcenterConfig {
 
 impl VcenterConfig {
     /// Returns the credentials of the entry together with its server.
-    pub fn entry_credentials(&self) -> EntryCredentials<'_> {
-        let (credentials, fallback) = (&self.credentials, self.fallback_credentials.as_ref());
-        EntryCredentials { server: &self.server, credentials, fallback }
+    pub fn credential_settings(&self) -> CredentialSettings {
+        CredentialSettings {
+            entry: Some(self.key.clone()),
+            server: self.server.clone(),
+            port: self.port,
+            credentials: self.credentials.clone(),
+            fallback: self.fallback_credentials.clone(),
+        }
     }
 }
 

@@ -1,67 +1,60 @@
 //! Follows sources of credentials, and parses their contents in each layout in use.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, watch};
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
 
 use super::directory::{DirectoryReading, DirectoryWatcher};
 use crate::cloud::login_ledger::SecretVersion;
-use crate::kubernetes::secrets::SecretState;
+use crate::kubernetes::secrets::{SecretState, watch_secret};
 use crate::providers::vsphere::login::credentials::Origin;
 use crate::providers::vsphere::login::credentials::layout::{KeyLayout, SessionManagers, StoredKeys, is_basic_auth};
-use crate::providers::vsphere::login::credentials::source::{Reading, SecretPlace, SourceLocation};
+use crate::providers::vsphere::login::credentials::source::{Reading, SourceLocation};
 
-/// A message about one source.
+/// The new contents of a source.
 pub(super) enum Observation {
-    /// A Secret has changed. The newest state is in the watch of the Secret.
-    Secret,
+    /// The state of a Secret.
+    Secret(SecretState),
     /// The parsed outcome of a poll of a directory.
     Directory(Reading),
 }
 
-/// Sends a message at the start and for each change of a Secret, forever.
-pub(super) async fn forward_changes(
-    location: SourceLocation,
-    mut state: watch::Receiver<SecretState>,
-    observations: mpsc::Sender<(SourceLocation, Observation)>,
-) {
-    loop {
-        state.mark_unchanged();
-        hand_over(&location, Observation::Secret, &observations).await;
-        if state.changed().await.is_err() {
-            std::future::pending::<()>().await;
+/// Watches a Secret or polls a directory, and yields each change.
+pub(super) fn observe(
+    location: &SourceLocation,
+    secrets: &kube::Client,
+    managers: &Arc<SessionManagers>,
+) -> BoxStream<'static, Observation> {
+    match location {
+        SourceLocation::Secret { namespace, name } => {
+            let (state, work) = watch_secret(secrets.clone(), namespace, name);
+            stream::unfold((state, Box::pin(work)), async |(mut state, mut work)| {
+                tokio::select! {
+                    never = &mut work => match never {},
+                    Ok(()) = state.changed() => {}
+                }
+                let newest = state.borrow_and_update().clone();
+                Some((Observation::Secret(newest), (state, work)))
+            })
+            .boxed()
+        }
+        SourceLocation::Directory(path) => {
+            let watcher = DirectoryWatcher::new(path.clone());
+            let followed = (watcher, location.clone(), Arc::clone(managers));
+            stream::unfold(followed, async |(mut watcher, location, managers)| {
+                let reading = of_directory(&location, watcher.next().await, &managers);
+                Some((Observation::Directory(reading), (watcher, location, managers)))
+            })
+            .boxed()
         }
     }
 }
 
-/// Polls a directory forever and sends each changed content.
-pub(super) async fn follow_directory(
-    path: PathBuf,
-    managers: Arc<SessionManagers>,
-    observations: mpsc::Sender<(SourceLocation, Observation)>,
-) {
-    let location = SourceLocation::Directory(path.clone());
-    let mut directory = DirectoryWatcher::new(path.clone());
-    loop {
-        let reading = of_directory(&path, directory.next().await, &managers);
-        hand_over(&location, Observation::Directory(reading), &observations).await;
-    }
-}
-
-async fn hand_over(
-    location: &SourceLocation,
-    observation: Observation,
-    observations: &mpsc::Sender<(SourceLocation, Observation)>,
-) {
-    // Cannot fail: the task that runs this future also owns the receiver.
-    let _ = observations.send((location.clone(), observation)).await;
-}
-
 /// Parses a Secret in each layout in use; empty before the first read of the Secret.
 pub(super) fn of_secret(
-    secret: &SecretPlace,
+    location: &SourceLocation,
     state: &SecretState,
     layouts: &BTreeSet<KeyLayout>,
     managers: &SessionManagers,
@@ -76,7 +69,7 @@ pub(super) fn of_secret(
                 KeyLayout::Vcenter => of_vcenters(version.entries(), is_shared, managers),
                 KeyLayout::BasicAuth => StoredKeys::read_basic_auth(version.entries()),
             };
-            let location = SourceLocation::from(secret);
+            let location = location.clone();
             let version =
                 SecretVersion { uid: version.uid.clone(), resource_version: version.resource_version.clone() };
             Some(Reading::Read { stored, origin: Origin::Source { location, version: Some(version) } })
@@ -95,15 +88,14 @@ fn of_vcenters<'a>(
     StoredKeys::read(own.map(|(key, value)| (key, Some(value))), managers)
 }
 
-fn of_directory(path: &Path, observed: &DirectoryReading, managers: &SessionManagers) -> Reading {
+fn of_directory(location: &SourceLocation, observed: &DirectoryReading, managers: &SessionManagers) -> Reading {
     match observed {
         DirectoryReading::Failing(reason) => Reading::Failing(reason.clone()),
         DirectoryReading::Absent(why) => Reading::Absent(why.clone()),
         DirectoryReading::Files(files) => {
             let mut stored = StoredKeys::read(files.entries(), managers);
             stored.problems.extend(files.problems.iter().cloned());
-            let location = SourceLocation::Directory(path.to_owned());
-            Reading::Read { stored, origin: Origin::Source { location, version: None } }
+            Reading::Read { stored, origin: Origin::Source { location: location.clone(), version: None } }
         }
     }
 }
@@ -114,6 +106,7 @@ mod tests {
 
     use super::super::AccountToken;
     use super::*;
+    use std::path::PathBuf;
 
     #[test]
     fn the_keys_for_nsx_are_unknown_to_a_vcenter_unless_nsx_uses_the_same_secret() {

@@ -10,8 +10,8 @@ use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::providers::vsphere::config;
-use crate::providers::vsphere::login::credentials::Login;
+use crate::providers::vsphere::config::{self, Config};
+use crate::providers::vsphere::login::credentials::Credentials as Configured;
 
 /// An upper limit for all waits. The clock is paused.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -57,9 +57,8 @@ fn not_found() -> Value {
     json!({"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": "no"})
 }
 
-fn config(text: &str) -> Arc<CloudConfig> {
-    let config = config::parse(text, "vsphere.conf").unwrap().config;
-    Arc::new(CloudConfig { config, notices: Vec::new(), tls: BTreeMap::new(), nsx_tls: None, rejected: Vec::new() })
+fn config(text: &str) -> Config {
+    config::parse(text, "vsphere.conf").unwrap().config
 }
 
 fn with_secret(key: &str, server: &str, name: &str) -> String {
@@ -67,7 +66,7 @@ fn with_secret(key: &str, server: &str, name: &str) -> String {
 }
 
 struct World {
-    current: watch::Sender<Arc<CloudConfig>>,
+    config: Config,
     credentials: Credentials,
     asked: Arc<ApiRequests>,
     default_directory: tempfile::TempDir,
@@ -77,21 +76,20 @@ struct World {
 impl World {
     fn new(text: &str, entries: &[(&str, &str)]) -> Self {
         let (client, asked) = api_server(entries);
-        let current = watch::Sender::new(config(text));
         let default_directory = tempfile::tempdir().unwrap();
         let directory = default_directory.path().to_owned();
         let token = directory.join("session-manager-token");
-        let (credentials, work) = Credentials::new(client, current.subscribe(), BTreeSet::new(), token, directory);
-        Self { current, credentials, asked, default_directory, _work: tokio::spawn(work) }
+        let (credentials, work) = Credentials::new(client, BTreeSet::new(), token, directory);
+        Self { config: config(text), credentials, asked, default_directory, _work: tokio::spawn(work) }
     }
 
     fn offers(&self, key: &str) -> Offers {
-        let current = Arc::clone(&self.current.borrow());
-        self.credentials.offers(current.config.vcenters.iter().find(|entry| entry.key == key).unwrap())
+        let entry = self.config.vcenters.iter().find(|entry| entry.key == key).unwrap();
+        self.credentials.offers(entry.credential_settings())
     }
 
     fn followed(&self) -> Vec<String> {
-        self.credentials.shared.sources.lock().sources.keys().map(ToString::to_string).collect()
+        self.credentials.shared.known.lock().sources.keys().map(|(location, _)| location.to_string()).collect()
     }
 }
 
@@ -142,10 +140,10 @@ async fn w24_entries_of_one_secret_share_one_watch() {
 
 #[tokio::test(start_paused = true)]
 async fn a_secret_that_is_not_configured_any_more_is_followed_until_nobody_listens() {
-    let world = World::new(&with_secret("a", "a", "n"), &VC);
+    let mut world = World::new(&with_secret("a", "a", "n"), &VC);
     let mut old = world.offers("a");
     until(&mut old, "ua").await;
-    world.current.send_replace(config(&with_secret("b", "b", "other")));
+    world.config = config(&with_secret("b", "b", "other"));
     let mut new = world.offers("b");
     until(&mut new, "missing: Secret ns/other: it does not exist").await;
     assert!(world.followed().contains(&"Secret ns/n".to_owned()), "somebody still listens: {:?}", world.followed());
@@ -157,15 +155,15 @@ async fn a_secret_that_is_not_configured_any_more_is_followed_until_nobody_liste
 
 #[tokio::test(start_paused = true)]
 async fn another_server_under_the_same_key_never_sees_the_credentials_of_the_one_before() {
-    let world = World::new(&with_secret("key", "a", "n"), &VC);
+    let mut world = World::new(&with_secret("key", "a", "n"), &VC);
     let mut old = world.offers("key");
     until(&mut old, "ua").await;
-    world.current.send_replace(config(&with_secret("key", "b", "n")));
+    world.config = config(&with_secret("key", "b", "n"));
     let mut new = world.offers("key");
     assert_eq!(shown(&new.borrow()), "ub");
     assert_eq!(shown(&old.borrow()), "ua");
     // A change of the credential source for the same server updates the existing offers.
-    world.current.send_replace(config("[VirtualCenter \"key\"]\nserver = b\nuser = inline\npassword = p\n"));
+    world.config = config("[VirtualCenter \"key\"]\nserver = b\nuser = inline\npassword = p\n");
     let again = world.offers("key");
     assert_eq!((shown(&again.borrow()), shown(&new.borrow_and_update())), ("inline".to_owned(), "inline".to_owned()));
 }
@@ -200,10 +198,12 @@ async fn w23_a_directory_of_the_configuration_is_found_when_it_appears() {
 
 const SHARED: [(&str, &str); 4] = [("a.username", "ua"), ("a.password", "p"), ("username", "un"), ("password", " p\n")];
 
-fn nsx(server: &str, file: Option<&str>) -> NsxSources {
-    let secret = SecretPlace { namespace: "ns".into(), name: "n".into() };
-    let file = file.map(|user| Login::Password { user: user.into(), password: "p".into() });
-    NsxSources { server: server.into(), secret: Some(secret), file }
+fn nsx(server: &str, credentials: Configured) -> CredentialSettings {
+    CredentialSettings { entry: None, server: server.into(), port: 443, credentials, fallback: None }
+}
+
+fn of_the_secret() -> Configured {
+    Configured::Stored(SourceLocation::Secret { namespace: "ns".into(), name: "n".into() })
 }
 
 fn password(offers: &Offers) -> String {
@@ -224,7 +224,7 @@ async fn a_secret_of_a_vcenter_and_of_nsx_is_watched_once_in_either_order() {
         if nsx_is_late {
             until(&mut a, "ua").await;
         }
-        let mut offers = world.credentials.nsx_offers(&nsx("nsx:443", None));
+        let mut offers = world.credentials.offers(nsx("nsx", of_the_secret()));
         until(&mut offers, "un").await;
         until(&mut a, "ua").await;
         assert_eq!(password(&offers), " p\n", "as it is");
@@ -239,31 +239,31 @@ async fn a_secret_of_a_vcenter_and_of_nsx_is_watched_once_in_either_order() {
 #[tokio::test(start_paused = true)]
 async fn a_secret_of_nsx_alone_is_followed_while_somebody_listens() {
     let world = World::new("[Global]\nuser = u\npassword = p\n[VirtualCenter \"a\"]\n", &SHARED);
-    let mut offers = world.credentials.nsx_offers(&nsx("nsx:443", None));
+    let mut offers = world.credentials.offers(nsx("nsx", of_the_secret()));
     assert_eq!(shown(&offers.borrow()), "pending: Secret ns/n has not been read yet");
     until(&mut offers, "un").await;
     tokio::time::sleep(LINGER * 2).await;
-    assert_eq!(world.credentials.shared.sources.lock().nsx_sources.len(), 1);
+    assert_eq!(world.followed(), ["Secret ns/n"]);
     drop(offers);
     tokio::time::sleep(LINGER * 2).await;
-    let known = world.credentials.shared.sources.lock();
-    assert!(known.nsx_sources.is_empty() && known.nsx.is_empty() && known.sources.is_empty());
+    let known = world.credentials.shared.known.lock();
+    assert!(known.sources.is_empty() && known.entries.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn other_credentials_in_the_file_reach_the_same_offers_and_no_other_manager() {
     let world = World::new("[Global]\nuser = u\npassword = p\n[VirtualCenter \"a\"]\n", &SHARED);
-    let of = |server: &str, user| NsxSources { secret: None, ..nsx(server, Some(user)) };
-    let mut offers = world.credentials.nsx_offers(&of("nsx:443", "one"));
+    let of = |server: &str, user: &str| nsx(server, Configured::Inline { user: user.into(), password: "p".into() });
+    let mut offers = world.credentials.offers(of("nsx", "one"));
     assert_eq!(shown(&offers.borrow_and_update()), "one");
-    let other = world.credentials.nsx_offers(&of("other:443", "two"));
+    let other = world.credentials.offers(of("other", "two"));
     assert_eq!((shown(&other.borrow()), offers.has_changed().unwrap()), ("two".to_owned(), false));
-    let again = world.credentials.nsx_offers(&of("nsx:443", "three"));
+    let again = world.credentials.offers(of("nsx", "three"));
     assert_eq!((shown(&again.borrow()), shown(&offers.borrow())), ("three".to_owned(), "three".to_owned()));
     tokio::time::sleep(LIMIT).await;
     assert_eq!(world.asked.counts(), (0, 0));
     // From now on the credentials come from a Secret.
-    drop(world.credentials.nsx_offers(&NsxSources { file: None, ..nsx("nsx:443", None) }));
+    drop(world.credentials.offers(nsx("nsx", of_the_secret())));
     until(&mut offers, "un").await;
     assert_eq!(shown(&other.borrow()), "two");
 }

@@ -19,7 +19,6 @@ use ccm::providers::vsphere::config::{
     distinct_vcenters,
 };
 use ccm::providers::vsphere::login::credentials::layout::{SessionManagers, StoredKeys};
-use ccm::providers::vsphere::login::credentials::offer::{offer, places};
 use ccm::providers::vsphere::login::credentials::source::{CredentialSource, Reading, SourceLocation};
 use ccm::providers::vsphere::login::credentials::{CredentialState, Credentials, Login, Origin, ReadToken};
 use secrecy::SecretString;
@@ -220,14 +219,15 @@ fn nsx_server(nsx: &NsxConfig, config: &CloudConfig, proxy: &ProxySettings) -> N
 fn vcenter_login(entry: &VcenterConfig) -> Result<Login, String> {
     let default = Path::new(DEFAULT_DIRECTORY);
     let mut sources = BTreeMap::new();
-    for place in places(entry.entry_credentials(), default) {
+    let settings = entry.credential_settings();
+    for place in settings.sources(default) {
         if let SourceLocation::Directory(path) = &place {
             let mut source = CredentialSource::default();
             source.take(read_directory(path));
-            sources.insert(place, source);
+            sources.insert((place, settings.layout()), source);
         }
     }
-    match offer(entry.entry_credentials(), default, &sources) {
+    match settings.offer(default, &sources) {
         CredentialState::Ready(credentials) => {
             credentials.first().map(|credential| credential.login.clone()).ok_or_else(|| NO_SECRET.to_owned())
         }

@@ -1,146 +1,168 @@
-//! Pure: derives the credentials of a vCenter entry or an NSX Manager from the state of its sources, and lists the
-//! sources to follow.
+//! Pure: the credential settings of a vCenter entry or an NSX Manager. Lists the sources to follow, and derives the
+//! credentials from the contents of the sources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 
 use super::layout::{self, ANY_SERVER, KeyLayout};
-use super::source::{CredentialSource, SecretPlace, SourceAnswer, SourceLocation};
+use super::source::{CredentialSource, SourceAnswer, SourceLocation};
 use super::{Credential, CredentialState, Credentials, Login, Origin};
 
-/// The credential settings of a vCenter entry.
-#[derive(Clone, Copy, Debug)]
-pub struct EntryCredentials<'a> {
-    /// The server, as the entry writes it.
-    pub server: &'a str,
-    /// The credentials to try first.
-    pub credentials: &'a Credentials,
-    /// The credentials to try when the first are rejected.
-    pub fallback: Option<&'a Credentials>,
-}
+/// The contents of sources, in each layout in use.
+pub type CredentialSources = BTreeMap<(SourceLocation, KeyLayout), CredentialSource>;
 
-/// The sources of the credentials of an NSX Manager.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NsxSources {
-    /// `host:port` of the manager. Another manager never gets these credentials.
+/// The credential settings of a vCenter entry or an NSX Manager.
+#[derive(Clone)]
+pub struct CredentialSettings {
+    /// The name of the vCenter entry; `None` for an NSX Manager.
+    pub entry: Option<String>,
+    /// The server, as the cloud config writes it.
     pub server: String,
-    /// The Secret with the keys `username` and `password`.
-    pub secret: Option<SecretPlace>,
-    /// User name and password of the cloud config. The Secret takes precedence.
-    pub file: Option<Login>,
+    /// The TCP port.
+    pub port: u16,
+    /// The credentials to try first.
+    pub credentials: Credentials,
+    /// For a vCenter, the credentials to try when the first are rejected. For NSX, user and password to use while the
+    /// Secret has none.
+    pub fallback: Option<Credentials>,
 }
 
-/// Returns the sources to watch, with the layouts of each source. A source that several entries use is listed once.
+/// Returns the sources to follow, with the layouts of each source. A source that several settings use is listed once.
 pub fn followed<'a>(
-    vcenters: impl IntoIterator<Item = EntryCredentials<'a>>,
-    nsx: impl IntoIterator<Item = &'a NsxSources>,
+    all: impl IntoIterator<Item = &'a CredentialSettings>,
     default_directory: &Path,
 ) -> BTreeMap<SourceLocation, BTreeSet<KeyLayout>> {
-    let of_vcenters = vcenters.into_iter().flat_map(|entry| places(entry, default_directory));
-    let of_nsx = nsx.into_iter().filter_map(|sources| sources.secret.as_ref()).map(SourceLocation::from);
     let mut followed: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-    let with_layout = of_vcenters.map(|location| (location, KeyLayout::Vcenter));
-    for (place, layout) in with_layout.chain(of_nsx.map(|place| (place, KeyLayout::BasicAuth))) {
-        followed.entry(place).or_default().insert(layout);
+    for settings in all {
+        for location in settings.sources(default_directory) {
+            followed.entry(location).or_default().insert(settings.layout());
+        }
     }
     followed
 }
 
-/// Returns the credentials of an NSX Manager: those of its Secret. The credentials of the cloud config are used only if
-/// no Secret is configured, or while the Secret does not exist, has no valid credentials or cannot be read. Pending
-/// until the first attempt to read the Secret, and while the Secret cannot be read and the cloud config has no
-/// credentials.
-pub fn nsx_offer(sources: &NsxSources, secrets: &BTreeMap<SecretPlace, CredentialSource>) -> CredentialState {
-    let of_file = sources.file.clone().map(|login| {
-        let credential = Credential { login, origin: Origin::Config };
-        CredentialState::Ready(vec![Arc::new(credential)])
-    });
-    let Some(secret) = &sources.secret else {
-        let why = || "the cloud config has neither user and password nor a Secret for NSX".to_owned();
-        return of_file.unwrap_or_else(|| CredentialState::Missing { reason: why() });
-    };
-    let location = SourceLocation::from(secret);
-    match secrets.get(secret).map_or(SourceAnswer::Unread, |source| source.find(ANY_SERVER, &location)) {
-        SourceAnswer::Unread => CredentialState::Pending { reason: format!("{location} has not been read yet") },
-        SourceAnswer::Found(credential) => CredentialState::Ready(vec![credential]),
-        SourceAnswer::Failing(why) => of_file.unwrap_or(CredentialState::Pending { reason: why }),
-        SourceAnswer::Missing(why) => of_file.unwrap_or(CredentialState::Missing { reason: why }),
+impl CredentialSettings {
+    /// Returns the sources, in order of precedence. A vCenter entry without inline credentials also uses
+    /// `default_directory`.
+    pub fn sources(&self, default_directory: &Path) -> Vec<SourceLocation> {
+        let mut sources: Vec<_> = self.stored().cloned().collect();
+        let default = SourceLocation::Directory(default_directory.to_owned());
+        if self.layout() == KeyLayout::Vcenter && self.inline().is_none() && !sources.contains(&default) {
+            sources.push(default);
+        }
+        sources
     }
-}
 
-/// Returns the sources of an entry, in order of precedence. An entry without inline credentials also uses
-/// `default_directory`.
-pub fn places(entry: EntryCredentials<'_>, default_directory: &Path) -> Vec<SourceLocation> {
-    let mut places: Vec<_> = stored(entry).cloned().collect();
-    let default = SourceLocation::Directory(default_directory.to_owned());
-    if inline(entry).is_none() && !places.contains(&default) {
-        places.push(default);
-    }
-    places
-}
-
-/// Returns the credentials of an entry, those of the cloud config first, as in `connectionmanager.go:Connect`. Pending
-/// until the first attempt to read each needed source, and while no credential was found and a source cannot be read.
-pub fn offer(
-    entry: EntryCredentials<'_>,
-    default_directory: &Path,
-    sources: &BTreeMap<SourceLocation, CredentialSource>,
-) -> CredentialState {
-    let mut ready: Vec<Arc<Credential>> = Vec::new();
-    let mut missing = Vec::new();
-    let mut failing = Vec::new();
-    if let Some(pair) = inline(entry) {
-        match pair {
-            Ok(login) => ready.push(Arc::new(Credential { login, origin: Origin::Config })),
-            Err(why) => missing.push(format!("the pair of the cloud config: {why}")),
+    /// Returns the credentials.
+    ///
+    /// A vCenter gets all credentials, those of the cloud config first, as in `connectionmanager.go:Connect`. They are
+    /// pending until the first attempt to read each needed source, and while no credential was found and a source
+    /// cannot be read.
+    ///
+    /// NSX gets the credentials of its Secret. Those of the cloud config are used only if no Secret is configured, or
+    /// while the Secret does not exist, has no valid credentials or cannot be read. They are pending until the first
+    /// attempt to read the Secret, and while the Secret cannot be read and the cloud config has no credentials.
+    pub fn offer(&self, default_directory: &Path, sources: &CredentialSources) -> CredentialState {
+        match self.layout() {
+            KeyLayout::Vcenter => self.vcenter_offer(default_directory, sources),
+            KeyLayout::BasicAuth => self.nsx_offer(sources),
         }
     }
-    let default = SourceLocation::Directory(default_directory.to_owned());
-    let is_configured = stored(entry).any(|location| *location == default);
-    for place in places(entry, default_directory) {
-        let is_default = place == default && !is_configured;
-        if is_default && !ready.is_empty() {
-            break;
-        }
-        let answer = sources.get(&place).map_or(SourceAnswer::Unread, |source| source.find(entry.server, &place));
-        match answer {
-            SourceAnswer::Unread => {
-                return CredentialState::Pending { reason: format!("{place} has not been read yet") };
+
+    fn vcenter_offer(&self, default_directory: &Path, sources: &CredentialSources) -> CredentialState {
+        let mut ready: Vec<Arc<Credential>> = Vec::new();
+        let mut missing = Vec::new();
+        let mut failing = Vec::new();
+        if let Some((user, password)) = self.inline() {
+            match layout::pair(user, password.expose_secret()) {
+                Ok(login) => ready.push(Arc::new(Credential { login, origin: Origin::Config })),
+                Err(why) => missing.push(format!("the pair of the cloud config: {why}")),
             }
-            SourceAnswer::Found(credential) if ready.iter().any(|other| other.login == credential.login) => {}
-            SourceAnswer::Found(credential) => ready.push(credential),
-            SourceAnswer::Failing(why) => failing.push(why),
-            // The default directory is not configured, so missing credentials in it are no error.
-            SourceAnswer::Missing(_) if is_default => {}
-            SourceAnswer::Missing(why) => missing.push(why),
+        }
+        let default = SourceLocation::Directory(default_directory.to_owned());
+        let is_configured = self.stored().any(|location| *location == default);
+        for place in self.sources(default_directory) {
+            let is_default = place == default && !is_configured;
+            if is_default && !ready.is_empty() {
+                break;
+            }
+            match self.answer(&place, sources) {
+                SourceAnswer::Unread => return unread(&place),
+                SourceAnswer::Found(credential) if ready.iter().any(|other| other.login == credential.login) => {}
+                SourceAnswer::Found(credential) => ready.push(credential),
+                SourceAnswer::Failing(why) => failing.push(why),
+                // The default directory is not configured, so missing credentials in it are no error.
+                SourceAnswer::Missing(_) if is_default => {}
+                SourceAnswer::Missing(why) => missing.push(why),
+            }
+        }
+        match (ready.is_empty(), failing.is_empty()) {
+            (false, _) => CredentialState::Ready(ready),
+            (true, false) => CredentialState::Pending { reason: failing.join("; ") },
+            (true, true) => CredentialState::Missing { reason: missing.join("; ") },
         }
     }
-    match (ready.is_empty(), failing.is_empty()) {
-        (false, _) => CredentialState::Ready(ready),
-        (true, false) => CredentialState::Pending { reason: failing.join("; ") },
-        (true, true) => CredentialState::Missing { reason: missing.join("; ") },
+
+    fn nsx_offer(&self, sources: &CredentialSources) -> CredentialState {
+        let secret = match &self.credentials {
+            Credentials::Inline { user, password } => return of_file(user, password),
+            Credentials::Stored(location) => location,
+        };
+        match (self.answer(secret, sources), &self.fallback) {
+            (SourceAnswer::Unread, _) => unread(secret),
+            (SourceAnswer::Found(credential), _) => CredentialState::Ready(vec![credential]),
+            (_, Some(Credentials::Inline { user, password })) => of_file(user, password),
+            (SourceAnswer::Failing(why), _) => CredentialState::Pending { reason: why },
+            (SourceAnswer::Missing(why), _) => CredentialState::Missing { reason: why },
+        }
+    }
+
+    /// Returns the layout of the keys in the sources.
+    pub fn layout(&self) -> KeyLayout {
+        match self.entry {
+            Some(_) => KeyLayout::Vcenter,
+            None => KeyLayout::BasicAuth,
+        }
+    }
+
+    fn answer(&self, location: &SourceLocation, sources: &CredentialSources) -> SourceAnswer {
+        let server = match self.layout() {
+            KeyLayout::Vcenter => &self.server,
+            KeyLayout::BasicAuth => ANY_SERVER,
+        };
+        let source = sources.get(&(location.clone(), self.layout()));
+        source.map_or(SourceAnswer::Unread, |source| source.find(server, location))
+    }
+
+    fn configured(&self) -> impl Iterator<Item = &Credentials> {
+        [Some(&self.credentials), self.fallback.as_ref()].into_iter().flatten()
+    }
+
+    fn stored(&self) -> impl Iterator<Item = &SourceLocation> {
+        self.configured().filter_map(|credentials| match credentials {
+            Credentials::Inline { .. } => None,
+            Credentials::Stored(location) => Some(location),
+        })
+    }
+
+    fn inline(&self) -> Option<(&str, &SecretString)> {
+        self.configured().find_map(|credentials| match credentials {
+            Credentials::Inline { user, password } => Some((user.as_str(), password)),
+            Credentials::Stored(_) => None,
+        })
     }
 }
 
-fn configured(entry: EntryCredentials<'_>) -> impl Iterator<Item = &Credentials> {
-    [Some(entry.credentials), entry.fallback].into_iter().flatten()
+fn unread(location: &SourceLocation) -> CredentialState {
+    CredentialState::Pending { reason: format!("{location} has not been read yet") }
 }
 
-fn stored(entry: EntryCredentials<'_>) -> impl Iterator<Item = &SourceLocation> {
-    configured(entry).filter_map(|credentials| match credentials {
-        Credentials::Inline { .. } => None,
-        Credentials::Stored(location) => Some(location),
-    })
-}
-
-fn inline(entry: EntryCredentials<'_>) -> Option<Result<Login, String>> {
-    configured(entry).find_map(|credentials| match credentials {
-        Credentials::Inline { user, password } => Some(layout::pair(user, password.expose_secret())),
-        Credentials::Stored(_) => None,
-    })
+fn of_file(user: &str, password: &SecretString) -> CredentialState {
+    let login = Login::Password { user: user.to_owned(), password: password.clone() };
+    CredentialState::Ready(vec![Arc::new(Credential { login, origin: Origin::Config })])
 }
 
 #[cfg(test)]

@@ -29,22 +29,6 @@ pub enum SourceLocation {
     Directory(PathBuf),
 }
 
-/// A Kubernetes Secret, by its name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SecretPlace {
-    /// The namespace of the Secret.
-    pub namespace: String,
-    /// The name of the Secret.
-    pub name: String,
-}
-
-impl From<&SecretPlace> for SourceLocation {
-    fn from(location: &SecretPlace) -> Self {
-        let SecretPlace { namespace, name } = location.clone();
-        SourceLocation::Secret { namespace, name }
-    }
-}
-
 /// Result of reading a source once.
 pub enum Reading {
     /// The read failed, for this reason.

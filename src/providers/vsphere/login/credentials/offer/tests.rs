@@ -24,7 +24,7 @@ impl ReadToken for Account {
 }
 
 /// Returns sources with these readings. `None` means that the source was not read yet.
-fn sources(known: &[(SourceLocation, Option<Reading>)]) -> BTreeMap<SourceLocation, CredentialSource> {
+fn sources(known: &[(SourceLocation, Option<Reading>)]) -> CredentialSources {
     let known: Vec<_> = known.iter().map(|(location, reading)| (location.clone(), reading)).collect();
     known
         .into_iter()
@@ -38,7 +38,7 @@ fn sources(known: &[(SourceLocation, Option<Reading>)]) -> BTreeMap<SourceLocati
                     drop(source.take(Reading::Read { stored: stored(&place.to_string()), origin: Origin::Config }));
                 }
             }
-            (place, source)
+            ((place, KeyLayout::Vcenter), source)
         })
         .collect()
 }
@@ -156,7 +156,7 @@ fn the_pair_of_the_file_goes_first_and_nothing_is_offered_before_every_source_wa
         ),
         ("a directory", in_directory(), vec![(directory("/dir"), read())], "directory /dir"),
     ] {
-        let offer = offer(entry.entry_credentials(), Path::new(DEFAULT), &sources(&known));
+        let offer = entry.credential_settings().offer(Path::new(DEFAULT), &sources(&known));
         assert_eq!(shown(&offer), expected, "{case}");
     }
 }
@@ -165,8 +165,8 @@ fn the_pair_of_the_file_goes_first_and_nothing_is_offered_before_every_source_wa
 fn a_pair_that_stands_in_both_places_is_offered_once() {
     let mut source = CredentialSource::default();
     source.take(Reading::Read { stored: stored("inline"), origin: Origin::Config });
-    let known = BTreeMap::from([(secret(), source)]);
-    assert_eq!(shown(&offer(with_pair().entry_credentials(), Path::new(DEFAULT), &known)), "inline");
+    let known = BTreeMap::from([((secret(), KeyLayout::Vcenter), source)]);
+    assert_eq!(shown(&with_pair().credential_settings().offer(Path::new(DEFAULT), &known)), "inline");
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_certificate_in_the_file_is_a_login_by_certificate_and_half_of_one_is_none()
     let with_user = |user: &str| {
         let mut entry = entry("[VirtualCenter \"vc\"]\nuser = u\npassword = k\n");
         entry.credentials = Credentials::Inline { user: user.into(), password: "k".into() };
-        shown(&offer(entry.entry_credentials(), Path::new(DEFAULT), &BTreeMap::new()))
+        shown(&entry.credential_settings().offer(Path::new(DEFAULT), &BTreeMap::new()))
     };
     assert_eq!(with_user("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"), "certificate");
     let expected = "missing: the pair of the cloud config: its user name begins like a PEM certificate and is none";
@@ -183,20 +183,19 @@ fn a_certificate_in_the_file_is_a_login_by_certificate_and_half_of_one_is_none()
 
 #[test]
 fn an_entry_asks_for_its_own_sources_and_only_without_a_pair_for_the_default_one() {
-    let places = |entry: &VcenterConfig| places(entry.entry_credentials(), Path::new(DEFAULT));
+    let places = |entry: &VcenterConfig| entry.credential_settings().sources(Path::new(DEFAULT));
     assert_eq!(places(&with_secret()), [secret(), directory(DEFAULT)]);
     assert_eq!(places(&with_pair()), [secret()]);
     let own = entry(&format!("[Global]\nsecrets-directory = {DEFAULT}\n[VirtualCenter \"vc\"]\n"));
     assert_eq!(places(&own), [SourceLocation::Directory(PathBuf::from(DEFAULT))], "asked for once");
 }
 
-fn nsx(secret: Option<SecretPlace>, file: Option<&str>) -> NsxSources {
-    let file = file.map(|user| Login::Password { user: user.into(), password: "p".into() });
-    NsxSources { server: "nsx.test:443".into(), secret, file }
+fn nsx(credentials: Credentials, fallback: Option<Credentials>) -> CredentialSettings {
+    CredentialSettings { entry: None, server: "nsx.test".into(), port: 443, credentials, fallback }
 }
 
-fn nsx_secret() -> SecretPlace {
-    SecretPlace { namespace: "ns".into(), name: "n".into() }
+fn of_the_file() -> Credentials {
+    Credentials::Inline { user: "of the file".into(), password: "p".into() }
 }
 
 #[test]
@@ -219,38 +218,37 @@ fn nsx_has_the_credentials_of_its_secret_and_those_of_the_file_until_the_secret_
         if let Some(reading) = reading {
             source.take(reading);
         }
-        let secrets = BTreeMap::from([(nsx_secret(), source)]);
-        let offered = |file| shown(&nsx_offer(&nsx(Some(nsx_secret()), file), &secrets));
+        let secrets = BTreeMap::from([((secret(), KeyLayout::BasicAuth), source)]);
+        let offered = |file| {
+            let settings = nsx(Credentials::Stored(secret()), file);
+            shown(&settings.offer(Path::new(DEFAULT), &secrets))
+        };
         assert_eq!(offered(None), without_file, "{case}");
         let with_file = with_file.unwrap_or(if is_unread { without_file } else { "of the file" });
-        assert_eq!(offered(Some("of the file")), with_file, "{case}, and a user in the file");
+        assert_eq!(offered(Some(of_the_file())), with_file, "{case}, and a user in the file");
     }
-    assert_eq!(shown(&nsx_offer(&nsx(None, Some("of the file")), &BTreeMap::new())), "of the file");
-    let missing = "missing: the cloud config has neither user and password nor a Secret for NSX";
-    assert_eq!(shown(&nsx_offer(&nsx(None, None), &BTreeMap::new())), missing);
+    let without_secret = nsx(of_the_file(), None);
+    assert_eq!(shown(&without_secret.offer(Path::new(DEFAULT), &BTreeMap::new())), "of the file");
 }
 
 #[test]
 fn a_secret_of_vcenters_and_nsx_is_followed_once_and_read_in_both_layouts() {
-    let (one, other) = (with_secret(), with_pair());
-    let vcenters = [one.entry_credentials(), other.entry_credentials()];
-    let [of_nsx, elsewhere] = ["n", "m"].map(|name| SecretPlace { name: name.into(), ..nsx_secret() });
+    let (one, other) = (with_secret().credential_settings(), with_pair().credential_settings());
+    let elsewhere = SourceLocation::Secret { namespace: "ns".into(), name: "m".into() };
+    let stored = |location: SourceLocation| nsx(Credentials::Stored(location), None);
     let both = || BTreeSet::from([KeyLayout::Vcenter, KeyLayout::BasicAuth]);
     let own = || BTreeSet::from([KeyLayout::Vcenter]);
     for (case, nsx, expected) in [
         ("no NSX", vec![], vec![(secret(), own()), (directory(DEFAULT), own())]),
-        ("no Secret", vec![nsx(None, Some("u"))], vec![(secret(), own()), (directory(DEFAULT), own())]),
-        ("the same", vec![nsx(Some(of_nsx), None)], vec![(secret(), both()), (directory(DEFAULT), own())]),
+        ("no Secret", vec![nsx(of_the_file(), None)], vec![(secret(), own()), (directory(DEFAULT), own())]),
+        ("the same", vec![stored(secret())], vec![(secret(), both()), (directory(DEFAULT), own())]),
         (
             "another",
-            vec![nsx(Some(elsewhere.clone()), None)],
-            vec![
-                (secret(), own()),
-                (SourceLocation::from(&elsewhere), BTreeSet::from([KeyLayout::BasicAuth])),
-                (directory(DEFAULT), own()),
-            ],
+            vec![stored(elsewhere.clone())],
+            vec![(secret(), own()), (elsewhere, BTreeSet::from([KeyLayout::BasicAuth])), (directory(DEFAULT), own())],
         ),
     ] {
-        assert_eq!(followed(vcenters, &nsx, Path::new(DEFAULT)), expected.into_iter().collect(), "{case}");
+        let all = [&one, &other].into_iter().chain(&nsx);
+        assert_eq!(followed(all, Path::new(DEFAULT)), expected.into_iter().collect(), "{case}");
     }
 }

@@ -1,9 +1,10 @@
-//! Pure: checks JSON answers without building a tree. A tree may take a hundred times as much memory as the text, for
-//! example for `{"":0}`.
+//! Pure: checks JSON answers before they are parsed. A parsed answer may take a hundred times as much memory as its
+//! text, for example `{"":0}`.
 
-use std::fmt;
+use std::collections::BTreeMap;
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
 
 /// Maximum number of JSON values in a list page.
 pub(super) const MAX_VALUES: usize = 300_000;
@@ -15,7 +16,7 @@ pub(super) const MAX_OBJECT_VALUES: usize = 60_000;
 const LARGEST_ERROR: usize = 64 << 10;
 
 pub(super) fn is_object(text: &[u8]) -> bool {
-    serde_json::from_slice::<AnyObject>(text).is_ok()
+    serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(text).is_ok()
 }
 
 /// Returns an upper bound for the number of values. A comma precedes each value except the first of an array or object.
@@ -47,133 +48,17 @@ pub(super) struct ErrorFields {
 impl ErrorFields {
     /// Parses an error answer; `None` if the text is not a JSON object, or is too large for an error of NSX.
     pub(super) fn read(text: &[u8]) -> Option<Self> {
-        (text.len() <= LARGEST_ERROR).then(|| serde_json::from_slice(text).ok())?
-    }
-}
-
-/// Any JSON object; its content is discarded.
-struct AnyObject;
-
-impl<'de> Deserialize<'de> for AnyObject {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
-
-        impl<'de> Visitor<'de> for Members {
-            type Value = AnyObject;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
-            }
-
-            fn visit_map<M: MapAccess<'de>>(self, mut members: M) -> Result<AnyObject, M::Error> {
-                while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(AnyObject)
-            }
+        if text.len() > LARGEST_ERROR {
+            return None;
         }
-
-        deserializer.deserialize_map(Members)
-    }
-}
-
-impl<'de> Deserialize<'de> for ErrorFields {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
-
-        impl<'de> Visitor<'de> for Members {
-            type Value = ErrorFields;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
-            }
-
-            fn visit_map<M: MapAccess<'de>>(self, mut members: M) -> Result<ErrorFields, M::Error> {
-                let mut body = ErrorFields::default();
-                while let Some(name) = members.next_key::<String>()? {
-                    match name.as_str() {
-                        "error_code" => body.code = members.next_value::<Scalar>()?.number(),
-                        "error_message" => body.message = members.next_value::<Scalar>()?.text(),
-                        _ => drop(members.next_value::<IgnoredAny>()?),
-                    }
-                }
-                Ok(body)
-            }
-        }
-
-        deserializer.deserialize_map(Members)
-    }
-}
-
-/// A number or a text; any other value is discarded.
-enum Scalar {
-    Number(i64),
-    Text(String),
-    Other,
-}
-
-impl Scalar {
-    fn number(self) -> Option<i64> {
-        match self {
-            Self::Number(number) => Some(number),
-            Self::Text(text) => text.parse().ok(),
-            Self::Other => None,
-        }
-    }
-
-    fn text(self) -> String {
-        match self {
-            Self::Text(text) => text,
-            Self::Number(_) | Self::Other => String::new(),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Scalar {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Any;
-
-        impl<'de> Visitor<'de> for Any {
-            type Value = Scalar;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("JSON")
-            }
-
-            fn visit_bool<E>(self, _: bool) -> Result<Scalar, E> {
-                Ok(Scalar::Other)
-            }
-
-            fn visit_i64<E>(self, number: i64) -> Result<Scalar, E> {
-                Ok(Scalar::Number(number))
-            }
-
-            fn visit_u64<E>(self, number: u64) -> Result<Scalar, E> {
-                Ok(i64::try_from(number).map_or(Scalar::Other, Scalar::Number))
-            }
-
-            fn visit_f64<E>(self, _: f64) -> Result<Scalar, E> {
-                Ok(Scalar::Other)
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Scalar, E> {
-                Ok(Scalar::Text(text.to_owned()))
-            }
-
-            fn visit_unit<E>(self) -> Result<Scalar, E> {
-                Ok(Scalar::Other)
-            }
-
-            fn visit_seq<S: SeqAccess<'de>>(self, mut items: S) -> Result<Scalar, S::Error> {
-                while items.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Scalar::Other)
-            }
-
-            fn visit_map<M: MapAccess<'de>>(self, mut members: M) -> Result<Scalar, M::Error> {
-                while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(Scalar::Other)
-            }
-        }
-
-        deserializer.deserialize_any(Any)
+        let members: Map<String, Value> = serde_json::from_slice(text).ok()?;
+        let code = match members.get("error_code") {
+            Some(Value::Number(code)) => code.as_i64(),
+            Some(Value::String(code)) => code.parse().ok(),
+            _ => None,
+        };
+        let message = members.get("error_message").and_then(Value::as_str).unwrap_or_default().to_owned();
+        Some(Self { code, message })
     }
 }
 

@@ -119,18 +119,12 @@ impl Error {
 
     /// Returns the HTTP status of the error answer or web page, if there is one.
     pub fn status(&self) -> Option<u16> {
-        match &self.cause {
-            Cause::Refused(refused) => Some(refused.status),
-            Cause::Http(_) | Cause::Other(_) => None,
-        }
+        self.answer().map(|answer| answer.status)
     }
 
     /// Returns `error_code` of the error answer, if there is one.
     pub fn code(&self) -> Option<i64> {
-        match &self.cause {
-            Cause::Refused(refused) => refused.code,
-            Cause::Http(_) | Cause::Other(_) => None,
-        }
+        self.answer()?.code
     }
 
     /// Whether NSX answered with 404 that the object of the request, or another object such as an ancestor, does not
@@ -141,13 +135,32 @@ impl Error {
 
     /// Returns the error without the call, for a message that already names the call.
     pub(super) fn what(&self) -> String {
-        What(self).to_string()
+        let ErrorAnswer { status, code, message, .. } = match &self.cause {
+            Cause::Http(error) => return error.to_string(),
+            Cause::Other(message) => return message.clone(),
+            Cause::Refused(answer) => answer,
+        };
+        let mut text = format!("HTTP status {status}");
+        if let Some(code) = code {
+            text += &format!(", code {code}");
+        }
+        if let Kind::MissingReference(path) = &self.kind {
+            text += &format!(", {path} does not exist");
+        }
+        if !message.is_empty() {
+            text += &format!(": {message}");
+        }
+        text
     }
 
     /// Returns the pause that the manager requests, if any.
     pub fn retry_after(&self) -> Option<Duration> {
+        self.answer()?.retry_after
+    }
+
+    fn answer(&self) -> Option<&ErrorAnswer> {
         match &self.cause {
-            Cause::Refused(refused) => refused.retry_after,
+            Cause::Refused(answer) => Some(answer),
             Cause::Http(_) | Cause::Other(_) => None,
         }
     }
@@ -161,34 +174,12 @@ impl Error {
     }
 }
 
-struct What<'a>(&'a Error);
-
-impl fmt::Display for What<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Error { kind, cause, .. } = self.0;
-        match cause {
-            Cause::Http(error) => write!(f, "{error}"),
-            Cause::Other(message) => f.write_str(message),
-            Cause::Refused(ErrorAnswer { status, code, message, .. }) => {
-                write!(f, "HTTP status {status}")?;
-                if let Some(code) = code {
-                    write!(f, ", code {code}")?;
-                }
-                if let Kind::MissingReference(path) = kind {
-                    write!(f, ", {path} does not exist")?;
-                }
-                if message.is_empty() { Ok(()) } else { write!(f, ": {message}") }
-            }
-        }
-    }
-}
-
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { request, target, cause, .. } = self;
         match cause {
-            Cause::Http(_) => write!(f, "{target}: {}", What(self)),
-            Cause::Other(_) | Cause::Refused(_) => write!(f, "{request}, {target}: {}", What(self)),
+            Cause::Http(_) => write!(f, "{target}: {}", self.what()),
+            Cause::Other(_) | Cause::Refused(_) => write!(f, "{request}, {target}: {}", self.what()),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The tracked Nodes, indexed by needed VM, claimed UUID and due time.
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
 
 use tokio::time::Instant;
 
@@ -24,8 +25,8 @@ struct IndexEntry {
 #[derive(Default)]
 struct Index {
     /// The Nodes that each VM backs or may back.
-    needing: HashMap<VmKey, NameSet>,
-    claiming: HashMap<BiosUuid, NameSet>,
+    needing: HashMap<VmKey, BTreeSet<String>>,
+    claiming: HashMap<BiosUuid, BTreeSet<String>>,
     due: BTreeSet<(Instant, String)>,
     /// Number of Nodes whose bound VM is rechecked.
     recheck_count: u32,
@@ -37,29 +38,6 @@ struct IndexPosition {
     due: Option<Instant>,
     claim: Option<BiosUuid>,
     is_rechecked: bool,
-}
-
-/// Sorted names without duplicates. Nearly every set has one name, so a `Vec` saves memory.
-#[derive(Default)]
-struct NameSet(Vec<String>);
-
-impl NameSet {
-    fn insert(&mut self, name: &str) {
-        if let Err(at) = self.0.binary_search_by(|known| known.as_str().cmp(name)) {
-            self.0.reserve_exact(1);
-            self.0.insert(at, name.to_owned());
-        }
-    }
-
-    /// Removes a name. Returns true if any name is left.
-    fn remove(&mut self, name: &str) -> bool {
-        self.0.retain(|known| known != name);
-        !self.0.is_empty()
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &String> {
-        self.0.iter()
-    }
 }
 
 impl IndexPosition {
@@ -93,13 +71,13 @@ impl Nodes {
     }
 
     pub(super) fn needing(&self, vm: &VmKey) -> impl Iterator<Item = &String> {
-        self.index.needing.get(vm).into_iter().flat_map(NameSet::iter)
+        self.index.needing.get(vm).into_iter().flatten()
     }
 
     /// Returns the Nodes that claim a VM with this UUID, in either byte order.
     pub(super) fn claiming(&self, uuid: &BiosUuid) -> impl Iterator<Item = &String> {
         let claiming = &self.index.claiming;
-        claiming.get(uuid).into_iter().chain(claiming.get(&uuid.byte_swapped())).flat_map(NameSet::iter)
+        claiming.get(uuid).into_iter().chain(claiming.get(&uuid.byte_swapped())).flatten()
     }
 
     /// Returns the other Nodes that claim the same UUID, or that need this Node's bound VM.
@@ -167,26 +145,30 @@ impl Index {
         }
         if before.claim != after.claim {
             if let Some(uuid) = &after.claim {
-                self.claiming.entry(uuid.clone()).or_default().insert(name);
+                self.claiming.entry(uuid.clone()).or_default().insert(name.to_owned());
             }
-            if let Some(uuid) = before.claim
-                && self.claiming.get_mut(&uuid).is_some_and(|nodes| !nodes.remove(name))
-            {
-                self.claiming.remove(&uuid);
+            if let Some(uuid) = &before.claim {
+                remove_name(&mut self.claiming, uuid, name);
             }
-        }
-        if before.needs == after.needs {
-            return Vec::new();
         }
         for vm in after.needs.iter().filter(|vm| !before.needs.contains(vm)) {
-            self.needing.entry(vm.clone()).or_default().insert(name);
+            self.needing.entry(vm.clone()).or_default().insert(name.to_owned());
         }
         let mut unneeded = before.needs;
-        unneeded
-            .retain(|vm| !after.needs.contains(vm) && self.needing.get_mut(vm).is_none_or(|nodes| !nodes.remove(name)));
-        unneeded.iter().for_each(|vm| drop(self.needing.remove(vm)));
+        unneeded.retain(|vm| !after.needs.contains(vm) && remove_name(&mut self.needing, vm, name));
         unneeded
     }
+}
+
+/// Removes a name of this key, and removes the key with its last name. Returns true if the key has no name any more.
+fn remove_name<K: Eq + Hash>(names: &mut HashMap<K, BTreeSet<String>>, key: &K, name: &str) -> bool {
+    let Some(of_key) = names.get_mut(key) else { return true };
+    of_key.remove(name);
+    let is_empty = of_key.is_empty();
+    if is_empty {
+        names.remove(key);
+    }
+    is_empty
 }
 
 #[cfg(test)]

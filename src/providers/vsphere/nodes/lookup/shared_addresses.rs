@@ -15,19 +15,10 @@ pub(super) const MAX_ADDRESSES: usize = 256;
 /// address affects at most one other Node.
 #[derive(Debug, Default)]
 pub(super) struct SharedAddresses {
-    /// One entry per address and reporting Node. Node numbers in a flat set save memory with 5,000 Nodes of 100
-    /// addresses each.
-    reported: BTreeSet<(IpAddr, u32)>,
-    reporters: HashMap<Arc<str>, Reporter>,
-    /// Names of the Nodes by number.
-    names: Vec<Option<Arc<str>>>,
-    free: Vec<u32>,
-}
-
-#[derive(Debug)]
-struct Reporter {
-    number: u32,
-    addresses: Box<[IpAddr]>,
+    /// One entry per address and reporting Node.
+    reported: BTreeSet<(IpAddr, Arc<str>)>,
+    /// The addresses of each reporting Node.
+    reporters: HashMap<Arc<str>, BTreeSet<IpAddr>>,
 }
 
 impl SharedAddresses {
@@ -35,70 +26,42 @@ impl SharedAddresses {
     /// address became shared or stopped being shared.
     pub(super) fn set(&mut self, node: &str, addresses: impl Iterator<Item = IpAddr>) -> BTreeSet<Arc<str>> {
         let reported: BTreeSet<IpAddr> = addresses.take(MAX_ADDRESSES).collect();
-        let before = self.reporters.get(node).map(|reporter| &*reporter.addresses).unwrap_or_default();
-        if reported.iter().eq(before) {
-            return BTreeSet::new();
-        }
-        let gone: Vec<IpAddr> = before.iter().filter(|ip| !reported.contains(ip)).copied().collect();
-        let new: Vec<IpAddr> = reported.iter().filter(|ip| before.binary_search(ip).is_err()).copied().collect();
-        let number = self.number(node);
         let mut concerned = BTreeSet::new();
-        for ip in gone {
-            self.reported.remove(&(ip, number));
-            concerned.extend(self.only_other(ip, number));
+        if self.reporters.get(node).map_or(reported.is_empty(), |before| *before == reported) {
+            return concerned;
         }
-        for ip in new {
-            concerned.extend(self.only_other(ip, number));
-            self.reported.insert((ip, number));
+        let before = self.reporters.remove(node).unwrap_or_default();
+        let name: Arc<str> = node.into();
+        for ip in before.difference(&reported) {
+            self.reported.remove(&(*ip, Arc::clone(&name)));
+            concerned.extend(self.only_other(*ip, node));
         }
-        if reported.is_empty() {
-            self.forget(node);
-        } else if let Some(reporter) = self.reporters.get_mut(node) {
-            reporter.addresses = reported.into_iter().collect();
+        for ip in reported.difference(&before) {
+            concerned.extend(self.only_other(*ip, node));
+            self.reported.insert((*ip, Arc::clone(&name)));
+        }
+        if !reported.is_empty() {
+            self.reporters.insert(name, reported);
         }
         concerned
     }
 
     /// Returns the addresses of the Node's VM that VMs of other Nodes also report.
     pub(super) fn of(&self, node: &str) -> impl Iterator<Item = IpAddr> {
-        let addresses = self.reporters.get(node).map(|reporter| &*reporter.addresses).unwrap_or_default();
-        addresses.iter().copied().filter(|ip| self.holders(*ip).nth(1).is_some())
+        let addresses = self.reporters.get(node).into_iter().flatten().copied();
+        addresses.filter(|ip| self.holders(*ip).nth(1).is_some())
     }
 
-    fn holders(&self, ip: IpAddr) -> impl Iterator<Item = u32> {
-        self.reported.range((ip, 0)..=(ip, u32::MAX)).map(|(_, number)| *number)
+    fn holders(&self, ip: IpAddr) -> impl Iterator<Item = &Arc<str>> {
+        let from = self.reported.range((ip, Arc::default())..);
+        from.take_while(move |(reported, _)| *reported == ip).map(|(_, node)| node)
     }
 
-    /// Returns the Node other than `number` that reports the address, if there is exactly one such Node.
-    fn only_other(&self, ip: IpAddr, number: u32) -> Option<Arc<str>> {
-        let mut others = self.holders(ip).filter(|other| *other != number);
-        let only = others.next().filter(|_| others.next().is_none())?;
-        self.names.get(usize::try_from(only).ok()?)?.clone()
-    }
-
-    /// Returns the number of a Node, which is stable while the Node reports an address.
-    fn number(&mut self, node: &str) -> u32 {
-        if let Some(reporter) = self.reporters.get(node) {
-            return reporter.number;
-        }
-        let name: Arc<str> = node.into();
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.names.push(None);
-            u32::try_from(self.names.len() - 1).unwrap_or(u32::MAX)
-        });
-        if let Some(place) = usize::try_from(number).ok().and_then(|at| self.names.get_mut(at)) {
-            *place = Some(Arc::clone(&name));
-        }
-        self.reporters.insert(name, Reporter { number, addresses: Box::default() });
-        number
-    }
-
-    fn forget(&mut self, node: &str) {
-        let Some(reporter) = self.reporters.remove(node) else { return };
-        if let Some(place) = usize::try_from(reporter.number).ok().and_then(|at| self.names.get_mut(at)) {
-            *place = None;
-        }
-        self.free.push(reporter.number);
+    /// Returns the Node other than `node` that reports the address, if there is exactly one such Node.
+    fn only_other(&self, ip: IpAddr, node: &str) -> Option<Arc<str>> {
+        let mut others = self.holders(ip).filter(|other| ***other != *node);
+        let only = others.next()?;
+        others.next().is_none().then(|| Arc::clone(only))
     }
 }
 

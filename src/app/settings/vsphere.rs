@@ -5,7 +5,7 @@ mod nsx;
 use super::{SettingError, SettingErrors, SettingsCheck, flags};
 use crate::app::files::{FileFingerprints, FileSystem, RecordingFiles};
 use crate::base::addresses::host_and_port;
-use crate::clients::http::{self, Endpoint, ProxySettings, Thumbprint, TlsSettings, TlsTrust};
+use crate::clients::http::{self, Endpoint, ProxySettings, TlsSettings, TlsTrust};
 use crate::providers::vsphere::Options;
 use crate::providers::vsphere::config::{
     self, Config, ConfigProblem, DEFAULT_CLASS, Environment, OptionalSection, PartName, VcenterConfig,
@@ -118,8 +118,7 @@ impl CloudConfigFile {
         let file = self.path.display().to_string();
         let is_directory = |path: &Path| files.is_directory(path);
         let trust_errors = |vcenter: &VcenterConfig| {
-            let wrong = vcenter_tls(vcenter, files, "", "").err().unwrap_or_default();
-            wrong.into_iter().map(|error| error.reason).collect()
+            vcenter_tls(vcenter, files, "").err().into_iter().map(|error| error.reason).collect()
         };
         let checks = config::FileChecks { is_directory: &is_directory, trust_errors: &trust_errors };
         let mistake = |problem: ConfigProblem| SettingError { place: problem.place(), reason: problem.expected };
@@ -135,9 +134,11 @@ impl CloudConfigFile {
         for vcenter in &config.vcenters {
             let place = format!("{file}: vCenter {:?}", vcenter.key);
             let of_ca = parsed.files.ca_file(&vcenter.key).unwrap_or(&place);
-            match vcenter_tls(vcenter, files, &place, of_ca) {
+            match vcenter_tls(vcenter, files, of_ca) {
                 Ok(settings) => drop(tls.insert(vcenter.key.clone(), settings)),
-                Err(wrong) => extend_once(&mut mistakes, wrong),
+                // Several vCenters may use the same file.
+                Err(error) if mistakes.contains(&error) => {}
+                Err(error) => mistakes.push(error),
             }
         }
         let nsx_tls = match config.nsx.used().map(|nsx| nsx::nsx_tls(nsx, files)).transpose() {
@@ -353,41 +354,20 @@ impl SettingsCheck<'_> {
     }
 }
 
-/// Adds errors without duplicates, since several vCenters may use the same file.
-fn extend_once(all: &mut Vec<SettingError>, more: Vec<SettingError>) {
-    for error in more {
-        if !all.contains(&error) {
-            all.push(error);
-        }
-    }
-}
-
-/// Returns the TLS settings of a vCenter, after a check that the CA files, or the system, have certificates. Errors of
-/// the CA files get the place `of_ca`; other errors get `place`.
-fn vcenter_tls(
-    vcenter: &VcenterConfig,
-    files: &dyn FileSystem,
-    place: &str,
-    of_ca: &str,
-) -> Result<TlsSettings, Vec<SettingError>> {
-    let mistake = |place: &str, why: String| SettingError { place: place.to_owned(), reason: why };
+/// Returns the TLS settings of a vCenter, after a check that the CA files, or the system, have certificates. An error
+/// gets the place `of_ca`.
+fn vcenter_tls(vcenter: &VcenterConfig, files: &dyn FileSystem, of_ca: &str) -> Result<TlsSettings, SettingError> {
+    let failed = |reason: String| SettingError { place: of_ca.to_owned(), reason };
     let trust = match trust(vcenter, files) {
         Ok(trust) => trust,
         // Without verification, only the session manager uses CA files: an unreadable file can only reduce trust.
         Err(_) if vcenter.insecure => TlsTrust::default(),
-        Err(why) => return Err(vec![mistake(of_ca, why)]),
+        Err(why) => return Err(failed(why)),
     };
-    let (mut thumbprints, mut wrong) = (Vec::new(), Vec::new());
-    for text in &vcenter.thumbprints {
-        match Thumbprint::parse(text) {
-            Ok(thumbprint) => thumbprints.push(thumbprint),
-            Err(error) => wrong.push(mistake(place, error.to_string())),
-        }
-    }
+    let thumbprints = vcenter.thumbprints.clone();
     let tls = TlsSettings { trust, thumbprints, can_be_pinned: true, insecure: vcenter.insecure, identity: None };
     let client = http::Client::new(http::Settings::new(&vcenter.server, vcenter.port, tls.clone(), ""));
-    wrong.extend(client.err().map(|error| mistake(of_ca, error.to_string())));
-    if wrong.is_empty() { Ok(tls) } else { Err(wrong) }
+    client.map(|_| tls).map_err(|error| failed(error.to_string()))
 }
 
 /// Returns the bundle of all CA files; without CA files, the CAs of the system.

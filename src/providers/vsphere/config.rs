@@ -30,6 +30,7 @@ pub use super::login::credentials::Credentials;
 use super::login::credentials::offer::CredentialSettings;
 pub use super::vcenter::zone_tags::ZoneCategories;
 use crate::base::yaml::MAX_TEXT;
+use crate::clients::http::Thumbprint;
 pub use crate::providers::vsphere::vcenter::spelling::Spelling;
 pub use distinct::distinct_vcenters;
 pub use environment::Environment;
@@ -190,9 +191,8 @@ pub struct VcenterConfig {
     pub insecure: bool,
     /// PEM files that replace the system's roots; empty means the system's roots. Their existence is not checked here.
     pub ca_files: Vec<PathBuf>,
-    /// Accepted thumbprints of the server's certificate: SHA-1 (20 bytes) or SHA-256 (32 bytes), upper-case hex,
-    /// separated by colons.
-    pub thumbprints: Vec<String>,
+    /// Accepted thumbprints of the server's certificate.
+    pub thumbprints: Vec<Thumbprint>,
     /// Names, name patterns, inventory paths or ids of the datacenters to search; empty means all.
     pub datacenters: Vec<String>,
     /// The address families of Nodes, in order; at least one, without duplicates.

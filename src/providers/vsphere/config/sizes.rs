@@ -7,6 +7,7 @@ use super::fields::{RawFile, RawSection, RawValue};
 use super::problems::ProblemReport;
 use super::{Credentials, VcenterConfig};
 use crate::base::yaml::{MAX_TEXT, MAX_VALUES};
+use crate::clients::http::Thumbprint;
 use crate::providers::vsphere::login::credentials::source::SourceLocation;
 
 /// Memory that a text or path needs in addition to its content, in bytes.
@@ -61,7 +62,8 @@ impl Total {
 }
 
 fn bytes(vcenter: &VcenterConfig) -> usize {
-    let texts = [&vcenter.thumbprints, &vcenter.datacenters].into_iter().flatten().map(|text| PER_ITEM + text.len());
+    let thumbprints = vcenter.thumbprints.len() * (PER_ITEM + size_of::<Thumbprint>());
+    let datacenters = vcenter.datacenters.iter().map(|text| PER_ITEM + text.len());
     let paths = vcenter.ca_files.iter().map(|path| PER_ITEM + path.as_os_str().len());
     let credentials = [Some(&vcenter.credentials), vcenter.fallback_credentials.as_ref()].into_iter().flatten();
     let stored = credentials.map(|credentials| match credentials {
@@ -69,5 +71,6 @@ fn bytes(vcenter: &VcenterConfig) -> usize {
         Credentials::Stored(SourceLocation::Secret { namespace, name }) => namespace.len() + name.len(),
         Credentials::Stored(SourceLocation::Directory(path)) => path.as_os_str().len(),
     });
-    vcenter.key.len() + vcenter.server.len() + texts.chain(paths).chain(stored).sum::<usize>()
+    let texts = datacenters.chain(paths).chain(stored).sum::<usize>();
+    vcenter.key.len() + vcenter.server.len() + thumbprints + texts
 }

@@ -18,6 +18,7 @@ pub(super) fn spelling_of(section: &RawSection) -> Spelling {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::thumbprint_texts;
     use super::super::{Environment, FileChecks, parse_within};
 
     const THUMBPRINT: &str =
@@ -97,7 +98,7 @@ mod tests {
             let parsed = parse_within(text, "f", &Environment::default(), &FileChecks::default()).unwrap();
             let vcenter = &parsed.config.vcenters[0];
             let line = vcenter.spelling.thumbprint_line(THUMBPRINT);
-            (line.split_once("config: ").unwrap().1.to_owned(), vcenter.thumbprints.clone(), parsed.warnings.len())
+            (line.split_once("config: ").unwrap().1.to_owned(), thumbprint_texts(vcenter), parsed.warnings.len())
         };
         for (text, indentation) in [
             ("[VirtualCenter \"vc\"]\nuser = u\npassword = p\n", ""),

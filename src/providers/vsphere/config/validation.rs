@@ -16,6 +16,7 @@ use super::values::{
     parse_thumbprints,
 };
 use super::{Config, Credentials, FileChecks, VcenterConfig, load_balancers, nsx, routes};
+use crate::clients::http::Thumbprint;
 use crate::providers::vsphere::config::address_rules::{AddressRule, AddressRules, IpFamily, name_parts};
 use crate::providers::vsphere::vcenter::zone_tags::ZoneCategories;
 
@@ -206,7 +207,7 @@ struct EntrySettings {
     ca_files: Vec<PathBuf>,
     /// Location of `ca-file` for messages: its line and key, or the environment variable. `None` without CA files.
     ca_place: Option<String>,
-    thumbprints: Vec<String>,
+    thumbprints: Vec<Thumbprint>,
     datacenters: Vec<String>,
     ip_families: Vec<IpFamily>,
 }

@@ -6,6 +6,7 @@ use super::fields::RawSection;
 use super::problems::ProblemReport;
 use crate::base::addresses::parse_ip;
 use crate::base::glob;
+use crate::clients::http::thumbprint::{Thumbprint, strip_algorithm};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 
 pub(super) fn checked_server(section: &RawSection, report: &mut ProblemReport) -> Option<String> {
@@ -40,19 +41,18 @@ pub(super) fn checked_port(section: &RawSection, report: &mut ProblemReport) -> 
     }
 }
 
-/// Parses thumbprints, separated by commas or blanks: pairs of hex digits, with or without colons, in any case. Returns
-/// upper-case thumbprints with colons; `None` if one is malformed or a non-empty value contains none, which
-/// [`log_thumbprint`] reports.
-pub(super) fn parse_thumbprints(section: &RawSection) -> Option<Vec<String>> {
+/// Parses thumbprints, separated by commas or blanks. Returns `None` if one is malformed or a non-empty value contains
+/// none, which [`log_thumbprint`] reports.
+pub(super) fn parse_thumbprints(section: &RawSection) -> Option<Vec<Thumbprint>> {
     let text = section.text("thumbprint").unwrap_or_default();
     let words = text.split(|c: char| c == ',' || c.is_whitespace());
-    let items: Vec<&str> = words.map(without_algorithm).filter(|item| !item.is_empty()).collect();
+    let items: Vec<&str> = words.map(strip_algorithm).filter(|item| !item.is_empty()).collect();
     // `govc about.cert -thumbprint` prints the host before the thumbprint.
     let items = match items.as_slice() {
         [host, thumbprint] if is_host(host) => std::slice::from_ref(thumbprint),
         items => items,
     };
-    let thumbprints: Vec<_> = items.iter().map(|item| parse_thumbprint(item)).collect::<Option<_>>()?;
+    let thumbprints: Vec<_> = items.iter().map(|item| Thumbprint::parse(item)).collect::<Option<_>>()?;
     (!thumbprints.is_empty() || text.is_empty()).then_some(thumbprints)
 }
 
@@ -75,27 +75,6 @@ pub(super) fn log_thumbprint(section: &RawSection, is_verified: bool, report: &m
 fn is_host(word: &str) -> bool {
     let is_short_name = word.len() < 40 && word.contains(|c: char| !c.is_ascii_hexdigit() && c != ':');
     is_short_name || word.contains(['.', '['])
-}
-
-/// Removes the prefix `SHA256 Fingerprint=` of `openssl` or `sha256:` of other tools.
-fn without_algorithm(word: &str) -> &str {
-    let word = word.rsplit_once('=').map_or(word, |(_, digits)| digits);
-    let names = ["sha256", "sha-256", "sha1", "sha-1"];
-    let named = names.iter().find_map(|name| {
-        let (front, rest) = word.split_at_checked(name.len())?;
-        front.eq_ignore_ascii_case(name).then(|| rest.trim_start_matches(':'))
-    });
-    named.unwrap_or(word)
-}
-
-fn parse_thumbprint(text: &str) -> Option<String> {
-    let digits: Vec<char> = text.chars().filter(|c| *c != ':').map(|c| c.to_ascii_uppercase()).collect();
-    let is_paired = !text.contains(':') || text.split(':').all(|pair| pair.len() == 2);
-    if !is_paired || ![40, 64].contains(&digits.len()) || !digits.iter().all(char::is_ascii_hexdigit) {
-        return None;
-    }
-    let pairs: Vec<String> = digits.chunks(2).map(|pair| pair.iter().collect()).collect();
-    Some(pairs.join(":"))
 }
 
 pub(super) fn checked_datacenters(section: &RawSection, report: &mut ProblemReport) -> Vec<String> {

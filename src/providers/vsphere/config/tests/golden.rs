@@ -74,7 +74,7 @@ fn show_vcenter(vcenter: &VcenterConfig, shown: &mut String) -> std::fmt::Result
     let families: Vec<_> = vcenter.ip_families.iter().map(|family| format!("{family:?}")).collect();
     writeln!(shown, "  families {}, datacenters {:?}", families.join(" "), vcenter.datacenters)?;
     if vcenter.insecure || !vcenter.ca_files.is_empty() || !vcenter.thumbprints.is_empty() {
-        let (insecure, files, thumbprints) = (vcenter.insecure, &vcenter.ca_files, &vcenter.thumbprints);
+        let (insecure, files, thumbprints) = (vcenter.insecure, &vcenter.ca_files, thumbprint_texts(vcenter));
         writeln!(shown, "  insecure {insecure}, CA {files:?}, thumbprints {thumbprints:?}")?;
     }
     Ok(())

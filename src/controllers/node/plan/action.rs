@@ -1,6 +1,6 @@
-//! Pure: the changes of a Node, and their effect on the Node.
+//! Pure: the changes of a Node.
 
-use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, Taint};
+use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, Taint};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::labels::LabelChanges;
@@ -44,22 +44,6 @@ impl Metadata {
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.annotations.is_empty() && self.removed_annotations.is_empty()
     }
-
-    fn apply_to(&self, node: &mut Node) {
-        for (key, value) in &self.labels {
-            let labels = node.metadata.labels.get_or_insert_default();
-            match value {
-                Some(value) => labels.insert(key.clone(), value.clone()),
-                None => labels.remove(key),
-            };
-        }
-        if !self.annotations.is_empty() {
-            node.metadata.annotations.get_or_insert_default().extend(self.annotations.clone());
-        }
-        if let Some(annotations) = &mut node.metadata.annotations {
-            annotations.retain(|key, _| !self.removed_annotations.contains(key.as_str()));
-        }
-    }
 }
 
 impl NodeAction {
@@ -79,33 +63,6 @@ impl NodeAction {
             }
             NodeAction::SetCondition(NodeCondition { type_, status, reason, .. }) => {
                 format!("condition {type_}={status} ({})", reason.as_deref().unwrap_or_default())
-            }
-        }
-    }
-
-    /// Applies the change to `node` in memory.
-    pub fn apply_to(&self, node: &mut Node) {
-        match self {
-            NodeAction::WriteAddresses(addresses) => {
-                let status = node.status.get_or_insert_with(NodeStatus::default);
-                status.addresses = Some(addresses.clone());
-            }
-            NodeAction::Initialise(Initialise { provider_id, metadata }) => {
-                let taints = other_taints(node);
-                let spec = node.spec.get_or_insert_with(NodeSpec::default);
-                spec.taints = Some(taints).filter(|taints| !taints.is_empty());
-                if let Some(provider_id) = provider_id {
-                    spec.provider_id = Some(provider_id.clone());
-                }
-                metadata.apply_to(node);
-            }
-            NodeAction::SetMetadata(metadata) => metadata.apply_to(node),
-            NodeAction::SetCondition(condition) => {
-                let conditions = node.status.get_or_insert_default().conditions.get_or_insert_default();
-                match conditions.iter_mut().find(|present| present.type_ == condition.type_) {
-                    Some(present) => present.clone_from(condition),
-                    None => conditions.push(condition.clone()),
-                }
             }
         }
     }

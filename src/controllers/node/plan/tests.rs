@@ -108,8 +108,50 @@ fn run(form: &Form, instance: Presence<InstanceMetadata>) -> (NodePlan, Node) {
 
 fn run_on(mut node: Node, instance: Presence<InstanceMetadata>, policy: &Policy) -> (NodePlan, Node) {
     let plan = plan(&NodeObservation::Ours(ours(node.clone(), instance)), policy);
-    plan.actions.iter().for_each(|action| action.apply_to(&mut node));
+    plan.actions.iter().for_each(|action| perform(action, &mut node));
     (plan, node)
+}
+
+/// Applies the action to `node` as the API server does.
+fn perform(action: &NodeAction, node: &mut Node) {
+    match action {
+        NodeAction::WriteAddresses(addresses) => {
+            node.status.get_or_insert_default().addresses = Some(addresses.clone());
+        }
+        NodeAction::Initialise(Initialise { provider_id, metadata }) => {
+            let taints = other_taints(node);
+            let spec = node.spec.get_or_insert_default();
+            spec.taints = Some(taints).filter(|taints| !taints.is_empty());
+            if let Some(provider_id) = provider_id {
+                spec.provider_id = Some(provider_id.clone());
+            }
+            set_metadata(metadata, node);
+        }
+        NodeAction::SetMetadata(metadata) => set_metadata(metadata, node),
+        NodeAction::SetCondition(condition) => {
+            let conditions = node.status.get_or_insert_default().conditions.get_or_insert_default();
+            match conditions.iter_mut().find(|present| present.type_ == condition.type_) {
+                Some(present) => present.clone_from(condition),
+                None => conditions.push(condition.clone()),
+            }
+        }
+    }
+}
+
+fn set_metadata(changes: &Metadata, node: &mut Node) {
+    for (key, value) in &changes.labels {
+        let labels = node.metadata.labels.get_or_insert_default();
+        match value {
+            Some(value) => labels.insert(key.clone(), value.clone()),
+            None => labels.remove(key),
+        };
+    }
+    if !changes.annotations.is_empty() {
+        node.metadata.annotations.get_or_insert_default().extend(changes.annotations.clone());
+    }
+    if let Some(annotations) = &mut node.metadata.annotations {
+        annotations.retain(|key, _| !changes.removed_annotations.contains(key.as_str()));
+    }
 }
 
 fn held(plan: &NodePlan) -> Option<&NodeBlocked> {

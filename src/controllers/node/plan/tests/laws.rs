@@ -128,7 +128,7 @@ fn any_ours() -> impl Strategy<Value = OwnNode> {
 /// Returns the Node after the actions of the plan.
 fn done(ours: &OwnNode, policy: &Policy) -> Node {
     let mut node = Node::clone(&ours.node);
-    plan(&NodeObservation::Ours(ours.clone()), policy).actions.iter().for_each(|action| action.apply_to(&mut node));
+    plan(&NodeObservation::Ours(ours.clone()), policy).actions.iter().for_each(|action| perform(action, &mut node));
     node
 }
 
@@ -154,7 +154,7 @@ proptest! {
     fn what_is_refused_is_told_once(ours in any_ours(), policy in any_policy()) {
         let blocked = || NodeBlocked::new(reason::WriteRefused, "forbidden".into(), Requeue::BACKOFF);
         let mut node = Node::clone(&ours.node);
-        blocked_plan(&ours, blocked(), &policy).actions.iter().for_each(|action| action.apply_to(&mut node));
+        blocked_plan(&ours, blocked(), &policy).actions.iter().for_each(|action| perform(action, &mut node));
         let again = blocked_plan(&OwnNode { node: Arc::new(node), ..ours }, blocked(), &policy);
         prop_assert!(again.actions.is_empty() && again.event.is_none(), "{:?}", again);
     }

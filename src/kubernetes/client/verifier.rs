@@ -64,47 +64,30 @@ enum Authorities {
     InFile(PathBuf, Mutex<ServerTrust>),
 }
 
+/// The authorities of the operating system or those of a bundle. Each certificate of a bundle may be an authority, or
+/// the server's own certificate.
 #[derive(Debug)]
-enum ServerTrust {
-    System(Arc<dyn ServerCertVerifier>),
-    Listed(Bundle),
+struct ServerTrust {
+    is_system: bool,
+    /// The certificates of the bundle.
+    listed: Vec<CertificateDer<'static>>,
+    /// The verification of certificate chains; `None` if no certificate in the bundle can be an authority.
+    chain: Option<Arc<dyn ServerCertVerifier>>,
 }
 
 impl ServerTrust {
     fn system(provider: &Arc<CryptoProvider>) -> Result<Self, BoxError> {
-        Ok(Self::System(Arc::new(rustls_platform_verifier::Verifier::new(Arc::clone(provider))?)))
+        let chain = rustls_platform_verifier::Verifier::new(Arc::clone(provider))?;
+        Ok(Self { is_system: true, listed: Vec::new(), chain: Some(Arc::new(chain)) })
     }
 
-    fn verify(
-        &self,
-        leaf: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, TlsError> {
-        match self {
-            Self::System(system) => system.verify_server_cert(leaf, intermediates, name, ocsp, now),
-            Self::Listed(bundle) => bundle.verify(leaf, intermediates, name, ocsp, now),
-        }
-    }
-}
-
-/// A bundle of certificates. Each certificate may be an authority, or the server's own certificate.
-#[derive(Debug)]
-struct Bundle {
-    listed: Arc<[CertificateDer<'static>]>,
-    /// `None` if no certificate in the bundle can be an authority.
-    chain: Option<Arc<WebPkiServerVerifier>>,
-}
-
-impl Bundle {
-    fn new(certificates: &[Vec<u8>], provider: &Arc<CryptoProvider>) -> Self {
-        let listed: Arc<[_]> = certificates.iter().map(|der| CertificateDer::from(der.clone())).collect();
+    fn bundle(certificates: &[Vec<u8>], provider: &Arc<CryptoProvider>) -> Self {
+        let listed: Vec<_> = certificates.iter().map(|der| CertificateDer::from(der.clone())).collect();
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(listed.iter().filter(|listed| x509::may_issue(listed)).cloned());
-        let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
-        Self { listed, chain: builder.build().ok() }
+        let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build();
+        let chain = chain.ok().map(|chain| chain as Arc<dyn ServerCertVerifier>);
+        Self { is_system: false, listed, chain }
     }
 
     fn verify(
@@ -132,14 +115,14 @@ impl Authorities {
         if config.accept_invalid_certs || !is_tls {
             return Ok(Self::Unchecked);
         }
-        let listed = config.root_cert.as_ref().map(|listed| ServerTrust::Listed(Bundle::new(listed, provider)));
+        let listed = config.root_cert.as_ref().map(|listed| ServerTrust::bundle(listed, provider));
         Ok(match (listed, &config.root_cert_file) {
             (Some(listed), Some(path)) => Self::InFile(path.clone(), Mutex::new(listed)),
             (Some(listed), None) => Self::Fixed(listed),
             (None, Some(path)) => {
                 let system = ServerTrust::system(provider);
                 // Without system authorities, no connection succeeds until the file can be read.
-                let trust = system.unwrap_or_else(|_| ServerTrust::Listed(Bundle::new(&[], provider)));
+                let trust = system.unwrap_or_else(|_| ServerTrust::bundle(&[], provider));
                 Self::InFile(path.clone(), Mutex::new(trust))
             }
             (None, None) => Self::Fixed(ServerTrust::system(provider)?),
@@ -149,16 +132,14 @@ impl Authorities {
     /// Returns the source of the authorities, for messages.
     fn shown(&self) -> &'static str {
         match self {
-            Self::Unchecked | Self::Fixed(ServerTrust::Listed(_)) => "certificate-authority of the kubeconfig",
-            Self::Fixed(ServerTrust::System(_)) => {
+            Self::Fixed(trust) if trust.is_system => {
                 "the system's trusted certificates (the kubeconfig has no certificate-authority)"
             }
-            Self::InFile(_, trust) => match *trust.lock() {
-                ServerTrust::Listed(_) => "the file ca.crt of the pod's service account",
-                ServerTrust::System(_) => {
-                    "the system's trusted certificates (the file ca.crt of the pod's service account has none)"
-                }
-            },
+            Self::Unchecked | Self::Fixed(_) => "certificate-authority of the kubeconfig",
+            Self::InFile(_, trust) if trust.lock().is_system => {
+                "the system's trusted certificates (the file ca.crt of the pod's service account has none)"
+            }
+            Self::InFile(..) => "the file ca.crt of the pod's service account",
         }
     }
 }
@@ -185,7 +166,7 @@ impl ServerCertVerifier for Verifier {
                 let fresh = read_file(path).map(|text| read_bundle(&text)).unwrap_or_default();
                 let mut last = last.lock();
                 if !fresh.is_empty() {
-                    *last = ServerTrust::Listed(Bundle::new(&fresh, &self.provider));
+                    *last = ServerTrust::bundle(&fresh, &self.provider);
                 }
                 last.verify(leaf, intermediates, name, ocsp, now)
             }

@@ -26,10 +26,6 @@ impl ReasonTracker {
         let mut by_key = self.by_key.lock();
         let old = by_key.remove(key);
         self.changed(old, None);
-        // Frees the memory that a burst needed.
-        if old.is_some() && by_key.is_empty() {
-            by_key.shrink_to_fit();
-        }
     }
 
     /// Sets the reason that blocks the object. `kind` is the value of the second metric label. Returns true if the

@@ -133,10 +133,6 @@ fn drop_if_empty(nodes: &mut HashMap<String, MemoryEntry>, name: &str) {
         |entry: &MemoryEntry| entry.waiting.is_none() && entry.differences.is_empty() && entry.replaced.is_none();
     if nodes.get(name).is_some_and(is_empty) {
         nodes.remove(name);
-        // Frees the memory that a burst needed.
-        if nodes.is_empty() {
-            nodes.shrink_to_fit();
-        }
     }
 }
 

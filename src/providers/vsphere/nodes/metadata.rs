@@ -115,8 +115,7 @@ pub fn describe(
         })
     };
     let (node_addresses, notes, silent) = match of_guest {
-        Ok(GuestMetadata { mut addresses, messages: notes, awaited }) => {
-            addresses.shrink_to_fit();
+        Ok(GuestMetadata { addresses, messages: notes, awaited }) => {
             (addresses, notes, awaited.map(|(reason, message)| Unknown::new(reason, about(&message))))
         }
         Err(unknown) => (Vec::new(), Vec::new(), Some(unknown)),

@@ -84,9 +84,8 @@ pub fn facts_of(node: &Node) -> Option<NodeFacts> {
         return None;
     }
     let parse = |text: &str| text.parse::<IpAddr>().ok();
-    let mut held: Vec<NodeAddress> =
+    let held: Vec<NodeAddress> =
         addresses::of(node).iter().filter(|address| address.type_ != "Hostname").cloned().collect();
-    held.shrink_to_fit();
     let current: Vec<IpAddr> = held.iter().filter_map(|address| parse(&address.address)).collect();
     let provided = node::annotation(node, ANNOTATION_PROVIDED_NODE_IP)
         .and_then(|text| addresses::parse_provided_node_ips(text).ok())

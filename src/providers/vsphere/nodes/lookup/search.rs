@@ -89,10 +89,6 @@ impl WaitingSearches {
 
     fn remove(&mut self, node: &str) -> Option<SearchRequest> {
         let place = self.positions.remove(node)?;
-        // Frees the memory that a burst of searches needed.
-        if self.positions.is_empty() {
-            self.positions.shrink_to_fit();
-        }
         self.requests.remove(&place)
     }
 

@@ -1,4 +1,4 @@
-//! Pure functions on Nodes that controllers and providers need: taints, readiness, labels and annotations.
+//! Pure functions on Nodes that controllers and providers need: taints, conditions, labels and annotations.
 
 pub mod addresses;
 pub mod cache_filter;
@@ -94,7 +94,7 @@ pub fn is_uninitialized(node: &Node) -> bool {
 
 /// Returns the status of the Node's condition `Ready`.
 pub fn readiness(node: &Node) -> Readiness {
-    match ready_condition(node).map(|condition| condition.status.as_str()) {
+    match condition(node, "Ready").map(|condition| condition.status.as_str()) {
         Some("True") => Readiness::True,
         Some("Unknown") | None => Readiness::Unknown,
         Some(_) => Readiness::False,
@@ -103,12 +103,13 @@ pub fn readiness(node: &Node) -> Readiness {
 
 /// Returns the time of the last transition of `Ready`, by the clock of the component that wrote the condition.
 pub fn ready_since(node: &Node) -> Option<Timestamp> {
-    ready_condition(node)?.last_transition_time.as_ref().map(|time| time.0)
+    condition(node, "Ready")?.last_transition_time.as_ref().map(|time| time.0)
 }
 
-fn ready_condition(node: &Node) -> Option<&NodeCondition> {
+/// Returns the Node's condition of this type, if any.
+pub fn condition<'a>(node: &'a Node, type_: &str) -> Option<&'a NodeCondition> {
     let conditions = node.status.as_ref()?.conditions.as_deref()?;
-    conditions.iter().find(|condition| condition.type_ == "Ready")
+    conditions.iter().find(|condition| condition.type_ == type_)
 }
 
 /// Returns true if the Node belongs to the control plane.

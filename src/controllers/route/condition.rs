@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, Time};
 use serde_json::{Value, json};
 
+use crate::cloud::node;
 use crate::controllers::preconditions;
 
 const CONDITION: &str = "NetworkUnavailable";
@@ -14,8 +15,7 @@ const NOT_CREATED: &str = "NoRouteCreated";
 
 /// Returns the Node's condition `NetworkUnavailable`, if any.
 pub fn of(node: &Node) -> Option<&NodeCondition> {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    conditions.iter().find(|condition| condition.type_ == CONDITION)
+    node::condition(node, CONDITION)
 }
 
 /// Builds the patch of the Node's status. Returns `None` if the condition already has this status and reason. A reason

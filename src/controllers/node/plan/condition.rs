@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::time::Duration;
 
 use super::NodeBlocked;
+use crate::cloud::node;
 
 /// The condition's type.
 pub const CONDITION: &str = "VSphereInitialized";
@@ -37,15 +38,9 @@ pub struct ConditionUpdate {
     pub again_after: Option<Duration>,
 }
 
-/// Returns the Node's condition of the type `CONDITION`, if any.
-pub fn of(node: &Node) -> Option<&NodeCondition> {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    conditions.iter().find(|condition| condition.type_ == CONDITION)
-}
-
 /// Whether the condition reports that the Node is not initialised.
 pub fn is_false(node: &Node) -> bool {
-    of(node).is_some_and(|condition| condition.status == "False")
+    node::condition(node, CONDITION).is_some_and(|condition| condition.status == "False")
 }
 
 /// Decides about the condition of a Node that `blocked` blocks. No write comes before the Node has waited for `after`.
@@ -66,7 +61,7 @@ pub fn plan_condition(
         return ConditionUpdate { again_after: Some(after - waited), ..ConditionUpdate::default() };
     }
     let message = bounded(&blocked.message);
-    let standing = of(node).filter(|condition| condition.status == "False");
+    let standing = node::condition(node, CONDITION).filter(|condition| condition.status == "False");
     let same = standing.filter(|condition| condition.reason.as_deref() == Some(blocked.reason.as_str()));
     if let Some(condition) = same {
         if condition.message.as_deref().unwrap_or_default() == message {

@@ -181,9 +181,9 @@ proptest! {
         ours in any_ours(),
         policy in any_policy(),
     ) {
-        let before = super::condition::of(&ours.node).map(|condition| condition.status.clone());
+        let before = node::condition(&ours.node, CONDITION).map(|condition| condition.status.clone());
         let after_node = done(&ours, &policy);
-        let after = super::condition::of(&after_node).map(|condition| condition.status.clone());
+        let after = node::condition(&after_node, CONDITION).map(|condition| condition.status.clone());
         if before != after {
             let expected = if waits(&after_node, &policy) { "False" } else { "True" };
             prop_assert_eq!(after.as_deref(), Some(expected));

@@ -115,8 +115,7 @@ pub fn facts_of(node: &Node) -> Option<NodeFacts> {
 }
 
 fn is_not_ready(node: &Node) -> bool {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status != "True")
+    node::condition(node, "Ready").is_some_and(|condition| condition.status != "True")
 }
 
 #[cfg(test)]

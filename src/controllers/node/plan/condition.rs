@@ -60,7 +60,8 @@ pub fn plan_condition(
     if waited < after {
         return ConditionUpdate { again_after: Some(after - waited), ..ConditionUpdate::default() };
     }
-    let message = bounded(&blocked.message);
+    let message = &blocked.message;
+    let message = message.get(..message.floor_char_boundary(LONGEST_MESSAGE)).unwrap_or_default();
     let standing = node::condition(node, CONDITION).filter(|condition| condition.status == "False");
     let same = standing.filter(|condition| condition.reason.as_deref() == Some(blocked.reason.as_str()));
     if let Some(condition) = same {
@@ -98,9 +99,4 @@ fn condition(status: &str, reason: &str, message: &str, at: Timestamp, since: Ti
         last_heartbeat_time: Some(Time(at)),
         last_transition_time: Some(since),
     }
-}
-
-fn bounded(message: &str) -> &str {
-    let end = (0..=LONGEST_MESSAGE).rev().find(|end| message.is_char_boundary(*end)).unwrap_or_default();
-    message.get(..end).unwrap_or_default()
 }

@@ -266,11 +266,7 @@ impl<'a> VariableReader<'a, '_> {
         if has_section {
             return self.section(SingleSection::Nsxt, &NSXT);
         }
-        for (variable, _) in NSXT {
-            if self.text(variable).is_some() || self.is_no_text(variable) {
-                self.report.warn_of_variable(variable, "no effect: there is no section NSXT in the file");
-            }
-        }
+        self.no_effect(&NSXT.map(|(variable, _)| variable), "no effect: there is no section NSXT in the file");
         RawSection::plain(SingleSection::Nsxt, Dialect::Environment)
     }
 

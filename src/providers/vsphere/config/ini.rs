@@ -71,7 +71,8 @@ fn enter_named<'a>(
     report: &mut ProblemReport,
 ) -> Option<&'a mut RawSection> {
     let Some(key) = subsection.or_else(|| (which == NamedSection::Class).then(String::new)) else {
-        report.error_in(line, "[VirtualCenter]", None, "expected a name: [VirtualCenter \"<name or address>\"]");
+        let expected = "expected a name: [VirtualCenter \"<name or address>\"]";
+        report.error_of_named(which, line, Dialect::Ini, expected);
         return None;
     };
     let index = sections.iter().position(|section| section.key == key).unwrap_or(sections.len());

@@ -157,12 +157,7 @@ impl ProblemReport {
         self.push(section.part, place(&self.file, Some(line), Some(&section.shown), key.as_deref(), expected));
     }
 
-    /// Reports an error of a vCenter without a name.
-    pub fn error_in(&mut self, line: usize, section: &str, key: Option<&str>, expected: impl Into<String>) {
-        self.push(None, place(&self.file, Some(line), Some(section), key, expected));
-    }
-
-    /// Reports an error of all vCenters or of all classes.
+    /// Reports an error of all vCenters or of all classes, or of one without a name.
     pub fn error_of_named(&mut self, which: NamedSection, line: usize, dialect: Dialect, expected: &str) {
         let shown = if dialect == Dialect::Ini { format!("[{}]", which.ini()) } else { which.yaml().to_owned() };
         self.push(which.part(), place(&self.file, Some(line), Some(&shown), None, expected));

@@ -32,8 +32,6 @@ pub struct Controller {
     pub is_on_by_default: bool,
     /// The name of the service account with `--use-service-account-credentials`, and a part of the user agent.
     pub client_name: &'static str,
-    /// The component of the controller's Events.
-    pub event_component: &'static str,
     /// The kind of controller to build.
     pub kind: ControllerKind,
 }
@@ -57,7 +55,6 @@ pub const CONTROLLERS: &[Controller] = &[
         alias: "cloud-node",
         is_on_by_default: true,
         client_name: "node-controller",
-        event_component: "cloud-node-controller",
         kind: ControllerKind::Node,
     },
     Controller {
@@ -65,7 +62,6 @@ pub const CONTROLLERS: &[Controller] = &[
         alias: "cloud-node-lifecycle",
         is_on_by_default: true,
         client_name: "node-controller",
-        event_component: "cloud-node-lifecycle-controller",
         kind: ControllerKind::NodeLifecycle,
     },
     Controller {
@@ -73,7 +69,6 @@ pub const CONTROLLERS: &[Controller] = &[
         alias: "route",
         is_on_by_default: true,
         client_name: "route-controller",
-        event_component: "route_controller",
         kind: ControllerKind::Route,
     },
     Controller {
@@ -81,7 +76,6 @@ pub const CONTROLLERS: &[Controller] = &[
         alias: "service",
         is_on_by_default: true,
         client_name: "service-controller",
-        event_component: "service-controller",
         kind: ControllerKind::Service,
     },
 ];

@@ -135,8 +135,8 @@ pub fn controller(
         metrics: metrics.clone(),
         reasons: Arc::clone(&reasons),
         memory: NodeMemory::new(metrics.differing.clone()),
-        record_moves: DeferredWrites::of_moves(),
-        label_moves: DeferredWrites::of_labels(),
+        record_moves: DeferredWrites::new(turns::MOVES_PACE),
+        label_moves: DeferredWrites::new(turns::LABELS_PACE),
         are_missing_labels_logged: AtomicBool::new(false),
     }))
 }

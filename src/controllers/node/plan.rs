@@ -31,8 +31,8 @@ use crate::controllers::node::reason;
 /// Pause before a Node with stale instance data is reconciled again, unless an event comes earlier.
 const DOUBT_PAUSE: Duration = Duration::from_secs(10);
 
-/// The plan for one Node.
-#[derive(Clone, Debug, PartialEq)]
+/// The plan for one Node. The default plan changes nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodePlan {
     /// The actions in the order of execution. Empty if nothing has to change.
     pub actions: Vec<NodeAction>,
@@ -50,9 +50,10 @@ pub struct NodePlan {
 }
 
 /// The state after the actions.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NextStep {
     /// The Node is up to date.
+    #[default]
     Done,
     /// The Node is blocked.
     Blocked(NodeBlocked),
@@ -78,17 +79,6 @@ pub struct NodeBlocked {
 }
 
 impl NodePlan {
-    fn nothing() -> Self {
-        Self {
-            actions: Vec::new(),
-            outcome: NextStep::Done,
-            event: None,
-            differences: None,
-            messages: Vec::new(),
-            earlier_name: None,
-        }
-    }
-
     /// Whether the plan only reports why the Node is blocked.
     pub fn only_reports_block(&self) -> bool {
         matches!(self.outcome, NextStep::Blocked(_)) && matches!(self.actions.as_slice(), [NodeAction::SetCondition(_)])
@@ -128,21 +118,21 @@ impl NodeBlocked {
 
 /// Creates the plan for one Node.
 pub fn plan(observed: &NodeObservation, policy: &Policy) -> NodePlan {
-    let NodeObservation::Ours(ours) = observed else { return NodePlan::nothing() };
+    let NodeObservation::Ours(ours) = observed else { return NodePlan::default() };
     if !is_to_be_initialised(ours, policy) {
         return plan_refresh(ours, policy);
     }
     plan_initialisation(ours, policy).unwrap_or_else(|blocked| {
         // A Node without the taint is in use, so it is updated until it can be adopted.
         let is_tainted = node::is_uninitialized(&ours.node);
-        let plan = if is_tainted { NodePlan::nothing() } else { plan_refresh(ours, policy) };
+        let plan = if is_tainted { NodePlan::default() } else { plan_refresh(ours, policy) };
         plan.blocked(blocked, ours, policy)
     })
 }
 
 /// Creates the plan for a Node after a previous plan failed because of `blocked`. The new plan only reports `blocked`.
 pub fn blocked_plan(ours: &OwnNode, blocked: NodeBlocked, policy: &Policy) -> NodePlan {
-    let nothing = NodePlan::nothing();
+    let nothing = NodePlan::default();
     if is_to_be_initialised(ours, policy) {
         return nothing.blocked(blocked, ours, policy);
     }
@@ -202,12 +192,12 @@ fn plan_initialisation(ours: &OwnNode, policy: &Policy) -> Result<NodePlan, Node
     }));
     actions.extend(takes_back(ours));
     let earlier_name = metadata.earlier_name.clone();
-    Ok(NodePlan { actions, messages: notes, earlier_name, differences: Some(Vec::new()), ..NodePlan::nothing() })
+    Ok(NodePlan { actions, messages: notes, earlier_name, differences: Some(Vec::new()), ..NodePlan::default() })
 }
 
 fn plan_refresh(ours: &OwnNode, policy: &Policy) -> NodePlan {
     let node = &*ours.node;
-    let mut plan = NodePlan::nothing();
+    let mut plan = NodePlan::default();
     let mut changes = Metadata::default();
     match &*ours.instance {
         Presence::Exists(metadata) => (plan, changes) = follow(ours, metadata, policy),
@@ -246,7 +236,7 @@ fn follow(ours: &OwnNode, metadata: &InstanceMetadata, policy: &Policy) -> (Node
     let mut changes = Metadata { labels, ..Metadata::default() };
     let is_unknown = |label: &str| metadata.pending.is_some() && !labels::has_cloud_value(label, metadata, policy);
     label_reports::set(node, &differences, is_unknown, &mut changes);
-    let mut plan = NodePlan { differences: Some(differences), ..NodePlan::nothing() };
+    let mut plan = NodePlan { differences: Some(differences), ..NodePlan::default() };
     if is_to_be_recorded(node, metadata) || ours.turn.of_record && has_moved(ours) {
         changes.annotations.insert(ANNOTATION_VM.to_owned(), metadata.record.clone());
     }
@@ -263,7 +253,7 @@ fn follow(ours: &OwnNode, metadata: &InstanceMetadata, policy: &Policy) -> (Node
     match stale_block(metadata) {
         None => (plan, changes),
         Some(held) if !plan.actions.is_empty() || changes != by_itself => {
-            (NodePlan { outcome: NextStep::Blocked(held.quiet()), ..NodePlan::nothing() }, by_itself)
+            (NodePlan { outcome: NextStep::Blocked(held.quiet()), ..NodePlan::default() }, by_itself)
         }
         Some(_) => (NodePlan { differences: None, ..plan }, by_itself),
     }

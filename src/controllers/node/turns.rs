@@ -15,10 +15,10 @@ use tokio::time::{Instant, sleep_until};
 const MIN_REWRITE_INTERVAL: Duration = Duration::from_secs(600);
 /// Pause of a Node after a failed write.
 const REFUSED_INTERVAL: Duration = Duration::from_secs(60);
-/// Interval between two record writes, over all Nodes.
-const PACE: Duration = Duration::from_secs(1);
+/// Interval between two writes of VM records of moved VMs, over all Nodes.
+pub(super) const MOVES_PACE: Duration = Duration::from_secs(1);
 /// Interval between two label writes, over all Nodes. 10,000 Nodes take about 17 minutes.
-const LABELS_PACE: Duration = Duration::from_millis(100);
+pub(super) const LABELS_PACE: Duration = Duration::from_millis(100);
 
 /// The Nodes that wait for a deferrable write, in one leadership term. A turn is the permission for one such write.
 pub(super) struct DeferredWrites {
@@ -63,17 +63,8 @@ impl SyncResult {
 }
 
 impl DeferredWrites {
-    /// Creates the turns for VM records of VMs that moved.
-    pub(super) fn of_moves() -> Self {
-        Self::new(PACE)
-    }
-
-    /// Creates the turns for labels of initialised Nodes.
-    pub(super) fn of_labels() -> Self {
-        Self::new(LABELS_PACE)
-    }
-
-    fn new(pace: Duration) -> Self {
+    /// Creates the turns for one kind of write, with this interval between two writes.
+    pub(super) fn new(pace: Duration) -> Self {
         let state = DeferredWriteState {
             pace,
             waiting: BTreeMap::new(),
@@ -189,7 +180,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_node_is_written_at_once_and_then_rests_for_ten_minutes() {
-        let moves = DeferredWrites::of_moves();
+        let moves = DeferredWrites::new(MOVES_PACE);
         assert_eq!(now(&moves).await, None);
         moves.synced("a", SyncResult::Waits);
         assert_eq!(write_next(&moves).await, ("a".into(), 0));
@@ -207,7 +198,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_longest_waiting_comes_first_one_a_second_and_none_is_dropped() {
-        let moves = DeferredWrites::of_moves();
+        let moves = DeferredWrites::new(MOVES_PACE);
         moves.synced("rests", SyncResult::Waits);
         assert_eq!(write_next(&moves).await.0, "rests");
         moves.synced("rests", SyncResult::Waits);
@@ -230,7 +221,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_write_that_is_refused_has_its_turn_again_after_the_others() {
-        let moves = DeferredWrites::of_moves();
+        let moves = DeferredWrites::new(MOVES_PACE);
         moves.synced("a", SyncResult::Waits);
         let node = moves.next().await;
         assert!(moves.take_turn(&node));
@@ -243,7 +234,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_thousand_moves_take_a_thousand_seconds() {
-        let moves = DeferredWrites::of_moves();
+        let moves = DeferredWrites::new(MOVES_PACE);
         let began = Instant::now();
         for number in 0..1_000 {
             moves.synced(&format!("n{number:03}"), SyncResult::Waits);
@@ -251,12 +242,12 @@ mod tests {
         for number in 0..1_000 {
             assert_eq!(write_next(&moves).await.0, format!("n{number:03}"));
         }
-        assert!(began.elapsed() >= PACE * 999);
+        assert!(began.elapsed() >= MOVES_PACE * 999);
     }
 
     #[tokio::test(start_paused = true)]
     async fn ten_thousand_nodes_without_a_label_are_written_ten_a_second() {
-        let labelling = DeferredWrites::of_labels();
+        let labelling = DeferredWrites::new(LABELS_PACE);
         let began = Instant::now();
         for number in 0..10_000 {
             labelling.synced(&format!("n{number:04}"), SyncResult::Waits);

@@ -288,8 +288,8 @@ fn a_node_ip_that_the_machine_lacks_is_told_with_both_sides() {
 
 #[test]
 fn what_is_not_ours_is_never_touched() {
-    assert_eq!(plan(&NodeObservation::Missing, &Policy::default()), NodePlan::nothing());
-    assert_eq!(plan(&NodeObservation::Foreign, &Policy::default()), NodePlan::nothing());
+    assert_eq!(plan(&NodeObservation::Missing, &Policy::default()), NodePlan::default());
+    assert_eq!(plan(&NodeObservation::Foreign, &Policy::default()), NodePlan::default());
 }
 
 const BETAS: [(&str, &str); 3] = [

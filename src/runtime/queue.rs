@@ -16,7 +16,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use prometheus::IntCounter;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, timeout_at};
 
 use crate::base::backoff::Backoff;
 use metrics::Content;
@@ -197,10 +197,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                 TakeResult::Nothing { next_due } => next_due,
             };
             match wake_at {
-                Some(due) => tokio::select! {
-                    () = changed => {}
-                    () = sleep_until(due) => {}
-                },
+                Some(due) => drop(timeout_at(due, changed).await),
                 None => changed.await,
             }
         }

@@ -81,12 +81,7 @@ impl Pace {
                 }
             };
             match ready {
-                Some(ready) => {
-                    tokio::select! {
-                        () = changed => {}
-                        () = tokio::time::sleep_until(self.began + ready) => {}
-                    }
-                }
+                Some(ready) => drop(tokio::time::timeout_at(self.began + ready, changed).await),
                 None => changed.await,
             }
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, timeout_at};
 
 /// Shortest interval between two deferrable writes to one Node.
 const MIN_REWRITE_INTERVAL: Duration = Duration::from_secs(600);
@@ -113,15 +113,10 @@ impl DeferredWrites {
                 Ok(node) => return node,
                 Err(due) => due,
             };
-            let is_due = async {
-                match due {
-                    Some(at) => sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = is_due => {}
-                () = self.changed.notified() => {}
+            let changed = self.changed.notified();
+            match due {
+                Some(at) => drop(timeout_at(at, changed).await),
+                None => changed.await,
             }
         }
     }

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
-use tokio::time::sleep_until;
+use tokio::time::timeout_at;
 
 use super::apply::{ApplyResult, Cloud, Listing};
 use super::condition;
@@ -150,10 +150,7 @@ impl RouteReconciler {
                 due
             };
             match due {
-                Some(due) => tokio::select! {
-                    () = changed => {}
-                    () = sleep_until(due.into()) => {}
-                },
+                Some(due) => drop(timeout_at(due.into(), changed).await),
                 None => changed.await,
             }
         }

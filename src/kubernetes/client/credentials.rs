@@ -87,7 +87,8 @@ pub(super) fn token_of(provider: &AuthProviderConfig) -> Result<&str, String> {
     }
 }
 
-fn basic(name: &str, password: &str) -> Result<HeaderValue, CredentialsError> {
+/// Returns the header for a user name and a password.
+pub(super) fn basic(name: &str, password: &str) -> Result<HeaderValue, CredentialsError> {
     let pair = Zeroizing::new(STANDARD.encode(&*Zeroizing::new(format!("{name}:{password}"))));
     let text = Zeroizing::new(format!("Basic {}", *pair));
     let header = HeaderValue::from_str(&text);

@@ -7,9 +7,6 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use http::HeaderValue;
 use http::uri::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::HttpsConnectorBuilder;
@@ -20,6 +17,8 @@ use percent_encoding::percent_decode_str;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceExt};
 use url::Url;
+
+use super::credentials::basic;
 
 /// Returns the proxy of the current context's cluster, after checking its URL. Returns `None` without a proxy.
 ///
@@ -57,10 +56,7 @@ pub(super) fn connector(
     let Some(Destination { uri, user, password }) = Destination::of(proxy) else {
         return Err("the proxy-url cannot be used".into());
     };
-    let header = || {
-        let pair = STANDARD.encode(format!("{}:{password}", user.as_deref()?));
-        HeaderValue::from_str(&format!("Basic {pair}")).ok()
-    };
+    let header = || basic(user.as_deref()?, &password).ok();
     Ok(match proxy.scheme_str() {
         Some("socks5") => {
             let socks = SocksV5::new(uri, connector);

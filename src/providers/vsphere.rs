@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::BoxStream;
+use k8s_openapi::api::core::v1::Node;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -36,7 +37,7 @@ use self::config::Config;
 use self::login::credentials::Offers;
 use self::nodes::instances::VsphereInstances;
 use self::nodes::lookup::Tracker;
-use self::nodes::lookup::instance_cache::InstanceCache;
+use self::nodes::lookup::instance_cache::{CachedInstance, InstanceCache};
 use self::nodes::lookup::vcenters::{TrackerConfig, VcenterSource};
 use self::nodes::metadata::MetadataRules;
 use self::nodes::metadata::topology::TopologyLabels;
@@ -254,6 +255,11 @@ impl Provider {
 
     fn settings(&self, config: &Config) -> TagSettings {
         TagSettings { categories: config.labels.clone(), tag_poll: self.options.tag_poll }
+    }
+
+    /// Returns the result of the look-up for this Node, with the inputs of the last decision.
+    pub fn instance(&self, node: &Node) -> Option<Arc<CachedInstance>> {
+        self.instances.view(node)
     }
 
     /// Returns the vCenters, for read-only use.

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm::cloud::{CloudProvider as _, InstanceMetadata, InstancesV2, Presence};
+use ccm::providers::vsphere::nodes::lookup::resolution::{SearchAnswer, SearchKey};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Node, NodeSpec};
 use support::api_server::install_crypto;
@@ -254,6 +255,36 @@ async fn w38_a_guest_that_is_called_otherwise_than_its_node_is_found_by_its_uuid
         assert_eq!(address(&scene.found(&node("n", UUID)).await), "10.0.0.1", "{host_name}");
         scene.running.stop().await;
     }
+}
+
+#[tokio::test]
+async fn the_inputs_of_the_last_look_up_are_kept() {
+    let scene = Scene::start(vec![one()]).await;
+    let node = node("n", UUID);
+    let answers = || {
+        let inputs = scene.running.provider.instance(&node)?.inputs.clone()?;
+        assert_eq!(inputs.uuid, UUID.parse().ok());
+        Some((inputs.at, inputs.asked_by_name, inputs.answers.clone()))
+    };
+    assert_eq!(answers(), None, "the node is not known yet");
+    scene.found(&node).await;
+    let matches = |query, ids: &[&str]| {
+        let ids = ids.iter().map(|id| Arc::from(*id)).collect();
+        let server = scene.running.provider.inventories()[0].server().to_owned();
+        vec![(server, SearchAnswer::Matches { query, ids })]
+    };
+    let (bound, asked_by_name, of_binding) = answers().unwrap();
+    assert_eq!((asked_by_name, of_binding), (false, matches(SearchKey::Uuid, &["vm-1"])));
+    scene.fake().change_vm("n", |vm| vm.ip("10.0.0.2"));
+    scene.found_with(&node, |metadata| address(metadata) == "10.0.0.2").await;
+    assert_eq!(answers().unwrap().0, bound, "a change of the machine is no new look-up");
+    scene.fake().destroy_vm("n");
+    eventually("the search by name finds nothing", SOON, async || match answers() {
+        Some((at, true, of_name)) if at > bound && of_name == matches(SearchKey::Name, &[]) => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    scene.running.stop().await;
 }
 
 #[tokio::test]

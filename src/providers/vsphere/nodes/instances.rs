@@ -56,7 +56,7 @@ impl VsphereInstances {
     }
 
     /// Returns the cache entry of exactly this Node, compared by UID.
-    fn view(&self, node: &Node) -> Option<Arc<CachedInstance>> {
+    pub fn view(&self, node: &Node) -> Option<Arc<CachedInstance>> {
         let uid = node.metadata.uid.as_deref().unwrap_or_default();
         self.cache.find(node::name(node)).filter(|view| *view.uid == *uid)
     }
@@ -371,7 +371,8 @@ mod tests {
         ] {
             let cache = Arc::new(InstanceCache::default());
             if let Some((presence, has_no_match)) = view {
-                cache.set("n", CachedInstance { uid: "u".into(), presence, has_no_match, last_observation: None });
+                let (last_observation, inputs) = (None, None);
+                cache.set("n", CachedInstance { uid: "u".into(), presence, has_no_match, last_observation, inputs });
             }
             let mut node = Node::default();
             (node.metadata.name, node.metadata.uid) = (Some("n".to_owned()), Some("u".to_owned()));

@@ -10,7 +10,7 @@ use tracing::{debug, warn};
 use super::Tracker;
 use super::contest::reasons_against;
 use super::facts::NodeFacts;
-use super::instance_cache::{BoundVm, CachedInstance};
+use super::instance_cache::{BoundVm, CachedInstance, LookupInputs};
 use super::node_entry::{Binding, NextSearch, NodeEntry, RemovedVcenter};
 use super::resolution::{
     LookupDecision, Question, SearchAnswer, SearchKey, VcenterAnswer, backs_another, is_renamed, resolve,
@@ -83,6 +83,7 @@ impl Tracker {
             presence,
             has_no_match: matches!(next_search, NextSearch::NoMatch(_)) && tracked.removed_vcenter.is_none(),
             last_observation: tracked.last_observation.clone(),
+            inputs: tracked.inputs.clone(),
         };
         self.cache.set(name, view);
         if has_left {
@@ -157,13 +158,23 @@ impl Tracker {
         }
         let waited = tracked.first_match.map_or(Duration::ZERO, |at| at.elapsed());
         let decision = self.decide(tracked, waited);
-        if tracked.reading_since.is_some() && !matches!(decision, LookupDecision::Reading(_)) {
-            self.update(name, |tracked| tracked.reading_since = None);
-        }
+        let answer = |(vcenter, held): (&VcenterId, &VcenterState)| {
+            (held.source.vcenter.server().to_owned(), tracked.answer_at(*vcenter).clone())
+        };
+        let inputs = LookupInputs {
+            at: Instant::now(),
+            uuid: tracked.facts.search_uuid().cloned(),
+            asked_by_name: tracked.asked_by_name,
+            answers: self.vcenters.iter().map(answer).collect(),
+        };
+        let is_reading = matches!(decision, LookupDecision::Reading(_));
+        self.update(name, |tracked| {
+            tracked.inputs = Some(Arc::new(inputs));
+            tracked.reading_since = tracked.reading_since.filter(|_| is_reading);
+        });
         match decision {
             LookupDecision::Bind { vm, duplicates: others } => {
                 self.report_duplicates(name, vm.vcenter, &others);
-                debug!(node = name, vm = &*vm.id, "the node's virtual machine was found");
                 let Some(binding) = self.nodes.get(name).map(|tracked| self.binding(tracked, vm)) else {
                     return NextSearch::None;
                 };

@@ -8,12 +8,14 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use parking_lot::RwLock;
 use tokio::sync::broadcast::{self, error::RecvError};
-use tracing::warn;
+use tokio::time::Instant;
+use tracing::{debug, warn};
 
 use crate::cloud::{InstanceEvent, InstanceMetadata, Presence};
 use crate::providers::provider_id::BiosUuid;
 use crate::providers::vsphere::nodes::absence::last_place::LastObservation;
 use crate::providers::vsphere::nodes::absence::location::Location;
+use crate::providers::vsphere::nodes::lookup::resolution::SearchAnswer;
 use crate::providers::vsphere::vcenter::VcenterId;
 use crate::providers::vsphere::vcenter::snapshot::{PowerState, ProvenPower};
 
@@ -31,6 +33,21 @@ pub struct CachedInstance {
     pub has_no_match: bool,
     /// The last observation of the VM. Kept when the VM is not found any more.
     pub last_observation: Option<LastObservation>,
+    /// The inputs of the last decision about the VM; `None` before the first decision.
+    pub inputs: Option<Arc<LookupInputs>>,
+}
+
+/// The inputs of a decision about the VM, as they were. A bound VM keeps the inputs of its binding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LookupInputs {
+    /// Time of the decision.
+    pub at: Instant,
+    /// The UUID that the vCenters were searched by.
+    pub uuid: Option<BiosUuid>,
+    /// Whether the vCenters were also searched by name.
+    pub asked_by_name: bool,
+    /// For each vCenter, the name of the server and what the vCenter answered.
+    pub answers: Vec<(String, SearchAnswer)>,
 }
 
 impl CachedInstance {
@@ -101,25 +118,30 @@ impl InstanceCache {
         self.instances.read().get(node).cloned()
     }
 
-    /// Replaces the entry. If the UID, the presence or `has_no_match` changed, logs new notes and notifies subscribers.
+    /// Replaces the entry. If the UID, the presence or `has_no_match` changed, logs a new decision about the VM and new
+    /// notes, and notifies subscribers.
     pub fn set(&self, node: &str, view: CachedInstance) {
-        let new_notes = {
+        let view = Arc::new(view);
+        let known = {
             let mut views = self.instances.write();
-            let known = views.get(node);
-            if known.is_some_and(|known| **known == view) {
+            if views.get(node).is_some_and(|known| *known == view) {
                 return;
             }
-            let new_notes = view.new_notes(known.map(Arc::as_ref));
-            let is_news = known.is_none_or(|known| {
-                known.uid != view.uid || known.presence != view.presence || known.has_no_match != view.has_no_match
-            });
-            views.insert(node.to_string(), Arc::new(view));
-            if !is_news {
-                return;
-            }
-            new_notes
+            views.insert(node.to_string(), Arc::clone(&view))
         };
-        for note in new_notes {
+        let is_news = known.as_ref().is_none_or(|known| {
+            known.uid != view.uid || known.presence != view.presence || known.has_no_match != view.has_no_match
+        });
+        if !is_news {
+            return;
+        }
+        let decided = known.as_ref().and_then(|known| known.inputs.as_ref());
+        if let Some(inputs) = view.inputs.as_ref().filter(|inputs| decided != Some(inputs)) {
+            let LookupInputs { uuid, asked_by_name, answers, .. } = &**inputs;
+            let vm = view.presence.clone().map(|vm| Arc::clone(&vm.location.vm));
+            debug!(node, ?vm, ?uuid, asked_by_name, ?answers, "decided which virtual machine the node has");
+        }
+        for note in view.new_notes(known.as_deref()) {
             warn!(node, "{note}");
         }
         // The send fails if there is no subscriber.
@@ -152,7 +174,7 @@ mod tests {
 
     fn view(reason: Reason) -> CachedInstance {
         let presence = Presence::Unknown(Unknown::new(reason, ""));
-        CachedInstance { uid: "u".into(), presence, has_no_match: false, last_observation: None }
+        CachedInstance { uid: "u".into(), presence, has_no_match: false, last_observation: None, inputs: None }
     }
 
     #[test]
@@ -179,6 +201,23 @@ mod tests {
         assert_eq!(before.new_notes(Some(&view(reason::LookupPending))), ["a"]);
         assert_eq!(noted(&["a", "b"], "2").new_notes(Some(&before)), ["b"], "what was told already is not told again");
         assert_eq!(noted(&[], "2").new_notes(Some(&before)), Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    async fn the_inputs_of_the_last_decision_are_kept_and_are_no_news_alone() {
+        let decided = |asked_by_name| {
+            let (at, uuid, answers) = (Instant::now(), None, Vec::new());
+            let inputs = LookupInputs { at, uuid, asked_by_name, answers };
+            CachedInstance { inputs: Some(Arc::new(inputs)), ..view(reason::VMNotFound) }
+        };
+        let (cache, last) = (InstanceCache::default(), decided(true));
+        let mut events = cache.subscribe();
+        cache.set("a", decided(false));
+        cache.set("a", last.clone());
+        cache.set("b", view(reason::VMNotFound));
+        assert_eq!(cache.find("a").as_deref(), Some(&last));
+        assert_eq!(events.next().await, Some(InstanceEvent::Node("a".into())));
+        assert_eq!(events.next().await, Some(InstanceEvent::Node("b".into())));
     }
 
     #[tokio::test]

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 use tokio::time::Instant;
 
 use super::facts::NodeFacts;
+use super::instance_cache::LookupInputs;
 use super::resolution::{SILENT_VCENTER_WAIT, SearchAnswer};
 use crate::base::backoff::Failures;
 use crate::cloud::node::is_control_plane;
@@ -62,6 +63,8 @@ pub(super) struct NodeEntry {
     /// Time since which a match is watched without a report from vCenter.
     pub(super) reading_since: Option<Instant>,
     pub(super) bound: Option<Binding>,
+    /// The inputs of the last decision about the VM.
+    pub(super) inputs: Option<Arc<LookupInputs>>,
     pub(super) pauses: Failures,
     pub(super) search_at: Option<Instant>,
     pub(super) decide_at: Option<Instant>,

@@ -9,6 +9,7 @@ pub mod deletion_policy;
 mod metrics;
 pub mod plan;
 pub mod reason;
+pub mod recent_deletions;
 mod reconciler;
 pub mod retries;
 pub mod unreachable;
@@ -26,6 +27,7 @@ use crate::kubernetes::call::CallError;
 use crate::kubernetes::stores::Nodes;
 use crate::runtime::tasks::PanicError;
 use metrics::NodeLifecycleMetrics;
+use recent_deletions::RecentDeletions;
 use reconciler::{LifecycleContext, LifecycleOutcome, NodeLifecycleReconciler};
 
 const WORKERS: usize = 8;
@@ -99,6 +101,7 @@ pub fn controller(
         instances,
         settings,
         reasons: ReasonTracker::new(metrics.blocked.clone()),
+        deletions: RecentDeletions::default(),
         metrics,
     });
     Ok(Controller::new(spec, move || {

@@ -25,6 +25,7 @@ use answers::ReasonEnd;
 pub use facts::Facts;
 use node_table::{NodeCategory, NodeTable};
 pub use reason::HoldReason;
+pub use record::DeletionDecision;
 use record::NodeRecord;
 
 /// Number of VMs whose simultaneous absence never causes a pause.
@@ -118,13 +119,17 @@ pub enum PermitOutcome {
     Rejected,
 }
 
-/// Values for metrics.
+/// Values for metrics, and inputs of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
     /// Number of Nodes that may be deleted now within the limit.
     pub allowance: usize,
     /// Whether deletions pause because many VMs are absent.
     pub is_mass_held: bool,
+    /// Number of Nodes with absent VMs, except VMs for which a previous pause has ended.
+    pub absent: usize,
+    /// Number of all Nodes of this provider.
+    pub nodes: usize,
 }
 
 impl DeletionPolicy {
@@ -179,10 +184,32 @@ impl DeletionPolicy {
         }
     }
 
-    /// Decides about the deletion of a Node. [`Facts::is_allowed_by_hand`] overrides grace period, limit and mass
-    /// pause.
+    /// Decides about the deletion of a Node, and keeps the decision with its inputs in the record of the Node.
+    /// [`Facts::is_allowed_by_hand`] overrides grace period, limit and mass pause.
     pub fn verdict(&mut self, name: &str, at: Instant) -> DeletionVerdict {
         self.count_mass(at);
+        let inputs = self.nodes.get(name).and_then(|known| self.inputs(known, at));
+        let verdict = self.decide(name, at);
+        let hold = if let DeletionVerdict::Held(hold) = &verdict { Some(hold.clone()) } else { None };
+        let decision = inputs.map(|inputs| Box::new(DeletionDecision { hold, ..inputs }));
+        self.nodes.change(name, |record| record.last_decision = decision);
+        verdict
+    }
+
+    /// Returns the inputs of a decision about a Node with an absent VM.
+    fn inputs(&self, known: &NodeRecord, at: Instant) -> Option<DeletionDecision> {
+        let since = known.absent_since()?;
+        let Facts { is_control_plane, is_allowed_by_hand: by_hand, .. } = known.facts;
+        let control_plane = is_control_plane.then(|| self.control_plane(at));
+        Some(DeletionDecision { at, since, counts: self.counts(at), by_hand, control_plane, hold: None })
+    }
+
+    /// Returns the last decision about the current state of the Node; `None` without a proof that its VM is absent.
+    pub fn last_decision(&self, name: &str) -> Option<&DeletionDecision> {
+        self.nodes.get(name)?.last_decision.as_deref()
+    }
+
+    fn decide(&mut self, name: &str, at: Instant) -> DeletionVerdict {
         let Some(known) = self.nodes.get(name) else { return DeletionVerdict::NotSuspected };
         let Some(since) = known.absent_since() else { return DeletionVerdict::NotSuspected };
         let is_told = known.is_dry_run_reported;
@@ -256,10 +283,15 @@ impl DeletionPolicy {
         self.count_mass(at);
     }
 
-    /// Returns the values for metrics.
+    /// Returns the values for metrics, and the inputs of a decision at this time.
     pub fn counts(&self, at: Instant) -> Counts {
         let is_mass_held = self.mass_hold.as_ref().is_some_and(|mass| at < mass.until);
-        Counts { allowance: self.allowance.available(self.bounds(), at), is_mass_held }
+        Counts {
+            allowance: self.allowance.available(self.bounds(), at),
+            is_mass_held,
+            absent: self.nodes.count(NodeCategory::NewlyAbsent),
+            nodes: self.nodes.count(NodeCategory::Own),
+        }
     }
 
     /// Checks the grace period, the control plane majority and the number of absent VMs, in this order. With `by_hand`,

@@ -14,6 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::deletion_policy::{DeletionPolicy, DeletionVerdict, Facts, HoldReason};
 use super::metrics::NodeLifecycleMetrics;
 use super::plan::{self, Change};
+use super::recent_deletions::{NodeDeletion, RecentDeletions};
 use super::retries::Retries;
 use super::unreachable::Unreachable;
 use super::{DeletionMode, LifecycleSettings};
@@ -48,6 +49,7 @@ pub(super) struct LifecycleContext {
     pub(super) instances: BoundedInstances,
     pub(super) settings: LifecycleSettings,
     pub(super) reasons: ReasonTracker,
+    pub(super) deletions: RecentDeletions,
     pub(super) metrics: NodeLifecycleMetrics,
 }
 
@@ -225,7 +227,15 @@ impl LifecycleContext {
         term: &NodeLifecycleReconciler,
         name: &str,
     ) -> Result<LifecycleOutcome, CallError> {
-        let Some(node) = self.observe(term, name) else { return Ok(LifecycleOutcome::default()) };
+        let Some(node) = self.observe(term, name) else {
+            if let Some(NodeDeletion { uid, decision, proof, is_confirmed, .. }) = self.deletions.find(name) {
+                let decision = decision.map(|decision| decision.to_string());
+                let verb = if is_confirmed { "deleted" } else { "may have deleted" };
+                let message = format!("the node is gone; this process {verb} a node of this name: {proof}");
+                tracing::debug!(node = name, uid, decision, "{message}");
+            }
+            return Ok(LifecycleOutcome::default());
+        };
         if !self.instances.owns(&node) || !plan::needs_reconcile(&node) {
             return Ok(LifecycleOutcome::default());
         }
@@ -296,8 +306,7 @@ impl LifecycleContext {
                 Ok(LifecycleOutcome::blocked(reason::NoProviderID, message, false))
             }
             Presence::Absent(proof) => {
-                let verdict = term.lock().policy.verdict(node::name(node), now());
-                match verdict {
+                match self.decide(term, node::name(node)) {
                     // The answer came too late: the Node was `Ready` meanwhile, or another event outdated the answer.
                     DeletionVerdict::NotSuspected => Ok(LifecycleOutcome::after(REQUERY_DELAY)),
                     DeletionVerdict::Held(hold) => Ok(LifecycleOutcome::by(&hold).with(&proof)),
@@ -305,6 +314,18 @@ impl LifecycleContext {
                 }
             }
         }
+    }
+
+    /// Decides about the deletion of a Node, and logs the decision with its inputs.
+    fn decide(&self, term: &NodeLifecycleReconciler, name: &str) -> DeletionVerdict {
+        let mut state = term.lock();
+        let verdict = state.policy.verdict(name, now());
+        let decision = state.policy.last_decision(name).cloned();
+        drop(state);
+        if let Some(decision) = decision {
+            tracing::debug!(node = name, "decided whether the node is deleted: {decision}");
+        }
+        verdict
     }
 
     /// Reports the reason why an action is blocked.

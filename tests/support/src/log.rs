@@ -2,8 +2,8 @@
 
 use std::io;
 use std::sync::{Arc, LazyLock, Mutex};
-use tracing::Dispatch;
 use tracing::subscriber::{DefaultGuard, NoSubscriber};
+use tracing::{Dispatch, Level};
 
 /// The log of this thread, and so of one test. Another test of this process starts the global log of the program.
 pub struct Log {
@@ -28,14 +28,24 @@ impl Log {
     /// Starts to record the log of this thread.
     #[must_use]
     pub fn keep() -> Self {
+        Self::keep_up_to(Level::INFO)
+    }
+
+    /// As [`Log::keep`], with all lines up to this level.
+    #[must_use]
+    pub fn keep_up_to(level: Level) -> Self {
         // With a single subscriber, `tracing` asks only the first thread at a call site whether the site is enabled.
         // With a second subscriber it asks all subscribers.
         static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::default()));
         LazyLock::force(&SECOND);
         let text = Text::default();
         let writer = text.clone();
-        let subscriber =
-            tracing_subscriber::fmt().with_ansi(false).without_time().with_writer(move || writer.clone()).finish();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_ansi(false)
+            .without_time()
+            .with_writer(move || writer.clone())
+            .finish();
         Self { text, _kept: tracing::subscriber::set_default(subscriber) }
     }
 

@@ -4,9 +4,10 @@
 //! [`Facts::may_have_absent_vm`] clears the answer. After an event of the VM, the provider is queried again, and the
 //! previous answer counts until the new answer arrives.
 
+use std::fmt;
 use std::time::Instant;
 
-use super::Facts;
+use super::{Counts, Facts, HoldReason};
 use crate::cloud::{Presence, Reason};
 use crate::controllers::node_lifecycle::retries::CallBackoff;
 
@@ -25,6 +26,34 @@ pub(super) struct NodeRecord {
     pub(super) is_dry_run_reported: bool,
     /// Backoff of a deletion that the API server refused.
     pub(super) retry: CallBackoff,
+    /// The last decision about the deletion of the Node in its current state.
+    pub(super) last_decision: Option<Box<DeletionDecision>>,
+}
+
+/// The last decision about the deletion of a Node, with the inputs that are not in [`NodeRecord`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeletionDecision {
+    /// Time of the decision.
+    pub at: Instant,
+    /// Time since which the VM is absent.
+    pub since: Instant,
+    /// The counts before the decision.
+    pub counts: Counts,
+    /// Whether a user has allowed the deletion, which overrides grace period, limit and mass pause.
+    pub by_hand: bool,
+    /// The numbers of lost and of all control plane Nodes; `None` if the Node is not one of them.
+    pub control_plane: Option<(usize, usize)>,
+    /// The reason not to delete the Node at this time; `None` if the deletion was permitted.
+    pub hold: Option<HoldReason>,
+}
+
+impl fmt::Display for DeletionDecision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at, since, counts, by_hand, control_plane, hold } = self;
+        let result = hold.as_ref().map_or("permitted", |hold| hold.reason().as_str());
+        let absent_for = at.saturating_duration_since(*since);
+        write!(f, "{result}, {absent_for:?} absent, by hand: {by_hand}, control plane: {control_plane:?}, {counts:?}")
+    }
 }
 
 #[derive(Debug)]
@@ -55,6 +84,7 @@ impl NodeRecord {
             unknown_reason: None,
             is_dry_run_reported: is_told,
             retry,
+            last_decision: None,
         }
     }
 
@@ -92,6 +122,7 @@ impl NodeRecord {
         });
         if self.absent_since().is_none() {
             (self.is_dry_run_reported, self.retry) = (false, CallBackoff::default());
+            self.last_decision = None;
         }
     }
 

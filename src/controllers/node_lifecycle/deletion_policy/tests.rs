@@ -630,3 +630,61 @@ fn a_node_whose_answer_was_overtaken_may_be_one_of_many_that_are_gone() {
     let verdict = permit(&mut case);
     assert!(matches!(verdict, DeletionVerdict::Held(HoldReason::Counting { unanswered: 19 })), "{verdict:?}");
 }
+
+#[test]
+fn the_last_decision_is_kept_with_its_inputs_while_the_node_is_in_the_same_state() {
+    let mut case = Case::settled(&settings());
+    case.ready_many("other", 20);
+    assert_eq!(case.judge("other-0"), "not suspected");
+    assert_eq!(case.guard.last_decision("other-0"), None, "without a proof there is nothing to decide");
+    case.lose("a");
+    let since = case.at;
+    case.pass(Duration::from_secs(10));
+    case.lose("b");
+    assert_eq!(case.judge("a"), "DeletionGracePeriod");
+    let counts = Counts { allowance: 5, is_mass_held: false, absent: 2, nodes: 22 };
+    let hold = Some(HoldReason::Grace { until: since + GRACE });
+    let expected = DeletionDecision { at: case.at, since, counts, by_hand: false, control_plane: None, hold };
+    assert_eq!(case.guard.last_decision("a"), Some(&expected));
+    assert_eq!(case.guard.last_decision("b"), None, "nothing was decided about it");
+    case.pass(GRACE);
+    let DeletionVerdict::Permitted(permit) = case.guard.verdict("a", case.at) else { panic!("it is permitted") };
+    let expected = DeletionDecision { at: case.at, hold: None, ..expected };
+    assert_eq!(case.guard.last_decision("a"), Some(&expected), "with the allowance before the decision");
+    case.guard.settle(permit, PermitOutcome::Unused, case.at);
+    assert_eq!(case.guard.last_decision("a"), Some(&expected));
+    case.ready("a");
+    assert_eq!(case.guard.last_decision("a"), None, "the kubelet reports again");
+    assert_eq!(case.judge("b"), "deleted");
+    assert_eq!(case.guard.last_decision("b"), None, "the Node is gone");
+}
+
+#[test]
+fn the_last_decision_ends_with_the_proof() {
+    let down = Presence::Unknown(Unknown::new(reason::CloudUnavailable, "down"));
+    for presence in [Presence::Exists(()), down] {
+        let mut case = Case::settled(&settings());
+        case.lose("a");
+        assert_eq!(case.judge("a"), "DeletionGracePeriod");
+        case.answer("a", &gone());
+        assert!(case.guard.last_decision("a").is_some(), "the VM is still absent");
+        case.answer("a", &presence);
+        assert_eq!(case.guard.last_decision("a"), None, "{presence:?}");
+    }
+}
+
+#[test]
+fn the_last_decision_has_the_permission_by_hand_and_the_control_plane() {
+    let mut case = Case::settled(&settings());
+    ["control-a", "control-b", "control-c"].iter().for_each(|name| case.ready(name));
+    case.lose("control-a");
+    case.allow("control-a", true);
+    let DeletionVerdict::Permitted(_permit) = case.guard.verdict("control-a", case.at) else {
+        panic!("it is permitted")
+    };
+    let decision = case.guard.last_decision("control-a").unwrap();
+    assert_eq!((decision.by_hand, decision.control_plane, &decision.hold), (true, Some((1, 3)), &None));
+    let text = decision.to_string();
+    assert!(text.starts_with("permitted, 0ns absent, by hand: true, control plane: Some((1, 3)), "), "{text}");
+    assert!(!text.contains("Instant"), "{text}");
+}

@@ -12,6 +12,7 @@ use crate::cloud::node;
 use crate::cloud::{AbsenceProof, Presence};
 use crate::controllers::node_lifecycle::deletion_policy::{DeletionPermit, Facts, PermitOutcome};
 use crate::controllers::node_lifecycle::plan;
+use crate::controllers::node_lifecycle::recent_deletions::{NodeDeletion, RecentDeletions};
 use crate::controllers::node_lifecycle::{DeletionMode, apply};
 use crate::controllers::{read_live, record_event};
 use crate::kubernetes::call::CallError;
@@ -20,16 +21,9 @@ use crate::kubernetes::events::EventType;
 /// Pause in which the cache can catch up with a live read.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// The proof that the VM is absent, obtained right before the deletion.
-struct FreshProof {
-    proof: AbsenceProof,
-    /// Start of the query for the proof, for the log.
-    began: Timestamp,
-}
-
 enum DeletionResult {
-    /// The Node was deleted, with this proof.
-    Deleted(FreshProof),
+    /// The Node was deleted.
+    Deleted(Box<NodeDeletion>),
     /// Another client has deleted the Node.
     Vanished,
     /// Dry run: the Node would have been deleted.
@@ -65,10 +59,12 @@ impl LifecycleContext {
     fn conclude_deletion(&self, node: &Node, attempt: DeletionResult) -> Result<LifecycleOutcome, CallError> {
         let name = node::name(node);
         match attempt {
-            DeletionResult::Deleted(FreshProof { proof, began }) => {
+            DeletionResult::Deleted(deletion) => {
                 self.metrics.deletions.inc();
-                let proof_began = rfc3339(began);
-                tracing::info!(node = name, uid = node.metadata.uid, proof_began, "node deleted: {proof}");
+                let NodeDeletion { uid, proof, proof_began, .. } = &*deletion;
+                let proof_began = rfc3339(*proof_began);
+                tracing::info!(node = name, uid, proof_began, "node deleted: {proof}");
+                self.deletions.record(*deletion);
                 Ok(LifecycleOutcome::default())
             }
             DeletionResult::Vanished => Ok(LifecycleOutcome::default()),
@@ -93,11 +89,12 @@ impl LifecycleContext {
     }
 
     async fn attempt(&self, term: &NodeLifecycleReconciler, node: &Node, permit: &DeletionPermit) -> DeletionResult {
-        let live = match read_live(&self.api, node::name(node)).await {
-            Ok(Some(live)) => live,
-            Ok(None) => return DeletionResult::Vanished,
+        let read = match read_live(&self.api, node::name(node)).await {
+            Ok(read) => read,
             Err(error) => return DeletionResult::Unread(error),
         };
+        self.deletions.resolve(node.metadata.uid.as_deref().unwrap_or_default(), is_deleted(node, read.as_ref()));
+        let Some(live) = read else { return DeletionResult::Vanished };
         if !is_still(&live, node, permit.is_by_hand()) {
             return DeletionResult::Changed;
         }
@@ -119,16 +116,23 @@ impl LifecycleContext {
                 format!("Deleting node {} because it does not exist in the cloud provider: {proof}", node::name(node));
             record_event(&self.recorder, &live, EventType::Normal, "DeletingNode", &message);
         }
-        let proved = FreshProof { proof, began };
-        let mut sent = DeleteRequest { node: &live, proof_began: began, has_outcome: false };
+        let deletion = Box::new(NodeDeletion {
+            node: node::name(&live).to_owned(),
+            uid: live.metadata.uid.clone().unwrap_or_default(),
+            decision: term.lock().policy.last_decision(node::name(&live)).cloned(),
+            proof,
+            proof_began: began,
+            is_confirmed: true,
+        });
+        let mut sent = DeleteRequest { recent: &self.deletions, deletion: deletion.clone(), has_outcome: false };
         let attempt = match apply::delete(&self.api, &live).await {
-            Ok(()) => DeletionResult::Deleted(proved),
+            Ok(()) => DeletionResult::Deleted(deletion),
             Err(error) if error.is_not_found() => DeletionResult::Vanished,
             Err(error) if error.is_conflict() => DeletionResult::Changed,
             Err(error) if error.is_refusal() => DeletionResult::Refused(error),
             Err(error) if error.code().is_some() => {
                 let after = read_live(&self.api, node::name(node)).await;
-                after_failure(after, &live, proved, error)
+                after_failure(after, &live, deletion, error)
             }
             Err(error) => DeletionResult::Unanswered(error),
         };
@@ -145,18 +149,19 @@ impl LifecycleContext {
 }
 
 /// A `DELETE` request. The request has no outcome if it times out, or if this process stops or loses leadership. The
-/// log then reports that the Node may have been deleted.
+/// log and the recent deletions then report that the Node may have been deleted.
 struct DeleteRequest<'a> {
-    node: &'a Node,
-    proof_began: Timestamp,
+    recent: &'a RecentDeletions,
+    deletion: Box<NodeDeletion>,
     has_outcome: bool,
 }
 
 impl Drop for DeleteRequest<'_> {
     fn drop(&mut self) {
         if !self.has_outcome {
-            let (node, uid) = (node::name(self.node), &self.node.metadata.uid);
-            let proof_began = rfc3339(self.proof_began);
+            let NodeDeletion { node, uid, proof_began, .. } = &*self.deletion;
+            let proof_began = rfc3339(*proof_began);
+            self.recent.record(NodeDeletion { is_confirmed: false, ..*self.deletion.clone() });
             tracing::warn!(
                 node,
                 uid,
@@ -180,18 +185,21 @@ fn is_still(live: &Node, node: &Node, is_by_hand: bool) -> bool {
         && (!is_by_hand || plan::is_allowed_by_hand(live))
 }
 
+/// Whether the API server has accepted a deletion of `node`. `live` is the Node of its name as read later.
+fn is_deleted(node: &Node, live: Option<&Node>) -> bool {
+    live.is_none_or(|live| live.metadata.uid != node.metadata.uid || live.metadata.deletion_timestamp.is_some())
+}
+
 /// Returns the result of a failed request to delete `live`. `after` is the Node as read after the request.
 fn after_failure(
     after: Result<Option<Node>, CallError>,
     live: &Node,
-    proved: FreshProof,
+    deletion: Box<NodeDeletion>,
     error: CallError,
 ) -> DeletionResult {
     match after {
-        Ok(Some(now)) if now.metadata.uid == live.metadata.uid && now.metadata.deletion_timestamp.is_none() => {
-            DeletionResult::Refused(error)
-        }
-        Ok(_) => DeletionResult::Deleted(proved),
+        Ok(after) if is_deleted(live, after.as_ref()) => DeletionResult::Deleted(deletion),
+        Ok(_) => DeletionResult::Refused(error),
         Err(_) => DeletionResult::Unanswered(error),
     }
 }
@@ -231,6 +239,17 @@ mod tests {
                 }
             }
             (target, change) => *target = change.clone(),
+        }
+    }
+
+    fn deletion() -> NodeDeletion {
+        NodeDeletion {
+            node: "n".to_owned(),
+            uid: "u".to_owned(),
+            decision: None,
+            proof: AbsenceProof::new("gone", []),
+            proof_began: Timestamp::UNIX_EPOCH,
+            is_confirmed: true,
         }
     }
 
@@ -279,23 +298,26 @@ mod tests {
 
     #[test]
     fn a_deletion_without_an_outcome_is_logged_with_its_proof() {
-        let live = node(&json!({}));
         let proof_began = "2026-01-09T07:05:03.000042999Z".parse().unwrap();
+        let deletion = NodeDeletion { proof_began, ..deletion() };
         for (has_outcome, expected) in
             [(false, vec!["node=\"n\"", "uid=\"u\"", "proof_began=\"2026-01-09T07:05:03.000042Z\""]), (true, vec![])]
         {
             let seen = Arc::default();
             let log = tracing_subscriber::registry().with(Log(Arc::clone(&seen)));
-            tracing::subscriber::with_default(log, || drop(DeleteRequest { node: &live, proof_began, has_outcome }));
+            let recent = RecentDeletions::default();
+            let sent = DeleteRequest { recent: &recent, deletion: Box::new(deletion.clone()), has_outcome };
+            tracing::subscriber::with_default(log, || drop(sent));
             let mut seen = seen.lock().unwrap().clone();
             seen.retain(|value| !value.starts_with("message="));
             assert_eq!(seen, expected, "{has_outcome}");
+            let kept = recent.find("n").map(|deletion| deletion.is_confirmed);
+            assert_eq!(kept, if has_outcome { None } else { Some(false) }, "{has_outcome}");
         }
     }
 
     #[test]
     fn a_deletion_at_which_the_api_server_failed_counts_if_the_node_is_gone() {
-        let proof = || FreshProof { proof: AbsenceProof::new("gone", []), began: Timestamp::UNIX_EPOCH };
         let status = || Status::failure("timeout", "Timeout").with_code(504).boxed();
         let failure = || CallError::Refused("delete node n".into(), status());
         assert!(!failure().is_refusal());
@@ -310,7 +332,7 @@ mod tests {
             ("nobody knows", Err(silent), "unanswered"),
         ];
         for (case, after, expected) in cases {
-            let word = match after_failure(after, &live, proof(), failure()) {
+            let word = match after_failure(after, &live, Box::new(deletion()), failure()) {
                 DeletionResult::Deleted(_) => "deleted",
                 DeletionResult::Refused(_) => "refused",
                 DeletionResult::Unanswered(_) => "unanswered",

@@ -12,6 +12,7 @@ use http::Method;
 use serde_json::json;
 use std::time::Duration;
 use support::Log;
+use tracing::Level;
 
 /// Longer than the grace period and two proofs.
 const GRACE_IS_OVER: Duration = Duration::from_secs(35);
@@ -351,6 +352,30 @@ async fn a_failed_deletion_is_logged_in_the_form_of_upstream_and_as_what_holds_t
     pass(seconds(60)).await;
     let failure = log.lines("the test says Forbidden");
     assert_eq!(failure.len(), 2, "{failure:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_is_logged_with_its_inputs_and_the_deletion_when_the_node_is_gone() {
+    let log = Log::keep_up_to(Level::DEBUG);
+    let world = world(settings()).await;
+    world.lose("a");
+    pass(seconds(60)).await;
+    assert!(!world.is_there("a"));
+    let decisions = log.lines("decided whether the node is deleted");
+    let (first, last) = (decisions.first().unwrap(), decisions.last().unwrap());
+    assert!(first.contains("deleted: DeletionGracePeriod, 0ns absent, by hand: false"), "{first}");
+    assert!(last.contains("deleted: permitted, 30s absent, by hand: false"), "{last}");
+    assert!(last.contains("absent: 1, nodes: 11"), "{last}");
+    let gone = log.lines("this process deleted a node of this name");
+    assert_eq!(gone.len(), 1, "{gone:?}");
+    for part in ["node=\"a\"", "decision=\"permitted, 30s absent"] {
+        assert!(gone[0].contains(part), "{part}: {gone:?}");
+    }
+    world.server.next(&Method::DELETE, &[Fate::DoneAndLost]);
+    world.lose("b");
+    pass(seconds(200)).await;
+    assert!(!world.is_there("b"));
+    assert!(!log.lines("this process may have deleted a node of this name").is_empty());
 }
 
 #[tokio::test(start_paused = true)]

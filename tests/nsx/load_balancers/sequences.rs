@@ -75,6 +75,29 @@ async fn seq_02_a_second_port_shares_address_and_load_balancer_service() {
     assert_eq!(world.handed_back(&[&two]), Vec::<String>::new());
 }
 
+#[tokio::test]
+async fn the_last_planned_step_is_kept_with_its_inputs_until_the_load_balancer_is_deleted() {
+    let world = World::start(Some(UID)).await;
+    let one = service("ns/s", &[("TCP", 80, 30080)]);
+    assert_eq!(world.balancers.last_step("ns/s"), None);
+    world.fake.next("PUT lb-pools", Trouble::error(400, Some(1)));
+    world.ensure(&one).await.unwrap_err();
+    let last = world.balancers.last_step("ns/s").unwrap();
+    assert_eq!(last.step.as_deref(), Some("create the pool of port 80"));
+    assert_eq!((last.desired_servers, last.desired_members, last.owned, last.ambiguous), (1, 2, 1, 0));
+    let one = world.ensured(&one).await;
+    let last = world.balancers.last_step("ns/s").unwrap();
+    assert_eq!((last.step, last.desired_servers, last.desired_members), (None, 1, 2));
+    assert_eq!((last.owned, last.ambiguous), (4, 0));
+    world.fake.next("DELETE lb-pools", Trouble::unavailable());
+    world.delete(&one).await.unwrap_err();
+    let last = world.balancers.last_step("ns/s").unwrap();
+    assert!(last.step.is_some_and(|step| step.starts_with("delete /infra/lb-pools/")));
+    assert_eq!((last.desired_servers, last.owned), (0, 3));
+    world.delete(&one).await.unwrap();
+    assert_eq!(world.balancers.last_step("ns/s"), None);
+}
+
 // vectors: SEQ-04
 #[tokio::test]
 async fn seq_04_another_node_port_changes_monitor_and_virtual_server_in_place() {

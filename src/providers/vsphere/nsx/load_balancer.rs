@@ -44,7 +44,7 @@ use self::cleanup::Cleanup;
 use self::layout::{ClusterLayout, Protocol};
 use self::node_addresses::{HasNode, NodeAddresses};
 use self::orphans::Policy;
-use self::resource_cache::ResourceCache;
+use self::resource_cache::{LastStep, ResourceCache};
 use self::resource_index::Selection;
 use self::service_call::ServiceCall;
 use super::AnyLeader;
@@ -194,6 +194,11 @@ impl NsxLoadBalancers {
     /// Returns the start of the last completed relist of this leadership term, if any.
     pub fn last_list(&self) -> Option<Instant> {
         self.resources.term().map(|(_, started, _)| started)
+    }
+
+    /// Returns the last planned step for this Service (namespace/name), with the inputs of the plan.
+    pub fn last_step(&self, service: &str) -> Option<LastStep> {
+        self.resources.last_step(service)
     }
 
     fn rules(&self) -> service_request::ServiceRules {

@@ -8,6 +8,7 @@
 //! If this account may not list an IP pool, the pool is *unread* ([`ResourceCache::unread`]). The known allocations of
 //! the pool stay in the cache, and only Services that depend on the pool wait.
 
+mod last_step;
 mod quarantine;
 mod realization;
 mod relists;
@@ -25,6 +26,7 @@ use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::Instant;
 use tracing::warn;
 
+pub use self::last_step::LastStep;
 use self::quarantine::Quarantine;
 use super::RECENT;
 use super::backend::{CapacityExceeded, ConfiguredObject, ObjectChange, ScopeNames, Suitability, Usage};
@@ -146,6 +148,8 @@ struct CacheState {
     blocked: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
     /// Events of each Service, by reason. A taken Event stays, so that its message is not emitted again.
     service_messages: BTreeMap<Box<str>, BTreeMap<Reason, ServiceMessage>>,
+    /// The last planned step of each Service.
+    last_steps: BTreeMap<Box<str>, LastStep>,
     /// Writes for each Service that NSX may not have realized.
     rollouts: BTreeMap<Box<str>, Rollout>,
     /// Deleted virtual servers of each Service that NSX may still realize.
@@ -547,6 +551,7 @@ impl ResourceCache {
         state.without_capacity.remove(service);
         state.waiting.remove(service);
         state.service_messages.remove(service);
+        state.last_steps.remove(service);
     }
 
     /// Requeues this Service after the next deletion of an object other than an allocation.
@@ -612,11 +617,8 @@ impl ResourceCache {
     /// Sets an Event of this Service for a single occurrence. Each occurrence is emitted.
     pub fn remark_event(&self, service: &str, reason: Reason, message: String) {
         let mut state = self.state.lock();
-        state
-            .service_messages
-            .entry(service.into())
-            .or_default()
-            .insert(reason, ServiceMessage { message, is_reported: false });
+        let of_service = state.service_messages.entry(service.into()).or_default();
+        of_service.insert(reason, ServiceMessage { message, is_reported: false });
     }
 
     /// Takes a pending Event of this Service.

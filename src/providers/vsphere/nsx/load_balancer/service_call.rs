@@ -17,6 +17,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, Service};
 use parking_lot::Mutex;
 use tokio::time::Instant;
+use tracing::debug;
 
 use super::backend::{LoadBalancerSpec, ObjectChange, Request};
 use super::families::FamilyLoadBalancer;
@@ -24,7 +25,7 @@ use super::layout::{ClusterLayout, ObjectKind, Owner, Port};
 use super::objects::{Allocation, LbService, ServiceResources, VirtualServer};
 use super::ownership::{ClassifiedResources, ClusterContext, classify};
 use super::plan::{self, CurrentState, DesiredLoadBalancer, Step};
-use super::resource_cache::{RequiredFreshness, ResourceCache, ServiceInFlight};
+use super::resource_cache::{LastStep, RequiredFreshness, ResourceCache, ServiceInFlight};
 use super::resource_index::{Selection, UnusableLbService};
 use super::{NsxLoadBalancers, config_wrong, families, service_request, status};
 use crate::base::addresses::parse_ip;
@@ -375,6 +376,20 @@ impl<'a> ServiceCall<'a> {
                 Err(self.wait(&format!("the machine of node {node} is being looked up"), Duration::from_secs(1)))
             }
         }
+    }
+
+    /// Keeps the planned step with the inputs of the plan, and logs it.
+    pub(super) fn record_plan(&self, targets: &[FamilyTarget], observation: &CallObservation, step: Option<&Step<'_>>) {
+        let last = LastStep {
+            at: Instant::now(),
+            step: step.map(ToString::to_string),
+            desired_servers: targets.iter().map(|target| target.desired.ports.len()).sum(),
+            desired_members: targets.iter().map(|target| target.desired.members.len()).sum(),
+            owned: observation.classified.owned.paths().count(),
+            ambiguous: observation.classified.ambiguous.paths().count(),
+        };
+        debug!(service = self.key, ?last, "planned the next step");
+        self.cache().record_step(&self.key, last);
     }
 
     pub(super) fn uid(&self) -> Option<&str> {

@@ -63,6 +63,7 @@ impl ServiceCall<'_> {
                 Some((target, Step::ReleaseAddress(allocation)))
             };
             let next = next(&targets, &observation).or_else(refused);
+            self.record_plan(&targets, &observation, next.as_ref().map(|(_, step)| step));
             // A deletion only marks objects: NSX may serve the address of a deleted virtual server for some time.
             let is_last = next.as_ref().is_none_or(|(_, step)| matches!(step, Step::ReleaseAddress(_)));
             if is_last && self.check_teardown(&expected).await? == TeardownState::Found {

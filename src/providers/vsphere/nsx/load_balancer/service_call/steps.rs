@@ -74,7 +74,9 @@ impl<'a> ServiceCall<'a> {
                 !has_failed(&progress.failed, *second) && (*is_wanted || progress.failed.is_empty())
             };
             let open = targets.iter().filter(is_open);
-            let Some((target, step)) = next(open, &observation) else {
+            let planned = next(open, &observation);
+            self.record_plan(&targets, &observation, planned.as_ref().map(|(_, step)| step));
+            let Some((target, step)) = planned else {
                 self.add_unrealized(&targets, &observation, &mut progress.failed).await?;
                 return match progress.failed.is_empty() {
                     true => {

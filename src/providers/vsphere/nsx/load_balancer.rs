@@ -296,7 +296,8 @@ impl LoadBalancer for NsxLoadBalancers {
     ) -> Result<(), Error> {
         let services = [Arc::new(service.clone())];
         let results = self.update_nodes(permit, cluster_name, &services, nodes).await;
-        results.and_then(|mut results| results.pop()).unwrap_or(Ok(()))
+        let result = results.and_then(|mut results| results.pop());
+        result.unwrap_or_else(|| Err(Error::other("the update of the Nodes gave no result for the Service")))
     }
 
     async fn ensure_load_balancer_deleted(

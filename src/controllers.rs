@@ -19,15 +19,13 @@ pub mod service;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Resource};
-use serde_json::{Map, Value, json};
 
 use crate::cloud::{CloudProvider, Reason};
 use crate::kubernetes::call::{CALL_LIMIT, CallError, get_opt};
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::leadership::Leadership;
-use crate::kubernetes::patch::FIELD_MANAGER;
+use crate::kubernetes::patch::{FIELD_MANAGER, preconditions};
 
 /// Dependencies that all controllers share. Cheap to clone.
 #[derive(Clone)]
@@ -55,14 +53,6 @@ pub struct UnsupportedController {
 /// Reads the Node from the API server, not from the cache.
 async fn read_live(nodes: &Api<Node>, name: &str) -> Result<Option<Node>, CallError> {
     get_opt(&format!("get node {name}"), CALL_LIMIT, nodes, name).await
-}
-
-/// Returns the metadata of a patch that fails if the object was changed or replaced: UID and resourceVersion.
-fn preconditions(metadata: &ObjectMeta) -> Map<String, Value> {
-    let mut preconditions = Map::new();
-    preconditions.insert("uid".into(), json!(metadata.uid));
-    preconditions.insert("resourceVersion".into(), json!(metadata.resource_version));
-    preconditions
 }
 
 fn reason_of(error: &CallError) -> Reason {
@@ -119,6 +109,7 @@ mod tests {
     use super::*;
     use k8s_openapi::api::core::v1::Service;
     use kube::core::Status;
+    use serde_json::json;
 
     #[test]
     fn a_write_that_is_not_taken_has_the_reason_that_the_pages_name() {

@@ -4,10 +4,11 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::call::{CALL_LIMIT, CallError, limited};
 use crate::base::error_chain::chain;
@@ -34,8 +35,16 @@ pub async fn permits_retry(attempts: &mut u32, error: &CallError) -> bool {
     true
 }
 
+/// Returns the metadata of a patch that fails if the object was changed or replaced: UID and resourceVersion.
+pub fn preconditions(metadata: &ObjectMeta) -> Map<String, Value> {
+    let mut preconditions = Map::new();
+    preconditions.insert("uid".into(), json!(metadata.uid));
+    preconditions.insert("resourceVersion".into(), json!(metadata.resource_version));
+    preconditions
+}
+
 /// Applies a strategic merge patch to the object, except its status. `what` is as in [`limited`]. The metadata of
-/// `patch` must contain the UID and the resourceVersion, so that the patch fails if the object has changed.
+/// `patch` must contain the [`preconditions`].
 pub async fn patch<K>(what: &str, api: &Api<K>, name: &str, patch: Value) -> Result<K, CallError>
 where
     K: Clone + DeserializeOwned + Debug,

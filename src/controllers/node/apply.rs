@@ -11,9 +11,8 @@ use serde_json::{Map, Value, json};
 
 use super::plan::{Initialise, Metadata, NodeAction, other_taints};
 use crate::cloud::node;
-use crate::controllers::preconditions;
 use crate::kubernetes::call::CallError;
-use crate::kubernetes::patch::{patch, patch_status};
+use crate::kubernetes::patch::{patch, patch_status, preconditions};
 
 /// Progress of a list of actions.
 #[derive(Debug)]

@@ -7,9 +7,8 @@ use serde_json::{Value, json};
 
 use super::plan::{ANNOTATION_OUT_OF_SERVICE, Change, taints_after};
 use crate::cloud::node;
-use crate::controllers::preconditions;
 use crate::kubernetes::call::{CALL_LIMIT, CallError, limited};
-use crate::kubernetes::patch::patch;
+use crate::kubernetes::patch::{patch, preconditions};
 
 /// Performs `changes` in one patch. `time` (RFC 3339) is the value of the out-of-service annotation.
 pub async fn write_taints(nodes: &Api<Node>, node: &Node, changes: &[Change], time: &str) -> Result<(), CallError> {

@@ -7,7 +7,7 @@ const ALLOWANCE: &str = "src/controllers/node_lifecycle/deletion_policy/allowanc
 const FACTS: &str = "src/controllers/node_lifecycle/deletion_policy/facts.rs";
 const DELETION: &str = "src/controllers/node_lifecycle/reconciler/deletion.rs";
 const APPLY: &str = "src/controllers/node_lifecycle/apply.rs";
-const CONTROLLERS: &str = "src/controllers.rs";
+const PATCH: &str = "src/kubernetes/patch.rs";
 const TAINTS: &str = "src/controllers/node_lifecycle/reconciler/taints.rs";
 const LOOK: &str = "src/controllers/node_lifecycle/reconciler.rs";
 const ANSWERS: &str = "src/controllers/node_lifecycle/deletion_policy/answers.rs";
@@ -231,7 +231,7 @@ pub fn all() -> Vec<Mutant> {
         ),
         Mutant::new(
             "apply-taints-with-version",
-            CONTROLLERS,
+            PATCH,
             ("json!(metadata.resource_version));", "json!(None::<String>));"),
             UNIT,
         ),

@@ -44,9 +44,9 @@ struct Record {
     /// The UID of the Service.
     uid: Option<String>,
     /// Number of resyncs of the Service that the provider requested.
-    generation: u64,
-    /// Value of `generation` at the beginning of the last sync.
-    observed_generation: u64,
+    resync_generation: u64,
+    /// Value of `resync_generation` at the beginning of the last sync.
+    observed_resync_generation: u64,
     ensured: Option<EnsuredInputs>,
     rejection: Option<Rejection>,
     attempt: Attempt,
@@ -65,9 +65,9 @@ struct Record {
 /// The inputs of the last successful ensure.
 struct EnsuredInputs {
     inputs: Inputs,
-    /// The generation that the ensure covers. `None` if the cloud may differ from `inputs`, because a later call did not
-    /// complete.
-    generation: Option<u64>,
+    /// The resync generation that the ensure covers. `None` if the cloud may differ from `inputs`, because a later call
+    /// did not complete.
+    resync_generation: Option<u64>,
 }
 
 /// The current ensure or delete, which may be waiting for a retry. Empty after a success.
@@ -161,7 +161,7 @@ impl Records {
     /// Begins a sync of the Service. The sync does not cover resyncs that are requested after this call, because an
     /// attempt after a conflict may reuse the result of an earlier cloud call.
     pub(super) fn begin_sync(&self, key: &str) {
-        self.change(key, |record| record.observed_generation = record.generation);
+        self.change(key, |record| record.observed_resync_generation = record.resync_generation);
     }
 
     /// Begins an attempt of a sync. Creates the record of the Service if needed.
@@ -249,7 +249,7 @@ impl Records {
             record.nodes.is_certain = false;
             record.attempt.nodes = set.cloned();
             if let Some(ensured) = &mut record.ensured {
-                ensured.generation = None;
+                ensured.resync_generation = None;
             }
         });
     }
@@ -303,7 +303,7 @@ impl Records {
     /// Records a successful ensure with these inputs, after the status of the Service was written.
     pub(super) fn ensured(&self, key: &str, inputs: Inputs) {
         self.change(key, |record| {
-            record.ensured = Some(EnsuredInputs { inputs, generation: Some(record.observed_generation) });
+            record.ensured = Some(EnsuredInputs { inputs, resync_generation: Some(record.observed_resync_generation) });
             record.rejection = None;
             record.attempt = Attempt::default();
         });
@@ -439,20 +439,21 @@ impl Record {
 
     /// Returns the inputs of the last ensure, unless the ensure must be repeated.
     fn current_inputs(&self) -> Option<&Inputs> {
-        let ensured = self.ensured.as_ref().filter(|ensured| ensured.generation == Some(self.generation))?;
+        let ensured =
+            self.ensured.as_ref().filter(|ensured| ensured.resync_generation == Some(self.resync_generation))?;
         // After a failed node update, the load balancer may be missing.
         self.nodes.failure.failures.is_none().then_some(&ensured.inputs)
     }
 
     fn request_resync(&mut self) {
-        self.generation += 1;
+        self.resync_generation += 1;
         self.rejection = None;
         self.attempt.failure = SyncFailure::default();
     }
 
     /// Whether the provider requested a resync after the sync began. The sync may not cover that request.
     fn has_new_resync(&self) -> bool {
-        self.generation != self.observed_generation
+        self.resync_generation != self.observed_resync_generation
     }
 
     fn is_due(&self, set: &Arc<NodeSet>, at: Instant) -> bool {

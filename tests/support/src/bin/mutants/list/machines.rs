@@ -160,7 +160,7 @@ fn of_changes() -> Vec<Mutant> {
             RECORDS,
             (
                 "or_insert_with(new);\n",
-                "or_insert_with(new);\n        record.observed_generation = record.generation;\n",
+                "or_insert_with(new);\n        record.observed_resync_generation = record.resync_generation;\n",
             ),
             MEMORY,
         ),

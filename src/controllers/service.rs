@@ -82,7 +82,8 @@ pub fn controller(
         workers: settings.workers.get(),
         // Rounds of node updates have their own queue, because a burst of new Services must not delay the rounds.
         side_queue: Some("node"),
-        // The same as in the records, so that the queue does not repeat a sync before the records permit it.
+        // The same as in the records. The pause in the records decides; a key that comes earlier only waits for its
+        // rest, which resets the queue's count.
         backoff: records::BACKOFF,
         // If the provider has no instances, the addresses in the status of the Nodes are used.
         instances: BoundedInstances::of(Arc::clone(&provider)).ok(),

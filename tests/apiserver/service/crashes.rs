@@ -113,6 +113,7 @@ async fn a_sync_that_is_dropped_anywhere_is_completed_by_the_next_leader() {
             drop(term);
             run.wait_for_cache(&name).await;
             settle(&begin_term(), &key).await;
+            assert_eq!(run.held(), 0.0, "{change:?} {polls}: it settles, and waits for no change of the Service");
             let service = run.api().get_opt(&name).await.unwrap();
             match (change, service) {
                 (Change::Created | Change::Changed, Some(service)) => {

@@ -141,6 +141,14 @@ impl Run {
         line.unwrap_or_else(|| panic!("{series} in {text}")).parse().unwrap()
     }
 
+    /// Returns the number of Services that are not up to date, for any reason.
+    pub fn held(&self) -> f64 {
+        let text = self.metrics.encode().unwrap();
+        let values =
+            text.lines().filter_map(|line| line.strip_prefix("vsphere_ccm_load_balancers_held{")?.split_once("} "));
+        values.map(|(_, value)| value.parse::<f64>().unwrap()).sum()
+    }
+
     /// Waits for the value of a series. A sync is counted at its end, which can be after its Event or its call.
     pub async fn wait_for_metric(&self, what: &str, series: &str, value: f64) {
         eventually(what, LIMIT, async || {

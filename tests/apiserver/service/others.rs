@@ -128,7 +128,10 @@ impl<R: Reconciler> Steps<R> {
     async fn reconcile(&self, name: &str) -> Requeue {
         let key = self.run.key(name);
         let outcome = Arc::clone(&self.term).reconcile(key.clone()).await;
-        self.term.conclude(&key, Ok(outcome)).await
+        let next = self.term.conclude(&key, Ok(outcome)).await;
+        // A Service that waits for its own change is reconciled with the period, too.
+        assert!(next != Requeue::PERIOD || self.run.held() == 0.0, "{name} is not up to date");
+        next
     }
 
     async fn ensure(&self, name: &str) {

@@ -8,6 +8,7 @@ use support::fake_nsx::{Behaviour, Model, Side, Trouble};
 use super::world::*;
 use crate::world::advance;
 use ccm::cloud::{Error, Handling, LoadBalancer as _};
+use k8s_openapi::api::core::v1::LoadBalancerStatus;
 
 /// Returns the Service with these fields in its spec.
 fn with(service: &Service, fields: Value) -> Service {
@@ -424,6 +425,30 @@ async fn of_two_services_that_ask_for_one_address_at_once_one_creates_nothing() 
     // NSX reserves a released address for a while.
     advance(std::time::Duration::from_secs(300)).await;
     assert_eq!(addresses(&world.ensure(&two).await.unwrap()), ["192.0.2.50".parse::<std::net::IpAddr>().unwrap()]);
+}
+
+/// An administrator has deleted the load balancer of the first Service, which still reports its address. NSX accepts
+/// both requests.
+#[tokio::test]
+async fn an_address_that_one_service_reports_and_another_one_asks_for_is_given_once() {
+    let behaviour = Behaviour { accepts_any_wish: true, ..Behaviour::USUAL };
+    let world = World::with(Model::small().behaviour(behaviour), Some(UID), config()).await;
+    world.ensured(&service("ns/other", &[("TCP", 80, 30090)])).await;
+    let status: LoadBalancerStatus = serde_json::from_value(json!({"ingress": [{"ip": "192.0.2.50"}]})).unwrap();
+    let one = with_status(service("ns/a", &[("TCP", 80, 30080)]), status.clone());
+    let two = with(&service("ns/b", &[("TCP", 80, 30081)]), json!({"loadBalancerIP": "192.0.2.50"}));
+    let hold = world.fake.hold_operation("PATCH ip-allocations", 1, Side::Request);
+    let (first, second) = tokio::join!(world.ensure(&one), async {
+        hold.wait().await;
+        let second = world.try_ensure(&two).await;
+        hold.release();
+        second
+    });
+    assert_eq!(addresses(&first.unwrap()), addresses(&status));
+    let error = second.unwrap_err();
+    assert_eq!(word(&error), "AddressUnavailable", "{error}");
+    assert!(error.to_string().contains("ns/a"), "{error}");
+    assert_eq!(world.counted(), [1, 2, 2, 2, 2], "nothing is created for the second Service");
 }
 
 /// Clients of the first Service may still use its address.

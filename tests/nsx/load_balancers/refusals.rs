@@ -7,7 +7,7 @@ use ccm::providers::vsphere::config::{Class, IpPool, LoadBalancerConfig as Confi
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 use support::fake_nsx::go::{GoBalancer, TCP_PROFILE};
-use support::fake_nsx::{Behaviour, Model, Trouble};
+use support::fake_nsx::{Behaviour, Model, Side, Trouble};
 
 use super::world::*;
 use crate::routes::world::node;
@@ -444,4 +444,43 @@ async fn members_that_go_leave_a_pool_that_nsx_refuses_with_the_new_ones() {
     world.fake.next("PUT lb-pools", Trouble::error(400, Some(23_500)));
     assert!(world.update(&[&one]).await[0].is_err());
     assert_eq!(members(), named(&["10.0.0.1", "10.0.0.3"]));
+}
+
+/// A SMALL load balancer service supports 20 virtual servers. Without a load balancer service, and without its usage,
+/// the capacity is unknown.
+#[tokio::test]
+async fn of_two_services_that_need_the_last_capacity_one_gets_all_its_ports() {
+    let of_ports = |key: &str, count: u16| {
+        let ports: Vec<(&str, u16, u16)> = (1..=count).map(|port| ("TCP", port, 30000 + port)).collect();
+        service(key, &ports)
+    };
+    for (used, count, has_usage) in [(18, 2, true), (18, 2, false), (0, 11, true)] {
+        let world = World::start(Some(UID)).await;
+        let (one, two) = (of_ports("ns/one", count), of_ports("ns/two", count));
+        world.delete(&one).await.unwrap();
+        if used > 0 {
+            world.ensured(&of_ports("ns/large", used)).await;
+        }
+        if !has_usage {
+            world.fake.every("GET service-usage", Trouble::not_permitted());
+        }
+        let hold = world.fake.hold_operation("PUT lb-virtual-servers", 1, Side::Request);
+        let (first, second) = tokio::join!(world.try_ensure(&one), async {
+            hold.wait().await;
+            let second = world.try_ensure(&two).await;
+            hold.release();
+            second
+        });
+        assert!(matches!(first, Ok(_) | Err(Error::Pending { .. })), "{used} {has_usage}: {first:?}");
+        let Err(Error::Pending { message, after }) = second else { panic!("{used} {has_usage}: {second:?}") };
+        assert!(message.contains("capacity"), "{message}");
+        assert!((1000..=2000).contains(&after.as_millis()), "{after:?}");
+        world.fake.clear();
+        world.ensured(&one).await;
+        let full = world.ensure(&two).await.unwrap_err();
+        assert_eq!(word(&full), "LoadBalancerCapacity", "{full}");
+        assert_eq!(world.objects("lb-virtual-servers").len(), usize::from(used + count));
+        world.delete(&one).await.unwrap();
+        world.ensured(&two).await;
+    }
 }

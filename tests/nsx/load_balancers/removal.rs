@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use support::fake_nsx::go::GoBalancer;
-use support::fake_nsx::{Model, Realization, Trouble};
+use support::fake_nsx::{Model, Realization, Side, Trouble};
 
 use super::orphans::reading;
 use super::world::*;
@@ -170,4 +170,33 @@ async fn the_finalizer_stays_while_the_load_balancer_service_cannot_be_deleted_f
     world.fake.clear();
     world.delete(&one).await.unwrap();
     assert_eq!(world.counted(), [0; 5]);
+}
+
+/// The last other virtual server is deleted during a creation, which then fails.
+#[tokio::test]
+async fn a_load_balancer_service_that_a_failing_creation_may_use_is_deleted_after_it() {
+    let world = World::start(Some(UID)).await;
+    let old = world.ensured(&service("ns/old", &[("TCP", 80, 30080)])).await;
+    let new = service("ns/new", &[("TCP", 80, 30081)]);
+    world.fake.next("PUT lb-virtual-servers", Trouble::error(400, Some(23_500)));
+    let hold = world.fake.hold_operation("PUT lb-pools", 1, Side::Request);
+    let (created, deleted) = tokio::join!(world.try_ensure(&new), async {
+        hold.wait().await;
+        let deleted = world.delete(&old).await;
+        hold.release();
+        deleted
+    });
+    deleted.unwrap();
+    assert_eq!(word(&created.unwrap_err()), "NSXRefused");
+    assert_eq!(world.fake.counts().of("DELETE lb-services"), 0);
+    // The pool and the monitor of the failed creation stay for its retry.
+    for _ in 0..2 {
+        reading(&world).await;
+    }
+    support::eventually("it is deleted", crate::world::SOON, async || match world.counted() {
+        [0, 0, 1, 1, 0] => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    world.ensured(&new).await;
 }

@@ -373,11 +373,11 @@ async fn a_retry_does_not_count_the_room_of_its_first_attempt_again() {
         let refused = world.try_ensure(&two).await.unwrap_err();
         assert_eq!(word(&refused), "NSXRefused", "{refused}");
     }
-    assert_eq!(world.fake.counts().of("GET service-usage"), 1);
+    assert_eq!(world.fake.counts().of("GET service-usage"), 4);
+    world.ensured(&two).await;
     // Other Services see the used capacity.
     let full = world.try_ensure(&service("ns/three", &[("TCP", 80, 30082)])).await.unwrap_err();
     assert_eq!(word(&full), "LoadBalancerCapacity", "{full}");
-    world.ensured(&two).await;
 }
 
 /// The address of a Service is on the gateway of its load balancer service.

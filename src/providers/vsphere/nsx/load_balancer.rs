@@ -390,10 +390,14 @@ fn config_wrong(message: String) -> Error {
     Error::Exhausted { reason: reason::LoadBalancerConfigWrong, message, after: LATER }
 }
 
-/// Returns the error of a failed reservation. Jitter of up to one minute lets waiting Services take turns.
+/// Returns [`LATER`] with jitter of up to one minute, which lets Services that wait for the same resource take turns.
+fn later() -> Duration {
+    LATER + Duration::from_secs(60).mul_f64(fastrand::f64())
+}
+
+/// Returns the error of a failed reservation.
 fn address_unavailable(message: String) -> Error {
-    let after = LATER + Duration::from_secs(60).mul_f64(fastrand::f64());
-    Error::Exhausted { reason: reason::AddressUnavailable, message, after }
+    Error::Exhausted { reason: reason::AddressUnavailable, message, after: later() }
 }
 
 /// Copies an error for each of several Services.

@@ -169,29 +169,21 @@ impl Usage {
         Self([(ports, 0), (ports, 0), (ports.saturating_mul(members), 0)])
     }
 
-    /// Adds the used numbers of `more`.
-    pub fn add(&mut self, more: &Self) {
-        self.0.iter_mut().zip(more.0).for_each(|((used, _), (more, _))| *used += more);
+    /// Adds the demand of other Services to the used numbers.
+    pub fn add(&mut self, demand: &Self) {
+        self.0.iter_mut().zip(demand.0).for_each(|((used, _), (more, _))| *used += more);
     }
 
-    /// Returns the part of this demand that exceeds `taken`.
-    pub fn beyond(&self, taken: &Self) -> Self {
-        let mut more = self.clone();
-        more.0.iter_mut().zip(taken.0).for_each(|((needed, _), (taken, _))| *needed = needed.saturating_sub(taken));
-        more
-    }
-
-    /// Takes the demanded capacity if all of it is free.
+    /// Checks that the demanded capacity is free.
     ///
     /// # Errors
-    /// Returns the first exhausted kind (virtual servers, pools or members), and takes nothing.
-    pub fn take(&mut self, needed: &Self) -> Result<(), CapacityExceeded> {
+    /// Returns the first exhausted kind: virtual servers, pools or members.
+    pub fn check(&self, needed: &Self) -> Result<(), CapacityExceeded> {
         for ((what, (used, allowed)), (needed, _)) in Self::WHAT.into_iter().zip(self.0).zip(needed.0) {
             if allowed > 0 && needed > 0 && used.saturating_add(needed) > allowed {
                 return Err(CapacityExceeded { object: what, used, allowed });
             }
         }
-        self.add(needed);
         Ok(())
     }
 }
@@ -301,17 +293,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_taken_for_all_or_nothing() {
-        let mut usage = Usage::new((18, 20), (10, 60), (290, 300));
-        assert_eq!(usage.take(&Usage::of_ports(1, 9)), Ok(()));
+    fn each_kind_has_room_for_all_or_there_is_none() {
+        let usage = Usage::new((19, 20), (10, 60), (299, 300));
         let full = CapacityExceeded { object: "pool members", used: 299, allowed: 300 };
-        assert_eq!(usage.take(&Usage::of_ports(1, 2)), Err(full));
-        assert_eq!(usage.take(&Usage::of_ports(1, 1)), Ok(()));
-        assert_eq!(Usage::new((21, 20), (0, 9), (0, 9)).take(&Usage::of_ports(0, 7)), Ok(()), "nothing is needed");
-        assert_eq!(Usage::new((1, 0), (1, 0), (9, 0)).take(&Usage::of_ports(1, 9)), Ok(()), "no capacity is stated");
+        assert_eq!(usage.check(&Usage::of_ports(1, 2)), Err(full));
+        assert_eq!(usage.check(&Usage::of_ports(1, 1)), Ok(()));
+        assert_eq!(Usage::new((21, 20), (0, 9), (0, 9)).check(&Usage::of_ports(0, 7)), Ok(()), "nothing is needed");
+        assert_eq!(Usage::new((1, 0), (1, 0), (9, 0)).check(&Usage::of_ports(1, 9)), Ok(()), "no capacity is stated");
         assert_eq!(
-            usage.take(&Usage::of_ports(1, 0)),
-            Err(CapacityExceeded { object: "virtual servers", used: 20, allowed: 20 })
+            usage.check(&Usage::of_ports(2, 0)),
+            Err(CapacityExceeded { object: "virtual servers", used: 19, allowed: 20 })
         );
     }
 }

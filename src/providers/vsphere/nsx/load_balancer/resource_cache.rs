@@ -13,8 +13,8 @@ mod quarantine;
 mod realization;
 mod relists;
 mod removal;
-mod single_flight;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -29,7 +29,7 @@ use tracing::warn;
 pub use self::last_step::LastStep;
 use self::quarantine::Quarantine;
 use super::RECENT;
-use super::backend::{CapacityExceeded, ConfiguredObject, ObjectChange, ScopeNames, Suitability, Usage};
+use super::backend::{ConfiguredObject, ObjectChange, ScopeNames, Suitability, Usage};
 use super::layout::ClusterLayout;
 use super::objects::{LbService, ServiceResources, VirtualServer};
 use super::realization::{PendingTeardown, Rollout};
@@ -46,8 +46,6 @@ const MAX_RELIST_DELAY: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Minimum time between two relists that follow refused changes.
 const BETWEEN_REFUSALS: Duration = Duration::from_secs(60);
-/// Lifetime of the cached usage of the load balancer service.
-const USAGE_LIFE: Duration = Duration::from_secs(10);
 /// Maximum number of Services whose IP pools are cached.
 const MAX_TOUCHED: usize = 4096;
 /// Maximum number of events by which a subscriber may lag. A slower subscriber gets one event for all Services.
@@ -72,12 +70,6 @@ pub struct ResourceCache {
     events: broadcast::Sender<ServiceEvent>,
     /// Number of completed relists in all terms.
     completed: watch::Sender<u64>,
-    /// Single flight for reads of the usage of the load balancer service.
-    pub usage_reading: single_flight::SingleFlight,
-    /// Single flight for the creation of the load balancer service.
-    pub lb_service_creation: single_flight::SingleFlight,
-    /// Single flight for the check that NSX has the configured objects.
-    pub configured_reading: single_flight::SingleFlight,
 }
 
 /// State of the cache. No task keeps its lock across an `await`.
@@ -133,17 +125,13 @@ struct CacheState {
     answered_at: BTreeMap<Box<str>, Instant>,
     /// Services whose load balancers were complete in this term, with their families.
     complete: BTreeMap<Box<str>, Vec<IpFamily>>,
-    /// Services with a call in flight.
-    services_in_flight: BTreeSet<Box<str>>,
-    capacity: Option<UsageCache>,
+    /// Services with a call in flight, each with the claims of the call.
+    services_in_flight: BTreeMap<Box<str>, CallClaims>,
     /// Suitability of configured objects, and the time of the read.
     configured: BTreeMap<ConfiguredObject, (Suitability, Instant)>,
     /// Services that are being deleted, with the addresses released so far; `None` for an unknown address.
     deleted: BTreeMap<Box<str>, Vec<Option<IpAddr>>>,
-    reservations: Vec<AddressReservation>,
     quarantine: Quarantine,
-    /// Services that wait for free capacity of the load balancer service.
-    without_capacity: BTreeSet<Box<str>>,
     /// Paths of the reported ambiguous objects, by Service. The key is empty for objects that name no Service.
     blocked: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
     /// Events of each Service, by reason. A taken Event stays, so that its message is not emitted again.
@@ -156,30 +144,21 @@ struct CacheState {
     teardowns: BTreeMap<Box<str>, PendingTeardown>,
     removal: Option<removal::Removal>,
     realized_lb_services: BTreeSet<Box<str>>,
-    /// Number of syncs that create objects on the load balancer service.
-    creating: usize,
-    is_removing: bool,
+}
+
+/// Claims of a call in flight, against other calls of this process. They end with the call.
+#[derive(Default)]
+struct CallClaims {
+    /// The demand of the load balancer that the call creates.
+    demand: Option<Usage>,
+    /// The addresses that the call reserves because the Service requests or reports them.
+    addresses: Vec<IpAddr>,
 }
 
 struct ServiceMessage {
     message: String,
     /// Whether the controller has taken the message.
     is_reported: bool,
-}
-
-/// A requested address that is being reserved.
-struct AddressReservation {
-    service: Box<str>,
-    pool: Box<str>,
-    address: IpAddr,
-}
-
-struct UsageCache {
-    read_at: Instant,
-    /// The usage of the last read, plus the capacity taken later.
-    usage: Usage,
-    /// Capacity taken for load balancers that may not exist yet, by Service and by family of the second load balancer.
-    reserved: BTreeMap<(Box<str>, Option<IpFamily>), Usage>,
 }
 
 #[derive(Clone)]
@@ -216,52 +195,24 @@ impl Drop for ServiceInFlight<'_> {
     }
 }
 
-/// Guard of a claimed address, which prevents a reservation of this address for another Service.
-pub struct ReservationGuard<'a> {
-    cache: &'a ResourceCache,
-    service: Box<str>,
-}
-
-impl Drop for ReservationGuard<'_> {
-    fn drop(&mut self) {
-        self.cache.state.lock().reservations.retain(|one| one.service != self.service);
-    }
-}
-
-/// Guard that prevents this process from deleting the load balancer service.
-pub struct Creating<'a>(&'a ResourceCache);
-
-impl Drop for Creating<'_> {
-    fn drop(&mut self) {
-        self.0.state.lock().creating -= 1;
-    }
-}
-
-/// Guard that prevents this process from creating objects on the load balancer service.
-pub struct Removing<'a>(&'a ResourceCache);
-
-impl Drop for Removing<'_> {
-    fn drop(&mut self) {
-        self.0.state.lock().is_removing = false;
-    }
-}
-
 impl CacheState {
     /// Clears the state, except operations in flight.
     fn reset(&mut self, permit: Option<LeaderToken>) {
-        let (attempted, busy) = (self.last_attempt, std::mem::take(&mut self.services_in_flight));
         let mut leads = self.leads.clone();
         leads.has_changed();
         *self = Self {
             leads,
             permit,
             epoch: self.epoch + 1,
-            creating: self.creating,
-            is_removing: self.is_removing,
-            last_attempt: attempted,
-            services_in_flight: busy,
+            last_attempt: self.last_attempt,
+            services_in_flight: std::mem::take(&mut self.services_in_flight),
             ..Self::default()
         };
+    }
+
+    fn demands(&self) -> BTreeMap<Box<str>, Usage> {
+        let calls = self.services_in_flight.iter();
+        calls.filter_map(|(service, claims)| Some((service.clone(), claims.demand.clone()?))).collect()
     }
 
     fn is_over(&self) -> bool {
@@ -287,12 +238,7 @@ impl ResourceCache {
     pub fn new(leads: AnyLeader) -> Self {
         let state = Mutex::new(CacheState { leads, ..CacheState::default() });
         let (events, completed) = (broadcast::Sender::new(BACKLOG), watch::Sender::new(0));
-        let single = single_flight::SingleFlight::default;
-        let usage_reading = single();
-        let lb_service_creation = single();
-        let configured_reading = single();
-        let wake = Notify::new();
-        Self { state, wake, events, completed, usage_reading, lb_service_creation, configured_reading }
+        Self { state, wake: Notify::new(), events, completed }
     }
 
     /// Starts a call of this term, and clears the state of another term.
@@ -404,12 +350,7 @@ impl ResourceCache {
                 if let Some((service, address)) = state.index.address_of(path) {
                     state.quarantine.enter(address, &service, Instant::now().into_std());
                 }
-                if !path.contains("/ip-allocations/") {
-                    // The deletion may have freed capacity.
-                    state.capacity = None;
-                    self.request_resync(&std::mem::take(&mut state.without_capacity));
-                    state.realized_lb_services.remove(path.as_str());
-                }
+                state.realized_lb_services.remove(path.as_str());
                 state.index.remove(path);
             }
             ObjectChange::Referenced(path) => {
@@ -459,20 +400,6 @@ impl ResourceCache {
         self.state.lock().deleted.get(service).cloned().unwrap_or_default()
     }
 
-    /// Claims a requested address of an IP pool for a Service. Returns the Service with an earlier claim as the error.
-    pub fn reserve(&self, service: &str, pool: &str, address: IpAddr) -> Result<ReservationGuard<'_>, Box<str>> {
-        let mut state = self.state.lock();
-        let claim = AddressReservation { service: service.into(), pool: pool.into(), address };
-        let is_other = |one: &AddressReservation| {
-            one.service != claim.service && (&one.pool, one.address) == (&claim.pool, address)
-        };
-        if let Some(other) = state.reservations.iter().find(|one| is_other(one)) {
-            return Err(other.service.clone());
-        }
-        state.reservations.push(claim);
-        Ok(ReservationGuard { cache: self, service: service.into() })
-    }
-
     /// Returns the only namespace that may request this recently released address; `None` if this Service may.
     pub fn reserved_for(&self, service: &str, address: IpAddr) -> Option<Box<str>> {
         self.state.lock().quarantine.closed_to(service, address, Instant::now().into_std()).map(Into::into)
@@ -518,15 +445,10 @@ impl ResourceCache {
         let now = Instant::now();
         let mut state = self.state.lock();
         state.complete.insert(service.into(), families);
-        state.without_capacity.remove(service);
         state.pools.remove(service);
         // Keeps the teardowns of deletions in progress and of unpurged objects, because their time limits continue.
         let CacheState { teardowns, deleted, .. } = &mut *state;
         teardowns.retain(|one, teardown| deleted.contains_key(one) || teardown.until_purge(now.into_std()).is_some());
-        // The load balancers exist now, so their capacity is included in the usage that NSX reports.
-        if let Some(room) = &mut state.capacity {
-            room.reserved.retain(|(taker, _), _| **taker != *service);
-        }
     }
 
     /// Whether the load balancers of this Service were complete in this term.
@@ -548,15 +470,9 @@ impl ResourceCache {
         state.pools.remove(service);
         state.rollouts.remove(service);
         state.teardowns.remove(service);
-        state.without_capacity.remove(service);
         state.waiting.remove(service);
         state.service_messages.remove(service);
         state.last_steps.remove(service);
-    }
-
-    /// Requeues this Service after the next deletion of an object other than an allocation.
-    pub fn wait_for_capacity(&self, service: &str) {
-        self.state.lock().without_capacity.insert(service.into());
     }
 
     pub fn request_resync_of(&self, service: &str) {
@@ -639,11 +555,62 @@ impl ResourceCache {
 
     /// Claims the Service for one call. Fails with [`Error::Pending`] while another call handles the Service.
     pub fn lock(&self, service: &str) -> Result<ServiceInFlight<'_>, Error> {
-        if !self.state.lock().services_in_flight.insert(service.into()) {
-            let message = "what is left of a Service of this name is being deleted".to_owned();
-            return Err(Error::Pending { message, after: Duration::from_secs(1) });
+        match self.state.lock().services_in_flight.entry(service.into()) {
+            Entry::Vacant(entry) => {
+                entry.insert(CallClaims::default());
+                Ok(ServiceInFlight { cache: self, service: service.into() })
+            }
+            Entry::Occupied(_) => {
+                let message = "what is left of a Service of this name is being deleted".to_owned();
+                Err(Error::Pending { message, after: Duration::from_secs(1) })
+            }
         }
-        Ok(ServiceInFlight { cache: self, service: service.into() })
+    }
+
+    /// Claims an address for the call in flight of this Service. Returns another Service with a claim as the error.
+    pub fn claim_address(&self, service: &str, address: IpAddr) -> Result<(), Box<str>> {
+        let mut state = self.state.lock();
+        for (other, claims) in &state.services_in_flight {
+            if **other != *service && claims.addresses.contains(&address) {
+                return Err(other.clone());
+            }
+        }
+        if let Some(claims) = state.services_in_flight.get_mut(service) {
+            claims.addresses.push(address);
+        }
+        Ok(())
+    }
+
+    /// Returns the demands that calls in flight have claimed, by Service.
+    pub fn demands(&self) -> BTreeMap<Box<str>, Usage> {
+        self.state.lock().demands()
+    }
+
+    /// Claims the demand of one load balancer for the call in flight of this Service. Returns false while the calls of
+    /// other Services may need the capacity. `before` has the demands before the read of `usage`, because a call that
+    /// ended meanwhile may have created objects that the usage lacks. Without a known usage, one call creates at a time.
+    pub fn claim_capacity(
+        &self,
+        service: &str,
+        demand: Usage,
+        usage: Option<Usage>,
+        before: BTreeMap<Box<str>, Usage>,
+    ) -> bool {
+        let mut state = self.state.lock();
+        let mut others = before;
+        others.extend(state.demands());
+        others.remove(service);
+        let is_free = match usage {
+            Some(mut usage) => {
+                others.values().for_each(|other| usage.add(other));
+                usage.check(&demand).is_ok()
+            }
+            None => others.is_empty(),
+        };
+        if is_free && let Some(claims) = state.services_in_flight.get_mut(service) {
+            claims.demand = Some(demand);
+        }
+        is_free
     }
 
     pub fn request_relist(&self) {
@@ -705,7 +672,7 @@ impl ResourceCache {
         let state = &mut *guard;
         let named: BTreeSet<&str> = state.index.services().collect();
         state.blocked.retain(|service, _| service.is_empty() || named.contains(&**service));
-        let is_open = |service: &&str| !is_here(service) && !state.services_in_flight.contains(*service);
+        let is_open = |service: &&str| !is_here(service) && !state.services_in_flight.contains_key(*service);
         let open = named.into_iter().filter(is_open);
         open.map(|service| (service.into(), state.index.of_service(service))).collect()
     }
@@ -718,57 +685,11 @@ impl ResourceCache {
         let with_objects = state.index.services_of(uid);
         let is_open = |service: &&str| {
             !is_here(service)
-                && !state.services_in_flight.contains(*service)
+                && !state.services_in_flight.contains_key(*service)
                 && !state.index.has_only_addresses_of_others(service)
         };
         let suspects = with_objects.iter().copied().filter(is_open).map(Into::into).collect();
         (suspects, with_objects.len())
-    }
-
-    /// Takes capacity for the first load balancer of a Service (`None`), or for the second one. Takes only the part of
-    /// `needed` that exceeds the capacity taken before. Returns `None` if no usage was read in the last 10 s.
-    pub fn reserve_capacity(
-        &self,
-        service: &str,
-        second: Option<IpFamily>,
-        needed: &Usage,
-    ) -> Option<Result<(), CapacityExceeded>> {
-        let mut state = self.state.lock();
-        let UsageCache { usage, reserved: taken, .. } =
-            state.capacity.as_mut().filter(|room| room.read_at.elapsed() < USAGE_LIFE)?;
-        let before = taken.entry((service.into(), second)).or_default();
-        let more = needed.beyond(before);
-        let free = usage.take(&more);
-        if free.is_ok() {
-            before.add(&more);
-        }
-        Some(free)
-    }
-
-    pub fn record_usage(&self, usage: Usage) {
-        self.state.lock().capacity = Some(UsageCache { read_at: Instant::now(), usage, reserved: BTreeMap::new() });
-    }
-
-    /// Protects the load balancer service from deletion while objects are created on it. Fails with [`Error::Pending`]
-    /// while the load balancer service is being deleted.
-    pub fn create(&self) -> Result<Creating<'_>, Error> {
-        let mut state = self.state.lock();
-        if state.is_removing {
-            let message = "the load balancer service is being deleted".to_owned();
-            return Err(Error::Pending { message, after: Duration::from_secs(1) });
-        }
-        state.creating += 1;
-        Ok(Creating(self))
-    }
-
-    /// Claims the load balancer service for its deletion; `None` while it is in use for creations or claimed already.
-    pub fn remove(&self) -> Option<Removing<'_>> {
-        let mut state = self.state.lock();
-        let may_remove = state.creating == 0 && !state.is_removing;
-        may_remove.then(|| {
-            state.is_removing = true;
-            Removing(self)
-        })
     }
 
     /// Returns a stream of the Services to sync again.

@@ -1,10 +1,11 @@
-//! Tests of the remarks about load balancers, and of the time of a deletion.
+//! Tests of the remarks about load balancers, of the time of a deletion, and of the claims of calls in flight.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::ResourceCache;
 use crate::providers::vsphere::nsx::AnyLeader;
+use crate::providers::vsphere::nsx::load_balancer::backend::Usage;
 use crate::providers::vsphere::nsx::load_balancer::realization::NextCheck;
 use crate::providers::vsphere::reason::{AddressUnavailable, LoadBalancerAdoptedAsIs};
 
@@ -50,4 +51,34 @@ async fn the_time_of_a_deletion_passes_whatever_becomes_of_other_services() {
     }
     assert_eq!(cache.left_in_effect("ns/s"), deleted_before);
     assert_eq!(cache.teardown("ns/s", &deleted_before), NextCheck::Complete);
+}
+
+#[test]
+fn the_demand_of_a_call_counts_until_the_usage_has_what_it_created() {
+    let cache = ResourceCache::new(AnyLeader::new(Vec::new()));
+    let claim = |service, usage, before| cache.claim_capacity(service, Usage::of_ports(2, 1), usage, before);
+    let usage = || Some(Usage::new((17, 20), (17, 60), (0, 300)));
+    let [one, _two] = ["ns/a", "ns/b"].map(|service| cache.lock(service).unwrap());
+    assert!(claim("ns/a", usage(), BTreeMap::new()));
+    let before = cache.demands();
+    assert!(claim("ns/a", usage(), before.clone()), "the second load balancer of the same Service");
+    assert!(!claim("ns/b", usage(), BTreeMap::new()));
+    assert!(!claim("ns/b", None, BTreeMap::new()));
+    drop(one);
+    assert!(!claim("ns/b", usage(), before), "the usage was read before the call ended");
+    assert!(claim("ns/b", usage(), cache.demands()));
+    assert_eq!(cache.demands(), [("ns/b".into(), Usage::of_ports(2, 1))].into());
+}
+
+#[test]
+fn an_address_is_claimed_by_one_call_until_the_call_ends() {
+    let cache = ResourceCache::new(AnyLeader::new(Vec::new()));
+    let [address, other] = ["192.0.2.5", "192.0.2.6"].map(|address| address.parse().unwrap());
+    let [one, _two] = ["ns/a", "ns/b"].map(|service| cache.lock(service).unwrap());
+    assert_eq!(cache.claim_address("ns/a", address), Ok(()));
+    assert_eq!(cache.claim_address("ns/a", address), Ok(()));
+    assert_eq!(cache.claim_address("ns/b", address), Err("ns/a".into()));
+    assert_eq!(cache.claim_address("ns/b", other), Ok(()));
+    drop(one);
+    assert_eq!(cache.claim_address("ns/b", address), Ok(()));
 }

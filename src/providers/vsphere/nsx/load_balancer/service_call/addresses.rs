@@ -13,10 +13,9 @@ use crate::providers::vsphere::nsx::load_balancer::backend::LoadBalancerSpec;
 use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, VirtualServer};
 use crate::providers::vsphere::nsx::load_balancer::ownership::ClassifiedResources;
 use crate::providers::vsphere::nsx::load_balancer::plan::{self, AllocationRequest, Step};
-use crate::providers::vsphere::nsx::load_balancer::resource_cache::ReservationGuard;
 use crate::providers::vsphere::reason;
 
-impl<'a> ServiceCall<'a> {
+impl ServiceCall<'_> {
     /// Reads the address of the next allocation that may belong to the Service. Returns false if no read is needed.
     pub(super) async fn read_next(&mut self, observation: &CallObservation) -> Result<bool, Error> {
         let ClassifiedResources { owned: ours, unresolved: unread, .. } = &observation.classified;
@@ -37,11 +36,11 @@ impl<'a> ServiceCall<'a> {
         &self,
         target: &FamilyTarget,
         step: &Step<'_>,
-        progress: &mut EnsureProgress<'a>,
+        progress: &mut EnsureProgress,
     ) -> Result<(), Error> {
         match step {
             Step::Allocate { allocation_request: AllocationRequest::Rather(address) } => {
-                self.allocate_rather(target, *address, progress).await
+                self.allocate_rather(target, *address).await
             }
             Step::Reserve { server, address } => self.reserve(target, step, (server, *address), progress).await,
             Step::SetAddress { server, address } => {
@@ -53,11 +52,11 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// Checks that the requested address can be reserved, and claims it. Returns `None` if the Service requests no
-    /// address or the load balancer already has one.
-    pub(super) async fn check_address(&self, target: &FamilyTarget) -> Result<Option<ReservationGuard<'a>>, Error> {
+    /// Checks that the requested address can be reserved, and claims it, if the Service requests one and the load
+    /// balancer has none.
+    pub(super) async fn check_address(&self, target: &FamilyTarget) -> Result<(), Error> {
         let address = target.desired.features.address.filter(|_| has_no_address(target));
-        let Some((address, parts)) = address.zip(target.spec.as_ref()) else { return Ok(None) };
+        let Some((address, parts)) = address.zip(target.spec.as_ref()) else { return Ok(()) };
         if let Some(namespace) = self.cache().reserved_for(&self.key, address) {
             let reason = format!(
                 "a Service of the namespace {namespace} released it less than 10 minutes ago, and until then only Services of \
@@ -65,18 +64,18 @@ impl<'a> ServiceCall<'a> {
             );
             return Err(unavailable(&parts.address_pool, address, &reason));
         }
-        self.reserve_address(target, parts, address).await.map(Some)
+        self.claim_address(target, parts, address).await
     }
 
-    async fn reserve_address(
+    async fn claim_address(
         &self,
         target: &FamilyTarget,
         parts: &LoadBalancerSpec,
         address: IpAddr,
-    ) -> Result<ReservationGuard<'a>, Error> {
+    ) -> Result<(), Error> {
         let (request, pool) = (self.request(&target.layout, Some(parts)), parts.address_pool.as_str());
         // The claim comes first: after another claim ends, the checks below find the reservation of that Service.
-        let claim = self.cache().reserve(&self.key, pool, address).map_err(|other| {
+        self.cache().claim_address(&self.key, address).map_err(|other| {
             let reason = format!("the Service {other} asks for it, too; give one of them another spec.loadBalancerIP");
             unavailable(pool, address, &reason)
         })?;
@@ -84,26 +83,13 @@ impl<'a> ServiceCall<'a> {
         if let Some(other) = self.cache().user_of(&self.key, address) {
             return Err(unavailable(pool, address, &format!("it is in use by the Service {other}")));
         }
-        self.provider.backend.check_address(&request, pool, address).await?;
-        Ok(claim)
+        self.provider.backend.check_address(&request, pool, address).await
     }
 
     /// Reserves the reported address, which clients use. If that is impossible, reserves another address.
-    async fn allocate_rather(
-        &self,
-        target: &FamilyTarget,
-        address: IpAddr,
-        progress: &mut EnsureProgress<'a>,
-    ) -> Result<(), Error> {
-        match self
-            .allocate_only(
-                target,
-                &Step::Allocate { allocation_request: AllocationRequest::Only(address) },
-                address,
-                progress,
-            )
-            .await
-        {
+    async fn allocate_rather(&self, target: &FamilyTarget, address: IpAddr) -> Result<(), Error> {
+        let only = Step::Allocate { allocation_request: AllocationRequest::Only(address) };
+        match self.allocate_only(target, &only, address).await {
             Err(error) if is_denied(&error) => {
                 info!(service = self.key, "takes another address than {address}, which it reports: {}", chain(&error));
                 self.perform(target, &Step::Allocate { allocation_request: AllocationRequest::Any }).await
@@ -112,15 +98,9 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    async fn allocate_only(
-        &self,
-        target: &FamilyTarget,
-        step: &Step<'_>,
-        address: IpAddr,
-        progress: &mut EnsureProgress<'a>,
-    ) -> Result<(), Error> {
+    async fn allocate_only(&self, target: &FamilyTarget, step: &Step<'_>, address: IpAddr) -> Result<(), Error> {
         if let Some(parts) = &target.spec {
-            progress.reservations.push(self.reserve_address(target, parts, address).await?);
+            self.claim_address(target, parts, address).await?;
         }
         self.perform(target, step).await
     }
@@ -131,7 +111,7 @@ impl<'a> ServiceCall<'a> {
         target: &FamilyTarget,
         step: &Step<'_>,
         (server, address): (&VirtualServer, IpAddr),
-        progress: &mut EnsureProgress<'a>,
+        progress: &mut EnsureProgress,
     ) -> Result<(), Error> {
         let pool = target.spec.as_ref().map(|parts| parts.address_pool.as_str()).unwrap_or_default();
         // The allocation may exist already, in an unread IP pool.
@@ -143,7 +123,7 @@ impl<'a> ServiceCall<'a> {
         if may_be_there {
             return Ok(());
         }
-        match self.allocate_only(target, step, address, progress).await {
+        match self.allocate_only(target, step, address).await {
             Err(error) if is_denied(&error) => {
                 progress.unreserved.push(format!(
                     "the address {address} of the load balancer is not reserved in NSX, and cannot be: {}. NSX may give it to \

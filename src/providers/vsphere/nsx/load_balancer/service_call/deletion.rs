@@ -8,6 +8,7 @@ use super::{CallObservation, FamilyTarget, ServiceCall, StepCounts, next};
 use crate::base::error_chain::chain;
 use crate::cloud::{Error, LeaderToken};
 use crate::providers::vsphere::nsx::load_balancer::NsxLoadBalancers;
+use crate::providers::vsphere::nsx::load_balancer::backend::ObjectChange;
 use crate::providers::vsphere::nsx::load_balancer::families::{RequestedFamilies, SECOND};
 use crate::providers::vsphere::nsx::load_balancer::layout::{ClusterLayout, ObjectKind};
 use crate::providers::vsphere::nsx::load_balancer::objects::Allocation;
@@ -199,7 +200,7 @@ impl ServiceCall<'_> {
 }
 
 /// Deletes the unused load balancer service of this cluster, unless one is configured by id. If NSX refuses the
-/// deletion, the cache schedules a retry.
+/// deletion, or a call in flight creates a load balancer, the cache schedules a retry.
 pub(in crate::providers::vsphere::nsx::load_balancer) async fn delete_lb_service(
     of: &NsxLoadBalancers,
     permit: &LeaderToken,
@@ -214,8 +215,12 @@ pub(in crate::providers::vsphere::nsx::load_balancer) async fn delete_lb_service
     if !is_ours || of.resources.servers_on(&lb_service.path) > 0 {
         return Ok(());
     }
-    let Some(_removing) = of.resources.remove() else { return Ok(()) };
     permit.check()?;
     let record = |change| of.resources.record(&change, layout);
+    // A call in flight may create a virtual server on it, so the deletion is retried as after a refusal.
+    if !of.resources.demands().is_empty() {
+        record(ObjectChange::Referenced(lb_service.path.to_string()));
+        return Ok(());
+    }
     of.backend.delete_lb_service(permit, layout, &lb_service, &record).await
 }

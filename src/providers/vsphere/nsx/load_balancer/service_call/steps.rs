@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node};
 
@@ -18,33 +19,29 @@ use crate::providers::vsphere::nsx::load_balancer::backend::{
 };
 use crate::providers::vsphere::nsx::load_balancer::families::{FamilyLoadBalancer, RequestedFamilies};
 use crate::providers::vsphere::nsx::load_balancer::layout::{Port, Protocol};
-use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, ServiceResources, VirtualServer};
+use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, LbService, ServiceResources, VirtualServer};
 use crate::providers::vsphere::nsx::load_balancer::plan::{self, DesiredLoadBalancer, Step, WantedPort};
-use crate::providers::vsphere::nsx::load_balancer::resource_cache::{Creating, RequiredFreshness, ReservationGuard};
-use crate::providers::vsphere::nsx::load_balancer::{LATER, config_wrong, families, service_request, status};
+use crate::providers::vsphere::nsx::load_balancer::resource_cache::RequiredFreshness;
+use crate::providers::vsphere::nsx::load_balancer::{config_wrong, families, later, service_request, status};
 use crate::providers::vsphere::nsx::routes::Adoption;
 use crate::providers::vsphere::reason;
 
-/// Maximum number of usage reads per call.
-const USAGE_READINGS: usize = 3;
+/// Minimum pause of a sync whose ports may not fit beside those of the calls in flight. Jitter at most doubles it.
+const CAPACITY_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
-pub(super) struct EnsureProgress<'a> {
-    /// Guard that protects the load balancer service from deletion.
-    creating: Option<Creating<'a>>,
+pub(super) struct EnsureProgress {
     /// Load balancers whose address this call has reserved.
     allocated: Vec<Option<IpFamily>>,
     /// Load balancers whose creation this call has checked.
     checked_addresses: Vec<Option<IpFamily>>,
-    /// Claims of requested addresses, until the addresses are reserved.
-    pub(super) reservations: Vec<ReservationGuard<'a>>,
     /// Messages about addresses of virtual servers that could not be reserved.
     pub(super) unreserved: Vec<String>,
     /// Failed load balancers, for which this call makes no further steps.
     failed: FailedFamilies,
 }
 
-impl<'a> ServiceCall<'a> {
+impl ServiceCall<'_> {
     pub(in crate::providers::vsphere::nsx::load_balancer) async fn ensure(
         mut self,
         nodes: &[Arc<Node>],
@@ -114,7 +111,7 @@ impl<'a> ServiceCall<'a> {
         asked: &RequestedFamilies<'_>,
         observation: &CallObservation,
         (target, step): (&FamilyTarget, &Step<'_>),
-        progress: &mut EnsureProgress<'a>,
+        progress: &mut EnsureProgress,
     ) -> Result<(), Error> {
         self.check_missed(step)?;
         if matches!(step, Step::ReleaseAddress(_)) {
@@ -130,18 +127,6 @@ impl<'a> ServiceCall<'a> {
             self.check_gateway(observation, target, step)?;
             self.check_creation(asked, observation, target, progress).await?;
         }
-        let is_made = matches!(step, Step::CreateLbService | Step::CreateServer { .. });
-        if is_made && progress.creating.is_none() {
-            progress.creating = Some(self.cache().create()?);
-        }
-        let _only = match step {
-            Step::CreateLbService => match self.cache().lb_service_creation.start_or_wait().await {
-                Some(only) => Some(only),
-                // Another call has created the load balancer service.
-                None => return Ok(()),
-            },
-            _ => None,
-        };
         let is_allocated = progress.allocated.contains(&which);
         if let Step::CreateServer { address, .. } = step
             && target.ours.servers.is_empty()
@@ -175,7 +160,7 @@ impl<'a> ServiceCall<'a> {
         asked: &RequestedFamilies<'_>,
         observation: &CallObservation,
         target: &FamilyTarget,
-        progress: &mut EnsureProgress<'a>,
+        progress: &mut EnsureProgress,
     ) -> Result<(), Error> {
         self.check_choice(observation, target)?;
         if progress.checked_addresses.contains(&target.balancer.secondary) {
@@ -184,7 +169,7 @@ impl<'a> ServiceCall<'a> {
         progress.checked_addresses.push(target.balancer.secondary);
         self.check_configured(observation, target).await?;
         self.check_capacity(observation, target).await?;
-        progress.reservations.extend(self.check_address(target).await?);
+        self.check_address(target).await?;
         match asked.required(&target.balancer).filter(|_| has_no_address(target)) {
             Some(family) => self.check_family(target, family).await,
             None => Ok(()),
@@ -389,10 +374,6 @@ impl<'a> ServiceCall<'a> {
         if let Some(known) = self.cache().configured(object) {
             return Ok(known);
         }
-        let _only = self.cache().configured_reading.start_or_wait().await;
-        if let Some(known) = self.cache().configured(object) {
-            return Ok(known);
-        }
         let suitability = match self.provider.backend.suitability(object).await {
             // The object may be usable. If not, NSX refuses its use.
             Err(error) if error.reason() == reason::NSXNoPermission => Suitability::Usable,
@@ -402,42 +383,35 @@ impl<'a> ServiceCall<'a> {
         Ok(suitability)
     }
 
-    /// Checks the capacity of the load balancer service. If the usage is unknown, NSX itself refuses creations on a
-    /// full load balancer service.
+    /// Checks and claims the capacity of the load balancer service for all missing ports, because two Services with a
+    /// part of their ports each could leave no capacity for the other. If the usage is unknown, NSX itself refuses
+    /// creations on a full load balancer service.
     async fn check_capacity(&self, observation: &CallObservation, target: &FamilyTarget) -> Result<(), Error> {
-        let Ok(Some(lb_service)) = &observation.lb_service else { return Ok(()) };
         let DesiredLoadBalancer { ports, members, .. } = &target.desired;
         let lacks_server = |port: &&WantedPort| target.ours.servers.iter().all(|one| one.tags.port != Some(port.port));
         let ports = ports.iter().filter(lacks_server).count();
         if ports == 0 {
             return Ok(());
         }
-        let needed = Usage::of_ports(ports, members.len());
-        let take = || self.cache().reserve_capacity(&self.key, target.balancer.secondary, &needed);
-        let mut taken = take();
-        // Each deletion drops the cached usage, so the usage may be missing again.
-        for _ in 0..USAGE_READINGS {
-            if taken.is_some() || !self.read_usage(&lb_service.path).await {
-                break;
+        let (needed, before) = (Usage::of_ports(ports, members.len()), self.cache().demands());
+        let mut usage = None;
+        if let Ok(Some(LbService { path, .. })) = &observation.lb_service {
+            usage = self.provider.backend.usage(path).await.ok();
+            if let Some(Err(CapacityExceeded { object: what, used, allowed })) =
+                usage.as_ref().map(|usage| usage.check(&needed))
+            {
+                let message = format!(
+                    "the load balancer service {path} has {used} of {allowed} {what}, and {ports} ports of the Service are \
+                     to be created"
+                );
+                return Err(Error::Exhausted { reason: reason::LoadBalancerCapacity, message, after: later() });
             }
-            taken = take();
         }
-        let Some(Err(CapacityExceeded { object: what, used, allowed })) = taken else { return Ok(()) };
-        self.cache().wait_for_capacity(&self.key);
-        let message = format!(
-            "the load balancer service {} has {used} of {allowed} {what}, and {ports} ports of the Service are to be created",
-            lb_service.path
-        );
-        Err(Error::Exhausted { reason: reason::LoadBalancerCapacity, message, after: LATER })
-    }
-
-    /// Reads the usage, or waits for another call that reads it. Returns false if the usage is unavailable.
-    async fn read_usage(&self, lb_service: &str) -> bool {
-        let Some(_only) = self.cache().usage_reading.start_or_wait().await else { return true };
-        let usage = self.provider.backend.usage(lb_service).await;
-        let is_read = usage.is_ok();
-        usage.into_iter().for_each(|usage| self.cache().record_usage(usage));
-        is_read
+        if self.cache().claim_capacity(&self.key, needed, usage, before) {
+            return Ok(());
+        }
+        let message = "other Services are created, and may need the capacity of the load balancer service".to_owned();
+        Err(Error::Pending { message, after: CAPACITY_PAUSE.mul_f64(1.0 + fastrand::f64()) })
     }
 
     /// Handles a failed step. Returns an error only if the load balancer depends on the step.

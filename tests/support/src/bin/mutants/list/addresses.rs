@@ -5,6 +5,7 @@ use crate::{Mutant, Tests};
 const PLAN: &str = "src/providers/vsphere/nsx/load_balancer/plan.rs";
 const ADDRESSES: &str = "src/providers/vsphere/nsx/load_balancer/plan/addresses.rs";
 const CALL: &str = "src/providers/vsphere/nsx/load_balancer/service_call/addresses.rs";
+const DELETION: &str = "src/providers/vsphere/nsx/load_balancer/service_call/deletion.rs";
 const INVENTORY: &str = "src/providers/vsphere/nsx/load_balancer/resource_cache.rs";
 const BACKEND: &str = "src/providers/vsphere/nsx/load_balancer/backend/nsx/addresses.rs";
 const DECODE: &str = "src/providers/vsphere/nsx/load_balancer/backend/nsx/capacity.rs";
@@ -84,10 +85,22 @@ fn calls() -> Vec<Mutant> {
             "inventory-two-services-claim-one-address",
             INVENTORY,
             (
-                "state.reservations.iter().find(|one| is_other(one))",
-                "state.reservations.iter().find(|one| is_other(one) && false)",
+                "if **other != *service && claims.addresses.contains(&address) {",
+                "if false && **other != *service && claims.addresses.contains(&address) {",
             ),
             &[&["--test", "nsx", "--", "load_balancers::features"]],
+        ),
+        Mutant::new(
+            "inventory-two-services-take-the-last-capacity",
+            INVENTORY,
+            ("others.values().for_each(|other| usage.add(other));", "usage.add(&Usage::default());"),
+            &[&["--test", "nsx", "--", "load_balancers::refusals"]],
+        ),
+        Mutant::new(
+            "deletion-of-a-load-balancer-service-during-a-creation",
+            DELETION,
+            ("if !of.resources.demands().is_empty() {", "if false {"),
+            &[&["--test", "nsx", "--", "load_balancers::safety"]],
         ),
         Mutant::new(
             "addresses-the-allocation-of-another-one-is-overlooked",

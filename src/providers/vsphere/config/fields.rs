@@ -117,6 +117,24 @@ pub(super) fn known_keys() -> impl Iterator<Item = &'static str> {
     vsphere.into_iter().chain(nsx).flatten().map(|(key, _)| *key)
 }
 
+/// Names and keys of a section.
+struct SectionKind {
+    ini: &'static str,
+    yaml: &'static str,
+    /// The part that an error in the section turns off; `None` if the error invalidates the whole file.
+    part: Option<PartName>,
+    keys: [&'static [KeySpec]; 2],
+}
+
+fn section(
+    ini: &'static str,
+    yaml: &'static str,
+    part: Option<PartName>,
+    keys: [&'static [KeySpec]; 2],
+) -> SectionKind {
+    SectionKind { ini, yaml, part, keys }
+}
+
 /// Sections that exist once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SingleSection {
@@ -131,35 +149,26 @@ pub(super) enum SingleSection {
 impl SingleSection {
     pub const ALL: [Self; 6] = [Self::Global, Self::Labels, Self::Nodes, Self::Nsxt, Self::LoadBalancer, Self::Route];
 
-    pub fn ini(self) -> &'static str {
+    fn kind(self) -> SectionKind {
         match self {
-            Self::Global => "Global",
-            Self::Labels => "Labels",
-            Self::Nodes => "Nodes",
-            Self::Nsxt => "NSXT",
-            Self::LoadBalancer => "LoadBalancer",
-            Self::Route => "Route",
+            Self::Global => section("Global", "global", None, [VCENTER_KEYS, GLOBAL_KEYS]),
+            Self::Labels => section("Labels", "labels", None, [LABEL_KEYS, &[]]),
+            Self::Nodes => section("Nodes", "nodes", None, [NODE_KEYS, &[]]),
+            Self::Nsxt => section("NSXT", "nsxt", Some(PartName::Nsx), [NSXT_KEYS, &[]]),
+            Self::LoadBalancer => {
+                let keys = [LOAD_BALANCER_KEYS, CLASS_KEYS];
+                section("LoadBalancer", "loadBalancer", Some(PartName::LoadBalancers), keys)
+            }
+            Self::Route => section("Route", "route", Some(PartName::Routes), [ROUTE_KEYS, &[]]),
         }
+    }
+
+    pub fn ini(self) -> &'static str {
+        self.kind().ini
     }
 
     pub fn yaml(self) -> &'static str {
-        match self {
-            Self::Global => "global",
-            Self::Labels => "labels",
-            Self::Nodes => "nodes",
-            Self::Nsxt => "nsxt",
-            Self::LoadBalancer => "loadBalancer",
-            Self::Route => "route",
-        }
-    }
-
-    fn part(self) -> Option<PartName> {
-        match self {
-            Self::Global | Self::Labels | Self::Nodes => None,
-            Self::Nsxt => Some(PartName::Nsx),
-            Self::LoadBalancer => Some(PartName::LoadBalancers),
-            Self::Route => Some(PartName::Routes),
-        }
+        self.kind().yaml
     }
 }
 
@@ -176,18 +185,21 @@ impl NamedSection {
     /// Maximum number of sections of one kind per file.
     pub const MAX_SECTIONS: usize = 1000;
 
-    pub fn ini(self) -> &'static str {
+    fn kind(self) -> SectionKind {
         match self {
-            Self::Vcenter => "VirtualCenter",
-            Self::Class => "LoadBalancerClass",
+            Self::Vcenter => section("VirtualCenter", "vcenter", None, [VCENTER_KEYS, &[]]),
+            Self::Class => {
+                section("LoadBalancerClass", "loadBalancerClass", Some(PartName::LoadBalancers), [CLASS_KEYS, &[]])
+            }
         }
     }
 
+    pub fn ini(self) -> &'static str {
+        self.kind().ini
+    }
+
     pub fn yaml(self) -> &'static str {
-        match self {
-            Self::Vcenter => "vcenter",
-            Self::Class => "loadBalancerClass",
-        }
+        self.kind().yaml
     }
 
     pub fn too_many(self) -> &'static str {
@@ -198,17 +210,7 @@ impl NamedSection {
     }
 
     pub fn part(self) -> Option<PartName> {
-        match self {
-            Self::Vcenter => None,
-            Self::Class => Some(PartName::LoadBalancers),
-        }
-    }
-
-    fn keys(self) -> &'static [KeySpec] {
-        match self {
-            Self::Vcenter => VCENTER_KEYS,
-            Self::Class => CLASS_KEYS,
-        }
+        self.kind().part
     }
 }
 
@@ -311,39 +313,28 @@ pub(super) enum RawValue {
 
 impl RawSection {
     pub fn plain(which: SingleSection, dialect: Dialect) -> Self {
-        let keys = match which {
-            SingleSection::Global => [VCENTER_KEYS, GLOBAL_KEYS],
-            SingleSection::Labels => [LABEL_KEYS, &[]],
-            SingleSection::Nodes => [NODE_KEYS, &[]],
-            SingleSection::Nsxt => [NSXT_KEYS, &[]],
-            SingleSection::LoadBalancer => [LOAD_BALANCER_KEYS, CLASS_KEYS],
-            SingleSection::Route => [ROUTE_KEYS, &[]],
-        };
+        let kind = which.kind();
         let shown = match dialect {
-            Dialect::Ini => format!("[{}]", which.ini()),
-            Dialect::Yaml | Dialect::Environment => which.yaml().to_owned(),
+            Dialect::Ini => format!("[{}]", kind.ini),
+            Dialect::Yaml | Dialect::Environment => kind.yaml.to_owned(),
         };
-        Self::new(dialect, which.part(), String::new(), shown, keys)
+        Self::new(dialect, kind, String::new(), shown)
     }
 
     pub fn named(which: NamedSection, key: String, line: Option<usize>, dialect: Dialect) -> Self {
+        let kind = which.kind();
         // A name written as a URL may contain user and password.
         let name = key.rsplit_once('@').map_or(key.clone(), |(_, host)| format!("…@{host}"));
         let shown = match dialect {
-            Dialect::Ini if name.is_empty() => format!("[{}]", which.ini()),
-            Dialect::Ini => format!("[{} {name:?}]", which.ini()),
-            Dialect::Yaml | Dialect::Environment => format!("{}.{name}", which.yaml()),
+            Dialect::Ini if name.is_empty() => format!("[{}]", kind.ini),
+            Dialect::Ini => format!("[{} {name:?}]", kind.ini),
+            Dialect::Yaml | Dialect::Environment => format!("{}.{name}", kind.yaml),
         };
-        Self { line, ..Self::new(dialect, which.part(), key, shown, [which.keys(), &[]]) }
+        Self { line, ..Self::new(dialect, kind, key, shown) }
     }
 
-    fn new(
-        dialect: Dialect,
-        part: Option<PartName>,
-        key: String,
-        shown: String,
-        keys: [&'static [KeySpec]; 2],
-    ) -> Self {
+    fn new(dialect: Dialect, kind: SectionKind, key: String, shown: String) -> Self {
+        let SectionKind { part, keys, .. } = kind;
         Self { dialect, part, key, shown, line: None, fields: Vec::new(), variables: Vec::new(), keys }
     }
 

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use ccm::clients::nsx::Object;
 use ccm::cloud::{Handling, LoadBalancer as _};
 use ccm::providers::vsphere::config::IpFamily;
-use ccm::providers::vsphere::nsx::load_balancer::layout::{ClusterLayout, Owner};
+use ccm::providers::vsphere::nsx::load_balancer::layout::{ClusterLayout, ObjectKind, SERVICE};
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 use support::fake_nsx::go::GoBalancer;
@@ -422,8 +423,9 @@ async fn an_address_of_the_other_family_is_released_and_another_one_is_reserved(
         configured: Default::default(),
         secondary: Some(IpFamily::V6),
     };
-    let owner = Owner { namespace: "ns", name: "s", uid: "uid-of-ns/s" };
-    let body = Value::Object(layout.allocation(&owner, None).0);
+    let mut allocation = Object::default();
+    layout.tags(ObjectKind::Allocation).with(SERVICE, "ns/s").write_into(&mut allocation);
+    let body = Value::Object(allocation.0);
     let path = "/infra/ip-pools/p6/ip-allocations/of-an-earlier-process";
     world.fake.put_allocation_by_hand("ccm", path, body, "198.51.100.7".parse().unwrap());
     let first = world.ensured(&both(one())).await;

@@ -13,17 +13,18 @@
 //! Mirrors `pkg/cloudprovider/vsphere/loadbalancer`.
 
 pub mod backend;
+mod body;
 mod cleanup;
 pub mod families;
 pub mod layout;
 pub mod members;
 mod node_addresses;
 mod node_update;
-pub mod objects;
 pub mod orphans;
 pub mod ownership;
 pub mod plan;
 pub mod realization;
+pub mod resource;
 mod resource_cache;
 pub mod resource_index;
 mod service_call;

@@ -13,8 +13,8 @@ use async_trait::async_trait;
 
 use super::layout::{ClusterLayout, ObjectKind, Owner, Protocol};
 use super::members::Member;
-use super::objects::{Allocation, LbService, OwnerTags};
-use super::plan::Step;
+use super::plan::Action;
+use super::resource::{LoadBalancerSpec, OwnerTags, Resource};
 use crate::clients::nsx::Object;
 use crate::clients::nsx::realization::{Reservation, RevisionStatus};
 use crate::cloud::{Error, LeaderToken};
@@ -54,21 +54,6 @@ pub struct Request<'a> {
     pub owner: Owner<'a>,
     /// Properties of the load balancer to create or change; `None` for a deletion.
     pub spec: Option<&'a LoadBalancerSpec>,
-}
-
-/// Properties of a load balancer, except its ports.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoadBalancerSpec {
-    /// The class.
-    pub class: String,
-    /// The id of the IP pool.
-    pub address_pool: String,
-    /// The members of the pools behind the ports.
-    pub members: Vec<Member>,
-    /// The size of a new load balancer service.
-    pub size: &'static str,
-    /// The gateway of a new load balancer service.
-    pub tier1: Option<String>,
 }
 
 /// Configured objects to include in a list.
@@ -226,14 +211,15 @@ pub trait Backend: Send + Sync {
     /// that the caller plans again.
     ///
     /// # Errors
-    /// The step failed. [`Step::PortConflict`] always fails.
-    async fn perform(&self, request: &Request<'_>, step: &Step<'_>, record: Record<'_>) -> Result<(), Error>;
+    /// The step failed. [`Action::PortConflict`] always fails. A load balancer service in use causes no error: `record`
+    /// receives [`ObjectChange::Referenced`].
+    async fn perform(&self, request: &Request<'_>, step: &Action<'_>, record: Record<'_>) -> Result<(), Error>;
 
     /// Reads the state of an allocation.
     ///
     /// # Errors
     /// The read failed.
-    async fn reservation(&self, allocation: &Allocation) -> Result<Reservation, Error>;
+    async fn reservation(&self, allocation: &Resource) -> Result<Reservation, Error>;
 
     /// Reads whether NSX has realized a written object. `revision` is the revision that the write produced; `None` if
     /// the write created the object.
@@ -265,18 +251,6 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// The address is outside of the pool or allocated to another owner, or the check failed.
     async fn check_address(&self, request: &Request<'_>, pool: &str, address: IpAddr) -> Result<(), Error>;
-
-    /// Deletes the load balancer service of this cluster, unless it has changed or another object refers to it.
-    ///
-    /// # Errors
-    /// The deletion failed. A load balancer service in use causes no error: `record` receives `Referenced`.
-    async fn delete_lb_service(
-        &self,
-        permit: &LeaderToken,
-        layout: &ClusterLayout,
-        lb_service: &LbService,
-        record: Record<'_>,
-    ) -> Result<(), Error>;
 
     /// Sets the members of pools, by path. Returns the errors, by path.
     async fn update_pools(

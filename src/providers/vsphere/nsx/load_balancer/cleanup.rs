@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::NsxLoadBalancers;
-use super::objects::ServiceResources;
 use super::orphans::{CONFIRM_INTERVAL, OrphanDecision, Orphans, Policy, is_certain};
 use super::ownership::{ClassifiedResources, ClusterContext, classify};
+use super::resource::ServiceResources;
 use super::service_call::delete_lb_service;
 use crate::base::error_chain::chain;
 use crate::cloud::{ClusterEvents, Error, LeaderToken, LiveReads, Presence};
@@ -233,7 +233,7 @@ impl Cleanup {
         let mut reads = MAX_READS;
         for (service, objects) in all {
             let ClassifiedResources { ambiguous: mut held, unresolved: unread, .. } = classify(&objects, &facts);
-            held.allocations.extend(unread);
+            held.0.extend(unread);
             let is_unneeded = match held.is_empty() {
                 true => Some(true),
                 false => self.is_unneeded(of, &service, &held, &mut reads).await,

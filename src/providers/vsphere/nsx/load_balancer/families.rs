@@ -6,8 +6,8 @@
 
 use std::net::IpAddr;
 
-use super::layout::has_own_form;
-use super::objects::{OwnerTags, ServiceResources};
+use super::layout::{ObjectKind, has_own_form};
+use super::resource::ServiceResources;
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::config::address_rules::IpFamily::{V4, V6};
 
@@ -45,15 +45,15 @@ impl RequestedFamilies<'_> {
         // The unread address of the first load balancer may be IPv6, so the second load balancer has to wait.
         let is_unread = first.is_none() && has_address(ours, None) && !has_address(ours, Some(SECOND));
         let has_second = self.asks_for(SECOND) && first != Some(SECOND) && has_pool && !is_unread;
-        let of_first = || ours.marks().filter(|tags| tags.secondary.is_none());
-        let is_adopted = of_first().any(|marks| !has_own_form(&marks.id));
+        let of_first = || ours.iter().filter(|one| one.tags.secondary.is_none());
+        let is_adopted = of_first().any(|one| !has_own_form(&one.tags.id));
         let family = first.unwrap_or(if self.asks_for(V4) { V4 } else { V6 });
         let is_wanted = self.asks_for(V4) || !has_second || is_adopted;
         let mut all = Vec::new();
         if is_wanted || of_first().next().is_some() {
             all.push(FamilyLoadBalancer { secondary: None, family, is_wanted });
         }
-        if has_second || ours.marks().any(|marks| marks.secondary == Some(SECOND)) {
+        if has_second || ours.iter().any(|one| one.tags.secondary == Some(SECOND)) {
             all.push(FamilyLoadBalancer { secondary: Some(SECOND), family: SECOND, is_wanted: has_second });
         }
         all
@@ -76,15 +76,14 @@ impl RequestedFamilies<'_> {
 
 /// Returns the address of the first load balancer (`None`), or of the second load balancer with this family.
 fn address_of(ours: &ServiceResources, second: Option<IpFamily>) -> Option<IpAddr> {
-    let servers = ours.servers.iter().filter(|one| one.tags.secondary == second);
-    let allocations = ours.allocations.iter().filter(|one| one.tags.secondary == second);
-    servers.filter_map(|one| one.address).chain(allocations.filter_map(|one| one.address)).next()
+    let mut all = ours.servers().chain(ours.allocations()).filter(|one| one.tags.secondary == second);
+    all.find_map(|one| one.address)
 }
 
 /// Whether this load balancer has an address, even if the address is not read yet.
 fn has_address(ours: &ServiceResources, second: Option<IpFamily>) -> bool {
-    let has = |tags: &OwnerTags| tags.secondary == second;
-    ours.servers.iter().any(|one| has(&one.tags)) || ours.allocations.iter().any(|one| has(&one.tags))
+    let kinds = [ObjectKind::VirtualServer, ObjectKind::Allocation];
+    ours.iter().any(|one| one.tags.secondary == second && kinds.contains(&one.kind))
 }
 
 /// Sorts addresses in the order of the requested families.

@@ -1,21 +1,15 @@
-//! Pure: builds the NSX objects of load balancers. Names, descriptions and tags equal those of the Go program, so that
-//! both programs find the same objects. Ids are deterministic: a repeated create finds the same object.
+//! Pure: kinds, paths, ids and tags of the NSX objects of load balancers. Tags equal those of the Go program, so that both
+//! programs find the same objects. Ids are deterministic: a repeated create finds the same object.
 //!
 //! Mirrors `access.go` and `tag.go` of `pkg/cloudprovider/vsphere/loadbalancer`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
-use std::time::Duration;
 
-use ipnet::IpNet;
-use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::members::{self, Member};
 use crate::clients::nsx::Object;
 use crate::providers::vsphere::config::address_rules::IpFamily;
-use crate::providers::vsphere::nsx::names::{LONGEST_DESCRIPTION, LONGEST_NAME, shortened};
 use crate::providers::vsphere::nsx::ownership::CLUSTER_UID;
 use crate::providers::vsphere::nsx::tags::ScopedTags;
 
@@ -54,22 +48,18 @@ pub const IDS: u8 = 10;
 
 /// Path of the load balancer services.
 pub const LB_SERVICES: &str = "/infra/lb-services";
+/// Path of the pools.
+pub const POOLS: &str = "/infra/lb-pools";
+/// Path of the monitors.
+pub const MONITORS: &str = "/infra/lb-monitor-profiles";
+/// Path of the IP pools.
+pub const ADDRESS_POOLS: &str = "/infra/ip-pools";
 /// Path of the virtual servers.
 pub const SERVERS: &str = "/infra/lb-virtual-servers";
 /// Path of the groups.
 pub const GROUPS: &str = "/infra/domains/default/groups";
 /// Path of the persistence profiles.
 pub const PERSISTENCE_PROFILES: &str = "/infra/lb-persistence-profiles";
-
-/// Type field of a group. Old versions of NSX reject this field.
-pub const GROUP_TYPE: &str = "group_type";
-
-/// URL path at which kube-proxy reports whether its Node has endpoints of a Service.
-const HEALTH_CHECK_PATH: &str = "/healthz";
-
-/// HTTP version of monitor requests. kube-proxy answers 400 to an HTTP 1.1 request without a `Host` header, and NSX is
-/// not documented to send this header.
-pub const REQUEST_VERSION: &str = "HTTP_VERSION_1_0";
 
 /// Namespace UUID of the ids (version 5 of RFC 9562).
 const SPACE: Uuid = Uuid::from_u128(0x8d5f_6c1e_41a3_4b0e_9a57_2f6b_7c90_d3e4);
@@ -94,6 +84,37 @@ pub enum ObjectKind {
 }
 
 impl ObjectKind {
+    /// Whether most lists do not include this kind.
+    pub fn is_listed_rarely(self) -> bool {
+        matches!(self, ObjectKind::Group | ObjectKind::PersistenceProfile)
+    }
+
+    /// Returns the path without the id. Allocations are below the path of their IP pool.
+    pub fn parent(self) -> &'static str {
+        match self {
+            ObjectKind::LbService => LB_SERVICES,
+            ObjectKind::VirtualServer => SERVERS,
+            ObjectKind::Pool => POOLS,
+            ObjectKind::Monitor => MONITORS,
+            ObjectKind::Allocation => ADDRESS_POOLS,
+            ObjectKind::Group => GROUPS,
+            ObjectKind::PersistenceProfile => PERSISTENCE_PROFILES,
+        }
+    }
+
+    /// Returns the name for messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            ObjectKind::LbService => "load balancer service",
+            ObjectKind::VirtualServer => "virtual server",
+            ObjectKind::Pool => "pool",
+            ObjectKind::Monitor => "monitor",
+            ObjectKind::Allocation => "allocation",
+            ObjectKind::Group => "group of source ranges",
+            ObjectKind::PersistenceProfile => "persistence profile",
+        }
+    }
+
     /// Returns the word in the ids of this kind. The words must not change, because existing ids depend on them.
     fn word(self) -> &'static str {
         match self {
@@ -268,51 +289,6 @@ pub struct ClusterLayout {
     pub secondary: Option<IpFamily>,
 }
 
-/// Properties of a new virtual server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerFacts<'a> {
-    /// The port of the Service.
-    pub port: Port,
-    /// The node port.
-    pub node_port: u16,
-    /// The address.
-    pub address: IpAddr,
-    /// The class of the Service.
-    pub class: &'a str,
-    /// The id of the IP pool of the address.
-    pub address_pool: &'a str,
-    /// The path of the application profile.
-    pub profile: &'a str,
-    /// The path of the pool.
-    pub pool: &'a str,
-    /// The path of the load balancer service.
-    pub lb_service: &'a str,
-    /// The path of the group that may use the virtual server; `None` admits every client.
-    pub group: Option<&'a str>,
-    /// The path of the persistence profile, for session affinity.
-    pub persistence: Option<&'a str>,
-}
-
-/// Properties of a new pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolFacts<'a> {
-    /// The port of the Service.
-    pub port: Port,
-    /// The id of the IP pool of the address.
-    pub address_pool: &'a str,
-    /// The members.
-    pub members: &'a [Member],
-    /// The path of the monitor, if there is one.
-    pub monitor: Option<&'a str>,
-    /// Whether SNAT is disabled, so that Nodes see client addresses.
-    pub is_snat_disabled: bool,
-}
-
-/// Whether an id may belong to this program; the Go program uses random ids.
-pub fn is_name_based(id: &str) -> bool {
-    Uuid::parse_str(id).is_ok_and(|id| id.get_version_num() == 5)
-}
-
 impl ClusterLayout {
     /// Returns the layout of the first load balancer (`None`), or of the second load balancer with this family.
     #[must_use]
@@ -399,120 +375,6 @@ impl ClusterLayout {
         let uid = format!("{}{}", self.cluster_uid.as_deref().unwrap_or_default(), tier1.unwrap_or_default());
         id_of(self, None, ObjectKind::LbService.word(), &uid, None, attempt)
     }
-
-    /// Builds a new load balancer service on this tier-1 gateway.
-    pub fn lb_service(&self, size: &str, tier1: Option<&str>) -> Object {
-        let description = format!("virtual server pool for cluster {} created by {PROGRAM}", self.cluster);
-        let mut object = named(format!("cluster:{}", self.cluster), description);
-        set(&mut object, "size", size);
-        set(&mut object, "enabled", true);
-        if let Some(tier1) = tier1 {
-            set(&mut object, "connectivity_path", tier1);
-        }
-        self.of(None).tags(ObjectKind::LbService).write_into(&mut object);
-        object
-    }
-
-    /// Builds a new monitor of a port. The Go program only uses TCP connections to the node port.
-    pub fn monitor(&self, owner: &Owner<'_>, port: Port, probe: Probe) -> Object {
-        let word = match probe.monitor_type() {
-            MonitorType::Tcp => "tcp",
-            MonitorType::Http => "http",
-            MonitorType::Icmp => "icmp",
-        };
-        let of_port = probe.port().map(|number| format!(", port {number}")).unwrap_or_default();
-        let description =
-            format!("{word} monitor for cluster {}, service {owner}{of_port} created by {PROGRAM}", self.cluster);
-        let last = probe.port().map_or(word.to_owned(), |number| number.to_string());
-        let mut object = named(format!("cluster:{}:{owner}:{last}", self.cluster), description);
-        set(&mut object, "resource_type", probe.monitor_type().resource_type());
-        if let Some(number) = probe.port() {
-            set(&mut object, "monitor_port", number);
-        }
-        if let Probe::Http(_) = probe {
-            set(&mut object, "request_method", "GET");
-            set(&mut object, "request_url", HEALTH_CHECK_PATH);
-            set(&mut object, "request_version", REQUEST_VERSION);
-            set(&mut object, "response_status_codes", json!([200]));
-        }
-        self.of_service(ObjectKind::Monitor, owner).with(PORT, port.to_string()).write_into(&mut object);
-        object
-    }
-
-    /// Builds a new pool.
-    pub fn pool(&self, owner: &Owner<'_>, facts: &PoolFacts<'_>) -> Object {
-        let description = format!("pool for cluster {}, service {owner} created by {PROGRAM}", self.cluster);
-        let mut object = named(format!("cluster:{}:{owner}", self.cluster), description);
-        set(&mut object, "snat_translation", snat_translation(facts.is_snat_disabled));
-        set(&mut object, "members", members::merged(&[], facts.members, &self.cluster));
-        if let Some(monitor) = facts.monitor {
-            set(&mut object, "active_monitor_paths", json!([monitor]));
-        }
-        let mut tags = self.of_service(ObjectKind::Pool, owner).with(PORT, facts.port.to_string());
-        if self.has_capacity(ObjectKind::Pool, ADDRESS_POOL) {
-            tags = tags.with(ADDRESS_POOL, facts.address_pool);
-        }
-        tags.write_into(&mut object);
-        object
-    }
-
-    /// Builds a new virtual server.
-    pub fn virtual_server(&self, owner: &Owner<'_>, facts: &ServerFacts<'_>) -> Object {
-        let description = format!("virtual server for cluster {}, service {owner} created by {PROGRAM}", self.cluster);
-        let mut object = named(format!("cluster:{}:{owner}", self.cluster), description);
-        set(&mut object, "ip_address", facts.address.to_string());
-        set(&mut object, "ports", json!([facts.port.number.to_string()]));
-        set(&mut object, "default_pool_member_ports", json!([facts.node_port.to_string()]));
-        set(&mut object, "enabled", true);
-        set(&mut object, "application_profile_path", facts.profile);
-        set(&mut object, "pool_path", facts.pool);
-        set(&mut object, "lb_service_path", facts.lb_service);
-        if let Some(group) = facts.group {
-            set(&mut object, "access_list_control", access_list(group));
-        }
-        if let Some(persistence) = facts.persistence {
-            set(&mut object, "lb_persistence_profile_path", persistence);
-        }
-        let tags = self.of_service(ObjectKind::VirtualServer, owner);
-        let tags = tags.with(PORT, facts.port.to_string()).with(CLASS, facts.class);
-        tags.with(ADDRESS_POOL, facts.address_pool).write_into(&mut object);
-        object
-    }
-
-    /// Builds a new allocation of this address, or of any address of the IP pool.
-    pub fn allocation(&self, owner: &Owner<'_>, address: Option<IpAddr>) -> Object {
-        let mut object = Object::default();
-        if let Some(address) = address {
-            set(&mut object, "allocation_ip", address.to_string());
-        }
-        self.of_service(ObjectKind::Allocation, owner).write_into(&mut object);
-        object
-    }
-
-    /// Builds a new group of the networks that may use the load balancer of a Service.
-    pub fn group(&self, owner: &Owner<'_>, ranges: &BTreeSet<IpNet>) -> Object {
-        let description = format!("source ranges for cluster {}, service {owner} created by {PROGRAM}", self.cluster);
-        let mut object = named(format!("cluster:{}:{owner}", self.cluster), description);
-        set(&mut object, "expression", expression(&[], ranges));
-        set(&mut object, GROUP_TYPE, json!(["IPAddress"]));
-        self.of_service(ObjectKind::Group, owner).write_into(&mut object);
-        object
-    }
-
-    /// Builds a new persistence profile with this idle timeout.
-    pub fn persistence_profile(&self, owner: &Owner<'_>, timeout: Duration) -> Object {
-        let description =
-            format!("session affinity for cluster {}, service {owner} created by {PROGRAM}", self.cluster);
-        let mut object = named(format!("cluster:{}:{owner}", self.cluster), description);
-        set(&mut object, "resource_type", "LBSourceIpPersistenceProfile");
-        set(&mut object, "timeout", timeout.as_secs());
-        self.of_service(ObjectKind::PersistenceProfile, owner).write_into(&mut object);
-        object
-    }
-
-    fn of_service(&self, kind: ObjectKind, owner: &Owner<'_>) -> ScopedTags {
-        self.tags(kind).with(SERVICE, owner.to_string())
-    }
 }
 
 /// Returns the id of an object; existing ids depend on the words in the hashed name. The first load balancer has one
@@ -538,41 +400,6 @@ fn id_of(
 /// Whether an id has the form of the ids of this program. The Go program uses random ids.
 pub fn has_own_form(id: &str) -> bool {
     Uuid::try_parse(id).is_ok_and(|id| id.get_version_num() == 5)
-}
-
-/// Builds an access list that admits only the addresses of this group.
-pub fn access_list(group: &str) -> Value {
-    json!({"action": "ALLOW", "enabled": true, "group_path": group})
-}
-
-/// Returns the SNAT setting of a pool.
-pub fn snat_translation(is_disabled: bool) -> Value {
-    json!({"type": if is_disabled { "LBSnatDisabled" } else { "LBSnatAutoMap" }})
-}
-
-/// Type of the single expression of a group. NSX advises against several expressions.
-const EXPRESSION: &str = "IPAddressExpression";
-
-/// Builds the expression of a group. Keeps the other fields of an `IPAddressExpression` in `before`, such as the path.
-pub fn expression(before: &[Value], ranges: &BTreeSet<IpNet>) -> Value {
-    let is_one = |one: &&Value| one.get("resource_type").and_then(Value::as_str) == Some(EXPRESSION);
-    let mut one = before.iter().find(is_one).cloned().unwrap_or_else(|| json!({"resource_type": EXPRESSION}));
-    if let Some(members) = one.as_object_mut() {
-        let texts: Vec<String> = ranges.iter().map(IpNet::to_string).collect();
-        members.insert("ip_addresses".to_owned(), texts.into());
-    }
-    json!([one])
-}
-
-fn named(name: String, description: String) -> Object {
-    let mut object = Object::default();
-    set(&mut object, "display_name", shortened(name, LONGEST_NAME));
-    set(&mut object, "description", shortened(description, LONGEST_DESCRIPTION));
-    object
-}
-
-fn set(object: &mut Object, member: &str, value: impl Into<Value>) {
-    object.0.insert(member.to_owned(), value.into());
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::backend::{ObjectChange, PoolUpdate};
 use super::families::RequestedFamilies;
 use super::layout::{ClusterLayout, ObjectKind};
 use super::members::Member;
-use super::objects::Pool;
+use super::resource::Resource;
 use super::resource_cache::RequiredFreshness;
 use super::service_call::{AnswerRecorder, ServiceCall, shows_change};
 use super::service_request::families_of;
@@ -64,7 +64,7 @@ pub(super) async fn update(
 fn planned(call: &ServiceCall<'_>, wanted: &DesiredMembers) -> Result<BTreeMap<Box<str>, PoolUpdate>, Error> {
     call.check(RequiredFreshness::AnyList)?;
     let observation = call.observe();
-    if observation.classified.owned.pools.is_empty() && !observation.classified.ambiguous.pools.is_empty() {
+    if !observation.classified.owned.has(ObjectKind::Pool) && observation.classified.ambiguous.has(ObjectKind::Pool) {
         call.check_lb_service(&observation)?;
     }
     let ours = observation.classified.owned;
@@ -78,7 +78,7 @@ fn planned(call: &ServiceCall<'_>, wanted: &DesiredMembers) -> Result<BTreeMap<B
     }
     let asked = RequestedFamilies { families: &families_of(call.service), has_ipv6_pool: false };
     let balancers = asked.balancers(&ours);
-    let members_of = |pool: &Pool| {
+    let members_of = |pool: &Resource| {
         let balancer = balancers.iter().find(|one| one.secondary == pool.tags.secondary);
         match balancer.map(|balancer| balancer.family) {
             Some(IpFamily::V6) => &wanted.of_ipv6,
@@ -86,15 +86,14 @@ fn planned(call: &ServiceCall<'_>, wanted: &DesiredMembers) -> Result<BTreeMap<B
         }
     };
     let service_uid = call.uid().unwrap_or_default();
-    let update = |pool: Pool| {
+    let update = |pool: &Resource| {
         let path = pool.tags.path.clone();
         let service_uid = service_uid.to_owned();
-        let members = Arc::clone(members_of(&pool));
-        (path, PoolUpdate { tags: pool.tags, members, service_uid })
+        let members = Arc::clone(members_of(pool));
+        (path, PoolUpdate { tags: pool.tags.clone(), members, service_uid })
     };
-    let is_changed = |pool: &Pool| !members::are_equal(&pool.members, members_of(pool));
-    let changed = ours.pools.clone().into_iter().filter(is_changed);
-    Ok(changed.map(update).collect())
+    let is_changed = |pool: &&Resource| !members::are_equal(&pool.spec.members, members_of(pool));
+    Ok(ours.pools().filter(is_changed).map(update).collect())
 }
 
 async fn write(
@@ -115,7 +114,7 @@ async fn write(
         // The batch has recreated a pool that this process deleted meanwhile. A sync decides whether the pool stays.
         if let ObjectChange::Entered(ObjectKind::Pool, pool) = &change
             && let Some(key) = keys.get(pool.path())
-            && !of.resources.of_service(key).pools.iter().any(|one| *one.tags.path == *pool.path())
+            && of.resources.of_service(key).at(pool.path()).is_none()
         {
             created_again.lock().push(key);
         }
@@ -127,8 +126,8 @@ async fn write(
     }
     created_again.into_inner().into_iter().for_each(|key| of.resources.request_resync_of(key));
     for (path, key, members) in wanted.iter().filter(|(path, ..)| !failed.contains_key(path)) {
-        let has_nodes = |pool: &Pool| pool.tags.path == *path && members::are_equal(&pool.members, members);
-        if !of.resources.of_service(key).pools.iter().any(has_nodes) {
+        let has_nodes = |pool: &Resource| members::are_equal(&pool.spec.members, members);
+        if !of.resources.of_service(key).at(path).is_some_and(has_nodes) {
             // The pool was deleted, or another client has changed its owner tags.
             of.resources.request_resync_of(key);
         }

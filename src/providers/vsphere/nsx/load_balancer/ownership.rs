@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::layout::{self, ClusterLayout, ObjectKind, Port};
-use super::objects::{Allocation, OwnerTags, ServiceResources, VirtualServer};
+use super::resource::{Resource, ServiceResources};
 use crate::providers::vsphere::nsx::ownership::{OfCluster, by_cluster_uid};
 
 /// Facts about the cluster and the Service that decide the ownership of objects.
@@ -44,7 +44,7 @@ pub struct ClassifiedResources {
     /// Objects that may belong to this cluster or to another cluster.
     pub ambiguous: ServiceResources,
     /// Allocations with an unread address. Only the address can show the owner of such an allocation.
-    pub unresolved: Vec<Allocation>,
+    pub unresolved: Vec<Resource>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,86 +57,49 @@ enum TagOwnership {
     },
 }
 
-/// Classifies all objects of one Service.
+/// Kinds of the objects of a Service, each after the kinds that refer to it.
+const KINDS: [ObjectKind; 6] = [
+    ObjectKind::VirtualServer,
+    ObjectKind::Pool,
+    ObjectKind::Monitor,
+    ObjectKind::Allocation,
+    ObjectKind::Group,
+    ObjectKind::PersistenceProfile,
+];
+
+/// Classifies all objects of one Service: by their tags, otherwise by the references of our objects.
 pub fn classify(objects: &ServiceResources, facts: &ClusterContext<'_>) -> ClassifiedResources {
     let mut classified = ClassifiedResources::default();
-    let ClassifiedResources { owned: ours, ambiguous: held, unresolved: unread } = &mut classified;
-    for server in &objects.servers {
-        match by_tags(&server.tags, ObjectKind::VirtualServer, facts) {
-            TagOwnership::Foreign => {}
-            TagOwnership::Ours => ours.servers.push(server.clone()),
-            TagOwnership::Untagged { is_tagged } if is_served(server, is_tagged, objects, facts) => {
-                ours.servers.push(server.clone());
-            }
-            TagOwnership::Untagged { .. } => held.servers.push(server.clone()),
-        }
+    let ClassifiedResources { owned, ambiguous, unresolved } = &mut classified;
+    for resource in KINDS.into_iter().flat_map(|kind| objects.of_kind(kind)) {
+        let is_ours = match by_tags(resource, facts) {
+            TagOwnership::Foreign => continue,
+            TagOwnership::Ours => true,
+            TagOwnership::Untagged { is_tagged } => match resource.kind {
+                ObjectKind::VirtualServer => is_served(resource, is_tagged, objects, facts),
+                ObjectKind::Allocation if resource.address.is_none() => {
+                    unresolved.push(resource.clone());
+                    continue;
+                }
+                ObjectKind::Allocation => is_in_use(resource, owned, facts),
+                _ => !is_tagged && owned.refer_to(&resource.tags.path),
+            },
+        };
+        let list = if is_ours { &mut *owned } else { &mut *ambiguous };
+        list.0.push(resource.clone());
     }
-    let led_to: BTreeSet<&str> = ours.servers.iter().map(|server| &*server.pool).collect();
-    for pool in &objects.pools {
-        match by_tags(&pool.tags, ObjectKind::Pool, facts) {
-            TagOwnership::Foreign => {}
-            TagOwnership::Untagged { is_tagged } if is_tagged || !led_to.contains(&*pool.tags.path) => {
-                held.pools.push(pool.clone());
-            }
-            TagOwnership::Ours | TagOwnership::Untagged { .. } => ours.pools.push(pool.clone()),
-        }
-    }
-    let asked: BTreeSet<&str> = ours.pools.iter().flat_map(|pool| &pool.monitors).map(AsRef::as_ref).collect();
-    for monitor in &objects.monitors {
-        match by_tags(&monitor.tags, ObjectKind::Monitor, facts) {
-            TagOwnership::Foreign => {}
-            TagOwnership::Untagged { is_tagged } if is_tagged || !asked.contains(&*monitor.tags.path) => {
-                held.monitors.push(monitor.clone());
-            }
-            TagOwnership::Ours | TagOwnership::Untagged { .. } => ours.monitors.push(monitor.clone()),
-        }
-    }
-    for allocation in &objects.allocations {
-        match by_tags(&allocation.tags, ObjectKind::Allocation, facts) {
-            TagOwnership::Foreign => {}
-            TagOwnership::Untagged { .. } if allocation.address.is_none() => unread.push(allocation.clone()),
-            TagOwnership::Untagged { .. } if !is_in_use(allocation, ours, facts) => {
-                held.allocations.push(allocation.clone());
-            }
-            TagOwnership::Ours | TagOwnership::Untagged { .. } => ours.allocations.push(allocation.clone()),
-        }
-    }
-    classify_unlisted(objects, facts, &mut classified);
     classified
 }
 
-fn classify_unlisted(objects: &ServiceResources, facts: &ClusterContext<'_>, classified: &mut ClassifiedResources) {
-    let ClassifiedResources { owned: ours, ambiguous: held, .. } = classified;
-    let groups: BTreeSet<&str> = ours.servers.iter().map(|server| &*server.group).collect();
-    for group in &objects.groups {
-        match by_tags(&group.tags, ObjectKind::Group, facts) {
-            TagOwnership::Foreign => {}
-            TagOwnership::Untagged { is_tagged } if is_tagged || !groups.contains(&*group.tags.path) => {
-                held.groups.push(group.clone());
-            }
-            TagOwnership::Ours | TagOwnership::Untagged { .. } => ours.groups.push(group.clone()),
-        }
-    }
-    let profiles: BTreeSet<&str> = ours.servers.iter().map(|server| &*server.persistence).collect();
-    for profile in &objects.persistence_profiles {
-        match by_tags(&profile.tags, ObjectKind::PersistenceProfile, facts) {
-            TagOwnership::Foreign => {}
-            TagOwnership::Untagged { is_tagged } if is_tagged || !profiles.contains(&*profile.tags.path) => {
-                held.persistence_profiles.push(profile.clone());
-            }
-            TagOwnership::Ours | TagOwnership::Untagged { .. } => ours.persistence_profiles.push(profile.clone()),
-        }
-    }
-}
-
-fn by_tags(tags: &OwnerTags, kind: ObjectKind, facts: &ClusterContext<'_>) -> TagOwnership {
+fn by_tags(resource: &Resource, facts: &ClusterContext<'_>) -> TagOwnership {
+    let Resource { kind, tags, .. } = resource;
     match by_cluster_uid(facts.layout.cluster_uid.as_deref(), tags.cluster_uid.as_deref()) {
         OfCluster::This => return TagOwnership::Ours,
         OfCluster::Another => return TagOwnership::Foreign,
         OfCluster::Unknown => {}
     }
     let is_of_service = facts.service_uid.is_some_and(|uid| {
-        let has_id = |port| facts.layout.has_id(tags.secondary, kind, uid, port, &tags.id);
+        let has_id = |port| facts.layout.has_id(tags.secondary, *kind, uid, port, &tags.id);
         let has_own_id = || match kind {
             ObjectKind::Allocation | ObjectKind::Group | ObjectKind::PersistenceProfile => has_id(None),
             _ => tags.port.iter().chain(facts.ports).any(|port| has_id(Some(*port))),
@@ -150,8 +113,8 @@ fn by_tags(tags: &OwnerTags, kind: ObjectKind, facts: &ClusterContext<'_>) -> Ta
 }
 
 /// Whether a virtual server without decisive tags serves the Service.
-fn is_served(server: &VirtualServer, is_tagged: bool, objects: &ServiceResources, facts: &ClusterContext<'_>) -> bool {
-    if facts.lb_service.is_none_or(|used| *used != *server.lb_service) {
+fn is_served(server: &Resource, is_tagged: bool, objects: &ServiceResources, facts: &ClusterContext<'_>) -> bool {
+    if facts.lb_service.is_none_or(|used| *used != *server.reference(ObjectKind::LbService)) {
         return false;
     }
     if !facts.ingress.is_empty() {
@@ -159,24 +122,22 @@ fn is_served(server: &VirtualServer, is_tagged: bool, objects: &ServiceResources
     }
     // Only this program creates name-based ids (UUID version 5). The caller has checked that the id does not derive
     // from this Service, so the id may come from another cluster with the same name.
-    if layout::is_name_based(&server.tags.id) {
+    if layout::has_own_form(&server.tags.id) {
         return false;
     }
-    let pool = objects.pools.iter().find(|pool| pool.tags.path == server.pool);
+    let pool = objects.pools().find(|pool| server.refers_to(&pool.tags.path));
     let leads_here = pool.is_some_and(|pool| {
-        let is_tagged_by_another = matches!(
-            by_tags(&pool.tags, ObjectKind::Pool, facts),
-            TagOwnership::Foreign | TagOwnership::Untagged { is_tagged: true }
-        );
-        !is_tagged_by_another && !pool.members.is_empty() && pool.members.is_subset(facts.nodes)
+        let is_tagged_by_another =
+            matches!(by_tags(pool, facts), TagOwnership::Foreign | TagOwnership::Untagged { is_tagged: true });
+        !is_tagged_by_another && !pool.spec.members.is_empty() && pool.spec.members.is_subset(facts.nodes)
     });
     facts.service_uid.is_some() && !is_tagged && leads_here
 }
 
 /// Whether the Service uses the address of an allocation, or used it before its virtual servers were deleted.
-fn is_in_use(allocation: &Allocation, ours: &ServiceResources, facts: &ClusterContext<'_>) -> bool {
-    let mut known = ours.servers.iter().map(|one| one.address).chain(ours.pools.iter().map(|one| one.address));
-    allocation.address.is_some_and(|address| facts.ingress.contains(&address) || known.any(|one| one == Some(address)))
+fn is_in_use(allocation: &Resource, ours: &ServiceResources, facts: &ClusterContext<'_>) -> bool {
+    let is_known = |address| ours.servers().chain(ours.pools()).any(|one| one.address == Some(address));
+    allocation.address.is_some_and(|address| facts.ingress.contains(&address) || is_known(address))
 }
 
 #[cfg(test)]

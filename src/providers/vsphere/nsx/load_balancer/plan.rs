@@ -10,6 +10,8 @@
 //! 4. Repair of addresses of virtual servers that another client has edited or released.
 //! 5. Report of ports whose address and port another virtual server occupies.
 //!
+//! An object is deleted after the objects that refer to it.
+//!
 //! For a Service with two families, both load balancers finish a phase before the next phase starts.
 //!
 //! Never compared: names, descriptions, enabled flag, algorithms, limits, weights and member states, unknown fields.
@@ -20,30 +22,24 @@
 //!
 //! Mirrors `Process` of `pkg/cloudprovider/vsphere/loadbalancer/state.go`.
 
+mod action;
 mod addresses;
 mod differences;
-mod edits;
-mod names;
 mod port_states;
 mod references;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::time::Duration;
 
-use ipnet::IpNet;
-
-pub use addresses::{AllocationRequest, address, edited, is_doubtful, shown_address, unreserved};
+pub use action::{Action, AllocationRequest};
+pub use addresses::{address, edited, is_doubtful, shown_address, unreserved};
 pub use differences::ignored;
 use port_states::{PortState, PortStates};
-pub use references::Reference;
 use references::References;
 
-use super::layout::{ADDRESS, ClusterLayout, ObjectKind, Owner, Port, Probe, SERVICE_UID, has_own_form};
+use super::layout::{ADDRESS, ClusterLayout, ObjectKind, Owner, Port, SERVICE_UID, has_own_form};
 use super::members::{self, Member};
-use super::objects::{
-    Allocation, Group, LbService, Monitor, OwnerTags, PersistenceProfile, Pool, ServiceResources, VirtualServer,
-};
+use super::resource::{OwnerTags, Resource, ServiceResources};
 use super::service_request::Features;
 use crate::providers::vsphere::nsx::ownership::CLUSTER_UID;
 use crate::providers::vsphere::nsx::tags::ScopedTags;
@@ -81,7 +77,7 @@ pub struct CurrentState<'a> {
     /// Ambiguous objects that name the Service, of any family.
     pub ambiguous: &'a ServiceResources,
     /// The load balancer service in use, if there is one.
-    pub lb_service: Option<&'a LbService>,
+    pub lb_service: Option<&'a Resource>,
     /// The layout, for ids and tags.
     pub layout: &'a ClusterLayout,
     /// Paths that this sync does not read again: groups and persistence profiles that it has read, written or deleted;
@@ -92,16 +88,25 @@ pub struct CurrentState<'a> {
     pub addresses_in_use: &'a BTreeSet<IpAddr>,
 }
 
-impl CurrentState<'_> {
+impl<'a> CurrentState<'a> {
     /// Whether a virtual server of another owner uses the address of an allocation.
-    pub fn is_used_elsewhere(&self, allocation: &Allocation) -> bool {
+    pub fn is_used_elsewhere(&self, allocation: &Resource) -> bool {
         allocation.address.is_some_and(|address| self.addresses_in_use.contains(&address))
     }
 
     /// Whether a virtual server of the Service has the address of an allocation; an unknown address may be any address.
-    pub fn has_server_on(&self, allocation: &Allocation) -> bool {
-        let mut servers = self.ours.servers.iter().chain(&self.ambiguous.servers);
-        servers.any(|server| allocation.address.is_none() || server.address == allocation.address)
+    pub fn has_server_on(&self, allocation: &Resource) -> bool {
+        self.servers().any(|server| allocation.address.is_none() || server.address == allocation.address)
+    }
+
+    /// Returns the virtual servers of the load balancer, and ambiguous ones.
+    pub fn servers(&self) -> impl Iterator<Item = &'a Resource> + use<'a> {
+        self.ours.servers().chain(self.ambiguous.servers())
+    }
+
+    /// Whether a resource of the load balancer, or an ambiguous one, refers to the object at this path.
+    fn refers_to(&self, path: &str) -> bool {
+        self.ours.refer_to(path) || self.ambiguous.refer_to(path)
     }
 }
 
@@ -114,197 +119,6 @@ pub struct WantedPort {
     pub node_port: u16,
     /// The path of the application profile.
     pub profile: String,
-}
-
-/// One step of the plan: a change, a read or a report.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step<'a> {
-    /// Creates the monitor of a port.
-    CreateMonitor {
-        /// The port.
-        port: &'a WantedPort,
-        /// The health check.
-        probe: Probe,
-    },
-    /// Changes the health check of a monitor within the same type.
-    ChangeMonitor {
-        /// The monitor.
-        monitor: &'a Monitor,
-        /// The port of the Service, for its tag.
-        port: Port,
-        /// The new health check.
-        probe: Probe,
-    },
-    /// Creates the pool of a port.
-    CreatePool {
-        /// The port.
-        port: &'a WantedPort,
-        /// The path of the monitor.
-        monitor: Option<&'a str>,
-        /// Whether SNAT is disabled, so that Nodes see client addresses.
-        is_snat_disabled: bool,
-    },
-    /// Sets members, monitor and SNAT of a pool.
-    ChangePool {
-        /// The pool.
-        pool: &'a Pool,
-        /// The port of the Service, for its tag.
-        port: Port,
-        /// The path of the monitor.
-        monitor: Option<&'a str>,
-        /// Whether SNAT is disabled; `None` keeps the setting.
-        is_snat_disabled: Option<bool>,
-    },
-    /// Reserves an address for a load balancer that has none.
-    Allocate {
-        /// The address to reserve.
-        allocation_request: AllocationRequest,
-    },
-    /// Reserves the address of a virtual server without an allocation. Otherwise, NSX may assign the address again.
-    Reserve {
-        /// The virtual server.
-        server: &'a VirtualServer,
-        /// The address.
-        address: IpAddr,
-    },
-    /// Restores the reserved address of a virtual server that another client has edited.
-    SetAddress {
-        /// The virtual server.
-        server: &'a VirtualServer,
-        /// The address.
-        address: IpAddr,
-    },
-    /// Reads the address of an allocation.
-    ReadAddress {
-        /// The allocation.
-        allocation: &'a Allocation,
-    },
-    /// Creates the load balancer service.
-    CreateLbService,
-    /// Creates the virtual server of a port.
-    CreateServer {
-        /// The port.
-        port: &'a WantedPort,
-        /// The address.
-        address: IpAddr,
-        /// The path of the pool.
-        pool: &'a str,
-        /// The path of the load balancer service.
-        lb_service: &'a str,
-        /// The path of the group that may use the virtual server; `None` admits every client.
-        group: Option<&'a str>,
-        /// The path of the persistence profile.
-        persistence: Option<&'a str>,
-    },
-    /// Sets port, pool, node port, profile and references of a virtual server.
-    ChangeServer {
-        /// The virtual server.
-        server: &'a VirtualServer,
-        /// The port.
-        port: &'a WantedPort,
-        /// The path of the pool.
-        pool: &'a str,
-        /// Change of the group.
-        group: Reference<'a>,
-        /// Change of the persistence profile.
-        persistence: Reference<'a>,
-    },
-    /// Reads an object. The plan reads only groups and persistence profiles.
-    Read {
-        /// The kind of the object.
-        kind: ObjectKind,
-        /// The path of the object.
-        path: String,
-    },
-    /// Creates the group of source ranges.
-    CreateGroup {
-        /// The networks.
-        ranges: &'a BTreeSet<IpNet>,
-    },
-    /// Changes the networks of a group.
-    ChangeGroup {
-        /// The group.
-        group: &'a Group,
-        /// The networks.
-        ranges: &'a BTreeSet<IpNet>,
-    },
-    /// Creates the persistence profile.
-    CreatePersistenceProfile {
-        /// The idle timeout.
-        timeout: Duration,
-    },
-    /// Changes the timeout of a persistence profile.
-    ChangePersistenceProfile {
-        /// The profile.
-        profile: &'a PersistenceProfile,
-        /// The idle timeout.
-        timeout: Duration,
-    },
-    /// Tags an object with the UIDs of its Service and cluster.
-    Tag {
-        /// The object.
-        tags: &'a OwnerTags,
-        /// For a pool: the address of an allocation that, without this tag, only the virtual servers would show to be
-        /// ours.
-        address: Option<IpAddr>,
-    },
-    /// Removes the address tag of a pool after an abandoned deletion.
-    Untag {
-        /// The pool.
-        pool: &'a Pool,
-    },
-    /// Deletes a virtual server.
-    DeleteServer(&'a VirtualServer),
-    /// Deletes a pool.
-    DeletePool(&'a Pool),
-    /// Deletes a monitor.
-    DeleteMonitor(&'a Monitor),
-    /// Deletes a persistence profile.
-    DeletePersistenceProfile(&'a PersistenceProfile),
-    /// Deletes a group.
-    DeleteGroup(&'a Group),
-    /// Releases an address.
-    ReleaseAddress(&'a Allocation),
-    /// Reports that another virtual server occupies the address and port of a Service port. Always the last step.
-    PortConflict {
-        /// The port.
-        port: &'a WantedPort,
-        /// The other virtual server.
-        server: &'a VirtualServer,
-    },
-}
-
-impl Step<'_> {
-    /// Whether the step creates an object. False for [`Step::Reserve`], although it creates an allocation.
-    pub fn is_creation(&self) -> bool {
-        use Step::{
-            Allocate, CreateGroup, CreateLbService, CreateMonitor, CreatePersistenceProfile, CreatePool, CreateServer,
-        };
-        matches!(
-            self,
-            CreateMonitor { .. }
-                | CreatePool { .. }
-                | CreateGroup { .. }
-                | CreatePersistenceProfile { .. }
-                | Allocate { .. }
-                | CreateLbService
-                | CreateServer { .. }
-        )
-    }
-
-    /// Whether the step deletes an object.
-    pub fn is_deletion(&self) -> bool {
-        use Step::{DeleteGroup, DeleteMonitor, DeletePersistenceProfile, DeletePool, DeleteServer, ReleaseAddress};
-        matches!(
-            self,
-            DeleteServer(_)
-                | DeletePool(_)
-                | DeleteMonitor(_)
-                | DeletePersistenceProfile(_)
-                | DeleteGroup(_)
-                | ReleaseAddress(_)
-        )
-    }
 }
 
 /// Phases of the plan, in order. All load balancers of the Service finish a phase before the next phase starts.
@@ -322,20 +136,20 @@ enum Phase {
 const PHASES: [Phase; 5] = [Phase::Change, Phase::Create, Phase::Delete, Phase::Address, Phase::Report];
 
 /// Returns the next step, with the index of its load balancer; `None` if all load balancers have the desired state.
-pub fn next<'a>(all: &[(&'a DesiredLoadBalancer, CurrentState<'a>)]) -> Option<(usize, Step<'a>)> {
+pub fn next<'a>(all: &[(&'a DesiredLoadBalancer, CurrentState<'a>)]) -> Option<(usize, Action<'a>)> {
     let of = |phase, (at, (wanted, known)): (usize, &(&'a DesiredLoadBalancer, CurrentState<'a>))| {
         next_of(phase, wanted, known).map(|step| (at, step))
     };
     PHASES.into_iter().find_map(|phase| all.iter().enumerate().find_map(|one| of(phase, one)))
 }
 
-fn next_of<'a>(phase: Phase, wanted: &'a DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
+fn next_of<'a>(phase: Phase, wanted: &'a DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Action<'a>> {
     if wanted.ports.is_empty() {
         return next_deletion(wanted, known).filter(|_| phase == Phase::Delete);
     }
     // The address of the load balancer depends on the address of this allocation.
     if let Some(allocation) = unread(known).filter(|_| is_doubtful(&wanted.ingress, known.ours)) {
-        return Some(Step::ReadAddress { allocation });
+        return Some(Action::ReadAddress(allocation));
     }
     let address = address(wanted, known.ours);
     let rows = PortStates::find(wanted, known, address);
@@ -347,16 +161,16 @@ fn next_of<'a>(phase: Phase, wanted: &'a DesiredLoadBalancer, known: &CurrentSta
         }
         Phase::Create => {
             let creation = || rows.ports.iter().find_map(|row| creation(row, &references, wanted, known));
-            references.creation(wanted).or_else(creation)
+            references.creation().or_else(creation)
         }
         Phase::Delete => surplus(&rows, &references, wanted, known),
         Phase::Address => {
-            let unreserved = || unreserved(wanted, known).map(|(server, address)| Step::Reserve { server, address });
+            let unreserved = || unreserved(wanted, known).map(Action::Reserve);
             addresses::set_back(&rows, wanted, known, address?).or_else(unreserved)
         }
         Phase::Report => {
             let obstructed =
-                |row: &PortState<'a>| row.conflict.map(|server| Step::PortConflict { port: row.port, server });
+                |row: &PortState<'a>| row.conflict.map(|server| Action::PortConflict { port: row.port, server });
             rows.ports.iter().find_map(obstructed)
         }
     }
@@ -367,36 +181,46 @@ fn change<'a>(
     references: &References<'a>,
     wanted: &DesiredLoadBalancer,
     known: &CurrentState<'a>,
-) -> Option<Step<'a>> {
+) -> Option<Action<'a>> {
     let port = row.port.port;
     if let Some((monitor, probe)) = row.monitor.zip(row.probe)
         && (!monitor.asks(probe) || monitor.tags.port != Some(port))
     {
-        return Some(Step::ChangeMonitor { monitor, port, probe });
+        let mut desired = monitor.clone();
+        desired.tags.port = Some(port);
+        desired.set_probe(probe);
+        return Some(Action::update(monitor, desired));
     }
     change_of_pool(row, wanted, known).or_else(|| change_of_server(row, references, wanted, known))
 }
 
-fn change_of_pool<'a>(row: &PortState<'a>, wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
-    let (port, pool) = (row.port.port, row.pool?);
+fn change_of_pool<'a>(
+    row: &PortState<'a>,
+    wanted: &DesiredLoadBalancer,
+    known: &CurrentState<'a>,
+) -> Option<Action<'a>> {
+    let pool = row.pool?;
     let is_missing = row.probe.is_some() && row.monitor.is_none();
+    let has_monitor = !pool.reference(ObjectKind::Monitor).is_empty();
     // The pool keeps its monitor until a monitor of the new type exists.
-    let kept = || pool.monitors.iter().find_map(|path| known.ours.monitors.iter().find(|one| one.tags.path == *path));
+    let kept = || pool.references.iter().find_map(|(_, path)| known.ours.at(path));
     let monitor = if is_missing { kept() } else { row.monitor };
     // NSX may refuse all changes of a pool whose monitor does not exist, so the monitor is created first.
-    if is_missing && monitor.is_none() && !pool.monitors.is_empty() {
+    if is_missing && monitor.is_none() && has_monitor {
         return None;
     }
-    let monitor = monitor.map(|monitor| &*monitor.tags.path);
-    let is_snat_disabled = Some(wanted.features.is_snat_disabled).filter(|_| row.is_compared);
-    let change = Step::ChangePool { pool, port, monitor, is_snat_disabled };
-    let is_asked = is_missing || pool.monitors.iter().map(AsRef::as_ref).eq(monitor);
-    if !is_asked && !pool.monitors.is_empty() {
+    let mut desired = pool.clone();
+    desired.tags.port = Some(row.port.port);
+    desired.spec.is_snat_disabled = Some(wanted.features.is_snat_disabled).filter(|_| row.is_compared);
+    desired.set_reference(ObjectKind::Monitor, monitor.map(|monitor| &*monitor.tags.path).unwrap_or_default());
+    let is_asked = is_missing || desired.references == pool.references;
+    let is_translated = !row.is_compared || pool.spec.is_snat_disabled == desired.spec.is_snat_disabled;
+    let has_members = members::are_equal(&pool.spec.members, &wanted.members);
+    let is_equal = has_members && pool.tags.port == desired.tags.port && is_translated;
+    let change = Action::update(pool, desired);
+    if !is_asked && has_monitor {
         return Some(mark(wanted, known).unwrap_or(change));
     }
-    let is_translated = is_snat_disabled.is_none() || pool.is_snat_disabled == is_snat_disabled;
-    let is_tagged = pool.tags.port == Some(port);
-    let is_equal = members::are_equal(&pool.members, &wanted.members) && is_tagged && is_translated;
     (!is_asked || !is_equal).then_some(change)
 }
 
@@ -405,22 +229,23 @@ fn change_of_server<'a>(
     references: &References<'a>,
     wanted: &DesiredLoadBalancer,
     known: &CurrentState<'a>,
-) -> Option<Step<'a>> {
-    let PortState { port, pool, .. } = *row;
+) -> Option<Action<'a>> {
     // NSX refuses all changes of a virtual server with a missing reference, so the missing object is created first.
     let is_whole = !row.is_pool_missing && !references.are_missing(row);
     let server = row.server.filter(|_| row.conflict.is_none() && is_whole)?;
-    let path = pool.map_or(&*server.pool, |pool| &*pool.tags.path);
-    let is_moved = *server.pool != *path;
-    let is_edited = server.number != Some(port.port.number) || server.tags.port != Some(port.port);
-    let (group, persistence) = references.of(row, known);
-    let is_referring = (group, persistence) == (Reference::Unchanged, Reference::Unchanged);
-    let is_equal = server.node_port == Some(port.node_port) && *server.profile == *port.profile && is_referring;
-    let change = Step::ChangeServer { server, port, pool: path, group, persistence };
-    match is_moved && !server.pool.is_empty() {
-        true => Some(mark(wanted, known).unwrap_or(change)),
-        false => (is_moved || is_edited || !is_equal).then_some(change),
+    let mut desired = server.clone();
+    desired.set_port(row.port.port, row.port.node_port, &row.port.profile);
+    if let Some(pool) = row.pool {
+        desired.set_reference(ObjectKind::Pool, &pool.tags.path);
     }
+    references.apply(row, known, &mut desired);
+    if desired == *server {
+        return None;
+    }
+    let pool = server.reference(ObjectKind::Pool);
+    let is_moved = !pool.is_empty() && pool != desired.reference(ObjectKind::Pool);
+    let change = Action::update(server, desired);
+    Some(if is_moved { mark(wanted, known).unwrap_or(change) } else { change })
 }
 
 fn creation<'a>(
@@ -428,30 +253,37 @@ fn creation<'a>(
     references: &References<'a>,
     wanted: &DesiredLoadBalancer,
     known: &CurrentState<'a>,
-) -> Option<Step<'a>> {
+) -> Option<Action<'a>> {
     let PortState { port, server, pool, monitor, probe, conflict: obstacle, .. } = *row;
     if let Some(probe) = probe.filter(|_| monitor.is_none()) {
-        return Some(Step::CreateMonitor { port, probe });
+        let mut monitor = Resource::new(ObjectKind::Monitor, Some(port.port));
+        monitor.set_probe(probe);
+        return Some(Action::Create(Box::new(monitor)));
     }
     let Some(pool) = pool else {
-        let monitor = monitor.map(|monitor| &*monitor.tags.path);
-        return Some(Step::CreatePool { port, monitor, is_snat_disabled: wanted.features.is_snat_disabled });
+        let mut pool = Resource::new(ObjectKind::Pool, Some(port.port));
+        pool.set_reference(ObjectKind::Monitor, monitor.map(|monitor| &*monitor.tags.path).unwrap_or_default());
+        pool.spec.is_snat_disabled = Some(wanted.features.is_snat_disabled);
+        return Some(Action::Create(Box::new(pool)));
     };
     if server.is_some() || obstacle.is_some() {
         return None;
     }
-    let unread = unread(known).or_else(|| known.ours.allocations.iter().find(|one| one.address.is_none()));
-    let pool = &*pool.tags.path;
-    let group = references.group_path();
-    let persistence = references.persistence_path();
+    let unread = unread(known).or_else(|| known.ours.allocations().find(|one| one.address.is_none()));
     Some(match (address(wanted, known.ours), known.lb_service) {
         (Some(address), Some(lb_service)) => {
-            Step::CreateServer { port, address, pool, lb_service: &lb_service.path, group, persistence }
+            let mut server = Resource::new(ObjectKind::VirtualServer, Some(port.port));
+            server.address = Some(address);
+            server.set_port(port.port, port.node_port, &port.profile);
+            server.set_reference(ObjectKind::Pool, &pool.tags.path);
+            server.set_reference(ObjectKind::LbService, &lb_service.tags.path);
+            references.refer(&mut server);
+            Action::Create(Box::new(server))
         }
-        (Some(_), None) => Step::CreateLbService,
+        (Some(_), None) => Action::Create(Box::new(Resource::new(ObjectKind::LbService, None))),
         (None, _) => match unread {
-            Some(allocation) => Step::ReadAddress { allocation },
-            None => Step::Allocate { allocation_request: AllocationRequest::of(wanted) },
+            Some(allocation) => Action::ReadAddress(allocation),
+            None => Action::Allocate(AllocationRequest::of(wanted)),
         },
     })
 }
@@ -462,115 +294,105 @@ fn surplus<'a>(
     references: &References<'a>,
     wanted: &DesiredLoadBalancer,
     known: &CurrentState<'a>,
-) -> Option<Step<'a>> {
+) -> Option<Action<'a>> {
     let ours = known.ours;
-    if let Some(server) = ours.servers.iter().find(|server| !rows.have_server(server)) {
-        return Some(mark(wanted, known).unwrap_or(Step::DeleteServer(server)));
+    if let Some(server) = ours.servers().find(|server| !rows.have(server)) {
+        return Some(mark(wanted, known).unwrap_or(Action::Delete(server)));
     }
-    let mut pools: BTreeSet<&str> = ours.servers.iter().map(|server| &*server.pool).collect();
-    // NSX does not delete a pool that a virtual server uses, so pools of ambiguous virtual servers are skipped.
-    pools.extend(known.ambiguous.servers.iter().map(|server| &*server.pool));
-    pools.extend(rows.all().filter_map(|row| row.pool).map(|pool| &*pool.tags.path));
-    if let Some(pool) = ours.pools.iter().find(|pool| !pools.contains(&*pool.tags.path)) {
-        return Some(Step::DeletePool(pool));
-    }
-    let mut monitors: BTreeSet<&str> = ours.pools.iter().flat_map(|pool| &pool.monitors).map(AsRef::as_ref).collect();
-    monitors.extend(known.ambiguous.pools.iter().flat_map(|pool| &pool.monitors).map(AsRef::as_ref));
-    monitors.extend(rows.all().filter_map(|row| row.monitor).map(|monitor| &*monitor.tags.path));
-    if let Some(monitor) = ours.monitors.iter().find(|monitor| !monitors.contains(&*monitor.tags.path)) {
-        return Some(Step::DeleteMonitor(monitor));
-    }
-    let unmark = || ours.pools.iter().find(|pool| pool.address.is_some()).map(|pool| Step::Untag { pool });
-    references.surplus(known).or_else(|| surplus_address(wanted, known)).or_else(unmark)
+    let unmark = || {
+        let pool = ours.pools().find(|pool| pool.address.is_some())?;
+        Some(Action::update(pool, Resource { address: None, ..pool.clone() }))
+    };
+    let unused = unreferenced(known).find(|one| !rows.have(one) && !references.need(one));
+    unused.map(Action::Delete).or_else(|| surplus_address(wanted, known)).or_else(unmark)
 }
 
-fn surplus_address<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
+/// Returns the objects that nothing refers to, each before those to which it may have referred. NSX does not delete an
+/// object that another object refers to, even an ambiguous one.
+fn unreferenced<'a>(known: &CurrentState<'a>) -> impl Iterator<Item = &'a Resource> {
+    let kinds = [ObjectKind::Pool, ObjectKind::Monitor, ObjectKind::PersistenceProfile, ObjectKind::Group];
+    let ours = known.ours;
+    kinds.into_iter().flat_map(move |kind| ours.of_kind(kind)).filter(move |one| !known.refers_to(&one.tags.path))
+}
+
+fn surplus_address<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Action<'a>> {
     let (ours, address) = (known.ours, address(wanted, known.ours));
-    if ours.allocations.len() < 2 {
+    if ours.allocations().count() < 2 {
         return None;
     }
     // An allocation with an unknown address may never get an address, so such an allocation comes last.
-    let is_read = |allocation: &&Allocation| allocation.address.is_some() && allocation.address != address;
-    let is_free = |allocation: &&Allocation| {
-        is_read(allocation) && !known.has_server_on(allocation) && !known.is_used_elsewhere(allocation)
-    };
-    let free = ours.allocations.iter().find(is_free);
-    free.map(Step::ReleaseAddress).or_else(|| unread(known).map(|allocation| Step::ReadAddress { allocation }))
+    let is_read = |allocation: &Resource| allocation.address.is_some() && allocation.address != address;
+    let free = ours.allocations().find(|one| is_read(one) && is_free(one, known));
+    free.map(Action::Delete).or_else(|| unread(known).map(Action::ReadAddress))
+}
+
+/// Whether no known virtual server uses the address of an allocation.
+fn is_free(allocation: &Resource, known: &CurrentState<'_>) -> bool {
+    !known.has_server_on(allocation) && !known.is_used_elsewhere(allocation)
 }
 
 /// Returns an allocation with an unknown address, except allocations that this sync has read without result.
-fn unread<'a>(known: &CurrentState<'a>) -> Option<&'a Allocation> {
-    let is_unread = |one: &&Allocation| one.address.is_none() && !known.read_paths.contains(&one.tags.path);
-    known.ours.allocations.iter().find(is_unread)
+fn unread<'a>(known: &CurrentState<'a>) -> Option<&'a Resource> {
+    known.ours.allocations().find(|one| one.address.is_none() && !known.read_paths.contains(&one.tags.path))
 }
 
 /// Returns the next step of the deletion of this load balancer; `None` if no object may be deleted. Allocations with an
 /// unknown address are released unless a virtual server of the Service is left.
-fn next_deletion<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
+fn next_deletion<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Action<'a>> {
     let ours = known.ours;
-    // Pools and monitors are tagged first. Tags may be the only sign of the owner after the virtual servers are
-    // deleted.
-    let tags = || mark_with_address(wanted, known).or_else(|| mark(wanted, known));
-    let marks = if ours.servers.is_empty() { None } else { tags() };
-    let is_free = |allocation: &&Allocation| !known.has_server_on(allocation) && !known.is_used_elsewhere(allocation);
-    // The allocation is released before the pools are deleted, because only the tag of a pool may show its owner.
-    let is_shown = |allocation: &&Allocation| is_free(allocation) && has_tagged_pool(allocation, known);
     let read = || references::read_for_deletion(wanted, known);
-    let read_before = if ours.servers.is_empty() { None } else { read() };
-    let led_to: BTreeSet<&str> = known.ambiguous.servers.iter().map(|server| &*server.pool).collect();
-    let pool = || ours.pools.iter().find(|pool| !led_to.contains(&*pool.tags.path));
-    let pools = || ours.pools.iter().chain(&known.ambiguous.pools);
-    let is_probing = |monitor: &Monitor| pools().any(|pool| pool.monitors.contains(&monitor.tags.path));
-    marks
-        .or(read_before)
-        .or_else(|| ours.servers.first().map(Step::DeleteServer))
-        .or_else(|| ours.allocations.iter().find(is_shown).map(Step::ReleaseAddress))
-        .or_else(|| pool().map(Step::DeletePool))
-        .or_else(|| ours.monitors.iter().find(|monitor| !is_probing(monitor)).map(Step::DeleteMonitor))
-        .or_else(|| references::deletion(known, None, None))
-        .or_else(read)
-        .or_else(|| ours.allocations.iter().find(is_free).map(Step::ReleaseAddress))
+    if let Some(server) = ours.servers().next() {
+        // Pools and monitors are tagged first. Tags may be the only sign of the owner after the virtual servers are
+        // deleted.
+        let tags = mark_with_address(wanted, known).or_else(|| mark(wanted, known));
+        return tags.or_else(read).or(Some(Action::Delete(server)));
+    }
+    // The allocation is released before the pools are deleted, because only the tag of a pool may show its owner.
+    let shown = ours.allocations().find(|one| is_free(one, known) && has_tagged_pool(one, known));
+    let part = || unreferenced(known).next();
+    let free = || ours.allocations().find(|one| is_free(one, known));
+    shown.or_else(part).map(Action::Delete).or_else(read).or_else(|| free().map(Action::Delete))
 }
 
 /// Tags a pool or monitor before the deletion of the virtual server that proves its ownership. Objects of another
 /// program get all known UIDs, because the next process may be able to read only one UID.
-fn mark<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
+fn mark<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Action<'a>> {
     // A tag that has no room on the object does not count as missing.
     let fits = |scope| known.layout.has_capacity(ObjectKind::Pool, scope);
     let cluster_uid = &wanted.cluster_uid.clone().filter(|_| fits(CLUSTER_UID));
     let service_uid = &wanted.service_uid.clone().filter(|_| fits(SERVICE_UID));
     let lacks = |uid: &Option<String>, tagged: &Option<Box<str>>| uid.is_some() && uid.as_deref() != tagged.as_deref();
-    let is_unmarked = |marks: &&OwnerTags| match has_own_form(&marks.id) {
+    let is_unmarked = |one: &&Resource| match has_own_form(&one.tags.id) {
         // The id also shows the owner, so one of the tags is enough.
-        true => !is_tagged(marks, wanted),
-        false => lacks(cluster_uid, &marks.cluster_uid) || lacks(service_uid, &marks.service_uid),
+        true => !is_tagged(&one.tags, wanted),
+        false => lacks(cluster_uid, &one.tags.cluster_uid) || lacks(service_uid, &one.tags.service_uid),
     };
-    let of_pools = known.ours.pools.iter().map(|pool| &pool.tags);
-    let all = of_pools.chain(known.ours.monitors.iter().map(|monitor| &monitor.tags));
+    let mut all = known.ours.pools().chain(known.ours.of_kind(ObjectKind::Monitor));
     let has_uid = cluster_uid.is_some() || service_uid.is_some();
-    all.filter(|_| has_uid).find(is_unmarked).map(|marks| Step::Tag { tags: marks, address: None })
+    let resource = all.find(is_unmarked).filter(|_| has_uid)?;
+    Some(Action::Tag { resource, address: None })
 }
 
 /// Tags a pool with the address of an allocation if only a virtual server proves that the allocation is ours. An
 /// allocation cannot be tagged, and the status of a Service whose type changed is empty.
-fn mark_with_address<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
+fn mark_with_address<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Action<'a>> {
     let ours = known.ours;
-    let is_reported = |one: &Allocation| one.address.is_some_and(|address| wanted.ingress.contains(&address));
+    let is_reported = |one: &Resource| one.address.is_some_and(|address| wanted.ingress.contains(&address));
     let has_own_id = |OwnerTags { id, secondary: second, .. }: &OwnerTags| {
         let uid = wanted.service_uid.as_deref();
         uid.is_some_and(|uid| known.layout.has_id(*second, ObjectKind::Allocation, uid, None, id))
     };
-    let is_shown = |one: &Allocation| {
+    let is_shown = |one: &Resource| {
         has_own_id(&one.tags) || is_tagged(&one.tags, wanted) || is_reported(one) || has_tagged_pool(one, known)
     };
     let has_room = known.layout.has_capacity(ObjectKind::Pool, ADDRESS);
-    let address = ours.allocations.iter().filter(|one| has_room && !is_shown(one)).find_map(|one| one.address)?;
-    let pool = ours.pools.iter().find(|pool| pool.address.is_none())?;
-    Some(Step::Tag { tags: &pool.tags, address: Some(address) })
+    let address = ours.allocations().filter(|one| has_room && !is_shown(one)).find_map(|one| one.address)?;
+    let resource = ours.pools().find(|pool| pool.address.is_none())?;
+    Some(Action::Tag { resource, address: Some(address) })
 }
 
-fn has_tagged_pool(allocation: &Allocation, known: &CurrentState<'_>) -> bool {
-    allocation.address.is_some() && known.ours.pools.iter().any(|pool| pool.address == allocation.address)
+fn has_tagged_pool(allocation: &Resource, known: &CurrentState<'_>) -> bool {
+    allocation.address.is_some() && known.ours.pools().any(|pool| pool.address == allocation.address)
 }
 
 /// Whether the UID tags of an object match this cluster or Service.
@@ -579,7 +401,7 @@ fn is_tagged(tags: &OwnerTags, wanted: &DesiredLoadBalancer) -> bool {
     is_of(&wanted.cluster_uid, &tags.cluster_uid) || is_of(&wanted.service_uid, &tags.service_uid)
 }
 
-/// Returns the tags that every write of an object adds: those of [`Step::Tag`] for a pool or monitor of another
+/// Returns the tags that every write of an object adds: those of [`Action::Tag`] for a pool or monitor of another
 /// program; otherwise none.
 pub fn tags_at_write(tags: &OwnerTags, kind: ObjectKind, owner: &Owner<'_>, layout: &ClusterLayout) -> ScopedTags {
     match kind {
@@ -588,7 +410,7 @@ pub fn tags_at_write(tags: &OwnerTags, kind: ObjectKind, owner: &Owner<'_>, layo
     }
 }
 
-/// Returns the UID and address tags that [`Step::Tag`] writes. Skips tags for which an object of this kind has no room.
+/// Returns the UID and address tags that [`Action::Tag`] writes. Skips tags for which an object of this kind has no room.
 pub fn tags_of(owner: &Owner<'_>, layout: &ClusterLayout, kind: ObjectKind, address: Option<IpAddr>) -> ScopedTags {
     let service_uid = Some(owner.uid.to_owned()).filter(|uid| !uid.is_empty());
     let address = address.map(|address| address.to_string());

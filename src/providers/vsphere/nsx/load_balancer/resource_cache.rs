@@ -31,8 +31,8 @@ use self::quarantine::Quarantine;
 use super::RECENT;
 use super::backend::{ConfiguredObject, ObjectChange, ScopeNames, Suitability, Usage};
 use super::layout::ClusterLayout;
-use super::objects::{LbService, ServiceResources, VirtualServer};
 use super::realization::{PendingTeardown, Rollout};
+use super::resource::{Resource, ServiceResources};
 use super::resource_index::relist::{MergeBase, MergeResult, ObjectListing, merge};
 use super::resource_index::{ResourceIndex, Selection, UnusableLbService};
 use crate::base::error_chain::chain;
@@ -319,8 +319,8 @@ impl ResourceCache {
         &self,
         selection: Selection<'_>,
         uid: Option<&str>,
-    ) -> Result<Option<LbService>, UnusableLbService> {
-        self.state.lock().index.lb_service(selection, uid).map(Option::<&LbService>::cloned)
+    ) -> Result<Option<Resource>, UnusableLbService> {
+        self.state.lock().index.lb_service(selection, uid).map(Option::<&Resource>::cloned)
     }
 
     pub fn has_lb_service(&self, path: &str) -> bool {
@@ -411,7 +411,7 @@ impl ResourceCache {
     }
 
     /// Returns the path of a virtual server of any owner with this address that is not in `own`.
-    pub fn other_server_on(&self, address: IpAddr, own: &[VirtualServer]) -> Option<Box<str>> {
+    pub fn other_server_on(&self, address: IpAddr, own: &[Resource]) -> Option<Box<str>> {
         self.state.lock().index.other_server_on(address, own)
     }
 
@@ -670,7 +670,7 @@ impl ResourceCache {
     pub fn not_here(&self, is_here: &dyn Fn(&str) -> bool) -> Vec<(Box<str>, ServiceResources)> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        let named: BTreeSet<&str> = state.index.services().collect();
+        let named = state.index.services();
         state.blocked.retain(|service, _| service.is_empty() || named.contains(&**service));
         let is_open = |service: &&str| !is_here(service) && !state.services_in_flight.contains_key(*service);
         let open = named.into_iter().filter(is_open);

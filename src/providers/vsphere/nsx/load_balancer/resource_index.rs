@@ -5,33 +5,19 @@ pub mod relist;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::layout::{ClusterLayout, GROUPS, ObjectKind, PERSISTENCE_PROFILES};
-use super::objects::{
-    Allocation, Group, LbService, Monitor, OwnerTags, PersistenceProfile, Pool, ServiceResources, VirtualServer,
-};
-use crate::base::addresses::parse_ip;
+use super::layout::{ClusterLayout, ObjectKind};
+use super::resource::{Resource, ServiceResources};
 use crate::clients::nsx::Object;
-use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
+use crate::providers::vsphere::nsx::ownership::{OfCluster, by_cluster_uid};
 
-/// Objects with the name of this cluster by Service, load balancer services, and virtual servers of other owners.
+/// Resources with the name of this cluster, load balancer services, and virtual servers of other owners.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceIndex {
-    lb_services: Vec<LbService>,
-    /// Objects by Service (namespace/name).
-    services: BTreeMap<Box<str>, ServiceResources>,
-    /// Objects with the name of this cluster but without a Service: path, and cluster UID of the tag.
-    without_service: Vec<(Box<str>, Option<Box<str>>)>,
-    /// Virtual servers of other owners, by path.
-    foreign: BTreeMap<Box<str>, ForeignServer>,
+    /// The resources by Service (namespace/name; empty for those that name no Service) and path.
+    resources: BTreeMap<ResourceKey, Resource>,
 }
 
-/// A virtual server of another owner.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct ForeignServer {
-    /// The path of the load balancer service; empty without one.
-    lb_service: Box<str>,
-    address: Option<IpAddr>,
-}
+type ResourceKey = (Box<str>, Box<str>);
 
 /// Selection of the load balancer service for the virtual servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,193 +72,139 @@ impl ResourceIndex {
 
     /// Adds an object of a list.
     pub fn add(&mut self, kind: ObjectKind, object: &Object, layout: &ClusterLayout) {
-        if kind != ObjectKind::LbService && names_no_service(object, layout) {
-            self.without_service.push((object.path().into(), object.tag(CLUSTER_UID).map(Into::into)));
+        let Some(resource) = Resource::read(kind, object, layout) else { return };
+        // Virtual servers of other owners use capacity and addresses.
+        let is_shared = matches!(kind, ObjectKind::LbService | ObjectKind::VirtualServer);
+        if is_shared || resource.tags.is_named_as_ours {
+            self.insert(resource);
         }
-        match kind {
-            ObjectKind::LbService => self.lb_services.extend(LbService::read(object, layout)),
-            ObjectKind::VirtualServer => match VirtualServer::read(object, layout) {
-                Some(server) => insert(&mut self.of(&server.tags.service).servers, server, |one| &one.tags.path),
-                None if object.is_marked_for_delete() => {}
-                None => {
-                    let lb_service = object.text("lb_service_path").into();
-                    let server = ForeignServer { lb_service, address: parse_ip(object.text("ip_address")) };
-                    self.foreign.insert(object.path().into(), server);
-                }
-            },
-            ObjectKind::Pool => {
-                if let Some(pool) = Pool::read(object, layout) {
-                    insert(&mut self.of(&pool.tags.service).pools, pool, |one| &one.tags.path);
-                }
-            }
-            ObjectKind::Monitor => {
-                if let Some(monitor) = Monitor::read(object, layout) {
-                    insert(&mut self.of(&monitor.tags.service).monitors, monitor, |one| &one.tags.path);
-                }
-            }
-            ObjectKind::Allocation => {
-                if let Some(allocation) = Allocation::read(object, layout) {
-                    insert(&mut self.of(&allocation.tags.service).allocations, allocation, |one| &one.tags.path);
-                }
-            }
-            ObjectKind::Group => {
-                if let Some(group) = Group::read(object, layout) {
-                    insert(&mut self.of(&group.tags.service).groups, group, |one| &one.tags.path);
-                }
-            }
-            ObjectKind::PersistenceProfile => {
-                if let Some(profile) = PersistenceProfile::read(object, layout) {
-                    let profiles = &mut self.of(&profile.tags.service).persistence_profiles;
-                    insert(profiles, profile, |one| &one.tags.path);
-                }
-            }
-        }
+    }
+
+    fn insert(&mut self, resource: Resource) {
+        self.resources.insert((resource.tags.service.clone(), resource.tags.path.clone()), resource);
     }
 
     /// Returns another Service with a virtual server or an allocation that has this address.
     pub fn user_of(&self, service: &str, address: IpAddr) -> Option<Box<str>> {
-        let has_it = |objects: &ServiceResources| {
-            let of_servers = objects.servers.iter().map(|one| one.address);
-            of_servers.chain(objects.allocations.iter().map(|one| one.address)).any(|one| one == Some(address))
-        };
-        let mut others = self.services.iter().filter(|(other, _)| ***other != *service);
-        others.find(|(_, objects)| has_it(objects)).map(|(other, _)| other.clone())
+        let is_other = |one: &&Resource| !one.tags.service.is_empty() && *one.tags.service != *service;
+        let mut others = self.resources.values().filter(is_other);
+        others.find(|one| one.has_address(address)).map(|one| one.tags.service.clone())
     }
 
     /// Returns the path of a virtual server of any owner with this address that is not in `own`.
-    pub fn other_server_on(&self, address: IpAddr, own: &[VirtualServer]) -> Option<Box<str>> {
-        let all = self.services.values().flat_map(|objects| &objects.servers);
-        let is_own = |server: &VirtualServer| own.iter().any(|one| one.tags.path == server.tags.path);
-        let mut others = all.filter(|server| server.address == Some(address) && !is_own(server));
-        let known = others.next().map(|server| server.tags.path.clone());
-        let mut foreign = self.foreign.iter().filter(|(_, server)| server.address == Some(address));
-        known.or_else(|| foreign.next().map(|(path, _)| path.clone()))
+    pub fn other_server_on(&self, address: IpAddr, own: &[Resource]) -> Option<Box<str>> {
+        let is_own = |server: &Resource| own.iter().any(|one| one.tags.path == server.tags.path);
+        let mut others = self.of_kind(ObjectKind::VirtualServer).filter(|one| one.has_address(address) && !is_own(one));
+        others.next().map(|server| server.tags.path.clone())
     }
 
     /// Whether all objects of the Service are allocations whose addresses virtual servers of other owners use.
     pub fn has_only_addresses_of_others(&self, service: &str) -> bool {
-        let Some(objects) = self.services.get(service) else { return false };
-        let is_used =
-            |one: &Allocation| one.address.is_some_and(|address| self.other_server_on(address, &[]).is_some());
-        objects.marks().count() == objects.allocations.len() && objects.allocations.iter().all(is_used)
+        let is_used = |one: &Resource| {
+            let address = one.address.filter(|_| one.kind == ObjectKind::Allocation);
+            address.is_some_and(|address| self.other_server_on(address, &[]).is_some())
+        };
+        let mut all = self.named(service).peekable();
+        all.peek().is_some() && all.all(is_used)
     }
 
     /// Whether other owners have virtual servers.
     pub fn has_other_servers(&self) -> bool {
-        self.foreign.values().any(|server| server.address.is_some())
+        self.named("").any(|one| one.kind == ObjectKind::VirtualServer && one.address.is_some())
     }
 
     /// Adds the allocations of `other`, which belong to other IP pools.
     pub fn extend(&mut self, other: Self) {
-        self.without_service.extend(other.without_service);
-        for (service, objects) in other.services {
-            let all = &mut self.of(&service).allocations;
-            objects.allocations.into_iter().for_each(|one| insert(all, one, |one| &one.tags.path));
-        }
+        self.resources.extend(other.resources);
     }
 
     /// Removes the object at this path.
     pub fn remove(&mut self, path: &str) {
-        self.foreign.remove(path);
-        self.without_service.retain(|(known, _)| **known != *path);
-        self.lb_services.retain(|one| *one.path != *path);
-        for objects in self.services.values_mut() {
-            let ServiceResources { servers, pools, monitors, allocations, groups, persistence_profiles } = objects;
-            servers.retain(|one| *one.tags.path != *path);
-            pools.retain(|one| *one.tags.path != *path);
-            monitors.retain(|one| *one.tags.path != *path);
-            allocations.retain(|one| *one.tags.path != *path);
-            groups.retain(|one| *one.tags.path != *path);
-            persistence_profiles.retain(|one| *one.tags.path != *path);
-        }
-        self.services.retain(|_, objects| !objects.is_empty());
+        self.resources.retain(|(_, known), _| **known != *path);
     }
 
     /// Drops groups and persistence profiles, because their lists are missing or incomplete.
     pub fn forget_references(&mut self) {
-        self.without_service.retain(|(path, _)| !is_reference(path));
-        for objects in self.services.values_mut() {
-            objects.groups.clear();
-            objects.persistence_profiles.clear();
-        }
+        self.resources.retain(|_, one| !one.kind.is_listed_rarely());
     }
 
     /// Drops the allocations of this IP pool, because their list is incomplete.
     pub fn forget_allocations(&mut self, pool: &str) {
-        for objects in self.services.values_mut() {
-            objects.allocations.retain(|one| *one.address_pool != *pool);
-        }
+        self.resources.retain(|_, one| one.kind != ObjectKind::Allocation || *one.address_pool != *pool);
     }
 
     /// Returns the Service (namespace/name) and the address of the allocation at this path, if the address is known.
     pub fn address_of(&self, path: &str) -> Option<(Box<str>, IpAddr)> {
-        let of_service =
-            |objects: &ServiceResources| objects.allocations.iter().find(|one| *one.tags.path == *path)?.address;
-        self.services.iter().find_map(|(service, objects)| Some((service.clone(), of_service(objects)?)))
+        let mut allocations = self.of_kind(ObjectKind::Allocation).filter(|one| !one.tags.service.is_empty());
+        let allocation = allocations.find(|one| *one.tags.path == *path)?;
+        Some((allocation.tags.service.clone(), allocation.address?))
     }
 
     /// Sets the address of the allocation at this path.
     pub fn set_address(&mut self, path: &str, address: IpAddr) {
-        let all = self.services.values_mut().flat_map(|objects| &mut objects.allocations);
+        let all = self.resources.values_mut().filter(|one| one.kind == ObjectKind::Allocation);
         all.filter(|one| *one.tags.path == *path).for_each(|one| one.address = Some(address));
     }
 
     /// Returns the valid ids of the IP pools that tags and paths of allocations name.
     pub fn address_pools(&self) -> BTreeSet<Box<str>> {
-        self.services.values().flat_map(ServiceResources::address_pools).map(Into::into).collect()
+        let of_services = self.resources.values().filter(|one| !one.tags.service.is_empty());
+        of_services.filter_map(Resource::valid_address_pool).map(Into::into).collect()
     }
 
     /// Returns the objects whose tags name this Service, including objects of other clusters with the same name.
     pub fn of_service(&self, service: &str) -> ServiceResources {
-        self.services.get(service).cloned().unwrap_or_default()
+        ServiceResources(self.named(service).cloned().collect())
     }
 
     /// Returns the Services named by objects with this cluster UID.
-    pub fn services_of(&self, cluster_uid: &str) -> Vec<&str> {
-        let is_of =
-            |objects: &ServiceResources| objects.marks().any(|tags| tags.cluster_uid.as_deref() == Some(cluster_uid));
-        self.services.iter().filter(|(_, objects)| is_of(objects)).map(|(service, _)| &**service).collect()
+    pub fn services_of(&self, cluster_uid: &str) -> BTreeSet<&str> {
+        let is_of = |one: &&Resource| one.tags.cluster_uid.as_deref() == Some(cluster_uid);
+        services_of(self.resources.values().filter(is_of))
     }
 
     /// Returns the Services with several allocations for one load balancer, at least one of them without an address.
-    pub fn with_unread_surplus(&self) -> impl Iterator<Item = &Box<str>> {
-        let is_one = |objects: &ServiceResources| {
-            let is_beside = |one: &Allocation, other: &Allocation| {
-                one.tags.secondary == other.tags.secondary && one.tags.path != other.tags.path
-            };
-            let mut unread = objects.allocations.iter().filter(|one| one.address.is_none());
-            unread.any(|one| objects.allocations.iter().any(|other| is_beside(one, other)))
+    pub fn with_unread_surplus(&self) -> BTreeSet<&str> {
+        let is_surplus = |one: &&Resource| {
+            let mut others = self.named(&one.tags.service).filter(|other| other.kind == one.kind);
+            let is_beside =
+                |other: &Resource| other.tags.secondary == one.tags.secondary && other.tags.path != one.tags.path;
+            one.address.is_none() && others.any(is_beside)
         };
-        self.services.iter().filter(move |(_, objects)| is_one(objects)).map(|(service, _)| service)
+        services_of(self.of_kind(ObjectKind::Allocation).filter(is_surplus))
     }
 
     /// Returns the number of objects that name this cluster, except load balancer services.
     pub fn count(&self) -> usize {
-        self.services.values().map(|objects| objects.marks().count()).sum::<usize>() + self.without_service.len()
+        let is_counted = |one: &&Resource| one.tags.is_named_as_ours && one.kind != ObjectKind::LbService;
+        self.resources.values().filter(is_counted).count()
     }
 
     /// Returns the objects that name this cluster but no Service, and have no UID of another cluster. While the UID of
     /// this cluster is unknown, returns only objects without a cluster UID.
     pub fn without_service(&self, cluster_uid: Option<&str>) -> BTreeSet<Box<str>> {
-        let may_be_ours = |tagged: &Option<Box<str>>| tagged.is_none() || tagged.as_deref() == cluster_uid;
-        self.without_service.iter().filter(|(_, tagged)| may_be_ours(tagged)).map(|(path, _)| path.clone()).collect()
+        let may_be_ours = |one: &&Resource| {
+            let tagged = one.tags.cluster_uid.as_deref();
+            one.tags.is_named_as_ours
+                && one.kind != ObjectKind::LbService
+                && (tagged.is_none() || tagged == cluster_uid)
+        };
+        self.named("").filter(may_be_ours).map(|one| one.tags.path.clone()).collect()
     }
 
     /// Returns the Services that objects name.
-    pub fn services(&self) -> impl Iterator<Item = &str> {
-        self.services.keys().map(AsRef::as_ref)
+    pub fn services(&self) -> BTreeSet<&str> {
+        services_of(self.resources.values())
     }
 
     /// Whether a load balancer service exists at this path.
     pub fn has_lb_service(&self, path: &str) -> bool {
-        self.lb_services.iter().any(|one| *one.path == *path)
+        self.of_kind(ObjectKind::LbService).any(|one| *one.tags.path == *path)
     }
 
     /// Returns the number of virtual servers of all owners on the load balancer service at this path.
     pub fn servers_on(&self, path: &str) -> usize {
-        let ours = self.services.values().flat_map(|objects| &objects.servers);
-        let ours = ours.filter(|server| *server.lb_service == *path).count();
-        ours + self.foreign.values().filter(|server| *server.lb_service == *path).count()
+        self.of_kind(ObjectKind::VirtualServer).filter(|one| one.reference(ObjectKind::LbService) == path).count()
     }
 
     /// Returns the load balancer service in use; `None` if it has to be created. As in the Go program, the load
@@ -284,58 +216,52 @@ impl ResourceIndex {
         &self,
         selection: Selection<'_>,
         cluster_uid: Option<&str>,
-    ) -> Result<Option<&LbService>, UnusableLbService> {
+    ) -> Result<Option<&Resource>, UnusableLbService> {
+        let mut lb_services = self.of_kind(ObjectKind::LbService);
         match selection {
             Selection::Existing { id, tier1 } => {
-                let found = self.lb_services.iter().find(|one| *one.id == *id);
+                let found = lb_services.find(|one| *one.tags.id == *id);
                 let found = found.ok_or_else(|| UnusableLbService::Missing(id.to_owned()))?;
-                match tier1.filter(|tier1| *found.tier1 != **tier1) {
+                match tier1.filter(|tier1| *found.spec.tier1 != **tier1) {
                     Some(tier1) => Err(UnusableLbService::OtherGateway {
                         id: id.to_owned(),
-                        found: found.tier1.to_string(),
+                        found: found.spec.tier1.to_string(),
                         expected: tier1.to_owned(),
                     }),
                     None => Ok(Some(found)),
                 }
             }
             Selection::Managed { tier1 } => {
-                let is_on_gateway = |one: &&LbService| tier1.is_some_and(|tier1| *one.tier1 == *tier1);
-                let is_ours = |one: &&LbService| {
-                    one.is_named_as_ours
-                        && match by_cluster_uid(cluster_uid, one.cluster_uid.as_deref()) {
+                let is_on_gateway = |one: &&Resource| tier1.is_some_and(|tier1| *one.spec.tier1 == *tier1);
+                let is_ours = |one: &&Resource| {
+                    one.is_shared_by_families()
+                        && match by_cluster_uid(cluster_uid, one.tags.cluster_uid.as_deref()) {
                             OfCluster::This => true,
                             OfCluster::Another => false,
                             // Clusters with the same name on several gateways differ by gateway.
                             OfCluster::Unknown => tier1.is_none(),
                         }
                 };
-                let on_gateway = self.lb_services.iter().find(is_on_gateway);
-                Ok(on_gateway.or_else(|| self.lb_services.iter().find(is_ours)))
+                let on_gateway = lb_services.clone().find(is_on_gateway);
+                Ok(on_gateway.or_else(|| lb_services.find(is_ours)))
             }
         }
     }
 
-    fn of(&mut self, service: &str) -> &mut ServiceResources {
-        self.services.entry(service.into()).or_default()
+    /// Returns the resources that name this Service; for an empty name, those that name none.
+    fn named(&self, service: &str) -> impl Iterator<Item = &Resource> {
+        let all = self.resources.range((service.into(), Box::default())..);
+        all.map(|(_, one)| one).take_while(move |one| *one.tags.service == *service)
+    }
+
+    fn of_kind(&self, kind: ObjectKind) -> impl Iterator<Item = &Resource> + Clone {
+        self.resources.values().filter(move |one| one.kind == kind)
     }
 }
 
-/// Whether an object has our owner and cluster name, no valid Service tag, and no deletion mark.
-fn names_no_service(object: &Object, layout: &ClusterLayout) -> bool {
-    let is_considered = layout.load_balancer_of(object).is_some() && !object.is_marked_for_delete();
-    is_considered && !object.path().is_empty() && OwnerTags::read(object, layout).is_none()
-}
-
-fn is_reference(path: &str) -> bool {
-    path.starts_with(GROUPS) || path.starts_with(PERSISTENCE_PROFILES)
-}
-
-/// Inserts an object sorted by path, so that the order of the lists does not matter.
-fn insert<T>(all: &mut Vec<T>, new: T, path: impl Fn(&T) -> &str) {
-    let position = all.partition_point(|one| path(one) < path(&new));
-    // Most Services have one object of each kind; by default, the vector would reserve space for four.
-    all.reserve_exact(1);
-    all.insert(position, new);
+/// Returns the Services that resources name.
+fn services_of<'a>(resources: impl Iterator<Item = &'a Resource>) -> BTreeSet<&'a str> {
+    resources.map(|one| &*one.tags.service).filter(|service| !service.is_empty()).collect()
 }
 
 #[cfg(test)]

@@ -19,12 +19,12 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::debug;
 
-use super::backend::{LoadBalancerSpec, ObjectChange, Request};
+use super::backend::{ObjectChange, Request};
 use super::families::FamilyLoadBalancer;
 use super::layout::{ClusterLayout, ObjectKind, Owner, Port};
-use super::objects::{Allocation, LbService, ServiceResources, VirtualServer};
 use super::ownership::{ClassifiedResources, ClusterContext, classify};
-use super::plan::{self, CurrentState, DesiredLoadBalancer, Step};
+use super::plan::{self, Action, CurrentState, DesiredLoadBalancer};
+use super::resource::{LoadBalancerSpec, Resource, ServiceResources};
 use super::resource_cache::{LastStep, RequiredFreshness, ResourceCache, ServiceInFlight};
 use super::resource_index::{Selection, UnusableLbService};
 use super::{NsxLoadBalancers, config_wrong, families, service_request, status};
@@ -65,7 +65,7 @@ type FailedFamilies = Vec<(Option<IpFamily>, Error)>;
 /// The observed state for one step.
 pub(super) struct CallObservation {
     pub(super) classified: ClassifiedResources,
-    pub(super) lb_service: Result<Option<LbService>, UnusableLbService>,
+    pub(super) lb_service: Result<Option<Resource>, UnusableLbService>,
     /// A copy of [`ServiceCall::read_paths`] at the time of the observation.
     read_paths: BTreeSet<Box<str>>,
     /// Addresses of allocations of the Service that virtual servers of other owners use.
@@ -124,7 +124,7 @@ impl StepCounts {
     }
 
     /// Records a step. Returns true if the step was repeated too often in a row.
-    pub(super) fn repeats(&mut self, step: &Step<'_>) -> bool {
+    pub(super) fn repeats(&mut self, step: &Action<'_>) -> bool {
         let step = step.to_string();
         self.repeats = if step == self.last { self.repeats + 1 } else { 1 };
         (self.count, self.last) = (self.count + 1, step);
@@ -140,7 +140,7 @@ pub(super) fn shows_change(reason: Reason) -> bool {
 pub(super) fn next<'a>(
     targets: impl IntoIterator<Item = &'a FamilyTarget>,
     observation: &'a CallObservation,
-) -> Option<(&'a FamilyTarget, Step<'a>)> {
+) -> Option<(&'a FamilyTarget, Action<'a>)> {
     let targets: Vec<&FamilyTarget> = targets.into_iter().collect();
     let all: Vec<_> = targets.iter().map(|target| (&target.desired, target.known(observation))).collect();
     let (at, step) = plan::next(&all)?;
@@ -213,12 +213,12 @@ fn observe(
         ports: &ports,
         service_uid: service.metadata.uid.as_deref(),
         ingress,
-        lb_service: lb_service.as_ref().ok().and_then(Option::as_ref).map(|lb_service| &*lb_service.path),
+        lb_service: lb_service.as_ref().ok().and_then(Option::as_ref).map(|lb_service| &*lb_service.tags.path),
         nodes,
     };
     let judged = classify(&of.resources.of_service(key), &facts);
-    let own: Vec<VirtualServer> = judged.owned.servers.iter().chain(&judged.ambiguous.servers).cloned().collect();
-    let reserved = judged.owned.allocations.iter().filter_map(|allocation| allocation.address);
+    let own: Vec<Resource> = judged.owned.servers().chain(judged.ambiguous.servers()).cloned().collect();
+    let reserved = judged.owned.allocations().filter_map(|allocation| allocation.address);
     let elsewhere = reserved.filter(|address| of.resources.other_server_on(*address, &own).is_some()).collect();
     CallObservation { classified: judged, lb_service, read_paths: BTreeSet::new(), addresses_in_use: elsewhere }
 }
@@ -299,19 +299,19 @@ impl<'a> ServiceCall<'a> {
             return observation.lb_service.as_ref().map(drop).map_err(|unusable| config_wrong(unusable.to_string()));
         };
         let named = self.named_lb_service(observation);
-        let VirtualServer { tags: marks, lb_service, .. } = server;
+        let lb_service = server.reference(ObjectKind::LbService);
         Err(config_wrong(format!(
             "the virtual server {} has the address of the Service and is on the load balancer service {lb_service}, and the \
              cloud config names {named}; expected lb-service-id or tier1-gateway-path of the load balancer service that the \
              Service is on",
-            marks.path
+            server.tags.path
         )))
     }
 
     /// Returns the configured load balancer service, for messages.
     pub(super) fn named_lb_service(&self, observation: &CallObservation) -> String {
         match (&observation.lb_service, self.provider.selection()) {
-            (Ok(Some(lb_service)), _) => lb_service.path.to_string(),
+            (Ok(Some(lb_service)), _) => lb_service.tags.path.to_string(),
             (_, Selection::Existing { id, .. }) => id.to_owned(),
             (_, Selection::Managed { tier1 }) => format!("one on {}, where there is none", tier1.unwrap_or_default()),
         }
@@ -319,12 +319,11 @@ impl<'a> ServiceCall<'a> {
 
     /// Returns an ambiguous virtual server with a reported address that no owned virtual server has. This virtual
     /// server is ambiguous because it is not on the configured load balancer service.
-    pub(super) fn misplaced<'s>(&self, observation: &'s CallObservation) -> Option<&'s VirtualServer> {
+    pub(super) fn misplaced<'s>(&self, observation: &'s CallObservation) -> Option<&'s Resource> {
         let ClassifiedResources { owned: ours, ambiguous: held, .. } = &observation.classified;
-        let is_reported =
-            |server: &&VirtualServer| server.address.is_some_and(|address| self.ingress.contains(&address));
-        let is_ours = |address| ours.servers.iter().any(|server| server.address == address);
-        held.servers.iter().filter(is_reported).find(|server| !is_ours(server.address))
+        let is_reported = |server: &&Resource| server.address.is_some_and(|address| self.ingress.contains(&address));
+        let is_ours = |address| ours.servers().any(|server| server.address == address);
+        held.servers().filter(is_reported).find(|server| !is_ours(server.address))
     }
 
     /// Checks that no unconfirmed Node address could assign virtual servers to a Service without a reported address.
@@ -345,10 +344,10 @@ impl<'a> ServiceCall<'a> {
         possible.extend(&self.nodes);
         let Self { provider: of, service, layout, key, ingress, .. } = self;
         let if_confirmed = observe(of, service, layout, key, ingress, &possible).classified.owned;
-        if if_confirmed.servers.len() == observation.classified.owned.servers.len() {
+        if if_confirmed.servers().count() == observation.classified.owned.servers().count() {
             return Ok(());
         }
-        let is_member = |address: &IpAddr| if_confirmed.pools.iter().any(|pool| pool.members.contains(address));
+        let is_member = |address: &IpAddr| if_confirmed.pools().any(|pool| pool.spec.members.contains(address));
         let unknown = nodes().find(|node| unconfirmed(node).iter().any(is_member));
         match unknown {
             None => Ok(()),
@@ -364,7 +363,7 @@ impl<'a> ServiceCall<'a> {
 
     /// Delays a creation with [`Error::Pending`] for a few seconds while the VM of a Node is looked up, because the
     /// lookup provides the addresses of the Node.
-    pub(super) fn check_nodes_are_looked_up(&self, step: &Step<'_>, nodes: &[Arc<Node>]) -> Result<(), Error> {
+    pub(super) fn check_nodes_are_looked_up(&self, step: &Action<'_>, nodes: &[Arc<Node>]) -> Result<(), Error> {
         if !step.is_creation() {
             return Ok(());
         }
@@ -379,7 +378,12 @@ impl<'a> ServiceCall<'a> {
     }
 
     /// Keeps the planned step with the inputs of the plan, and logs it.
-    pub(super) fn record_plan(&self, targets: &[FamilyTarget], observation: &CallObservation, step: Option<&Step<'_>>) {
+    pub(super) fn record_plan(
+        &self,
+        targets: &[FamilyTarget],
+        observation: &CallObservation,
+        step: Option<&Action<'_>>,
+    ) {
         let last = LastStep {
             at: Instant::now(),
             step: step.map(ToString::to_string),
@@ -402,7 +406,7 @@ impl<'a> ServiceCall<'a> {
         64 + 8 * (ports + self.provider.resources.of_service(&self.key).paths().count())
     }
 
-    pub(super) async fn perform(&self, target: &FamilyTarget, step: &Step<'_>) -> Result<(), Error> {
+    pub(super) async fn perform(&self, target: &FamilyTarget, step: &Action<'_>) -> Result<(), Error> {
         self.perform_in(&target.layout, target.spec.as_ref(), step).await
     }
 
@@ -416,11 +420,11 @@ impl<'a> ServiceCall<'a> {
         &self,
         layout: &ClusterLayout,
         parts: Option<&LoadBalancerSpec>,
-        step: &Step<'_>,
+        step: &Action<'_>,
     ) -> Result<(), Error> {
         self.permit.check()?;
         let request = self.request(layout, parts);
-        let writes = !matches!(step, Step::Read { .. });
+        let writes = !matches!(step, Action::Read { .. });
         let _answer = writes.then(|| AnswerRecorder { cache: self.cache(), key: &self.key });
         let is_referenced = AtomicBool::new(false);
         let record = |change: ObjectChange| {
@@ -462,17 +466,15 @@ impl<'a> ServiceCall<'a> {
     }
 
     /// Records accepted changes that NSX has to realize before the sync ends.
-    fn record_effect(&self, step: &Step<'_>, change: &ObjectChange) {
+    fn record_effect(&self, step: &Action<'_>, change: &ObjectChange) {
         match (step, change) {
-            (
-                Step::CreateLbService | Step::CreateServer { .. },
-                ObjectChange::Entered(ObjectKind::LbService | ObjectKind::VirtualServer, object),
-            ) => self.cache().record_written(&self.key, object.path(), None),
-            (
-                Step::ChangeServer { .. } | Step::SetAddress { .. },
-                ObjectChange::Entered(ObjectKind::VirtualServer, object),
-            ) => self.cache().record_written(&self.key, object.path(), object.revision()),
-            (step, ObjectChange::Gone(path)) if step.is_deletion() => self.cache().record_deleted(&self.key, path),
+            (Action::Create(_), ObjectChange::Entered(ObjectKind::LbService | ObjectKind::VirtualServer, object)) => {
+                self.cache().record_written(&self.key, object.path(), None)
+            }
+            (Action::Update { .. }, ObjectChange::Entered(ObjectKind::VirtualServer, object)) => {
+                self.cache().record_written(&self.key, object.path(), object.revision());
+            }
+            (Action::Delete(_), ObjectChange::Gone(path)) => self.cache().record_deleted(&self.key, path),
             _ => {}
         }
     }
@@ -502,8 +504,8 @@ impl<'a> ServiceCall<'a> {
     pub(super) fn lacks_address(&self, observation: &CallObservation) -> bool {
         let ClassifiedResources { owned: ours, ambiguous: held, .. } = &observation.classified;
         let known: BTreeSet<IpAddr> =
-            ours.allocations.iter().chain(&held.allocations).filter_map(|allocation| allocation.address).collect();
-        let servers = ours.servers.iter().chain(&held.servers).map(|server| server.address);
+            ours.allocations().chain(held.allocations()).filter_map(|allocation| allocation.address).collect();
+        let servers = ours.servers().chain(held.servers()).map(|server| server.address);
         // A deletion has already released these addresses.
         let released = self.cache().released(&self.key);
         let reported = self.ingress.iter().copied().map(Some).filter(|address| !released.contains(address));
@@ -514,9 +516,9 @@ impl<'a> ServiceCall<'a> {
     /// Reads the address of the next `unread` allocation, because the address shows whether the allocation is ours.
     /// Returns false if no read is left. Fails if NSX returns no address and `matters` is set, because the Service may
     /// have this address.
-    pub(super) async fn read_one(&mut self, unread: &[Allocation], matters: bool) -> Result<bool, Error> {
+    pub(super) async fn read_one(&mut self, unread: &[Resource], matters: bool) -> Result<bool, Error> {
         let Some(allocation) = unread.iter().find(|one| !self.without_address.contains_key(&*one.tags.path)) else {
-            let is_open = |one: &&Allocation| self.without_address.get(&*one.tags.path) == Some(&false);
+            let is_open = |one: &&Resource| self.without_address.get(&*one.tags.path) == Some(&false);
             return match unread.iter().find(is_open).filter(|_| matters) {
                 Some(allocation) => self.unless_gone(allocation).await.map(|()| true),
                 None => Ok(false),
@@ -537,12 +539,12 @@ impl<'a> ServiceCall<'a> {
     }
 
     /// Reads an allocation without an address. Fails unless the allocation is deleted or has an address now.
-    async fn unless_gone(&self, allocation: &Allocation) -> Result<(), Error> {
+    async fn unless_gone(&self, allocation: &Resource) -> Result<(), Error> {
         let path = &allocation.tags.path;
-        let step = Step::Read { kind: ObjectKind::Allocation, path: path.to_string() };
+        let step = Action::Read { kind: ObjectKind::Allocation, path: path.to_string() };
         self.perform_in(&self.layout, None, &step).await?;
-        let known = self.cache().of_service(&self.key).allocations;
-        if !known.iter().any(|one| one.tags.path == *path && one.address.is_none()) {
+        let known = self.cache().of_service(&self.key);
+        if known.at(path).is_none_or(|one| one.address.is_some()) {
             return Ok(());
         }
         let message = format!("NSX does not give the address of {path}, which the Service {} may have", self.key);

@@ -20,21 +20,20 @@ use tracing::info;
 use self::capacity::{advertises_addresses, usage_of};
 use self::failures::{failed, is_missing, no_address, not_listed, obstructed, part_of, refused, unmarked};
 use super::{
-    Backend, ConfiguredObject, Each, LoadBalancerSpec, ObjectChange, PoolUpdate, Record, Request, Scope, ScopeNames,
-    Suitability, Usage,
+    Backend, ConfiguredObject, Each, ObjectChange, PoolUpdate, Record, Request, Scope, ScopeNames, Suitability, Usage,
 };
 use crate::clients::http::Permit;
 use crate::clients::nsx::realization::{Reservation, RevisionStatus};
 use crate::clients::nsx::{self as client, Client, Object, Priority, WriteCall};
 use crate::cloud::{Error, LeaderToken};
 use crate::providers::vsphere::config::address_rules::IpFamily;
+use crate::providers::vsphere::nsx::load_balancer::body::{self, GROUP_TYPE};
 use crate::providers::vsphere::nsx::load_balancer::layout::{
-    ClusterLayout, GROUP_TYPE, GROUPS, IDS, LB_SERVICES, ObjectKind, Owner, PERSISTENCE_PROFILES, PoolFacts, Protocol,
-    SERVERS, ServerFacts,
+    ADDRESS_POOLS, ClusterLayout, IDS, ObjectKind, Owner, POOLS, Protocol,
 };
 use crate::providers::vsphere::nsx::load_balancer::members;
-use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, LbService, OwnerTags};
-use crate::providers::vsphere::nsx::load_balancer::plan::{self, AllocationRequest, Step};
+use crate::providers::vsphere::nsx::load_balancer::plan::{self, Action, AllocationRequest};
+use crate::providers::vsphere::nsx::load_balancer::resource::{OwnerTags, Resource};
 use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
 use crate::providers::vsphere::nsx::permit as permit_of;
 use crate::providers::vsphere::reason;
@@ -46,10 +45,7 @@ const PAGE: usize = 1000;
 const POOL_PAGE: usize = 100;
 const GROUP_PAGE: usize = 100;
 
-const POOLS: &str = "/infra/lb-pools";
-const MONITORS: &str = "/infra/lb-monitor-profiles";
 const PROFILES: &str = "/infra/lb-app-profiles";
-const ADDRESS_POOLS: &str = "/infra/ip-pools";
 
 /// Load balancers of one NSX Manager.
 pub struct NsxBackend {
@@ -60,37 +56,36 @@ pub struct NsxBackend {
 
 /// Names of the operations on one kind of object, for metrics.
 struct Calls {
+    list: &'static str,
     get: &'static str,
     put: &'static str,
     delete: &'static str,
 }
 
+macro_rules! calls {
+    ($name:literal) => {
+        calls!($name, ".put")
+    };
+    ($name:literal, $put:literal) => {
+        Calls {
+            list: concat!($name, ".list"),
+            get: concat!($name, ".get"),
+            put: concat!($name, $put),
+            delete: concat!($name, ".delete"),
+        }
+    };
+}
+
 impl Calls {
     const fn of(kind: ObjectKind) -> Self {
         match kind {
-            ObjectKind::LbService => {
-                Self { get: "lb-services.get", put: "lb-services.put", delete: "lb-services.delete" }
-            }
-            ObjectKind::VirtualServer => Self {
-                get: "lb-virtual-servers.get",
-                put: "lb-virtual-servers.put",
-                delete: "lb-virtual-servers.delete",
-            },
-            ObjectKind::Pool => Self { get: "lb-pools.get", put: "lb-pools.put", delete: "lb-pools.delete" },
-            ObjectKind::Monitor => Self {
-                get: "lb-monitor-profiles.get",
-                put: "lb-monitor-profiles.put",
-                delete: "lb-monitor-profiles.delete",
-            },
-            ObjectKind::Allocation => {
-                Self { get: "ip-allocations.get", put: "ip-allocations.create", delete: "ip-allocations.delete" }
-            }
-            ObjectKind::Group => Self { get: "groups.get", put: "groups.put", delete: "groups.delete" },
-            ObjectKind::PersistenceProfile => Self {
-                get: "lb-persistence-profiles.get",
-                put: "lb-persistence-profiles.put",
-                delete: "lb-persistence-profiles.delete",
-            },
+            ObjectKind::LbService => calls!("lb-services"),
+            ObjectKind::VirtualServer => calls!("lb-virtual-servers"),
+            ObjectKind::Pool => calls!("lb-pools"),
+            ObjectKind::Monitor => calls!("lb-monitor-profiles"),
+            ObjectKind::Allocation => calls!("ip-allocations", ".create"),
+            ObjectKind::Group => calls!("groups"),
+            ObjectKind::PersistenceProfile => calls!("lb-persistence-profiles"),
         }
     }
 }
@@ -105,10 +100,9 @@ struct ObjectTarget<'a> {
 
 /// An object to create under its first free id.
 struct NewObject<'a> {
-    kind: ObjectKind,
+    resource: &'a Resource,
     /// The path without the id.
     parent: &'a str,
-    id: &'a (dyn Fn(u8) -> String + Send + Sync),
     body: Object,
     operation: String,
     /// Index of the first id to try.
@@ -152,11 +146,11 @@ impl NsxBackend {
     ) -> Result<Option<Object>, Error> {
         let permit = permit_of(request.permit);
         for attempt in new.first..IDS {
-            let path = format!("{}/{}", new.parent, (new.id)(attempt));
+            let path = format!("{}/{}", new.parent, id_of(request, new.resource, attempt));
             match self.create_at(request, &permit, &new, &path).await? {
                 CreateOutcome::Here(object) => {
                     info!(service = %request.owner, path, "created in NSX");
-                    record(ObjectChange::Entered(new.kind, object.clone()));
+                    record(ObjectChange::Entered(new.resource.kind, object.clone()));
                     return Ok(Some(object));
                 }
                 CreateOutcome::Missing(path) => {
@@ -179,10 +173,10 @@ impl NsxBackend {
         new: &NewObject<'_>,
         path: &str,
     ) -> Result<CreateOutcome, Error> {
-        let target = ObjectTarget { kind: new.kind, path, operation: &new.operation };
+        let target = ObjectTarget { kind: new.resource.kind, path, operation: &new.operation };
         let (mut last, mut body) = (None, new.body.clone());
         for _ in 0..ATTEMPTS {
-            let error = match self.put(permit, new.kind, path, &body).await {
+            let error = match self.put(permit, new.resource.kind, path, &body).await {
                 Ok(object) => return Ok(CreateOutcome::Here(object)),
                 Err(error) => error,
             };
@@ -225,41 +219,39 @@ impl NsxBackend {
         Ok(object)
     }
 
-    async fn edit(
+    async fn update_object(
         &self,
         request: &Request<'_>,
-        kind: ObjectKind,
-        marks: &OwnerTags,
-        step: &Step<'_>,
+        resource: &Resource,
+        desired: &Resource,
         record: Record<'_>,
     ) -> Result<(), Error> {
-        let (path, doing) = (&*marks.path, format!("change {}", marks.path));
         let members = request.spec.map(|parts| parts.members.as_slice()).unwrap_or_default();
-        let tags = plan::tags_at_write(marks, kind, &request.owner, request.layout);
+        let tags = plan::tags_at_write(&resource.tags, resource.kind, &request.owner, request.layout);
         let edit = |object: &mut Object| {
-            step.edit(object, request.layout, members);
+            body::edit(object, resource, desired, &request.layout.cluster, members);
             tags.write_into(object);
         };
-        self.change(request, ObjectTarget { kind, path, operation: &doing }, marks, &edit, record).await
+        self.change(request, resource, &format!("change {}", resource.tags.path), &edit, record).await
     }
 
     /// Changes an object if its tags are unchanged. Otherwise, or if a referenced object is missing, only records this.
     async fn change(
         &self,
         request: &Request<'_>,
-        target: ObjectTarget<'_>,
-        tags: &OwnerTags,
+        resource: &Resource,
+        doing: &str,
         edit: &(dyn Fn(&mut Object) + Send + Sync),
         record: Record<'_>,
     ) -> Result<(), Error> {
-        let ObjectTarget { kind, path, operation: doing } = target;
+        let (kind, path) = (resource.kind, &*resource.tags.path);
         let permit = permit_of(request.permit);
         let mut last = None;
         for _ in 0..ATTEMPTS {
-            let Some(mut object) = self.checked(request.layout, target, tags, record).await? else { return Ok(()) };
+            let Some(mut object) = self.checked(request.layout, resource, doing, record).await? else { return Ok(()) };
             let owner = object.created_by().to_owned();
             edit(&mut object);
-            request.layout.of(tags.secondary).tags(kind).write_into(&mut object);
+            request.layout.of(resource.tags.secondary).tags(kind).write_into(&mut object);
             match self.client.put(WriteCall { permit: &permit }, path, Calls::of(kind).put, &object).await {
                 Ok(stored) => {
                     info!(service = %request.owner, path, "changed in NSX");
@@ -282,58 +274,68 @@ impl NsxBackend {
         Err(last.map_or_else(|| Error::other(doing), |error| failed(doing, None, &error)))
     }
 
-    /// Reads an object and returns it if its tags are unchanged; otherwise only records the new state.
+    /// Reads an object and returns it if its tags, and the gateway of a load balancer service, are unchanged; otherwise
+    /// only records the new state.
     async fn checked(
         &self,
         layout: &ClusterLayout,
-        target: ObjectTarget<'_>,
-        tags: &OwnerTags,
+        resource: &Resource,
+        doing: &str,
         record: Record<'_>,
     ) -> Result<Option<Object>, Error> {
-        match self.get(target).await? {
-            None => {
-                record(ObjectChange::Gone(target.path.to_owned()));
-                Ok(None)
-            }
-            Some(object) if OwnerTags::read(&object, layout).as_ref() == Some(tags) => Ok(Some(object)),
-            Some(object) => {
-                record(ObjectChange::Entered(target.kind, object));
-                Ok(None)
-            }
+        let (kind, path) = (resource.kind, &*resource.tags.path);
+        let Some(object) = self.get(ObjectTarget { kind, path, operation: doing }).await? else {
+            record(ObjectChange::Gone(path.to_owned()));
+            return Ok(None);
+        };
+        let is_same = |now: Resource| now.tags == resource.tags && now.spec.tier1 == resource.spec.tier1;
+        if Resource::read(kind, &object, layout).is_some_and(is_same) {
+            return Ok(Some(object));
         }
+        record(ObjectChange::Entered(kind, object));
+        Ok(None)
     }
 
-    async fn delete(
-        &self,
-        request: &Request<'_>,
-        kind: ObjectKind,
-        tags: &OwnerTags,
-        record: Record<'_>,
-    ) -> Result<(), Error> {
-        let (path, doing) = (&*tags.path, format!("delete {}", tags.path));
-        let target = ObjectTarget { kind, path, operation: &doing };
+    async fn delete(&self, request: &Request<'_>, resource: &Resource, record: Record<'_>) -> Result<(), Error> {
+        let (kind, path) = (resource.kind, &*resource.tags.path);
+        let doing = format!("delete {path}");
         let permit = permit_of(request.permit);
         let mut last = None;
         for _ in 0..ATTEMPTS {
-            let Some(object) = self.checked(request.layout, target, tags, record).await? else { return Ok(()) };
+            let Some(object) = self.checked(request.layout, resource, &doing, record).await? else { return Ok(()) };
             match self.client.delete(WriteCall { permit: &permit }, path, Calls::of(kind).delete).await {
                 Ok(()) => {
-                    info!(service = %request.owner, path, "deleted in NSX");
+                    // The load balancer service belongs to no Service.
+                    let service = (kind != ObjectKind::LbService).then(|| request.owner.to_string());
+                    info!(service, path, "deleted in NSX");
                     record(ObjectChange::Gone(path.to_owned()));
                     return Ok(());
                 }
-                Err(error) if matches!(error.kind, client::Kind::Conflict | client::Kind::Unknown) => {
-                    last = Some(error)
-                }
-                Err(error) => {
-                    if error.kind == client::Kind::Referenced {
+                Err(error) => match error.kind {
+                    client::Kind::Conflict | client::Kind::Unknown => last = Some(error),
+                    client::Kind::Referenced if kind == ObjectKind::LbService => {
                         record(ObjectChange::Referenced(path.to_owned()));
+                        return Ok(());
                     }
-                    return Err(failed(&doing, Some(object.created_by()), &error));
-                }
+                    _ => {
+                        if error.kind == client::Kind::Referenced {
+                            record(ObjectChange::Referenced(path.to_owned()));
+                        }
+                        return Err(failed(&doing, Some(object.created_by()), &error));
+                    }
+                },
             }
         }
         Err(last.map_or_else(|| Error::other(&*doing), |error| failed(&doing, None, &error)))
+    }
+
+    async fn list_kind(&self, kind: ObjectKind, each: Each<'_>) -> Result<(), Error> {
+        let page = match kind {
+            ObjectKind::Pool => POOL_PAGE,
+            ObjectKind::Group => GROUP_PAGE,
+            _ => PAGE,
+        };
+        self.list(kind.parent(), Calls::of(kind).list, page, &mut |object| each(kind, object)).await
     }
 
     async fn list(
@@ -362,24 +364,38 @@ enum CreateOutcome {
     Missing(String),
 }
 
+/// Returns one of the ids of a new object.
+fn id_of(Request { layout, owner, spec, .. }: &Request<'_>, new: &Resource, attempt: u8) -> String {
+    match (new.kind, new.spec.monitor_type, new.tags.port) {
+        (ObjectKind::LbService, ..) => layout.lb_service_id(spec.and_then(|of| of.tier1.as_deref()), attempt),
+        (_, Some(monitor_type), Some(port)) => layout.monitor_id(monitor_type, owner.uid, port, attempt),
+        (kind, _, port) => layout.id(kind, owner.uid, port, attempt),
+    }
+}
+
 /// Classifies the existing object with the id of the new object. Accepts an existing object that is not being deleted,
 /// if its tags name the Service (for a load balancer service: this cluster) and no other cluster.
-fn taken(request: &Request<'_>, NewObject { kind, body, .. }: &NewObject<'_>, object: Object) -> CreateOutcome {
-    let (Request { layout, owner, .. }, kind) = (*request, *kind);
+fn taken(
+    request: &Request<'_>,
+    NewObject { resource: new, body, .. }: &NewObject<'_>,
+    object: Object,
+) -> CreateOutcome {
+    let (Request { layout, owner, .. }, kind) = (*request, new.kind);
+    let Some(found) = OwnerTags::read(&object, layout).filter(|_| !is_of_another(layout, &object)) else {
+        return CreateOutcome::Taken;
+    };
+    if kind == ObjectKind::LbService {
+        // Both families share one load balancer service.
+        let is_ours = found.is_named_as_ours && found.secondary.is_none();
+        return if is_ours { CreateOutcome::Here(object) } else { CreateOutcome::Taken };
+    }
     let is_of_type = kind != ObjectKind::Monitor || object.text("resource_type") == body.text("resource_type");
-    let is_service = |tags: &OwnerTags| *tags.service == *owner.to_string() && tags.secondary == layout.secondary;
-    // Both families share one load balancer service.
-    let second = layout.secondary.filter(|_| kind != ObjectKind::LbService);
-    let is_named = layout.load_balancer_of(&object) == Some(second);
-    match &OwnerTags::read(&object, layout) {
-        _ if is_of_another(layout, &object) || object.is_marked_for_delete() => CreateOutcome::Taken,
-        Some(marks) if is_service(marks) && is_of_type => CreateOutcome::Here(object),
-        None if is_named && kind == ObjectKind::LbService => CreateOutcome::Here(object),
+    let is_of_load_balancer = found.is_named_as_ours && found.secondary == layout.secondary;
+    match (is_of_load_balancer, &*found.service) {
+        (true, service) if *service == *owner.to_string() && is_of_type => CreateOutcome::Here(object),
         // A second object of these kinds could change the address of the Service.
-        None if is_named && matches!(kind, ObjectKind::VirtualServer | ObjectKind::Allocation) => {
-            CreateOutcome::Unmarked
-        }
-        Some(_) | None => CreateOutcome::Taken,
+        (true, "") if matches!(kind, ObjectKind::VirtualServer | ObjectKind::Allocation) => CreateOutcome::Unmarked,
+        _ => CreateOutcome::Taken,
     }
 }
 
@@ -390,14 +406,8 @@ fn is_of_another(layout: &ClusterLayout, object: &Object) -> bool {
 #[async_trait]
 impl Backend for NsxBackend {
     async fn read(&self, scope: &Scope, each: Each<'_>) -> Result<ScopeNames, Error> {
-        let lists = [
-            (ObjectKind::LbService, LB_SERVICES, "lb-services.list", PAGE),
-            (ObjectKind::VirtualServer, SERVERS, "lb-virtual-servers.list", PAGE),
-            (ObjectKind::Pool, POOLS, "lb-pools.list", POOL_PAGE),
-            (ObjectKind::Monitor, MONITORS, "lb-monitor-profiles.list", PAGE),
-        ];
-        for (kind, path, operation, page) in lists {
-            self.list(path, operation, page, &mut |object| each(kind, object)).await?;
+        for kind in [ObjectKind::LbService, ObjectKind::VirtualServer, ObjectKind::Pool, ObjectKind::Monitor] {
+            self.list_kind(kind, each).await?;
         }
         let mut names = ScopeNames::default();
         if !scope.pool_names.is_empty() {
@@ -427,16 +437,13 @@ impl Backend for NsxBackend {
     }
 
     async fn read_references(&self, each: Each<'_>) -> Result<(), Error> {
-        let profiles = (ObjectKind::PersistenceProfile, PERSISTENCE_PROFILES, "lb-persistence-profiles.list", PAGE);
-        for (kind, path, operation, page) in [profiles, (ObjectKind::Group, GROUPS, "groups.list", GROUP_PAGE)] {
-            self.list(path, operation, page, &mut |object| each(kind, object)).await?;
-        }
-        Ok(())
+        self.list_kind(ObjectKind::PersistenceProfile, each).await?;
+        self.list_kind(ObjectKind::Group, each).await
     }
 
     async fn read_allocations(&self, pool: &str, each: Each<'_>) -> Result<(), Error> {
-        let path = format!("{ADDRESS_POOLS}/{pool}/ip-allocations");
-        let mut pages = self.client.pages(&path, "ip-allocations.list", PAGE);
+        let path = addresses::allocations_of(pool);
+        let mut pages = self.client.pages(&path, Calls::of(ObjectKind::Allocation).list, PAGE);
         loop {
             match pages.next().await {
                 Ok(Some(objects)) => objects.into_iter().for_each(|object| each(ObjectKind::Allocation, object)),
@@ -479,65 +486,39 @@ impl Backend for NsxBackend {
         })
     }
 
-    async fn perform(&self, request: &Request<'_>, step: &Step<'_>, record: Record<'_>) -> Result<(), Error> {
+    async fn perform(&self, request: &Request<'_>, step: &Action<'_>, record: Record<'_>) -> Result<(), Error> {
+        let doing = step.to_string();
         match step {
-            Step::CreateMonitor { .. }
-            | Step::CreatePool { .. }
-            | Step::CreateGroup { .. }
-            | Step::CreatePersistenceProfile { .. }
-            | Step::Allocate { .. }
-            | Step::Reserve { .. }
-            | Step::CreateLbService
-            | Step::CreateServer { .. } => match request.spec {
-                Some(parts) => self.perform_creation(request, parts, step, record).await,
-                None => Err(Error::other("a deletion creates nothing")),
-            },
-            Step::ChangeMonitor { monitor, .. } => {
-                self.edit(request, ObjectKind::Monitor, &monitor.tags, step, record).await
+            Action::Create(resource) => {
+                let Some(parts) = request.spec else { return Err(Error::other("a deletion creates nothing")) };
+                let body = body::new_object(request.layout, &request.owner, parts, resource);
+                let parent = resource.kind.parent();
+                let new = NewObject { resource, parent, body, operation: doing, first: 0 };
+                self.create(request, new, record).await.map(drop)
             }
-            Step::ChangePool { pool, .. } => self.edit(request, ObjectKind::Pool, &pool.tags, step, record).await,
-            Step::ChangeServer { server, .. } | Step::SetAddress { server, .. } => {
-                self.edit(request, ObjectKind::VirtualServer, &server.tags, step, record).await
+            Action::Allocate(AllocationRequest::Any) => self.allocate(request, None, record).await,
+            Action::Allocate(AllocationRequest::Rather(address) | AllocationRequest::Only(address)) => {
+                self.allocate(request, Some(*address), record).await
             }
-            Step::ChangeGroup { group, .. } => self.edit(request, ObjectKind::Group, &group.tags, step, record).await,
-            Step::ChangePersistenceProfile { profile, .. } => {
-                self.edit(request, ObjectKind::PersistenceProfile, &profile.tags, step, record).await
+            Action::Reserve(server) => self.allocate(request, server.address, record).await,
+            Action::Update { resource, desired } => self.update_object(request, resource, desired, record).await,
+            Action::Delete(resource) => self.delete(request, resource, record).await,
+            Action::Tag { resource, address } => {
+                let tags = plan::tags_of(&request.owner, request.layout, resource.kind, *address);
+                self.change(request, resource, &doing, &|object| tags.write_into(object), record).await
             }
-            Step::Read { kind, path } => {
-                let doing = format!("read {path}");
+            Action::Read { kind, path } => {
                 let found = self.get(ObjectTarget { kind: *kind, path, operation: &doing }).await?;
-                record(
-                    found.map_or_else(
-                        || ObjectChange::Gone(path.clone()),
-                        |object| ObjectChange::Entered(*kind, object),
-                    ),
-                );
+                let gone = || ObjectChange::Gone(path.clone());
+                record(found.map_or_else(gone, |object| ObjectChange::Entered(*kind, object)));
                 Ok(())
             }
-            Step::PortConflict { port, server } => Err(obstructed(port, server)),
-            Step::Tag { tags: present, address } => {
-                let kind = part_of(&present.path).unwrap_or(ObjectKind::Monitor);
-                let doing = format!("tag {}", present.path);
-                let target = ObjectTarget { kind, path: &present.path, operation: &doing };
-                let tags = plan::tags_of(&request.owner, request.layout, kind, *address);
-                self.change(request, target, present, &|object| tags.write_into(object), record).await
-            }
-            Step::Untag { pool } => self.edit(request, ObjectKind::Pool, &pool.tags, step, record).await,
-            Step::ReadAddress { allocation } => self.read_address(request, allocation, false, record).await.map(drop),
-            Step::DeleteServer(server) => self.delete(request, ObjectKind::VirtualServer, &server.tags, record).await,
-            Step::DeletePool(pool) => self.delete(request, ObjectKind::Pool, &pool.tags, record).await,
-            Step::DeleteMonitor(monitor) => self.delete(request, ObjectKind::Monitor, &monitor.tags, record).await,
-            Step::DeletePersistenceProfile(profile) => {
-                self.delete(request, ObjectKind::PersistenceProfile, &profile.tags, record).await
-            }
-            Step::DeleteGroup(group) => self.delete(request, ObjectKind::Group, &group.tags, record).await,
-            Step::ReleaseAddress(allocation) => {
-                self.delete(request, ObjectKind::Allocation, &allocation.tags, record).await
-            }
+            Action::ReadAddress(allocation) => self.read_address(request, allocation, false, record).await.map(drop),
+            Action::PortConflict { port, server } => Err(obstructed(port, server)),
         }
     }
 
-    async fn reservation(&self, allocation: &Allocation) -> Result<Reservation, Error> {
+    async fn reservation(&self, allocation: &Resource) -> Result<Reservation, Error> {
         let path = &*allocation.tags.path;
         let reservation = self.client.reservation(path, "ip-allocations.realization").await;
         reservation.map_err(|error| failed(&format!("read the address of {path}"), None, &error))
@@ -575,46 +556,6 @@ impl Backend for NsxBackend {
         self.check_is_free(request, pool, requested).await
     }
 
-    async fn delete_lb_service(
-        &self,
-        permit: &LeaderToken,
-        layout: &ClusterLayout,
-        lb_service: &LbService,
-        record: Record<'_>,
-    ) -> Result<(), Error> {
-        let (path, doing) = (&*lb_service.path, format!("delete {}", lb_service.path));
-        let target = ObjectTarget { kind: ObjectKind::LbService, path, operation: &doing };
-        let permit = permit_of(permit);
-        let mut last = None;
-        for _ in 0..ATTEMPTS {
-            let Some(object) = self.get(target).await? else {
-                record(ObjectChange::Gone(path.to_owned()));
-                return Ok(());
-            };
-            if LbService::read(&object, layout).as_ref() != Some(lb_service) {
-                record(ObjectChange::Entered(ObjectKind::LbService, object));
-                return Ok(());
-            }
-            match self.client.delete(WriteCall { permit: &permit }, path, Calls::of(ObjectKind::LbService).delete).await
-            {
-                Ok(()) => {
-                    info!(path, "deleted in NSX");
-                    record(ObjectChange::Gone(path.to_owned()));
-                    return Ok(());
-                }
-                Err(error) => match error.kind {
-                    client::Kind::Referenced => {
-                        record(ObjectChange::Referenced(path.to_owned()));
-                        return Ok(());
-                    }
-                    client::Kind::Conflict | client::Kind::Unknown => last = Some(error),
-                    _ => return Err(failed(&doing, Some(object.created_by()), &error)),
-                },
-            }
-        }
-        Err(last.map_or_else(|| Error::other(&*doing), |error| failed(&doing, None, &error)))
-    }
-
     async fn update_pools(
         &self,
         permit: &LeaderToken,
@@ -624,85 +565,4 @@ impl Backend for NsxBackend {
     ) -> BTreeMap<Box<str>, Error> {
         self.update(permit, layout, updates, record).await
     }
-}
-
-impl NsxBackend {
-    async fn perform_creation(
-        &self,
-        request: &Request<'_>,
-        parts: &LoadBalancerSpec,
-        step: &Step<'_>,
-        record: Record<'_>,
-    ) -> Result<(), Error> {
-        let Request { layout, owner, .. } = *request;
-        let LoadBalancerSpec { address_pool, members, size, tier1, .. } = parts;
-        let (kind, parent, port, body, doing) = match step {
-            Step::CreateMonitor { port, probe } => {
-                let body = layout.monitor(&owner, port.port, *probe);
-                let doing = format!("create the monitor of port {}", port.port);
-                (ObjectKind::Monitor, MONITORS, Some(port.port), body, doing)
-            }
-            Step::CreatePool { port, monitor, is_snat_disabled } => {
-                let port = port.port;
-                let monitor = *monitor;
-                let is_snat_disabled = *is_snat_disabled;
-                let body = layout.pool(&owner, &PoolFacts { port, address_pool, members, monitor, is_snat_disabled });
-                (ObjectKind::Pool, POOLS, Some(port), body, format!("create the pool of port {port}"))
-            }
-            Step::CreateServer { port, .. } => {
-                let Some(facts) = server_facts(parts, step) else { return Ok(()) };
-                let doing = format!("create the virtual server of port {}", port.port);
-                (ObjectKind::VirtualServer, SERVERS, Some(port.port), layout.virtual_server(&owner, &facts), doing)
-            }
-            Step::CreateGroup { ranges } => {
-                let doing = "create the group of source ranges".to_owned();
-                (ObjectKind::Group, GROUPS, None, layout.group(&owner, ranges), doing)
-            }
-            Step::CreatePersistenceProfile { timeout } => {
-                let body = layout.persistence_profile(&owner, *timeout);
-                let doing = "create the persistence profile".to_owned();
-                (ObjectKind::PersistenceProfile, PERSISTENCE_PROFILES, None, body, doing)
-            }
-            Step::CreateLbService => {
-                let body = layout.lb_service(size, tier1.as_deref());
-                (ObjectKind::LbService, LB_SERVICES, None, body, "create the load balancer service".to_owned())
-            }
-            Step::Allocate { allocation_request: AllocationRequest::Any } => {
-                return self.allocate(request, address_pool, None, record).await;
-            }
-            Step::Allocate {
-                allocation_request: AllocationRequest::Rather(address) | AllocationRequest::Only(address),
-            }
-            | Step::Reserve { address, .. } => {
-                return self.allocate(request, address_pool, Some(*address), record).await;
-            }
-            _ => return Ok(()),
-        };
-        let id = |attempt| match (step, kind) {
-            (_, ObjectKind::LbService) => layout.lb_service_id(tier1.as_deref(), attempt),
-            (Step::CreateMonitor { port, probe }, _) => {
-                layout.monitor_id(probe.monitor_type(), owner.uid, port.port, attempt)
-            }
-            _ => layout.id(kind, owner.uid, port, attempt),
-        };
-        self.create(request, NewObject { kind, parent, id: &id, body, operation: doing, first: 0 }, record)
-            .await
-            .map(drop)
-    }
-}
-
-fn server_facts<'a>(parts: &'a LoadBalancerSpec, step: &'a Step<'_>) -> Option<ServerFacts<'a>> {
-    let Step::CreateServer { port, address, pool, lb_service, group, persistence } = step else { return None };
-    Some(ServerFacts {
-        port: port.port,
-        node_port: port.node_port,
-        address: *address,
-        class: &parts.class,
-        address_pool: &parts.address_pool,
-        profile: &port.profile,
-        pool,
-        lb_service,
-        group: *group,
-        persistence: *persistence,
-    })
 }

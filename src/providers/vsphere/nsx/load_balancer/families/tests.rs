@@ -3,22 +3,24 @@
 use uuid::Uuid;
 
 use super::*;
-use crate::providers::vsphere::nsx::load_balancer::objects::Allocation;
+use crate::providers::vsphere::nsx::load_balancer::resource::{OwnerTags, Resource};
 
 const A4: &str = "192.0.2.1";
 const A6: &str = "2001:db8::1";
 
-fn allocation(address: &str, second: Option<IpFamily>, id: Uuid) -> Allocation {
+fn allocation(address: &str, second: Option<IpFamily>, id: Uuid) -> Resource {
     let marks = OwnerTags {
         id: id.to_string().into(),
         path: format!("/{address}").into(),
+        is_named_as_ours: true,
         service: "ns/s".into(),
         service_uid: None,
         cluster_uid: None,
         port: None,
         secondary: second,
     };
-    Allocation { tags: marks, address_pool: "p".into(), address: address.parse().ok() }
+    let address = address.parse().ok();
+    Resource { tags: marks, address_pool: "p".into(), address, ..Resource::new(ObjectKind::Allocation, None) }
 }
 
 /// Returns load balancers of this program with these addresses.
@@ -26,15 +28,12 @@ fn made_here(first: Option<&str>, second: Option<&str>) -> ServiceResources {
     let id = |address: &str| Uuid::new_v5(&Uuid::NAMESPACE_OID, address.as_bytes());
     let first = first.map(|address| allocation(address, None, id(address)));
     let second = second.map(|address| allocation(address, Some(SECOND), id(address)));
-    ServiceResources { allocations: first.into_iter().chain(second).collect(), ..ServiceResources::default() }
+    ServiceResources(first.into_iter().chain(second).collect())
 }
 
 /// Returns a load balancer of the Go program.
 fn of_go(first: &str) -> ServiceResources {
-    ServiceResources {
-        allocations: vec![allocation(first, None, Uuid::from_u128(4 << 76))],
-        ..ServiceResources::default()
-    }
+    ServiceResources(vec![allocation(first, None, Uuid::from_u128(4 << 76))])
 }
 
 /// Returns the families of the first and second load balancer. One that is to be deleted is in brackets.

@@ -1,9 +1,14 @@
 //! Tests that each object is written as in the Go program.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::*;
+use crate::providers::vsphere::nsx::load_balancer::body::new_object;
+use crate::providers::vsphere::nsx::load_balancer::members::Member;
 use crate::providers::vsphere::nsx::load_balancer::plan;
+use crate::providers::vsphere::nsx::load_balancer::resource::{LoadBalancerSpec, Resource};
 
 const OWNER: Owner<'static> = Owner { namespace: "ns", name: "s", uid: "u-1" };
 const HTTP: Port = Port { protocol: Protocol::Tcp, number: 80 };
@@ -25,22 +30,36 @@ fn body(object: Object) -> Value {
     Value::Object(object.0)
 }
 
+/// Returns a new object without members.
+fn object(layout: &ClusterLayout, new: &Resource) -> Object {
+    let of = LoadBalancerSpec {
+        class: "default".to_owned(),
+        address_pool: "p1".to_owned(),
+        members: Vec::new(),
+        size: "SMALL",
+        tier1: Some("/infra/tier-1s/t".to_owned()),
+    };
+    new_object(layout, &OWNER, &of, new)
+}
+
+fn new_server() -> Resource {
+    let mut server = Resource::new(ObjectKind::VirtualServer, Some(HTTP));
+    server.address = "192.0.2.5".parse().ok();
+    server.set_port(HTTP, 30080, "/infra/lb-app-profiles/default-tcp-lb-app-profile");
+    server.set_reference(ObjectKind::Pool, "/infra/lb-pools/77aa");
+    server.set_reference(ObjectKind::LbService, "/infra/lb-services/10be");
+    server
+}
+
 fn server(layout: &ClusterLayout) -> Value {
-    body(layout.virtual_server(
-        &OWNER,
-        &ServerFacts {
-            port: HTTP,
-            node_port: 30080,
-            address: "192.0.2.5".parse().unwrap(),
-            class: "default",
-            address_pool: "p1",
-            profile: "/infra/lb-app-profiles/default-tcp-lb-app-profile",
-            pool: "/infra/lb-pools/77aa",
-            lb_service: "/infra/lb-services/10be",
-            group: None,
-            persistence: None,
-        },
-    ))
+    body(object(layout, &new_server()))
+}
+
+fn new_pool(is_snat_disabled: bool, monitor: Option<&str>) -> Resource {
+    let mut pool = Resource::new(ObjectKind::Pool, Some(HTTP));
+    pool.set_reference(ObjectKind::Monitor, monitor.unwrap_or_default());
+    pool.spec.is_snat_disabled = Some(is_snat_disabled);
+    pool
 }
 
 fn pool(layout: &ClusterLayout, is_snat_disabled: bool, monitor: Option<&str>) -> Value {
@@ -49,9 +68,30 @@ fn pool(layout: &ClusterLayout, is_snat_disabled: bool, monitor: Option<&str>) -
         address: address.parse().unwrap(),
         is_confirmed: true,
     };
-    let members = [member("n1", "10.0.0.1"), member("n2", "10.0.0.2")];
-    let facts = PoolFacts { port: HTTP, address_pool: "p1", members: &members, monitor, is_snat_disabled };
-    body(layout.pool(&OWNER, &facts))
+    let of = LoadBalancerSpec {
+        class: String::new(),
+        address_pool: "p1".to_owned(),
+        members: vec![member("n1", "10.0.0.1"), member("n2", "10.0.0.2")],
+        size: "SMALL",
+        tier1: None,
+    };
+    body(new_object(layout, &OWNER, &of, &new_pool(is_snat_disabled, monitor)))
+}
+
+fn monitor(layout: &ClusterLayout, port: Port, probe: Probe) -> Object {
+    let mut monitor = Resource::new(ObjectKind::Monitor, Some(port));
+    monitor.set_probe(probe);
+    object(layout, &monitor)
+}
+
+fn allocation(layout: &ClusterLayout) -> Object {
+    object(layout, &Resource::new(ObjectKind::Allocation, None))
+}
+
+fn group(layout: &ClusterLayout, ranges: &[&str]) -> Object {
+    let mut group = Resource::new(ObjectKind::Group, None);
+    group.spec.ranges = Some(ranges.iter().map(|range| range.parse().unwrap()).collect());
+    object(layout, &group)
 }
 
 // vectors: TAG-06
@@ -59,7 +99,7 @@ fn pool(layout: &ClusterLayout, is_snat_disabled: bool, monitor: Option<&str>) -
 fn tag_06_a_configured_tag_does_not_replace_one_of_the_program_but_the_owner() {
     let layout = layout(None, &[("cluster", "x"), ("owner", "them"), ("team", "blue")]);
     let expected = [("cluster", "c"), ("owner", "them"), ("service", "ns/s"), ("team", "blue")];
-    assert_eq!(body(layout.allocation(&OWNER, None)), json!({"tags": tags(&expected)}));
+    assert_eq!(body(allocation(&layout)), json!({"tags": tags(&expected)}));
     assert_eq!(layout.owner(), "them");
 }
 
@@ -67,10 +107,7 @@ fn tag_06_a_configured_tag_does_not_replace_one_of_the_program_but_the_owner() {
 #[test]
 fn a_configured_tag_with_a_scope_of_the_program_is_ignored() {
     let scopes = [SERVICE, PORT, ADDRESS_POOL, CLASS, CLUSTER_UID, SERVICE_UID, ADDRESS, FAMILY];
-    let mut object = layout(None, &scopes.map(|scope| (scope, "x"))).pool(
-        &OWNER,
-        &PoolFacts { port: HTTP, address_pool: "p1", members: &[], monitor: None, is_snat_disabled: false },
-    );
+    let mut object = object(&layout(None, &scopes.map(|scope| (scope, "x"))), &new_pool(false, None));
     let before = object.clone();
     layout(None, &scopes.map(|scope| (scope, "x"))).tags(ObjectKind::Pool).write_into(&mut object);
     assert_eq!(body(object), body(before));
@@ -111,10 +148,10 @@ fn w_06_a_monitor_is_that_of_the_go_program() {
             "tcp monitor for cluster c, service ns/s, port 30080 created by vsphere-cloud-controller-manager",
         "tags": tags(&[("cluster", "c"), ("owner", PROGRAM), ("port", "TCP/80"), ("service", "ns/s")]),
     });
-    assert_eq!(body(layout(None, &[]).monitor(&OWNER, HTTP, Probe::Tcp(30080))), expected, "W-06");
+    assert_eq!(body(monitor(&layout(None, &[]), HTTP, Probe::Tcp(30080))), expected, "W-06");
     let uid = ("cluster-uid", "k");
     expected["tags"] = tags(&[("cluster", "c"), uid, ("owner", PROGRAM), ("port", "TCP/80"), ("service", "ns/s")]);
-    assert_eq!(body(layout(Some("k"), &[]).monitor(&OWNER, HTTP, Probe::Tcp(30080))), expected, "W-06 with the UID");
+    assert_eq!(body(monitor(&layout(Some("k"), &[]), HTTP, Probe::Tcp(30080))), expected, "W-06 with the UID");
 }
 
 // vectors: W-07
@@ -144,9 +181,9 @@ fn w_07_a_pool_is_that_of_the_go_program_with_the_pool_of_its_address() {
 #[test]
 fn w_09_an_allocation_has_tags_only() {
     let go = [("cluster", "c"), ("owner", PROGRAM), ("service", "ns/s")];
-    assert_eq!(body(layout(None, &[]).allocation(&OWNER, None)), json!({"tags": tags(&go)}), "W-09");
+    assert_eq!(body(allocation(&layout(None, &[]))), json!({"tags": tags(&go)}), "W-09");
     let ours = [("cluster", "c"), ("cluster-uid", "k"), ("owner", PROGRAM), ("service", "ns/s")];
-    assert_eq!(body(layout(Some("k"), &[]).allocation(&OWNER, None)), json!({"tags": tags(&ours)}), "W-09");
+    assert_eq!(body(allocation(&layout(Some("k"), &[]))), json!({"tags": tags(&ours)}), "W-09");
 }
 
 #[test]
@@ -156,7 +193,7 @@ fn a_load_balancer_service_is_that_of_the_go_program() {
         "description": "virtual server pool for cluster c created by vsphere-cloud-controller-manager",
         "tags": tags(&[("cluster", "c"), ("owner", PROGRAM)]),
     });
-    assert_eq!(body(layout(None, &[]).lb_service("SMALL", Some("/infra/tier-1s/t"))), expected);
+    assert_eq!(body(object(&layout(None, &[]), &Resource::new(ObjectKind::LbService, None))), expected);
 }
 
 /// These ids must not change, because existing objects are found by them.
@@ -218,7 +255,7 @@ fn a_udp_port_has_a_monitor_that_asks_for_endpoints() {
         "request_method": "GET", "request_url": "/healthz", "request_version": "HTTP_VERSION_1_0",
         "response_status_codes": [200], "tags": tags(&[("cluster", "c"), ("owner", PROGRAM), ("port", "UDP/53"), ("service", "ns/s")]),
     });
-    assert_eq!(body(layout(None, &[]).monitor(&OWNER, dns, Probe::Http(32000))), expected);
+    assert_eq!(body(monitor(&layout(None, &[]), dns, Probe::Http(32000))), expected);
 }
 
 #[test]
@@ -229,7 +266,7 @@ fn a_udp_port_may_have_a_monitor_that_sends_icmp() {
         "description": "icmp monitor for cluster c, service ns/s created by vsphere-cloud-controller-manager",
         "tags": tags(&[("cluster", "c"), ("owner", PROGRAM), ("port", "UDP/53"), ("service", "ns/s")]),
     });
-    assert_eq!(body(layout(None, &[]).monitor(&OWNER, dns, Probe::Icmp)), expected);
+    assert_eq!(body(monitor(&layout(None, &[]), dns, Probe::Icmp)), expected);
 }
 
 /// Monitors of earlier versions are found by their ids. A monitor of another type must have another id.
@@ -255,7 +292,6 @@ fn monitors_of_one_port_have_an_id_for_each_type() {
 fn a_group_and_a_persistence_profile_have_the_tags_of_the_service() {
     let layout = layout(Some("k"), &[]);
     let tags = tags(&[("cluster", "c"), ("cluster-uid", "k"), ("owner", PROGRAM), ("service", "ns/s")]);
-    let ranges = ["10.0.0.0/8", "192.0.2.0/24"].map(|range| range.parse().unwrap()).into();
     let addresses = json!(["10.0.0.0/8", "192.0.2.0/24"]);
     let expected = json!({
         "display_name": "cluster:c:ns/s",
@@ -263,33 +299,27 @@ fn a_group_and_a_persistence_profile_have_the_tags_of_the_service() {
         "expression": [{"resource_type": "IPAddressExpression", "ip_addresses": addresses}],
         "group_type": ["IPAddress"], "tags": tags,
     });
-    assert_eq!(body(layout.group(&OWNER, &ranges)), expected);
+    assert_eq!(body(group(&layout, &["10.0.0.0/8", "192.0.2.0/24"])), expected);
     let expected = json!({
         "display_name": "cluster:c:ns/s", "resource_type": "LBSourceIpPersistenceProfile", "timeout": 10800,
         "description": "session affinity for cluster c, service ns/s created by vsphere-cloud-controller-manager",
         "tags": tags,
     });
-    assert_eq!(body(layout.persistence_profile(&OWNER, Duration::from_secs(10800))), expected);
+    let mut profile = Resource::new(ObjectKind::PersistenceProfile, None);
+    profile.spec.timeout = Some(Duration::from_secs(10800));
+    assert_eq!(body(object(&layout, &profile)), expected);
 }
 
 #[test]
 fn a_virtual_server_refers_to_its_group_and_persistence_profile_and_an_allocation_asks_for_an_address() {
-    let facts = ServerFacts {
-        port: HTTP,
-        node_port: 30080,
-        address: "192.0.2.5".parse().unwrap(),
-        class: "default",
-        address_pool: "p1",
-        profile: "/p",
-        pool: "/pool",
-        lb_service: "/l",
-        group: Some("/g"),
-        persistence: Some("/s"),
-    };
-    let server = body(layout(None, &[]).virtual_server(&OWNER, &facts));
+    let mut new = new_server();
+    new.set_reference(ObjectKind::Group, "/g");
+    new.set_reference(ObjectKind::PersistenceProfile, "/s");
+    let server = body(object(&layout(None, &[]), &new));
     assert_eq!(server["access_list_control"], json!({"action": "ALLOW", "enabled": true, "group_path": "/g"}));
     assert_eq!(server["lb_persistence_profile_path"], "/s");
-    let allocation = body(layout(None, &[]).allocation(&OWNER, Some(facts.address)));
+    let new = Resource { address: new.address, ..Resource::new(ObjectKind::Allocation, None) };
+    let allocation = body(object(&layout(None, &[]), &new));
     assert_eq!(allocation["allocation_ip"], "192.0.2.5");
 }
 
@@ -298,10 +328,8 @@ fn scopes_beside(configured: usize, second: Option<IpFamily>) -> Vec<(ObjectKind
     let tags: Vec<String> = (0..configured).map(|number| format!("team-{number:02}")).collect();
     let pairs: Vec<(&str, &str)> = tags.iter().map(|scope| (scope.as_str(), "x")).collect();
     let layout = ClusterLayout { secondary: second, ..layout(Some("k"), &pairs) };
-    let ranges = ["10.0.0.0/8".parse().unwrap()].into();
-    let facts = PoolFacts { port: HTTP, address_pool: "p1", members: &[], monitor: None, is_snat_disabled: false };
     let Value::Object(server) = server(&layout) else { panic!() };
-    let mut marked = [layout.pool(&OWNER, &facts), layout.monitor(&OWNER, HTTP, Probe::Tcp(1))];
+    let mut marked = [object(&layout, &new_pool(false, None)), monitor(&layout, HTTP, Probe::Tcp(1))];
     for (kind, object) in [ObjectKind::Pool, ObjectKind::Monitor].into_iter().zip(&mut marked) {
         let address = Some("192.0.2.5".parse().unwrap()).filter(|_| kind == ObjectKind::Pool);
         plan::tags_of(&OWNER, &layout, kind, address).write_into(object);
@@ -311,9 +339,9 @@ fn scopes_beside(configured: usize, second: Option<IpFamily>) -> Vec<(ObjectKind
         (ObjectKind::VirtualServer, Object(server)),
         (ObjectKind::Pool, pool),
         (ObjectKind::Monitor, monitor),
-        (ObjectKind::Allocation, layout.allocation(&OWNER, None)),
-        (ObjectKind::Group, layout.group(&OWNER, &ranges)),
-        (ObjectKind::LbService, layout.lb_service("SMALL", None)),
+        (ObjectKind::Allocation, allocation(&layout)),
+        (ObjectKind::Group, group(&layout, &["10.0.0.0/8"])),
+        (ObjectKind::LbService, object(&layout, &Resource::new(ObjectKind::LbService, None))),
     ];
     let scopes = |object: &Object| {
         let all: Vec<String> = object.tags().map(|tag| tag.scope.to_owned()).collect();
@@ -372,7 +400,7 @@ fn marks_are_left_off_in_a_fixed_order_where_configured_tags_leave_no_room() {
 fn a_configured_uid_is_not_written() {
     let layout = layout(None, &[("cluster-uid", "x"), ("service-uid", "y")]);
     let expected = [("cluster", "c"), ("owner", PROGRAM), ("service", "ns/s")];
-    assert_eq!(body(layout.allocation(&OWNER, None)), json!({"tags": tags(&expected)}));
+    assert_eq!(body(allocation(&layout)), json!({"tags": tags(&expected)}));
 }
 
 #[test]

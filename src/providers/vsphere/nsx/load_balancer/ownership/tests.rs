@@ -1,7 +1,8 @@
 //! Tests of each row of the ownership table.
 
-use super::super::layout::{MonitorType, Port, Protocol};
-use super::super::objects::{Group, Monitor, PersistenceProfile, Pool};
+use super::super::layout::ObjectKind::{Allocation, Group, Monitor, PersistenceProfile, Pool, VirtualServer};
+use super::super::layout::{Port, Probe, Protocol};
+use super::super::resource::OwnerTags;
 use super::*;
 
 const UID: &str = "k-1";
@@ -17,6 +18,7 @@ fn marks(id: &str) -> OwnerTags {
     OwnerTags {
         id: id.into(),
         path: format!("/{id}").into(),
+        is_named_as_ours: true,
         service: "ns/s".into(),
         service_uid: None,
         cluster_uid: None,
@@ -25,54 +27,28 @@ fn marks(id: &str) -> OwnerTags {
     }
 }
 
+fn resource(kind: ObjectKind, id: &str) -> Resource {
+    Resource { tags: marks(id), ..Resource::new(kind, None) }
+}
+
 /// Returns a load balancer in the form in which the Go program leaves it.
 fn of_go() -> ServiceResources {
-    let server = VirtualServer {
-        tags: marks("vs"),
-        address: Some(ip("192.0.2.5")),
-        number: Some(80),
-        node_port: Some(30080),
-        profile: "/p".into(),
-        pool: "/pool".into(),
-        lb_service: LBS.into(),
-        class: "default".into(),
-        address_pool: "p1".into(),
-        group: "".into(),
-        is_restricted: false,
-        persistence: "".into(),
-    };
-    let pool = Pool {
-        tags: marks("pool"),
-        members: [ip("10.0.0.1"), ip("10.0.0.2")].into(),
-        monitors: vec!["/monitor".into()],
-        address_pool: "".into(),
-        is_snat_disabled: Some(false),
-        address: None,
-    };
-    let allocation =
-        Allocation { tags: marks("allocation"), address_pool: "p1".into(), address: Some(ip("192.0.2.5")) };
-    ServiceResources {
-        servers: vec![server],
-        pools: vec![pool],
-        monitors: vec![Monitor {
-            tags: marks("monitor"),
-            number: Some(30080),
-            monitor_type: MonitorType::Tcp,
-            has_other_version: false,
-        }],
-        allocations: vec![allocation],
-        groups: Vec::new(),
-        persistence_profiles: Vec::new(),
-    }
+    let mut server = resource(VirtualServer, "vs");
+    server.address = Some(ip("192.0.2.5"));
+    server.set_port(PORT, 30080, "/p");
+    server.set_reference(Pool, "/pool");
+    server.set_reference(ObjectKind::LbService, LBS);
+    let mut pool = resource(Pool, "pool");
+    pool.spec.members = [ip("10.0.0.1"), ip("10.0.0.2")].into();
+    pool.set_reference(Monitor, "/monitor");
+    let mut monitor = resource(Monitor, "monitor");
+    monitor.set_probe(Probe::Tcp(30080));
+    let allocation = Resource { address: Some(ip("192.0.2.5")), ..resource(Allocation, "allocation") };
+    ServiceResources(vec![server, pool, monitor, allocation])
 }
 
 fn all_marks(objects: &mut ServiceResources) -> impl Iterator<Item = &mut OwnerTags> {
-    let ServiceResources { servers, pools, monitors, allocations, groups, persistence_profiles } = objects;
-    let tags = servers.iter_mut().map(|one| &mut one.tags).chain(pools.iter_mut().map(|one| &mut one.tags));
-    let marks = tags.chain(monitors.iter_mut().map(|one| &mut one.tags));
-    let marks = marks.chain(groups.iter_mut().map(|one| &mut one.tags));
-    let marks = marks.chain(persistence_profiles.iter_mut().map(|one| &mut one.tags));
-    marks.chain(allocations.iter_mut().map(|one| &mut one.tags))
+    objects.0.iter_mut().map(|one| &mut one.tags)
 }
 
 struct Case {
@@ -136,10 +112,10 @@ fn without_a_reported_address_all_members_have_to_be_nodes_here() {
     let case = Case { ingress: Vec::new(), ..Case::default() };
     assert!(case.all_ours(&of_go()));
     let mut none = of_go();
-    none.pools[0].members.clear();
+    none[(Pool, 0)].spec.members.clear();
     assert!(case.all_held(&none), "an empty pool proves nothing");
     let mut one_more = of_go();
-    one_more.pools[0].members.insert(ip("10.9.9.9"));
+    one_more[(Pool, 0)].spec.members.insert(ip("10.9.9.9"));
     assert!(case.all_held(&one_more), "a member of another cluster");
     assert!(Case { service_uid: None, ingress: Vec::new(), ..Case::default() }.all_held(&of_go()), "no such Service");
 }
@@ -147,7 +123,7 @@ fn without_a_reported_address_all_members_have_to_be_nodes_here() {
 #[test]
 fn members_of_a_pool_that_another_cluster_has_tagged_prove_nothing() {
     let mut objects = of_go();
-    objects.pools[0].tags.cluster_uid = Some("k-2".into());
+    objects[(Pool, 0)].tags.cluster_uid = Some("k-2".into());
     for uid in [Some(UID), None] {
         let classified = Case { ingress: Vec::new(), layout: layout(uid), ..Case::default() }.judge(&objects);
         assert!(classified.owned.is_empty(), "{classified:?}");
@@ -174,10 +150,10 @@ fn the_uid_of_the_service_or_an_id_of_this_program_is_enough() {
     all_marks(&mut by_tag).for_each(|tags| tags.service_uid = Some(SERVICE.into()));
     assert!(nothing_fits.all_ours(&by_tag));
     let mut by_id = of_go();
-    by_id.servers[0].tags.id = layout(None).id(ObjectKind::VirtualServer, SERVICE, Some(PORT), 3).into();
-    by_id.pools[0].tags.id = layout(None).id(ObjectKind::Pool, SERVICE, Some(PORT), 0).into();
-    by_id.monitors[0].tags.id = layout(None).id(ObjectKind::Monitor, SERVICE, Some(PORT), 9).into();
-    by_id.allocations[0].tags.id = layout(None).id(ObjectKind::Allocation, SERVICE, None, 0).into();
+    by_id[(VirtualServer, 0)].tags.id = layout(None).id(VirtualServer, SERVICE, Some(PORT), 3).into();
+    by_id[(Pool, 0)].tags.id = layout(None).id(Pool, SERVICE, Some(PORT), 0).into();
+    by_id[(Monitor, 0)].tags.id = layout(None).id(Monitor, SERVICE, Some(PORT), 9).into();
+    by_id[(Allocation, 0)].tags.id = layout(None).id(Allocation, SERVICE, None, 0).into();
     assert!(nothing_fits.all_ours(&by_id));
     let mut edited = by_id.clone();
     all_marks(&mut edited).for_each(|marks| marks.port = None);
@@ -193,37 +169,38 @@ fn while_the_uid_of_this_cluster_is_not_known_a_tagged_object_is_ours_only_by_it
     all_marks(&mut tagged).for_each(|tags| tags.cluster_uid = Some("k-2".into()));
     let unknown = Case { layout: layout(None), ..Case::default() };
     let classified = unknown.judge(&tagged);
-    assert_eq!((classified.owned.servers.len(), classified.owned.allocations.len()), (1, 1));
-    assert_eq!((classified.ambiguous.pools.len(), classified.ambiguous.monitors.len()), (1, 1));
+    assert_eq!((classified.owned.servers().count(), classified.owned.allocations().count()), (1, 1));
+    assert_eq!((classified.ambiguous.pools().count(), classified.ambiguous.of_kind(Monitor).count()), (1, 1));
     assert!(Case { ingress: Vec::new(), ..unknown }.all_held(&tagged), "its members prove nothing");
 }
 
 #[test]
 fn an_address_is_ours_only_if_the_service_reports_it_or_a_virtual_server_has_it() {
-    let mut left = ServiceResources { allocations: of_go().allocations, ..ServiceResources::default() };
+    let mut left = of_go().only(Allocation);
     assert!(Case::default().all_ours(&left));
     assert!(Case { ingress: Vec::new(), ..Case::default() }.all_held(&left));
-    left.allocations[0].address = None;
+    left[(Allocation, 0)].address = None;
     let classified = Case::default().judge(&left);
     assert!(classified.owned.is_empty() && classified.ambiguous.is_empty());
-    assert_eq!(classified.unresolved, left.allocations, "only its address can show whose it is");
-    let other = Allocation { address: Some(ip("192.0.2.77")), ..of_go().allocations[0].clone() };
+    assert_eq!(classified.unresolved, left.0, "only its address can show whose it is");
+    let other = Resource { address: Some(ip("192.0.2.77")), ..of_go()[(Allocation, 0)].clone() };
     let mut two = of_go();
-    two.allocations.push(other);
-    assert_eq!(Case::default().judge(&two).ambiguous.allocations.len(), 1);
+    two.0.push(other);
+    assert_eq!(Case::default().judge(&two).ambiguous.allocations().count(), 1);
 }
 
 /// After the type of a Service changed, its status is empty and its virtual server is deleted.
 #[test]
 fn an_address_is_ours_if_the_tag_of_a_pool_of_ours_gives_it() {
     let case = Case { ingress: Vec::new(), ..Case::default() };
-    let mut left = ServiceResources { servers: Vec::new(), ..of_go() };
-    left.pools[0].address = Some(ip("192.0.2.5"));
-    assert!(case.judge(&left).owned.allocations.is_empty(), "nothing shows whose the pool is");
-    left.pools[0].tags.cluster_uid = Some(UID.into());
-    assert_eq!(case.judge(&left).owned.allocations, left.allocations);
-    left.allocations[0].address = Some(ip("192.0.2.6"));
-    assert_eq!(case.judge(&left).ambiguous.allocations, left.allocations);
+    let mut left = of_go();
+    left.take(VirtualServer);
+    left[(Pool, 0)].address = Some(ip("192.0.2.5"));
+    assert!(!case.judge(&left).owned.has(Allocation), "nothing shows whose the pool is");
+    left[(Pool, 0)].tags.cluster_uid = Some(UID.into());
+    assert_eq!(case.judge(&left).owned.only(Allocation), left.only(Allocation));
+    left[(Allocation, 0)].address = Some(ip("192.0.2.6"));
+    assert_eq!(case.judge(&left).ambiguous.only(Allocation), left.only(Allocation));
 }
 
 /// Two clusters have the same name and the same node addresses. The object belongs to a Service of the other cluster.
@@ -237,20 +214,20 @@ fn an_id_of_this_program_that_is_of_another_service_is_not_taken_for_its_nodes()
         ClusterContext { layout: &layout, service_uid, ports, ingress: &[], lb_service: Some(LBS), nodes: &nodes };
     for (of, expected) in [("s-2", 0), (SERVICE, 1)] {
         let mut objects = of_go();
-        objects.servers[0].tags.id = layout.id(ObjectKind::VirtualServer, of, Some(PORT), 0).into();
-        assert_eq!(classify(&objects, &facts).owned.servers.len(), expected, "{of}");
+        objects[(VirtualServer, 0)].tags.id = layout.id(VirtualServer, of, Some(PORT), 0).into();
+        assert_eq!(classify(&objects, &facts).owned.servers().count(), expected, "{of}");
     }
-    assert_eq!(classify(&of_go(), &facts).owned.servers.len(), 1);
+    assert_eq!(classify(&of_go(), &facts).owned.servers().count(), 1);
 }
 
 #[test]
 fn a_group_or_persistence_profile_is_ours_by_its_marks_its_id_or_a_virtual_server() {
     let with = |id: &dyn Fn(ObjectKind) -> String, cluster_uid: Option<&str>| {
-        let of = |kind| OwnerTags { cluster_uid: cluster_uid.map(Into::into), port: None, ..marks(&id(kind)) };
-        let (groups, profile) =
-            (vec![Group { tags: of(ObjectKind::Group), ranges: None }], of(ObjectKind::PersistenceProfile));
-        let persistence_profiles = vec![PersistenceProfile { tags: profile, timeout: None }];
-        ServiceResources { groups, persistence_profiles, ..ServiceResources::default() }
+        let of = |kind| {
+            let tags = OwnerTags { cluster_uid: cluster_uid.map(Into::into), port: None, ..marks(&id(kind)) };
+            Resource { tags, ..Resource::new(kind, None) }
+        };
+        ServiceResources(vec![of(Group), of(PersistenceProfile)])
     };
     let random = |kind| format!("{kind:?}");
     let case = Case::default();
@@ -259,8 +236,10 @@ fn a_group_or_persistence_profile_is_ours_by_its_marks_its_id_or_a_virtual_serve
     let foreign = case.judge(&with(&random, Some("k-2")));
     assert!(foreign.owned.is_empty() && foreign.ambiguous.is_empty());
     assert!(case.all_ours(&with(&|kind| layout(None).id(kind, SERVICE, None, 2), None)));
-    let mut referred = ServiceResources { servers: of_go().servers, ..with(&random, None) };
-    referred.servers[0].group = referred.groups[0].tags.path.clone();
-    referred.servers[0].persistence = referred.persistence_profiles[0].tags.path.clone();
+    let mut referred = ServiceResources([of_go().only(VirtualServer).0, with(&random, None).0].concat());
+    for kind in [Group, PersistenceProfile] {
+        let path = referred[(kind, 0)].tags.path.clone();
+        referred[(VirtualServer, 0)].set_reference(kind, &path);
+    }
     assert!(case.all_ours(&referred));
 }

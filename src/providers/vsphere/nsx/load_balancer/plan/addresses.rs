@@ -3,43 +3,22 @@
 use std::net::IpAddr;
 
 use super::port_states::{self, PortState, PortStates};
-use super::{CurrentState, DesiredLoadBalancer, Step};
+use super::{Action, CurrentState, DesiredLoadBalancer};
 use crate::providers::vsphere::config::address_rules::IpFamily;
-use crate::providers::vsphere::nsx::load_balancer::objects::{ServiceResources, VirtualServer};
-
-/// The address to reserve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AllocationRequest {
-    /// Any free address.
-    Any,
-    /// Preferably this address, otherwise any address.
-    Rather(IpAddr),
-    /// Only this address.
-    Only(IpAddr),
-}
-
-impl AllocationRequest {
-    /// Returns the address to reserve. The requested address takes precedence over the reported address.
-    pub fn of(wanted: &DesiredLoadBalancer) -> Self {
-        match (wanted.features.address, wanted.reported) {
-            (Some(address), _) => Self::Only(address),
-            (None, Some(address)) => Self::Rather(address),
-            (None, None) => Self::Any,
-        }
-    }
-}
+use crate::providers::vsphere::nsx::load_balancer::layout::ObjectKind;
+use crate::providers::vsphere::nsx::load_balancer::resource::{Resource, ServiceResources};
 
 /// Returns the address of the load balancer. Virtual servers take precedence over allocations. Among virtual servers,
 /// an address that the Service reports comes first, then the address of a virtual server for a port in `wanted`. A
 /// virtual server is ignored as edited if its address is not reserved but another address is. Returns `None` if there
 /// is no address, or while an allocation with an unknown address may have the reported address.
 pub fn address(wanted: &DesiredLoadBalancer, ours: &ServiceResources) -> Option<IpAddr> {
-    let servers = || ours.servers.iter().filter(|server| !is_edited(server, ours, wanted.has_unread));
+    let servers = || ours.servers().filter(|server| !is_edited(server, ours, wanted.has_unread));
     let of_servers = || servers().filter_map(|server| server.address);
-    let is_wanted = |server: &&VirtualServer| wanted.ports.iter().any(|port| server.tags.port == Some(port.port));
+    let is_wanted = |server: &&Resource| wanted.ports.iter().any(|port| server.tags.port == Some(port.port));
     let of_wanted = || servers().filter(is_wanted).find_map(|server| server.address);
-    let of_allocations = || ours.allocations.iter().filter_map(|allocation| allocation.address);
-    let are_read = ours.allocations.iter().all(|allocation| allocation.address.is_some());
+    let of_allocations = || ours.allocations().filter_map(|allocation| allocation.address);
+    let are_read = ours.allocations().all(|allocation| allocation.address.is_some());
     let is_reported = |address: &IpAddr| wanted.ingress.contains(address);
     of_servers()
         .find(is_reported)
@@ -51,16 +30,16 @@ pub fn address(wanted: &DesiredLoadBalancer, ours: &ServiceResources) -> Option<
 
 /// Returns the address of the virtual servers, if any, or the reserved address if all virtual servers were edited.
 pub fn shown_address(ours: &ServiceResources, has_unread: bool) -> Option<IpAddr> {
-    let servers = ours.servers.iter().filter(|server| !is_edited(server, ours, has_unread));
-    let reserved = || ours.allocations.iter().filter(|_| !ours.servers.is_empty()).find_map(|one| one.address);
+    let servers = ours.servers().filter(|server| !is_edited(server, ours, has_unread));
+    let reserved = || ours.allocations().filter(|_| ours.has(ObjectKind::VirtualServer)).find_map(|one| one.address);
     servers.filter_map(|server| server.address).next().or_else(reserved)
 }
 
 /// Whether the address of a virtual server differs from all reserved addresses; false without an allocation, or while
 /// the address of one is unknown.
-fn is_edited(server: &VirtualServer, ours: &ServiceResources, has_unread: bool) -> bool {
-    let mut allocations = ours.allocations.iter();
-    let is_known = !has_unread && !ours.allocations.is_empty();
+fn is_edited(server: &Resource, ours: &ServiceResources, has_unread: bool) -> bool {
+    let mut allocations = ours.allocations();
+    let is_known = !has_unread && ours.has(ObjectKind::Allocation);
     is_known && allocations.all(|one| one.address.is_some() && one.address != server.address)
 }
 
@@ -68,10 +47,10 @@ fn is_edited(server: &VirtualServer, ours: &ServiceResources, has_unread: bool) 
 pub fn is_doubtful(ingress: &[IpAddr], ours: &ServiceResources) -> bool {
     let is_other = |address: IpAddr| {
         let of_family = |one: &&IpAddr| IpFamily::of(**one) == IpFamily::of(address);
-        let mut of_servers = ours.servers.iter().filter_map(|server| server.address);
+        let mut of_servers = ours.servers().filter_map(|server| server.address);
         ingress.iter().any(|one| of_family(&one)) && !of_servers.any(|one| of_family(&&one) && ingress.contains(&one))
     };
-    ours.servers.iter().filter_map(|server| server.address).any(is_other)
+    ours.servers().filter_map(|server| server.address).any(is_other)
 }
 
 /// Returns the step that restores the address of an edited virtual server. Skips a virtual server if `is_compared` is
@@ -81,17 +60,18 @@ pub fn set_back<'a>(
     wanted: &DesiredLoadBalancer,
     known: &CurrentState<'a>,
     address: IpAddr,
-) -> Option<Step<'a>> {
+) -> Option<Action<'a>> {
     let mut all = edited_in(rows, wanted, known).filter(|(row, _)| row.is_compared);
     let (_, server) = all.find(|(row, server)| {
-        let mut others = known.ours.servers.iter().chain(&known.ambiguous.servers);
-        !others.any(|other| other.tags.path != server.tags.path && port_states::listens(other, row.port, address))
+        !known
+            .servers()
+            .any(|other| other.tags.path != server.tags.path && port_states::listens(other, row.port, address))
     })?;
-    Some(Step::SetAddress { server, address })
+    Some(Action::update(server, Resource { address: Some(address), ..server.clone() }))
 }
 
 /// Returns the virtual servers with an edited address.
-pub fn edited<'a>(wanted: &'a DesiredLoadBalancer, known: &CurrentState<'a>) -> Vec<&'a VirtualServer> {
+pub fn edited<'a>(wanted: &'a DesiredLoadBalancer, known: &CurrentState<'a>) -> Vec<&'a Resource> {
     let rows = PortStates::find(wanted, known, address(wanted, known.ours));
     edited_in(&rows, wanted, known).map(|(_, server)| server).collect()
 }
@@ -100,7 +80,7 @@ fn edited_in<'r, 'a>(
     rows: &'r PortStates<'a>,
     wanted: &'r DesiredLoadBalancer,
     known: &'r CurrentState<'a>,
-) -> impl Iterator<Item = (&'r PortState<'a>, &'a VirtualServer)> {
+) -> impl Iterator<Item = (&'r PortState<'a>, &'a Resource)> {
     let of_row = |row: &'r PortState<'a>| row.server.map(|server| (row, server));
     rows.ports.iter().filter_map(of_row).filter(|(_, server)| is_edited(server, known.ours, wanted.has_unread))
 }
@@ -108,12 +88,11 @@ fn edited_in<'r, 'a>(
 /// Returns a virtual server with the address of the load balancer, if no allocation reserves or may reserve this
 /// address. The tag of the virtual server names the IP pool for the reservation. Returns `None` after this sync has
 /// tried to reserve the address.
-pub fn unreserved<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<(&'a VirtualServer, IpAddr)> {
-    let has_none = known.ours.allocations.is_empty() && !wanted.has_unread;
+pub fn unreserved<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<&'a Resource> {
+    let has_none = !known.ours.has(ObjectKind::Allocation) && !wanted.has_unread;
     let address = address(wanted, known.ours).filter(|_| has_none)?;
-    let is_held =
-        known.ambiguous.allocations.iter().any(|one| one.address.is_none_or(|ambiguous| ambiguous == address));
-    let mut servers = known.ours.servers.iter().filter(|server| server.address == Some(address));
+    let is_held = known.ambiguous.allocations().any(|one| one.address.is_none_or(|ambiguous| ambiguous == address));
+    let mut servers = known.ours.servers().filter(|server| server.address == Some(address));
     let server = servers.find(|server| !server.address_pool.is_empty()).filter(|_| !is_held)?;
-    (!known.read_paths.contains(&server.tags.path)).then_some((server, address))
+    (!known.read_paths.contains(&server.tags.path)).then_some(server)
 }

@@ -1,9 +1,9 @@
 //! Pure: finds the settings of a Service that are not applied to its adopted load balancer.
 
 use super::port_states::{PortState, PortStates};
-use super::references::has_ranges;
+use super::references::{has_features, has_reference};
 use super::{CurrentState, DesiredLoadBalancer, address};
-use crate::providers::vsphere::nsx::load_balancer::layout::Protocol;
+use crate::providers::vsphere::nsx::load_balancer::layout::{ObjectKind, Protocol};
 use crate::providers::vsphere::nsx::load_balancer::service_request::{ANNOTATION_SNAT, ANNOTATION_UDP_CHECK, Features};
 
 /// Returns the fields and annotations of the Service that are ignored for a load balancer of another program.
@@ -25,22 +25,27 @@ pub fn ignored(wanted: &DesiredLoadBalancer, known: &CurrentState<'_>) -> Vec<&'
 }
 
 fn has_other_ranges(row: &PortState<'_>, wanted: &DesiredLoadBalancer, known: &CurrentState<'_>) -> bool {
-    let Some(server) = row.server else { return false };
-    let group = known.ours.groups.iter().find(|group| group.tags.path == server.group && server.is_restricted);
-    match &wanted.features.source_ranges {
-        None => !server.group.is_empty(),
-        Some(ranges) => group.is_none_or(|group| !has_ranges(group, ranges)),
-    }
+    has_other_reference(ObjectKind::Group, row, wanted, known)
 }
 
 fn has_other_affinity(row: &PortState<'_>, wanted: &DesiredLoadBalancer, known: &CurrentState<'_>) -> bool {
+    has_other_reference(ObjectKind::PersistenceProfile, row, wanted, known)
+}
+
+/// Whether the virtual server refers to another group or persistence profile than the Service requests.
+fn has_other_reference(
+    kind: ObjectKind,
+    row: &PortState<'_>,
+    wanted: &DesiredLoadBalancer,
+    known: &CurrentState<'_>,
+) -> bool {
     let Some(server) = row.server else { return false };
-    let mut profiles = known.ours.persistence_profiles.iter();
-    let profile = profiles.find(|profile| profile.tags.path == server.persistence);
-    match wanted.features.affinity {
-        None => !server.persistence.is_empty(),
-        Some(timeout) => profile.is_none_or(|profile| profile.timeout != Some(timeout)),
+    if !has_reference(&wanted.features, kind) {
+        return !server.reference(kind).is_empty();
     }
+    let is_enforced = kind != ObjectKind::Group || server.spec.is_restricted;
+    let found = known.ours.at(server.reference(kind)).filter(|_| is_enforced);
+    found.is_none_or(|one| !has_features(one, &wanted.features))
 }
 
 fn has_no_health_check(_: &PortState<'_>, wanted: &DesiredLoadBalancer, _: &CurrentState<'_>) -> bool {
@@ -53,7 +58,7 @@ fn has_no_icmp_check(row: &PortState<'_>, wanted: &DesiredLoadBalancer, _: &Curr
 }
 
 fn has_other_snat(row: &PortState<'_>, wanted: &DesiredLoadBalancer, _: &CurrentState<'_>) -> bool {
-    row.pool.is_some_and(|pool| pool.is_snat_disabled != Some(wanted.features.is_snat_disabled))
+    row.pool.is_some_and(|pool| pool.spec.is_snat_disabled != Some(wanted.features.is_snat_disabled))
 }
 
 fn has_other_address(row: &PortState<'_>, wanted: &DesiredLoadBalancer, _: &CurrentState<'_>) -> bool {

@@ -11,9 +11,7 @@ use super::{CurrentState, DesiredLoadBalancer, WantedPort};
 use crate::providers::vsphere::nsx::load_balancer::layout::{
     IDS, MonitorType, ObjectKind, Port, Probe, Protocol, has_own_form,
 };
-use crate::providers::vsphere::nsx::load_balancer::objects::{
-    Monitor, OwnerTags, Pool, ServiceResources, VirtualServer,
-};
+use crate::providers::vsphere::nsx::load_balancer::resource::{OwnerTags, Resource, ServiceResources};
 use crate::providers::vsphere::nsx::load_balancer::service_request::Features;
 use crate::providers::vsphere::nsx::ownership::{OfCluster, by_cluster_uid};
 
@@ -21,17 +19,17 @@ use crate::providers::vsphere::nsx::ownership::{OfCluster, by_cluster_uid};
 #[derive(Clone, Copy)]
 pub struct PortState<'a> {
     pub port: &'a WantedPort,
-    pub server: Option<&'a VirtualServer>,
-    pub pool: Option<&'a Pool>,
+    pub server: Option<&'a Resource>,
+    pub pool: Option<&'a Resource>,
     /// Whether the virtual server refers to a missing pool and the port has no other pool. A pool is then created.
     pub is_pool_missing: bool,
-    pub monitor: Option<&'a Monitor>,
+    pub monitor: Option<&'a Resource>,
     /// The probe of the monitor; `None` for a port without monitor.
     pub probe: Option<Probe>,
     /// Whether all features are enforced: false only for a virtual server of another program without full adoption.
     pub is_compared: bool,
     /// Another virtual server of the Service that occupies the required address and port.
-    pub conflict: Option<&'a VirtualServer>,
+    pub conflict: Option<&'a Resource>,
 }
 
 /// The existing objects of all ports.
@@ -50,7 +48,7 @@ impl<'a> PortStates<'a> {
         let obstructed = |row: PortState<'a>| PortState { conflict: obstacle(&row, known, address), ..row };
         let ports: Vec<PortState<'a>> = wanted.ports.iter().map(|port| obstructed(search.row(port))).collect();
         let mut rows = Self { ports, extra: Vec::new() };
-        for server in &known.ours.servers {
+        for server in known.ours.servers() {
             if let Some(row) = search.further(server, &rows) {
                 rows.extra.push(obstructed(row));
             }
@@ -62,9 +60,10 @@ impl<'a> PortStates<'a> {
         self.ports.iter().chain(&self.extra)
     }
 
-    /// Whether a virtual server serves a port.
-    pub fn have_server(&self, server: &VirtualServer) -> bool {
-        self.all().filter_map(|row| row.server).any(|one| one.tags.path == server.tags.path)
+    /// Whether a port has this object.
+    pub fn have(&self, resource: &Resource) -> bool {
+        let mut all = self.all().flat_map(|row| [row.server, row.pool, row.monitor]).flatten();
+        all.any(|one| one.tags.path == resource.tags.path)
     }
 }
 
@@ -78,16 +77,16 @@ struct PortSearch<'a> {
 
 impl<'a> PortSearch<'a> {
     fn row(&self, port: &'a WantedPort) -> PortState<'a> {
-        let servers = self.ours.servers.iter().filter(|server| self.is_on(server, port));
+        let servers = self.ours.servers().filter(|server| self.is_on(server, port));
         let server = servers.min_by_key(|server| {
-            let is_listening = server.number == Some(port.port.number);
-            (server.address != self.address, !is_listening, *server.profile != *port.profile)
+            let is_listening = server.spec.number == Some(port.port.number);
+            (server.address != self.address, !is_listening, *server.spec.profile != *port.profile)
         });
-        let pools = self.ours.pools.iter().filter(|pool| self.port_of(&pool.tags) == Some(port.port));
-        let is_of_server = |pool: &Pool| server.is_some_and(|server| server.pool == pool.tags.path);
+        let pools = self.ours.pools().filter(|pool| self.port_of(&pool.tags) == Some(port.port));
+        let is_of_server = |pool: &Resource| server.is_some_and(|server| server.refers_to(&pool.tags.path));
         let pool = pools.min_by_key(|pool| !is_of_server(pool));
         let row = self.empty(port, server);
-        let lacks_pool = pool.is_none() && server.is_some_and(|server| !server.pool.is_empty());
+        let lacks_pool = pool.is_none() && server.is_some_and(|server| !server.reference(ObjectKind::Pool).is_empty());
         PortState {
             pool,
             is_pool_missing: lacks_pool,
@@ -97,7 +96,7 @@ impl<'a> PortSearch<'a> {
     }
 
     /// Returns the state of a port, with pool and monitor still unset.
-    fn empty(&self, port: &'a WantedPort, server: Option<&'a VirtualServer>) -> PortState<'a> {
+    fn empty(&self, port: &'a WantedPort, server: Option<&'a Resource>) -> PortState<'a> {
         let is_compared = self.desired.adopts_fully || server.is_none_or(|server| self.is_made_here(server));
         let Features { health_check, has_icmp_check, .. } = &self.desired.features;
         let asked = health_check.map(Probe::Http).filter(|_| is_compared);
@@ -118,7 +117,7 @@ impl<'a> PortSearch<'a> {
     }
 
     /// Whether this program created the virtual server. The cluster UID tag is no proof: adopted objects get it, too.
-    fn is_made_here(&self, server: &VirtualServer) -> bool {
+    fn is_made_here(&self, server: &Resource) -> bool {
         let OwnerTags { id, cluster_uid, .. } = &server.tags;
         let of_cluster = by_cluster_uid(self.current.layout.cluster_uid.as_deref(), cluster_uid.as_deref());
         self.ids.contains_key(&**id) || (of_cluster == OfCluster::This && has_own_form(id))
@@ -126,34 +125,33 @@ impl<'a> PortSearch<'a> {
 
     /// Returns the state of a further virtual server of a port, which is on another address; `None` for other virtual
     /// servers. The pool is `None` if another virtual server in `rows` already has the pool.
-    fn further(&self, server: &'a VirtualServer, rows: &PortStates<'a>) -> Option<PortState<'a>> {
-        let is_of = |port: &&WantedPort| self.is_on(server, port) && server.number == Some(port.port.number);
-        let port = self.desired.ports.iter().find(is_of).filter(|_| !rows.have_server(server))?;
+    fn further(&self, server: &'a Resource, rows: &PortStates<'a>) -> Option<PortState<'a>> {
+        let is_of = |port: &&WantedPort| self.is_on(server, port) && server.spec.number == Some(port.port.number);
+        let port = self.desired.ports.iter().find(is_of).filter(|_| !rows.have(server))?;
         let first = rows.ports.iter().find(|row| row.port.port == port.port).and_then(|row| row.server);
         first.filter(|first| first.address != server.address)?;
-        let is_free = |pool: &Pool| rows.all().filter_map(|row| row.pool).all(|one| one.tags.path != pool.tags.path);
-        let is_its = |pool: &&Pool| pool.tags.path == server.pool && is_free(pool);
-        let pool = self.ours.pools.iter().find(is_its);
+        let is_its = |pool: &&Resource| server.refers_to(&pool.tags.path) && !rows.have(pool);
+        let pool = self.ours.pools().find(is_its);
         let row = self.empty(port, Some(server));
         let monitor = row.probe.zip(pool).and_then(|(probe, pool)| self.monitor(port, probe, Some(pool)));
-        let monitor = monitor.filter(|monitor| pool.is_some_and(|pool| pool.monitors.contains(&monitor.tags.path)));
+        let monitor = monitor.filter(|monitor| pool.is_some_and(|pool| pool.refers_to(&monitor.tags.path)));
         Some(PortState { pool, monitor, ..row })
     }
 
     /// Returns the monitor of a port, preferably the monitor of its pool.
-    fn monitor(&self, port: &WantedPort, probe: Probe, pool: Option<&Pool>) -> Option<&'a Monitor> {
-        let is_of_port = |monitor: &&Monitor| {
-            monitor.monitor_type == probe.monitor_type() && self.port_of(&monitor.tags) == Some(port.port)
+    fn monitor(&self, port: &WantedPort, probe: Probe, pool: Option<&Resource>) -> Option<&'a Resource> {
+        let is_of_port = |monitor: &&Resource| {
+            monitor.spec.monitor_type == Some(probe.monitor_type()) && self.port_of(&monitor.tags) == Some(port.port)
         };
-        let is_of_pool = |monitor: &Monitor| pool.is_some_and(|pool| pool.monitors.contains(&monitor.tags.path));
-        self.ours.monitors.iter().filter(is_of_port).min_by_key(|monitor| !is_of_pool(monitor))
+        let is_of_pool = |monitor: &Resource| pool.is_some_and(|pool| pool.refers_to(&monitor.tags.path));
+        self.ours.of_kind(ObjectKind::Monitor).filter(is_of_port).min_by_key(|monitor| !is_of_pool(monitor))
     }
 
     fn port_of(&self, tags: &OwnerTags) -> Option<Port> {
         self.ids.get(&*tags.id).copied().or(tags.port)
     }
 
-    fn is_on(&self, server: &VirtualServer, port: &WantedPort) -> bool {
+    fn is_on(&self, server: &Resource, port: &WantedPort) -> bool {
         let listens = |one: &&WantedPort| self.address.is_some_and(|address| listens(server, one, address));
         let by_place = || self.desired.ports.iter().find(listens).map(|one| one.port);
         let by_id = self.ids.get(&*server.tags.id).copied();
@@ -178,18 +176,17 @@ fn ids(wanted: &DesiredLoadBalancer, known: &CurrentState<'_>) -> BTreeMap<Strin
 }
 
 /// Whether a virtual server occupies this address, port and protocol; the application profile determines the protocol.
-pub fn listens(server: &VirtualServer, port: &WantedPort, address: IpAddr) -> bool {
-    let is_there = server.address == Some(address) && server.number == Some(port.port.number);
-    is_there && *server.profile == *port.profile
+pub fn listens(server: &Resource, port: &WantedPort, address: IpAddr) -> bool {
+    let is_there = server.address == Some(address) && server.spec.number == Some(port.port.number);
+    is_there && *server.spec.profile == *port.profile
 }
 
-fn obstacle<'a>(row: &PortState<'a>, known: &CurrentState<'a>, address: Option<IpAddr>) -> Option<&'a VirtualServer> {
-    let is_in_place = row
-        .server
-        .is_some_and(|server| server.number == Some(row.port.port.number) && *server.profile == *row.port.profile);
+fn obstacle<'a>(row: &PortState<'a>, known: &CurrentState<'a>, address: Option<IpAddr>) -> Option<&'a Resource> {
+    let is_in_place = row.server.is_some_and(|server| {
+        server.spec.number == Some(row.port.port.number) && *server.spec.profile == *row.port.profile
+    });
     let address = row.server.map_or(address, |server| server.address).filter(|_| !is_in_place)?;
-    let mut others = known.ours.servers.iter().chain(&known.ambiguous.servers);
-    others.find(|other| {
+    known.servers().find(|other| {
         listens(other, row.port, address) && row.server.is_none_or(|server| server.tags.path != other.tags.path)
     })
 }

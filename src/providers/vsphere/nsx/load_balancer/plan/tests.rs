@@ -1,10 +1,13 @@
 //! Tests of the steps, which are applied to objects in memory.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
+use ipnet::IpNet;
 use proptest::prelude::*;
 
-use super::super::layout::{GROUPS, MonitorType, PERSISTENCE_PROFILES, Protocol, has_own_form};
+use super::super::layout::ObjectKind::{Allocation, Group, Monitor, PersistenceProfile, Pool, VirtualServer};
+use super::super::layout::{MonitorType, Protocol};
 use super::*;
 use crate::providers::vsphere::config::address_rules::IpFamily;
 
@@ -45,14 +48,13 @@ fn wanted(ports: &[(Port, u16)], nodes: &[u8]) -> DesiredLoadBalancer {
     }
 }
 
-fn lb_service() -> LbService {
-    LbService {
-        id: "l".into(),
-        path: LBS.into(),
-        tier1: "/infra/tier-1s/t".into(),
-        is_named_as_ours: true,
-        cluster_uid: None,
-    }
+fn lb_service() -> Resource {
+    let mut lb_service = Resource::new(ObjectKind::LbService, None);
+    lb_service.tags.id = "l".into();
+    lb_service.tags.path = LBS.into();
+    lb_service.tags.is_named_as_ours = true;
+    lb_service.spec.tier1 = "/infra/tier-1s/t".into();
+    lb_service
 }
 
 static NOTHING: LazyLock<ServiceResources> = LazyLock::new(ServiceResources::default);
@@ -70,7 +72,7 @@ const SECOND: Option<IpFamily> = Some(IpFamily::V6);
 static SECOND_LAYOUT: LazyLock<ClusterLayout> = LazyLock::new(|| LAYOUT.of(SECOND));
 
 /// Returns a current state without objects of unclear ownership.
-fn known<'a>(ours: &'a ServiceResources, lb_service: Option<&'a LbService>) -> CurrentState<'a> {
+fn known<'a>(ours: &'a ServiceResources, lb_service: Option<&'a Resource>) -> CurrentState<'a> {
     CurrentState {
         ours,
         ambiguous: &NOTHING,
@@ -82,15 +84,15 @@ fn known<'a>(ours: &'a ServiceResources, lb_service: Option<&'a LbService>) -> C
 }
 
 /// Returns the next step for a Service with one load balancer.
-fn next_for<'a>(wanted: &'a DesiredLoadBalancer, known: CurrentState<'a>) -> Option<Step<'a>> {
+fn next_for<'a>(wanted: &'a DesiredLoadBalancer, known: CurrentState<'a>) -> Option<Action<'a>> {
     next(&[(wanted, known)]).map(|(_, step)| step)
 }
 
 fn step<'a>(
     wanted: &'a DesiredLoadBalancer,
     ours: &'a ServiceResources,
-    lb_service: Option<&'a LbService>,
-) -> Option<Step<'a>> {
+    lb_service: Option<&'a Resource>,
+) -> Option<Action<'a>> {
     next_for(wanted, known(ours, lb_service))
 }
 
@@ -98,7 +100,7 @@ fn step<'a>(
 #[derive(Clone, Default)]
 struct World {
     objects: ServiceResources,
-    lb_service: Option<LbService>,
+    lb_service: Option<Resource>,
     /// Paths of groups and persistence profiles in the inventory.
     listed: BTreeSet<Box<str>>,
     /// Paths of groups and persistence profiles that this sync has read.
@@ -111,24 +113,11 @@ struct World {
 }
 
 impl World {
-    /// Returns the tags of an object that this program creates. Panics if another object has the same id.
-    fn own_marks(&mut self, kind: ObjectKind, port: Option<Port>) -> OwnerTags {
-        let id = LAYOUT.of(self.second).id(kind, UID, port, 0);
-        self.marks_with(id, kind, port)
-    }
-
-    /// Returns the tags of an object that this program creates with this id.
-    fn marks_with(&mut self, id: String, kind: ObjectKind, port: Option<Port>) -> OwnerTags {
-        let ServiceResources { servers, pools, monitors, allocations, .. } = &self.objects;
-        let ids = servers.iter().map(|one| &one.tags.id).chain(pools.iter().map(|one| &one.tags.id));
-        let ids = ids.chain(monitors.iter().map(|one| &one.tags.id));
-        let mut ids = ids.chain(allocations.iter().map(|one| &one.tags.id));
-        assert!(ids.all(|taken| **taken != *id), "NSX refuses it: the id of the {kind:?} of {port:?} is taken");
-        let parent = match kind {
-            ObjectKind::Group => GROUPS,
-            ObjectKind::PersistenceProfile => PERSISTENCE_PROFILES,
-            _ => "",
-        };
+    /// Returns the tags of an object that this program creates with this id. Panics if another object has the id.
+    fn own_marks(&mut self, id: String, kind: ObjectKind, port: Option<Port>) -> OwnerTags {
+        let is_taken = self.objects.iter().any(|one| *one.tags.id == *id);
+        assert!(!is_taken, "NSX refuses it: the id of the {kind:?} of {port:?} is taken");
+        let parent = if kind.is_listed_rarely() { kind.parent() } else { "" };
         OwnerTags { path: format!("{parent}/{id}").into(), id: id.into(), ..self.marks(kind, port) }
     }
 
@@ -139,6 +128,7 @@ impl World {
         OwnerTags {
             path: format!("/{id}").into(),
             id: id.into(),
+            is_named_as_ours: true,
             service: "ns/s".into(),
             service_uid: None,
             cluster_uid: Some(CLUSTER.into()),
@@ -147,28 +137,23 @@ impl World {
         }
     }
 
+    /// Returns an allocation that another program created.
+    fn allocation(&mut self, address_pool: &str, address: Option<IpAddr>) -> Resource {
+        let tags = self.marks(Allocation, None);
+        Resource { tags, address, address_pool: address_pool.into(), ..Resource::new(Allocation, None) }
+    }
+
     /// Returns the objects in the inventory.
     fn view(&self) -> ServiceResources {
         let mut objects = self.objects.clone();
-        objects.groups.retain(|one| self.listed.contains(&one.tags.path));
-        objects.persistence_profiles.retain(|one| self.listed.contains(&one.tags.path));
+        objects.0.retain(|one| !one.kind.is_listed_rarely() || self.listed.contains(&one.tags.path));
         objects
-    }
-
-    /// Enters a group or persistence profile into the inventory. Returns its tags.
-    fn enter(&mut self, kind: ObjectKind) -> OwnerTags {
-        let tags = self.own_marks(kind, None);
-        self.listed.insert(tags.path.clone());
-        self.read.insert(tags.path.clone());
-        tags
     }
 
     /// Puts all objects into the inventory, as after a full list.
     fn list(&mut self) {
-        let ServiceResources { groups, persistence_profiles, .. } = &self.objects;
-        let groups = groups.iter().map(|one| &one.tags.path);
-        let paths = groups.chain(persistence_profiles.iter().map(|one| &one.tags.path));
-        self.listed = paths.cloned().collect();
+        let listed = self.objects.iter().filter(|one| one.kind.is_listed_rarely());
+        self.listed = listed.map(|one| one.tags.path.clone()).collect();
     }
 
     /// Empties the inventory, as after a restart.
@@ -176,226 +161,146 @@ impl World {
         self.listed.clear();
     }
 
-    fn assert_free(&self, address: IpAddr, port: &WantedPort, but: &str) {
-        let is_there = |one: &&VirtualServer| one.address == Some(address) && one.number == Some(port.port.number);
-        let mut others = self.objects.servers.iter().filter(is_there);
-        let is_other = |one: &VirtualServer| *one.tags.path != *but && *one.profile == *port.profile;
-        assert!(!others.any(is_other), "NSX refuses it: {address} has {} already", port.port);
+    /// Panics if another virtual server listens on the address, port and protocol of a virtual server.
+    fn assert_free(&self, server: &Resource) {
+        let is_same = |one: &Resource| {
+            one.address == server.address
+                && one.spec.number == server.spec.number
+                && one.spec.profile == server.spec.profile
+        };
+        let mut others = self.objects.servers().filter(|one| one.tags.path != server.tags.path);
+        assert!(!others.any(is_same), "NSX refuses it: another virtual server is in the place of {server:?}");
     }
 
     /// Applies a step and adds its word to the log.
-    fn apply(&mut self, step: &Step<'_>, wanted: &DesiredLoadBalancer) {
-        let objects = &mut self.objects;
-        let members = || wanted.members.iter().map(|member| member.address).collect();
-        let at = |path: &str, paths: Vec<&str>| paths.iter().position(|known| *known == path).unwrap();
+    fn apply(&mut self, step: &Action<'_>, wanted: &DesiredLoadBalancer) {
         let word = match step {
-            Step::CreateMonitor { port, probe } => {
-                let (number, monitor_type) = (probe.port(), probe.monitor_type());
-                let id = LAYOUT.of(self.second).monitor_id(monitor_type, UID, port.port, 0);
-                let marks = self.marks_with(id, ObjectKind::Monitor, Some(port.port));
-                self.objects.monitors.push(Monitor { tags: marks, number, monitor_type, has_other_version: false });
-                "monitor"
+            Action::Create(new) => {
+                self.create(new, wanted);
+                word_of(new.kind).to_owned()
             }
-            Step::ChangeMonitor { monitor, port, probe } => {
-                assert_eq!(monitor.monitor_type, probe.monitor_type(), "NSX changes no type");
-                let at = at(&monitor.tags.path, objects.monitors.iter().map(|one| &*one.tags.path).collect());
-                objects.monitors[at].tags.port = Some(*port);
-                objects.monitors[at].number = probe.port();
-                objects.monitors[at].has_other_version = false;
-                "change monitor"
+            Action::Update { resource, desired } => self.update(resource, desired, wanted),
+            Action::Delete(resource) => self.delete_object(resource),
+            Action::Allocate(_) => {
+                self.create(&Resource::new(Allocation, None), wanted);
+                "allocate".to_owned()
             }
-            Step::CreatePool { port, monitor, is_snat_disabled } => {
-                let (monitors, members) = (monitor.iter().map(|path| (*path).into()).collect(), members());
-                let marks = self.own_marks(ObjectKind::Pool, Some(port.port));
-                let (address_pool, is_snat_disabled) = ("p".into(), Some(*is_snat_disabled));
-                let pool = Pool { tags: marks, members, monitors, address_pool, is_snat_disabled, address: None };
-                self.objects.pools.push(pool);
-                "pool"
+            Action::Reserve(server) => {
+                self.create(&Resource { address: server.address, ..Resource::new(Allocation, None) }, wanted);
+                "reserve".to_owned()
             }
-            Step::ChangePool { pool, port, monitor, is_snat_disabled } => {
-                let at = at(&pool.tags.path, objects.pools.iter().map(|one| &*one.tags.path).collect());
-                objects.pools[at].tags.port = Some(*port);
-                objects.pools[at].members = members();
-                objects.pools[at].is_snat_disabled = is_snat_disabled.or(objects.pools[at].is_snat_disabled);
-                objects.pools[at].monitors = monitor.iter().map(|path| (*path).into()).collect();
-                "change pool"
-            }
-            Step::Allocate { .. } => {
-                let marks = self.own_marks(ObjectKind::Allocation, None);
-                self.objects.allocations.push(Allocation { tags: marks, address_pool: "p".into(), address: None });
-                "allocate"
-            }
-            Step::Reserve { server, address } => {
-                assert_eq!(server.address, Some(*address));
-                let marks = self.own_marks(ObjectKind::Allocation, None);
-                self.objects.allocations.push(Allocation {
-                    tags: marks,
-                    address_pool: "p".into(),
-                    address: Some(*address),
-                });
-                "reserve"
-            }
-            Step::SetAddress { server, address } => {
-                let at = at(&server.tags.path, objects.servers.iter().map(|one| &*one.tags.path).collect());
-                let is_same = |one: &VirtualServer| one.number == server.number && one.profile == server.profile;
-                let is_there = |one: &&VirtualServer| is_same(one) && one.address == Some(*address);
-                assert_eq!(objects.servers.iter().find(is_there), None, "NSX refuses it");
-                objects.servers[at].address = Some(*address);
-                "set address"
-            }
-            Step::ReadAddress { allocation } => {
-                let at = at(&allocation.tags.path, objects.allocations.iter().map(|one| &*one.tags.path).collect());
+            Action::ReadAddress(allocation) => {
                 self.reserved += 1;
-                objects.allocations[at].address = Some(ip(self.reserved));
-                "read address"
+                let address = Some(ip(self.reserved));
+                self.at(allocation).address = address;
+                "read address".to_owned()
             }
-            Step::CreateLbService => {
-                self.lb_service = Some(lb_service());
-                "lb service"
-            }
-            Step::CreateServer { port, address, pool, lb_service, group, persistence } => {
-                assert_eq!(group.is_some(), wanted.features.source_ranges.is_some(), "it lets everybody in");
-                self.assert_free(*address, port, "");
-                let marks = self.own_marks(ObjectKind::VirtualServer, Some(port.port));
-                self.objects.servers.push(VirtualServer {
-                    tags: marks,
-                    address: Some(*address),
-                    number: Some(port.port.number),
-                    node_port: Some(port.node_port),
-                    profile: port.profile.as_str().into(),
-                    pool: (*pool).into(),
-                    lb_service: (*lb_service).into(),
-                    class: "default".into(),
-                    address_pool: "p".into(),
-                    group: group.unwrap_or_default().into(),
-                    is_restricted: group.is_some(),
-                    persistence: persistence.unwrap_or_default().into(),
-                });
-                "server"
-            }
-            Step::ChangeServer { server, port, pool, group, persistence } => {
-                let at = at(&server.tags.path, objects.servers.iter().map(|one| &*one.tags.path).collect());
-                self.assert_free(server.address.unwrap(), port, &server.tags.path);
-                let objects = &mut self.objects;
-                objects.servers[at].tags.port = Some(port.port);
-                objects.servers[at].number = Some(port.port.number);
-                objects.servers[at].node_port = Some(port.node_port);
-                objects.servers[at].profile = port.profile.as_str().into();
-                objects.servers[at].pool = (*pool).into();
-                if let Some(path) = referred(*group) {
-                    objects.servers[at].is_restricted = !path.is_empty();
-                    objects.servers[at].group = path;
-                }
-                objects.servers[at].persistence = referred(*persistence).unwrap_or(server.persistence.clone());
-                "change server"
-            }
-            Step::Read { path, .. } => {
+            Action::Read { path, .. } => {
                 assert!(!self.listed.contains(path.as_str()), "it is known already");
                 self.read.insert(path.as_str().into());
-                let groups = objects.groups.iter().map(|one| &one.tags.path);
-                let mut all = groups.chain(objects.persistence_profiles.iter().map(|one| &one.tags.path));
-                if all.any(|known| **known == **path) {
+                if self.objects.at(path).is_some() {
                     self.listed.insert(path.as_str().into());
                 }
-                "read"
+                "read".to_owned()
             }
-            Step::CreateGroup { ranges } => {
-                let mut left = objects.groups.iter().filter(|one| one.tags.secondary == self.second);
-                let left = left.next().map(|one| one.tags.path.clone());
-                match left {
-                    Some(path) => drop(self.listed.insert(path)),
-                    None => {
-                        let (marks, ranges) = (self.enter(ObjectKind::Group), Some((*ranges).clone()));
-                        self.objects.groups.push(Group { tags: marks, ranges });
-                    }
-                }
-                "group"
-            }
-            Step::ChangeGroup { group, ranges } => {
-                let at = at(&group.tags.path, objects.groups.iter().map(|one| &*one.tags.path).collect());
-                objects.groups[at].ranges = Some((*ranges).clone());
-                "change group"
-            }
-            Step::CreatePersistenceProfile { timeout } => {
-                let mut left = objects.persistence_profiles.iter().filter(|one| one.tags.secondary == self.second);
-                let left = left.next().map(|one| one.tags.path.clone());
-                match left {
-                    Some(path) => drop(self.listed.insert(path)),
-                    None => {
-                        let (marks, timeout) = (self.enter(ObjectKind::PersistenceProfile), Some(*timeout));
-                        self.objects.persistence_profiles.push(PersistenceProfile { tags: marks, timeout });
-                    }
-                }
-                "profile"
-            }
-            Step::ChangePersistenceProfile { profile, timeout } => {
-                let paths = objects.persistence_profiles.iter().map(|one| &*one.tags.path).collect();
-                let at = at(&profile.tags.path, paths);
-                objects.persistence_profiles[at].timeout = Some(*timeout);
-                "change profile"
-            }
-            Step::DeleteGroup(group) => {
-                assert!(objects.servers.iter().all(|server| server.group != group.tags.path), "NSX refuses it");
-                self.read.insert(group.tags.path.clone());
-                self.listed.remove(&group.tags.path);
-                objects.groups.retain(|one| one != *group);
-                "delete group"
-            }
-            Step::DeletePersistenceProfile(profile) => {
-                let is_free = objects.servers.iter().all(|server| server.persistence != profile.tags.path);
-                assert!(is_free, "NSX refuses it");
-                self.read.insert(profile.tags.path.clone());
-                self.listed.remove(&profile.tags.path);
-                objects.persistence_profiles.retain(|one| one != *profile);
-                "delete profile"
-            }
-            Step::Tag { tags: marks, address } => {
-                let ServiceResources { pools, monitors, .. } = objects;
-                let all = pools.iter_mut().map(|one| &mut one.tags);
-                let mut all = all.chain(monitors.iter_mut().map(|one| &mut one.tags));
-                let found = all.find(|one| one.path == marks.path).unwrap();
+            Action::Tag { resource, address } => {
+                assert!([Pool, Monitor].contains(&resource.kind));
+                let found = self.at(resource);
                 let set = |known: &mut Option<Box<str>>, uid: &Option<String>| {
                     *known = uid.as_deref().map(Into::into).or(known.take());
                 };
-                set(&mut found.service_uid, &wanted.service_uid);
-                set(&mut found.cluster_uid, &wanted.cluster_uid);
-                if let Some(pool) = objects.pools.iter_mut().find(|one| one.tags.path == marks.path) {
-                    pool.address = address.or(pool.address);
-                }
-                "mark"
+                set(&mut found.tags.service_uid, &wanted.service_uid);
+                set(&mut found.tags.cluster_uid, &wanted.cluster_uid);
+                found.address = address.or(found.address);
+                "mark".to_owned()
             }
-            Step::Untag { pool } => {
-                objects.pools.iter_mut().filter(|one| one == pool).for_each(|one| one.address = None);
-                "unmark"
-            }
-            Step::DeleteServer(server) => {
-                objects.servers.retain(|one| one != *server);
-                "delete server"
-            }
-            Step::DeletePool(pool) => {
-                assert!(objects.servers.iter().all(|server| server.pool != pool.tags.path), "NSX refuses it");
-                objects.pools.retain(|one| one != *pool);
-                "delete pool"
-            }
-            Step::DeleteMonitor(monitor) => {
-                let is_free = objects.pools.iter().all(|pool| !pool.monitors.contains(&monitor.tags.path));
-                assert!(is_free, "NSX refuses it");
-                objects.monitors.retain(|one| one != *monitor);
-                "delete monitor"
-            }
-            Step::ReleaseAddress(allocation) => {
-                // An unknown address may be the address of any virtual server of the same load balancer.
-                let is_known = |server: &VirtualServer| {
-                    allocation.address.is_some() || server.tags.secondary != allocation.tags.secondary
-                };
-                let is_other = |server: &VirtualServer| is_known(server) && server.address != allocation.address;
-                assert!(objects.servers.iter().all(is_other), "the address may be in use");
-                objects.allocations.retain(|one| one != *allocation);
-                "release"
-            }
-            Step::PortConflict { .. } => "obstructed",
+            Action::PortConflict { .. } => "obstructed".to_owned(),
         };
-        self.log.push(word.to_owned());
+        self.log.push(word);
+    }
+
+    /// Returns the object that a step has as it was before.
+    fn at(&mut self, before: &Resource) -> &mut Resource {
+        self.objects.0.iter_mut().find(|one| one.tags.path == before.tags.path).unwrap()
+    }
+
+    /// Creates an object, unless it is left of an earlier creation.
+    fn create(&mut self, new: &Resource, wanted: &DesiredLoadBalancer) {
+        if new.kind == ObjectKind::LbService {
+            self.lb_service = Some(lb_service());
+            return;
+        }
+        let left = self.objects.of_kind(new.kind).find(|one| one.tags.secondary == self.second);
+        if let Some(left) = left.filter(|_| new.kind.is_listed_rarely()) {
+            self.listed.insert(left.tags.path.clone());
+            return;
+        }
+        let (layout, port) = (LAYOUT.of(self.second), new.tags.port);
+        let id = match new.spec.monitor_type {
+            Some(monitor_type) => layout.monitor_id(monitor_type, UID, port.unwrap(), 0),
+            None => layout.id(new.kind, UID, port, 0),
+        };
+        let tags = self.own_marks(id, new.kind, port);
+        if new.kind.is_listed_rarely() {
+            self.listed.insert(tags.path.clone());
+            self.read.insert(tags.path.clone());
+        }
+        let mut resource = Resource { tags, address_pool: "p".into(), ..new.clone() };
+        if new.kind == VirtualServer {
+            let has_group = !new.reference(Group).is_empty();
+            assert_eq!(has_group, wanted.features.source_ranges.is_some(), "it lets everybody in");
+            assert_eq!(has_group, new.spec.is_restricted);
+            self.assert_free(&resource);
+            resource.spec.class = "default".into();
+        }
+        if new.kind == Pool {
+            resource.spec.members = wanted.members.iter().map(|member| member.address).collect();
+        }
+        self.objects.0.push(resource);
+    }
+
+    /// Changes an object. Returns the word of the step.
+    fn update(&mut self, resource: &Resource, desired: &Resource, wanted: &DesiredLoadBalancer) -> String {
+        if resource.address != desired.address {
+            if resource.kind == VirtualServer {
+                self.assert_free(desired);
+            }
+            self.at(resource).address = desired.address;
+            return if resource.kind == Pool { "unmark" } else { "set address" }.to_owned();
+        }
+        let mut after = desired.clone();
+        match resource.kind {
+            VirtualServer => self.assert_free(desired),
+            Monitor => assert_eq!(resource.spec.monitor_type, desired.spec.monitor_type, "NSX changes no type"),
+            Pool => {
+                after.spec.members = wanted.members.iter().map(|member| member.address).collect();
+                after.spec.is_snat_disabled = desired.spec.is_snat_disabled.or(resource.spec.is_snat_disabled);
+            }
+            _ => {}
+        }
+        *self.at(resource) = after;
+        format!("change {}", word_of(resource.kind))
+    }
+
+    /// Deletes an object. Returns the word of the step.
+    fn delete_object(&mut self, resource: &Resource) -> String {
+        assert!(!self.objects.refer_to(&resource.tags.path), "NSX refuses it");
+        if resource.kind.is_listed_rarely() {
+            self.read.insert(resource.tags.path.clone());
+            self.listed.remove(&resource.tags.path);
+        }
+        if resource.kind == Allocation {
+            // An unknown address may be the address of any virtual server of the same load balancer.
+            let is_known =
+                |server: &Resource| resource.address.is_some() || server.tags.secondary != resource.tags.secondary;
+            let is_other = |server: &Resource| is_known(server) && server.address != resource.address;
+            assert!(self.objects.servers().all(is_other), "the address may be in use");
+        }
+        self.objects.0.retain(|one| one != resource);
+        match resource.kind {
+            Allocation => "release".to_owned(),
+            kind => format!("delete {}", word_of(kind)),
+        }
     }
 
     /// Applies steps until there is no next step. Returns the words of the steps.
@@ -414,12 +319,12 @@ impl World {
             let address = address(wanted, &self.objects);
             let served = self.served(wanted, address);
             self.apply(&step, wanted);
-            let is_deletion = matches!(step, Step::DeleteServer(_));
+            let is_deletion = matches!(step, Action::Delete(one) if one.kind == VirtualServer);
             assert!(
                 !is_deletion || served == self.served(wanted, address),
                 "a port loses its virtual server: {step:?}"
             );
-            if matches!(step, Step::PortConflict { .. }) {
+            if matches!(step, Action::PortConflict { .. }) {
                 break;
             }
         }
@@ -442,7 +347,7 @@ impl World {
             let (wanted, known) = all[at];
             self.second = known.layout.secondary;
             self.apply(&step, wanted);
-            if matches!(step, Step::PortConflict { .. }) {
+            if matches!(step, Action::PortConflict { .. }) {
                 break;
             }
         }
@@ -453,9 +358,9 @@ impl World {
     /// Returns the ports with a virtual server on this address. Without an address, on any address.
     fn served(&self, wanted: &DesiredLoadBalancer, address: Option<IpAddr>) -> BTreeSet<Port> {
         let is_served = |port: &&WantedPort| {
-            self.objects.servers.iter().any(|server| {
+            self.objects.servers().any(|server| {
                 let is_on = address.is_none() || server.address == address;
-                is_on && server.number == Some(port.port.number) && *server.profile == *port.profile
+                is_on && server.spec.number == Some(port.port.number) && *server.spec.profile == *port.profile
             })
         };
         wanted.ports.iter().filter(is_served).map(|port| port.port).collect()
@@ -477,11 +382,15 @@ impl World {
     }
 }
 
-fn referred(reference: Reference<'_>) -> Option<Box<str>> {
-    match reference {
-        Reference::Unchanged => None,
-        Reference::Unset => Some("".into()),
-        Reference::Path(path) => Some(path.into()),
+fn word_of(kind: ObjectKind) -> &'static str {
+    match kind {
+        ObjectKind::LbService => "lb service",
+        VirtualServer => "server",
+        Pool => "pool",
+        Monitor => "monitor",
+        Allocation => "allocation",
+        Group => "group",
+        PersistenceProfile => "profile",
     }
 }
 
@@ -495,7 +404,7 @@ fn steps_come_in_an_order_that_every_one_of_them_is_allowed_in() {
     // A second port uses the same address and the same load balancer service.
     let two = wanted(&[(tcp(80), 30080), (tcp(81), 30081)], &[1, 2]);
     assert_eq!(world.ensure(&two), ["monitor", "pool", "server"]);
-    assert!(world.objects.servers.iter().all(|server| server.address == Some(ip(1))));
+    assert!(world.objects.servers().all(|server| server.address == Some(ip(1))));
     assert_eq!(world.ensure(&first), ["delete server", "delete pool", "delete monitor"]);
     // The next changes are another node port, another port, and other nodes.
     assert_eq!(world.ensure(&wanted(&[(tcp(80), 30090)], &[1, 2])), ["change monitor", "change server"]);
@@ -511,8 +420,8 @@ fn udp_has_no_monitor_and_shares_the_address_with_tcp() {
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     let both = wanted(&[(tcp(80), 30080), (udp(80), 30081)], &[1]);
     assert_eq!(world.ensure(&both), ["monitor", "pool", "allocate", "read address", "server", "pool", "server"]);
-    assert!(world.objects.servers.iter().all(|server| server.address == Some(ip(1))));
-    assert_eq!(world.objects.monitors.len(), 1);
+    assert!(world.objects.servers().all(|server| server.address == Some(ip(1))));
+    assert_eq!(world.objects.of_kind(Monitor).count(), 1);
 }
 
 #[test]
@@ -520,10 +429,10 @@ fn l_10_of_two_addresses_the_one_in_use_stays_and_the_other_is_released() {
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     let one = wanted(&[(tcp(80), 30080)], &[1]);
     world.ensure(&one);
-    let marks = world.marks(ObjectKind::Allocation, None);
-    world.objects.allocations.insert(0, Allocation { tags: marks, address_pool: "q".into(), address: None });
+    let allocation = world.allocation("q", None);
+    world.objects.0.insert(0, allocation);
     assert_eq!(world.ensure(&one), ["read address", "release"]);
-    let addresses: Vec<_> = world.objects.allocations.iter().map(|allocation| allocation.address).collect();
+    let addresses: Vec<_> = world.objects.allocations().map(|allocation| allocation.address).collect();
     assert_eq!(addresses, [Some(ip(1))]);
 }
 
@@ -545,9 +454,10 @@ fn a_deletion_waits_for_no_mark_that_has_no_room() {
         let mut world = World { lb_service: Some(lb_service()), ..World::default() };
         world.ensure(&wanted(&[(tcp(80), 30080)], &[1]));
         without_uids(&mut world.objects);
-        world.objects.allocations[0].tags.id = "of-the-go-program".into();
-        for marks in [&mut world.objects.pools[0].tags, &mut world.objects.monitors[0].tags] {
-            marks.id = format!("of-the-go-program-{}", marks.id).into();
+        world.objects[(Allocation, 0)].tags.id = "of-the-go-program".into();
+        for kind in [Pool, Monitor] {
+            let tags = &mut world.objects[(kind, 0)].tags;
+            tags.id = format!("of-the-go-program-{}", tags.id).into();
         }
         let configured = (0..configured).map(|number| (format!("team-{number}"), "x".to_owned())).collect();
         let layout = ClusterLayout { configured, ..LAYOUT.clone() };
@@ -555,21 +465,19 @@ fn a_deletion_waits_for_no_mark_that_has_no_room() {
         let mut made = 0;
         loop {
             let known = CurrentState { layout: &layout, ..known(&world.objects, None) };
-            let Some(Step::Tag { tags: marks, address: None }) = next_deletion(&nothing, &known) else { break };
-            let (path, kind) = (marks.path.clone(), ObjectKind::Pool);
+            let Some(Action::Tag { resource, address: None }) = next_deletion(&nothing, &known) else { break };
+            let (path, kind) = (resource.tags.path.clone(), Pool);
             let owner = Owner { namespace: "ns", name: "s", uid: UID };
             let tags = tags_of(&owner, &layout, kind, None);
             let has = |scope: &str| tags.iter().find(|tag| tag.scope == scope).map(|tag| tag.tag.into());
-            let pools = world.objects.pools.iter_mut().map(|one| &mut one.tags);
-            let mut all = pools.chain(world.objects.monitors.iter_mut().map(|one| &mut one.tags));
-            let one = all.find(|marks| marks.path == path).unwrap();
-            (one.service_uid, one.cluster_uid) = (has(SERVICE_UID), has(CLUSTER_UID));
+            let one = world.objects.0.iter_mut().find(|one| one.tags.path == path).unwrap();
+            (one.tags.service_uid, one.tags.cluster_uid) = (has(SERVICE_UID), has(CLUSTER_UID));
             made += 1;
             assert!(made <= 2, "it would be marked again and again");
         }
         assert_eq!(made, marks, "{}", layout.configured.len());
         let known = CurrentState { layout: &layout, ..known(&world.objects, None) };
-        assert!(matches!(next_deletion(&nothing, &known), Some(Step::DeleteServer(_))));
+        assert!(matches!(next_deletion(&nothing, &known), Some(Action::Delete(one)) if one.kind == VirtualServer));
     }
 }
 
@@ -584,7 +492,7 @@ fn an_address_that_only_a_pool_will_show_to_be_ours_is_released_before_the_pool_
     let expected = [&tags[..], &servers, &["release"], &rest].concat();
     // The second id has the form of ids of this program, but is of another Service UID.
     for id in ["of-the-go-program", "8d5f6c1e-41a3-5b0e-9a57-2f6b7c90d3e4"] {
-        world.objects.allocations[0].tags.id = id.into();
+        world.objects[(Allocation, 0)].tags.id = id.into();
         assert_eq!(world.clone().delete(Some(CLUSTER)), expected, "{id}");
         assert_eq!(world.clone().delete(None), expected, "{id}");
     }
@@ -595,28 +503,25 @@ fn the_address_that_a_pool_was_tagged_with_goes_once_it_is_served_again() {
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     let one = wanted(&[(tcp(80), 30080)], &[1]);
     world.ensure(&one);
-    world.objects.pools[0].address = world.objects.allocations[0].address;
+    world.objects[(Pool, 0)].address = world.objects[(Allocation, 0)].address;
     assert_eq!(world.ensure(&one), ["unmark"]);
-    world.objects.servers.clear();
-    world.objects.pools[0].address = world.objects.allocations[0].address;
+    world.objects.take(VirtualServer);
+    world.objects[(Pool, 0)].address = world.objects[(Allocation, 0)].address;
     assert_eq!(world.ensure(&one), ["server", "unmark"], "until then it shows whose the allocation is");
 }
 
 #[test]
 fn l_09_a_deletion_needs_no_address() {
     let mut world = World::default();
-    let marks = world.marks(ObjectKind::Allocation, None);
-    world.objects.allocations.push(Allocation { tags: marks, address_pool: "p".into(), address: None });
+    let allocation = world.allocation("p", None);
+    world.objects.0.push(allocation);
     assert_eq!(world.delete(Some(CLUSTER)), ["release"]);
 }
 
 /// Removes the cluster UIDs, as in objects of the Go program.
 fn without_uids(objects: &mut ServiceResources) {
-    let ServiceResources { servers, pools, monitors, allocations, .. } = objects;
-    let tags = servers.iter_mut().map(|one| &mut one.tags).chain(pools.iter_mut().map(|one| &mut one.tags));
-    let marks = tags.chain(monitors.iter_mut().map(|one| &mut one.tags));
-    for marks in marks.chain(allocations.iter_mut().map(|one| &mut one.tags)) {
-        marks.cluster_uid = None;
+    for one in objects.0.iter_mut().filter(|one| !one.kind.is_listed_rarely()) {
+        one.tags.cluster_uid = None;
     }
 }
 
@@ -636,11 +541,11 @@ fn a_port_that_cannot_be_created_keeps_no_other_one_from_following() {
     world.ensure(&wanted(&[(tcp(81), 30081)], &[1]));
     let more = wanted(&[(tcp(80), 30080), (tcp(81), 30082)], &[2]);
     let objects = world.objects.clone();
-    for expected in ["ChangeMonitor", "ChangePool", "ChangeServer", "CreateMonitor"] {
+    for expected in ["change monitor", "change pool", "change server", "monitor"] {
         let (objects, lb_service) = (world.objects.clone(), world.lb_service.clone());
         let step = step(&more, &objects, lb_service.as_ref()).unwrap();
-        assert!(format!("{step:?}").starts_with(expected), "{step:?}");
         world.apply(&step, &more);
+        assert_eq!(world.log.last().unwrap(), expected, "{step:?}");
     }
     assert_ne!(world.objects, objects);
 }
@@ -649,18 +554,18 @@ fn a_port_that_cannot_be_created_keeps_no_other_one_from_following() {
 fn an_address_is_not_released_while_a_virtual_server_that_is_not_ours_has_it() {
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     world.ensure(&wanted(&[(tcp(80), 30080)], &[1]));
-    let held = ServiceResources { servers: std::mem::take(&mut world.objects.servers), ..ServiceResources::default() };
-    world.objects = ServiceResources { allocations: world.objects.allocations.clone(), ..ServiceResources::default() };
+    let held = world.objects.take(VirtualServer);
+    world.objects = world.objects.only(Allocation);
     let nothing = wanted(&[], &[]);
     let known = CurrentState { ambiguous: &held, ..known(&world.objects, None) };
     assert_eq!(next_deletion(&nothing, &known), None);
     let mut unread = world.objects.clone();
-    unread.allocations[0].address = None;
+    unread[(Allocation, 0)].address = None;
     assert_eq!(next_deletion(&nothing, &CurrentState { ours: &unread, ..known }), None);
     let free = ServiceResources::default();
     assert!(matches!(
         next_deletion(&nothing, &CurrentState { ambiguous: &free, ..known }),
-        Some(Step::ReleaseAddress(_))
+        Some(Action::Delete(one)) if one.kind == Allocation
     ));
 }
 
@@ -669,32 +574,32 @@ fn an_address_is_not_released_while_a_virtual_server_that_is_not_ours_has_it() {
 fn a_pool_is_not_deleted_while_a_virtual_server_that_is_not_ours_leads_to_it() {
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     world.ensure(&wanted(&[(tcp(80), 30080)], &[1]));
-    let held = ServiceResources { servers: std::mem::take(&mut world.objects.servers), ..ServiceResources::default() };
-    world.objects.allocations.clear();
+    let held = world.objects.take(VirtualServer);
+    world.objects.take(Allocation);
     let nothing = wanted(&[], &[]);
     let known = known(&world.objects, None);
     assert_eq!(next_deletion(&nothing, &CurrentState { ambiguous: &held, ..known }), None, "nor its monitor");
-    let ours = ServiceResources { pools: Vec::new(), ..world.objects.clone() };
-    let held = ServiceResources { pools: world.objects.pools.clone(), ..held };
+    let mut ours = world.objects.clone();
+    let held = ServiceResources([held.0, ours.take(Pool).0].concat());
     assert_eq!(
         next_deletion(&nothing, &CurrentState { ours: &ours, ambiguous: &held, ..known }),
         None,
         "a held pool needs it"
     );
-    assert!(matches!(next_deletion(&nothing, &known), Some(Step::DeletePool(_))));
+    assert!(matches!(next_deletion(&nothing, &known), Some(Action::Delete(one)) if one.kind == Pool));
 }
 
 #[test]
 fn all_addresses_are_read_before_one_that_the_service_does_not_report_is_used() {
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     for _ in 0..2 {
-        let marks = world.marks(ObjectKind::Allocation, None);
-        world.objects.allocations.push(Allocation { tags: marks, address_pool: "p".into(), address: None });
+        let allocation = world.allocation("p", None);
+        world.objects.0.push(allocation);
     }
     let reported = DesiredLoadBalancer { ingress: vec![ip(2)], ..wanted(&[(tcp(80), 30080)], &[1]) };
     let steps = world.ensure(&reported);
     assert_eq!(steps, ["monitor", "pool", "read address", "read address", "server", "release"]);
-    assert_eq!(world.objects.servers[0].address, Some(ip(2)));
+    assert_eq!(world.objects[(VirtualServer, 0)].address, Some(ip(2)));
 }
 
 #[test]
@@ -702,10 +607,10 @@ fn a_second_virtual_server_of_a_port_stays_with_its_pool_and_address() {
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     let one = wanted(&[(tcp(80), 30080)], &[1]);
     world.ensure(&one);
-    let mut second = world.objects.servers[0].clone();
-    second.tags = world.marks(ObjectKind::VirtualServer, Some(tcp(80)));
+    let mut second = world.objects[(VirtualServer, 0)].clone();
+    second.tags = world.marks(VirtualServer, Some(tcp(80)));
     second.address = Some(ip(9));
-    world.objects.servers.insert(0, second);
+    world.objects.0.insert(0, second);
     let reported = DesiredLoadBalancer { ingress: vec![ip(1)], ..one };
     assert_eq!(world.ensure(&reported), [""; 0]);
     assert_eq!(address(&reported, &world.objects), Some(ip(1)));
@@ -715,12 +620,12 @@ fn a_second_virtual_server_of_a_port_stays_with_its_pool_and_address() {
 fn a_virtual_server_pool_or_monitor_that_an_administrator_edited_is_found_and_corrected() {
     type Edit = fn(&mut ServiceResources);
     let edits: [(&str, Edit); 6] = [
-        ("other port", |objects| objects.servers[0].number = Some(8080)),
-        ("several ports", |objects| objects.servers[0].number = None),
-        ("other tag", |objects| objects.servers[0].tags.port = Some(tcp(8080))),
-        ("no tag", |objects| objects.servers[0].tags.port = None),
-        ("no tag of the pool", |objects| objects.pools[0].tags.port = None),
-        ("other tag of the monitor", |objects| objects.monitors[0].tags.port = Some(udp(80))),
+        ("other port", |objects| objects[(VirtualServer, 0)].spec.number = Some(8080)),
+        ("several ports", |objects| objects[(VirtualServer, 0)].spec.number = None),
+        ("other tag", |objects| objects[(VirtualServer, 0)].tags.port = Some(tcp(8080))),
+        ("no tag", |objects| objects[(VirtualServer, 0)].tags.port = None),
+        ("no tag of the pool", |objects| objects[(Pool, 0)].tags.port = None),
+        ("other tag of the monitor", |objects| objects[(Monitor, 0)].tags.port = Some(udp(80))),
     ];
     for (name, edit) in edits {
         let mut world = World { lb_service: Some(lb_service()), ..World::default() };
@@ -740,9 +645,9 @@ fn a_virtual_server_of_the_go_program_whose_tag_was_edited_is_found_by_the_port_
     for tag in [None, Some(tcp(9000)), Some(udp(80))] {
         let mut world = World { lb_service: Some(lb_service()), ..World::default() };
         world.ensure(&two);
-        world.objects.servers[0].tags = world.marks(ObjectKind::VirtualServer, tag);
+        world.objects[(VirtualServer, 0)].tags = world.marks(VirtualServer, tag);
         assert_eq!(world.ensure(&two), ["change server"], "{tag:?}");
-        assert_eq!(world.objects.servers[0].tags.port, Some(tcp(80)), "{tag:?}");
+        assert_eq!(world.objects[(VirtualServer, 0)].tags.port, Some(tcp(80)), "{tag:?}");
     }
 }
 
@@ -751,8 +656,8 @@ fn a_virtual_server_in_the_place_of_another_one_is_reported_and_the_rest_follows
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     world.ensure(&wanted(&[(tcp(80), 30080), (tcp(81), 30081)], &[1]));
     // The ports of the two virtual servers were exchanged.
-    world.objects.servers[0].number = Some(81);
-    world.objects.servers[1].number = Some(80);
+    world.objects[(VirtualServer, 0)].spec.number = Some(81);
+    world.objects[(VirtualServer, 1)].spec.number = Some(80);
     let moved = wanted(&[(tcp(80), 30080), (tcp(81), 30081)], &[2]);
     assert_eq!(world.ensure(&moved), ["change pool", "change pool", "obstructed"]);
 }
@@ -762,11 +667,13 @@ fn a_virtual_server_that_is_not_ours_is_reported_where_one_is_to_be() {
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     let one = wanted(&[(tcp(80), 30080)], &[1]);
     world.ensure(&one);
-    let mut held =
-        ServiceResources { servers: std::mem::take(&mut world.objects.servers), ..ServiceResources::default() };
-    held.servers[0].tags = world.marks(ObjectKind::VirtualServer, Some(tcp(81)));
+    let mut held = world.objects.take(VirtualServer);
+    held[(VirtualServer, 0)].tags = world.marks(VirtualServer, Some(tcp(81)));
     let step = next_for(&one, CurrentState { ambiguous: &held, ..known(&world.objects, world.lb_service.as_ref()) });
-    assert!(matches!(step, Some(Step::PortConflict { server, .. }) if *server == held.servers[0]), "{step:?}");
+    assert!(
+        matches!(step, Some(Action::PortConflict { server, .. }) if *server == held[(VirtualServer, 0)]),
+        "{step:?}"
+    );
 }
 
 #[test]
@@ -774,23 +681,27 @@ fn a_second_virtual_server_of_a_port_follows_nodes_and_node_port() {
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     let one = DesiredLoadBalancer { ingress: vec![ip(1)], ..wanted(&[(tcp(80), 30080)], &[1]) };
     world.ensure(&one);
-    let (mut server, mut pool, mut monitor) =
-        (world.objects.servers[0].clone(), world.objects.pools[0].clone(), world.objects.monitors[0].clone());
-    server.tags = world.marks(ObjectKind::VirtualServer, Some(tcp(80)));
-    pool.tags = world.marks(ObjectKind::Pool, Some(tcp(80)));
-    monitor.tags = world.marks(ObjectKind::Monitor, Some(tcp(80)));
-    (server.address, server.pool) = (Some(ip(9)), pool.tags.path.clone());
-    pool.monitors = vec![monitor.tags.path.clone()];
-    world.objects.servers.insert(0, server);
-    world.objects.pools.push(pool);
-    world.objects.monitors.push(monitor);
+    let (mut server, mut pool, mut monitor) = (
+        world.objects[(VirtualServer, 0)].clone(),
+        world.objects[(Pool, 0)].clone(),
+        world.objects[(Monitor, 0)].clone(),
+    );
+    server.tags = world.marks(VirtualServer, Some(tcp(80)));
+    pool.tags = world.marks(Pool, Some(tcp(80)));
+    monitor.tags = world.marks(Monitor, Some(tcp(80)));
+    server.address = Some(ip(9));
+    server.set_reference(Pool, &pool.tags.path);
+    pool.set_reference(Monitor, &monitor.tags.path);
+    world.objects.0.insert(0, server);
+    world.objects.0.push(pool);
+    world.objects.0.push(monitor);
     assert_eq!(world.ensure(&one), [""; 0]);
     let moved = DesiredLoadBalancer { ingress: vec![ip(1)], ..wanted(&[(tcp(80), 30090)], &[2]) };
     let expected = ["change monitor", "change pool", "change server"];
     assert_eq!(world.ensure(&moved), [expected, expected].concat());
-    assert!(world.objects.servers.iter().all(|server| server.node_port == Some(30090)));
-    assert!(world.objects.pools.iter().all(|pool| members::are_equal(&pool.members, &moved.members)));
-    assert!(world.objects.monitors.iter().all(|monitor| monitor.number == Some(30090)));
+    assert!(world.objects.servers().all(|server| server.spec.node_port == Some(30090)));
+    assert!(world.objects.pools().all(|pool| members::are_equal(&pool.spec.members, &moved.members)));
+    assert!(world.objects.of_kind(Monitor).all(|monitor| monitor.spec.number == Some(30090)));
 }
 
 #[test]
@@ -798,8 +709,8 @@ fn an_address_that_does_not_come_keeps_no_other_one_from_being_released_or_used(
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     let one = wanted(&[(tcp(80), 30080)], &[1]);
     let allocation = |world: &mut World, address| {
-        let marks = world.marks(ObjectKind::Allocation, None);
-        world.objects.allocations.push(Allocation { tags: marks, address_pool: "p".into(), address });
+        let allocation = world.allocation("p", address);
+        world.objects.0.push(allocation);
     };
     allocation(&mut world, None);
     allocation(&mut world, Some(ip(5)));
@@ -808,14 +719,14 @@ fn an_address_that_does_not_come_keeps_no_other_one_from_being_released_or_used(
     loop {
         let (objects, lb_service) = (world.objects.clone(), world.lb_service.clone());
         match step(&one, &objects, lb_service.as_ref()) {
-            Some(Step::ReadAddress { .. }) => break,
+            Some(Action::ReadAddress(_)) => break,
             Some(step) => world.apply(&step, &one),
             None => panic!("the address is read last"),
         }
         steps = world.log.clone();
     }
     assert_eq!(steps, ["monitor", "pool", "server", "release"]);
-    let addresses: Vec<_> = world.objects.allocations.iter().map(|allocation| allocation.address).collect();
+    let addresses: Vec<_> = world.objects.allocations().map(|allocation| allocation.address).collect();
     assert_eq!(addresses, [None, Some(ip(5))]);
 }
 

@@ -251,7 +251,7 @@ impl ResourceCache {
         let MergeResult { index: contents, unread_writes: missed, mut changed } = merged;
         if started.is_full {
             // Lists may lack an address that NSX has assigned later, so a sync reads the address.
-            changed.extend(contents.with_unread_surplus().cloned());
+            changed.extend(contents.with_unread_surplus().into_iter().map(Into::into));
         }
         let is_first = state.completed_relists == 0;
         if state.failure.is_some() {

@@ -5,10 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{ResourceIndex, is_reference};
-use crate::providers::vsphere::nsx::load_balancer::objects::{
-    Allocation, Group, LbService, Monitor, PersistenceProfile, Pool, ServiceResources, VirtualServer,
-};
+use super::{ResourceIndex, ResourceKey};
+use crate::providers::vsphere::nsx::load_balancer::layout::{GROUPS, ObjectKind, PERSISTENCE_PROFILES};
 
 /// A list of all objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,120 +44,44 @@ pub struct MergeResult {
 impl MergeResult {
     /// Whether groups or persistence profiles were missed.
     pub fn misses_references(&self) -> bool {
-        self.unread_writes.iter().any(|path| is_reference(path))
-    }
-}
-
-trait ListedObject: Clone + PartialEq {
-    fn path(&self) -> &str;
-
-    /// Copies from the previous version the fields that a list may lack.
-    fn complete(&mut self, _before: &Self) {}
-}
-
-impl ListedObject for LbService {
-    fn path(&self) -> &str {
-        &self.path
-    }
-}
-
-impl ListedObject for VirtualServer {
-    fn path(&self) -> &str {
-        &self.tags.path
-    }
-}
-
-impl ListedObject for Pool {
-    fn path(&self) -> &str {
-        &self.tags.path
-    }
-}
-
-impl ListedObject for Monitor {
-    fn path(&self) -> &str {
-        &self.tags.path
-    }
-}
-
-impl ListedObject for Allocation {
-    fn path(&self) -> &str {
-        &self.tags.path
-    }
-
-    fn complete(&mut self, before: &Self) {
-        self.address = self.address.or(before.address);
-    }
-}
-
-impl ListedObject for Group {
-    fn path(&self) -> &str {
-        &self.tags.path
-    }
-}
-
-impl ListedObject for PersistenceProfile {
-    fn path(&self) -> &str {
-        &self.tags.path
+        self.unread_writes.iter().any(|path| path.starts_with(GROUPS) || path.starts_with(PERSISTENCE_PROFILES))
     }
 }
 
 /// Merges a list into the previous state.
 pub fn merge(read: ObjectListing, before: MergeBase<'_>) -> MergeResult {
-    let ObjectListing { index: mut read, has_references, unread } = read;
+    let ObjectListing { index: ResourceIndex { resources: mut read }, has_references, unread } = read;
+    let known = &before.index.resources;
     let mut missed = BTreeSet::new();
-    let known = before.index;
-    merge_lists(&known.lb_services, &mut read.lb_services, before, &mut missed);
-    let has_other_lb_services = known.lb_services != read.lb_services;
-    let services: BTreeSet<Box<str>> = known.services.keys().chain(read.services.keys()).cloned().collect();
-    let (none, mut changed) = (ServiceResources::default(), BTreeSet::new());
-    for service in services {
-        let old = known.services.get(&service).unwrap_or(&none);
-        let new = read.of(&service);
-        merge_lists(&old.servers, &mut new.servers, before, &mut missed);
-        merge_lists(&old.pools, &mut new.pools, before, &mut missed);
-        merge_lists(&old.monitors, &mut new.monitors, before, &mut missed);
-        let is_unread = |one: &Allocation| unread.contains(&one.address_pool);
-        let (kept, listed): (Vec<_>, Vec<_>) = old.allocations.iter().cloned().partition(is_unread);
-        merge_lists(&listed, &mut new.allocations, before, &mut missed);
-        new.allocations.extend(kept);
-        new.allocations.sort_by(|one, other| one.path().cmp(other.path()));
-        if has_references {
-            merge_lists(&old.groups, &mut new.groups, before, &mut missed);
-            merge_lists(&old.persistence_profiles, &mut new.persistence_profiles, before, &mut missed);
-        } else {
-            new.groups.clone_from(&old.groups);
-            new.persistence_profiles.clone_from(&old.persistence_profiles);
-        }
-        if *new != *old || has_other_lb_services {
-            changed.insert(service);
-        }
-    }
-    read.services.retain(|_, objects| !objects.is_empty());
-    if !has_references {
-        let references = known.without_service.iter().filter(|(path, _)| is_reference(path));
-        read.without_service.extend(references.cloned());
-    }
-    read.foreign.retain(|path, _| !before.written_paths.contains(path));
-    let foreign = known.foreign.iter().filter(|(path, _)| before.written_paths.contains(*path));
-    read.foreign.extend(foreign.map(|(path, server)| (path.clone(), server.clone())));
-    MergeResult { index: read, unread_writes: missed, changed }
-}
-
-fn merge_lists<T: ListedObject>(old: &[T], new: &mut Vec<T>, before: MergeBase<'_>, missed: &mut BTreeSet<Box<str>>) {
-    new.retain(|one| !before.written_paths.contains(one.path()));
-    for one in old {
-        match new.iter_mut().find(|read| read.path() == one.path()) {
-            Some(read) => read.complete(one),
-            None if before.written_paths.contains(one.path()) => new.push(one.clone()),
-            None if before.unread_writes.contains(one.path()) => {}
-            None => {
-                missed.insert(one.path().into());
-                new.push(one.clone());
+    read.retain(|(_, path), _| !before.written_paths.contains(path));
+    for (key, old) in known {
+        if let Some(new) = read.get_mut(key) {
+            // A list may lack the address of an allocation.
+            if new.kind == ObjectKind::Allocation {
+                new.address = new.address.or(old.address);
             }
+            continue;
         }
+        let is_unlisted = match old.kind {
+            ObjectKind::Allocation => unread.contains(&old.address_pool),
+            kind => kind.is_listed_rarely() && !has_references,
+        };
+        let path = &old.tags.path;
+        if !is_unlisted && !before.written_paths.contains(path) {
+            let is_of_others = old.tags.service.is_empty() && old.kind != ObjectKind::LbService;
+            if is_of_others || before.unread_writes.contains(path) {
+                continue;
+            }
+            missed.insert(path.clone());
+        }
+        read.insert(key.clone(), old.clone());
     }
-    new.sort_by(|one, other| one.path().cmp(other.path()));
-    new.shrink_to_fit();
+    let all = || known.iter().chain(&read);
+    let has_changed = |key: &ResourceKey| known.get(key) != read.get(key);
+    let are_all_changed = all().any(|(key, one)| one.kind == ObjectKind::LbService && has_changed(key));
+    let is_changed = |key: &ResourceKey| !key.0.is_empty() && (are_all_changed || has_changed(key));
+    let changed = all().filter(|(key, _)| is_changed(key)).map(|((service, _), _)| service.clone()).collect();
+    MergeResult { index: ResourceIndex { resources: read }, unread_writes: missed, changed }
 }
 
 #[cfg(test)]
@@ -251,8 +173,6 @@ mod tests {
         let known = of(&[("a", 1), ("b", 1)]);
         let once = merged(of(&[("b", 1)]), &known, &[], &[]);
         assert_eq!((&once.index, &once.unread_writes), (&known, &paths(&["a"])));
-        let monitors = once.index.services.values().map(|objects| &objects.monitors);
-        assert!(monitors.into_iter().all(|monitors| monitors.capacity() == monitors.len()), "no room is kept for more");
         assert!(once.changed.is_empty());
         let twice = merged(of(&[("b", 1)]), &once.index, &[], &["a"]);
         assert_eq!((twice.index, twice.unread_writes), (of(&[("b", 1)]), BTreeSet::new()));

@@ -1,14 +1,17 @@
 //! Tests with objects in the form in which NSX lists them.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::super::body::new_object;
+use super::super::layout::ObjectKind::{Allocation, Group, Monitor, PersistenceProfile, Pool, VirtualServer};
 use super::super::layout::{GROUPS, MonitorType, Owner, PERSISTENCE_PROFILES};
+use super::super::resource::LoadBalancerSpec;
 use super::*;
 use crate::clients::nsx::ObjectTag;
 use crate::providers::vsphere::config::address_rules::IpFamily;
+use crate::providers::vsphere::nsx::ownership::CLUSTER_UID;
 use crate::providers::vsphere::nsx::tags::ScopedTags;
 
 fn layout() -> ClusterLayout {
@@ -43,17 +46,17 @@ fn objects_are_found_by_the_service_of_their_tag_in_the_order_of_their_paths() {
     let pool = |id: &str| object(&format!("/infra/lb-pools/{id}"), Some("ns/s"), json!({}));
     let allocation = object("/infra/ip-pools/p1/ip-allocations/a", Some("ns/s"), json!({}));
     let contents = contents(&[
-        (ObjectKind::Pool, pool("b")),
-        (ObjectKind::Pool, pool("a")),
-        (ObjectKind::VirtualServer, server("v", Some("ns/s"), "/l")),
-        (ObjectKind::VirtualServer, server("w", Some("ns/other"), "/l")),
-        (ObjectKind::Allocation, allocation),
+        (Pool, pool("b")),
+        (Pool, pool("a")),
+        (VirtualServer, server("v", Some("ns/s"), "/l")),
+        (VirtualServer, server("w", Some("ns/other"), "/l")),
+        (Allocation, allocation),
     ]);
     let found = contents.of_service("ns/s");
-    let paths: Vec<&str> = found.pools.iter().map(|pool| &*pool.tags.path).collect();
+    let paths: Vec<&str> = found.pools().map(|pool| &*pool.tags.path).collect();
     assert_eq!(paths, ["/infra/lb-pools/a", "/infra/lb-pools/b"]);
-    assert_eq!((found.servers.len(), found.allocations[0].address_pool.as_ref()), (1, "p1"));
-    assert_eq!(contents.services().collect::<Vec<_>>(), ["ns/other", "ns/s"]);
+    assert_eq!((found.servers().count(), found[(Allocation, 0)].address_pool.as_ref()), (1, "p1"));
+    assert_eq!(contents.services(), ["ns/other", "ns/s"].into());
     assert!(contents.of_service("ns/none").is_empty());
 }
 
@@ -63,9 +66,10 @@ fn what_the_go_program_does_not_make_is_read() {
     let restricted = |control: Value| {
         let more = json!({"access_list_control": control, "lb_persistence_profile_path": "/s"});
         let server =
-            VirtualServer::read(&object("/infra/lb-virtual-servers/v", Some("ns/s"), more), &layout()).unwrap();
-        assert_eq!(&*server.persistence, "/s");
-        (server.group.to_string(), server.is_restricted)
+            Resource::read(VirtualServer, &object("/infra/lb-virtual-servers/v", Some("ns/s"), more), &layout())
+                .unwrap();
+        assert_eq!(server.reference(PersistenceProfile), "/s");
+        (server.reference(Group).to_owned(), server.spec.is_restricted)
     };
     assert_eq!(restricted(control), ("/g".to_owned(), true));
     assert_eq!(restricted(json!({"action": "ALLOW", "enabled": false, "group_path": "/g"})), ("/g".to_owned(), false));
@@ -78,7 +82,7 @@ fn what_the_go_program_does_not_make_is_read() {
         (json!({"type": "LBSnatIpPool"}), None),
     ] {
         let pool = object("/infra/lb-pools/p", Some("ns/s"), json!({"snat_translation": snat}));
-        assert_eq!(Pool::read(&pool, &layout()).unwrap().is_snat_disabled, expected, "{snat}");
+        assert_eq!(Resource::read(Pool, &pool, &layout()).unwrap().spec.is_snat_disabled, expected, "{snat}");
     }
     for (resource_type, version, expected) in [
         ("LBTcpMonitorProfile", Value::Null, Some((MonitorType::Tcp, false))),
@@ -90,7 +94,8 @@ fn what_the_go_program_does_not_make_is_read() {
     ] {
         let members = json!({"resource_type": resource_type, "request_version": version});
         let monitor = object("/infra/lb-monitor-profiles/m", Some("ns/s"), members);
-        let read = Monitor::read(&monitor, &layout()).map(|monitor| (monitor.monitor_type, monitor.has_other_version));
+        let read = Resource::read(Monitor, &monitor, &layout());
+        let read = read.map(|monitor| (monitor.spec.monitor_type.unwrap(), monitor.spec.has_other_version));
         assert_eq!(read, expected, "{resource_type}");
     }
 }
@@ -99,16 +104,27 @@ fn what_the_go_program_does_not_make_is_read() {
 fn groups_and_persistence_profiles_are_read_as_they_are_written() {
     let owner = Owner { namespace: "ns", name: "s", uid: "u" };
     let ranges = ["10.0.0.0/8", "192.0.2.1/32", "fd00::/8"].map(|range| range.parse().unwrap()).into();
-    let mut group = layout().group(&owner, &ranges);
-    let mut profile = layout().persistence_profile(&owner, Duration::from_secs(60));
+    let of = LoadBalancerSpec {
+        class: String::new(),
+        address_pool: String::new(),
+        members: Vec::new(),
+        size: "SMALL",
+        tier1: None,
+    };
+    let (mut group, mut profile) = (Resource::new(Group, None), Resource::new(PersistenceProfile, None));
+    group.spec.ranges = Some(ranges);
+    profile.spec.timeout = Some(Duration::from_secs(60));
+    let ranges = group.spec.ranges.clone();
+    let mut group = new_object(&layout(), &owner, &of, &group);
+    let mut profile = new_object(&layout(), &owner, &of, &profile);
     for (object, parent) in [(&mut group, GROUPS), (&mut profile, PERSISTENCE_PROFILES)] {
         object.0.insert("id".to_owned(), "x".into());
         object.0.insert("path".to_owned(), format!("{parent}/x").into());
     }
-    let mut contents = contents(&[(ObjectKind::Group, group.clone()), (ObjectKind::PersistenceProfile, profile)]);
+    let mut contents = contents(&[(Group, group.clone()), (PersistenceProfile, profile)]);
     let found = contents.of_service("ns/s");
-    assert_eq!((found.groups[0].ranges.as_ref(), found.persistence_profiles.len()), (Some(&ranges), 1));
-    assert_eq!(found.persistence_profiles[0].timeout, Some(Duration::from_secs(60)));
+    assert_eq!((&found[(Group, 0)].spec.ranges, found.of_kind(PersistenceProfile).count()), (&ranges, 1));
+    assert_eq!(found[(PersistenceProfile, 0)].spec.timeout, Some(Duration::from_secs(60)));
     for (expression, expected) in [
         (json!([{"resource_type": "IPAddressExpression", "ip_addresses": ["10.0.0.7"]}]), Some("10.0.0.7/32")),
         (json!([{"resource_type": "IPAddressExpression", "ip_addresses": ["10.0.0.1-10.0.0.9"]}]), None),
@@ -116,7 +132,7 @@ fn groups_and_persistence_profiles_are_read_as_they_are_written() {
     ] {
         group.0.insert("expression".to_owned(), expression);
         let expected: Option<BTreeSet<ipnet::IpNet>> = expected.map(|range| [range.parse().unwrap()].into());
-        assert_eq!(Group::read(&group, &layout()).unwrap().ranges, expected);
+        assert_eq!(Resource::read(Group, &group, &layout()).unwrap().spec.ranges, expected);
     }
     contents.remove(&format!("{GROUPS}/x"));
     contents.remove(&format!("{PERSISTENCE_PROFILES}/x"));
@@ -125,15 +141,15 @@ fn groups_and_persistence_profiles_are_read_as_they_are_written() {
 
 #[test]
 fn a_write_takes_the_place_of_what_was_listed_and_a_deletion_removes_it() {
-    let mut contents = contents(&[(ObjectKind::VirtualServer, server("v", Some("ns/s"), "/l"))]);
-    contents.record(ObjectKind::VirtualServer, &server("v", Some("ns/s"), "/m"), &layout());
+    let mut contents = contents(&[(VirtualServer, server("v", Some("ns/s"), "/l"))]);
+    contents.record(VirtualServer, &server("v", Some("ns/s"), "/m"), &layout());
     assert_eq!((contents.servers_on("/l"), contents.servers_on("/m")), (0, 1));
     contents.remove("/infra/lb-virtual-servers/v");
     assert_eq!(contents, ResourceIndex::default());
     // An object that waits for its purge counts as deleted.
     let mut marked = server("v", Some("ns/s"), "/l");
     marked.0.insert("marked_for_delete".to_owned(), true.into());
-    contents.record(ObjectKind::VirtualServer, &marked, &layout());
+    contents.record(VirtualServer, &marked, &layout());
     assert_eq!(contents, ResourceIndex::default());
 }
 
@@ -142,9 +158,9 @@ fn virtual_servers_of_others_are_counted() {
     let mut foreign = server("f", Some("ns/s"), "/l");
     foreign.set_tags([]);
     let contents = contents(&[
-        (ObjectKind::VirtualServer, foreign),
-        (ObjectKind::VirtualServer, server("g", None, "/l")),
-        (ObjectKind::VirtualServer, server("v", Some("ns/s"), "/l")),
+        (VirtualServer, foreign),
+        (VirtualServer, server("g", None, "/l")),
+        (VirtualServer, server("v", Some("ns/s"), "/l")),
     ]);
     assert_eq!((contents.servers_on("/l"), contents.servers_on("/m")), (3, 0));
 }
@@ -157,10 +173,10 @@ fn a_virtual_server_of_another_owner_counts_once_and_until_it_is_gone() {
     foreign.set_tags([]);
     let mut contents = ResourceIndex::default();
     for (object, expected) in [(&own, true), (&foreign, false), (&foreign, false), (&own, true), (&foreign, false)] {
-        contents.record(ObjectKind::VirtualServer, object, &layout());
+        contents.record(VirtualServer, object, &layout());
         assert_eq!(contents.servers_on("/l"), 1);
         assert_eq!(
-            (contents.of_service("ns/s").servers.len(), contents.has_other_servers()),
+            (contents.of_service("ns/s").servers().count(), contents.has_other_servers()),
             (usize::from(expected), !expected)
         );
         assert_eq!(contents.other_server_on(address, &[]).as_deref(), Some(foreign.path()));
@@ -178,13 +194,13 @@ fn a_virtual_server_of_another_owner_has_an_address() {
     let mut of_another_cluster = server("v", Some("ns/s"), "/l");
     of_another_cluster.set_tags([("cluster", "d"), ("service", "ns/s")].map(|(scope, tag)| ObjectTag { scope, tag }));
     for other in [without_tags, of_another_cluster, server("v", Some("ns/other"), "/l")] {
-        let contents = contents(&[(ObjectKind::VirtualServer, other)]);
-        let found = contents.other_server_on(address, &contents.of_service("ns/s").servers);
+        let contents = contents(&[(VirtualServer, other)]);
+        let found = contents.other_server_on(address, &contents.of_service("ns/s").0);
         assert_eq!(found.as_deref(), Some("/infra/lb-virtual-servers/v"), "{contents:?}");
         assert_eq!(contents.other_server_on("192.0.2.6".parse().unwrap(), &[]), None);
     }
-    let contents = contents(&[(ObjectKind::VirtualServer, server("v", Some("ns/s"), "/l"))]);
-    assert_eq!(contents.other_server_on(address, &contents.of_service("ns/s").servers), None, "its own");
+    let contents = contents(&[(VirtualServer, server("v", Some("ns/s"), "/l"))]);
+    assert_eq!(contents.other_server_on(address, &contents.of_service("ns/s").0), None, "its own");
 }
 
 #[test]
@@ -205,7 +221,8 @@ fn the_load_balancer_service_is_the_configured_one_or_that_of_the_gateway_or_of_
         lb_service("ours", "/t4", &tagged),
         lb_service("untagged", "/t1", &[]),
     ]);
-    let id = |selection| all.lb_service(selection, Some("k-1")).map(|found| found.map(|found| found.id.to_string()));
+    let id =
+        |selection| all.lb_service(selection, Some("k-1")).map(|found| found.map(|found| found.tags.id.to_string()));
     let some = |id: &str| Ok(Some(id.to_owned()));
     assert_eq!(id(Selection::Managed { tier1: Some("/t1") }), some("untagged"));
     assert_eq!(id(Selection::Managed { tier1: Some("/t9") }), some("ours"));
@@ -225,30 +242,16 @@ fn the_load_balancer_service_is_the_configured_one_or_that_of_the_gateway_or_of_
 }
 
 #[test]
-fn no_room_is_kept_for_objects_that_a_service_does_not_have() {
-    let mut contents = contents(&[(ObjectKind::VirtualServer, server("a", Some("ns/s"), "/infra/lb-services/x"))]);
-    contents.record(ObjectKind::Pool, &object("/infra/lb-pools/a", Some("ns/s"), json!({})), &layout());
-    contents.record(
-        ObjectKind::Monitor,
-        &object("/infra/lb-monitor-profiles/a", Some("ns/s"), json!({"resource_type": "LBTcpMonitorProfile"})),
-        &layout(),
-    );
-    let ServiceResources { servers, pools, monitors, .. } = &contents.services["ns/s"];
-    assert_eq!((servers.len(), pools.len(), monitors.len()), (1, 1, 1));
-    assert_eq!((servers.capacity(), pools.capacity(), monitors.capacity()), (1, 1, 1));
-}
-
-#[test]
 fn an_allocation_without_address_is_surplus_only_beside_one_of_the_same_load_balancer() {
     let allocation = |id: &str, address: &str, second: bool| {
         let mut one = object(&format!("/infra/ip-pools/p/ip-allocations/{id}"), Some("ns/s"), json!({}));
         one.0.insert("allocated_ip".to_owned(), address.into());
         if second {
-            layout().of(Some(IpFamily::V6)).tags(ObjectKind::Monitor).write_into(&mut one);
+            layout().of(Some(IpFamily::V6)).tags(Monitor).write_into(&mut one);
         }
-        (ObjectKind::Allocation, one)
+        (Allocation, one)
     };
-    let count = |all: &[(ObjectKind, Object)]| contents(all).with_unread_surplus().count();
+    let count = |all: &[(ObjectKind, Object)]| contents(all).with_unread_surplus().len();
     let first = || allocation("a", "192.0.2.5", false);
     assert_eq!(count(&[first(), allocation("b", "", false)]), 1);
     assert_eq!(count(&[first(), allocation("b", "", true)]), 0);
@@ -261,16 +264,15 @@ fn what_names_this_cluster_and_no_service_is_known_by_its_path() {
     let tagged = |id: &str, uid: &str| {
         let mut pool = object(&format!("/infra/lb-pools/{id}"), None, json!({}));
         ScopedTags::default().with(CLUSTER_UID, uid).write_into(&mut pool);
-        (ObjectKind::Pool, pool)
+        (Pool, pool)
     };
     let mut foreign = object("/infra/lb-pools/f", None, json!({}));
     foreign.set_tags([]);
     let plain = object("/infra/lb-pools/a", None, json!({}));
     let group = object(&format!("{GROUPS}/g"), None, json!({}));
     let named = object("/infra/lb-pools/n", Some("ns/s"), json!({}));
-    let pools = [plain, foreign, named].map(|pool| (ObjectKind::Pool, pool));
-    let mut contents =
-        contents(&[&pools[..], &[tagged("k1", "k-1"), tagged("k2", "k-2"), (ObjectKind::Group, group)]].concat());
+    let pools = [plain, foreign, named].map(|pool| (Pool, pool));
+    let mut contents = contents(&[&pools[..], &[tagged("k1", "k-1"), tagged("k2", "k-2"), (Group, group)]].concat());
     let paths = |contents: &ResourceIndex, uid| {
         contents.without_service(uid).iter().map(|path| path.to_string()).collect::<Vec<_>>()
     };

@@ -9,10 +9,10 @@ use super::{CallObservation, FamilyTarget, ServiceCall};
 use crate::base::error_chain::chain;
 use crate::cloud::Error;
 use crate::providers::vsphere::nsx::load_balancer::address_unavailable;
-use crate::providers::vsphere::nsx::load_balancer::backend::LoadBalancerSpec;
-use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, VirtualServer};
+use crate::providers::vsphere::nsx::load_balancer::layout::ObjectKind;
 use crate::providers::vsphere::nsx::load_balancer::ownership::ClassifiedResources;
-use crate::providers::vsphere::nsx::load_balancer::plan::{self, AllocationRequest, Step};
+use crate::providers::vsphere::nsx::load_balancer::plan::{self, Action, AllocationRequest};
+use crate::providers::vsphere::nsx::load_balancer::resource::{LoadBalancerSpec, Resource};
 use crate::providers::vsphere::reason;
 
 impl ServiceCall<'_> {
@@ -20,32 +20,31 @@ impl ServiceCall<'_> {
     pub(super) async fn read_next(&mut self, observation: &CallObservation) -> Result<bool, Error> {
         let ClassifiedResources { owned: ours, unresolved: unread, .. } = &observation.classified;
         // An unread allocation may have the address of the Service. A second allocation would be surplus.
-        let has_server =
-            |one: &Allocation| ours.servers.iter().any(|server| server.tags.secondary == one.tags.secondary);
+        let has_server = |one: &Resource| ours.servers().any(|server| server.tags.secondary == one.tags.secondary);
         // The address of a virtual server shows which allocation is ours, unless another client may have edited that
         // address.
         let is_open = unread.iter().any(|one| !has_server(one) || plan::is_doubtful(&self.ingress, ours));
         let matters = is_open && self.lacks_address(observation);
-        let is_read = is_open || !ours.allocations.is_empty();
+        let is_read = is_open || ours.has(ObjectKind::Allocation);
         Ok(is_read && self.read_one(unread, matters).await?)
     }
 
-    /// Performs a step. Claims the address of [`AllocationRequest::Rather`] or [`Step::Reserve`] before the
+    /// Performs a step. Claims the address of [`AllocationRequest::Rather`] or [`Action::Reserve`] before the
     /// reservation, and sets an Event for a restored address.
     pub(super) async fn make(
         &self,
         target: &FamilyTarget,
-        step: &Step<'_>,
+        step: &Action<'_>,
         progress: &mut EnsureProgress,
     ) -> Result<(), Error> {
         match step {
-            Step::Allocate { allocation_request: AllocationRequest::Rather(address) } => {
-                self.allocate_rather(target, *address).await
-            }
-            Step::Reserve { server, address } => self.reserve(target, step, (server, *address), progress).await,
-            Step::SetAddress { server, address } => {
+            Action::Allocate(AllocationRequest::Rather(address)) => self.allocate_rather(target, *address).await,
+            Action::Reserve(server) => self.reserve(target, step, server, progress).await,
+            Action::Update { resource, desired } => {
                 self.perform(target, step).await?;
-                self.remark_set_back(server, *address);
+                if let Some(address) = desired.address.filter(|_| resource.address != desired.address) {
+                    self.remark_set_back(resource, address);
+                }
                 Ok(())
             }
             _ => self.perform(target, step).await,
@@ -88,17 +87,17 @@ impl ServiceCall<'_> {
 
     /// Reserves the reported address, which clients use. If that is impossible, reserves another address.
     async fn allocate_rather(&self, target: &FamilyTarget, address: IpAddr) -> Result<(), Error> {
-        let only = Step::Allocate { allocation_request: AllocationRequest::Only(address) };
+        let only = Action::Allocate(AllocationRequest::Only(address));
         match self.allocate_only(target, &only, address).await {
             Err(error) if is_denied(&error) => {
                 info!(service = self.key, "takes another address than {address}, which it reports: {}", chain(&error));
-                self.perform(target, &Step::Allocate { allocation_request: AllocationRequest::Any }).await
+                self.perform(target, &Action::Allocate(AllocationRequest::Any)).await
             }
             other => other,
         }
     }
 
-    async fn allocate_only(&self, target: &FamilyTarget, step: &Step<'_>, address: IpAddr) -> Result<(), Error> {
+    async fn allocate_only(&self, target: &FamilyTarget, step: &Action<'_>, address: IpAddr) -> Result<(), Error> {
         if let Some(parts) = &target.spec {
             self.claim_address(target, parts, address).await?;
         }
@@ -109,10 +108,11 @@ impl ServiceCall<'_> {
     async fn reserve(
         &self,
         target: &FamilyTarget,
-        step: &Step<'_>,
-        (server, address): (&VirtualServer, IpAddr),
+        step: &Action<'_>,
+        server: &Resource,
         progress: &mut EnsureProgress,
     ) -> Result<(), Error> {
+        let Some(address) = server.address else { return Ok(()) };
         let pool = target.spec.as_ref().map(|parts| parts.address_pool.as_str()).unwrap_or_default();
         // The allocation may exist already, in an unread IP pool.
         let may_be_there = self.cache().unread(|unread| unread == pool).is_some();
@@ -161,7 +161,7 @@ impl ServiceCall<'_> {
         self.cache().set_event(&self.key, reason::LoadBalancerAddressEdited, message);
     }
 
-    fn remark_set_back(&self, server: &VirtualServer, address: IpAddr) {
+    fn remark_set_back(&self, server: &Resource, address: IpAddr) {
         let message = format!(
             "the address of the virtual server {} was changed to {} by another client, and is set back to {address}",
             server.tags.path,
@@ -171,7 +171,7 @@ impl ServiceCall<'_> {
     }
 }
 
-fn text_of(server: &VirtualServer) -> String {
+fn text_of(server: &Resource) -> String {
     server.address.map_or_else(|| "no address".to_owned(), |address| address.to_string())
 }
 

@@ -8,12 +8,12 @@ use super::{CallObservation, FamilyTarget, ServiceCall, StepCounts, next};
 use crate::base::error_chain::chain;
 use crate::cloud::{Error, LeaderToken};
 use crate::providers::vsphere::nsx::load_balancer::NsxLoadBalancers;
-use crate::providers::vsphere::nsx::load_balancer::backend::ObjectChange;
+use crate::providers::vsphere::nsx::load_balancer::backend::{ObjectChange, Request};
 use crate::providers::vsphere::nsx::load_balancer::families::{RequestedFamilies, SECOND};
-use crate::providers::vsphere::nsx::load_balancer::layout::{ClusterLayout, ObjectKind};
-use crate::providers::vsphere::nsx::load_balancer::objects::Allocation;
+use crate::providers::vsphere::nsx::load_balancer::layout::{ClusterLayout, ObjectKind, Owner};
 use crate::providers::vsphere::nsx::load_balancer::ownership::ClassifiedResources;
-use crate::providers::vsphere::nsx::load_balancer::plan::Step;
+use crate::providers::vsphere::nsx::load_balancer::plan::Action;
+use crate::providers::vsphere::nsx::load_balancer::resource::Resource;
 use crate::providers::vsphere::nsx::load_balancer::resource_cache::RequiredFreshness;
 use crate::providers::vsphere::nsx::load_balancer::resource_index::Selection;
 use crate::providers::vsphere::nsx::load_balancer::service_request;
@@ -22,22 +22,23 @@ use crate::providers::vsphere::reason;
 
 /// Returns the allocations whose addresses decide about their release: unresolved allocations, and our allocations with
 /// an unknown address that a virtual server of another owner may use.
-fn undecided(observation: &CallObservation, has_other_servers: bool) -> Vec<Allocation> {
+fn undecided(observation: &CallObservation, has_other_servers: bool) -> Vec<Resource> {
     let ClassifiedResources { owned: ours, ambiguous: held, unresolved: unread } = &observation.classified;
-    let may_be_used = |one: &&Allocation| one.address.is_none() && (!held.servers.is_empty() || has_other_servers);
-    unread.iter().chain(ours.allocations.iter().filter(may_be_used)).cloned().collect()
+    let has_others = held.has(ObjectKind::VirtualServer) || has_other_servers;
+    let may_be_used = |one: &&Resource| one.address.is_none() && has_others;
+    unread.iter().chain(ours.allocations().filter(may_be_used)).cloned().collect()
 }
 
 /// Whether a step reads an unrequested and unreferenced object. An account without permission to read the object has
 /// not created the object.
-fn is_optional(target: &FamilyTarget, step: &Step<'_>) -> bool {
-    let Step::Read { kind, .. } = step else { return false };
+fn is_optional(target: &FamilyTarget, step: &Action<'_>) -> bool {
+    let Action::Read { kind, .. } = step else { return false };
     let is_asked_for = match kind {
         ObjectKind::Group => target.desired.features.source_ranges.is_some(),
         ObjectKind::PersistenceProfile => target.desired.features.affinity.is_some(),
         _ => true,
     };
-    !is_asked_for && target.ours.servers.is_empty()
+    !is_asked_for && !target.ours.has(ObjectKind::VirtualServer)
 }
 
 impl ServiceCall<'_> {
@@ -61,23 +62,23 @@ impl ServiceCall<'_> {
             let refused = || {
                 let allocation = self.refused_allocation(&observation)?;
                 let target = targets.iter().find(|target| target.balancer.secondary == allocation.tags.secondary)?;
-                Some((target, Step::ReleaseAddress(allocation)))
+                Some((target, Action::Delete(allocation)))
             };
             let next = next(&targets, &observation).or_else(refused);
             self.record_plan(&targets, &observation, next.as_ref().map(|(_, step)| step));
             // A deletion only marks objects: NSX may serve the address of a deleted virtual server for some time.
-            let is_last = next.as_ref().is_none_or(|(_, step)| matches!(step, Step::ReleaseAddress(_)));
+            let is_last = next.as_ref().is_none_or(|(_, step)| step.is_release());
             if is_last && self.check_teardown(&expected).await? == TeardownState::Found {
                 continue;
             }
             let Some((target, step)) = next else { return self.end(&observation).await };
             steps.check_time()?;
             // A single list may miss the virtual server that uses this address.
-            if matches!(step, Step::ReleaseAddress(_)) && !self.cache().was_complete(&self.key) {
+            if step.is_release() && !self.cache().was_complete(&self.key) {
                 self.check(RequiredFreshness::TwoLists)?;
             }
             if let Err(error) = self.perform(target, &step).await {
-                if let Step::Read { path, .. } = &step
+                if let Action::Read { path, .. } = &step
                     && error.reason() == reason::NSXNoPermission
                     && is_optional(target, &step)
                 {
@@ -87,12 +88,16 @@ impl ServiceCall<'_> {
                 }
                 // A virtual server that the lists missed, or a deleted one, may refer to the object.
                 let is_refused = matches!(error, Error::Pending { .. }) || error.reason() == reason::NSXRefused;
-                if step.is_deletion() && is_refused && self.check_teardown(&expected).await? == TeardownState::Found {
+                if matches!(step, Action::Delete(_))
+                    && is_refused
+                    && self.check_teardown(&expected).await? == TeardownState::Found
+                {
                     continue;
                 }
                 return Err(error);
             }
-            if let Step::ReleaseAddress(allocation) = step
+            if let Action::Delete(allocation) = step
+                && step.is_release()
                 && self.is_gone(&allocation.tags.path)
             {
                 self.cache().record_release(&self.key, allocation.address, &self.ingress);
@@ -105,17 +110,13 @@ impl ServiceCall<'_> {
     }
 
     /// Returns an allocation without an address from an exhausted IP pool. No virtual server can use the allocation.
-    fn refused_allocation<'s>(&self, observation: &'s CallObservation) -> Option<&'s Allocation> {
-        observation
-            .classified
-            .owned
-            .allocations
-            .iter()
-            .find(|one| self.without_address.get(&one.tags.path) == Some(&true))
+    fn refused_allocation<'s>(&self, observation: &'s CallObservation) -> Option<&'s Resource> {
+        let mut allocations = observation.classified.owned.allocations();
+        allocations.find(|one| self.without_address.get(&one.tags.path) == Some(&true))
     }
 
     fn is_gone(&self, path: &str) -> bool {
-        self.cache().of_service(&self.key).paths().all(|known| *known != *path)
+        self.cache().of_service(&self.key).at(path).is_none()
     }
 
     /// Finishes the deletion when all cached objects of the Service are deleted.
@@ -152,10 +153,9 @@ impl ServiceCall<'_> {
 
     /// Whether the allocation at this path stays, because a virtual server of another owner uses its address.
     fn is_kept(&self, observation: &CallObservation, path: &str) -> bool {
-        let ClassifiedResources { owned: ours, .. } = &observation.classified;
-        let is_used =
-            |one: &Allocation| one.address.is_some_and(|address| observation.addresses_in_use.contains(&address));
-        ours.allocations.iter().any(|one| *one.tags.path == *path && is_used(one))
+        let mut allocations = observation.classified.owned.allocations();
+        let address = allocations.find(|one| *one.tags.path == *path).and_then(|one| one.address);
+        address.is_some_and(|address| observation.addresses_in_use.contains(&address))
     }
 
     fn remark_kept(&self, observation: &CallObservation) {
@@ -210,17 +210,19 @@ pub(in crate::providers::vsphere::nsx::load_balancer) async fn delete_lb_service
     let Ok(Some(lb_service)) = of.resources.lb_service(of.selection(), layout.cluster_uid.as_deref()) else {
         return Ok(());
     };
-    let of_cluster = by_cluster_uid(layout.cluster_uid.as_deref(), lb_service.cluster_uid.as_deref());
-    let is_ours = of_cluster == OfCluster::This && lb_service.is_named_as_ours;
-    if !is_ours || of.resources.servers_on(&lb_service.path) > 0 {
+    let of_cluster = by_cluster_uid(layout.cluster_uid.as_deref(), lb_service.tags.cluster_uid.as_deref());
+    let is_ours = of_cluster == OfCluster::This && lb_service.is_shared_by_families();
+    if !is_ours || of.resources.servers_on(&lb_service.tags.path) > 0 {
         return Ok(());
     }
     permit.check()?;
     let record = |change| of.resources.record(&change, layout);
     // A call in flight may create a virtual server on it, so the deletion is retried as after a refusal.
     if !of.resources.demands().is_empty() {
-        record(ObjectChange::Referenced(lb_service.path.to_string()));
+        record(ObjectChange::Referenced(lb_service.tags.path.to_string()));
         return Ok(());
     }
-    of.backend.delete_lb_service(permit, layout, &lb_service, &record).await
+    let owner = Owner { namespace: "", name: "", uid: "" };
+    let request = Request { permit, layout, owner, spec: None };
+    of.backend.perform(&request, &Action::Delete(&lb_service), &record).await
 }

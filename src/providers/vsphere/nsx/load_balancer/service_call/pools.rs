@@ -12,8 +12,9 @@ use crate::base::error_chain::chain;
 use crate::cloud::Error;
 use crate::providers::vsphere::config::IpPool;
 use crate::providers::vsphere::config::address_rules::IpFamily;
-use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, ServiceResources};
+use crate::providers::vsphere::nsx::load_balancer::layout::ObjectKind;
 use crate::providers::vsphere::nsx::load_balancer::ownership::ClassifiedResources;
+use crate::providers::vsphere::nsx::load_balancer::resource::{Resource, ServiceResources};
 use crate::providers::vsphere::nsx::load_balancer::resource_cache::RequiredFreshness;
 use crate::providers::vsphere::nsx::load_balancer::{NsxLoadBalancers, RECENT, service_request};
 
@@ -25,8 +26,7 @@ fn named(ClassifiedResources { owned: ours, unresolved: unread, .. }: &Classifie
 
 /// Whether an object has an address that the Service reports. Also true if the Service reports no address.
 fn has_reported(ours: &ServiceResources, ingress: &[IpAddr]) -> bool {
-    let addresses = ours.servers.iter().map(|one| one.address).chain(ours.allocations.iter().map(|one| one.address));
-    ingress.is_empty() || addresses.flatten().any(|address| ingress.contains(&address))
+    ingress.is_empty() || ours.iter().any(|one| ingress.iter().any(|address| one.has_address(*address)))
 }
 
 /// Returns the ids of the IP pools of the class of a Service; `None` if unknown.
@@ -105,18 +105,18 @@ impl ServiceCall<'_> {
         let ours = &target.ours;
         let second = target.balancer.secondary;
         let family = target.balancer.family;
-        if !ours.servers.is_empty() {
+        if ours.has(ObjectKind::VirtualServer) {
             return Ok(());
         }
         let ingress: Vec<IpAddr> =
             self.ingress.iter().copied().filter(|address| IpFamily::of(*address) == family).collect();
-        let is_its = |one: &&Allocation| one.tags.secondary == second;
+        let is_its = |one: &&Resource| one.tags.secondary == second;
         let of_unread =
             observation.classified.unresolved.iter().filter(is_its).map(|allocation| &*allocation.address_pool);
         let (named, has_reported) = (ours.address_pools().chain(of_unread), has_reported(ours, &ingress));
         let named: BTreeSet<&str> = named.collect();
         let pool = target.spec.as_ref().map(|parts| parts.address_pool.as_str());
-        let is_reserved_here = |id: &str| ours.allocations.is_empty() && pool == Some(id);
+        let is_reserved_here = |id: &str| !ours.has(ObjectKind::Allocation) && pool == Some(id);
         check(self.provider, &self.key, |id| !has_reported || named.contains(id) || is_reserved_here(id))
     }
 }

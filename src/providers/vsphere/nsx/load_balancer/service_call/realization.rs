@@ -13,7 +13,7 @@ use crate::clients::nsx::realization::RevisionStatus;
 use crate::cloud::Error;
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::load_balancer::layout::{ObjectKind, SERVERS};
-use crate::providers::vsphere::nsx::load_balancer::plan::Step;
+use crate::providers::vsphere::nsx::load_balancer::plan::Action;
 use crate::providers::vsphere::nsx::load_balancer::realization::{Effect, NextCheck};
 use crate::providers::vsphere::nsx::load_balancer::service_request;
 use crate::providers::vsphere::reason;
@@ -51,12 +51,14 @@ impl ServiceCall<'_> {
 
     /// Returns the paths of objects that serve an unreported address, except realized load balancer services.
     fn unreported(&self, targets: &[FamilyTarget]) -> BTreeSet<Box<str>> {
-        let servers = targets.iter().filter(|target| target.balancer.is_wanted).flat_map(|target| &target.ours.servers);
+        let servers =
+            targets.iter().filter(|target| target.balancer.is_wanted).flat_map(|target| target.ours.servers());
         let mut paths = BTreeSet::new();
         for server in servers.filter(|one| one.address.is_some_and(|address| !self.ingress.contains(&address))) {
             paths.insert(server.tags.path.clone());
-            if !server.lb_service.is_empty() && !self.cache().is_lb_service_realized(&server.lb_service) {
-                paths.insert(server.lb_service.clone());
+            let lb_service = server.reference(ObjectKind::LbService);
+            if !lb_service.is_empty() && !self.cache().is_lb_service_realized(lb_service) {
+                paths.insert(lb_service.into());
             }
         }
         paths
@@ -193,9 +195,9 @@ impl ServiceCall<'_> {
         if self.cache().is_deleted(&self.key, path) {
             return Ok(false);
         }
-        let step = Step::Read { kind: ObjectKind::VirtualServer, path: path.to_owned() };
+        let step = Action::Read { kind: ObjectKind::VirtualServer, path: path.to_owned() };
         self.perform_in(&self.layout, None, &step).await?;
-        let exists = self.cache().of_service(&self.key).servers.iter().any(|server| *server.tags.path == *path);
+        let exists = self.cache().of_service(&self.key).at(path).is_some();
         if !exists {
             self.cache().record_deleted_before(&self.key, path);
         }
@@ -209,8 +211,7 @@ fn joined(paths: &BTreeSet<Box<str>>) -> String {
 
 fn failures(targets: &[FamilyTarget], errors: &BTreeMap<Box<str>, String>, after: Duration) -> FailedFamilies {
     let failure = |target: &FamilyTarget| {
-        let servers = &target.ours.servers;
-        let is_its = |path: &str| servers.iter().any(|one| *one.tags.path == *path || *one.lb_service == *path);
+        let is_its = |path: &str| target.ours.servers().any(|one| *one.tags.path == *path || one.refers_to(path));
         let of_target = errors.iter().filter(|(path, _)| is_its(path));
         let messages: Vec<String> = of_target.map(|(path, alarm)| format!("{path}: {alarm}")).collect();
         let message =

@@ -14,13 +14,11 @@ use crate::base::error_chain::chain;
 use crate::cloud::{Error, Reason};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::config::{CompleteClass, IpPool, Profile};
-use crate::providers::vsphere::nsx::load_balancer::backend::{
-    CapacityExceeded, ConfiguredObject, LoadBalancerSpec, Suitability, Usage,
-};
+use crate::providers::vsphere::nsx::load_balancer::backend::{CapacityExceeded, ConfiguredObject, Suitability, Usage};
 use crate::providers::vsphere::nsx::load_balancer::families::{FamilyLoadBalancer, RequestedFamilies};
-use crate::providers::vsphere::nsx::load_balancer::layout::{Port, Protocol};
-use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, LbService, ServiceResources, VirtualServer};
-use crate::providers::vsphere::nsx::load_balancer::plan::{self, DesiredLoadBalancer, Step, WantedPort};
+use crate::providers::vsphere::nsx::load_balancer::layout::{ObjectKind, Port, Protocol};
+use crate::providers::vsphere::nsx::load_balancer::plan::{self, Action, DesiredLoadBalancer, WantedPort};
+use crate::providers::vsphere::nsx::load_balancer::resource::{LoadBalancerSpec, Resource};
 use crate::providers::vsphere::nsx::load_balancer::resource_cache::RequiredFreshness;
 use crate::providers::vsphere::nsx::load_balancer::{config_wrong, families, later, service_request, status};
 use crate::providers::vsphere::nsx::routes::Adoption;
@@ -90,7 +88,7 @@ impl ServiceCall<'_> {
                 Err(error @ (Error::NotLeader | Error::Pending { .. })) => return Err(error),
                 Err(error) => {
                     // NSX responds and only this address is late, so the other load balancer can continue.
-                    let is_of_address = matches!(step, Step::Allocate { .. } | Step::ReadAddress { .. });
+                    let is_of_address = matches!(step, Action::Allocate(_) | Action::ReadAddress(_));
                     let is_silent = error.reason() == reason::NSXUnavailable && !is_of_address;
                     progress.failed.push((target.balancer.secondary, error));
                     if is_silent {
@@ -110,13 +108,13 @@ impl ServiceCall<'_> {
         &self,
         asked: &RequestedFamilies<'_>,
         observation: &CallObservation,
-        (target, step): (&FamilyTarget, &Step<'_>),
+        (target, step): (&FamilyTarget, &Action<'_>),
         progress: &mut EnsureProgress,
     ) -> Result<(), Error> {
         self.check_missed(step)?;
-        if matches!(step, Step::ReleaseAddress(_)) {
+        if step.is_release() {
             let mut expected = self.expected_servers(&[target.balancer.secondary]);
-            expected.retain(|path| target.ours.servers.iter().all(|server| server.tags.path != *path));
+            expected.retain(|path| target.ours.at(path).is_none());
             if self.check_teardown(&expected).await? == TeardownState::Found {
                 return Ok(());
             }
@@ -128,24 +126,24 @@ impl ServiceCall<'_> {
             self.check_creation(asked, observation, target, progress).await?;
         }
         let is_allocated = progress.allocated.contains(&which);
-        if let Step::CreateServer { address, .. } = step
-            && target.ours.servers.is_empty()
-            && !self.ingress.contains(address)
-            && let Some(family) = asked.required(&target.balancer).filter(|family| IpFamily::of(*address) != *family)
+        if let Some(address) = step.address_of_new_server()
+            && !target.ours.has(ObjectKind::VirtualServer)
+            && !self.ingress.contains(&address)
+            && let Some(family) = asked.required(&target.balancer).filter(|family| IpFamily::of(address) != *family)
         {
             if !is_allocated {
                 self.check_twice()?;
             }
-            self.release(observation, target, *address).await?;
-            return Err(wrong_family(target, *address, family));
+            self.release(observation, target, address).await?;
+            return Err(wrong_family(target, address, family));
         }
         match self.make(target, step, progress).await {
             Ok(()) => {
-                if matches!(step, Step::Allocate { .. }) {
+                if matches!(step, Action::Allocate(_)) {
                     progress.allocated.push(which);
                 }
                 // With one more known address, allocations without an address may be surplus, so they are read again.
-                if matches!(step, Step::ReadAddress { .. }) {
+                if matches!(step, Action::ReadAddress(_)) {
                     self.read_paths.lock().retain(|path| !path.contains("/ip-allocations/"));
                 }
                 Ok(())
@@ -220,8 +218,9 @@ impl ServiceCall<'_> {
         };
         // The Service keeps the addresses of failed load balancers, even unserved ones: they identify its objects.
         let mut addresses: BTreeSet<IpAddr> = self.ingress.iter().filter(is_of_failed).copied().collect();
-        let is_served =
-            |one: &&FamilyTarget| !one.ours.servers.is_empty() && !has_failed(&failed, one.balancer.secondary);
+        let is_served = |one: &&FamilyTarget| {
+            one.ours.has(ObjectKind::VirtualServer) && !has_failed(&failed, one.balancer.secondary)
+        };
         addresses.extend(wanted().filter(is_served).filter_map(FamilyTarget::address));
         match failed.into_iter().map(|(_, error)| error).reduce(joined) {
             Some(error) if !has_new => Err(error),
@@ -261,9 +260,9 @@ impl ServiceCall<'_> {
 
     /// Requires two lists for releases and, if the Service reports an address, for creations: one list may miss
     /// objects.
-    fn check_missed(&self, step: &Step<'_>) -> Result<(), Error> {
+    fn check_missed(&self, step: &Action<'_>) -> Result<(), Error> {
         let may_exist = step.is_creation() && !self.ingress.is_empty();
-        let matters = may_exist || matches!(step, Step::ReleaseAddress(_));
+        let matters = may_exist || step.is_release();
         if matters { self.check_twice() } else { Ok(()) }
     }
 
@@ -278,35 +277,31 @@ impl ServiceCall<'_> {
         &self,
         observation: &CallObservation,
         target: &FamilyTarget,
-        step: &Step<'_>,
+        step: &Action<'_>,
     ) -> Result<(), Error> {
-        let servers = &target.ours.servers;
-        let is_served = |port: &WantedPort| servers.iter().any(|server| server.tags.port == Some(port.port));
+        let is_served = |new: &Resource| target.ours.servers().any(|server| server.tags.port == new.tags.port);
         let is_new = match step {
-            Step::CreateMonitor { port, .. } | Step::CreatePool { port, .. } | Step::CreateServer { port, .. } => {
-                !is_served(port)
-            }
-            Step::CreateLbService => true,
+            Action::Create(new) if new.tags.port.is_some() => !is_served(new),
+            Action::Create(new) => new.kind == ObjectKind::LbService,
             _ => false,
         };
         if !is_new {
             return Ok(());
         }
         let (used, address) = (observation.lb_service.as_ref().ok().and_then(Option::as_ref), target.address());
-        let is_elsewhere = |server: &&VirtualServer| {
+        let is_elsewhere = |server: &&Resource| {
             server.address == address
-                && used.is_none_or(|used| server.lb_service != used.path)
-                && self.cache().has_lb_service(&server.lb_service)
+                && used.is_none_or(|used| !server.refers_to(&used.tags.path))
+                && self.cache().has_lb_service(server.reference(ObjectKind::LbService))
         };
-        let Some(VirtualServer { tags: marks, lb_service, .. }) = servers.iter().find(is_elsewhere) else {
-            return Ok(());
-        };
+        let Some(server) = target.ours.servers().find(is_elsewhere) else { return Ok(()) };
+        let lb_service = server.reference(ObjectKind::LbService);
         let named = self.named_lb_service(observation);
         Err(self.unless_outdated(config_wrong(format!(
             "nothing is created: the virtual server {} of the Service is on the load balancer service {lb_service}, and the \
              cloud config names {named}; expected lb-service-id or tier1-gateway-path of the load balancer service that the \
              Service is on",
-            marks.path
+            server.tags.path
         ))))
     }
 
@@ -388,14 +383,15 @@ impl ServiceCall<'_> {
     /// creations on a full load balancer service.
     async fn check_capacity(&self, observation: &CallObservation, target: &FamilyTarget) -> Result<(), Error> {
         let DesiredLoadBalancer { ports, members, .. } = &target.desired;
-        let lacks_server = |port: &&WantedPort| target.ours.servers.iter().all(|one| one.tags.port != Some(port.port));
+        let lacks_server = |port: &&WantedPort| target.ours.servers().all(|one| one.tags.port != Some(port.port));
         let ports = ports.iter().filter(lacks_server).count();
         if ports == 0 {
             return Ok(());
         }
         let (needed, before) = (Usage::of_ports(ports, members.len()), self.cache().demands());
         let mut usage = None;
-        if let Ok(Some(LbService { path, .. })) = &observation.lb_service {
+        if let Ok(Some(lb_service)) = &observation.lb_service {
+            let path = &lb_service.tags.path;
             usage = self.provider.backend.usage(path).await.ok();
             if let Some(Err(CapacityExceeded { object: what, used, allowed })) =
                 usage.as_ref().map(|usage| usage.check(&needed))
@@ -419,43 +415,42 @@ impl ServiceCall<'_> {
         &self,
         observation: &CallObservation,
         target: &FamilyTarget,
-        step: &Step<'_>,
+        step: &Action<'_>,
         is_allocated: bool,
         error: Error,
     ) -> Result<(), Error> {
         let is_unavailable = error.reason() == reason::AddressUnavailable;
-        if let Step::ReadAddress { allocation } = step
+        if let Action::ReadAddress(allocation) = step
             && (is_unavailable || error.reason() == reason::NSXUnavailable)
         {
             if is_unavailable {
                 self.release_refused(observation, target, allocation).await?;
             }
             let path = &allocation.tags.path;
-            let is_other = |one: &Allocation| one.address.is_none() && one.tags.path != *path;
+            let is_other = |one: &Resource| one.address.is_none() && one.tags.path != *path;
             let is_first = self.read_paths.lock().insert(path.clone());
             // Without this address, the Service would report the edited address of a virtual server.
             if !is_unavailable && plan::is_doubtful(&self.ingress, &target.ours) {
                 return Err(error);
             }
-            let known = self.cache().of_service(&self.key).allocations;
-            let is_released = is_unavailable && known.iter().all(|one| one.tags.path != *path);
+            let is_released = is_unavailable && self.cache().of_service(&self.key).at(path).is_none();
             // An earlier call created the allocation. The IP pool may have a free address now, so the sync continues.
             if is_released && !is_allocated {
                 return Ok(());
             }
             // The allocation may be surplus and never get an address, or another allocation may have the address.
-            if is_first && (!target.ours.servers.is_empty() || target.ours.allocations.iter().any(is_other)) {
+            if is_first && (target.ours.has(ObjectKind::VirtualServer) || target.ours.allocations().any(is_other)) {
                 return Ok(());
             }
         }
-        if is_unavailable && !target.ours.servers.is_empty() {
+        if is_unavailable && target.ours.has(ObjectKind::VirtualServer) {
             return Ok(());
         }
-        if let Step::CreateServer { address, .. } = step
+        if let Some(address) = step.address_of_new_server()
             && is_allocated
             && is_refusal(error.reason())
         {
-            self.release(observation, target, *address).await?;
+            self.release(observation, target, address).await?;
         }
         Err(error)
     }
@@ -467,9 +462,9 @@ impl ServiceCall<'_> {
         address: IpAddr,
     ) -> Result<(), Error> {
         let known = target.known(observation);
-        let is_free = |one: &&Allocation| one.address == Some(address) && !known.has_server_on(one);
-        match known.ours.allocations.iter().find(is_free) {
-            Some(allocation) => self.perform(target, &Step::ReleaseAddress(allocation)).await,
+        let is_free = |one: &&Resource| one.address == Some(address) && !known.has_server_on(one);
+        match known.ours.allocations().find(is_free) {
+            Some(allocation) => self.perform(target, &Action::Delete(allocation)).await,
             None => Ok(()),
         }
     }
@@ -480,15 +475,14 @@ impl ServiceCall<'_> {
         &self,
         observation: &CallObservation,
         target: &FamilyTarget,
-        allocation: &Allocation,
+        allocation: &Resource,
     ) -> Result<(), Error> {
         let path = &*allocation.tags.path;
-        let mut known = self.cache().of_service(&self.key).allocations.into_iter();
         // The backend has already released an allocation of an exhausted IP pool.
-        if known.all(|one| *one.tags.path != *path) || self.lacks_address(observation) {
+        if self.cache().of_service(&self.key).at(path).is_none() || self.lacks_address(observation) {
             return Ok(());
         }
-        let step = Step::ReleaseAddress(allocation);
+        let step = Action::Delete(allocation);
         self.check_missed(&step)?;
         self.perform(target, &step).await
     }
@@ -501,8 +495,8 @@ impl ServiceCall<'_> {
         nodes: &[Arc<Node>],
     ) -> Result<Vec<FamilyTarget>, Error> {
         let requested = service_request::class_of(self.service);
-        let servers = &observation.classified.owned.servers;
-        let class = servers.iter().map(|server| &*server.class).find(|class| !class.is_empty()).unwrap_or(requested);
+        let mut classes = observation.classified.owned.servers().map(|server| &*server.spec.class);
+        let class = classes.find(|class| !class.is_empty()).unwrap_or(requested);
         if class != requested {
             let annotation = service_request::ANNOTATION_CLASS;
             let message = format!(
@@ -616,11 +610,10 @@ fn only(found: Option<&Vec<String>>, object: impl Fn() -> String) -> Result<Stri
 
 /// Returns the IP pool of the address of a load balancer.
 fn named_pool(target: &FamilyTarget) -> Option<String> {
-    let ServiceResources { servers, allocations, .. } = &target.ours;
     let address = target.address();
-    let of_servers = servers.iter().map(|server| &*server.address_pool).find(|pool| !pool.is_empty());
-    let is_in_use = |one: &&Allocation| address.is_none() || one.address == address;
-    let of_allocations = || allocations.iter().find(is_in_use).map(|one| &*one.address_pool);
+    let of_servers = target.ours.servers().map(|server| &*server.address_pool).find(|pool| !pool.is_empty());
+    let is_in_use = |one: &&Resource| address.is_none() || one.address == address;
+    let of_allocations = || target.ours.allocations().find(is_in_use).map(|one| &*one.address_pool);
     of_servers.or_else(of_allocations).map(str::to_owned)
 }
 
@@ -635,7 +628,7 @@ fn joined(first: Error, second: Error) -> Error {
 }
 
 pub(super) fn has_no_address(target: &FamilyTarget) -> bool {
-    target.ours.servers.is_empty() && target.ours.allocations.is_empty()
+    !target.ours.has(ObjectKind::VirtualServer) && !target.ours.has(ObjectKind::Allocation)
 }
 
 fn wrong_family(target: &FamilyTarget, address: IpAddr, family: IpFamily) -> Error {

@@ -4,6 +4,7 @@ use crate::{Mutant, Tests};
 
 const PLAN: &str = "src/providers/vsphere/nsx/load_balancer/plan.rs";
 const ADDRESSES: &str = "src/providers/vsphere/nsx/load_balancer/plan/addresses.rs";
+const ACTION: &str = "src/providers/vsphere/nsx/load_balancer/plan/action.rs";
 const CALL: &str = "src/providers/vsphere/nsx/load_balancer/service_call/addresses.rs";
 const DELETION: &str = "src/providers/vsphere/nsx/load_balancer/service_call/deletion.rs";
 const INVENTORY: &str = "src/providers/vsphere/nsx/load_balancer/resource_cache.rs";
@@ -30,7 +31,7 @@ fn plan() -> Vec<Mutant> {
         Mutant::new(
             "addresses-another-allocation-may-be-its",
             ADDRESSES,
-            ("let is_known = !has_unread && !ours", "let is_known = !ours"),
+            ("let is_known = !has_unread && ours", "let is_known = ours"),
             UNIT,
         ),
         Mutant::new(
@@ -54,7 +55,7 @@ fn plan() -> Vec<Mutant> {
         ),
         Mutant::new(
             "addresses-wait-for-the-reported-one",
-            ADDRESSES,
+            ACTION,
             ("(None, Some(address)) => Self::Rather(address)", "(None, Some(address)) => Self::Only(address)"),
             UNIT,
         ),

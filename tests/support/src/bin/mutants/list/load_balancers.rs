@@ -4,7 +4,7 @@ use crate::{Mutant, Tests};
 
 const LAYOUT: &str = "src/providers/vsphere/nsx/load_balancer/layout.rs";
 const ROWS: &str = "src/providers/vsphere/nsx/load_balancer/plan/port_states.rs";
-const EDIT: &str = "src/providers/vsphere/nsx/load_balancer/plan/edits.rs";
+const BODY: &str = "src/providers/vsphere/nsx/load_balancer/body.rs";
 const PLAN: &str = "src/providers/vsphere/nsx/load_balancer/plan.rs";
 const WANTED: &str = "src/providers/vsphere/nsx/load_balancer/service_request.rs";
 const ANSWER: &str = "src/clients/nsx/answer.rs";
@@ -36,14 +36,14 @@ pub fn all() -> Vec<Mutant> {
         ),
         Mutant::new(
             "layout-http-1-1",
-            LAYOUT,
-            ("            set(&mut object, \"request_version\", REQUEST_VERSION);\n", ""),
+            BODY,
+            ("        set(object, \"request_version\", REQUEST_VERSION);\n", ""),
             UNIT,
         ),
         Mutant::new(
             "layout-expression-without-its-id",
-            LAYOUT,
-            ("before.iter().find(is_one).cloned()", "before.iter().find(is_one).filter(|_| false).cloned()"),
+            BODY,
+            ("expressions.iter().find(is_one).cloned()", "expressions.iter().find(is_one).filter(|_| false).cloned()"),
             UNIT,
         ),
         Mutant::new(
@@ -55,13 +55,13 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "rows-monitor-of-any-type",
             ROWS,
-            ("monitor.monitor_type == probe.monitor_type() && self.port_of", "self.port_of"),
+            ("monitor.spec.monitor_type == Some(probe.monitor_type()) && self.port_of", "self.port_of"),
             UNIT,
         ),
         Mutant::new(
             "edit-drops-what-nsx-adds-to-snat",
-            EDIT,
-            ("is_snat_disabled.filter(|wanted| objects::snat_of(object) != Some(*wanted))", "*is_snat_disabled"),
+            BODY,
+            (".filter(|wanted| resource::snat_of(object) != Some(*wanted))", ""),
             UNIT,
         ),
         Mutant::new(

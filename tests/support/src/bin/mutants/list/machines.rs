@@ -144,15 +144,15 @@ fn of_changes() -> Vec<Mutant> {
             "machines-surplus-address-of-another",
             PLAN,
             (
-                "&& !known.has_server_on(allocation) && !known.is_used_elsewhere(allocation)\n",
-                "&& !known.has_server_on(allocation)\n",
+                "    !known.has_server_on(allocation) && !known.is_used_elsewhere(allocation)\n",
+                "    !known.has_server_on(allocation)\n",
             ),
             UNIT,
         ),
         Mutant::new(
             "machines-server-of-another-service",
             CONTENTS,
-            ("server.address == Some(address) && !is_own(server)", "server.address == Some(address) && is_own(server)"),
+            ("one.has_address(address) && !is_own(one)", "one.has_address(address) && is_own(one)"),
             UNIT,
         ),
         Mutant::new(

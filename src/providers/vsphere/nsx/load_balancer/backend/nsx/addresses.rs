@@ -6,15 +6,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::capacity::{family_of, may_have_address, subnets_of};
-use super::{ADDRESS_POOLS, NewObject, NsxBackend, ObjectTarget, PAGE, Record, Request, is_of_another, no_address};
+use super::{NewObject, NsxBackend, ObjectTarget, PAGE, Record, Request, body, id_of, is_of_another, no_address};
 use crate::clients::nsx::Object;
 use crate::clients::nsx::realization::Reservation;
 use crate::cloud::Error;
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::load_balancer::address_unavailable;
 use crate::providers::vsphere::nsx::load_balancer::backend::{Backend as _, ObjectChange};
-use crate::providers::vsphere::nsx::load_balancer::layout::{IDS, ObjectKind};
-use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, OwnerTags};
+use crate::providers::vsphere::nsx::load_balancer::layout::{ADDRESS_POOLS, IDS, ObjectKind};
+use crate::providers::vsphere::nsx::load_balancer::resource::{OwnerTags, Resource};
 use crate::providers::vsphere::reason;
 
 /// Maximum wait for the address of an allocation.
@@ -26,30 +26,33 @@ const ADDRESS_PAUSE: Duration = Duration::from_secs(1);
 const MAX_EMPTY_READS: u32 = 2;
 
 impl NsxBackend {
-    /// Reserves the address `requested` of an IP pool, or any address for `None`. Skips ids of allocations marked for
+    /// Reserves the address `requested` of the IP pool, or any address for `None`. Skips ids of allocations marked for
     /// deletion.
     pub(super) async fn allocate(
         &self,
         request: &Request<'_>,
-        pool: &str,
         requested: Option<IpAddr>,
         record: Record<'_>,
     ) -> Result<(), Error> {
         let Request { layout, owner, .. } = *request;
-        let (kind, parent) = (ObjectKind::Allocation, format!("{ADDRESS_POOLS}/{pool}/ip-allocations"));
-        let (body, doing) = (layout.allocation(&owner, requested), format!("reserve an address of the pool {pool}"));
-        let id = |attempt| layout.id(kind, owner.uid, None, attempt);
+        let Some(parts) = request.spec else { return Err(Error::other("a deletion creates nothing")) };
+        let pool = &parts.address_pool;
+        let resource = &Resource { address: requested, ..Resource::new(ObjectKind::Allocation, None) };
+        let (parent, doing) = (&allocations_of(pool), format!("reserve an address of the pool {pool}"));
+        let body = body::new_object(layout, &owner, parts, resource);
         let mut first = 0;
         loop {
-            let new = NewObject { kind, parent: &parent, id: &id, body: body.clone(), operation: doing.clone(), first };
+            let new = NewObject { resource, parent, body: body.clone(), operation: doing.clone(), first };
             let Some(object) = self.create(request, new, record).await? else { return Ok(()) };
-            let Some(allocation) = Allocation::read(&object, layout) else { return Ok(()) };
+            let Some(allocation) = Resource::read(resource.kind, &object, layout) else { return Ok(()) };
             // Requested addresses are read as well, because NSX may refuse them.
             if self.read_address(request, &allocation, true, record).await? {
                 return Ok(());
             }
             // After the last id, `create` returns the error that all ids are in use.
-            first = (first..IDS).find(|attempt| id(*attempt) == object.id()).map_or(IDS, |attempt| attempt + 1);
+            first = (first..IDS)
+                .find(|attempt| id_of(request, resource, *attempt) == object.id())
+                .map_or(IDS, |attempt| attempt + 1);
         }
     }
 
@@ -58,7 +61,7 @@ impl NsxBackend {
     pub(super) async fn read_address(
         &self,
         request: &Request<'_>,
-        allocation: &Allocation,
+        allocation: &Resource,
         is_new: bool,
         record: Record<'_>,
     ) -> Result<bool, Error> {
@@ -74,7 +77,7 @@ impl NsxBackend {
                 }
                 Reservation::Failed { is_exhausted, alarm } => {
                     if is_exhausted || is_new {
-                        self.delete(request, ObjectKind::Allocation, &allocation.tags, record).await?;
+                        self.delete(request, allocation, record).await?;
                     }
                     return Err(no_address(&doing, is_exhausted, &alarm));
                 }
@@ -125,7 +128,7 @@ impl NsxBackend {
         if !is_inside {
             return Err(unavailable("it is outside of the ranges of the pool"));
         }
-        let allocations = format!("{ADDRESS_POOLS}/{pool}/ip-allocations");
+        let allocations = allocations_of(pool);
         let wanted = requested.to_string();
         self.list(&allocations, "ip-allocations.list", PAGE, &mut |one| {
             let has_it = one.text("allocation_ip") == wanted || one.text("allocated_ip") == wanted;
@@ -134,6 +137,11 @@ impl NsxBackend {
         .await?;
         if is_taken { Err(unavailable("it is in use")) } else { Ok(()) }
     }
+}
+
+/// Returns the path of the allocations of an IP pool.
+pub(super) fn allocations_of(pool: &str) -> String {
+    format!("{ADDRESS_POOLS}/{pool}/ip-allocations")
 }
 
 /// Whether the allocation belongs to the Service: the response to an earlier create may have been lost.

@@ -4,11 +4,11 @@ use std::net::IpAddr;
 
 use serde_json::{Map, Value};
 
-use super::ADDRESS_POOLS;
 use crate::base::addresses::{parse_ip, parse_network_sloppy};
 use crate::clients::nsx::Object;
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::load_balancer::backend::Usage;
+use crate::providers::vsphere::nsx::load_balancer::layout::ADDRESS_POOLS;
 
 /// Parses the usage of a load balancer service. If NSX returns one result per enforcement point, the first counts.
 pub(super) fn usage_of(answer: &Map<String, Value>) -> Option<Usage> {

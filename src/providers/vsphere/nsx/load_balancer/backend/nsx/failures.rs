@@ -1,11 +1,10 @@
 //! Pure: maps failed NSX calls to errors of the load balancer.
 
-use super::{GROUPS, LB_SERVICES, MONITORS, PERSISTENCE_PROFILES, POOLS};
 use crate::clients::nsx as client;
 use crate::cloud::Error;
 use crate::providers::vsphere::nsx::load_balancer::layout::ObjectKind;
-use crate::providers::vsphere::nsx::load_balancer::objects::VirtualServer;
 use crate::providers::vsphere::nsx::load_balancer::plan::WantedPort;
+use crate::providers::vsphere::nsx::load_balancer::resource::Resource;
 use crate::providers::vsphere::nsx::load_balancer::{LATER, address_unavailable, config_wrong};
 use crate::providers::vsphere::{nsx, reason};
 
@@ -13,14 +12,14 @@ use crate::providers::vsphere::{nsx, reason};
 /// refers to.
 pub(super) fn part_of(path: &str) -> Option<ObjectKind> {
     let parts = [
-        (LB_SERVICES, ObjectKind::LbService),
-        (POOLS, ObjectKind::Pool),
-        (MONITORS, ObjectKind::Monitor),
-        (GROUPS, ObjectKind::Group),
-        (PERSISTENCE_PROFILES, ObjectKind::PersistenceProfile),
+        ObjectKind::LbService,
+        ObjectKind::Pool,
+        ObjectKind::Monitor,
+        ObjectKind::Group,
+        ObjectKind::PersistenceProfile,
     ];
-    let is_below = |parent: &str| path.strip_prefix(parent).is_some_and(|rest| rest.starts_with('/'));
-    parts.into_iter().find(|(parent, _)| is_below(parent)).map(|(_, kind)| kind)
+    let is_below = |kind: &ObjectKind| path.strip_prefix(kind.parent()).is_some_and(|rest| rest.starts_with('/'));
+    parts.into_iter().find(is_below)
 }
 
 /// Maps the failure of a call. A rejected request is retried, because another object or a Node may be the cause.
@@ -50,7 +49,7 @@ pub(super) fn unmarked(doing: &str, path: &str) -> Error {
 }
 
 /// Returns the error for another virtual server that uses the address and port of the Service.
-pub(super) fn obstructed(port: &WantedPort, server: &VirtualServer) -> Error {
+pub(super) fn obstructed(port: &WantedPort, server: &Resource) -> Error {
     let message = format!(
         "port {} cannot be served: the virtual server {} listens on its address and port; delete it in NSX if nothing needs it",
         port.port, server.tags.path

@@ -32,9 +32,10 @@ fn world() -> World {
 fn adopted(wanted: &DesiredLoadBalancer) -> World {
     let mut world = world();
     world.ensure(&DesiredLoadBalancer { features: Features::default(), ..wanted.clone() });
-    world.objects.servers[0].tags = world.marks(ObjectKind::VirtualServer, Some(udp(53)));
-    world.objects.pools[0].tags = world.marks(ObjectKind::Pool, Some(udp(53)));
-    world.objects.servers[0].pool = world.objects.pools[0].tags.path.clone();
+    world.objects[(VirtualServer, 0)].tags = world.marks(VirtualServer, Some(udp(53)));
+    world.objects[(Pool, 0)].tags = world.marks(Pool, Some(udp(53)));
+    let pool = world.objects[(Pool, 0)].tags.path.clone();
+    world.objects[(VirtualServer, 0)].set_reference(Pool, &pool);
     without_uids(&mut world.objects);
     world
 }
@@ -45,12 +46,11 @@ fn a_virtual_server_is_created_after_what_it_refers_to_and_deleted_before() {
     let asked = with(all());
     let created = world.ensure(&asked);
     assert_eq!(created, ["group", "profile", "monitor", "pool", "allocate", "read address", "server"]);
-    let server = &world.objects.servers[0];
-    assert_eq!((&server.group, server.is_restricted), (&world.objects.groups[0].tags.path, true));
-    assert_eq!(server.persistence, world.objects.persistence_profiles[0].tags.path);
-    let Monitor { number, monitor_type, .. } = world.objects.monitors[0];
-    assert_eq!((number, monitor_type), (Some(32000), MonitorType::Http));
-    assert_eq!(world.objects.pools[0].is_snat_disabled, Some(true));
+    let server = &world.objects[(VirtualServer, 0)];
+    assert_eq!((server.reference(Group), server.spec.is_restricted), (&*world.objects[(Group, 0)].tags.path, true));
+    assert_eq!(*server.reference(PersistenceProfile), *world.objects[(PersistenceProfile, 0)].tags.path);
+    assert_eq!(monitors(&world), [(Some(MonitorType::Http), Some(32000))]);
+    assert_eq!(world.objects[(Pool, 0)].spec.is_snat_disabled, Some(true));
     assert_eq!(world.ensure(&asked), [""; 0]);
     let expected = ["delete server", "delete pool", "delete monitor", "delete profile", "delete group", "release"];
     assert_eq!(world.clone().delete(Some(CLUSTER)), expected);
@@ -115,11 +115,11 @@ fn an_adopted_load_balancer_stays_as_it_is_and_says_in_what() {
     // The load balancer follows its nodes. An update that adds the UID of the cluster changes nothing else.
     let moved = DesiredLoadBalancer { members: wanted(&[], &[2]).members, ..asked.clone() };
     assert_eq!(world.ensure(&moved), ["change pool"]);
-    world.objects.servers[0].tags.cluster_uid = Some(CLUSTER.into());
+    world.objects[(VirtualServer, 0)].tags.cluster_uid = Some(CLUSTER.into());
     assert_eq!(world.ensure(&moved), [""; 0]);
     // Settings of an administrator stay too.
-    world.objects.servers[0].group = "/infra/domains/default/groups/admin".into();
-    world.objects.servers[0].persistence = "/infra/lb-persistence-profiles/admin".into();
+    world.objects[(VirtualServer, 0)].set_reference(Group, "/infra/domains/default/groups/admin");
+    world.objects[(VirtualServer, 0)].set_reference(PersistenceProfile, "/infra/lb-persistence-profiles/admin");
     let plain = DesiredLoadBalancer { features: Features::default(), ..moved.clone() };
     assert_eq!(world.ensure(&plain), [""; 0]);
     assert_eq!(ignored_by(&plain, &world), &everything[..2]);
@@ -137,8 +137,8 @@ fn a_new_port_of_an_adopted_load_balancer_gets_what_the_service_asks_for() {
     let more = DesiredLoadBalancer { ports: wanted(&[(udp(53), 30053), (tcp(53), 30054)], &[]).ports, ..asked };
     let steps = world.ensure(&more);
     assert_eq!(steps, ["group", "profile", "monitor", "pool", "server"]);
-    assert_eq!(world.objects.servers[0].group.as_ref(), "", "the adopted one stays");
-    assert_eq!(world.objects.servers[1].group, world.objects.groups[0].tags.path);
+    assert_eq!(world.objects[(VirtualServer, 0)].reference(Group), "", "the adopted one stays");
+    assert_eq!(world.objects[(VirtualServer, 1)].reference(Group), &*world.objects[(Group, 0)].tags.path);
 }
 
 #[test]
@@ -147,11 +147,11 @@ fn a_list_that_an_administrator_disabled_or_replaced_is_set_again() {
     let asked = with(Features { source_ranges: all().source_ranges, ..Features::default() });
     world.ensure(&asked);
     let before = world.objects.clone();
-    world.objects.servers[0].is_restricted = false;
+    world.objects[(VirtualServer, 0)].spec.is_restricted = false;
     assert_eq!(world.ensure(&asked), ["change server"]);
-    world.objects.servers[0].group = "/infra/domains/default/groups/admin".into();
+    world.objects[(VirtualServer, 0)].set_reference(Group, "/infra/domains/default/groups/admin");
     assert_eq!(world.ensure(&asked), ["change server"]);
-    world.objects.groups[0].ranges = None;
+    world.objects[(Group, 0)].spec.ranges = None;
     assert_eq!(world.ensure(&asked), ["change group"]);
     assert_eq!(world.objects, before);
 }
@@ -163,13 +163,13 @@ fn the_address_that_a_service_asks_for_is_reserved() {
     let mut world = world();
     assert_eq!(world.begin(&asked, 1), ["pool"]);
     let objects = world.view();
-    let expected = Some(Step::Allocate { allocation_request: AllocationRequest::Only(address) });
+    let expected = Some(Action::Allocate(AllocationRequest::Only(address)));
     assert_eq!(step(&asked, &objects, world.lb_service.as_ref()), expected);
 }
 
 /// Returns types and ports of all monitors.
-fn monitors(world: &World) -> Vec<(MonitorType, Option<u16>)> {
-    world.objects.monitors.iter().map(|monitor| (monitor.monitor_type, monitor.number)).collect()
+fn monitors(world: &World) -> Vec<(Option<MonitorType>, Option<u16>)> {
+    world.objects.of_kind(Monitor).map(|monitor| (monitor.spec.monitor_type, monitor.spec.number)).collect()
 }
 
 #[test]
@@ -179,11 +179,15 @@ fn another_type_of_health_check_is_another_monitor_and_the_pool_has_one_all_the_
     let local = || Features { health_check: Some(32000), ..Features::default() };
     let icmp = || Features { has_icmp_check: true, ..Features::default() };
     for (before, after, expected) in [
-        (tcp_port(Features::default()), tcp_port(local()), (MonitorType::Http, Some(32000))),
-        (tcp_port(local()), tcp_port(Features::default()), (MonitorType::Tcp, Some(30080))),
-        (udp_port(icmp()), udp_port(local()), (MonitorType::Http, Some(32000))),
-        (udp_port(local()), udp_port(icmp()), (MonitorType::Icmp, None)),
-        (udp_port(local()), udp_port(Features { has_icmp_check: true, ..local() }), (MonitorType::Http, Some(32000))),
+        (tcp_port(Features::default()), tcp_port(local()), (Some(MonitorType::Http), Some(32000))),
+        (tcp_port(local()), tcp_port(Features::default()), (Some(MonitorType::Tcp), Some(30080))),
+        (udp_port(icmp()), udp_port(local()), (Some(MonitorType::Http), Some(32000))),
+        (udp_port(local()), udp_port(icmp()), (Some(MonitorType::Icmp), None)),
+        (
+            udp_port(local()),
+            udp_port(Features { has_icmp_check: true, ..local() }),
+            (Some(MonitorType::Http), Some(32000)),
+        ),
     ] {
         let mut world = world();
         world.ensure(&before);
@@ -192,7 +196,8 @@ fn another_type_of_health_check_is_another_monitor_and_the_pool_has_one_all_the_
         let expected_steps = ["monitor", "change pool", "delete monitor"];
         assert_eq!(steps, if is_same { &[][..] } else { &expected_steps }, "{expected:?}");
         assert_eq!(monitors(&world), [expected]);
-        assert_eq!(world.objects.pools[0].monitors, [world.objects.monitors[0].tags.path.clone()]);
+        let monitor = world.objects[(Monitor, 0)].tags.path.clone();
+        assert_eq!(world.objects[(Pool, 0)].references, [(Monitor, monitor)]);
         assert_eq!(world.ensure(&after), [""; 0], "{expected:?}");
     }
 }
@@ -203,9 +208,9 @@ fn a_monitor_that_cannot_be_created_keeps_no_pool_from_following_its_nodes() {
     world.ensure(&wanted(&[(tcp(80), 30080)], &[1]));
     let features = Features { health_check: Some(32000), ..Features::default() };
     let local = DesiredLoadBalancer { features, ..wanted(&[(tcp(80), 30080)], &[1, 2]) };
-    let before = world.objects.pools[0].monitors.clone();
+    let before = world.objects[(Pool, 0)].references.clone();
     assert_eq!(world.begin(&local, 1), ["change pool"]);
-    assert_eq!(world.objects.pools[0].monitors, before);
+    assert_eq!(world.objects[(Pool, 0)].references, before);
     assert_eq!(world.ensure(&local), ["monitor", "change pool", "delete monitor"]);
 }
 
@@ -214,7 +219,7 @@ fn a_monitor_of_an_earlier_version_is_changed_once() {
     let mut world = world();
     let asked = with(Features { health_check: Some(32000), ..Features::default() });
     world.ensure(&asked);
-    world.objects.monitors[0].has_other_version = true;
+    world.objects[(Monitor, 0)].spec.has_other_version = true;
     assert_eq!(world.ensure(&asked), ["change monitor"]);
     assert_eq!(world.ensure(&asked), [""; 0]);
 }
@@ -228,10 +233,10 @@ fn an_adopted_port_keeps_the_health_check_of_the_go_program() {
         let asked = DesiredLoadBalancer { features, ..wanted(&[(port, 30080)], &[1]) };
         let mut world = world();
         world.ensure(&DesiredLoadBalancer { features: Features::default(), ..asked.clone() });
-        world.objects.servers[0].tags = world.marks(ObjectKind::VirtualServer, Some(port));
-        let before = world.objects.monitors.clone();
+        world.objects[(VirtualServer, 0)].tags = world.marks(VirtualServer, Some(port));
+        let before = world.objects.only(Monitor);
         assert_eq!(world.ensure(&asked), [""; 0], "{field}");
-        assert_eq!(world.objects.monitors, before);
+        assert_eq!(world.objects.only(Monitor), before);
         assert_eq!(ignored(&asked, &known(&world.objects, world.lb_service.as_ref())), [field]);
         let full = DesiredLoadBalancer { adopts_fully: true, ..asked };
         assert!(world.ensure(&full).contains(&"monitor".to_owned()), "{field}");

@@ -58,7 +58,7 @@ proptest! {
             world.begin(&wanted, steps);
         }
         let before = address(&last, &world.objects);
-        let kept: Vec<VirtualServer> = world.objects.servers.iter().filter(|server| {
+        let kept: Vec<Resource> = world.objects.servers().filter(|server| {
             last.ports.iter().any(|port| Some(port.port) == server.tags.port)
         }).cloned().collect();
         world.ensure(&last);
@@ -66,20 +66,20 @@ proptest! {
         world.assert_features(&last);
         prop_assert!(before.is_none() || before == address(&last, &world.objects));
         for server in kept {
-            prop_assert!(world.objects.servers.iter().any(|one| one.tags == server.tags && one.address == server.address));
+            prop_assert!(world.objects.servers().any(|one| one.tags == server.tags && one.address == server.address));
         }
-        let served: BTreeSet<Port> = world.objects.servers.iter().filter_map(|server| server.tags.port).collect();
+        let served: BTreeSet<Port> = world.objects.servers().filter_map(|server| server.tags.port).collect();
         prop_assert_eq!(served, last.ports.iter().map(|port| port.port).collect::<BTreeSet<_>>());
-        prop_assert_eq!(world.objects.pools.len(), last.ports.len());
+        prop_assert_eq!(world.objects.pools().count(), last.ports.len());
         let is_udp_checked = last.features.health_check.is_some() || last.features.has_icmp_check;
         let has_monitor = |port: &&WantedPort| port.port.protocol == Protocol::Tcp || is_udp_checked;
         let monitors = last.ports.iter().filter(has_monitor).count();
-        prop_assert_eq!((world.objects.monitors.len(), world.objects.allocations.len()), (monitors, 1));
+        prop_assert_eq!((world.objects.of_kind(Monitor).count(), world.objects.allocations().count()), (monitors, 1));
         let Features { source_ranges, affinity, .. } = &last.features;
-        let of_service = (world.objects.groups.len(), world.objects.persistence_profiles.len());
+        let of_service = (world.objects.of_kind(Group).count(), world.objects.of_kind(PersistenceProfile).count());
         prop_assert_eq!(of_service, (usize::from(source_ranges.is_some()), usize::from(affinity.is_some())));
-        for pool in &world.objects.pools {
-            prop_assert!(members::are_equal(&pool.members, &last.members));
+        for pool in world.objects.pools() {
+            prop_assert!(members::are_equal(&pool.spec.members, &last.members));
         }
         world.delete(Some(CLUSTER));
         prop_assert!(world.objects.is_empty());
@@ -97,8 +97,8 @@ proptest! {
         }
         let addresses = |world: &World| [None, SECOND].map(|which| {
             let ours = world.objects.of(which);
-            let server = ours.servers.first().and_then(|server| server.address);
-            server.or_else(|| ours.allocations.iter().find_map(|allocation| allocation.address))
+            let server = ours.servers().next().and_then(|server| server.address);
+            server.or_else(|| ours.allocations().find_map(|allocation| allocation.address))
         });
         let before = addresses(&world);
         world.begin_both(&last, &second, usize::MAX);
@@ -131,13 +131,13 @@ proptest! {
         prop_assert_eq!(world.ensure(&last), Vec::<String>::new());
         prop_assert_eq!(world.served(&last, None), last.ports.iter().map(|port| port.port).collect::<BTreeSet<_>>());
         world.assert_features(&last);
-        let used: BTreeSet<&str> = world.objects.servers.iter().map(|server| &*server.pool).collect();
-        for pool in world.objects.pools.iter().filter(|pool| used.contains(&*pool.tags.path)) {
-            prop_assert!(members::are_equal(&pool.members, &last.members), "{:?}", pool);
+        let used: BTreeSet<&str> = world.objects.servers().map(|server| server.reference(Pool)).collect();
+        for pool in world.objects.pools().filter(|pool| used.contains(&*pool.tags.path)) {
+            prop_assert!(members::are_equal(&pool.spec.members, &last.members), "{:?}", pool);
         }
-        for server in &world.objects.servers {
+        for server in world.objects.servers() {
             let port = last.ports.iter().find(|port| Some(port.port) == server.tags.port).unwrap();
-            prop_assert_eq!(server.node_port, Some(port.node_port));
+            prop_assert_eq!(server.spec.node_port, Some(port.node_port));
         }
         // After a restart or a manual change, some objects are only found by a full list.
         world.list();
@@ -188,34 +188,44 @@ impl Disturbance {
             Self::Restart => world.forget(),
             Self::Adoption => world.adopt(),
             Self::OtherPort(at) => {
-                world.objects.servers.get_mut(at).into_iter().for_each(|server| server.number = Some(9000 + at as u16));
+                world
+                    .objects
+                    .get_mut(VirtualServer, at)
+                    .into_iter()
+                    .for_each(|server| server.spec.number = Some(9000 + at as u16));
             }
             Self::OtherTag(at, port) => {
-                world.objects.servers.get_mut(at).into_iter().for_each(|server| server.tags.port = port);
+                world.objects.get_mut(VirtualServer, at).into_iter().for_each(|server| server.tags.port = port);
             }
             Self::OtherTagOfPool(at, port) => {
-                world.objects.pools.get_mut(at).into_iter().for_each(|pool| pool.tags.port = port);
+                world.objects.get_mut(Pool, at).into_iter().for_each(|pool| pool.tags.port = port);
             }
             Self::SecondServer(at) => {
-                let Some(mut second) = world.objects.servers.get(at).cloned() else { return };
-                second.tags = world.marks(ObjectKind::VirtualServer, second.tags.port);
+                let Some(mut second) = world.objects.of_kind(VirtualServer).nth(at).cloned() else { return };
+                second.tags = world.marks(VirtualServer, second.tags.port);
                 second.address = Some(ip(100 + world.made as u8));
-                world.objects.servers.push(second);
+                world.objects.0.push(second);
             }
             Self::SecondAddress(last) => {
-                let (marks, address) = (world.marks(ObjectKind::Allocation, None), last.map(ip));
-                world.objects.allocations.push(Allocation { tags: marks, address_pool: "p".into(), address });
+                let allocation = world.allocation("p", last.map(ip));
+                world.objects.0.push(allocation);
             }
-            Self::NoServer(at) if at < world.objects.servers.len() => drop(world.objects.servers.remove(at)),
-            Self::NoServer(_) => {}
-            Self::NoAllocation => world.objects.allocations.clear(),
+            Self::NoServer(at) => {
+                let path = world.objects.servers().nth(at).map(|server| server.tags.path.clone());
+                world.objects.0.retain(|one| Some(&one.tags.path) != path.as_ref());
+            }
+            Self::NoAllocation => drop(world.objects.take(Allocation)),
             Self::OtherAddress(at) => {
                 world.made += 1;
                 let address = Some(ip(100 + world.made as u8));
-                world.objects.servers.get_mut(at).into_iter().for_each(|server| server.address = address);
+                world.objects.get_mut(VirtualServer, at).into_iter().for_each(|server| server.address = address);
             }
             Self::NoList(at) => {
-                world.objects.servers.get_mut(at).into_iter().for_each(|server| server.is_restricted = false);
+                world
+                    .objects
+                    .get_mut(VirtualServer, at)
+                    .into_iter()
+                    .for_each(|server| server.spec.is_restricted = false);
             }
         }
     }
@@ -224,25 +234,17 @@ impl Disturbance {
 impl World {
     fn adopt(&mut self) {
         let mut renamed = std::collections::BTreeMap::new();
-        for (kind, at) in [ObjectKind::VirtualServer, ObjectKind::Pool, ObjectKind::Monitor]
-            .into_iter()
-            .flat_map(|kind| (0..9).map(move |at| (kind, at)))
-        {
+        for (kind, at) in [VirtualServer, Pool, Monitor].into_iter().flat_map(|kind| (0..9).map(move |at| (kind, at))) {
             let new = self.marks(kind, None);
-            let tags = match kind {
-                ObjectKind::VirtualServer => self.objects.servers.get_mut(at).map(|one| &mut one.tags),
-                ObjectKind::Pool => self.objects.pools.get_mut(at).map(|one| &mut one.tags),
-                _ => self.objects.monitors.get_mut(at).map(|one| &mut one.tags),
-            };
-            let Some(marks) = tags else { continue };
+            let Some(marks) = self.objects.get_mut(kind, at).map(|one| &mut one.tags) else { continue };
             renamed.insert(marks.path.clone(), new.path.clone());
             *marks = OwnerTags { port: marks.port, cluster_uid: None, ..new };
         }
-        for server in &mut self.objects.servers {
-            server.pool = renamed.get(&server.pool).cloned().unwrap_or_default();
-        }
-        for path in self.objects.pools.iter_mut().flat_map(|pool| &mut pool.monitors) {
-            *path = renamed.get(path).cloned().unwrap_or_default();
+        for one in &mut self.objects.0 {
+            one.references.retain(|(kind, path)| ![Pool, Monitor].contains(kind) || renamed.contains_key(path));
+            for (_, path) in one.references.iter_mut().filter(|(kind, _)| [Pool, Monitor].contains(kind)) {
+                path.clone_from(&renamed[path]);
+            }
         }
     }
 
@@ -253,13 +255,13 @@ impl World {
             assert!(ours.is_empty(), "{ours:?}");
             return;
         }
-        let served: BTreeSet<Port> = ours.servers.iter().filter_map(|server| server.tags.port).collect();
+        let served: BTreeSet<Port> = ours.servers().filter_map(|server| server.tags.port).collect();
         assert_eq!(served, wanted.ports.iter().map(|port| port.port).collect());
-        assert_eq!((ours.pools.len(), ours.allocations.len()), (wanted.ports.len(), 1));
-        assert!(ours.pools.iter().all(|pool| members::are_equal(&pool.members, &wanted.members)));
-        for server in &ours.servers {
-            assert_eq!(server.address, ours.allocations[0].address);
-            assert!(ours.pools.iter().any(|pool| pool.tags.path == server.pool));
+        assert_eq!((ours.pools().count(), ours.allocations().count()), (wanted.ports.len(), 1));
+        assert!(ours.pools().all(|pool| members::are_equal(&pool.spec.members, &wanted.members)));
+        for server in ours.servers() {
+            assert_eq!(server.address, ours[(Allocation, 0)].address);
+            assert!(ours.pools().any(|pool| server.refers_to(&pool.tags.path)));
         }
         World { objects: ours, ..self.clone() }.assert_features(wanted);
     }
@@ -267,17 +269,17 @@ impl World {
     /// Checks the features on virtual servers of this program. With full adoption, checks all virtual servers.
     fn assert_features(&self, wanted: &DesiredLoadBalancer) {
         let Features { source_ranges, affinity, is_snat_disabled, .. } = &wanted.features;
-        let is_ours = |server: &&VirtualServer| wanted.adopts_fully || has_own_form(&server.tags.id);
-        for server in self.objects.servers.iter().filter(is_ours) {
-            let group = self.objects.groups.iter().find(|group| group.tags.path == server.group);
+        let is_ours = |server: &&Resource| wanted.adopts_fully || has_own_form(&server.tags.id);
+        for server in self.objects.servers().filter(is_ours) {
+            let group = self.objects.of_kind(Group).find(|group| server.refers_to(&group.tags.path));
             let networks = source_ranges.as_ref().map(|ranges| Some(ranges.networks().clone()));
-            assert_eq!(group.map(|group| group.ranges.clone()), networks);
-            assert_eq!(server.is_restricted, source_ranges.is_some());
-            let mut profiles = self.objects.persistence_profiles.iter();
-            let profile = profiles.find(|profile| profile.tags.path == server.persistence);
-            assert_eq!(profile.map(|profile| profile.timeout), affinity.map(Some));
-            let pool = self.objects.pools.iter().find(|pool| pool.tags.path == server.pool).unwrap();
-            assert_eq!(pool.is_snat_disabled, Some(*is_snat_disabled));
+            assert_eq!(group.map(|group| group.spec.ranges.clone()), networks);
+            assert_eq!(server.spec.is_restricted, source_ranges.is_some());
+            let mut profiles = self.objects.of_kind(PersistenceProfile);
+            let profile = profiles.find(|profile| server.refers_to(&profile.tags.path));
+            assert_eq!(profile.map(|profile| profile.spec.timeout), affinity.map(Some));
+            let pool = self.objects.pools().find(|pool| server.refers_to(&pool.tags.path)).unwrap();
+            assert_eq!(pool.spec.is_snat_disabled, Some(*is_snat_disabled));
         }
     }
 }

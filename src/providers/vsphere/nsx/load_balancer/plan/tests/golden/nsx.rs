@@ -8,15 +8,13 @@ use serde_json::Value;
 use super::super::*;
 use crate::clients::nsx::{Object, ObjectTag};
 use crate::providers::vsphere::config::address_rules::IpFamily::{V4, V6};
+use crate::providers::vsphere::nsx::load_balancer::body::{edit, new_object};
 use crate::providers::vsphere::nsx::load_balancer::families::RequestedFamilies;
-use crate::providers::vsphere::nsx::load_balancer::layout::{
-    CLUSTER as CLUSTER_NAME, GROUPS, LB_SERVICES, OWNER, PERSISTENCE_PROFILES, PoolFacts, SERVERS, SERVICE, ServerFacts,
-};
+use crate::providers::vsphere::nsx::load_balancer::layout::{CLUSTER as CLUSTER_NAME, OWNER, SERVERS, SERVICE};
 use crate::providers::vsphere::nsx::load_balancer::ownership::{ClassifiedResources, ClusterContext, classify};
+use crate::providers::vsphere::nsx::load_balancer::resource::LoadBalancerSpec;
 use crate::providers::vsphere::nsx::load_balancer::resource_index::{ResourceIndex, Selection};
 
-const POOLS: &str = "/infra/lb-pools";
-const MONITORS: &str = "/infra/lb-monitor-profiles";
 const TIER1: &str = "/infra/tier-1s/t";
 
 /// A Service, as a sync requests it.
@@ -132,7 +130,7 @@ impl Nsx {
             let index = self.index();
             let lb_service = index.lb_service(Selection::Managed { tier1: Some(TIER1) }, self.cluster_uid()).unwrap();
             let classified = self.classified(request, &index, lb_service);
-            let is_unread = |one: &&Allocation| !self.read.contains(&one.tags.path);
+            let is_unread = |one: &&Resource| !self.read.contains(&one.tags.path);
             if let Some(allocation) = classified.unresolved.iter().find(is_unread) {
                 self.read_address(&allocation.tags.path);
                 continue;
@@ -155,7 +153,7 @@ impl Nsx {
             steps += 1;
             assert!(steps < 100, "the sync does not end: {}", self.text());
             let (layout, ours, desired) = &targets[at];
-            if !self.apply(&step, layout, desired, ours.servers.is_empty()) {
+            if !self.apply(&step, layout, desired, !ours.has(ObjectKind::VirtualServer)) {
                 return true;
             }
         }
@@ -165,7 +163,7 @@ impl Nsx {
         &self,
         request: &Request,
         index: &ResourceIndex,
-        lb_service: Option<&LbService>,
+        lb_service: Option<&Resource>,
     ) -> ClassifiedResources {
         let ports: Vec<Port> = request.desired.ports.iter().map(|port| port.port).collect();
         let context = ClusterContext {
@@ -173,7 +171,7 @@ impl Nsx {
             service_uid: request.desired.service_uid.as_deref(),
             ports: &ports,
             ingress: &self.ingress,
-            lb_service: lb_service.map(|one| &*one.path),
+            lb_service: lb_service.map(|one| &*one.tags.path),
             nodes: &nodes(&request.desired.members),
         };
         classify(&index.of_service("ns/s"), &context)
@@ -199,7 +197,7 @@ impl Nsx {
     fn index(&self) -> ResourceIndex {
         let mut index = ResourceIndex::default();
         for (path, (kind, object)) in &self.objects {
-            let is_reference = matches!(kind, ObjectKind::Group | ObjectKind::PersistenceProfile);
+            let is_reference = kind.is_listed_rarely();
             if !is_reference || self.listed.contains(path) {
                 index.add(*kind, object, &self.layout);
             }
@@ -208,8 +206,8 @@ impl Nsx {
     }
 
     fn addresses_in_use(&self, index: &ResourceIndex, classified: &ClassifiedResources) -> BTreeSet<IpAddr> {
-        let own = [classified.owned.servers.clone(), classified.ambiguous.servers.clone()].concat();
-        let addresses = classified.owned.allocations.iter().filter_map(|one| one.address);
+        let own: Vec<Resource> = classified.owned.servers().chain(classified.ambiguous.servers()).cloned().collect();
+        let addresses = classified.owned.allocations().filter_map(|one| one.address);
         addresses.filter(|address| index.other_server_on(*address, &own).is_some()).collect()
     }
 
@@ -245,7 +243,7 @@ impl Nsx {
     /// Applies a step as the backend does. Returns false if the step fails, which ends the sync.
     fn apply(
         &mut self,
-        step: &Step<'_>,
+        step: &Action<'_>,
         layout: &ClusterLayout,
         desired: &DesiredLoadBalancer,
         is_unserved: bool,
@@ -253,101 +251,63 @@ impl Nsx {
         let uid = desired.service_uid.as_deref().unwrap_or_default();
         let owner = Owner { namespace: "ns", name: "s", uid };
         let address_pool = if layout.secondary.is_some() { "p6" } else { "p" };
+        let spec = LoadBalancerSpec {
+            class: "default".to_owned(),
+            address_pool: address_pool.to_owned(),
+            members: desired.members.clone(),
+            size: "SMALL",
+            tier1: Some(TIER1.to_owned()),
+        };
         let allocations = format!("/infra/ip-pools/{address_pool}/ip-allocations");
-        let id = |kind, port| layout.id(kind, uid, port, 0);
+        let allocation = |address| Resource { address, ..Resource::new(ObjectKind::Allocation, None) };
         match step {
-            Step::CreateMonitor { port, probe } => {
-                let id = layout.monitor_id(probe.monitor_type(), uid, port.port, 0);
-                let body = layout.monitor(&owner, port.port, *probe);
-                self.create(layout, ObjectKind::Monitor, Some(port.port), (MONITORS, id), body);
-            }
-            Step::CreatePool { port, monitor, is_snat_disabled } => {
-                let port = port.port;
-                let members = &desired.members;
-                let facts =
-                    PoolFacts { port, address_pool, members, monitor: *monitor, is_snat_disabled: *is_snat_disabled };
-                let id = id(ObjectKind::Pool, Some(port));
-                self.create(layout, ObjectKind::Pool, Some(port), (POOLS, id), layout.pool(&owner, &facts));
-            }
-            Step::CreateServer { port, address, pool, lb_service, group, persistence } => {
-                let facts = ServerFacts {
-                    port: port.port,
-                    node_port: port.node_port,
-                    address: *address,
-                    class: "default",
-                    address_pool,
-                    profile: &port.profile,
-                    pool,
-                    lb_service,
-                    group: *group,
-                    persistence: *persistence,
+            Action::Create(new) => {
+                let port = new.tags.port;
+                let id = match (new.kind, new.spec.monitor_type) {
+                    (ObjectKind::LbService, _) => layout.lb_service_id(Some(TIER1), 0),
+                    (_, Some(monitor_type)) => layout.monitor_id(monitor_type, uid, port.unwrap(), 0),
+                    (kind, None) => layout.id(kind, uid, port, 0),
                 };
-                let body = layout.virtual_server(&owner, &facts);
-                let id = id(ObjectKind::VirtualServer, Some(port.port));
-                self.create(layout, ObjectKind::VirtualServer, Some(port.port), (SERVERS, id), body);
+                let of = if new.kind == ObjectKind::LbService { &layout.of(None) } else { layout };
+                self.create(of, new.kind, port, (new.kind.parent(), id), new_object(layout, &owner, &spec, new));
             }
-            Step::CreateGroup { ranges } => {
-                let body = layout.group(&owner, ranges);
-                self.create(layout, ObjectKind::Group, None, (GROUPS, id(ObjectKind::Group, None)), body);
-            }
-            Step::CreatePersistenceProfile { timeout } => {
-                let place = (PERSISTENCE_PROFILES, id(ObjectKind::PersistenceProfile, None));
-                let body = layout.persistence_profile(&owner, *timeout);
-                self.create(layout, ObjectKind::PersistenceProfile, None, place, body);
-            }
-            Step::CreateLbService => {
-                let place = (LB_SERVICES, layout.lb_service_id(Some(TIER1), 0));
-                self.create(
-                    &layout.of(None),
-                    ObjectKind::LbService,
-                    None,
-                    place,
-                    layout.lb_service("SMALL", Some(TIER1)),
-                );
-            }
-            Step::Allocate { allocation_request } => {
-                let requested = match allocation_request {
+            Action::Allocate(request) => {
+                let requested = match request {
                     AllocationRequest::Any => None,
                     AllocationRequest::Rather(address) | AllocationRequest::Only(address) => Some(*address),
                 };
-                if let AllocationRequest::Rather(address) = allocation_request {
+                if let AllocationRequest::Rather(address) = request {
                     self.show(&format!("prefer the address {address}"), None, None);
                 }
-                let place = (&*allocations, id(ObjectKind::Allocation, None));
-                self.create(layout, ObjectKind::Allocation, None, place, layout.allocation(&owner, requested));
+                let place = (&*allocations, layout.id(ObjectKind::Allocation, uid, None, 0));
+                let body = new_object(layout, &owner, &spec, &allocation(requested));
+                self.create(layout, ObjectKind::Allocation, None, place, body);
             }
-            Step::Reserve { address, .. } => {
-                let id = id(ObjectKind::Allocation, None);
+            Action::Reserve(server) => {
+                let id = layout.id(ObjectKind::Allocation, uid, None, 0);
                 let path = format!("{allocations}/{id}");
-                let body = layout.allocation(&owner, Some(*address));
+                let body = new_object(layout, &owner, &spec, &allocation(server.address));
                 self.create(layout, ObjectKind::Allocation, None, (&allocations, id), body);
                 self.read_address(&path);
             }
-            Step::ReadAddress { allocation } => {
+            Action::ReadAddress(allocation) => {
                 if !self.read_address(&allocation.tags.path) && is_unserved {
                     self.show("the sync fails", None, None);
                     return false;
                 }
             }
-            Step::ChangeMonitor { monitor, .. } => {
-                self.edit(step, ObjectKind::Monitor, &monitor.tags, &owner, &desired.members);
+            Action::Update { resource, desired: after } => {
+                let new = tags_at_write(&resource.tags, resource.kind, &owner, layout);
+                self.change("update", resource, |object| {
+                    edit(object, resource, after, &layout.cluster, &desired.members);
+                    new.write_into(object);
+                });
             }
-            Step::ChangePool { pool, .. } | Step::Untag { pool } => {
-                self.edit(step, ObjectKind::Pool, &pool.tags, &owner, &desired.members);
+            Action::Tag { resource, address } => {
+                let new = tags_of(&owner, layout, resource.kind, *address);
+                self.change("tag", resource, |object| new.write_into(object));
             }
-            Step::ChangeServer { server, .. } | Step::SetAddress { server, .. } => {
-                self.edit(step, ObjectKind::VirtualServer, &server.tags, &owner, &desired.members);
-            }
-            Step::ChangeGroup { group, .. } => self.edit(step, ObjectKind::Group, &group.tags, &owner, &[]),
-            Step::ChangePersistenceProfile { profile, .. } => {
-                self.edit(step, ObjectKind::PersistenceProfile, &profile.tags, &owner, &[]);
-            }
-            Step::Tag { tags, address } => {
-                let kind = self.objects[&*tags.path].0;
-                let new = tags_of(&owner, layout, kind, *address);
-                self.change("tag", tags, |object| new.write_into(object));
-            }
-            Step::Read { kind, path } => {
+            Action::Read { kind, path } => {
                 let id = path.rsplit('/').next().unwrap();
                 self.names.insert(id.to_owned(), name_of(*kind, &Object::default(), None, layout));
                 self.read.insert(path.as_str().into());
@@ -357,13 +317,8 @@ impl Nsx {
                 }
                 self.show(&format!("read {path}: {}", if is_here { "exists" } else { "not found" }), None, None);
             }
-            Step::DeleteServer(server) => self.delete(&server.tags),
-            Step::DeletePool(pool) => self.delete(&pool.tags),
-            Step::DeleteMonitor(monitor) => self.delete(&monitor.tags),
-            Step::DeletePersistenceProfile(profile) => self.delete(&profile.tags),
-            Step::DeleteGroup(group) => self.delete(&group.tags),
-            Step::ReleaseAddress(allocation) => self.delete(&allocation.tags),
-            Step::PortConflict { port, server } => {
+            Action::Delete(resource) => self.delete(&resource.tags.path),
+            Action::PortConflict { port, server } => {
                 let path = &server.tags.path;
                 self.show(&format!("report that {path} is in the place of {}", port.port), None, None);
                 return false;
@@ -384,7 +339,7 @@ impl Nsx {
         let name = name_of(kind, &object, port, layout);
         self.names.insert(id.clone(), name.clone());
         self.ids.insert(name, id.clone());
-        if matches!(kind, ObjectKind::Group | ObjectKind::PersistenceProfile) {
+        if kind.is_listed_rarely() {
             self.listed.insert(path.clone());
             self.read.insert(path.as_str().into());
         }
@@ -398,28 +353,18 @@ impl Nsx {
         self.objects.insert(path, (kind, object));
     }
 
-    fn edit(&mut self, step: &Step<'_>, kind: ObjectKind, tags: &OwnerTags, owner: &Owner<'_>, members: &[Member]) {
-        let layout = self.layout.of(tags.secondary);
-        let new = tags_at_write(tags, kind, owner, &layout);
-        self.change("update", tags, |object| {
-            step.edit(object, &layout, members);
-            new.write_into(object);
-        });
-    }
-
-    fn change(&mut self, verb: &str, tags: &OwnerTags, edit: impl Fn(&mut Object)) {
-        let path = &*tags.path;
+    fn change(&mut self, verb: &str, resource: &Resource, edit: impl Fn(&mut Object)) {
+        let path = &*resource.tags.path;
         let (kind, before) = self.objects[path].clone();
         let mut after = before.clone();
         edit(&mut after);
-        self.layout.of(tags.secondary).tags(kind).write_into(&mut after);
+        self.layout.of(resource.tags.secondary).tags(kind).write_into(&mut after);
         self.show(&format!("{verb} {path}"), Some(&before), Some(&after));
         self.objects.insert(path.to_owned(), (kind, after));
     }
 
     /// Deletes an object. Panics if another object refers to it, which NSX refuses.
-    fn delete(&mut self, tags: &OwnerTags) {
-        let path = &*tags.path;
+    fn delete(&mut self, path: &str) {
         self.show(&format!("delete {path}"), None, None);
         self.objects.remove(path);
         self.listed.remove(path);

@@ -55,15 +55,6 @@ pub enum UnusableLbService {
 }
 
 impl ResourceIndex {
-    /// Builds the index from lists.
-    pub fn of_lists(lists: &[(ObjectKind, Vec<Object>)], layout: &ClusterLayout) -> Self {
-        let mut contents = Self::default();
-        for (kind, objects) in lists {
-            objects.iter().for_each(|object| contents.add(*kind, object, layout));
-        }
-        contents
-    }
-
     /// Records an object that was read or written, and replaces its previous version.
     pub fn record(&mut self, kind: ObjectKind, object: &Object, layout: &ClusterLayout) {
         self.remove(object.path());

@@ -83,15 +83,14 @@ pub(super) struct FamilyTarget {
 
 impl FamilyTarget {
     pub(super) fn known<'a>(&'a self, observation: &'a CallObservation) -> CurrentState<'a> {
-        let Self { ours, layout, .. } = self;
-        let lb_service = observation.lb_service.as_ref().ok().and_then(Option::as_ref);
-        let CallObservation {
-            classified: ClassifiedResources { ambiguous: held, .. },
-            read_paths: read,
-            addresses_in_use: elsewhere,
-            ..
-        } = observation;
-        CurrentState { ours, ambiguous: held, lb_service, layout, read_paths: read, addresses_in_use: elsewhere }
+        CurrentState {
+            ours: &self.ours,
+            ambiguous: &observation.classified.ambiguous,
+            lb_service: observation.lb_service.as_ref().ok().and_then(Option::as_ref),
+            layout: &self.layout,
+            read_paths: &observation.read_paths,
+            addresses_in_use: &observation.addresses_in_use,
+        }
     }
 
     pub(super) fn address(&self) -> Option<IpAddr> {

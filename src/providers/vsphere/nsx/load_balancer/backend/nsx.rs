@@ -62,40 +62,36 @@ struct Calls {
     delete: &'static str,
 }
 
-macro_rules! calls {
-    ($name:literal) => {
-        calls!($name, ".put")
-    };
-    ($name:literal, $put:literal) => {
-        Calls {
-            list: concat!($name, ".list"),
-            get: concat!($name, ".get"),
-            put: concat!($name, $put),
-            delete: concat!($name, ".delete"),
-        }
-    };
-}
-
 impl Calls {
     const fn of(kind: ObjectKind) -> Self {
-        match kind {
-            ObjectKind::LbService => calls!("lb-services"),
-            ObjectKind::VirtualServer => calls!("lb-virtual-servers"),
-            ObjectKind::Pool => calls!("lb-pools"),
-            ObjectKind::Monitor => calls!("lb-monitor-profiles"),
-            ObjectKind::Allocation => calls!("ip-allocations", ".create"),
-            ObjectKind::Group => calls!("groups"),
-            ObjectKind::PersistenceProfile => calls!("lb-persistence-profiles"),
-        }
+        let [list, get, put, delete] = match kind {
+            ObjectKind::LbService => ["lb-services.list", "lb-services.get", "lb-services.put", "lb-services.delete"],
+            ObjectKind::VirtualServer => [
+                "lb-virtual-servers.list",
+                "lb-virtual-servers.get",
+                "lb-virtual-servers.put",
+                "lb-virtual-servers.delete",
+            ],
+            ObjectKind::Pool => ["lb-pools.list", "lb-pools.get", "lb-pools.put", "lb-pools.delete"],
+            ObjectKind::Monitor => [
+                "lb-monitor-profiles.list",
+                "lb-monitor-profiles.get",
+                "lb-monitor-profiles.put",
+                "lb-monitor-profiles.delete",
+            ],
+            ObjectKind::Allocation => {
+                ["ip-allocations.list", "ip-allocations.get", "ip-allocations.create", "ip-allocations.delete"]
+            }
+            ObjectKind::Group => ["groups.list", "groups.get", "groups.put", "groups.delete"],
+            ObjectKind::PersistenceProfile => [
+                "lb-persistence-profiles.list",
+                "lb-persistence-profiles.get",
+                "lb-persistence-profiles.put",
+                "lb-persistence-profiles.delete",
+            ],
+        };
+        Self { list, get, put, delete }
     }
-}
-
-/// An object and the current operation on it. `operation` is text, for messages.
-#[derive(Clone, Copy)]
-struct ObjectTarget<'a> {
-    kind: ObjectKind,
-    path: &'a str,
-    operation: &'a str,
 }
 
 /// An object to create under its first free id.
@@ -115,8 +111,8 @@ impl NsxBackend {
         Self { client, batches: AtomicBool::new(batches) }
     }
 
-    async fn get(&self, target: ObjectTarget<'_>) -> Result<Option<Object>, Error> {
-        let ObjectTarget { kind, path, operation: doing } = target;
+    /// Reads an object. `doing` is the current operation, for messages.
+    async fn get(&self, kind: ObjectKind, path: &str, doing: &str) -> Result<Option<Object>, Error> {
         match self.client.get(path, Calls::of(kind).get, Priority::Urgent).await {
             Ok(object) if object.path() == path => Ok(Some(object)),
             Ok(_) => {
@@ -132,7 +128,7 @@ impl NsxBackend {
     /// this program creates. Reads the object, because NSX may also report an existing object.
     async fn lacks_part(&self, path: &str, doing: &str) -> Result<bool, Error> {
         let Some(kind) = part_of(path) else { return Ok(false) };
-        let found = self.get(ObjectTarget { kind, path, operation: doing }).await?;
+        let found = self.get(kind, path, doing).await?;
         Ok(found.is_none_or(|object| object.is_marked_for_delete()))
     }
 
@@ -173,7 +169,6 @@ impl NsxBackend {
         new: &NewObject<'_>,
         path: &str,
     ) -> Result<CreateOutcome, Error> {
-        let target = ObjectTarget { kind: new.resource.kind, path, operation: &new.operation };
         let (mut last, mut body) = (None, new.body.clone());
         for _ in 0..ATTEMPTS {
             let error = match self.put(permit, new.resource.kind, path, &body).await {
@@ -183,10 +178,12 @@ impl NsxBackend {
             match &error.kind {
                 client::Kind::MarkedForDeletion => return Ok(CreateOutcome::Taken),
                 // The object may exist already, or the outcome of the write is unknown.
-                client::Kind::Conflict | client::Kind::Unknown => match self.get(target).await? {
-                    Some(object) => return Ok(taken(request, new, object)),
-                    None => last = Some(error),
-                },
+                client::Kind::Conflict | client::Kind::Unknown => {
+                    match self.get(new.resource.kind, path, &new.operation).await? {
+                        Some(object) => return Ok(taken(request, new, object)),
+                        None => last = Some(error),
+                    }
+                }
                 client::Kind::MissingReference(missing) if self.lacks_part(missing, &new.operation).await? => {
                     return Ok(CreateOutcome::Missing(missing.clone()));
                 }
@@ -284,7 +281,7 @@ impl NsxBackend {
         record: Record<'_>,
     ) -> Result<Option<Object>, Error> {
         let (kind, path) = (resource.kind, &*resource.tags.path);
-        let Some(object) = self.get(ObjectTarget { kind, path, operation: doing }).await? else {
+        let Some(object) = self.get(kind, path, doing).await? else {
             record(ObjectChange::Gone(path.to_owned()));
             return Ok(None);
         };
@@ -508,7 +505,7 @@ impl Backend for NsxBackend {
                 self.change(request, resource, &doing, &|object| tags.write_into(object), record).await
             }
             Action::Read { kind, path } => {
-                let found = self.get(ObjectTarget { kind: *kind, path, operation: &doing }).await?;
+                let found = self.get(*kind, path, &doing).await?;
                 let gone = || ObjectChange::Gone(path.clone());
                 record(found.map_or_else(gone, |object| ObjectChange::Entered(*kind, object)));
                 Ok(())

@@ -59,8 +59,7 @@ impl<'a> References<'a> {
     pub fn refer(&self, server: &mut Resource) {
         for one in &self.0 {
             if let Some(path) = one.path() {
-                server.set_reference(one.kind, path);
-                server.spec.is_restricted |= one.kind == ObjectKind::Group;
+                refer(server, one.kind, path);
             }
         }
     }
@@ -71,9 +70,10 @@ impl<'a> References<'a> {
         if !row.is_compared || KINDS.iter().any(|kind| is_unread(desired.reference(*kind), known)) {
             return;
         }
-        for one in self.0.iter().filter(|one| one.desired.is_none()) {
-            desired.spec.is_restricted &= one.kind != ObjectKind::Group || desired.reference(one.kind).is_empty();
-            desired.set_reference(one.kind, "");
+        for one in &self.0 {
+            if one.desired.is_none() && !desired.reference(one.kind).is_empty() {
+                refer(desired, one.kind, "");
+            }
         }
         self.refer(desired);
     }
@@ -100,6 +100,15 @@ impl<'a> References<'a> {
     pub fn creation(&self) -> Option<Action<'a>> {
         let missing = self.0.iter().find_map(|one| one.desired.as_ref().filter(|_| one.found.is_none()))?;
         Some(Action::Create(Box::new(missing.clone())))
+    }
+}
+
+/// Makes a virtual server refer to a group, which restricts access, or to a persistence profile; to none if `path` is
+/// empty.
+fn refer(server: &mut Resource, kind: ObjectKind, path: &str) {
+    server.set_reference(kind, path);
+    if kind == ObjectKind::Group {
+        server.spec.is_restricted = !path.is_empty();
     }
 }
 

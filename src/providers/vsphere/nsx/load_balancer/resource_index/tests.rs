@@ -37,8 +37,9 @@ fn server(id: &str, service: Option<&str>, lb_service: &str) -> Object {
 }
 
 fn contents(entries: &[(ObjectKind, Object)]) -> ResourceIndex {
-    let lists: Vec<_> = entries.iter().map(|(kind, object)| (*kind, vec![object.clone()])).collect();
-    ResourceIndex::of_lists(&lists, &layout())
+    let mut contents = ResourceIndex::default();
+    entries.iter().for_each(|(kind, object)| contents.add(*kind, object, &layout()));
+    contents
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::capacity::{family_of, may_have_address, subnets_of};
-use super::{NewObject, NsxBackend, ObjectTarget, PAGE, Record, Request, body, id_of, is_of_another, no_address};
+use super::{NewObject, NsxBackend, PAGE, Record, Request, body, id_of, is_of_another, no_address};
 use crate::clients::nsx::Object;
 use crate::clients::nsx::realization::Reservation;
 use crate::cloud::Error;
@@ -83,8 +83,9 @@ impl NsxBackend {
                 }
                 Reservation::Pending => reads += 1,
             }
-            let target = ObjectTarget { kind: ObjectKind::Allocation, path, operation: &doing };
-            if reads == MAX_EMPTY_READS && self.get(target).await?.is_none_or(|object| object.is_marked_for_delete()) {
+            if reads == MAX_EMPTY_READS
+                && self.get(allocation.kind, path, &doing).await?.is_none_or(|object| object.is_marked_for_delete())
+            {
                 record(ObjectChange::Gone(path.to_owned()));
                 return Ok(false);
             }

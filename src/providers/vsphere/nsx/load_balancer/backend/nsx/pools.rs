@@ -111,7 +111,7 @@ impl PoolWriteRound<'_> {
         // Reads the pools that the list may have missed.
         for path in unseen {
             let doing = format!("change the pool {path}");
-            match self.nsx.get(ObjectTarget { kind: ObjectKind::Pool, path: &path, operation: &doing }).await {
+            match self.nsx.get(ObjectKind::Pool, &path, &doing).await {
                 Ok(Some(object)) => {
                     if let Some(object) = self.planned(object) {
                         self.write_one_by_one(vec![object]).await;

@@ -130,6 +130,7 @@ mod tests {
         let no_code = b"{}".to_vec();
         let html = b"<html>403</html>".to_vec();
         let list = b"[]".to_vec();
+        let huge = b"{\"error_code\":403,\"x\":1e999}".to_vec();
         let own = format!("The requested object : {OBJECT} could not be found. Object identifiers are case sensitive.");
         let other = "The path=[/infra/tier-1s/t] does not exist";
         let reference = || Kind::MissingReference("/infra/tier-1s/t".to_owned());
@@ -143,11 +144,13 @@ mod tests {
             (PresentedCredentials::Login, 403, error(98, ""), Kind::Rejected),
             (PresentedCredentials::EachTime, 401, html.clone(), Kind::Rejected),
             (PresentedCredentials::EachTime, 403, error(403, ""), Kind::Rejected),
+            (PresentedCredentials::EachTime, 403, huge.clone(), Kind::Rejected),
             (PresentedCredentials::EachTime, 403, error(289, ""), Kind::NoPermission),
             (PresentedCredentials::EachTime, 403, error(401, ""), Kind::NoPermission),
             (PresentedCredentials::Nothing, 401, html.clone(), Kind::SessionOver),
             (PresentedCredentials::Nothing, 403, error(98, ""), Kind::SessionOver),
             (PresentedCredentials::Nothing, 403, error(403, ""), Kind::SessionOver),
+            (PresentedCredentials::Nothing, 403, huge, Kind::SessionOver),
             (PresentedCredentials::Nothing, 403, error(401, ""), Kind::NoPermission),
             (PresentedCredentials::Nothing, 403, error(289, ""), Kind::NoPermission),
             (PresentedCredentials::Nothing, 403, error(505, ""), Kind::NoPermission),

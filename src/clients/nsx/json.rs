@@ -2,9 +2,10 @@
 //! text, for example `{"":0}`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::de::IgnoredAny;
-use serde_json::{Map, Value};
+use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
 
 /// Maximum number of JSON values in a list page.
 pub(super) const MAX_VALUES: usize = 300_000;
@@ -51,14 +52,43 @@ impl ErrorFields {
         if text.len() > LARGEST_ERROR {
             return None;
         }
-        let members: Map<String, Value> = serde_json::from_slice(text).ok()?;
-        let code = match members.get("error_code") {
-            Some(Value::Number(code)) => code.as_i64(),
-            Some(Value::String(code)) => code.parse().ok(),
-            _ => None,
-        };
-        let message = members.get("error_message").and_then(Value::as_str).unwrap_or_default().to_owned();
-        Some(Self { code, message })
+        let mut deserializer = serde_json::Deserializer::from_slice(text);
+        let fields = deserializer.deserialize_map(ErrorFieldsVisitor).ok()?;
+        deserializer.end().ok().map(|()| fields)
+    }
+}
+
+/// Skips all other members, because a rejected login counts as an outage if its answer cannot be parsed. A [`Value`]
+/// cannot have every number of JSON.
+struct ErrorFieldsVisitor;
+
+impl<'de> Visitor<'de> for ErrorFieldsVisitor {
+    type Value = ErrorFields;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut members: M) -> Result<ErrorFields, M::Error> {
+        let mut fields = ErrorFields::default();
+        while let Some(name) = members.next_key::<String>()? {
+            match name.as_str() {
+                "error_code" => fields.code = code_of(&members.next_value()?),
+                "error_message" => {
+                    fields.message = members.next_value::<Value>()?.as_str().unwrap_or_default().to_owned();
+                }
+                _ => drop(members.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(fields)
+    }
+}
+
+fn code_of(value: &Value) -> Option<i64> {
+    match value {
+        Value::Number(code) => code.as_i64(),
+        Value::String(code) => code.parse().ok(),
+        _ => None,
     }
 }
 
@@ -91,6 +121,11 @@ mod tests {
             error(Some(2), ""),
             "the last one counts"
         );
+        for other in ["1e999", "\"\\ud800\""] {
+            let text = format!("{{\"error_code\": 403, \"x\": {other}}}");
+            assert_eq!(ErrorFields::read(text.as_bytes()), error(Some(403), ""), "{text}");
+        }
+        assert_eq!(ErrorFields::read(b"{} {}"), None);
         assert_eq!(ErrorFields::read(b"<html>"), None);
         let of_size = |size: usize| format!("{{\"a\":\"{}\"}}", "x".repeat(size - 8));
         assert_eq!(ErrorFields::read(of_size(LARGEST_ERROR).as_bytes()), error(None, ""));

@@ -396,6 +396,20 @@ async fn each_family_needs_room_of_its_own() {
 }
 
 #[tokio::test]
+async fn the_last_planned_step_of_a_failed_family_is_kept_beside_the_steps_of_the_other_one() {
+    let world = World::dual(Some(UID)).await;
+    let ports: Vec<(&str, u16, u16)> = (1..=17).map(|port| ("TCP", port, 30000 + port)).collect();
+    world.ensured(&service("ns/large", &ports)).await;
+    let first = world.ensured(&both(one())).await;
+    let last = world.balancers.last_step("ns/s").unwrap();
+    let failed: Vec<Option<IpFamily>> = last.steps.keys().copied().collect();
+    assert_eq!((failed, last.outcome), (vec![Some(IpFamily::V6)], Some(Ok(()))), "the first family was made later");
+    let error = world.ensure(&first).await.unwrap_err().to_string();
+    let again = world.balancers.last_step("ns/s").unwrap();
+    assert_eq!((again.steps, again.outcome), (last.steps, Some(Err(error))));
+}
+
+#[tokio::test]
 async fn a_load_balancer_that_cannot_get_the_required_second_family_is_named() {
     let ipv6 = Model::empty().tier1("t1").ip_pool("p1", "pool1", "2001:db8::/64", &[("2001:db8::5", "2001:db8::68")]);
     let mut world = World::with(ipv6, Some(UID), config()).await;

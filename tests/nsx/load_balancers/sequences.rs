@@ -83,17 +83,22 @@ async fn the_last_planned_step_is_kept_with_its_inputs_until_the_load_balancer_i
     world.fake.next("PUT lb-pools", Trouble::error(400, Some(1)));
     world.ensure(&one).await.unwrap_err();
     let last = world.balancers.last_step("ns/s").unwrap();
-    assert_eq!(last.step.as_deref(), Some("create the pool of port 80"));
+    assert_eq!(last.steps, [(None, "create the pool of port TCP/80".to_owned())].into());
+    assert!(last.outcome.unwrap().is_err());
     assert_eq!((last.desired_servers, last.desired_members, last.owned, last.ambiguous), (1, 2, 1, 0));
     let one = world.ensured(&one).await;
     let last = world.balancers.last_step("ns/s").unwrap();
-    assert_eq!((last.step, last.desired_servers, last.desired_members), (None, 1, 2));
-    assert_eq!((last.owned, last.ambiguous), (4, 0));
+    assert_eq!((last.steps.len(), last.desired_servers, last.desired_members), (0, 1, 2));
+    assert_eq!((last.owned, last.ambiguous, last.outcome), (4, 0, Some(Ok(()))));
+    let wrong = annotated(one.clone(), "loadbalancer.vmware.io/class", "unknown");
+    let error = world.ensure(&wrong).await.unwrap_err().to_string();
+    let last = world.balancers.last_step("ns/s").unwrap();
+    assert_eq!((last.steps.len(), last.outcome), (0, Some(Err(error))), "the call ended before a plan");
     world.fake.next("DELETE lb-pools", Trouble::unavailable());
     world.delete(&one).await.unwrap_err();
     let last = world.balancers.last_step("ns/s").unwrap();
-    assert!(last.step.is_some_and(|step| step.starts_with("delete /infra/lb-pools/")));
-    assert_eq!((last.desired_servers, last.owned), (0, 3));
+    assert!(last.steps[&None].starts_with("delete /infra/lb-pools/"));
+    assert_eq!((last.desired_servers, last.owned, last.outcome.unwrap().is_err()), (0, 3, true));
     world.delete(&one).await.unwrap();
     assert_eq!(world.balancers.last_step("ns/s"), None);
 }

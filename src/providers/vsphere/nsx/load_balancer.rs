@@ -197,7 +197,7 @@ impl NsxLoadBalancers {
         self.resources.term().map(|(_, started, _)| started)
     }
 
-    /// Returns the last planned step for this Service (namespace/name), with the inputs of the plan.
+    /// Returns the last planned step for this Service (namespace/name), with the outcome of the last call.
     pub fn last_step(&self, service: &str) -> Option<LastStep> {
         self.resources.last_step(service)
     }

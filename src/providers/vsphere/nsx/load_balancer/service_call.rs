@@ -62,6 +62,10 @@ pub(super) struct ServiceCall<'a> {
 /// Failed load balancers of a Service, with their errors.
 type FailedFamilies = Vec<(Option<IpFamily>, Error)>;
 
+fn has_failed(failed: &FailedFamilies, second: Option<IpFamily>) -> bool {
+    failed.iter().any(|(which, _)| *which == second)
+}
+
 /// The observed state for one step.
 pub(super) struct CallObservation {
     pub(super) classified: ClassifiedResources,
@@ -376,23 +380,35 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// Keeps the planned step with the inputs of the plan, and logs it.
+    /// Keeps the planned step with the inputs of the plan, and logs it. A failed load balancer keeps its failed step.
     pub(super) fn record_plan(
         &self,
         targets: &[FamilyTarget],
         observation: &CallObservation,
-        step: Option<&Action<'_>>,
+        planned: Option<&(&FamilyTarget, Action<'_>)>,
+        failed: &FailedFamilies,
     ) {
+        let mut steps = self.cache().last_step(&self.key).map(|last| last.steps).unwrap_or_default();
+        steps.retain(|second, _| has_failed(failed, *second));
+        steps.extend(planned.map(|(target, step)| (target.balancer.secondary, step.to_string())));
         let last = LastStep {
             at: Instant::now(),
-            step: step.map(ToString::to_string),
+            steps,
             desired_servers: targets.iter().map(|target| target.desired.ports.len()).sum(),
             desired_members: targets.iter().map(|target| target.desired.members.len()).sum(),
             owned: observation.classified.owned.paths().count(),
             ambiguous: observation.classified.ambiguous.paths().count(),
+            outcome: None,
         };
-        debug!(service = self.key, ?last, "planned the next step");
+        let LastStep { steps, desired_servers, desired_members, owned, ambiguous, .. } = &last;
+        debug!(service = self.key, ?steps, desired_servers, desired_members, owned, ambiguous, "planned the next step");
         self.cache().record_step(&self.key, last);
+    }
+
+    /// Keeps the outcome of this call beside the last planned step.
+    pub(super) fn record_outcome<T>(&self, result: &Result<T, Error>) {
+        let outcome = result.as_ref().map(drop).map_err(|error| chain(error));
+        self.cache().record_outcome(&self.key, outcome);
     }
 
     pub(super) fn uid(&self) -> Option<&str> {

@@ -43,6 +43,12 @@ fn is_optional(target: &FamilyTarget, step: &Action<'_>) -> bool {
 
 impl ServiceCall<'_> {
     pub(in crate::providers::vsphere::nsx::load_balancer) async fn delete(mut self) -> Result<(), Error> {
+        let result = self.try_delete().await;
+        self.record_outcome(&result);
+        result
+    }
+
+    async fn try_delete(&mut self) -> Result<(), Error> {
         self.cache().begin_deletion(&self.key);
         self.check(RequiredFreshness::AnyList)?;
         let asked = RequestedFamilies { families: &service_request::families_of(self.service), has_ipv6_pool: false };
@@ -65,7 +71,7 @@ impl ServiceCall<'_> {
                 Some((target, Action::Delete(allocation)))
             };
             let next = next(&targets, &observation).or_else(refused);
-            self.record_plan(&targets, &observation, next.as_ref().map(|(_, step)| step));
+            self.record_plan(&targets, &observation, next.as_ref(), &Vec::new());
             // A deletion only marks objects: NSX may serve the address of a deleted virtual server for some time.
             let is_last = next.as_ref().is_none_or(|(_, step)| step.is_release());
             if is_last && self.check_teardown(&expected).await? == TeardownState::Found {

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node};
 
 use super::pools::unless_outdated;
 use super::realization::TeardownState;
-use super::{CallObservation, FailedFamilies, FamilyTarget, ServiceCall, StepCounts, next};
+use super::{CallObservation, FailedFamilies, FamilyTarget, ServiceCall, StepCounts, has_failed, next};
 use crate::base::error_chain::chain;
 use crate::cloud::{Error, Reason};
 use crate::providers::vsphere::config::address_rules::IpFamily;
@@ -44,6 +44,12 @@ impl ServiceCall<'_> {
         mut self,
         nodes: &[Arc<Node>],
     ) -> Result<LoadBalancerStatus, Error> {
+        let result = self.try_ensure(nodes).await;
+        self.record_outcome(&result);
+        result
+    }
+
+    async fn try_ensure(&mut self, nodes: &[Arc<Node>]) -> Result<LoadBalancerStatus, Error> {
         let class = service_request::class_of(self.service);
         service_request::check_class(&self.provider.config, class)?;
         let ports = service_request::ports_of(self.service)?;
@@ -70,7 +76,7 @@ impl ServiceCall<'_> {
             };
             let open = targets.iter().filter(is_open);
             let planned = next(open, &observation);
-            self.record_plan(&targets, &observation, planned.as_ref().map(|(_, step)| step));
+            self.record_plan(&targets, &observation, planned.as_ref(), &progress.failed);
             let Some((target, step)) = planned else {
                 self.add_unrealized(&targets, &observation, &mut progress.failed).await?;
                 return match progress.failed.is_empty() {
@@ -588,10 +594,6 @@ impl ServiceCall<'_> {
             }
         }
     }
-}
-
-fn has_failed(failed: &FailedFamilies, second: Option<IpFamily>) -> bool {
-    failed.iter().any(|(which, _)| *which == second)
 }
 
 /// Returns the id or path of the only object with a configured name.

@@ -47,8 +47,6 @@ const LEFT_OUT: [(&str, &[&str]); 6] = [
         &[
             "sequences::a_full_load_balancer_service",
             "sequences::each_port_needs_room",
-            // Without a known usage, one Service is created at a time.
-            "sequences::a_load_balancer_service_that_many_services_need",
             "safety::a_retry_does_not_count_the_room",
         ],
     ),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ccm::clients::nsx::Object;
-use ccm::cloud::{Handling, LoadBalancer as _};
+use ccm::cloud::{Error, Handling, LoadBalancer as _};
 use ccm::providers::vsphere::config::IpFamily;
 use ccm::providers::vsphere::nsx::load_balancer::layout::{ClusterLayout, ObjectKind, SERVICE};
 use k8s_openapi::api::core::v1::Service;
@@ -393,6 +393,35 @@ async fn each_family_needs_room_of_its_own() {
     let error = world.ensure(&first).await.unwrap_err();
     assert_eq!(word(&error), "LoadBalancerCapacity", "{error}");
     assert!(error.to_string().contains("19 of 20 virtual servers, and 2 ports"), "{error}");
+}
+
+/// A SMALL load balancer service supports 20 virtual servers: 13 exist, 4 are being created for another Service, and the
+/// first family takes 2.
+#[tokio::test]
+async fn a_family_that_waits_for_room_keeps_the_other_one_from_nothing() {
+    let world = World::dual(Some(UID)).await;
+    let of_ports = |key: &str, count: u16| {
+        let ports: Vec<(&str, u16, u16)> = (1..=count).map(|port| ("TCP", port, 30000 + port)).collect();
+        service(key, &ports)
+    };
+    world.ensured(&of_ports("ns/large", 13)).await;
+    let other = of_ports("ns/other", 4);
+    let hold = world.fake.hold_operation("PUT lb-virtual-servers", 1, Side::Request);
+    let (created, (first, pause)) = tokio::join!(world.try_ensure(&other), async {
+        hold.wait().await;
+        let first = world.ensured(&both(one())).await;
+        let pause = world.waits_for("capacity", async || world.try_ensure(&first).await).await;
+        hold.release();
+        (first, pause)
+    });
+    assert!(matches!(created, Ok(_) | Err(Error::Pending { .. })), "{created:?}");
+    let [address] = status(&first)[..] else { panic!("{first:?}") };
+    assert!(address.is_ipv4());
+    assert!((1000..=2000).contains(&pause.as_millis()), "{pause:?}");
+    let other = world.ensured(&other).await;
+    assert_eq!(word(&world.ensure(&first).await.unwrap_err()), "LoadBalancerCapacity");
+    world.delete(&other).await.unwrap();
+    assert_eq!(status(&world.ensured(&first).await).len(), 2);
 }
 
 #[tokio::test]

@@ -451,6 +451,28 @@ async fn an_address_that_one_service_reports_and_another_one_asks_for_is_given_o
     assert_eq!(world.counted(), [1, 2, 2, 2, 2], "nothing is created for the second Service");
 }
 
+/// The first Service reports an address that another one uses, and continues with another address.
+#[tokio::test]
+async fn a_refused_address_is_not_claimed_for_the_rest_of_the_call() {
+    let world = World::start(Some(UID)).await;
+    let other = world.ensured(&service("ns/other", &[("TCP", 80, 30090)])).await;
+    let status = other.status.clone().unwrap().load_balancer.unwrap();
+    let used = addresses(&status);
+    let one = with_status(service("ns/a", &[("TCP", 80, 30080)]), status);
+    let two = with(&service("ns/b", &[("TCP", 80, 30081)]), json!({"loadBalancerIP": used[0]}));
+    let hold = world.fake.hold_operation("PATCH ip-allocations", 1, Side::Request);
+    let (first, second) = tokio::join!(world.ensure(&one), async {
+        hold.wait().await;
+        let second = world.try_ensure(&two).await;
+        hold.release();
+        second
+    });
+    assert_ne!(addresses(&first.unwrap()), used);
+    let error = second.unwrap_err();
+    assert_eq!(word(&error), "AddressUnavailable", "{error}");
+    assert!(error.to_string().contains("in use by the Service ns/other"), "{error}");
+}
+
 /// Clients of the first Service may still use its address.
 #[tokio::test]
 async fn a_released_address_is_given_by_wish_only_in_its_namespace_for_ten_minutes() {

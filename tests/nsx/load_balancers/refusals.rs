@@ -446,23 +446,19 @@ async fn members_that_go_leave_a_pool_that_nsx_refuses_with_the_new_ones() {
     assert_eq!(members(), named(&["10.0.0.1", "10.0.0.3"]));
 }
 
-/// A SMALL load balancer service supports 20 virtual servers. Without a load balancer service, and without its usage,
-/// the capacity is unknown.
+/// A SMALL load balancer service supports 20 virtual servers.
 #[tokio::test]
 async fn of_two_services_that_need_the_last_capacity_one_gets_all_its_ports() {
     let of_ports = |key: &str, count: u16| {
         let ports: Vec<(&str, u16, u16)> = (1..=count).map(|port| ("TCP", port, 30000 + port)).collect();
         service(key, &ports)
     };
-    for (used, count, has_usage) in [(18, 2, true), (18, 2, false), (0, 11, true)] {
+    for (used, count) in [(18, 2), (0, 11)] {
         let world = World::start(Some(UID)).await;
         let (one, two) = (of_ports("ns/one", count), of_ports("ns/two", count));
         world.delete(&one).await.unwrap();
         if used > 0 {
             world.ensured(&of_ports("ns/large", used)).await;
-        }
-        if !has_usage {
-            world.fake.every("GET service-usage", Trouble::not_permitted());
         }
         let hold = world.fake.hold_operation("PUT lb-virtual-servers", 1, Side::Request);
         let (first, second) = tokio::join!(world.try_ensure(&one), async {
@@ -471,16 +467,82 @@ async fn of_two_services_that_need_the_last_capacity_one_gets_all_its_ports() {
             hold.release();
             second
         });
-        assert!(matches!(first, Ok(_) | Err(Error::Pending { .. })), "{used} {has_usage}: {first:?}");
-        let Err(Error::Pending { message, after }) = second else { panic!("{used} {has_usage}: {second:?}") };
+        assert!(matches!(first, Ok(_) | Err(Error::Pending { .. })), "{used}: {first:?}");
+        let Err(Error::Pending { message, after }) = second else { panic!("{used}: {second:?}") };
         assert!(message.contains("capacity"), "{message}");
         assert!((1000..=2000).contains(&after.as_millis()), "{after:?}");
-        world.fake.clear();
         world.ensured(&one).await;
         let full = world.ensure(&two).await.unwrap_err();
         assert_eq!(word(&full), "LoadBalancerCapacity", "{full}");
         assert_eq!(world.objects("lb-virtual-servers").len(), usize::from(used + count));
         world.delete(&one).await.unwrap();
         world.ensured(&two).await;
+    }
+}
+
+/// Nothing is read by the Service that waits.
+#[tokio::test]
+async fn services_are_created_one_after_another_while_there_is_no_load_balancer_service() {
+    let world = World::start(Some(UID)).await;
+    let (one, two) = (one(), service("ns/two", &[("TCP", 80, 30081)]));
+    world.delete(&one).await.unwrap();
+    let hold = world.fake.hold_operation("PUT lb-services", 1, Side::Request);
+    let (first, (second, sent)) = tokio::join!(world.try_ensure(&one), async {
+        hold.wait().await;
+        world.sent();
+        let second = world.try_ensure(&two).await;
+        let sent = world.sent();
+        hold.release();
+        (second, sent)
+    });
+    assert!(matches!(first, Ok(_) | Err(Error::Pending { .. })), "{first:?}");
+    let Err(Error::Pending { message, .. }) = second else { panic!("{second:?}") };
+    assert!(message.contains("capacity"), "{message}");
+    assert_eq!(sent, [""; 0]);
+    for service in [one, two] {
+        world.ensured(&service).await;
+    }
+    assert_eq!(world.counted(), [1, 2, 2, 2, 2]);
+}
+
+/// NSX refuses what does not fit.
+#[tokio::test]
+async fn services_do_not_wait_for_each_other_if_the_usage_is_unreadable() {
+    for trouble in [Trouble::not_permitted(), Trouble::answer(200, "application/json", "{}")] {
+        let world = World::start(Some(UID)).await;
+        world.ensured(&one()).await;
+        world.fake.every("GET service-usage", trouble);
+        let (two, three) = (service("ns/two", &[("TCP", 80, 30081)]), service("ns/three", &[("TCP", 80, 30082)]));
+        let hold = world.fake.hold_operation("PUT lb-virtual-servers", 1, Side::Request);
+        let (first, (second, count)) = tokio::join!(world.try_ensure(&two), async {
+            hold.wait().await;
+            let second = world.try_ensure(&three).await;
+            let count = world.objects("lb-virtual-servers").len();
+            hold.release();
+            (second, count)
+        });
+        for created in [first, second] {
+            assert!(matches!(created, Ok(_) | Err(Error::Pending { .. })), "{created:?}");
+        }
+        assert_eq!(count, 2, "the third Service is created during the creation of the second one");
+        world.ensured(&two).await;
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_created_while_nsx_does_not_answer_how_much_is_used() {
+    let world = World::start(Some(UID)).await;
+    world.ensured(&one()).await;
+    let (two, three) = (service("ns/two", &[("TCP", 80, 30081)]), service("ns/three", &[("TCP", 80, 30082)]));
+    let seen = world.fake.history().len();
+    world.fake.every("GET service-usage", Trouble::starting());
+    let (second, third) = tokio::join!(world.try_ensure(&two), world.try_ensure(&three));
+    for failed in [second.unwrap_err(), third.unwrap_err()] {
+        assert_eq!((word(&failed).as_str(), failed.retry_after()), ("NSXUnavailable", None), "{failed}");
+    }
+    assert!(world.history(seen).is_empty());
+    world.fake.clear();
+    for service in [two, three] {
+        world.ensured(&service).await;
     }
 }

@@ -154,9 +154,9 @@ impl Usage {
         Self([(ports, 0), (ports, 0), (ports.saturating_mul(members), 0)])
     }
 
-    /// Adds the demand of other Services to the used numbers.
+    /// Adds a demand to the used numbers, or to another demand.
     pub fn add(&mut self, demand: &Self) {
-        self.0.iter_mut().zip(demand.0).for_each(|((used, _), (more, _))| *used += more);
+        self.0.iter_mut().zip(demand.0).for_each(|((used, _), (more, _))| *used = used.saturating_add(more));
     }
 
     /// Checks that the demanded capacity is free.
@@ -234,11 +234,12 @@ pub trait Backend: Send + Sync {
     /// The read failed.
     async fn is_in_effect(&self, path: &str) -> Result<bool, Error>;
 
-    /// Reads the usage of the load balancer service at this path.
+    /// Reads the usage of the load balancer service at this path; `None` if this account may not read the usage, if the
+    /// answer has no counters, or if NSX has no object at this path, so that it refuses creations there.
     ///
     /// # Errors
-    /// The usage cannot be read.
-    async fn usage(&self, lb_service: &str) -> Result<Usage, Error>;
+    /// The read failed.
+    async fn usage(&self, lb_service: &str) -> Result<Option<Usage>, Error>;
 
     /// Whether the IP pool with this id may have addresses of a family.
     ///
@@ -278,5 +279,13 @@ mod tests {
             usage.check(&Usage::of_ports(2, 0)),
             Err(CapacityExceeded { object: "virtual servers", used: 19, allowed: 20 })
         );
+    }
+
+    #[test]
+    fn numbers_beyond_all_limits_are_a_full_service() {
+        let mut usage = Usage::new((usize::MAX, 20), (10, 60), (0, 300));
+        usage.add(&Usage::of_ports(2, 1));
+        let full = CapacityExceeded { object: "virtual servers", used: usize::MAX, allowed: 20 };
+        assert_eq!(usage.check(&Usage::of_ports(1, 1)), Err(full));
     }
 }

@@ -46,7 +46,7 @@ const MAX_RELIST_DELAY: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Minimum time between two relists that follow refused changes.
 const BETWEEN_REFUSALS: Duration = Duration::from_secs(60);
-/// Maximum number of Services whose IP pools are cached.
+/// Maximum number of Services whose IP pools are cached, and of Services whose last step is kept.
 const MAX_TOUCHED: usize = 4096;
 /// Maximum number of events by which a subscriber may lag. A slower subscriber gets one event for all Services.
 const BACKLOG: usize = 4096;
@@ -149,10 +149,20 @@ struct CacheState {
 /// Claims of a call in flight, against other calls of this process. They end with the call.
 #[derive(Default)]
 struct CallClaims {
-    /// The demand of the load balancer that the call creates.
+    /// The demand of the load balancers that the call creates.
     demand: Option<Usage>,
     /// The addresses that the call reserves because the Service requests or reports them.
     addresses: Vec<IpAddr>,
+}
+
+/// Usage of the load balancer service, as far as a call knows it.
+pub enum LbServiceUsage {
+    /// There is no load balancer service yet.
+    NoLbService,
+    /// The load balancer service exists, and its usage is unreadable.
+    Unreadable,
+    /// The usage that NSX has reported.
+    Reported(Usage),
 }
 
 struct ServiceMessage {
@@ -567,18 +577,28 @@ impl ResourceCache {
         }
     }
 
-    /// Claims an address for the call in flight of this Service. Returns another Service with a claim as the error.
-    pub fn claim_address(&self, service: &str, address: IpAddr) -> Result<(), Box<str>> {
+    /// Claims an address for the call in flight of this Service. Returns true if the claim is new, and another Service
+    /// with a claim as the error.
+    pub fn claim_address(&self, service: &str, address: IpAddr) -> Result<bool, Box<str>> {
         let mut state = self.state.lock();
         for (other, claims) in &state.services_in_flight {
             if **other != *service && claims.addresses.contains(&address) {
                 return Err(other.clone());
             }
         }
-        if let Some(claims) = state.services_in_flight.get_mut(service) {
+        let Some(claims) = state.services_in_flight.get_mut(service) else { return Ok(false) };
+        let is_new = !claims.addresses.contains(&address);
+        if is_new {
             claims.addresses.push(address);
         }
-        Ok(())
+        Ok(is_new)
+    }
+
+    /// Ends the claim of an address before the call ends.
+    pub fn unclaim_address(&self, service: &str, address: IpAddr) {
+        if let Some(claims) = self.state.lock().services_in_flight.get_mut(service) {
+            claims.addresses.retain(|one| *one != address);
+        }
     }
 
     /// Returns the demands that calls in flight have claimed, by Service.
@@ -588,12 +608,13 @@ impl ResourceCache {
 
     /// Claims the demand of one load balancer for the call in flight of this Service. Returns false while the calls of
     /// other Services may need the capacity. `before` has the demands before the read of `usage`, because a call that
-    /// ended meanwhile may have created objects that the usage lacks. Without a known usage, one call creates at a time.
+    /// ended meanwhile may have created objects that the usage lacks. While there is no load balancer service, one call
+    /// creates at a time. If the usage is unreadable, NSX refuses what does not fit.
     pub fn claim_capacity(
         &self,
         service: &str,
         demand: Usage,
-        usage: Option<Usage>,
+        usage: LbServiceUsage,
         before: BTreeMap<Box<str>, Usage>,
     ) -> bool {
         let mut state = self.state.lock();
@@ -601,14 +622,15 @@ impl ResourceCache {
         others.extend(state.demands());
         others.remove(service);
         let is_free = match usage {
-            Some(mut usage) => {
+            LbServiceUsage::Reported(mut usage) => {
                 others.values().for_each(|other| usage.add(other));
                 usage.check(&demand).is_ok()
             }
-            None => others.is_empty(),
+            LbServiceUsage::NoLbService => others.is_empty(),
+            LbServiceUsage::Unreadable => true,
         };
         if is_free && let Some(claims) = state.services_in_flight.get_mut(service) {
-            claims.demand = Some(demand);
+            claims.demand.get_or_insert_default().add(&demand);
         }
         is_free
     }

@@ -534,14 +534,14 @@ impl Backend for NsxBackend {
         is_in_effect.map_err(|error| failed(&format!("read the realized state of {path}"), None, &error))
     }
 
-    async fn usage(&self, lb_service: &str) -> Result<Usage, Error> {
+    async fn usage(&self, lb_service: &str) -> Result<Option<Usage>, Error> {
         let path = format!("{lb_service}/service-usage");
-        let read = self.client.get(&path, "lb-services.usage", Priority::Urgent).await;
-        let read = read.map_err(|error| failed(&format!("read {path}"), None, &error))?;
-        usage_of(&read.0).ok_or_else(|| {
-            let message = format!("read {path}: the answer does not say what is used and allowed");
-            Error::Failed { reason: reason::NSXUnavailable, message, after: None }
-        })
+        match self.client.get(&path, "lb-services.usage", Priority::Urgent).await {
+            Ok(answer) => Ok(usage_of(&answer.0)),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) if matches!(error.kind, client::Kind::NoPermission | client::Kind::BadRequest) => Ok(None),
+            Err(error) => Err(failed(&format!("read {path}"), None, &error)),
+        }
     }
 
     async fn has_family(&self, pool: &str, family: IpFamily) -> Result<bool, Error> {

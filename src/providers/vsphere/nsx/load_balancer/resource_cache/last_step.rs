@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-use super::ResourceCache;
+use super::{MAX_TOUCHED, ResourceCache};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 
 /// The last plan for the load balancers of a Service with its inputs as they were, and the outcome of the last call.
@@ -29,9 +29,18 @@ pub struct LastStep {
 }
 
 impl ResourceCache {
-    /// Keeps the last step of this Service until its load balancers are deleted or the term ends.
+    /// Keeps the last step of this Service until its load balancers are deleted or the term ends. Of too many Services,
+    /// the one with the oldest step loses it.
     pub fn record_step(&self, service: &str, last: LastStep) {
-        self.state.lock().last_steps.insert(service.into(), last);
+        let mut state = self.state.lock();
+        let steps = &mut state.last_steps;
+        if steps.len() >= MAX_TOUCHED && !steps.contains_key(service) {
+            let oldest = steps.iter().min_by_key(|(_, step)| step.at).map(|(service, _)| service.clone());
+            if let Some(oldest) = oldest {
+                steps.remove(&oldest);
+            }
+        }
+        steps.insert(service.into(), last);
     }
 
     /// Keeps the outcome of a call beside the last step, if there is one.

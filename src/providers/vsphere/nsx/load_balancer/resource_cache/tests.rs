@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::ResourceCache;
+use super::{LastStep, LbServiceUsage, MAX_TOUCHED, ResourceCache};
 use crate::providers::vsphere::nsx::AnyLeader;
 use crate::providers::vsphere::nsx::load_balancer::backend::Usage;
 use crate::providers::vsphere::nsx::load_balancer::realization::NextCheck;
@@ -57,17 +57,21 @@ async fn the_time_of_a_deletion_passes_whatever_becomes_of_other_services() {
 fn the_demand_of_a_call_counts_until_the_usage_has_what_it_created() {
     let cache = ResourceCache::new(AnyLeader::new(Vec::new()));
     let claim = |service, usage, before| cache.claim_capacity(service, Usage::of_ports(2, 1), usage, before);
-    let usage = || Some(Usage::new((17, 20), (17, 60), (0, 300)));
+    let usage = || LbServiceUsage::Reported(Usage::new((17, 20), (17, 60), (0, 300)));
     let [one, _two] = ["ns/a", "ns/b"].map(|service| cache.lock(service).unwrap());
     assert!(claim("ns/a", usage(), BTreeMap::new()));
     let before = cache.demands();
     assert!(claim("ns/a", usage(), before.clone()), "the second load balancer of the same Service");
+    assert_eq!(cache.demands(), [("ns/a".into(), Usage::of_ports(4, 1))].into(), "both load balancers count");
     assert!(!claim("ns/b", usage(), BTreeMap::new()));
-    assert!(!claim("ns/b", None, BTreeMap::new()));
+    assert!(!claim("ns/b", LbServiceUsage::NoLbService, BTreeMap::new()));
     drop(one);
     assert!(!claim("ns/b", usage(), before), "the usage was read before the call ended");
     assert!(claim("ns/b", usage(), cache.demands()));
     assert_eq!(cache.demands(), [("ns/b".into(), Usage::of_ports(2, 1))].into());
+    let _three = cache.lock("ns/c").unwrap();
+    assert!(claim("ns/c", LbServiceUsage::Unreadable, cache.demands()), "NSX decides");
+    assert!(cache.demands().contains_key("ns/c"), "the load balancer service is not deleted meanwhile");
 }
 
 #[test]
@@ -75,10 +79,39 @@ fn an_address_is_claimed_by_one_call_until_the_call_ends() {
     let cache = ResourceCache::new(AnyLeader::new(Vec::new()));
     let [address, other] = ["192.0.2.5", "192.0.2.6"].map(|address| address.parse().unwrap());
     let [one, _two] = ["ns/a", "ns/b"].map(|service| cache.lock(service).unwrap());
-    assert_eq!(cache.claim_address("ns/a", address), Ok(()));
-    assert_eq!(cache.claim_address("ns/a", address), Ok(()));
+    assert_eq!(cache.claim_address("ns/a", address), Ok(true));
+    assert_eq!(cache.claim_address("ns/a", address), Ok(false));
     assert_eq!(cache.claim_address("ns/b", address), Err("ns/a".into()));
-    assert_eq!(cache.claim_address("ns/b", other), Ok(()));
+    assert_eq!(cache.claim_address("ns/b", other), Ok(true));
     drop(one);
-    assert_eq!(cache.claim_address("ns/b", address), Ok(()));
+    assert_eq!(cache.claim_address("ns/b", address), Ok(true));
+    cache.unclaim_address("ns/b", address);
+    let _one = cache.lock("ns/a").unwrap();
+    assert_eq!(cache.claim_address("ns/a", address), Ok(true));
+    assert_eq!(cache.claim_address("ns/a", other), Err("ns/b".into()), "the other claim stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_oldest_of_too_many_last_steps_goes() {
+    let cache = ResourceCache::new(AnyLeader::new(Vec::new()));
+    let record = |service: &str| {
+        let last = LastStep {
+            at: tokio::time::Instant::now(),
+            steps: BTreeMap::new(),
+            desired_servers: 1,
+            desired_members: 1,
+            owned: 0,
+            ambiguous: 0,
+            outcome: None,
+        };
+        cache.record_step(service, last);
+    };
+    record("ns/z");
+    tokio::time::advance(Duration::from_secs(1)).await;
+    (1..MAX_TOUCHED).for_each(|number| record(&format!("ns/s{number}")));
+    record("ns/s1");
+    assert!(cache.last_step("ns/z").is_some());
+    record("ns/a");
+    assert!(cache.last_step("ns/z").is_none());
+    assert!(["ns/a", "ns/s1"].into_iter().all(|service| cache.last_step(service).is_some()));
 }

@@ -72,12 +72,26 @@ impl ServiceCall<'_> {
         parts: &LoadBalancerSpec,
         address: IpAddr,
     ) -> Result<(), Error> {
-        let (request, pool) = (self.request(&target.layout, Some(parts)), parts.address_pool.as_str());
-        // The claim comes first: after another claim ends, the checks below find the reservation of that Service.
-        self.cache().claim_address(&self.key, address).map_err(|other| {
+        // The claim comes first: after another claim ends, the check finds the reservation of that Service.
+        let is_new = self.cache().claim_address(&self.key, address).map_err(|other| {
             let reason = format!("the Service {other} asks for it, too; give one of them another spec.loadBalancerIP");
-            unavailable(pool, address, &reason)
+            unavailable(&parts.address_pool, address, &reason)
         })?;
+        let checked = self.check_is_free(target, parts, address).await;
+        // The call goes on without the address, which another Service may then request.
+        if is_new && checked.is_err() {
+            self.cache().unclaim_address(&self.key, address);
+        }
+        checked
+    }
+
+    async fn check_is_free(
+        &self,
+        target: &FamilyTarget,
+        parts: &LoadBalancerSpec,
+        address: IpAddr,
+    ) -> Result<(), Error> {
+        let (request, pool) = (self.request(&target.layout, Some(parts)), parts.address_pool.as_str());
         // NSX may assign an address twice, and lists do not show the addresses of all allocations.
         if let Some(other) = self.cache().user_of(&self.key, address) {
             return Err(unavailable(pool, address, &format!("it is in use by the Service {other}")));

@@ -19,7 +19,7 @@ use crate::providers::vsphere::nsx::load_balancer::families::{FamilyLoadBalancer
 use crate::providers::vsphere::nsx::load_balancer::layout::{ObjectKind, Port, Protocol};
 use crate::providers::vsphere::nsx::load_balancer::plan::{self, Action, DesiredLoadBalancer, WantedPort};
 use crate::providers::vsphere::nsx::load_balancer::resource::{LoadBalancerSpec, Resource};
-use crate::providers::vsphere::nsx::load_balancer::resource_cache::RequiredFreshness;
+use crate::providers::vsphere::nsx::load_balancer::resource_cache::{LbServiceUsage, RequiredFreshness};
 use crate::providers::vsphere::nsx::load_balancer::{config_wrong, families, later, service_request, status};
 use crate::providers::vsphere::nsx::routes::Adoption;
 use crate::providers::vsphere::reason;
@@ -33,6 +33,8 @@ pub(super) struct EnsureProgress {
     allocated: Vec<Option<IpFamily>>,
     /// Load balancers whose creation this call has checked.
     checked_addresses: Vec<Option<IpFamily>>,
+    /// Load balancers that wait for capacity, because calls in flight may need it.
+    waiting: Vec<Option<IpFamily>>,
     /// Messages about addresses of virtual servers that could not be reserved.
     pub(super) unreserved: Vec<String>,
     /// Failed load balancers, for which this call makes no further steps.
@@ -91,7 +93,10 @@ impl ServiceCall<'_> {
             self.check_nodes_are_looked_up(&step, nodes)?;
             match self.advance(&asked, &observation, (target, &step), &mut progress).await {
                 Ok(()) => {}
-                Err(error @ (Error::NotLeader | Error::Pending { .. })) => return Err(error),
+                Err(Error::NotLeader) => return Err(Error::NotLeader),
+                Err(error @ Error::Pending { .. }) if !progress.waiting.contains(&target.balancer.secondary) => {
+                    return Err(error);
+                }
                 Err(error) => {
                     // NSX responds and only this address is late, so the other load balancer can continue.
                     let is_of_address = matches!(step, Action::Allocate(_) | Action::ReadAddress(_));
@@ -172,7 +177,11 @@ impl ServiceCall<'_> {
         }
         progress.checked_addresses.push(target.balancer.secondary);
         self.check_configured(observation, target).await?;
-        self.check_capacity(observation, target).await?;
+        let capacity = self.check_capacity(observation, target).await;
+        if matches!(capacity, Err(Error::Pending { .. })) {
+            progress.waiting.push(target.balancer.secondary);
+        }
+        capacity?;
         self.check_address(target).await?;
         match asked.required(&target.balancer).filter(|_| has_no_address(target)) {
             Some(family) => self.check_family(target, family).await,
@@ -385,8 +394,9 @@ impl ServiceCall<'_> {
     }
 
     /// Checks and claims the capacity of the load balancer service for all missing ports, because two Services with a
-    /// part of their ports each could leave no capacity for the other. If the usage is unknown, NSX itself refuses
-    /// creations on a full load balancer service.
+    /// part of their ports each could leave no capacity for the other. The claim ends with the call, so this can still
+    /// happen to a Service whose call is interrupted. If the usage is unreadable, NSX itself refuses creations on a full
+    /// load balancer service.
     async fn check_capacity(&self, observation: &CallObservation, target: &FamilyTarget) -> Result<(), Error> {
         let DesiredLoadBalancer { ports, members, .. } = &target.desired;
         let lacks_server = |port: &&WantedPort| target.ours.servers().all(|one| one.tags.port != Some(port.port));
@@ -395,25 +405,21 @@ impl ServiceCall<'_> {
             return Ok(());
         }
         let (needed, before) = (Usage::of_ports(ports, members.len()), self.cache().demands());
-        let mut usage = None;
-        if let Ok(Some(lb_service)) = &observation.lb_service {
-            let path = &lb_service.tags.path;
-            usage = self.provider.backend.usage(path).await.ok();
-            if let Some(Err(CapacityExceeded { object: what, used, allowed })) =
-                usage.as_ref().map(|usage| usage.check(&needed))
-            {
-                let message = format!(
-                    "the load balancer service {path} has {used} of {allowed} {what}, and {ports} ports of the Service are \
-                     to be created"
-                );
-                return Err(Error::Exhausted { reason: reason::LoadBalancerCapacity, message, after: later() });
-            }
-        }
+        let usage = match &observation.lb_service {
+            Ok(Some(lb_service)) => match self.provider.backend.usage(&lb_service.tags.path).await? {
+                Some(usage) => {
+                    usage.check(&needed).map_err(|exceeded| no_capacity(&lb_service.tags.path, ports, exceeded))?;
+                    LbServiceUsage::Reported(usage)
+                }
+                None => LbServiceUsage::Unreadable,
+            },
+            Ok(None) | Err(_) => LbServiceUsage::NoLbService,
+        };
         if self.cache().claim_capacity(&self.key, needed, usage, before) {
             return Ok(());
         }
-        let message = "other Services are created, and may need the capacity of the load balancer service".to_owned();
-        Err(Error::Pending { message, after: CAPACITY_PAUSE.mul_f64(1.0 + fastrand::f64()) })
+        let after = CAPACITY_PAUSE.mul_f64(1.0 + fastrand::f64());
+        Err(self.wait("other Services are created, and may need the capacity of the load balancer service", after))
     }
 
     /// Handles a failed step. Returns an error only if the load balancer depends on the step.
@@ -619,8 +625,25 @@ fn named_pool(target: &FamilyTarget) -> Option<String> {
     of_servers.or_else(of_allocations).map(str::to_owned)
 }
 
-/// Combines the errors of both load balancers of a Service.
+fn no_capacity(lb_service: &str, ports: usize, exceeded: CapacityExceeded) -> Error {
+    let CapacityExceeded { object: what, used, allowed } = exceeded;
+    let message = format!(
+        "the load balancer service {lb_service} has {used} of {allowed} {what}, and {ports} ports of the Service are to be \
+         created"
+    );
+    Error::Exhausted { reason: reason::LoadBalancerCapacity, message, after: later() }
+}
+
+/// Combines the errors of both load balancers of a Service. [`Error::Pending`] is no failure: it neither hides the
+/// failure of the other load balancer nor ends its backoff.
 fn joined(first: Error, second: Error) -> Error {
+    let is_wait = |error: &Error| matches!(error, Error::Pending { .. });
+    match (is_wait(&first), is_wait(&second)) {
+        (true, true) => return first,
+        (true, false) => return joined(second, first),
+        (false, true) if first.retry_after().is_none() => return first,
+        (false, _) => {}
+    }
     let message = format!("{}; {}", chain(&first), chain(&second));
     let after = first.retry_after().into_iter().chain(second.retry_after()).min();
     match (after, first.is_refusal() || second.is_refusal()) {
@@ -652,4 +675,23 @@ fn adopted_as_is(ignored: &[&str]) -> String {
 /// Whether NSX has answered and refused the request.
 fn is_refusal(reason: Reason) -> bool {
     reason == reason::NSXRefused || reason == reason::LoadBalancerConfigWrong
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_hides_no_failure_of_the_other_load_balancer() {
+        let wait = || Error::Pending { message: "wait".to_owned(), after: CAPACITY_PAUSE };
+        assert!(matches!(joined(wait(), wait()), Error::Pending { after, .. } if after == CAPACITY_PAUSE));
+        let reason = reason::AddressUnavailable;
+        for (after, expected) in [(None, None), (Some(Duration::from_secs(300)), Some(CAPACITY_PAUSE))] {
+            let failure = || Error::Failed { reason, message: "no address".to_owned(), after };
+            for error in [joined(failure(), wait()), joined(wait(), failure())] {
+                assert_eq!((error.reason(), error.retry_after()), (reason, expected), "{error}");
+                assert!(error.to_string().starts_with("no address"), "{error}");
+            }
+        }
+    }
 }

@@ -214,7 +214,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "deletion-failed-after-it-was-done",
             DELETION,
-            ("Ok(Some(now)) if now.metadata.uid == live.metadata.uid && now", "Ok(Some(now)) if now"),
+            ("live.metadata.uid != node.metadata.uid || live", "live"),
             UNIT,
         ),
         Mutant::new(

@@ -24,9 +24,7 @@ mod verifier;
 pub(crate) mod tests;
 
 use std::fmt;
-use std::future::poll_fn;
 use std::sync::{Arc, Weak};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 pub use ::http::Method;
@@ -163,20 +161,8 @@ impl Client {
     pub async fn send(&self, request: Request) -> Result<Response, Error> {
         let timeout = request.timeout;
         let operation = request.operation;
-        let permit = request.permit.clone();
-        let ended = async {
-            match permit {
-                Some(permit) => permit.ended().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            limited = tokio::time::timeout(timeout, self.send_twice(request)) => {
-                limited.unwrap_or_else(|_| Err(Error::Timeout(self.failed(operation), timeout)))
-            }
-            () = ended => Err(Error::PermitEnded(self.failed(operation))),
-        }
+        let limited = tokio::time::timeout(timeout, self.send_twice(request)).await;
+        limited.unwrap_or_else(|_| Err(Error::Timeout(self.failed(operation), timeout)))
     }
 
     /// Returns an [`Error::Status`] for a response that does not follow the protocol.
@@ -203,17 +189,21 @@ impl Client {
     async fn send_once(&self, request: Request) -> Result<Response, Failure> {
         let (operation, limit) = (request.operation, request.max_bytes);
         let permit = request.permit.clone();
-        let is_invalid = || permit.as_ref().is_some_and(|permit| !permit.is_valid());
-        if is_invalid() {
+        if permit.as_ref().is_some_and(|permit| !permit.is_valid()) {
             return Err(Failure::Final(Error::NotPermitted(self.failed(operation))));
         }
+        let ended = async {
+            match &permit {
+                Some(permit) => permit.ended().await,
+                None => std::future::pending().await,
+            }
+        };
         let transport = self.current().transport;
-        // Any poll can send the request, for example once a connection is established. `Permit::ended` may lag behind,
-        // for example after the process was suspended. So the permit is checked on each poll.
-        let invalid = poll_fn(|_| if is_invalid() { Poll::Ready(()) } else { Poll::Pending });
         let response = tokio::select! {
+            // Any poll of the exchange can send the request, for example once a connection is established, so the permit
+            // is polled before it.
             biased;
-            () = invalid => return Err(Failure::Final(Error::PermitEnded(self.failed(operation)))),
+            () = ended => return Err(Failure::Final(Error::PermitEnded(self.failed(operation)))),
             response = transport.exchange(&self.inner.endpoint, request) => response?,
         };
         if response.body.len() > limit {

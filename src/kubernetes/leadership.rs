@@ -1,6 +1,7 @@
 //! Leadership as a token that is checked before each write.
 
 use std::future::Future;
+use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use futures::FutureExt as _;
@@ -134,16 +135,23 @@ impl Leadership {
     /// and never without leader election.
     fn wait_until_over(&self, started: Option<u64>) -> impl Future<Output = ()> + Send + 'static {
         let leadership = self.clone();
-        async move {
-            let Some(receiver) = &leadership.term else { return std::future::pending().await };
-            let mut receiver = receiver.clone();
-            loop {
-                receiver.mark_unchanged();
-                let Some(term) = leadership.current().filter(|term| Some(term.number) == started) else { return };
-                let look = term.ends.min(Instant::now() + WALL_CLOCK_PERIOD);
-                // The next iteration checks the term again. A dropped elector has ended its term.
-                let _ = tokio::time::timeout_at(look, receiver.changed()).await;
-            }
+        let mut end = Box::pin(self.clone().watch_term(started));
+        // Each poll checks the term, because the timer may lag behind, for example after the process was suspended.
+        std::future::poll_fn(move |context| match &leadership.term {
+            Some(_) if leadership.current().map(|term| term.number) != started => Poll::Ready(()),
+            _ => end.as_mut().poll(context),
+        })
+    }
+
+    async fn watch_term(self, started: Option<u64>) {
+        let Some(receiver) = &self.term else { return std::future::pending().await };
+        let mut receiver = receiver.clone();
+        loop {
+            receiver.mark_unchanged();
+            let Some(term) = self.current().filter(|term| Some(term.number) == started) else { return };
+            let look = term.ends.min(Instant::now() + WALL_CLOCK_PERIOD);
+            // The next iteration checks the term again. A dropped elector has ended its term.
+            let _ = tokio::time::timeout_at(look, receiver.changed()).await;
         }
     }
 

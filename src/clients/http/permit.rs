@@ -8,6 +8,6 @@ pub trait Permit: Send + Sync {
     /// Whether the permission is valid now.
     fn is_valid(&self) -> bool;
 
-    /// Completes when the permission has ended.
+    /// Completes when requests in flight must be aborted. The client polls it before each poll of such a request.
     async fn ended(&self);
 }

@@ -1,7 +1,7 @@
 //! Checks leadership after a write has left the client's buffer, immediately before the write is sent. Also defines
 //! [`WriteLayer`].
 
-use futures::future::{self, BoxFuture, FutureExt};
+use futures::future::{BoxFuture, FutureExt};
 use http::{Method, Request, Response};
 use std::task::{Context, Poll};
 use tower::{BoxError, Layer, Service};
@@ -63,12 +63,12 @@ pub(super) fn layer<R: 'static>(
         let over = leadership.wait_until_lost();
         let leadership = leadership.clone();
         async move {
-            // Any poll can send the request, for example once a connection is established. The timer of `over` may lag
-            // behind, for example after the process was suspended. So leadership is checked on each poll.
-            let not_leading = future::poll_fn(|_| if leadership.is_leader() { Poll::Pending } else { Poll::Ready(()) });
+            // The first poll may come long after the creation of this future.
+            leadership.check()?;
             tokio::select! {
+                // Any poll of the answer can send the request, for example once a connection is established, so `over`
+                // is polled before it.
                 biased;
-                () = not_leading => Err(NotLeader.into()),
                 () = over => Err(NotLeader.into()),
                 answer = answer => answer,
             }

@@ -1,9 +1,11 @@
 //! Tests of the client over a transport in memory, with a paused clock. Limits, permits and observers belong to the
 //! client, so they work with any transport.
 
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -184,7 +186,7 @@ async fn a_permit_is_checked_before_each_attempt_and_ends_what_is_under_way() {
     assert_eq!(memory.calls.load(Ordering::SeqCst), 1);
 }
 
-/// A permit whose end only a check notices.
+/// A permit whose end only a poll notices.
 struct Silent(AtomicBool);
 
 #[async_trait]
@@ -194,7 +196,7 @@ impl Permit for Silent {
     }
 
     async fn ended(&self) {
-        std::future::pending().await
+        poll_fn(|_| if self.is_valid() { Poll::Pending } else { Poll::Ready(()) }).await
     }
 }
 

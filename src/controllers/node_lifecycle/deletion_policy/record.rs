@@ -30,7 +30,7 @@ pub(super) struct NodeRecord {
     pub(super) last_decision: Option<Box<DeletionDecision>>,
 }
 
-/// The last decision about the deletion of a Node, with the inputs that are not in [`NodeRecord`].
+/// The last decision about the deletion of a Node, with the inputs that are not in `NodeRecord`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeletionDecision {
     /// Time of the decision.

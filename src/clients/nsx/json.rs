@@ -58,8 +58,8 @@ impl ErrorFields {
     }
 }
 
-/// Skips all other members, because a rejected login counts as an outage if its answer cannot be parsed. A [`Value`]
-/// cannot have every number of JSON.
+/// The visitor skips all other members. A [`Value`] cannot hold every number of JSON, and an answer that cannot be
+/// parsed makes a rejected login look like an outage.
 struct ErrorFieldsVisitor;
 
 impl<'de> Visitor<'de> for ErrorFieldsVisitor {

@@ -160,7 +160,7 @@ impl Index {
     }
 }
 
-/// Removes a name of this key, and removes the key with its last name. Returns true if the key has no name any more.
+/// Removes a name of this key, and removes the key with its last name. Returns true if no name is left.
 fn remove_name<K: Eq + Hash>(names: &mut HashMap<K, BTreeSet<String>>, key: &K, name: &str) -> bool {
     let Some(of_key) = names.get_mut(key) else { return true };
     of_key.remove(name);

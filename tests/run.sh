@@ -1,14 +1,19 @@
 #!/usr/bin/env bash
 # Runs every test: `make test`. With CHECKED=1 those that `make check` does not run: `make suites`.
 #
-# The large suites wait most of their time. They run side by side, after all others, each with ports of its own; each
-# line of theirs begins with the name of the suite. The release binary is built beside them, and the one test that needs
-# it comes last. Tests in a module `nightly` are left to `make nightly`.
+# The slow suites wait most of their time. They run in lanes side by side, after all others, each lane with ports of its
+# own; each line of theirs begins with the name of the suite. The release binary is built beside them, and the one test
+# that needs it comes last. Tests in a module `nightly` are left to `make nightly`.
 #
-# Cargo knows which test programs there are. It hands each to this script (`--program`), which puts the large ones aside.
+# Cargo knows which test programs there are. It hands each to this script (`--program`), which puts the slow ones aside.
 set -euo pipefail
 
-large="daemon vcenter apiserver"
+# A line is a lane: its suites run one after the other. The lanes take about the same time.
+lanes="
+daemon
+vcenter contract
+apiserver nsx servers writes recording logins
+"
 # The programs of `cargo test --workspace --lib --test architecture --test cli`.
 checked="ccm support image_archive doubles fuzz_targets architecture cli"
 needs_release=image::the_shipped_binary_needs_nothing_but_what_its_image_holds
@@ -17,7 +22,7 @@ if [ "${1:-}" = --program ]; then
     shift
     name=$(basename "$1")
     name=${name%-*}
-    case " $large " in *" $name "*)
+    case " ${lanes//$'\n'/ } " in *" $name "*)
         echo "$1" >"$PUT_ASIDE/$name"
         exit ;;
     esac
@@ -64,16 +69,26 @@ suite() {
     return "$status"
 }
 
+# lane SHARE SUITES...: the suites one after the other, each also when one before it failed.
+lane() {
+    local share=$1 status=0
+    shift
+    for name in "$@"; do
+        TEST_PORTS=$share suite "$name" --skip nightly:: --skip "$needs_release" || status=1
+    done
+    return "$status"
+}
+
 failed=()
-echo "running $large side by side"
-share=0
-lanes=()
-for name in $large; do
-    TEST_PORTS=$share/3 suite "$name" --skip nightly:: --skip "$needs_release" &
-    lanes+=("$name:$!")
-    share=$((share + 1))
-done
-for lane in "${lanes[@]}"; do wait "${lane#*:}" || failed+=("${lane%:*}"); done
+echo "running side by side:$lanes"
+pids=()
+names=()
+while read -ra suites; do
+    lane "${#pids[@]}/3" "${suites[@]}" &
+    pids+=("$!")
+    names+=("${suites[*]}")
+done < <(grep . <<<"$lanes")
+for lane in "${!pids[@]}"; do wait "${pids[lane]}" || failed+=("of ${names[lane]}: see the exit codes"); done
 
 if ! "$(cat "$PUT_ASIDE/daemon")" --list --exact "$needs_release" | grep ': test$' >/dev/null; then
     failed+=("no test is called $needs_release")

@@ -77,7 +77,7 @@ impl Size {
 
     /// Returns the limits for the additional memory in MiB: resident, and at the peak.
     fn memory(self) -> (f64, f64) {
-        (if self.fits() { 8.0 } else { 12.0 }, 24.0)
+        (if self.fits() { 12.0 } else { 16.0 }, 24.0)
     }
 }
 

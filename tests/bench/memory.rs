@@ -22,7 +22,7 @@ use crate::subject::Subject;
 
 const NODES: [usize; 2] = [1_000, 5_000];
 /// Limits in MiB with the largest number of nodes: resident memory, and its peak.
-const RESIDENT: f64 = 65.0;
+const RESIDENT: f64 = 70.0;
 const PEAK: f64 = 70.0;
 /// Limits for the additional memory of Services, in MiB: Services without a load balancer, and Services that need one.
 const SERVICES: [(&str, usize, f64); 2] = [("ClusterIP", 5_000, 1.0), ("LoadBalancer", 1_000, 3.0)];

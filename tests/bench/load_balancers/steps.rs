@@ -18,8 +18,8 @@ use crate::machines::name;
 use crate::steady::window;
 
 /// Calls for each created Service, without inventories, and additional calls in total. Two of the calls read the
-/// realized state of written objects.
-const CREATION: f64 = 8.0;
+/// realized state of written objects, and each attempt to create reads the usage of the load balancer service.
+const CREATION: f64 = 9.0;
 const ONCE: f64 = 20.0;
 /// Calls for each deleted Service, without inventories. Three of them read the realized state of deleted objects.
 const DELETION: f64 = 12.0;

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Api;
+use parking_lot::Mutex;
 
 use crate::controllers::driver::{Controller, Event, Reconciler, Requeue, Spec};
 use crate::controllers::instances::BoundedInstances;
@@ -28,7 +29,7 @@ use crate::kubernetes::stores::Nodes;
 use crate::runtime::tasks::PanicError;
 use metrics::NodeLifecycleMetrics;
 use recent_deletions::RecentDeletions;
-use reconciler::{LifecycleContext, LifecycleOutcome, NodeLifecycleReconciler};
+use reconciler::{LifecycleOutcome, LifecycleState, NodeLifecycleReconciler};
 
 const WORKERS: usize = 8;
 
@@ -94,22 +95,25 @@ pub fn controller(
         metrics: vec![Box::new(metrics.clone())],
         ..Spec::new("cloud-node-lifecycle", context.leadership, settings.period, vec![Arc::new(nodes.clone())])
     };
-    let looks = Arc::new(LifecycleContext {
-        store: nodes,
-        api: Api::all(context.write),
-        recorder: context.recorder.for_component("cloud-node-lifecycle-controller"),
-        instances,
-        settings,
-        reasons: ReasonTracker::new(metrics.blocked.clone()),
-        deletions: RecentDeletions::default(),
-        metrics,
-    });
+    let (api, recorder) = (Api::all(context.write), context.recorder.for_component("cloud-node-lifecycle-controller"));
+    let reasons = Arc::new(ReasonTracker::new(metrics.blocked.clone()));
+    let deletions = Arc::<RecentDeletions>::default();
     Ok(Controller::new(spec, move || {
-        if let DeletionMode::Off { reason: because } = looks.settings.deletion {
+        if let DeletionMode::Off { reason: because } = settings.deletion {
             tracing::info!("no Node is deleted, whatever becomes of its machine: {because}");
         }
-        let term = NodeLifecycleReconciler::new(Arc::clone(&looks));
-        looks.update_metrics(&term);
+        let term = NodeLifecycleReconciler {
+            store: nodes.clone(),
+            api: api.clone(),
+            recorder: recorder.clone(),
+            instances: instances.clone(),
+            settings: settings.clone(),
+            reasons: Arc::clone(&reasons),
+            deletions: Arc::clone(&deletions),
+            metrics: metrics.clone(),
+            state: Mutex::new(LifecycleState::new(&settings)),
+        };
+        term.update_metrics();
         term
     }))
 }
@@ -118,53 +122,51 @@ impl Reconciler for NodeLifecycleReconciler {
     type Outcome = Result<LifecycleOutcome, CallError>;
 
     fn keys_of(&self, event: Event) -> Vec<String> {
-        let looks = &self.context;
         match event {
             Event::Object(_, name) => {
                 // The facts are recorded before the reconcile, because decisions about other Nodes depend on them.
-                looks.observe(self, &name);
+                self.observe(&name);
                 vec![name]
             }
-            Event::AllObjects(_) => looks.observe_all(self),
+            Event::AllObjects(_) => self.observe_all(),
             Event::Instance(name) => {
                 self.lock().policy.expire(&name);
                 vec![name]
             }
             Event::AllInstances => {
                 self.lock().policy.expire_all();
-                looks.observe_all(self)
+                self.observe_all()
             }
             Event::Period => {
-                let names = looks.tick(self);
-                looks.update_metrics(self);
+                let names = self.tick();
+                self.update_metrics();
                 names
             }
         }
     }
 
     async fn reconcile(self: Arc<Self>, name: String) -> Self::Outcome {
-        self.context.reconcile(&self, &name).await
+        self.sync(&name).await
     }
 
     /// Reports the outcome of a reconcile and decides when the Node is reconciled again.
     async fn conclude(self: &Arc<Self>, name: &str, outcome: Result<Self::Outcome, PanicError>) -> Requeue {
-        let looks = &self.context;
-        looks.update_metrics(self);
+        self.update_metrics();
         let outcome = match outcome {
             Ok(Ok(outcome)) => outcome,
             // Leadership is lost, so the driver stops this worker.
             Ok(Err(error)) if error.is_not_leader() => return Requeue::PERIOD,
             Ok(Err(error)) => LifecycleOutcome::failed(&error),
             Err(panic) => {
-                looks.metrics.panics.inc();
+                self.metrics.panics.inc();
                 LifecycleOutcome::panicked(&panic)
             }
         };
         match &outcome.blocked {
-            None => looks.reasons.clear(name),
+            None => self.reasons.clear(name),
             Some(blocked) => {
-                if looks.reasons.set(name, blocked.reason, None) && !blocked.is_quiet {
-                    looks.report(name, blocked);
+                if self.reasons.set(name, blocked.reason, None) && !blocked.is_quiet {
+                    self.report(name, blocked);
                 }
             }
         }
@@ -172,7 +174,7 @@ impl Reconciler for NodeLifecycleReconciler {
     }
 
     fn end(&self) {
-        self.context.reasons.forget_all();
-        self.context.metrics.guard(None);
+        self.reasons.forget_all();
+        self.metrics.guard(None);
     }
 }

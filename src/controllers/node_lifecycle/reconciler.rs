@@ -42,21 +42,18 @@ const FULL_PASS_PERIOD: Duration = Duration::from_secs(60);
 /// Prefix of the message about any blocked action except the out-of-service taint.
 const NOT_DELETED: &str = "Node not deleted";
 
-pub(super) struct LifecycleContext {
+/// The reconciler of one leadership term, with its state.
+pub struct NodeLifecycleReconciler {
     pub(super) store: Nodes,
     pub(super) api: Api<Node>,
     pub(super) recorder: Recorder,
     pub(super) instances: BoundedInstances,
     pub(super) settings: LifecycleSettings,
-    pub(super) reasons: ReasonTracker,
-    pub(super) deletions: RecentDeletions,
+    pub(super) reasons: Arc<ReasonTracker>,
+    /// Outlasts the term.
+    pub(super) deletions: Arc<RecentDeletions>,
     pub(super) metrics: NodeLifecycleMetrics,
-}
-
-/// The reconciler of one leadership term, with its state.
-pub struct NodeLifecycleReconciler {
-    pub(super) context: Arc<LifecycleContext>,
-    state: Mutex<LifecycleState>,
+    pub(super) state: Mutex<LifecycleState>,
 }
 
 pub(super) struct LifecycleState {
@@ -73,21 +70,16 @@ pub(super) struct LifecycleState {
     all_noted: Instant,
 }
 
-impl NodeLifecycleReconciler {
-    pub(super) fn new(looks: Arc<LifecycleContext>) -> Self {
-        let state = LifecycleState {
-            policy: DeletionPolicy::new(&looks.settings, now()),
+impl LifecycleState {
+    pub(super) fn new(settings: &LifecycleSettings) -> Self {
+        Self {
+            policy: DeletionPolicy::new(settings, now()),
             unreachable: Unreachable::default(),
             rejected_changes: Retries::default(),
             unproven_power: Retries::default(),
             in_flight: BTreeSet::new(),
             all_noted: now(),
-        };
-        Self { context: looks, state: Mutex::new(state) }
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, LifecycleState> {
-        self.state.lock()
+        }
     }
 }
 
@@ -158,6 +150,13 @@ impl LifecycleOutcome {
         let is_quiet = matches!(hold, HoldReason::Counting { .. });
         Self { next, ..Self::blocked(hold.reason(), hold.message(until.as_deref()), is_quiet) }
     }
+
+    fn with(mut self, proof: &AbsenceProof) -> Self {
+        if let Some(blocked) = &mut self.blocked {
+            blocked.message = format!("{}; VM confirmed deleted: {proof}", blocked.message);
+        }
+        self
+    }
 }
 
 /// Returns the wall clock time at the end of `left`, in whole seconds.
@@ -166,13 +165,17 @@ fn wall_clock_in(left: Duration) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-impl LifecycleContext {
+impl NodeLifecycleReconciler {
+    pub(super) fn lock(&self) -> MutexGuard<'_, LifecycleState> {
+        self.state.lock()
+    }
+
     /// Records the Node's current facts before any other work on the Node. Returns the cached Node, if any.
-    pub(super) fn observe(&self, term: &NodeLifecycleReconciler, name: &str) -> Option<Arc<Node>> {
+    pub(super) fn observe(&self, name: &str) -> Option<Arc<Node>> {
         let node = self.store.get(name);
         let facts = node.as_deref().map(|node| self.facts(node));
         let is_busy = node.as_deref().is_some_and(plan::needs_reconcile);
-        let mut state = term.lock();
+        let mut state = self.lock();
         if is_busy {
             state.in_flight.insert(name.to_owned());
         } else {
@@ -186,18 +189,18 @@ impl LifecycleContext {
     }
 
     /// Records the facts of all Nodes. Returns the names of the Nodes that need a reconcile, and of the deleted Nodes.
-    pub(super) fn observe_all(&self, term: &NodeLifecycleReconciler) -> Vec<String> {
+    pub(super) fn observe_all(&self) -> Vec<String> {
         let mut busy = BTreeSet::new();
         let mut facts = Vec::new();
         for node in self.store.list() {
             let name = node::name(&node).to_owned();
-            term.lock().unreachable.observe(&name, Some(&node), now());
+            self.lock().unreachable.observe(&name, Some(&node), now());
             if plan::needs_reconcile(&node) {
                 busy.insert(name.clone());
             }
             facts.push((name, self.facts(&node)));
         }
-        let mut state = term.lock();
+        let mut state = self.lock();
         // A Node that is not in `busy` is `Ready` or deleted, so its entries are obsolete.
         state.unreachable.retain(|name| busy.contains(name));
         state.rejected_changes.retain(|name| busy.contains(name));
@@ -210,24 +213,20 @@ impl LifecycleContext {
 
     /// Returns the names of the Nodes to reconcile in this period. To cover missed events, all cached Nodes are
     /// observed again every `FULL_PASS_PERIOD`; the result then also contains deleted Nodes.
-    pub(super) fn tick(&self, term: &NodeLifecycleReconciler) -> Vec<String> {
-        let mut state = term.lock();
+    pub(super) fn tick(&self) -> Vec<String> {
+        let mut state = self.lock();
         let at = now();
         if at.saturating_duration_since(state.all_noted) >= FULL_PASS_PERIOD {
             state.all_noted = at;
             drop(state);
-            return self.observe_all(term);
+            return self.observe_all();
         }
         state.policy.tick(at);
         state.in_flight.iter().cloned().collect()
     }
 
-    pub(super) async fn reconcile(
-        &self,
-        term: &NodeLifecycleReconciler,
-        name: &str,
-    ) -> Result<LifecycleOutcome, CallError> {
-        let Some(node) = self.observe(term, name) else {
+    pub(super) async fn sync(&self, name: &str) -> Result<LifecycleOutcome, CallError> {
+        let Some(node) = self.observe(name) else {
             if let Some(NodeDeletion { uid, decision, proof, is_confirmed, .. }) = self.deletions.find(name) {
                 let decision = decision.map(|decision| decision.to_string());
                 let verb = if is_confirmed { "deleted" } else { "may have deleted" };
@@ -241,27 +240,27 @@ impl LifecycleContext {
         }
         let mut outcome = LifecycleOutcome::default();
         if node::readiness(&node) == Readiness::Unknown {
-            outcome = self.reconcile_deletion(term, &node).await?;
+            outcome = self.reconcile_deletion(&node).await?;
             if self.store.get(name).is_none() {
                 return Ok(outcome);
             }
         }
-        self.keep_taints(term, &node, outcome).await
+        self.keep_taints(&node, outcome).await
     }
 
     /// Returns the last answer about the VM while the answer is valid; otherwise queries the provider.
-    async fn presence(&self, term: &NodeLifecycleReconciler, node: &Node) -> Presence {
-        let last = term.lock().policy.last_answer(node::name(node), &self.facts(node), now());
+    async fn presence(&self, node: &Node) -> Presence {
+        let last = self.lock().policy.last_answer(node::name(node), &self.facts(node), now());
         match last {
             Some(presence) => presence,
-            None => self.query_provider(term, node).await,
+            None => self.query_provider(node).await,
         }
     }
 
     /// Queries the provider and records its answer in the deletion policy.
-    pub(super) async fn query_provider(&self, term: &NodeLifecycleReconciler, node: &Node) -> Presence {
+    pub(super) async fn query_provider(&self, node: &Node) -> Presence {
         let name = node::name(node);
-        term.lock().policy.record_query(name, &self.facts(node), now());
+        self.lock().policy.record_query(name, &self.facts(node), now());
         let presence = self.instances.presence(node).await;
         match &presence {
             Presence::Exists(()) => tracing::debug!(node = name, "asked whether the machine exists: it does"),
@@ -270,7 +269,7 @@ impl LifecycleContext {
             }
             Presence::Unknown(unknown) => tracing::debug!(node = name, "asked whether the machine exists: {unknown}"),
         }
-        term.lock().policy.record_answer(name, &presence, now(), fastrand::f64());
+        self.lock().policy.record_answer(name, &presence, now(), fastrand::f64());
         presence
     }
 
@@ -278,16 +277,12 @@ impl LifecycleContext {
         Facts::of(node, self.instances.owns(node))
     }
 
-    async fn reconcile_deletion(
-        &self,
-        term: &NodeLifecycleReconciler,
-        node: &Node,
-    ) -> Result<LifecycleOutcome, CallError> {
+    async fn reconcile_deletion(&self, node: &Node) -> Result<LifecycleOutcome, CallError> {
         if node.metadata.deletion_timestamp.is_some() {
             // Finalizers block the deletion in progress. Another delete call would only use up the limit.
             return Ok(LifecycleOutcome::default());
         }
-        let presence = self.presence(term, node).await;
+        let presence = self.presence(node).await;
         let is_off = matches!(self.settings.deletion, DeletionMode::Off { .. });
         let is_absent = matches!(presence, Presence::Absent(_));
         if presence != Presence::Exists(()) && node::is_uninitialized(node) {
@@ -306,19 +301,19 @@ impl LifecycleContext {
                 Ok(LifecycleOutcome::blocked(reason::NoProviderID, message, false))
             }
             Presence::Absent(proof) => {
-                match self.decide(term, node::name(node)) {
+                match self.decide(node::name(node)) {
                     // The answer came too late: the Node was `Ready` meanwhile, or another event outdated the answer.
                     DeletionVerdict::NotSuspected => Ok(LifecycleOutcome::after(REQUERY_DELAY)),
                     DeletionVerdict::Held(hold) => Ok(LifecycleOutcome::by(&hold).with(&proof)),
-                    DeletionVerdict::Permitted(permit) => self.delete(term, node, permit).await,
+                    DeletionVerdict::Permitted(permit) => self.delete(node, permit).await,
                 }
             }
         }
     }
 
     /// Decides about the deletion of a Node, and logs the decision with its inputs.
-    fn decide(&self, term: &NodeLifecycleReconciler, name: &str) -> DeletionVerdict {
-        let mut state = term.lock();
+    fn decide(&self, name: &str) -> DeletionVerdict {
+        let mut state = self.lock();
         let verdict = state.policy.verdict(name, now());
         let decision = state.policy.last_decision(name).cloned();
         drop(state);
@@ -341,17 +336,8 @@ impl LifecycleContext {
     }
 
     /// Updates the metrics of the deletion policy.
-    pub(super) fn update_metrics(&self, term: &NodeLifecycleReconciler) {
-        self.metrics.guard(Some(term.lock().policy.counts(now())));
-    }
-}
-
-impl LifecycleOutcome {
-    fn with(mut self, proof: &AbsenceProof) -> Self {
-        if let Some(blocked) = &mut self.blocked {
-            blocked.message = format!("{}; VM confirmed deleted: {proof}", blocked.message);
-        }
-        self
+    pub(super) fn update_metrics(&self) {
+        self.metrics.guard(Some(self.lock().policy.counts(now())));
     }
 }
 

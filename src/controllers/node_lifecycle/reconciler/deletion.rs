@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
-use super::{LifecycleContext, LifecycleOutcome, NodeLifecycleReconciler, now};
+use super::{LifecycleOutcome, NodeLifecycleReconciler, now};
 use crate::base::error_chain::chain;
 use crate::cloud::node;
 use crate::cloud::{AbsenceProof, Presence};
@@ -37,22 +37,17 @@ enum DeletionResult {
     Unanswered(CallError),
 }
 
-impl LifecycleContext {
+impl NodeLifecycleReconciler {
     /// Deletes `node`, whose deletion the policy has permitted.
-    pub(super) async fn delete(
-        &self,
-        term: &NodeLifecycleReconciler,
-        node: &Node,
-        permit: DeletionPermit,
-    ) -> Result<LifecycleOutcome, CallError> {
-        let attempt = self.attempt(term, node, &permit).await;
+    pub(super) async fn delete(&self, node: &Node, permit: DeletionPermit) -> Result<LifecycleOutcome, CallError> {
+        let attempt = self.attempt(node, &permit).await;
         let used = match &attempt {
             DeletionResult::Deleted(_) | DeletionResult::Unanswered(_) => PermitOutcome::Deleted,
             DeletionResult::Told(_) => PermitOutcome::DryRun,
             DeletionResult::Vanished | DeletionResult::Changed | DeletionResult::Unread(_) => PermitOutcome::Unused,
             DeletionResult::Refused(_) => PermitOutcome::Rejected,
         };
-        term.lock().policy.settle(permit, used, now());
+        self.lock().policy.settle(permit, used, now());
         self.conclude_deletion(node, attempt)
     }
 
@@ -88,7 +83,7 @@ impl LifecycleContext {
         }
     }
 
-    async fn attempt(&self, term: &NodeLifecycleReconciler, node: &Node, permit: &DeletionPermit) -> DeletionResult {
+    async fn attempt(&self, node: &Node, permit: &DeletionPermit) -> DeletionResult {
         let read = match read_live(&self.api, node::name(node)).await {
             Ok(read) => read,
             Err(error) => return DeletionResult::Unread(error),
@@ -99,12 +94,12 @@ impl LifecycleContext {
             return DeletionResult::Changed;
         }
         let began = Timestamp::now();
-        let Presence::Absent(proof) = self.query_provider(term, &live).await else { return DeletionResult::Changed };
-        if term.lock().policy.last_answer(node::name(&live), &self.facts(&live), now()).is_none() {
+        let Presence::Absent(proof) = self.query_provider(&live).await else { return DeletionResult::Changed };
+        if self.lock().policy.last_answer(node::name(&live), &self.facts(&live), now()).is_none() {
             // An event of the VM during the query has outdated the proof.
             return DeletionResult::Changed;
         }
-        if !term.lock().policy.is_still_permitted(permit, now()) {
+        if !self.lock().policy.is_still_permitted(permit, now()) {
             return DeletionResult::Changed;
         }
         if self.settings.deletion != DeletionMode::Enforce {
@@ -119,7 +114,7 @@ impl LifecycleContext {
         let deletion = Box::new(NodeDeletion {
             node: node::name(&live).to_owned(),
             uid: live.metadata.uid.clone().unwrap_or_default(),
-            decision: term.lock().policy.last_decision(node::name(&live)).cloned(),
+            decision: self.lock().policy.last_decision(node::name(&live)).cloned(),
             proof,
             proof_began: began,
             is_confirmed: true,

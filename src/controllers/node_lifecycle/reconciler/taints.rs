@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 
-use super::{LifecycleContext, LifecycleOutcome, NodeLifecycleReconciler, now, wall_clock_in};
+use super::{LifecycleOutcome, NodeLifecycleReconciler, now, wall_clock_in};
 use crate::base::error_chain::chain;
 use crate::cloud::PowerState;
 use crate::cloud::node;
@@ -24,12 +24,11 @@ struct TaintPatch {
     permit: Option<DeletionPermit>,
 }
 
-impl LifecycleContext {
+impl NodeLifecycleReconciler {
     /// Updates the taints. `outcome` is the result of `reconcile_deletion`, and is returned with the result for the
     /// taints.
     pub(super) async fn keep_taints(
         &self,
-        term: &NodeLifecycleReconciler,
         node: &Node,
         mut outcome: LifecycleOutcome,
     ) -> Result<LifecycleOutcome, CallError> {
@@ -37,15 +36,15 @@ impl LifecycleContext {
         let mut current = node.clone();
         let mut attempts = 0;
         loop {
-            let Some(write) = self.plan_taints(term, &current, &mut outcome).await else { return Ok(outcome) };
+            let Some(write) = self.plan_taints(&current, &mut outcome).await else { return Ok(outcome) };
             let time = wall_clock_in(Duration::ZERO);
             let written = apply::write_taints(&self.api, &current, &write.changes, &time).await;
-            self.settle(term, write.permit, &written);
+            self.settle(write.permit, &written);
             match written {
                 Ok(()) => {
                     let changes: Vec<String> = write.changes.iter().map(ToString::to_string).collect();
                     tracing::info!(node = name, "taints changed: {}", changes.join(", "));
-                    term.lock().rejected_changes.forget(name);
+                    self.lock().rejected_changes.forget(name);
                     return Ok(outcome);
                 }
                 Err(error) if error.is_not_found() => return Ok(outcome),
@@ -53,7 +52,7 @@ impl LifecycleContext {
                 Err(error) if error.is_not_leader() => return Err(error),
                 Err(error) => {
                     tracing::warn!(node = name, "{}", chain(&error));
-                    let wait = term.lock().rejected_changes.failed(name, uid, write.planned, now(), fastrand::f64());
+                    let wait = self.lock().rejected_changes.failed(name, uid, write.planned, now(), fastrand::f64());
                     outcome.next = sooner(outcome.next, wait);
                     return Ok(outcome);
                 }
@@ -74,36 +73,31 @@ impl LifecycleContext {
     }
 
     /// Plans the patch for `node`, if a patch is needed. Sets the next reconcile and the blocking reason in `outcome`.
-    async fn plan_taints(
-        &self,
-        term: &NodeLifecycleReconciler,
-        node: &Node,
-        outcome: &mut LifecycleOutcome,
-    ) -> Option<TaintPatch> {
+    async fn plan_taints(&self, node: &Node, outcome: &mut LifecycleOutcome) -> Option<TaintPatch> {
         let (name, uid) = (node::name(node), node.metadata.uid.as_deref().unwrap_or_default());
         let power = match plan::needs_power(node) {
             true => self.instances.power(node).await,
             false => None,
         };
-        let unreachable_for = term.lock().unreachable.lasting(node, now());
+        let unreachable_for = self.lock().unreachable.lasting(node, now());
         let plan = plan(node, power, unreachable_for, self.settings.out_of_service_after);
         if let Some(delay) = plan.requeue_after {
             outcome.next = sooner(outcome.next, delay);
         }
         let planned = plan.changes;
         if planned.is_empty() {
-            term.lock().rejected_changes.forget(name);
+            self.lock().rejected_changes.forget(name);
             return None;
         }
         // The backoff applies only to the changes that failed.
         let refused = |(wait, failed): (Duration, &Vec<Change>)| (*failed == planned).then_some(wait);
-        if let Some(wait) = term.lock().rejected_changes.wait(name, uid, now()).and_then(refused) {
+        if let Some(wait) = self.lock().rejected_changes.wait(name, uid, now()).and_then(refused) {
             outcome.next = sooner(outcome.next, wait);
             return None;
         }
         let mut write = TaintPatch { changes: planned.clone(), planned, permit: None };
         if write.planned.contains(&Change::AddOutOfService) {
-            match self.permit_out_of_service(term, node).await {
+            match self.permit_out_of_service(node).await {
                 Ok(permit) => write.permit = Some(permit),
                 Err(blocked) => {
                     write.changes.retain(|change| *change != Change::AddOutOfService);
@@ -118,15 +112,11 @@ impl LifecycleContext {
 
     /// Permits the out-of-service taint if a fresh read proves that the VM is powered off and the limit allows the
     /// taint. The read may cost the cloud a full search, so a read without proof is followed by a pause.
-    async fn permit_out_of_service(
-        &self,
-        term: &NodeLifecycleReconciler,
-        node: &Node,
-    ) -> Result<DeletionPermit, LifecycleOutcome> {
+    async fn permit_out_of_service(&self, node: &Node) -> Result<DeletionPermit, LifecycleOutcome> {
         let (name, uid) = (node::name(node), node.metadata.uid.as_deref().unwrap_or_default());
         let by = |hold: HoldReason| LifecycleOutcome::by(&hold).about_out_of_service();
         {
-            let state = term.lock();
+            let state = self.lock();
             if let Some((wait, held)) = state.unproven_power.wait(name, uid, now()) {
                 // Keeps the reason during the pause, so that the same failure is not reported again.
                 return Err(LifecycleOutcome { blocked: held.clone(), next: Requeue::after(wait) });
@@ -135,7 +125,7 @@ impl LifecycleContext {
         }
         let held = match self.instances.fresh_power(node).await {
             Ok(PowerState::Off) => {
-                let mut state = term.lock();
+                let mut state = self.lock();
                 state.unproven_power.forget(name);
                 // Reserved only after the read, because a deletion may need the allowance during a long read.
                 return state.policy.reserve(now()).map_err(by);
@@ -148,18 +138,18 @@ impl LifecycleContext {
                     .blocked
             }
         };
-        let wait = term.lock().unproven_power.failed(name, uid, held.clone(), now(), fastrand::f64());
+        let wait = self.lock().unproven_power.failed(name, uid, held.clone(), now(), fastrand::f64());
         Err(LifecycleOutcome { blocked: held, next: Requeue::after(wait) })
     }
 
-    fn settle(&self, term: &NodeLifecycleReconciler, permit: Option<DeletionPermit>, written: &Result<(), CallError>) {
+    fn settle(&self, permit: Option<DeletionPermit>, written: &Result<(), CallError>) {
         let Some(permit) = permit else { return };
         // A write without an answer, or with a server error, may have succeeded. So its permit counts as used.
         let is_refused = written.as_ref().is_err_and(CallError::is_refusal);
         if written.is_ok() {
             self.metrics.out_of_service.inc();
         }
-        term.lock().policy.settle(
+        self.lock().policy.settle(
             permit,
             if is_refused { PermitOutcome::Unused } else { PermitOutcome::Deleted },
             now(),

@@ -175,7 +175,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "deletion-still-permitted",
             DELETION,
-            ("if !term.lock().policy.is_still_permitted(permit, now()) {", "if false {"),
+            ("if !self.lock().policy.is_still_permitted(permit, now()) {", "if false {"),
             UNIT,
         ),
         Mutant::new(
@@ -206,8 +206,8 @@ pub fn all() -> Vec<Mutant> {
             "deletion-second-proof",
             DELETION,
             (
-                "let Presence::Absent(proof) = self.query_provider(term, &live).await else",
-                "let Presence::Absent(proof) = self.presence(term, &live).await else",
+                "let Presence::Absent(proof) = self.query_provider(&live).await else",
+                "let Presence::Absent(proof) = self.presence(&live).await else",
             ),
             UNIT,
         ),
@@ -372,7 +372,7 @@ pub fn all() -> Vec<Mutant> {
             ),
             SHARED,
         ),
-        Mutant::new("driver-notes-at-once", HEAD, ("                looks.observe(self, &name);\n", ""), GLUE),
+        Mutant::new("driver-notes-at-once", HEAD, ("                self.observe(&name);\n", ""), GLUE),
         Mutant::new(
             "driver-events-end-answers",
             HEAD,

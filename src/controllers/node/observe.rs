@@ -10,19 +10,8 @@ use crate::cloud::{InstanceMetadata, Presence, Unknown, node};
 use crate::controllers::instances::BoundedInstances;
 use crate::controllers::node::reason;
 
-/// All inputs of a decision about one Node.
-#[derive(Clone, Debug, PartialEq)]
-pub enum NodeObservation {
-    /// The Node does not exist.
-    Missing,
-    /// The Node belongs to another provider and does not have the uninitialized taint.
-    Foreign,
-    /// A Node of this provider, or a Node of another provider that waits with the uninitialized taint.
-    Ours(OwnNode),
-}
-
-/// The inputs for [`NodeObservation::Ours`]. If the Node belongs to another provider, `instance` is
-/// `Presence::Unknown`.
+/// All inputs of a decision about a Node of this provider, or about a Node of another provider that waits with the
+/// uninitialized taint. If the Node belongs to another provider, `instance` is `Presence::Unknown`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnNode {
     /// The Node.
@@ -46,22 +35,23 @@ pub struct AllowedWrites {
     pub of_labels: bool,
 }
 
-/// Gathers the inputs for `node`. Takes at most the time limit of one provider call.
+/// Gathers the inputs for `node`. Returns `None` if the Node does not exist, or belongs to another provider and does not
+/// have the uninitialized taint. Takes at most the time limit of one provider call.
 pub async fn observe(
     node: Option<Arc<Node>>,
     waited: Duration,
     turn: AllowedWrites,
     instances: &BoundedInstances,
-) -> NodeObservation {
-    let Some(node) = node else { return NodeObservation::Missing };
+) -> Option<OwnNode> {
+    let node = node?;
     let instance = match instances.owns(&node) {
         true => instances.metadata(&node).await,
         // The provider is not called, because it might find a different VM with the name of this Node.
         false if node::is_uninitialized(&node) => Presence::Unknown(foreign(&node, instances.provider.provider_name())),
-        false => return NodeObservation::Foreign,
+        false => return None,
     };
     let instance = Box::new(instance);
-    NodeObservation::Ours(OwnNode { node, instance, observed_at: Timestamp::now(), waiting_time: waited, turn })
+    Some(OwnNode { node, instance, observed_at: Timestamp::now(), waiting_time: waited, turn })
 }
 
 /// Returns the reason why a Node of another provider waits with the taint, and the remedy.
@@ -139,12 +129,12 @@ mod tests {
         let policy = Policy { adopts_untainted_nodes: true, ..Policy::default() };
         let minute = Duration::from_secs(60);
         let without = observe(Some(node("k3s://n", false)), minute, AllowedWrites::default(), &instances).await;
-        assert_eq!(without, NodeObservation::Foreign);
+        assert_eq!(without, None);
         let long = foreign(&node(&format!("k3s://{}", "\u{1}".repeat(1 << 20)), true), "vsphere");
         assert!(long.message.chars().count() < 600 && long.message.ends_with("excludes the Node here"));
         for waited in [Duration::ZERO, minute] {
             let observed = observe(Some(node("k3s://n", true)), waited, AllowedWrites::default(), &instances).await;
-            let plan = plan(&observed, &policy);
+            let plan = plan(observed.as_ref(), &policy);
             let NextStep::Blocked(blocked) = &plan.outcome else { panic!("{plan:?}") };
             assert_eq!(
                 (blocked.reason, blocked.next, blocked.is_quiet),
@@ -162,8 +152,6 @@ mod tests {
             assert_eq!(plan.event.is_some(), !waited.is_zero(), "an Event once it is time");
         }
         let own = observe(Some(node("cloud://n", true)), minute, AllowedWrites::default(), &instances).await;
-        assert!(
-            matches!(own, NodeObservation::Ours(OwnNode { instance, .. }) if matches!(*instance, Presence::Exists(_)))
-        );
+        assert!(own.is_some_and(|own| matches!(*own.instance, Presence::Exists(_))));
     }
 }

@@ -20,7 +20,7 @@ pub use condition::CONDITION;
 pub use label_reports::has as is_reported;
 pub use labels::{Difference, LabelChanges, count_missing_labels};
 
-use super::observe::{NodeObservation, OwnNode};
+use super::observe::OwnNode;
 use super::{NodeLabelsOn, Policy};
 use crate::cloud::node::addresses::ProvidedNodeIpError;
 use crate::cloud::node::{self, ANNOTATION_PROVIDED_NODE_IP, ANNOTATION_VM, Readiness, addresses};
@@ -116,9 +116,9 @@ impl NodeBlocked {
     }
 }
 
-/// Creates the plan for one Node.
-pub fn plan(observed: &NodeObservation, policy: &Policy) -> NodePlan {
-    let NodeObservation::Ours(ours) = observed else { return NodePlan::default() };
+/// Creates the plan for one Node. The plan for a Node that is not observed changes nothing.
+pub fn plan(observed: Option<&OwnNode>, policy: &Policy) -> NodePlan {
+    let Some(ours) = observed else { return NodePlan::default() };
     if !is_to_be_initialised(ours, policy) {
         return plan_refresh(ours, policy);
     }

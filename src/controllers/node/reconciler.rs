@@ -11,7 +11,7 @@ use super::Policy;
 use super::apply::{ApplyProgress, apply};
 use super::memory::NodeMemory;
 use super::metrics::NodeMetrics;
-use super::observe::{AllowedWrites, NodeObservation, OwnNode, observe};
+use super::observe::{AllowedWrites, OwnNode, observe};
 use super::plan::{self, NextStep, NodeAction, NodeBlocked, NodePlan, plan};
 use super::turns::{DeferredWrites, SyncResult};
 use crate::base::error_chain::chain;
@@ -54,8 +54,8 @@ impl NodeReconciler {
         let mut observed = self.observe(cached, turn).await;
         let mut attempts = 0;
         loop {
-            let plan = plan(&observed, &self.policy);
-            let NodeObservation::Ours(ours) = observed else {
+            let plan = plan(observed.as_ref(), &self.policy);
+            let Some(ours) = observed else {
                 self.memory.forget(name);
                 self.record_moves.synced(name, SyncResult::Settled);
                 self.label_moves.synced(name, SyncResult::Settled);
@@ -99,7 +99,7 @@ impl NodeReconciler {
         self.report_blocked_node(&ours, blocked).await
     }
 
-    async fn observe(&self, node: Option<Arc<Node>>, turn: AllowedWrites) -> NodeObservation {
+    async fn observe(&self, node: Option<Arc<Node>>, turn: AllowedWrites) -> Option<OwnNode> {
         let waited = node.as_ref().map(|node| self.waited(node)).unwrap_or_default();
         observe(node, waited, turn, &self.instances).await
     }

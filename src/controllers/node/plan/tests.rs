@@ -107,7 +107,7 @@ fn run(form: &Form, instance: Presence<InstanceMetadata>) -> (NodePlan, Node) {
 }
 
 fn run_on(mut node: Node, instance: Presence<InstanceMetadata>, policy: &Policy) -> (NodePlan, Node) {
-    let plan = plan(&NodeObservation::Ours(ours(node.clone(), instance)), policy);
+    let plan = plan(Some(&ours(node.clone(), instance)), policy);
     plan.actions.iter().for_each(|action| perform(action, &mut node));
     (plan, node)
 }
@@ -288,8 +288,7 @@ fn a_node_ip_that_the_machine_lacks_is_told_with_both_sides() {
 
 #[test]
 fn what_is_not_ours_is_never_touched() {
-    assert_eq!(plan(&NodeObservation::Missing, &Policy::default()), NodePlan::default());
-    assert_eq!(plan(&NodeObservation::Foreign, &Policy::default()), NodePlan::default());
+    assert_eq!(plan(None, &Policy::default()), NodePlan::default());
 }
 
 const BETAS: [(&str, &str); 3] = [

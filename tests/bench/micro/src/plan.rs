@@ -8,7 +8,7 @@ use std::time::Duration;
 use ccm::cloud::node::TAINT_UNINITIALIZED;
 use ccm::cloud::{FoundBy, InstanceMetadata, Presence};
 use ccm::controllers::node::Policy;
-use ccm::controllers::node::observe::{AllowedWrites, NodeObservation, OwnNode};
+use ccm::controllers::node::observe::{AllowedWrites, OwnNode};
 use ccm::controllers::node::plan::{NodeAction, plan};
 use criterion::Criterion;
 use jiff::Timestamp;
@@ -23,7 +23,7 @@ pub fn measure(criterion: &mut Criterion) {
         |actions: &[NodeAction]| actions.iter().any(|action| matches!(action, NodeAction::Initialise(_)));
     criterion.bench_function("plan/joining", |bencher| {
         bencher.iter(|| {
-            let made = plan(black_box(&joins), &policy);
+            let made = plan(black_box(Some(&joins)), &policy);
             assert!(is_initialised(&made.actions), "{made:?}");
             made
         });
@@ -31,14 +31,14 @@ pub fn measure(criterion: &mut Criterion) {
     let settled = settled();
     criterion.bench_function("plan/settled", |bencher| {
         bencher.iter(|| {
-            let made = plan(black_box(&settled), &policy);
+            let made = plan(black_box(Some(&settled)), &policy);
             assert!(made.actions.is_empty(), "{made:?}");
             made
         });
     });
 }
 
-fn joining() -> NodeObservation {
+fn joining() -> OwnNode {
     let taint = Taint { key: TAINT_UNINITIALIZED.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
     let mut node = bare();
     node.spec = Some(NodeSpec { taints: Some(vec![taint]), ..NodeSpec::default() });
@@ -46,7 +46,7 @@ fn joining() -> NodeObservation {
 }
 
 /// Returns the joining node after its plan was applied.
-fn settled() -> NodeObservation {
+fn settled() -> OwnNode {
     let metadata = instance();
     let mut node = bare();
     node.spec = Some(NodeSpec { provider_id: Some(metadata.provider_id.clone()), ..NodeSpec::default() });
@@ -67,15 +67,15 @@ fn settled() -> NodeObservation {
     observed(node)
 }
 
-fn observed(node: Node) -> NodeObservation {
+fn observed(node: Node) -> OwnNode {
     let instance = Box::new(Presence::Exists(instance()));
-    NodeObservation::Ours(OwnNode {
+    OwnNode {
         node: Arc::new(node),
         instance,
         observed_at: Timestamp::UNIX_EPOCH,
         waiting_time: Duration::ZERO,
         turn: AllowedWrites::default(),
-    })
+    }
 }
 
 fn instance() -> InstanceMetadata {

@@ -57,7 +57,7 @@ fn a_node_that_cannot_be_adopted_yet_says_why_and_is_kept_up_to_date() {
     let machine = InstanceMetadata { pending: Some(pending), ..machine(FoundBy::SystemUuid, A3) };
     let ours =
         OwnNode { waiting_time: Duration::from_secs(30), ..ours(tainted("", "", H).node(), Presence::Exists(machine)) };
-    let plan = plan(&NodeObservation::Ours(ours), &adopts());
+    let plan = plan(Some(&ours), &adopts());
     assert_eq!(held(&plan).map(|blocked| (blocked.reason, blocked.is_quiet)), Some((reason::NoPermission, false)));
     let [NodeAction::WriteAddresses(_), NodeAction::SetCondition(condition)] = plan.actions.as_slice() else {
         panic!("{plan:?}")

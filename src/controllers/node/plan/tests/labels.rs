@@ -238,7 +238,7 @@ fn labelled(form: Form, machine: InstanceMetadata, policy: &Policy, is_turn: boo
     let mut ours = ours(node.clone(), Presence::Exists(machine));
     ours.turn.of_labels = is_turn;
     let lacks = lacks_labels(&ours, policy);
-    plan(&NodeObservation::Ours(ours), policy).actions.iter().for_each(|action| perform(action, &mut node));
+    plan(Some(&ours), policy).actions.iter().for_each(|action| perform(action, &mut node));
     (lacks, node.metadata.labels.unwrap_or_default())
 }
 

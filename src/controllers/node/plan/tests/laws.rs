@@ -128,7 +128,7 @@ fn any_ours() -> impl Strategy<Value = OwnNode> {
 /// Returns the Node after the actions of the plan.
 fn done(ours: &OwnNode, policy: &Policy) -> Node {
     let mut node = Node::clone(&ours.node);
-    plan(&NodeObservation::Ours(ours.clone()), policy).actions.iter().for_each(|action| perform(action, &mut node));
+    plan(Some(ours), policy).actions.iter().for_each(|action| perform(action, &mut node));
     node
 }
 
@@ -139,13 +139,13 @@ proptest! {
         policy in any_policy(),
         seconds in 0..100_i64,
     ) {
-        let first = plan(&NodeObservation::Ours(ours.clone()), &policy);
+        let first = plan(Some(&ours), &policy);
         let after = done(&ours, &policy);
         // The second plan is made before the time of an action that the first plan delays.
         let put_off = held(&first).and_then(|blocked| blocked.report_after).map(|rest| rest.as_secs() as i64 - 1);
         let later = Timestamp::from_second(ours.observed_at.as_second() + put_off.unwrap_or(seconds).clamp(0, seconds)).unwrap();
         let again = OwnNode { node: Arc::new(after), observed_at: later, ..ours };
-        let again = plan(&NodeObservation::Ours(again), &policy);
+        let again = plan(Some(&again), &policy);
         prop_assert!(again.actions.is_empty(), "{:?}", again);
         prop_assert!(again.event.is_none(), "{:?}", again);
     }

@@ -86,11 +86,8 @@ fn a4_the_record_of_a_ready_node_follows_its_machine_when_it_is_its_turn() {
         let ours = ours(node, Presence::Exists(machine));
         assert_eq!(has_moved(&ours), follows, "{case}");
         let record = |may_follow| {
-            let observed = NodeObservation::Ours(OwnNode {
-                turn: AllowedWrites { of_record: may_follow, ..AllowedWrites::default() },
-                ..ours.clone()
-            });
-            plan(&observed, &Policy::default()).actions
+            let turn = AllowedWrites { of_record: may_follow, ..AllowedWrites::default() };
+            plan(Some(&OwnNode { turn, ..ours.clone() }), &Policy::default()).actions
         };
         let (before, after) = (record(false), record(true));
         assert_eq!(before != after, follows, "{case}: a turn changes nothing else");

@@ -35,7 +35,7 @@ fn told(waited: u64, unknown: Unknown, condition: Option<NodeCondition>) -> Node
         waiting_time: Duration::from_secs(waited),
         ..ours(node, Presence::Unknown(unknown))
     };
-    plan(&NodeObservation::Ours(ours), &Policy::default())
+    plan(Some(&ours), &Policy::default())
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn an_initialised_node_never_gets_a_condition() {
     let unknown = Presence::Unknown(Unknown::new(reason::CloudError, "away"));
     for node in [tainted("", "fake://1", A3).node(), tainted("X", "", A3).node()] {
         let ours = OwnNode { waiting_time: AFTER * 10, ..ours(node, unknown.clone()) };
-        assert_eq!(plan(&NodeObservation::Ours(ours), &Policy::default()).actions, []);
+        assert_eq!(plan(Some(&ours), &Policy::default()).actions, []);
     }
 }
 

@@ -4,6 +4,7 @@
 //! keeps its previous plan, and another pass is requested after its worker has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
@@ -67,7 +68,7 @@ impl Destinations {
     pub(super) fn adopt(
         &mut self,
         mut plan: BTreeMap<IpNet, RouteChanges>,
-        nodes: &[Node],
+        nodes: &[Arc<Node>],
         refused: &[RefusedNetwork],
         changed: &BTreeSet<String>,
     ) -> DestinationUpdate {
@@ -99,7 +100,7 @@ impl Destinations {
             self.rejected.entry(one.network).or_default().insert(one.node.clone());
         }
         let created = |node| wanted(node).flatten().filter(|network| !self.is_refused(node, network));
-        let wanted: BTreeSet<IpNet> = nodes.iter().flat_map(created).collect();
+        let wanted: BTreeSet<IpNet> = nodes.iter().map(|node| &**node).flat_map(created).collect();
         let is_ready = |network: &&IpNet| {
             let is_there = self.by_network.get(network).is_none_or(|one| one.changes.creations.is_empty());
             is_there && !self.unlisted.contains(network)
@@ -209,8 +210,10 @@ mod tests {
         RouteChanges { creations: vec![Creation { name_hint: "u".into(), route }], ..RouteChanges::default() }
     }
 
-    fn node(name: &str, networks: &[&str]) -> Node {
-        serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"podCIDRs": networks}})).unwrap()
+    fn node(name: &str, networks: &[&str]) -> Arc<Node> {
+        serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"podCIDRs": networks}}))
+            .map(Arc::new)
+            .unwrap()
     }
 
     fn plan(numbers: &[u8]) -> BTreeMap<IpNet, RouteChanges> {

@@ -22,7 +22,7 @@ use super::metrics::RouteMetrics;
 use super::plan::{Creation, RefusedNetwork, RouteChanges, plan, refused_networks};
 use super::pod_networks::{PodNetworks, refused, wanted};
 use super::schedule::Schedule;
-use super::tracked_nodes::{TrackedNodes, Version, reduced};
+use super::tracked_nodes::{TrackedNodes, Version};
 use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::cloud::{LiveReads, Presence, Reason, node};
@@ -83,7 +83,7 @@ pub enum RouteOutcome {
 /// One listing and its plan.
 #[derive(Debug)]
 pub struct Pass {
-    nodes: Vec<Node>,
+    nodes: Vec<Arc<Node>>,
     targets: BTreeSet<String>,
     plan: BTreeMap<IpNet, RouteChanges>,
     rejected: Vec<RefusedNetwork>,
@@ -163,20 +163,17 @@ impl RouteReconciler {
             progress.schedule.begin(now());
             progress.destinations.begin_listing();
         }
-        let (mut nodes, mut others) = (Vec::new(), Vec::new());
-        for node in self.cloud.nodes.list() {
-            let side = if self.cloud.owns(&node) { &mut nodes } else { &mut others };
-            side.push(reduced(&node));
-        }
-        let refused = refused(nodes.iter().chain(&others), &self.networks, self.pod_networks);
+        let (nodes, others): (Vec<_>, Vec<_>) = self.cloud.nodes.list().partition(|node| self.cloud.owns(node));
+        let all_nodes = nodes.iter().chain(&others).map(|node| &**node);
+        let refused = refused(all_nodes, &self.networks, self.pod_networks);
         let Listing { routes, rewrites, ambiguous: blocked } = self.cloud.list_routes().await?;
         self.metrics.show_blocked(blocked);
-        let all: Vec<&Node> = nodes.iter().collect();
-        let plan = plan(&all, &routes, &self.networks, &refused, rewrites);
-        let refused = refused_networks(&all, &routes, &refused);
+        let own: Vec<&Node> = nodes.iter().map(|node| &**node).collect();
+        let plan = plan(&own, &routes, &self.networks, &refused, rewrites);
+        let refused = refused_networks(&own, &routes, &refused);
         let led_to: BTreeSet<&str> = routes.iter().map(|route| route.target_node.as_str()).collect();
         let is_target = |node: &&Node| led_to.contains(node::name(node));
-        let without_networks = nodes.iter().filter(|node| wanted(node).next().is_none());
+        let without_networks = own.into_iter().filter(|node| wanted(node).next().is_none());
         let targets = without_networks.filter(is_target).map(|node| node::name(node).to_owned()).collect();
         Ok(Pass { nodes, targets, plan, rejected: refused })
     }
@@ -240,7 +237,7 @@ impl RouteReconciler {
         }
         progress.due.extend(adopted.due.iter().copied().map(Key::Destination));
         let at = Timestamp::now();
-        let is_to_be_written = |node: &&Node| {
+        let is_to_be_written = |node: &&Arc<Node>| {
             let has_routes = progress.has_routes(node);
             has_routes.is_some_and(|has_routes| condition::patch(node, has_routes, at).is_some())
         };

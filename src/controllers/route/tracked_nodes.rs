@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::api::core::v1::Node;
 
-use super::condition;
 use crate::cloud::node::{self, addresses};
 
 /// Digest of a Node's UID, pod networks and addresses in their order.
@@ -73,7 +72,7 @@ impl TrackedNodes {
 
     /// Records a pass with these Nodes. `targets` are the Nodes without networks to which a listed route leads. Returns
     /// the names of the Nodes changed since the previous pass.
-    pub(super) fn plan(&mut self, nodes: &[Node], targets: BTreeSet<String>) -> BTreeSet<String> {
+    pub(super) fn plan(&mut self, nodes: &[Arc<Node>], targets: BTreeSet<String>) -> BTreeSet<String> {
         self.planned.clear();
         self.planned.extend(nodes.iter().map(|node| (node::name(node).to_owned(), Version::of(node))));
         self.targets = targets;
@@ -89,23 +88,6 @@ impl TrackedNodes {
     pub(super) fn is_target(&self, node: &Node) -> bool {
         self.targets.contains(node::name(node))
     }
-}
-
-/// Reduces the Node to the fields that a pass needs, because a pass stores all Nodes in memory.
-pub(super) fn reduced(node: &Node) -> Node {
-    let metadata = ObjectMeta {
-        name: node.metadata.name.clone(),
-        uid: node.metadata.uid.clone(),
-        creation_timestamp: node.metadata.creation_timestamp.clone(),
-        ..ObjectMeta::default()
-    };
-    let pod_cidrs = node.spec.as_ref().and_then(|spec| spec.pod_cidrs.clone());
-    let status = NodeStatus {
-        addresses: Some(addresses::of(node).to_vec()),
-        conditions: condition::of(node).map(|condition| vec![condition.clone()]),
-        ..NodeStatus::default()
-    };
-    Node { metadata, spec: Some(NodeSpec { pod_cidrs, ..NodeSpec::default() }), status: Some(status) }
 }
 
 #[cfg(test)]
@@ -163,26 +145,18 @@ mod tests {
 
     #[test]
     fn a_pass_is_about_the_nodes_as_they_were_then() {
-        let (before, after) = (node(|_| ()), node(|node| node["spec"]["podCIDRs"] = json!(["10.121.0.0/24"])));
+        let before = Arc::new(node(|_| ()));
+        let after = node(|node| node["spec"]["podCIDRs"] = json!(["10.121.0.0/24"]));
         let mut nodes = TrackedNodes::default();
         nodes.replace_all(vec![("node-1".into(), Version::of(&before))]);
         assert!(!nodes.update("node-1", Some(Version::of(&before))));
         let targets = || BTreeSet::from(["node-1".into()]);
-        assert_eq!(nodes.plan(&[reduced(&before)], targets()), targets(), "it is new");
+        assert_eq!(nodes.plan(&[Arc::clone(&before)], targets()), targets(), "it is new");
         assert!(nodes.is_planned(&before) && !nodes.is_planned(&after) && nodes.is_target(&before));
         nodes.replace_all(vec![("node-1".into(), Version::of(&before))]);
-        assert_eq!(nodes.plan(&[reduced(&before)], targets()), BTreeSet::new());
+        assert_eq!(nodes.plan(&[Arc::clone(&before)], targets()), BTreeSet::new());
         assert!(nodes.update("node-2", Some(Version::of(&after))) && nodes.update("node-2", None));
         nodes.replace_all(Vec::new());
         assert_eq!(nodes.plan(&[], targets()), BTreeSet::from(["node-1".into(), "node-2".into()]));
-    }
-
-    #[test]
-    fn a_reduced_node_has_what_a_pass_needs() {
-        let (node, mut expected) = (node(|_| ()), node(|_| ()));
-        (expected.metadata.resource_version, expected.metadata.labels) = (None, None);
-        expected.spec.as_mut().unwrap().provider_id = None;
-        expected.status.as_mut().unwrap().conditions.as_mut().unwrap().remove(0);
-        assert_eq!(reduced(&node), expected);
     }
 }

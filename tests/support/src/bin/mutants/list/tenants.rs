@@ -83,7 +83,7 @@ fn of_routes() -> Vec<Mutant> {
         Mutant::new(
             "tenants-route-nodes-of-other-providers-do-not-count",
             TERM,
-            ("refused(nodes.iter().chain(&others), ", "refused(nodes.iter().chain(&others[..0]), "),
+            ("nodes.iter().chain(&others).map(", "nodes.iter().chain(&others[..0]).map("),
             ROUTES,
         ),
         Mutant::new("tenants-route-id-of-a-node", OWNERSHIP, ("    if is_of_node || (", "    if ("), RULES),

@@ -16,6 +16,7 @@ pub mod routes;
 pub mod service;
 
 use futures::stream::BoxStream;
+use k8s_openapi::api::core::v1::Node;
 use std::sync::Arc;
 
 pub use cluster::{ClusterEvents, ClusterReads, LiveReads, NodeChange};
@@ -39,6 +40,12 @@ pub trait CloudProvider: Send + Sync {
 
     /// Returns true if `provider_id` belongs to this provider. A Node with a foreign provider ID is never changed.
     fn owns_provider_id(&self, provider_id: &str) -> bool;
+
+    /// Returns true if `node` belongs to this provider, or has no provider ID yet.
+    fn owns(&self, node: &Node) -> bool {
+        let provider_id = node::provider_id(node);
+        provider_id.is_empty() || self.owns_provider_id(provider_id)
+    }
 
     /// Returns the current instance contract, if the provider implements it.
     fn instances_v2(&self) -> Option<Arc<dyn InstancesV2>> {

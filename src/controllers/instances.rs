@@ -1,4 +1,4 @@
-//! Access of the controllers to the cloud's instances: the ownership of Nodes, and answers within a time limit.
+//! Access of the controllers to the cloud's instances: answers within a time limit.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 
 use super::UnsupportedController;
-use crate::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown, legacy, node};
+use crate::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown, legacy};
 use crate::controllers::reason;
 use crate::runtime::tasks::contain;
 
@@ -31,12 +31,6 @@ impl BoundedInstances {
         let v2 = legacy::instances_v2_of(&*provider)
             .ok_or_else(|| UnsupportedController { provider: provider.provider_name(), capability: "instances" })?;
         Ok(Self { provider, v2 })
-    }
-
-    /// Whether the Node belongs to this provider, or has no provider ID yet.
-    pub fn owns(&self, node: &Node) -> bool {
-        let provider_id = node::provider_id(node);
-        provider_id.is_empty() || self.provider.owns_provider_id(provider_id)
     }
 
     /// Returns whether the instance of the Node exists.

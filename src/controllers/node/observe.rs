@@ -44,7 +44,7 @@ pub async fn observe(
     instances: &BoundedInstances,
 ) -> Option<OwnNode> {
     let node = node?;
-    let instance = match instances.owns(&node) {
+    let instance = match instances.provider.owns(&node) {
         true => instances.metadata(&node).await,
         // The provider is not called, because it might find a different VM with the name of this Node.
         false if node::is_uninitialized(&node) => Presence::Unknown(foreign(&node, instances.provider.provider_name())),

@@ -84,7 +84,7 @@ impl NodeReconciler {
         let blocked = NodeBlocked::new(reason::Panic, panic, Requeue::BACKOFF);
         let Some(node) = self.store.get(name) else { return Ok(NextStep::Blocked(blocked)) };
         // Skips a Node of another provider.
-        if !self.instances.owns(&node) {
+        if !self.instances.provider.owns(&node) {
             return Ok(NextStep::Blocked(blocked));
         }
         let instance = Presence::Unknown(Unknown::new(reason::Panic, ""));
@@ -187,7 +187,7 @@ impl NodeReconciler {
         if self.policy.node_labels.is_empty() {
             return;
         }
-        let is_own = |node: &Arc<Node>| !node::provider_id(node).is_empty() && self.instances.owns(node);
+        let is_own = |node: &Arc<Node>| !node::provider_id(node).is_empty() && self.instances.provider.owns(node);
         let all = self.store.keys().into_iter().filter_map(|name| self.store.get(&name)).filter(is_own);
         let lacks = plan::count_missing_labels(all.filter(|node| !node::is_uninitialized(node)), &self.policy);
         if let Some(line) = lacks.describe(self.policy.node_labels_on) {

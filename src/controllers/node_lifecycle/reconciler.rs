@@ -235,7 +235,7 @@ impl NodeLifecycleReconciler {
             }
             return Ok(LifecycleOutcome::default());
         };
-        if !self.instances.owns(&node) || !plan::needs_reconcile(&node) {
+        if !self.instances.provider.owns(&node) || !plan::needs_reconcile(&node) {
             return Ok(LifecycleOutcome::default());
         }
         let mut outcome = LifecycleOutcome::default();
@@ -274,7 +274,7 @@ impl NodeLifecycleReconciler {
     }
 
     pub(super) fn facts(&self, node: &Node) -> Facts {
-        Facts::of(node, self.instances.owns(node))
+        Facts::of(node, self.instances.provider.owns(node))
     }
 
     async fn reconcile_deletion(&self, node: &Node) -> Result<LifecycleOutcome, CallError> {

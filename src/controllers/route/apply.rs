@@ -4,14 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Node;
 use tokio::time::{Instant, timeout};
 
 use super::failure::RouteFailure;
 use super::plan::{Creation, LiveReadVerdict, RouteChanges, RouteDeletion};
 use super::reason;
 use crate::base::go_duration::spelled;
-use crate::cloud::node;
 use crate::cloud::{CloudProvider, Error, LeaderToken, LiveReads, Presence, Route, Routes};
 use crate::controllers::retry::Retry;
 use crate::kubernetes::cluster::LiveApi;
@@ -27,12 +25,6 @@ pub(super) struct Cloud {
     pub(super) cluster_name: String,
     pub(super) nodes: Nodes,
     pub(super) live: LiveApi,
-}
-
-/// Whether the Node belongs to this provider, or has no provider ID yet.
-pub(super) fn owns(provider: &dyn CloudProvider, node: &Node) -> bool {
-    let provider_id = node::provider_id(node);
-    provider_id.is_empty() || provider.owns_provider_id(provider_id)
 }
 
 pub(super) struct Listing {
@@ -55,10 +47,6 @@ pub struct ApplyResult {
 }
 
 impl Cloud {
-    pub(super) fn owns(&self, node: &Node) -> bool {
-        owns(&*self.provider, node)
-    }
-
     pub(super) async fn list_routes(&self) -> Result<Listing, RouteFailure> {
         let cloud = self.routes()?;
         let listed = within_limit(cloud.list_routes(&self.cluster_name)).await;
@@ -104,7 +92,7 @@ impl Cloud {
 
     fn is_wanted(&self, creation: &Creation) -> bool {
         let node = self.nodes.get(&creation.route.target_node);
-        node.is_some_and(|node| self.owns(&node) && creation.is_wanted_by(&node))
+        node.is_some_and(|node| self.provider.owns(&node) && creation.is_wanted_by(&node))
     }
 
     async fn create(&self, creation: &Creation) -> Result<(), RouteFailure> {
@@ -123,7 +111,7 @@ impl Cloud {
             false => None,
         };
         let verdict = match &live {
-            Some(Presence::Exists(node)) if !self.owns(node) => LiveReadVerdict::Keep,
+            Some(Presence::Exists(node)) if !self.provider.owns(node) => LiveReadVerdict::Keep,
             live => deletion.verdict(live.as_ref()),
         };
         let shown = format!("route {} to node {}", route.destination_cidr, route.target_node);

@@ -121,7 +121,7 @@ impl RouteReconciler {
     }
 
     fn version(&self, node: &Node) -> Version {
-        if self.cloud.owns(node) { Version::of(node) } else { Version::of_other(node) }
+        if self.cloud.provider.owns(node) { Version::of(node) } else { Version::of_other(node) }
     }
 
     /// Records that any Node may have changed, and requests a pass, as a resync of the Go program does.
@@ -163,7 +163,8 @@ impl RouteReconciler {
             progress.schedule.begin(now());
             progress.destinations.begin_listing();
         }
-        let (nodes, others): (Vec<_>, Vec<_>) = self.cloud.nodes.list().partition(|node| self.cloud.owns(node));
+        let (nodes, others): (Vec<_>, Vec<_>) =
+            self.cloud.nodes.list().partition(|node| self.cloud.provider.owns(node));
         let all_nodes = nodes.iter().chain(&others).map(|node| &**node);
         let refused = refused(all_nodes, &self.networks, self.pod_networks);
         let Listing { routes, rewrites, ambiguous: blocked } = self.cloud.list_routes().await?;
@@ -207,7 +208,7 @@ impl RouteReconciler {
     /// Builds the patch. Returns `None` if the condition is up to date, if this process must not write the condition,
     /// or if a later pass must determine the condition.
     fn condition_patch(&self, node: &Node) -> Option<serde_json::Value> {
-        if !self.writes_condition || !self.cloud.owns(node) || self.cloud.permit.check().is_err() {
+        if !self.writes_condition || !self.cloud.provider.owns(node) || self.cloud.permit.check().is_err() {
             return None;
         }
         let progress = self.lock();

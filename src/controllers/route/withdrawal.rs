@@ -12,7 +12,6 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use parking_lot::Mutex;
 
-use super::apply::owns;
 use super::{DRIVER_PERIOD, condition};
 use crate::base::backoff::Backoff;
 use crate::base::error_chain::chain;
@@ -94,7 +93,7 @@ impl Reconciler for ConditionWithdrawal {
             return Ok(());
         };
         let uid = &cached.metadata.uid;
-        if !owns(&*self.provider, &cached) || self.retained.lock().get(&name) == Some(uid) {
+        if !self.provider.owns(&cached) || self.retained.lock().get(&name) == Some(uid) {
             return Ok(());
         }
         match self.withdraw(&name).await? {

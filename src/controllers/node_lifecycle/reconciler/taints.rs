@@ -58,8 +58,10 @@ impl NodeLifecycleReconciler {
                 }
             }
             match read_live(&self.api, name).await {
-                Ok(Some(live)) if live.metadata.uid == node.metadata.uid && self.instances.owns(&live) => {
-                    current = live
+                Ok(Some(live))
+                    if live.metadata.uid == node.metadata.uid && self.instances.provider.owns(&live) =>
+                {
+                    current = live;
                 }
                 // The Node is deleted, replaced, or owned by another provider. An event enqueues a replacement.
                 Ok(_) => return Ok(outcome),

@@ -267,7 +267,10 @@ pub fn all() -> Vec<Mutant> {
             ..Mutant::new(
                 "look-conflict-with-another-node",
                 TAINTS,
-                ("live.metadata.uid == node.metadata.uid && self.instances.owns(&live)", "self.instances.owns(&live)"),
+                (
+                    "live.metadata.uid == node.metadata.uid && self.instances.provider.owns(&live)",
+                    "self.instances.provider.owns(&live)",
+                ),
                 UNIT,
             )
         },

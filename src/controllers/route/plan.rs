@@ -14,7 +14,8 @@ use k8s_openapi::api::core::v1::{Node, NodeAddress};
 
 use super::pod_networks::{Refusal, RefusedNetworks, is_ours, wanted, wanted_texts};
 use crate::base::addresses::parse_network_sloppy;
-use crate::cloud::{Presence, Route, Unknown, node};
+use crate::cloud::node::{self, addresses};
+use crate::cloud::{Presence, Route, Unknown};
 
 /// The changes for one destination, independent of other destinations.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -182,7 +183,9 @@ fn ground(route: &Route, network: IpNet, target: Option<&Node>) -> Option<Deleti
         _ if route.blackhole || route.target_node.is_empty() => Some(DeletionReason::NoTarget),
         None => Some(DeletionReason::NodeMissing),
         Some(node) if !wants(node, network) => Some(DeletionReason::NotWanted),
-        Some(node) if route.enable_node_addresses && !is_same_set(&route.target_node_addresses, addresses(node)) => {
+        Some(node)
+            if route.enable_node_addresses && !is_same_set(&route.target_node_addresses, addresses::of(node)) =>
+        {
             Some(DeletionReason::OtherAddresses)
         }
         Some(_) => None,
@@ -198,15 +201,11 @@ fn wants(node: &Node, network: IpNet) -> bool {
 fn creation(node: &Node, network: &str) -> Creation {
     let route = Route {
         target_node: node::name(node).to_owned(),
-        target_node_addresses: addresses(node).to_vec(),
+        target_node_addresses: addresses::of(node).to_vec(),
         destination_cidr: network.to_owned(),
         ..Route::default()
     };
     Creation { name_hint: node.metadata.uid.clone().unwrap_or_default(), route }
-}
-
-fn addresses(node: &Node) -> &[NodeAddress] {
-    node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default()
 }
 
 /// Whether both lists have the same length, and `have` contains all addresses of `wanted` in any order.

@@ -161,7 +161,7 @@ fn routes_follow_the_nodes_as_in_the_go_program() {
                 .into_iter()
                 .map(|one| Route {
                     target_node: "node-4".into(),
-                    target_node_addresses: addresses(&n4).to_vec(),
+                    target_node_addresses: addresses::of(&n4).to_vec(),
                     ..one
                 })
                 .collect(),

@@ -5,7 +5,6 @@
 pub mod apply;
 mod memory;
 mod metrics;
-mod node_counts;
 pub mod observe;
 pub mod plan;
 pub mod reason;
@@ -34,7 +33,6 @@ use crate::runtime::queue::Priority;
 use crate::runtime::tasks::{PanicError, contain};
 use memory::NodeMemory;
 use metrics::NodeMetrics;
-use node_counts::NodeCounts;
 use plan::{NextStep, NodeBlocked};
 use reconciler::NodeReconciler;
 use turns::DeferredWrites;
@@ -117,11 +115,12 @@ pub fn controller(
 ) -> Result<Controller<NodeReconciler>, UnsupportedController> {
     let instances = BoundedInstances::of(context.provider)?;
     let metrics = NodeMetrics::default();
+    let [all, uninitialized] = metrics::node_counts(&nodes);
     let spec = Spec {
         queue: "Nodes",
         workers: settings.workers.get(),
         instances: Some(instances.clone()),
-        metrics: vec![Box::new(metrics.clone()), Box::new(NodeCounts::new(nodes.clone()))],
+        metrics: vec![Box::new(metrics.clone()), Box::new(all), Box::new(uninitialized)],
         ..Spec::new("cloud-node", context.leadership, settings.period, vec![Arc::new(nodes.clone())])
     };
     let reasons = Arc::new(ReasonTracker::new(metrics.blocked.clone()));

@@ -39,7 +39,6 @@ use crate::runtime::tasks::PanicError;
 use api::ServiceApi;
 use failure::ServiceBlocked;
 use metrics::ServiceMetrics;
-use no_load_balancers::LoadBalancerGauge;
 use node_sync::NodeSyncSchedule;
 use outcome::ServiceOutcome;
 use provider_resyncs::ProviderResyncs;
@@ -87,7 +86,7 @@ pub fn controller(
         backoff: records::BACKOFF,
         // If the provider has no instances, the addresses in the status of the Nodes are used.
         instances: BoundedInstances::of(Arc::clone(&provider)).ok(),
-        metrics: vec![Box::new(metrics.clone()), Box::new(LoadBalancerGauge::new(Arc::clone(&provider)))],
+        metrics: vec![Box::new(metrics.clone()), Box::new(no_load_balancers::gauge(Arc::clone(&provider)))],
         ..Spec::new("service", leadership.clone(), PERIOD, caches)
     };
     let reasons = Arc::new(ReasonTracker::new(metrics.blocked.clone()));

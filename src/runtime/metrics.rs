@@ -9,7 +9,7 @@ mod text;
 
 pub(crate) use declaration::metrics;
 pub use declaration::{
-    counter, counter_vec, gauge, gauge_vec, histogram, histogram_vec, int_gauge, int_gauge_vec, valid,
+    ComputedGauge, counter, counter_vec, gauge, gauge_vec, histogram, histogram_vec, int_gauge, int_gauge_vec, valid,
 };
 
 #[cfg(not(test))]

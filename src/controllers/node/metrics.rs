@@ -3,7 +3,9 @@
 use prometheus::{Histogram, IntCounter, IntCounterVec, IntGaugeVec};
 
 use crate::cloud::Reason;
-use crate::runtime::metrics::{counter, counter_vec, histogram, int_gauge_vec, metrics};
+use crate::cloud::node::is_uninitialized;
+use crate::kubernetes::stores::Nodes;
+use crate::runtime::metrics::{ComputedGauge, counter, counter_vec, histogram, int_gauge_vec, metrics};
 
 /// Buckets in seconds, exponential from 1 s, as upstream.
 const DELAY_BUCKETS: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
@@ -33,6 +35,19 @@ metrics! {
         pub(super) panics: IntCounter = counter("vsphere_ccm_node_sync_panics_total",
             "Panics while a node was looked at."),
     }
+}
+
+/// Returns the number of Nodes, and the number of Nodes with the uninitialized taint.
+pub(super) fn node_counts(nodes: &Nodes) -> [ComputedGauge; 2] {
+    let (all, uninitialized) = (nodes.clone(), nodes.clone());
+    [
+        ComputedGauge::new("vsphere_ccm_nodes", "Nodes this process looks after.", move || all.list().len()),
+        ComputedGauge::new(
+            "vsphere_ccm_nodes_uninitialized",
+            "Nodes with the taint node.cloudprovider.kubernetes.io/uninitialized.",
+            move || uninitialized.list().filter(|node| is_uninitialized(node)).count(),
+        ),
+    ]
 }
 
 impl NodeMetrics {

@@ -7,9 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use prometheus::IntGauge;
-use prometheus::core::{Collector, Desc};
-use prometheus::proto::MetricFamily;
 use tokio::time::Instant;
 
 use super::reason;
@@ -19,7 +16,7 @@ use crate::controllers::driver::{Controller, Event, Reconciler, Requeue, Spec};
 use crate::controllers::{Context, record_event};
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::stores::Services;
-use crate::runtime::metrics::int_gauge;
+use crate::runtime::metrics::ComputedGauge;
 use crate::runtime::tasks::PanicError;
 use waiting::WaitingServices;
 
@@ -84,27 +81,9 @@ impl Reconciler for WaitingServiceReporter {
     }
 }
 
-/// The gauge that shows whether the provider has load balancers, at each scrape, also in standby processes.
-pub struct LoadBalancerGauge {
-    provider: Arc<dyn CloudProvider>,
-    gauge: IntGauge,
-}
-
-impl LoadBalancerGauge {
-    /// Creates the gauge for this provider.
-    pub fn new(provider: Arc<dyn CloudProvider>) -> Self {
-        let help = "1 while the cloud provider has load balancers.";
-        Self { provider, gauge: int_gauge("vsphere_ccm_load_balancer_configured", help) }
-    }
-}
-
-impl Collector for LoadBalancerGauge {
-    fn desc(&self) -> Vec<&Desc> {
-        self.gauge.desc()
-    }
-
-    fn collect(&self) -> Vec<MetricFamily> {
-        self.gauge.set(i64::from(self.provider.load_balancer().is_some()));
-        self.gauge.collect()
-    }
+/// Creates the gauge that shows whether the provider has load balancers.
+pub fn gauge(provider: Arc<dyn CloudProvider>) -> ComputedGauge {
+    let help = "1 while the cloud provider has load balancers.";
+    let value = move || usize::from(provider.load_balancer().is_some());
+    ComputedGauge::new("vsphere_ccm_load_balancer_configured", help, value)
 }

@@ -1,8 +1,9 @@
-//! Declarations of metrics: the macro `metrics!`, and a function for each type of metric.
+//! Declarations of metrics: the macro `metrics!`, a function for each type of metric, and gauges that are computed.
 //!
 //! The functions panic if a name, a label or the buckets are not valid, because all of them are constants.
 
-use prometheus::core::Collector;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
 use prometheus::{
     Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
 };
@@ -83,6 +84,30 @@ pub fn histogram_vec(name: &str, help: &str, labels: &[&str], buckets: &[f64]) -
 /// Returns a metric whose declaration is a constant.
 pub fn valid<M: Collector>(metric: prometheus::Result<M>) -> M {
     metric.expect("name, labels and buckets are valid constants")
+}
+
+/// A gauge whose value is computed at each scrape, also in standby processes.
+pub struct ComputedGauge {
+    gauge: IntGauge,
+    value: Box<dyn Fn() -> usize + Send + Sync>,
+}
+
+impl ComputedGauge {
+    /// Creates the gauge. Each scrape calls `value`.
+    pub fn new(name: &str, help: &str, value: impl Fn() -> usize + Send + Sync + 'static) -> Self {
+        Self { gauge: int_gauge(name, help), value: Box::new(value) }
+    }
+}
+
+impl Collector for ComputedGauge {
+    fn desc(&self) -> Vec<&Desc> {
+        self.gauge.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        self.gauge.set(i64::try_from((self.value)()).unwrap_or(i64::MAX));
+        self.gauge.collect()
+    }
 }
 
 #[cfg(test)]

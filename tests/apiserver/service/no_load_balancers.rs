@@ -2,7 +2,7 @@
 //! clock.
 
 use ccm::controllers::Context;
-use ccm::controllers::service::no_load_balancers::{self, LoadBalancerGauge};
+use ccm::controllers::service::no_load_balancers;
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::watch_services;
@@ -71,7 +71,7 @@ async fn a_service_that_waits_in_vain_is_told_so_once_and_the_gauge_follows() {
     let leadership = Leadership::always();
     let context = Context { write: client, recorder, provider: Arc::new(cloud.clone()), leadership };
     let metrics = Metrics::new().unwrap();
-    metrics.registry().register(Box::new(LoadBalancerGauge::new(Arc::new(cloud.clone())))).unwrap();
+    metrics.registry().register(Box::new(no_load_balancers::gauge(Arc::new(cloud.clone())))).unwrap();
     tasks.spawn("watch-services", watch);
     tasks.spawn("events", writer.run(CancellationToken::new()));
     let controller = no_load_balancers::controller(context, services);

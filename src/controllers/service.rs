@@ -189,15 +189,12 @@ impl Reconciler for ServiceReconciler {
     async fn conclude(self: &Arc<Self>, key: &str, outcome: Result<ServiceOutcome, PanicError>) -> Requeue {
         let blocked = match outcome {
             Ok(ServiceOutcome::Nothing) => return Requeue::PERIOD,
-            // Leadership is lost, so the driver stops this worker.
-            Ok(ServiceOutcome::NotLeader) => return Requeue::PERIOD,
             Ok(ServiceOutcome::Wait(delay)) => return Requeue::after(delay),
             Ok(ServiceOutcome::Round(round)) => {
                 self.conclude_round(&round);
                 return Requeue::PERIOD;
             }
-            Ok(ServiceOutcome::Settled) => None,
-            Ok(ServiceOutcome::Held(held)) => Some(held),
+            Ok(ServiceOutcome::Synced(blocked)) => blocked,
             Err(panic) => {
                 self.metrics.panics.inc();
                 tracing::error!(key, "syncing load balancers failed: {panic}");

@@ -9,18 +9,15 @@ use super::failure::ServiceBlocked;
 
 /// The result of a reconcile.
 pub enum ServiceOutcome {
-    /// Nothing was done, because a cache is not filled or the provider has no load balancers.
+    /// Nothing is to be reported, because a cache is not filled, the provider has no load balancers, or this process
+    /// lost leadership. In the last case, the driver stops the worker.
     Nothing,
-    /// The Service is up to date.
-    Settled,
-    /// The Service is not up to date.
-    Held(ServiceBlocked),
+    /// The sync has ended. Contains the reason why the Service is not up to date, if any.
+    Synced(Option<ServiceBlocked>),
     /// The sync cannot continue yet and must be repeated after this time.
     Wait(Duration),
     /// The round of node updates has ended.
     Round(Round),
-    /// This process lost leadership.
-    NotLeader,
 }
 
 /// The result of a round of node updates.
@@ -38,11 +35,10 @@ pub struct Round {
 pub struct Update {
     pub(super) key: String,
     pub(super) service: Arc<Service>,
-    pub(super) result: Result<WrittenNodes, ServiceBlocked>,
+    pub(super) result: WrittenNodes,
 }
 
 /// The effect of an update on the Nodes of a load balancer.
-#[derive(Clone)]
 pub enum WrittenNodes {
     /// The load balancer has other Nodes than before.
     Changed,
@@ -50,4 +46,6 @@ pub enum WrittenNodes {
     Empty(String),
     /// The load balancer has the same Nodes as before, or its previous Nodes are unknown in this term.
     Unchanged,
+    /// The update failed or is blocked. The records contain the reason.
+    Failed,
 }

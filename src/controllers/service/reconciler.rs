@@ -69,12 +69,13 @@ impl ServiceReconciler {
             Some(service) => self.sync_present(&*balancer, key, service).await,
         };
         match synced {
-            Ok(()) => ServiceOutcome::Settled,
-            Err(Stop::NotLeader) => ServiceOutcome::NotLeader,
+            Ok(()) => ServiceOutcome::Synced(None),
+            Err(Stop::NotLeader) => ServiceOutcome::Nothing,
             Err(Stop::Wait(delay)) => ServiceOutcome::Wait(delay),
-            Err(Stop::Held(blocked)) => ServiceOutcome::Held(*blocked),
+            Err(Stop::Held(blocked)) => ServiceOutcome::Synced(Some(*blocked)),
             Err(Stop::Conflict(error)) => {
-                ServiceOutcome::Held(ServiceBlocked::new(reason::WriteConflict, chain(&error), Retry::Backoff))
+                let blocked = ServiceBlocked::new(reason::WriteConflict, chain(&error), Retry::Backoff);
+                ServiceOutcome::Synced(Some(blocked))
             }
         }
     }

@@ -49,7 +49,7 @@ impl ServiceReconciler {
                 Some(blocked) => self.hold_all(claimed, &blocked, &mut round),
                 None => {
                     if self.update_all(&*balancer, claimed, &targets, &mut round).await.is_err() {
-                        return ServiceOutcome::NotLeader;
+                        return ServiceOutcome::Nothing;
                     }
                 }
             }
@@ -74,7 +74,7 @@ impl ServiceReconciler {
         let held = blocked.clone().with(ServiceAction::UpdateNodes);
         round.updates.extend(claimed.into_iter().map(|(service, claim)| {
             self.records.node_update_blocked(&claim.key, held.clone());
-            Update { key: claim.key.clone(), service, result: Err(held.clone()) }
+            Update { key: claim.key.clone(), service, result: WrittenNodes::Failed }
         }));
     }
 
@@ -106,20 +106,20 @@ impl ServiceReconciler {
                     self.rounds.again_at(Instant::now() + after.min(PENDING_PAUSE));
                     continue;
                 }
-                Ok(()) | Err(Error::ImplementedElsewhere) => Ok(match self.records.nodes_updated(&key, &targets.set) {
+                Ok(()) | Err(Error::ImplementedElsewhere) => match self.records.nodes_updated(&key, &targets.set) {
                     true => match balancer.without_nodes(&service, &targets.nodes) {
                         Some(message) => WrittenNodes::Empty(message),
                         None => WrittenNodes::Changed,
                     },
                     false => WrittenNodes::Unchanged,
-                }),
+                },
                 Err(error) => {
                     let blocked = ServiceBlocked::by_cloud(&error).with(ServiceAction::UpdateNodes);
                     let held = ServiceBlocked { message: failure_message(&targets.nodes, &blocked.message), ..blocked };
-                    if let Some(next) = self.records.node_update_failed(&key, &targets.set, held.clone()) {
+                    if let Some(next) = self.records.node_update_failed(&key, &targets.set, held) {
                         self.rounds.again_at(next);
                     }
-                    Err(held)
+                    WrittenNodes::Failed
                 }
             };
             round.updates.push(Update { key, service, result });
@@ -151,13 +151,13 @@ impl ServiceReconciler {
                 self.metrics.node_updates.inc();
             }
             match &update.result {
-                Ok(WrittenNodes::Unchanged) => {}
-                Ok(WrittenNodes::Empty(message)) => self.record_no_nodes(service, message),
-                Ok(WrittenNodes::Changed) => {
+                WrittenNodes::Unchanged => {}
+                WrittenNodes::Empty(message) => self.record_no_nodes(service, message),
+                WrittenNodes::Changed => {
                     let message = "Updated load balancer with new hosts";
                     self.record_event(service, EventType::Normal, "UpdatedLoadBalancer", message);
                 }
-                Err(_) => {
+                WrittenNodes::Failed => {
                     if round.call_duration.is_some() {
                         self.metrics.node_update_errors.inc();
                     }

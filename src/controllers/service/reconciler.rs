@@ -2,7 +2,6 @@
 
 mod node_update;
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,7 +57,7 @@ impl ServiceReconciler {
     /// Returns the provider's load balancers. Returns `None` if the provider has none, or if the cache of Nodes or
     /// Services is not filled. The event of the filled cache enqueues the Services that were skipped.
     pub(super) fn balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
-        self.provider.load_balancer().filter(|_| self.targets.is_ready() && self.services.is_ready())
+        self.provider.load_balancer().filter(|_| self.targets.store.is_ready() && self.services.is_ready())
     }
 
     pub(super) async fn sync(&self, key: &str) -> ServiceOutcome {
@@ -201,15 +200,11 @@ impl ServiceReconciler {
             return Ok(());
         }
         self.records.ensured(key, inputs);
-        self.record_ensured(balancer, &guarded, is_news && ingress.is_some());
-        Ok(())
-    }
-
-    fn record_ensured(&self, balancer: &dyn LoadBalancer, service: &Service, is_news: bool) {
-        self.record_messages(balancer, service);
-        if is_news {
-            self.record_event(service, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
+        self.record_messages(balancer, &guarded);
+        if is_news && ingress.is_some() {
+            self.record_event(&guarded, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
         }
+        Ok(())
     }
 
     fn record_messages(&self, balancer: &dyn LoadBalancer, service: &Service) {
@@ -247,8 +242,7 @@ impl ServiceReconciler {
             self.record_event(&live, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
         }
         self.records.begin_change(key, None);
-        nothing_left(within(CLOUD_LIMIT, balancer.ensure_load_balancer_deleted(&self.permit, self.cluster(), &live)))
-            .await?;
+        self.delete_objects(balancer, &live).await?;
         if !is_ours {
             return Err(self.not_ours(key));
         }
@@ -342,8 +336,7 @@ impl ServiceReconciler {
         if self.records.begin_attempt_event(key) {
             self.record_event(gone, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
         }
-        let call = balancer.ensure_load_balancer_deleted(&self.permit, self.cluster(), gone);
-        nothing_left(within(CLOUD_LIMIT, call)).await.map_err(|error| match error {
+        self.delete_objects(balancer, gone).await.map_err(|error| match error {
             Error::NotLeader => Stop::NotLeader,
             Error::Pending { after, .. } => Stop::Wait(after),
             error => ServiceBlocked::by_cloud(&error).with(ServiceAction::DeleteAfterwards).into(),
@@ -352,6 +345,16 @@ impl ServiceReconciler {
         self.record_messages(balancer, gone);
         self.record_event(gone, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
         Ok(())
+    }
+
+    /// Deletes the objects of the load balancer in the cloud. `ImplementedElsewhere` is a success, because this provider
+    /// then has no objects of the Service.
+    async fn delete_objects(&self, balancer: &dyn LoadBalancer, service: &Service) -> Result<(), Error> {
+        let call = balancer.ensure_load_balancer_deleted(&self.permit, self.cluster(), service);
+        match within(CLOUD_LIMIT, call).await {
+            Err(Error::ImplementedElsewhere) => Ok(()),
+            deleted => deleted,
+        }
     }
 
     /// Returns the failure that blocks the write of an empty list of Nodes, if `--node-selector` is set. A mistyped
@@ -416,13 +419,5 @@ fn rejection(error: &Error, inputs: Inputs) -> Option<Rejection> {
     match error {
         Error::Invalid { reason, message } => Some(Rejection { inputs, reason: *reason, message: message.clone() }),
         _ => None,
-    }
-}
-
-/// Treats `ImplementedElsewhere` as success, because this provider has no objects of the Service.
-async fn nothing_left(deleted: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
-    match deleted.await {
-        Err(Error::ImplementedElsewhere) => Ok(()),
-        deleted => deleted,
     }
 }

@@ -14,7 +14,7 @@ use crate::cloud::{CloudProvider, UsableAddresses, node};
 use crate::kubernetes::stores::Nodes;
 
 pub(super) struct Targets {
-    store: Nodes,
+    pub(super) store: Nodes,
     provider: Arc<dyn CloudProvider>,
     state: Mutex<TargetState>,
 }
@@ -80,15 +80,11 @@ impl Targets {
         (node, balancer.map_or_else(UsableAddresses::default, |balancer| balancer.usable_addresses(node)))
     }
 
-    pub(super) fn is_ready(&self) -> bool {
-        self.store.is_ready()
-    }
-
     /// Records that the Node of this name was added, changed or deleted.
     pub(super) fn observe(&self, name: &str) -> TargetChange {
         let node = self.store.get(name);
         let mut state = self.state.lock();
-        let TargetState { set, damping, published: shown, .. } = &mut *state;
+        let TargetState { set, damping, published: shown } = &mut *state;
         // There is no set before the first event of the cache, which calls `observe_all`.
         let Some(set) = set else { return TargetChange::Nothing };
         let usable = || node.as_deref().map(|node| self.with_usable(node));
@@ -116,7 +112,7 @@ impl Targets {
     /// Applies the changes of Nodes whose pause is over. Returns the earliest end of the other pauses.
     pub(super) fn end_pauses(&self) -> Option<Instant> {
         let mut state = self.state.lock();
-        let TargetState { set, damping, published: shown, .. } = &mut *state;
+        let TargetState { set, damping, published: shown } = &mut *state;
         for name in damping.end_pauses(Instant::now().into_std()) {
             shown.remove(&name);
             // If the next change of the Node begins a pause, load balancers use this state during the pause.
@@ -130,10 +126,6 @@ impl Targets {
         }
         shown.retain(|name, _| damping.is_known(name));
         damping.next_end().map(Instant::from_std)
-    }
-
-    pub(super) fn node(&self, name: &str) -> Option<Arc<Node>> {
-        self.store.get(name)
     }
 
     /// Rebuilds the set, because any Node may have changed.

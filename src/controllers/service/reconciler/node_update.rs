@@ -60,7 +60,7 @@ impl ServiceReconciler {
 
     /// Reports a Node that changes too often. Called once per pause.
     pub(in crate::controllers::service) fn record_flapping(&self, name: &str, until: Instant) {
-        let Some(node) = self.targets.node(name) else { return };
+        let Some(node) = self.targets.store.get(name) else { return };
         let pause = until.saturating_duration_since(Instant::now()).as_secs();
         let message = format!(
             "an address of the Node, or whether load balancers send traffic to it, changed more than five times in a minute; load \

@@ -22,9 +22,6 @@ pub const ANNOTATION_SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-bala
 const LOAD_BALANCER: &str = "LoadBalancer";
 const NODE_PORT: &str = "NodePort";
 
-/// The health check path at which a Node reports whether it has endpoints of the Service.
-const HEALTH_CHECK_PATH: &str = "/healthz";
-
 /// Returns true if the Service needs a load balancer of the cloud: it has the type `LoadBalancer` and no class.
 pub fn wants_load_balancer(service: &Service) -> bool {
     let class = service.spec.as_ref().and_then(|spec| spec.load_balancer_class.as_ref());
@@ -89,20 +86,11 @@ pub fn is_only_local(service: &Service) -> bool {
     policy == Some("Local") && [LOAD_BALANCER, NODE_PORT].iter().any(|kind| is_of_type(service, kind))
 }
 
-/// The health check of a Node for the Service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HealthCheck {
-    /// The path of the request.
-    pub path: &'static str,
-    /// The port on each Node; 0 until the API server has allocated one.
-    pub port: i32,
-}
-
-/// Returns the health check of the load balancer, if the Service has the type `LoadBalancer` and [`is_only_local`].
-pub fn health_check(service: &Service) -> Option<HealthCheck> {
+/// Returns the port at which each Node reports whether it has endpoints of the Service, if the Service has the type
+/// `LoadBalancer` and [`is_only_local`]; 0 until the API server has allocated one.
+pub fn health_check_port(service: &Service) -> Option<i32> {
     let port = service.spec.as_ref().and_then(|spec| spec.health_check_node_port).unwrap_or_default();
-    let is_needed = is_only_local(service) && is_of_type(service, LOAD_BALANCER);
-    is_needed.then_some(HealthCheck { path: HEALTH_CHECK_PATH, port })
+    (is_only_local(service) && is_of_type(service, LOAD_BALANCER)).then_some(port)
 }
 
 fn is_of_type(service: &Service, kind: &str) -> bool {

@@ -86,7 +86,6 @@ fn source_ranges_are_read_as_in_the_go_program() {
 // vectors: S-135, S-136
 #[test]
 fn only_local_traffic_of_a_load_balancer_needs_a_health_check() {
-    let check = Some(HealthCheck { path: "/healthz", port: 30123 });
     for (id, service, is_local, expected) in [
         ("S-135", Service::default(), false, None),
         ("S-135", of_type("ClusterIP", None), false, None),
@@ -94,9 +93,9 @@ fn only_local_traffic_of_a_load_balancer_needs_a_health_check() {
         ("S-135", of_type("NodePort", Some("Cluster")), false, None),
         ("S-135", of_type("LoadBalancer", Some("Cluster")), false, None),
         ("S-135, S-136", of_type("NodePort", Some("Local")), true, None),
-        ("S-135, S-136", of_type("LoadBalancer", Some("Local")), true, check),
+        ("S-135, S-136", of_type("LoadBalancer", Some("Local")), true, Some(30123)),
     ] {
-        assert_eq!((is_only_local(&service), health_check(&service)), (is_local, expected), "{id}");
+        assert_eq!((is_only_local(&service), health_check_port(&service)), (is_local, expected), "{id}");
     }
 }
 

@@ -45,5 +45,5 @@ pub fn object(bytes: &[u8]) {
         assert!(patch.get("spec").is_none(), "a patch of the spec: {patch}");
     }
     assert_eq!(plan::finalizer_patch(&service)["metadata"]["finalizers"], json!([FINALIZER]));
-    let _ = (service::source_ranges(&service), service::health_check(&service));
+    let _ = (service::source_ranges(&service), service::health_check_port(&service));
 }

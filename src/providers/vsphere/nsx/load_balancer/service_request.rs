@@ -102,7 +102,7 @@ pub fn features_of(service: &Service, rules: ServiceRules, family: IpFamily) -> 
     let nothing = ServiceSpec::default();
     let spec = service.spec.as_ref().unwrap_or(&nothing);
     let source_ranges = source_ranges_of(service, family)?;
-    let health_check = facts::health_check(service).and_then(|check| u16::try_from(check.port).ok());
+    let health_check = facts::health_check_port(service).and_then(|port| u16::try_from(port).ok());
     Ok(Features {
         source_ranges,
         affinity: affinity_of(spec),

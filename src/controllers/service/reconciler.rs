@@ -306,13 +306,11 @@ impl ServiceReconciler {
             Live::NotSelected(uid) => uid != service.metadata.uid,
             Live::Absent => true,
         };
-        match is_gone {
-            true => self.delete_afterwards(balancer, key, &service).await,
-            false => {
-                self.records.forget(key);
-                Ok(())
-            }
+        if is_gone {
+            return self.delete_afterwards(balancer, key, &service).await;
         }
+        self.records.forget(key);
+        Ok(())
     }
 
     /// Handles a Service that another Service with the same name has replaced. A live read confirms the new UID,
@@ -347,7 +345,7 @@ impl ServiceReconciler {
         Ok(())
     }
 
-    /// Deletes the objects of the load balancer in the cloud. `ImplementedElsewhere` is a success, because this provider
+    /// Deletes the objects of the load balancer in the cloud. `ImplementedElsewhere` is a success, because the provider
     /// then has no objects of the Service.
     async fn delete_objects(&self, balancer: &dyn LoadBalancer, service: &Service) -> Result<(), Error> {
         let call = balancer.ensure_load_balancer_deleted(&self.permit, self.cluster(), service);

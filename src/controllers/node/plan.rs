@@ -18,7 +18,7 @@ pub(super) use action::other_taints;
 pub use action::{Initialise, Metadata, NodeAction};
 pub use condition::CONDITION;
 pub use label_reports::has as is_reported;
-pub use labels::{Difference, LabelChanges, count_missing_labels};
+pub use labels::{Difference, LabelChanges, describe_missing};
 
 use super::observe::OwnNode;
 use super::{NodeLabelsOn, Policy};

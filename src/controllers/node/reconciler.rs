@@ -189,8 +189,8 @@ impl NodeReconciler {
         }
         let is_own = |node: &Arc<Node>| !node::provider_id(node).is_empty() && self.instances.provider.owns(node);
         let all = self.store.keys().into_iter().filter_map(|name| self.store.get(&name)).filter(is_own);
-        let lacks = plan::count_missing_labels(all.filter(|node| !node::is_uninitialized(node)), &self.policy);
-        if let Some(line) = lacks.describe(self.policy.node_labels_on) {
+        let initialised = all.filter(|node| !node::is_uninitialized(node));
+        if let Some(line) = plan::describe_missing(initialised, &self.policy) {
             tracing::info!("{line}");
         }
     }

@@ -98,33 +98,18 @@ pub fn lacking<'p>(node: &Node, policy: &'p Policy) -> impl Iterator<Item = (&'p
     policy.node_labels.iter().filter(move |(key, _)| is_set(key) && node::label(node, key).is_none())
 }
 
-/// Number of all Nodes, and number of Nodes that lack labels of `--node-labels`.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct MissingLabels {
-    all: usize,
-    lacking: usize,
-}
-
-/// Counts the Nodes that lack labels.
-pub fn count_missing_labels(nodes: impl Iterator<Item = Arc<Node>>, policy: &Policy) -> MissingLabels {
-    nodes.fold(MissingLabels::default(), |MissingLabels { all, lacking: some }, node| MissingLabels {
-        all: all + 1,
-        lacking: some + usize::from(lacking(&node, policy).next().is_some()),
-    })
-}
-
-impl MissingLabels {
-    /// Returns the log line if some Nodes lack labels.
-    pub fn describe(&self, on: NodeLabelsOn) -> Option<String> {
-        let Self { all, lacking } = self;
-        let what = match on {
-            NodeLabelsOn::Join => {
-                "they stay so, because labels are set when a Node joins; --node-labels-on=all adds them"
-            }
-            NodeLabelsOn::All => "they are added, at most 10 Nodes a second",
-        };
-        (*lacking > 0).then(|| format!("{lacking} of {all} initialized Nodes lack labels of --node-labels: {what}"))
+/// Returns the log line with the number of these Nodes that lack labels of `--node-labels`; `None` if none lacks any.
+pub fn describe_missing(nodes: impl Iterator<Item = Arc<Node>>, policy: &Policy) -> Option<String> {
+    let (mut all, mut some) = (0, 0);
+    for node in nodes {
+        all += 1;
+        some += usize::from(lacking(&node, policy).next().is_some());
     }
+    let what = match policy.node_labels_on {
+        NodeLabelsOn::Join => "they stay so, because labels are set when a Node joins; --node-labels-on=all adds them",
+        NodeLabelsOn::All => "they are added, at most 10 Nodes a second",
+    };
+    (some > 0).then(|| format!("{some} of {all} initialized Nodes lack labels of --node-labels: {what}"))
 }
 
 /// Returns the label changes that need no data from the cloud: a current label gets the value of its legacy label.

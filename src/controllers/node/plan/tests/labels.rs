@@ -272,13 +272,13 @@ fn the_number_of_nodes_without_labels_is_one_line_in_either_mode() {
     let node_labels = map(&[("a.b/c", "d"), ("t/cluster", "x"), ("node-role.kubernetes.io/worker", "")]);
     let policy = Policy { node_labels, topology_labels: ["t/cluster".to_owned()].into(), ..Policy::default() };
     let node = |labels: &[(&str, &str)]| Arc::new(Form { labels: map(labels), ..Form::default() }.node());
-    let counted = |nodes: Vec<Arc<Node>>| count_missing_labels(nodes.into_iter(), &policy);
-    let some = counted(vec![node(&[]), node(&[("a.b/c", "x")]), node(&[("e", "f")])]);
     let front = "2 of 3 initialized Nodes lack labels of --node-labels: ";
     for (on, end) in [(NodeLabelsOn::Join, "--node-labels-on=all adds them"), (NodeLabelsOn::All, "10 Nodes a second")]
     {
-        let line = some.describe(on).unwrap();
+        let policy = Policy { node_labels_on: on, ..policy.clone() };
+        let described = |nodes: Vec<Arc<Node>>| describe_missing(nodes.into_iter(), &policy);
+        let line = described(vec![node(&[]), node(&[("a.b/c", "x")]), node(&[("e", "f")])]).unwrap();
         assert!(line.starts_with(front) && line.ends_with(end), "{line}");
-        assert_eq!(counted(vec![node(&[("a.b/c", "x")])]).describe(on), None);
+        assert_eq!(described(vec![node(&[("a.b/c", "x")])]), None);
     }
 }

@@ -86,13 +86,7 @@ impl NodePlan {
 
     /// Marks the plan as blocked, and adds the write of the condition if the write is due.
     fn blocked(mut self, mut blocked: NodeBlocked, ours: &OwnNode, policy: &Policy) -> Self {
-        let telling = condition::plan_condition(
-            &ours.node,
-            &blocked,
-            ours.observed_at,
-            ours.waiting_time,
-            policy.condition_after,
-        );
+        let telling = condition::plan_condition(ours, &blocked, policy.condition_after);
         blocked.report_after = telling.again_after;
         self.event = telling.is_new_reason.then(|| (blocked.reason, blocked.message.clone()));
         self.actions.extend(telling.write.map(NodeAction::SetCondition));
@@ -141,11 +135,7 @@ pub fn blocked_plan(ours: &OwnNode, blocked: NodeBlocked, policy: &Policy) -> No
 
 /// Whether `node` waits for a cloud controller: it has the uninitialized taint, or `policy` allows its adoption.
 pub fn waits(node: &Node, policy: &Policy) -> bool {
-    node::is_uninitialized(node) || is_without_taint_and_provider_id(node) && policy.adopts_untainted_nodes
-}
-
-fn is_without_taint_and_provider_id(node: &Node) -> bool {
-    !node::is_uninitialized(node) && node::provider_id(node).is_empty()
+    node::is_uninitialized(node) || policy.adopts_untainted_nodes && node::provider_id(node).is_empty()
 }
 
 /// Whether this process must initialise the Node. Without the taint, the VM must be found by the firmware UUID.

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::time::Duration;
 
-use super::NodeBlocked;
+use super::{NodeBlocked, OwnNode};
 use crate::cloud::node;
 
 /// The condition's type.
@@ -44,13 +44,9 @@ pub fn is_false(node: &Node) -> bool {
 }
 
 /// Decides about the condition of a Node that `blocked` blocks. No write comes before the Node has waited for `after`.
-pub fn plan_condition(
-    node: &Node,
-    blocked: &NodeBlocked,
-    at: Timestamp,
-    waited: Duration,
-    after: Duration,
-) -> ConditionUpdate {
+pub fn plan_condition(ours: &OwnNode, blocked: &NodeBlocked, after: Duration) -> ConditionUpdate {
+    let node = &*ours.node;
+    let (at, waited) = (ours.observed_at, ours.waiting_time);
     let after = match blocked.is_quiet {
         // An existing `False` stays, because its message has more information than a pending answer.
         true if is_false(node) => return ConditionUpdate::default(),

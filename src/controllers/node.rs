@@ -26,8 +26,9 @@ use crate::cloud::node;
 use crate::controllers::driver::{Controller, Event, Reconciler, Requeue, Spec};
 use crate::controllers::instances::BoundedInstances;
 use crate::controllers::reason_tracker::ReasonTracker;
-use crate::controllers::{Context, UnsupportedController};
+use crate::controllers::{Context, UnsupportedController, reference};
 use crate::kubernetes::call::CallError;
+use crate::kubernetes::events::EventType;
 use crate::kubernetes::stores::Nodes;
 use crate::runtime::queue::Priority;
 use crate::runtime::tasks::{PanicError, contain};
@@ -215,7 +216,8 @@ fn next(sync: &NodeReconciler, name: &str, outcome: Result<NextStep, CallError>)
     sync.metrics.synced(Some(blocked.reason));
     let node = sync.store.get(name);
     let is_uninitialized = node.as_ref().is_some_and(|node| node::is_uninitialized(node));
-    let is_news = sync.reasons.set(name, blocked.reason, Some(NodeMetrics::initialized(!is_uninitialized)));
+    let initialized = if is_uninitialized { "false" } else { "true" };
+    let is_news = sync.reasons.set(name, blocked.reason, Some(initialized));
     match blocked.reason {
         _ if !is_news || blocked.is_quiet => {}
         reason::Panic => tracing::error!(node = %name, "{}", blocked.message),
@@ -225,7 +227,7 @@ fn next(sync: &NodeReconciler, name: &str, outcome: Result<NextStep, CallError>)
         reason => tracing::warn!(node = %name, %reason, "cannot update node: {}", blocked.message),
     }
     if let Some(node) = node.filter(|_| is_news && blocked.has_event) {
-        sync.report_blocked(&node, &blocked);
+        sync.recorder.event(&reference(&*node), EventType::Warning, blocked.reason.as_str(), &blocked.message);
     }
     blocked.report_after.map_or(blocked.next, |delay| blocked.next.or_after(delay))
 }

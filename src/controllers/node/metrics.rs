@@ -61,8 +61,4 @@ impl NodeMetrics {
     pub(super) fn synced(&self, reason: Option<Reason>) {
         self.syncs.with_label_values(&[reason.map_or(SETTLED, Reason::as_str)]).inc();
     }
-
-    pub(super) fn initialized(is_initialized: bool) -> &'static str {
-        if is_initialized { "true" } else { "false" }
-    }
 }

@@ -195,10 +195,6 @@ impl NodeReconciler {
         }
     }
 
-    pub(super) fn report_blocked(&self, node: &Node, blocked: &NodeBlocked) {
-        self.recorder.event(&reference(node), EventType::Warning, blocked.reason.as_str(), &blocked.message);
-    }
-
     /// Records an Event on `earlier`, an older Node whose VM has joined as `name`.
     fn report_earlier_name(&self, earlier: &Node, name: &str) {
         let message = format!(

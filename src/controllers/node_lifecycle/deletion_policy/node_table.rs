@@ -46,11 +46,7 @@ impl NodeTable {
     pub(super) fn count_from(&mut self, from: Option<Instant>) {
         if self.changed_from != from {
             self.changed_from = from;
-            let newcomers = self
-                .all()
-                .flat_map(|record| marks(record, from))
-                .filter(|category| *category == NodeCategory::NewlyAbsent);
-            self.counts.insert(NodeCategory::NewlyAbsent, newcomers.count());
+            self.change_all(|_| {});
         }
     }
 

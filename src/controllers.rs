@@ -17,6 +17,7 @@ mod running_gauge;
 pub mod service;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use kube::{Api, Resource};
@@ -48,6 +49,11 @@ pub struct UnsupportedController {
     pub provider: &'static str,
     /// Name of the missing capability, as in `cloud.go`.
     pub capability: &'static str,
+}
+
+/// Returns the time of the monotonic clock, which tests can pause.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
 /// Reads the Node from the API server, not from the cache.

@@ -25,7 +25,7 @@ use crate::controllers::driver::Requeue;
 use crate::controllers::instances::BoundedInstances;
 use crate::controllers::node_lifecycle::reason;
 use crate::controllers::reason_tracker::ReasonTracker;
-use crate::controllers::reference;
+use crate::controllers::{now, reference};
 use crate::kubernetes::call::CallError;
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::stores::Nodes;
@@ -81,11 +81,6 @@ impl LifecycleState {
             all_noted: now(),
         }
     }
-}
-
-/// Returns the time of the monotonic clock, which tests can pause.
-pub(super) fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }
 
 /// The result of a reconcile.

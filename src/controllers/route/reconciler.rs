@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ipnet::IpNet;
 use jiff::Timestamp;
@@ -28,7 +28,7 @@ use crate::base::error_chain::chain;
 use crate::cloud::{LiveReads, Presence, Reason, node};
 use crate::controllers::driver::Requeue;
 use crate::controllers::reason_tracker::ReasonTracker;
-use crate::controllers::{reason_of, record_event};
+use crate::controllers::{now, reason_of, record_event};
 use crate::kubernetes::call::CallError;
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::patch::{patch_status, permits_retry};
@@ -87,11 +87,6 @@ pub struct Pass {
     targets: BTreeSet<String>,
     plan: BTreeMap<IpNet, RouteChanges>,
     rejected: Vec<RefusedNetwork>,
-}
-
-/// Returns the time of the monotonic clock, which tests can pause.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }
 
 impl Progress {

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
 use super::reason;
 use crate::cloud::CloudProvider;
 use crate::controllers::capability::Capability;
 use crate::controllers::driver::{Controller, Event, Reconciler, Requeue, Spec};
-use crate::controllers::{Context, record_event};
+use crate::controllers::{Context, now, record_event};
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::stores::Services;
 use crate::runtime::metrics::ComputedGauge;
@@ -66,7 +65,7 @@ impl Reconciler for WaitingServiceReporter {
     }
 
     async fn reconcile(self: Arc<Self>, _: String) {
-        let due = self.waiting.lock().update(self.services.list(), Instant::now().into_std());
+        let due = self.waiting.lock().update(self.services.list(), now());
         for service in due {
             let reason = reason::LoadBalancerNotConfigured.as_str();
             record_event(&self.recorder, &*service, EventType::Warning, reason, MESSAGE);

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::damping::{Damping, DampingVerdict};
 use super::node_set::{NodeSet, is_target};
 use crate::cloud::{CloudProvider, UsableAddresses, node};
+use crate::controllers::now;
 use crate::kubernetes::stores::Nodes;
 
 pub(super) struct Targets {
@@ -92,7 +93,7 @@ impl Targets {
             return TargetChange::Nothing;
         }
         match &node {
-            Some(node) if !is_gone(Some(node)) => match damping.change(name, Instant::now().into_std()) {
+            Some(node) if !is_gone(Some(node)) => match damping.change(name, now()) {
                 DampingVerdict::Follow { is_last: true } => drop(shown.insert(name.to_owned(), Arc::clone(node))),
                 DampingVerdict::Follow { is_last: false } => {}
                 DampingVerdict::Wait { until, is_first } => {
@@ -113,7 +114,7 @@ impl Targets {
     pub(super) fn end_pauses(&self) -> Option<Instant> {
         let mut state = self.state.lock();
         let TargetState { set, damping, published: shown } = &mut *state;
-        for name in damping.end_pauses(Instant::now().into_std()) {
+        for name in damping.end_pauses(now()) {
             shown.remove(&name);
             // If the next change of the Node begins a pause, load balancers use this state during the pause.
             if let Some(node) = self.store.get(&name) {

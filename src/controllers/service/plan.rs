@@ -19,19 +19,6 @@ use crate::controllers::{FIELD_MANAGER, preconditions};
 /// The default `ipMode` of the API server: the traffic reaches the Nodes unchanged.
 const VIP: &str = "VIP";
 
-/// All inputs of a decision about a Service.
-#[derive(Clone, Copy, Debug)]
-pub struct ServiceObservation<'a> {
-    /// The Service.
-    pub service: &'a Service,
-    /// The provider's decision about the Service: handled, declined or invalid.
-    pub handling: &'a Handling,
-    /// The current inputs of the load balancer of the Service.
-    pub inputs: &'a Inputs,
-    /// The record of the Service in this leadership term.
-    pub record: &'a ServiceRecord,
-}
-
 /// State of a Service within a leadership term. The state is empty before the first sync, so the first sync calls the
 /// cloud.
 #[derive(Clone, Debug, Default)]
@@ -75,9 +62,9 @@ pub enum ServicePlan {
     Delete,
 }
 
-/// Decides what to do. Changed Nodes cause no ensure, because a round of node updates sets them for all Services.
-pub fn plan(observed: &ServiceObservation<'_>) -> ServicePlan {
-    let ServiceObservation { service, handling, inputs, record } = *observed;
+/// Decides what to do about a Service with these current inputs of its load balancer. `handling` is the provider's
+/// decision. Changed Nodes cause no ensure, because a round of node updates sets them for all Services.
+pub fn plan(service: &Service, handling: &Handling, inputs: &Inputs, record: &ServiceRecord) -> ServicePlan {
     if service::needs_cleanup(service) {
         return ServicePlan::Delete;
     }

@@ -14,7 +14,7 @@ use super::inputs::Inputs;
 use super::metrics::ServiceMetrics;
 use super::node_sync::NodeSyncSchedule;
 use super::outcome::ServiceOutcome;
-use super::plan::{self, Rejection, ServiceObservation, ServicePlan, plan};
+use super::plan::{self, Rejection, ServicePlan, plan};
 use super::records::{Records, ServiceLock, SyncInput};
 use super::targets::Targets;
 use super::{ServiceSettings, reason};
@@ -119,7 +119,7 @@ impl ServiceReconciler {
         }
         let (handling, inputs) = (balancer.handles(service), Inputs::of(service, balancer.annotation_prefixes()));
         let start = self.records.start(key, service);
-        match plan(&ServiceObservation { service, handling: &handling, inputs: &inputs, record: &start.record }) {
+        match plan(service, &handling, &inputs, &start.record) {
             ServicePlan::LeaveAlone => {
                 if !service::wants_load_balancer(service) || handling == Handling::Declined {
                     self.records.forget(key);

@@ -3,7 +3,7 @@
 use ccm::cloud::Handling;
 use ccm::cloud::service::{self, FINALIZER};
 use ccm::controllers::service::inputs::Inputs;
-use ccm::controllers::service::plan::{self, ServiceObservation, ServicePlan, ServiceRecord, plan};
+use ccm::controllers::service::plan::{self, ServicePlan, ServiceRecord, plan};
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service};
 use serde_json::json;
 
@@ -13,9 +13,7 @@ use serde_json::json;
 pub fn object(bytes: &[u8]) {
     let Ok(service) = serde_json::from_slice::<Service>(bytes) else { return };
     let inputs = Inputs::of(&service, &[""]);
-    let decide = |handling: &Handling, record: &ServiceRecord| {
-        plan(&ServiceObservation { service: &service, handling, inputs: &inputs, record })
-    };
+    let decide = |handling: &Handling, record: &ServiceRecord| plan(&service, handling, &inputs, record);
     let first = decide(&Handling::Handled, &ServiceRecord::default());
     match first {
         ServicePlan::Delete => assert!(service::has_finalizer(&service), "deleted without the finalizer"),

@@ -20,7 +20,7 @@ fn ingress(ingress: Value) -> Vec<LoadBalancerIngress> {
 }
 
 fn decide(service: &Service, handling: &Handling, record: &ServiceRecord) -> ServicePlan {
-    plan(&ServiceObservation { service, handling, inputs: &Inputs::of(service, &[""]), record })
+    plan(service, handling, &Inputs::of(service, &[""]), record)
 }
 
 /// Returns the record after the load balancer was ensured.

@@ -36,8 +36,8 @@ use crate::runtime::tasks::{BoxError, PanicError, contain};
 /// The usual backoff of a failed key. The backoff doubles with each failure, up to 60 s.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), Duration::from_secs(60)).shortened_by(0.5);
 
-/// Lower limit of [`Spec::period`]. A shorter period would starve all other work.
-const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
+/// Lower limit of the period of a controller. A shorter period would starve all other work.
+pub(in crate::controllers) const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
 
 /// A controller: its declaration, and the function that begins a leadership term.
 pub struct Controller<R> {

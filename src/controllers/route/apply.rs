@@ -141,7 +141,8 @@ impl Cloud {
     }
 
     fn routes(&self) -> Result<Arc<dyn Routes>, RouteFailure> {
-        self.provider.routes().ok_or_else(RouteFailure::no_routes)
+        // The provider has lost its routes during the term. The loss may be temporary.
+        self.provider.routes().ok_or_else(|| RouteFailure { retry: None, ..RouteFailure::of(&Error::NotImplemented) })
     }
 }
 

@@ -25,11 +25,6 @@ impl RouteFailure {
         Self { reason: error.reason(), message: chain(error), retry }
     }
 
-    /// Describes the loss of the provider's routes during the term. The loss may be temporary.
-    pub(super) fn no_routes() -> Self {
-        Self { retry: None, ..Self::of(&Error::NotImplemented) }
-    }
-
     pub(super) fn unknown(unknown: Unknown) -> Self {
         let Unknown { reason, message, retry_after, .. } = unknown;
         Self { reason, message, retry: Some(retry_after.map_or(Retry::Backoff, Retry::After)) }

@@ -72,11 +72,13 @@ pub fn refused<'a>(
     };
     let mut by_age: Vec<&Node> = nodes.into_iter().collect();
     by_age.sort_by_cached_key(age);
-    let (mut granted, mut refused) = (GrantedNetworks::default(), RefusedNetworks::default());
+    // The networks that get routes. Networks of different Nodes never overlap.
+    let mut granted = BTreeMap::new();
+    let mut refused = RefusedNetworks::default();
     for node in by_age {
         for network in wanted(node).flatten() {
             let is_foreign = allowed == PodNetworks::ClusterCidr && !is_ours(&network, networks);
-            let refusal = match granted.overlapping(network, node::name(node)) {
+            let refusal = match overlapping(&granted, network, node::name(node)) {
                 _ if is_foreign => Some(Refusal::Foreign),
                 Some((network, node)) => Some(Refusal::InUse { network, node: node.to_owned() }),
                 None => None,
@@ -85,7 +87,7 @@ pub fn refused<'a>(
                 Some(refusal) => {
                     drop(refused.0.entry(node::name(node).to_owned()).or_default().insert(network, refusal))
                 }
-                None => granted.add(network, node::name(node)),
+                None => drop(granted.insert(network, node::name(node))),
             }
         }
     }
@@ -123,23 +125,13 @@ impl Refusal {
     }
 }
 
-/// The networks that get routes. Networks of different Nodes never overlap.
-#[derive(Default)]
-struct GrantedNetworks<'a>(BTreeMap<IpNet, &'a str>);
-
-impl<'a> GrantedNetworks<'a> {
-    fn add(&mut self, network: IpNet, node: &'a str) {
-        self.0.insert(network, node);
-    }
-
-    /// Returns an overlapping network of another Node than `node`, with the name of that Node.
-    fn overlapping(&self, network: IpNet, node: &str) -> Option<(IpNet, &'a str)> {
-        // The map is sorted by address, then by length, so the range has the networks within this network.
-        let within = self.0.range(network..=IpNet::from(network.broadcast()));
-        let around = std::iter::successors(network.supernet(), IpNet::supernet);
-        let around = around.filter_map(|wider| self.0.get_key_value(&wider));
-        within.chain(around).map(|(network, owner)| (*network, *owner)).find(|(_, owner)| *owner != node)
-    }
+/// Returns a granted network that overlaps `network` and belongs to another Node than `node`, with the name of that Node.
+fn overlapping<'a>(granted: &BTreeMap<IpNet, &'a str>, network: IpNet, node: &str) -> Option<(IpNet, &'a str)> {
+    // The map is sorted by address, then by length, so the range has the networks within this network.
+    let within = granted.range(network..=IpNet::from(network.broadcast()));
+    let around = std::iter::successors(network.supernet(), IpNet::supernet);
+    let around = around.filter_map(|wider| granted.get_key_value(&wider));
+    within.chain(around).map(|(network, owner)| (*network, *owner)).find(|(_, owner)| *owner != node)
 }
 
 #[cfg(test)]

@@ -2,14 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use crate::controllers::driver::SHORTEST_PERIOD;
+
 /// Changes within this time after the first change share a pass.
 const GATHERING: Duration = Duration::from_secs(1);
 
 /// Minimum interval between two listings triggered by changes, because clouds limit the rate of listings.
 const LISTING_PAUSE: Duration = Duration::from_secs(10);
-
-/// Lower limit of the period of a [`Trigger`]. A shorter period would starve all other work.
-const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
 
 /// The trigger of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

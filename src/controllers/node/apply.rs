@@ -9,8 +9,8 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use serde_json::{Map, Value, json};
 
-use super::plan::{Initialise, Metadata, NodeAction, other_taints};
-use crate::cloud::node;
+use super::plan::{Initialise, Metadata, NodeAction};
+use crate::cloud::node::{self, TAINT_UNINITIALIZED};
 use crate::kubernetes::call::CallError;
 use crate::kubernetes::patch::{patch, patch_status, preconditions};
 
@@ -76,7 +76,7 @@ fn body(current: &Node, action: &NodeAction) -> Value {
         NodeAction::Initialise(Initialise { provider_id, metadata: changes }) => {
             let mut spec = Map::new();
             if node::is_uninitialized(current) {
-                let taints = other_taints(current);
+                let taints = node::taints_without(current, TAINT_UNINITIALIZED, None);
                 spec.insert("taints".into(), if taints.is_empty() { Value::Null } else { json!(taints) });
             }
             if let Some(provider_id) = provider_id {
@@ -108,7 +108,6 @@ fn metadata(current: &Node, changes: Option<&Metadata>) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloud::node::TAINT_UNINITIALIZED;
     use k8s_openapi::api::core::v1::NodeCondition;
     use std::collections::BTreeMap;
 

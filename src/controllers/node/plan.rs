@@ -14,7 +14,6 @@ mod tests;
 use k8s_openapi::api::core::v1::{Node, NodeAddress};
 use std::time::Duration;
 
-pub(super) use action::other_taints;
 pub use action::{Initialise, Metadata, NodeAction};
 pub use condition::CONDITION;
 pub use label_reports::has as is_reported;

@@ -1,10 +1,9 @@
 //! Pure: the changes of a Node.
 
-use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, Taint};
+use k8s_openapi::api::core::v1::{NodeAddress, NodeCondition};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::labels::LabelChanges;
-use crate::cloud::node::{self, TAINT_UNINITIALIZED};
 
 /// One write to a Node.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,9 +65,4 @@ impl NodeAction {
             }
         }
     }
-}
-
-/// Returns the taints that remain after initialisation, in their order.
-pub(in crate::controllers::node) fn other_taints(node: &Node) -> Vec<Taint> {
-    node::taints_without(node, TAINT_UNINITIALIZED, None)
 }

@@ -119,7 +119,7 @@ fn perform(action: &NodeAction, node: &mut Node) {
             node.status.get_or_insert_default().addresses = Some(addresses.clone());
         }
         NodeAction::Initialise(Initialise { provider_id, metadata }) => {
-            let taints = other_taints(node);
+            let taints = node::taints_without(node, TAINT_UNINITIALIZED, None);
             let spec = node.spec.get_or_insert_default();
             spec.taints = Some(taints).filter(|taints| !taints.is_empty());
             if let Some(provider_id) = provider_id {

@@ -135,14 +135,11 @@ pub struct Counts {
 impl DeletionPolicy {
     /// Creates the policy of a leader whose term begins at `at`.
     pub fn new(settings: &LifecycleSettings, at: Instant) -> Self {
-        let nodes = NodeTable::default();
-        let ended = BTreeMap::new();
-        let allowance = Allowance::new(at);
         Self {
             settings: settings.clone(),
-            nodes,
-            ended,
-            allowance,
+            nodes: NodeTable::default(),
+            ended: BTreeMap::new(),
+            allowance: Allowance::new(at),
             mass_hold: None,
             recently_deleted: Vec::new(),
             permits: 0,

@@ -75,15 +75,14 @@ impl LastAnswer {
 
 impl NodeRecord {
     pub(super) fn new(facts: Facts) -> Self {
-        let (is_told, retry) = (false, CallBackoff::default());
         Self {
             facts,
             answer: None,
             asking: None,
             failures: 0,
             unknown_reason: None,
-            is_dry_run_reported: is_told,
-            retry,
+            is_dry_run_reported: false,
+            retry: CallBackoff::default(),
             last_decision: None,
         }
     }

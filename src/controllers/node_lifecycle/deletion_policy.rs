@@ -89,21 +89,11 @@ pub enum DeletionVerdict {
 pub struct DeletionPermit {
     number: u64,
     name: String,
-    by_hand: bool,
     since: Instant,
-    is_first: bool,
-}
-
-impl DeletionPermit {
     /// Whether the permit is based on the annotation that allows the deletion.
-    pub fn is_by_hand(&self) -> bool {
-        self.by_hand
-    }
-
+    pub by_hand: bool,
     /// Whether this is the first attempt, which means that the API server has not refused this deletion before.
-    pub fn is_first(&self) -> bool {
-        self.is_first
-    }
+    pub is_first: bool,
 }
 
 /// The result of the write that a permit allows.
@@ -167,11 +157,6 @@ impl DeletionPolicy {
         }
         self.count_mass(at);
         vanished
-    }
-
-    /// Updates the state that depends only on time.
-    pub fn tick(&mut self, at: Instant) {
-        self.count_mass(at);
     }
 
     fn note(&mut self, name: &str, facts: Facts) {
@@ -385,8 +370,8 @@ impl DeletionPolicy {
         (lost.len(), all.len())
     }
 
-    /// Begins or ends the pause of deletions.
-    fn count_mass(&mut self, at: Instant) {
+    /// Begins or ends the pause of deletions. Called after each change, and regularly, because a pause ends with time.
+    pub fn count_mass(&mut self, at: Instant) {
         let window = self.settings.limit.window;
         self.recently_deleted.retain(|gone| at.saturating_duration_since(gone.deleted_at) < window);
         let threshold = threshold(self.nodes.count(NodeCategory::Own));

@@ -72,7 +72,7 @@ pub fn needs_power(node: &Node) -> bool {
 /// `ANNOTATION_OUT_OF_SERVICE`.
 pub fn needs_reconcile(node: &Node) -> bool {
     needs_power(node)
-        || has_taint(node, TAINT_SHUTDOWN, NO_SCHEDULE)
+        || matching(node, TAINT_SHUTDOWN, NO_SCHEDULE).next().is_some()
         || node::annotation(node, ANNOTATION_OUT_OF_SERVICE).is_some()
 }
 
@@ -190,8 +190,4 @@ fn is(taint: &Taint, key: &str, effect: &str) -> bool {
 
 fn matching<'a>(node: &'a Node, key: &'a str, effect: &'a str) -> impl Iterator<Item = &'a Taint> {
     node::taints(node).iter().filter(move |taint| is(taint, key, effect))
-}
-
-fn has_taint(node: &Node, key: &str, effect: &str) -> bool {
-    matching(node, key, effect).next().is_some()
 }

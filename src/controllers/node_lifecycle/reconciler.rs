@@ -129,11 +129,7 @@ impl LifecycleOutcome {
         Self { next: Requeue::after(Duration::ZERO), ..Self::blocked(reason::DeletionRefused, chain(error), false) }
     }
 
-    pub(super) fn dry_run(proof: &AbsenceProof) -> Self {
-        Self::blocked(reason::DeletionDryRun, HoldReason::DryRun.message(None), false).with(proof)
-    }
-
-    fn by(hold: &HoldReason) -> Self {
+    pub(super) fn by(hold: &HoldReason) -> Self {
         let left = hold.until().map(|until| until.saturating_duration_since(now()));
         let until = left.map(wall_clock_in);
         let next = match (hold, left) {
@@ -146,7 +142,7 @@ impl LifecycleOutcome {
         Self { next, ..Self::blocked(hold.reason(), hold.message(until.as_deref()), is_quiet) }
     }
 
-    fn with(mut self, proof: &AbsenceProof) -> Self {
+    pub(super) fn with(mut self, proof: &AbsenceProof) -> Self {
         if let Some(blocked) = &mut self.blocked {
             blocked.message = format!("{}; VM confirmed deleted: {proof}", blocked.message);
         }
@@ -216,7 +212,7 @@ impl NodeLifecycleReconciler {
             drop(state);
             return self.observe_all();
         }
-        state.policy.tick(at);
+        state.policy.count_mass(at);
         state.in_flight.iter().cloned().collect()
     }
 

@@ -10,7 +10,7 @@ use super::{LifecycleOutcome, NodeLifecycleReconciler, now};
 use crate::base::error_chain::chain;
 use crate::cloud::node;
 use crate::cloud::{AbsenceProof, Presence};
-use crate::controllers::node_lifecycle::deletion_policy::{DeletionPermit, Facts, PermitOutcome};
+use crate::controllers::node_lifecycle::deletion_policy::{DeletionPermit, Facts, HoldReason, PermitOutcome};
 use crate::controllers::node_lifecycle::plan;
 use crate::controllers::node_lifecycle::recent_deletions::{NodeDeletion, RecentDeletions};
 use crate::controllers::node_lifecycle::{DeletionMode, apply};
@@ -65,7 +65,7 @@ impl NodeLifecycleReconciler {
             DeletionResult::Vanished => Ok(LifecycleOutcome::default()),
             DeletionResult::Told(proof) => {
                 self.metrics.dry_run_deletions.inc();
-                Ok(LifecycleOutcome::dry_run(&proof))
+                Ok(LifecycleOutcome::by(&HoldReason::DryRun).with(&proof))
             }
             DeletionResult::Changed => Ok(LifecycleOutcome::after(CATCH_UP)),
             DeletionResult::Refused(error) => {
@@ -90,7 +90,7 @@ impl NodeLifecycleReconciler {
         };
         self.deletions.resolve(node.metadata.uid.as_deref().unwrap_or_default(), is_deleted(node, read.as_ref()));
         let Some(live) = read else { return DeletionResult::Vanished };
-        if !is_still(&live, node, permit.is_by_hand()) {
+        if !is_still(&live, node, permit.by_hand) {
             return DeletionResult::Changed;
         }
         let began = Timestamp::now();
@@ -105,7 +105,7 @@ impl NodeLifecycleReconciler {
         if self.settings.deletion != DeletionMode::Enforce {
             return DeletionResult::Told(proof);
         }
-        if permit.is_first() {
+        if permit.is_first {
             // Upstream's text. As in upstream, the Event is recorded before the deletion.
             let message =
                 format!("Deleting node {} because it does not exist in the cloud provider: {proof}", node::name(node));

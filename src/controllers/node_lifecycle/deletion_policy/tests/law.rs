@@ -253,7 +253,7 @@ impl Case {
         match *step {
             Step::Pass(seconds) => {
                 self.pass(Duration::from_secs(seconds));
-                self.guard.tick(self.at);
+                self.guard.count_mass(self.at);
             }
             Step::Ready(number) => self.turn(observer, number, true),
             Step::NotReady(number) => self.turn(observer, number, false),

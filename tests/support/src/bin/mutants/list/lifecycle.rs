@@ -169,7 +169,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "deletion-live-node",
             DELETION,
-            ("if !is_still(&live, node, permit.is_by_hand()) {", "if !is_still(&live, &live, permit.is_by_hand()) {"),
+            ("if !is_still(&live, node, permit.by_hand) {", "if !is_still(&live, &live, permit.by_hand) {"),
             UNIT,
         ),
         Mutant::new(
@@ -181,7 +181,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "deletion-late-proof",
             DELETION,
-            ("&self.facts(&live), now()).is_none() {", "&self.facts(&live), now()).is_none() && permit.is_by_hand() {"),
+            ("&self.facts(&live), now()).is_none() {", "&self.facts(&live), now()).is_none() && permit.by_hand {"),
             UNIT,
         ),
         Mutant::new(

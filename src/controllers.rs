@@ -41,15 +41,10 @@ pub struct Context {
     pub leadership: Leadership,
 }
 
-/// Error: the provider lacks a capability that the controller needs.
+/// Error: the provider of this name has no instances, which the controller needs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("cloud provider {provider} does not support {capability}")]
-pub struct UnsupportedController {
-    /// Name of the provider.
-    pub provider: &'static str,
-    /// Name of the missing capability, as in `cloud.go`.
-    pub capability: &'static str,
-}
+#[error("cloud provider {0} does not support instances")]
+pub struct UnsupportedController(pub &'static str);
 
 /// Returns the time of the monotonic clock, which tests can pause.
 fn now() -> Instant {

@@ -28,8 +28,7 @@ pub struct BoundedInstances {
 impl BoundedInstances {
     /// Returns the instances of the provider, or an error if the provider has none.
     pub fn of(provider: Arc<dyn CloudProvider>) -> Result<Self, UnsupportedController> {
-        let v2 = legacy::instances_v2_of(&*provider)
-            .ok_or_else(|| UnsupportedController { provider: provider.provider_name(), capability: "instances" })?;
+        let v2 = legacy::instances_v2_of(&*provider).ok_or(UnsupportedController(provider.provider_name()))?;
         Ok(Self { provider, v2 })
     }
 

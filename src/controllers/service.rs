@@ -75,7 +75,7 @@ pub fn controller(
     let metrics = ServiceMetrics::default();
     let Context { write, recorder, provider, leadership } = context;
     let caches: Vec<Arc<dyn Cache>> =
-        vec![Arc::new(services.clone()), Arc::new(nodes.clone()), Arc::new(ProviderResyncs::of(Arc::clone(&provider)))];
+        vec![Arc::new(services.clone()), Arc::new(nodes.clone()), Arc::new(ProviderResyncs(Arc::clone(&provider)))];
     let spec = Spec {
         capability: Some(Capability::load_balancer(Arc::clone(&provider))),
         workers: settings.workers.get(),

@@ -9,15 +9,7 @@ use crate::cloud::{CloudProvider, ServiceEvent};
 use crate::controllers::driver::{Cache, CacheKind};
 use crate::kubernetes::stores::Change;
 
-pub(super) struct ProviderResyncs {
-    provider: Arc<dyn CloudProvider>,
-}
-
-impl ProviderResyncs {
-    pub(super) fn of(provider: Arc<dyn CloudProvider>) -> Self {
-        Self { provider }
-    }
-}
+pub(super) struct ProviderResyncs(pub(super) Arc<dyn CloudProvider>);
 
 impl Cache for ProviderResyncs {
     fn kind(&self) -> CacheKind {
@@ -31,7 +23,7 @@ impl Cache for ProviderResyncs {
     /// Streams the resyncs that the provider requests. When a reload replaces the load balancers, subscribes again and
     /// requests a resync of all Services.
     fn changes(&self) -> BoxStream<'static, Change> {
-        let provider = Arc::clone(&self.provider);
+        let provider = Arc::clone(&self.0);
         let (reloads, events) = (provider.capability_changes(), subscribe(&*provider));
         futures::stream::unfold((provider, reloads, events), |(provider, mut reloads, mut events)| async move {
             let change = tokio::select! {

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use serde_json::{Map, Value, json};
 
-use super::plan::{Initialise, Metadata, NodeAction};
+use super::plan::{Metadata, NodeAction};
 use crate::cloud::node::{self, TAINT_UNINITIALIZED};
 use crate::kubernetes::call::CallError;
 use crate::kubernetes::patch::{patch, patch_status, preconditions};
@@ -51,7 +51,7 @@ async fn write(nodes: &Api<Node>, current: &Node, action: &NodeAction) -> Result
     let (verb, is_status) = match action {
         NodeAction::WriteAddresses(_) => ("write the addresses of", true),
         NodeAction::SetCondition(_) => ("write the condition of", true),
-        NodeAction::Initialise(_) => ("initialise", false),
+        NodeAction::Initialise { .. } => ("initialise", false),
         NodeAction::SetMetadata(_) => ("set labels and annotations of", false),
     };
     let (what, body) = (format!("{verb} node {name}"), body(current, action));
@@ -73,7 +73,7 @@ fn body(current: &Node, action: &NodeAction) -> Value {
         NodeAction::SetCondition(condition) => {
             json!({"metadata": metadata(current, None), "status": {"conditions": [condition]}})
         }
-        NodeAction::Initialise(Initialise { provider_id, metadata: changes }) => {
+        NodeAction::Initialise { provider_id, metadata: changes } => {
             let mut spec = Map::new();
             if node::is_uninitialized(current) {
                 let taints = node::taints_without(current, TAINT_UNINITIALIZED, None);
@@ -126,7 +126,7 @@ mod tests {
         let metadata = Metadata { labels, annotations, removed_annotations: ["gone"].into() };
         let address = serde_json::from_value(json!({"type": "InternalIP", "address": "10.0.0.1"})).unwrap();
         let condition = NodeCondition { type_: "T".into(), status: "True".into(), ..NodeCondition::default() };
-        let full = Initialise { provider_id: Some("fake://1".into()), metadata: metadata.clone() };
+        let full = NodeAction::Initialise { provider_id: Some("fake://1".into()), metadata: metadata.clone() };
         let cases = [
             (
                 "addresses",
@@ -138,7 +138,7 @@ mod tests {
             ),
             (
                 "initialise",
-                NodeAction::Initialise(full),
+                full,
                 json!({
                     "metadata": {
                         "uid": "u", "resourceVersion": "7", "labels": {"a": "b", "c": null},
@@ -173,15 +173,16 @@ mod tests {
 
     #[test]
     fn taints_of_a_node_that_is_adopted_are_not_written() {
-        let adopt = Initialise { provider_id: Some("fake://1".into()), ..Initialise::default() };
-        let body = body(&node_with_taints(&["other"]), &NodeAction::Initialise(adopt));
+        let adopt = NodeAction::Initialise { provider_id: Some("fake://1".into()), metadata: Metadata::default() };
+        let body = body(&node_with_taints(&["other"]), &adopt);
         let metadata = json!({"uid": "u", "resourceVersion": "7"});
         assert_eq!(body, json!({"metadata": metadata, "spec": {"providerID": "fake://1"}}));
     }
 
     #[test]
     fn the_last_taint_is_removed_with_null() {
-        let body = body(&node_with_taints(&[TAINT_UNINITIALIZED]), &NodeAction::Initialise(Initialise::default()));
+        let initialise = NodeAction::Initialise { provider_id: None, metadata: Metadata::default() };
+        let body = body(&node_with_taints(&[TAINT_UNINITIALIZED]), &initialise);
         assert_eq!(body, json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"taints": null}}));
     }
 }

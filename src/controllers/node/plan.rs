@@ -14,7 +14,7 @@ mod tests;
 use k8s_openapi::api::core::v1::{Node, NodeAddress};
 use std::time::Duration;
 
-pub use action::{Initialise, Metadata, NodeAction};
+pub use action::{Metadata, NodeAction};
 pub use condition::CONDITION;
 pub use label_reports::has as is_reported;
 pub use labels::{Difference, LabelChanges, describe_missing};
@@ -174,11 +174,11 @@ fn plan_initialisation(ours: &OwnNode, policy: &Policy) -> Result<NodePlan, Node
     let mut changes = Metadata { labels, annotations, ..Metadata::default() };
     label_reports::set(node, &[], |_| false, &mut changes);
     let mut actions: Vec<_> = addresses.map(NodeAction::WriteAddresses).into_iter().collect();
-    actions.push(NodeAction::Initialise(Initialise {
+    actions.push(NodeAction::Initialise {
         // An existing provider ID is never overwritten, even if the cloud has a different one.
         provider_id: node::provider_id(node).is_empty().then(|| metadata.provider_id.clone()),
         metadata: changes,
-    }));
+    });
     actions.extend(takes_back(ours));
     let earlier_name = metadata.earlier_name.clone();
     Ok(NodePlan { actions, messages: notes, earlier_name, differences: Some(Vec::new()), ..NodePlan::default() })

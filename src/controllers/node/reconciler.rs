@@ -147,7 +147,7 @@ impl NodeReconciler {
         let name = node::name(before);
         self.memory.wrote(name, applied.replaced.clone());
         let done: Vec<_> = plan.actions.iter().take(applied.done).collect();
-        if done.iter().any(|action| matches!(action, NodeAction::Initialise(_))) {
+        if done.iter().any(|action| matches!(action, NodeAction::Initialise { .. })) {
             self.report_initialised(before, &applied.node);
             for note in &plan.messages {
                 tracing::warn!(node = name, "{note}");

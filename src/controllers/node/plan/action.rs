@@ -10,21 +10,17 @@ use super::labels::LabelChanges;
 pub enum NodeAction {
     /// Replaces the address list in the status.
     WriteAddresses(Vec<NodeAddress>),
-    /// Writes all changes of an initialisation except the addresses.
-    Initialise(Initialise),
+    /// Writes all changes of an initialisation except the addresses. Also removes the uninitialized taint, if any.
+    Initialise {
+        /// The provider ID to set; `None` if the Node already has one.
+        provider_id: Option<String>,
+        /// Labels and annotations to change.
+        metadata: Metadata,
+    },
     /// Changes these labels and annotations of an initialised Node.
     SetMetadata(Metadata),
     /// Sets this condition in the status.
     SetCondition(NodeCondition),
-}
-
-/// Provider ID, labels and annotations of an initialisation. The write also removes the uninitialized taint, if any.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Initialise {
-    /// The provider ID to set; `None` if the Node already has one.
-    pub provider_id: Option<String>,
-    /// Labels and annotations to change.
-    pub metadata: Metadata,
 }
 
 /// Labels and annotations to change.
@@ -54,7 +50,7 @@ impl NodeAction {
                     addresses.iter().map(|address| format!("{} {}", address.type_, address.address)).collect();
                 format!("addresses [{}]", all.join(", "))
             }
-            NodeAction::Initialise(_) => "initialised".to_owned(),
+            NodeAction::Initialise { .. } => "initialised".to_owned(),
             NodeAction::SetMetadata(Metadata { labels, annotations, removed_annotations }) => {
                 let set = labels.keys().chain(annotations.keys()).map(String::as_str);
                 let keys: Vec<_> = set.chain(removed_annotations.iter().copied()).collect();

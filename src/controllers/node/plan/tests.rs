@@ -118,7 +118,7 @@ fn perform(action: &NodeAction, node: &mut Node) {
         NodeAction::WriteAddresses(addresses) => {
             node.status.get_or_insert_default().addresses = Some(addresses.clone());
         }
-        NodeAction::Initialise(Initialise { provider_id, metadata }) => {
+        NodeAction::Initialise { provider_id, metadata } => {
             let taints = node::taints_without(node, TAINT_UNINITIALIZED, None);
             let spec = node.spec.get_or_insert_default();
             spec.taints = Some(taints).filter(|taints| !taints.is_empty());
@@ -355,9 +355,12 @@ fn only_addresses_of_initialised_nodes_follow_the_cloud() {
 #[test]
 fn addresses_are_written_before_the_taint_goes() {
     let (plan, _) = run(&tainted("U", "", ""), Presence::Exists(metadata("fake://1", A3)));
-    assert!(matches!(plan.actions.as_slice(), [NodeAction::WriteAddresses(_), NodeAction::Initialise(_)]), "{plan:?}");
+    assert!(
+        matches!(plan.actions.as_slice(), [NodeAction::WriteAddresses(_), NodeAction::Initialise { .. }]),
+        "{plan:?}"
+    );
     let (plan, _) = run(&tainted("U", "", A3), Presence::Exists(metadata("fake://1", A3)));
-    assert!(matches!(plan.actions.as_slice(), [NodeAction::Initialise(_)]), "{plan:?}");
+    assert!(matches!(plan.actions.as_slice(), [NodeAction::Initialise { .. }]), "{plan:?}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub fn measure(criterion: &mut Criterion) {
     let policy = Policy::default();
     let joins = joining();
     let is_initialised =
-        |actions: &[NodeAction]| actions.iter().any(|action| matches!(action, NodeAction::Initialise(_)));
+        |actions: &[NodeAction]| actions.iter().any(|action| matches!(action, NodeAction::Initialise { .. }));
     criterion.bench_function("plan/joining", |bencher| {
         bencher.iter(|| {
             let made = plan(black_box(Some(&joins)), &policy);

@@ -26,6 +26,7 @@ pub(super) struct DeferredWrites {
     changed: Notify,
 }
 
+#[derive(Default)]
 struct DeferredWriteState {
     /// Interval between two turns.
     pace: Duration,
@@ -65,13 +66,7 @@ impl SyncResult {
 impl DeferredWrites {
     /// Creates the turns for one kind of write, with this interval between two writes.
     pub(super) fn new(pace: Duration) -> Self {
-        let state = DeferredWriteState {
-            pace,
-            waiting: BTreeMap::new(),
-            granted: HashSet::new(),
-            resting: HashMap::new(),
-            last: None,
-        };
+        let state = DeferredWriteState { pace, ..DeferredWriteState::default() };
         Self { state: Mutex::new(state), changed: Notify::new() }
     }
 

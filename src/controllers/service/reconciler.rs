@@ -236,8 +236,8 @@ impl ServiceReconciler {
             self.records.had_objects(key);
         }
         let is_ours = plan::may_release(&live, &handling, had_objects);
-        let live = Box::new(without_unread(*live));
-        let Some(live) = self.with_address(balancer, live).await? else { return Ok(()) };
+        let live = self.with_address(balancer, without_unread(*live)).await?;
+        let Some(live) = live else { return Ok(()) };
         if is_ours && self.records.begin_attempt_event(key) {
             self.record_event(&live, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
         }
@@ -258,11 +258,7 @@ impl ServiceReconciler {
     /// Before a deletion, writes the address of the load balancer to a Service without an address, if the provider
     /// needs it. After a crash, the address may be the only trace of the remaining objects. Returns `None` if the
     /// Service is deleted.
-    async fn with_address(
-        &self,
-        balancer: &dyn LoadBalancer,
-        live: Box<Service>,
-    ) -> Result<Option<Box<Service>>, Stop> {
+    async fn with_address(&self, balancer: &dyn LoadBalancer, live: Service) -> Result<Option<Service>, Stop> {
         let may_report = service::wants_load_balancer(&live) && service::ingress(&live).is_empty();
         if !may_report || !balancer.needs_address_before_deletion() {
             return Ok(Some(live));
@@ -272,7 +268,7 @@ impl ServiceReconciler {
         match plan::status_patch(&live, &ingress) {
             Some(patch) => {
                 let written = self.api.patch("write the load balancer status of", &live, patch).await?;
-                Ok(written.map(|written| Box::new(without_unread(written))))
+                Ok(written.map(without_unread))
             }
             None => Ok(Some(live)),
         }

@@ -130,11 +130,11 @@ impl Reconciler for NodeLifecycleReconciler {
             }
             Event::AllObjects(_) => self.observe_all(),
             Event::Instance(name) => {
-                self.lock().policy.expire(&name);
+                self.state.lock().policy.expire(&name);
                 vec![name]
             }
             Event::AllInstances => {
-                self.lock().policy.expire_all();
+                self.state.lock().policy.expire_all();
                 self.observe_all()
             }
             Event::Period => {

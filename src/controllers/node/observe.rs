@@ -35,8 +35,8 @@ pub struct AllowedWrites {
     pub of_labels: bool,
 }
 
-/// Gathers the inputs for `node`. Returns `None` if the Node does not exist, or belongs to another provider and does not
-/// have the uninitialized taint. Takes at most the time limit of one provider call.
+/// Gathers the inputs for `node`. Returns `None` if the Node does not exist, or if the Node belongs to another provider
+/// and does not have the uninitialized taint. Takes at most the time limit of one provider call.
 pub async fn observe(
     node: Option<Arc<Node>>,
     waited: Duration,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::deletion_policy::{DeletionPolicy, DeletionVerdict, Facts, HoldReason};
 use super::metrics::NodeLifecycleMetrics;
@@ -157,16 +157,12 @@ fn wall_clock_in(left: Duration) -> String {
 }
 
 impl NodeLifecycleReconciler {
-    pub(super) fn lock(&self) -> MutexGuard<'_, LifecycleState> {
-        self.state.lock()
-    }
-
     /// Records the Node's current facts before any other work on the Node. Returns the cached Node, if any.
     pub(super) fn observe(&self, name: &str) -> Option<Arc<Node>> {
         let node = self.store.get(name);
         let facts = node.as_deref().map(|node| self.facts(node));
         let is_busy = node.as_deref().is_some_and(plan::needs_reconcile);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if is_busy {
             state.in_flight.insert(name.to_owned());
         } else {
@@ -185,13 +181,13 @@ impl NodeLifecycleReconciler {
         let mut facts = Vec::new();
         for node in self.store.list() {
             let name = node::name(&node).to_owned();
-            self.lock().unreachable.observe(&name, Some(&node), now());
+            self.state.lock().unreachable.observe(&name, Some(&node), now());
             if plan::needs_reconcile(&node) {
                 busy.insert(name.clone());
             }
             facts.push((name, self.facts(&node)));
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         // A Node that is not in `busy` is `Ready` or deleted, so its entries are obsolete.
         state.unreachable.retain(|name| busy.contains(name));
         state.rejected_changes.retain(|name| busy.contains(name));
@@ -205,7 +201,7 @@ impl NodeLifecycleReconciler {
     /// Returns the names of the Nodes to reconcile in this period. To cover missed events, all cached Nodes are
     /// observed again every `FULL_PASS_PERIOD`; the result then also contains deleted Nodes.
     pub(super) fn tick(&self) -> Vec<String> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let at = now();
         if at.saturating_duration_since(state.all_noted) >= FULL_PASS_PERIOD {
             state.all_noted = at;
@@ -241,7 +237,7 @@ impl NodeLifecycleReconciler {
 
     /// Returns the last answer about the VM while the answer is valid; otherwise queries the provider.
     async fn presence(&self, node: &Node) -> Presence {
-        let last = self.lock().policy.last_answer(node::name(node), &self.facts(node), now());
+        let last = self.state.lock().policy.last_answer(node::name(node), &self.facts(node), now());
         match last {
             Some(presence) => presence,
             None => self.query_provider(node).await,
@@ -251,7 +247,7 @@ impl NodeLifecycleReconciler {
     /// Queries the provider and records its answer in the deletion policy.
     pub(super) async fn query_provider(&self, node: &Node) -> Presence {
         let name = node::name(node);
-        self.lock().policy.record_query(name, &self.facts(node), now());
+        self.state.lock().policy.record_query(name, &self.facts(node), now());
         let presence = self.instances.presence(node).await;
         match &presence {
             Presence::Exists(()) => tracing::debug!(node = name, "asked whether the machine exists: it does"),
@@ -260,7 +256,7 @@ impl NodeLifecycleReconciler {
             }
             Presence::Unknown(unknown) => tracing::debug!(node = name, "asked whether the machine exists: {unknown}"),
         }
-        self.lock().policy.record_answer(name, &presence, now(), fastrand::f64());
+        self.state.lock().policy.record_answer(name, &presence, now(), fastrand::f64());
         presence
     }
 
@@ -304,7 +300,7 @@ impl NodeLifecycleReconciler {
 
     /// Decides about the deletion of a Node, and logs the decision with its inputs.
     fn decide(&self, name: &str) -> DeletionVerdict {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let verdict = state.policy.verdict(name, now());
         let decision = state.policy.last_decision(name).cloned();
         drop(state);
@@ -328,7 +324,7 @@ impl NodeLifecycleReconciler {
 
     /// Updates the metrics of the deletion policy.
     pub(super) fn update_metrics(&self) {
-        self.metrics.guard(Some(self.lock().policy.counts(now())));
+        self.metrics.guard(Some(self.state.lock().policy.counts(now())));
     }
 }
 

@@ -125,7 +125,7 @@ impl Refusal {
     }
 }
 
-/// Returns a granted network that overlaps `network` and belongs to another Node than `node`, with the name of that Node.
+/// Returns a granted network of another Node than `node` that overlaps `network`, with the name of that Node.
 fn overlapping<'a>(granted: &BTreeMap<IpNet, &'a str>, network: IpNet, node: &str) -> Option<(IpNet, &'a str)> {
     // The map is sorted by address, then by length, so the range has the networks within this network.
     let within = granted.range(network..=IpNet::from(network.broadcast()));

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::timeout_at;
 
@@ -101,14 +101,10 @@ impl Progress {
 }
 
 impl RouteReconciler {
-    fn lock(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock()
-    }
-
     /// Records that the Node of this name was added, changed or deleted.
     pub(super) fn observe(&self, name: &str) {
         let version = self.cloud.nodes.get(name).map(|node| self.version(&node));
-        let mut progress = self.lock();
+        let mut progress = self.progress.lock();
         if progress.nodes.update(name, version) {
             progress.schedule.change(now());
             self.changed.notify_one();
@@ -123,7 +119,7 @@ impl RouteReconciler {
     pub(super) fn observe_all(&self) {
         let all = self.cloud.nodes.list();
         let all = all.map(|node| (node::name(&node).to_owned(), self.version(&node))).collect();
-        let mut progress = self.lock();
+        let mut progress = self.progress.lock();
         progress.nodes.replace_all(all);
         progress.schedule.all_known(now());
         self.changed.notify_one();
@@ -133,7 +129,7 @@ impl RouteReconciler {
         loop {
             let changed = self.changed.notified();
             let due = {
-                let mut progress = self.lock();
+                let mut progress = self.progress.lock();
                 if let Some(key) = progress.due.pop_first() {
                     return key;
                 }
@@ -154,7 +150,7 @@ impl RouteReconciler {
     /// Lists all routes and plans the changes. Nodes that join during the listing wait for the next pass.
     pub(super) async fn pass(&self) -> Result<Pass, RouteFailure> {
         {
-            let mut progress = self.lock();
+            let mut progress = self.progress.lock();
             progress.schedule.begin(now());
             progress.destinations.begin_listing();
         }
@@ -175,7 +171,7 @@ impl RouteReconciler {
     }
 
     pub(super) async fn reconcile_destination(&self, network: IpNet) -> ApplyResult {
-        let changes = self.lock().destinations.begin(network);
+        let changes = self.progress.lock().destinations.begin(network);
         self.cloud.apply(changes).await
     }
 
@@ -206,14 +202,14 @@ impl RouteReconciler {
         if !self.writes_condition || !self.cloud.provider.owns(node) || self.cloud.permit.check().is_err() {
             return None;
         }
-        let progress = self.lock();
+        let progress = self.progress.lock();
         let has_routes = progress.has_routes(node).filter(|_| progress.nodes.is_planned(node))?;
         condition::patch(node, has_routes, Timestamp::now())
     }
 
     pub(super) fn conclude_pass(&self, mut pass: Pass) {
         self.metrics.syncs.inc();
-        let mut progress = self.lock();
+        let mut progress = self.progress.lock();
         // A single listing may lack a kept route by mistake. A second listing confirms that the route does not exist.
         let kept = std::mem::take(&mut progress.kept_routes);
         for refused in &mut pass.rejected {
@@ -259,7 +255,7 @@ impl RouteReconciler {
 
     pub(super) fn conclude_failed_pass(&self, failure: &RouteFailure) {
         self.metrics.syncs.inc();
-        let mut progress = self.lock();
+        let mut progress = self.progress.lock();
         let pause = failure.pause(&mut progress.listing_failures).unwrap_or_default();
         progress.schedule.fail(now(), pause);
         drop(progress);
@@ -278,7 +274,7 @@ impl RouteReconciler {
         }
         let (is_left, created) = (!applied.remaining.is_empty(), applied.created);
         let is_tried = applied.failure.as_ref().is_none_or(|(failure, _)| failure.retry.is_some());
-        let mut progress = self.lock();
+        let mut progress = self.progress.lock();
         if progress.destinations.finish(network, applied.remaining, is_tried) {
             progress.schedule.change(now());
         }
@@ -343,14 +339,14 @@ impl RouteReconciler {
     pub(super) fn conclude_condition(&self, name: &str, written: Result<(), CallError>) -> Requeue {
         match written {
             Ok(()) => {
-                self.lock().unwritten.remove(name);
+                self.progress.lock().unwritten.remove(name);
                 Requeue::PERIOD
             }
             // Leadership is lost, so the driver stops this worker.
             Err(error) if error.is_not_leader() => Requeue::PERIOD,
             Err(error) => {
                 let reason = reason_of(&error);
-                if self.lock().unwritten.insert(name.to_owned(), reason) != Some(reason) {
+                if self.progress.lock().unwritten.insert(name.to_owned(), reason) != Some(reason) {
                     tracing::warn!(node = name, %reason, "{}", chain(&error));
                 }
                 Requeue::BACKOFF
@@ -364,7 +360,7 @@ impl RouteReconciler {
         match key {
             Some(Key::Pass) => self.conclude_failed_pass(&failure),
             Some(Key::Destination(network)) => {
-                let left = self.lock().destinations.left(network);
+                let left = self.progress.lock().destinations.left(network);
                 return self.conclude_destination(
                     network,
                     ApplyResult { remaining: left, failure: Some((failure, None)), ..ApplyResult::default() },

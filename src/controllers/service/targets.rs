@@ -85,7 +85,7 @@ impl Targets {
     pub(super) fn observe(&self, name: &str) -> TargetChange {
         let node = self.store.get(name);
         let mut state = self.state.lock();
-        let TargetState { set, damping, published: shown } = &mut *state;
+        let TargetState { set, damping, published: shown, .. } = &mut *state;
         // There is no set before the first event of the cache, which calls `observe_all`.
         let Some(set) = set else { return TargetChange::Nothing };
         let usable = || node.as_deref().map(|node| self.with_usable(node));
@@ -113,7 +113,7 @@ impl Targets {
     /// Applies the changes of Nodes whose pause is over. Returns the earliest end of the other pauses.
     pub(super) fn end_pauses(&self) -> Option<Instant> {
         let mut state = self.state.lock();
-        let TargetState { set, damping, published: shown } = &mut *state;
+        let TargetState { set, damping, published: shown, .. } = &mut *state;
         for name in damping.end_pauses(now()) {
             shown.remove(&name);
             // If the next change of the Node begins a pause, load balancers use this state during the pause.

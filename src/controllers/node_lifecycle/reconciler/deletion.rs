@@ -47,7 +47,7 @@ impl NodeLifecycleReconciler {
             DeletionResult::Vanished | DeletionResult::Changed | DeletionResult::Unread(_) => PermitOutcome::Unused,
             DeletionResult::Refused(_) => PermitOutcome::Rejected,
         };
-        self.lock().policy.settle(permit, used, now());
+        self.state.lock().policy.settle(permit, used, now());
         self.conclude_deletion(node, attempt)
     }
 
@@ -95,11 +95,11 @@ impl NodeLifecycleReconciler {
         }
         let began = Timestamp::now();
         let Presence::Absent(proof) = self.query_provider(&live).await else { return DeletionResult::Changed };
-        if self.lock().policy.last_answer(node::name(&live), &self.facts(&live), now()).is_none() {
+        if self.state.lock().policy.last_answer(node::name(&live), &self.facts(&live), now()).is_none() {
             // An event of the VM during the query has outdated the proof.
             return DeletionResult::Changed;
         }
-        if !self.lock().policy.is_still_permitted(permit, now()) {
+        if !self.state.lock().policy.is_still_permitted(permit, now()) {
             return DeletionResult::Changed;
         }
         if self.settings.deletion != DeletionMode::Enforce {
@@ -114,7 +114,7 @@ impl NodeLifecycleReconciler {
         let deletion = Box::new(NodeDeletion {
             node: node::name(&live).to_owned(),
             uid: live.metadata.uid.clone().unwrap_or_default(),
-            decision: self.lock().policy.last_decision(node::name(&live)).cloned(),
+            decision: self.state.lock().policy.last_decision(node::name(&live)).cloned(),
             proof,
             proof_began: began,
             is_confirmed: true,

@@ -44,7 +44,7 @@ impl NodeLifecycleReconciler {
                 Ok(()) => {
                     let changes: Vec<String> = write.changes.iter().map(ToString::to_string).collect();
                     tracing::info!(node = name, "taints changed: {}", changes.join(", "));
-                    self.lock().rejected_changes.forget(name);
+                    self.state.lock().rejected_changes.forget(name);
                     return Ok(outcome);
                 }
                 Err(error) if error.is_not_found() => return Ok(outcome),
@@ -52,15 +52,14 @@ impl NodeLifecycleReconciler {
                 Err(error) if error.is_not_leader() => return Err(error),
                 Err(error) => {
                     tracing::warn!(node = name, "{}", chain(&error));
-                    let wait = self.lock().rejected_changes.failed(name, uid, write.planned, now(), fastrand::f64());
+                    let wait =
+                        self.state.lock().rejected_changes.failed(name, uid, write.planned, now(), fastrand::f64());
                     outcome.next = sooner(outcome.next, wait);
                     return Ok(outcome);
                 }
             }
             match read_live(&self.api, name).await {
-                Ok(Some(live))
-                    if live.metadata.uid == node.metadata.uid && self.instances.provider.owns(&live) =>
-                {
+                Ok(Some(live)) if live.metadata.uid == node.metadata.uid && self.instances.provider.owns(&live) => {
                     current = live;
                 }
                 // The Node is deleted, replaced, or owned by another provider. An event enqueues a replacement.
@@ -81,19 +80,19 @@ impl NodeLifecycleReconciler {
             true => self.instances.power(node).await,
             false => None,
         };
-        let unreachable_for = self.lock().unreachable.lasting(node, now());
+        let unreachable_for = self.state.lock().unreachable.lasting(node, now());
         let plan = plan(node, power, unreachable_for, self.settings.out_of_service_after);
         if let Some(delay) = plan.requeue_after {
             outcome.next = sooner(outcome.next, delay);
         }
         let planned = plan.changes;
         if planned.is_empty() {
-            self.lock().rejected_changes.forget(name);
+            self.state.lock().rejected_changes.forget(name);
             return None;
         }
         // The backoff applies only to the changes that failed.
         let refused = |(wait, failed): (Duration, &Vec<Change>)| (*failed == planned).then_some(wait);
-        if let Some(wait) = self.lock().rejected_changes.wait(name, uid, now()).and_then(refused) {
+        if let Some(wait) = self.state.lock().rejected_changes.wait(name, uid, now()).and_then(refused) {
             outcome.next = sooner(outcome.next, wait);
             return None;
         }
@@ -118,7 +117,7 @@ impl NodeLifecycleReconciler {
         let (name, uid) = (node::name(node), node.metadata.uid.as_deref().unwrap_or_default());
         let by = |hold: HoldReason| LifecycleOutcome::by(&hold).about_out_of_service();
         {
-            let state = self.lock();
+            let state = self.state.lock();
             if let Some((wait, held)) = state.unproven_power.wait(name, uid, now()) {
                 // Keeps the reason during the pause, so that the same failure is not reported again.
                 return Err(LifecycleOutcome { blocked: held.clone(), next: Requeue::after(wait) });
@@ -127,7 +126,7 @@ impl NodeLifecycleReconciler {
         }
         let held = match self.instances.fresh_power(node).await {
             Ok(PowerState::Off) => {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 state.unproven_power.forget(name);
                 // Reserved only after the read, because a deletion may need the allowance during a long read.
                 return state.policy.reserve(now()).map_err(by);
@@ -140,7 +139,7 @@ impl NodeLifecycleReconciler {
                     .blocked
             }
         };
-        let wait = self.lock().unproven_power.failed(name, uid, held.clone(), now(), fastrand::f64());
+        let wait = self.state.lock().unproven_power.failed(name, uid, held.clone(), now(), fastrand::f64());
         Err(LifecycleOutcome { blocked: held, next: Requeue::after(wait) })
     }
 
@@ -151,7 +150,7 @@ impl NodeLifecycleReconciler {
         if written.is_ok() {
             self.metrics.out_of_service.inc();
         }
-        self.lock().policy.settle(
+        self.state.lock().policy.settle(
             permit,
             if is_refused { PermitOutcome::Unused } else { PermitOutcome::Deleted },
             now(),

@@ -175,7 +175,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "deletion-still-permitted",
             DELETION,
-            ("if !self.lock().policy.is_still_permitted(permit, now()) {", "if false {"),
+            ("if !self.state.lock().policy.is_still_permitted(permit, now()) {", "if false {"),
             UNIT,
         ),
         Mutant::new(
@@ -379,10 +379,15 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "driver-events-end-answers",
             HEAD,
-            ("                self.lock().policy.expire(&name);\n", ""),
+            ("                self.state.lock().policy.expire(&name);\n", ""),
             GLUE,
         ),
-        Mutant::new("driver-all-answers-end", HEAD, ("                self.lock().policy.expire_all();\n", ""), GLUE),
+        Mutant::new(
+            "driver-all-answers-end",
+            HEAD,
+            ("                self.state.lock().policy.expire_all();\n", ""),
+            GLUE,
+        ),
         Mutant::new(
             "driver-backoff",
             DRIVER,

@@ -44,7 +44,7 @@ pub use routes::{RouteConfig, Router, RouterKind};
 pub use sources::DEFAULT_DIRECTORY;
 
 use fields::{Dialect, RawFile, dialect_of};
-use problems::{Findings, ProblemReport};
+use problems::ProblemReport;
 
 /// A configuration and its warnings, such as unknown keys. The caller logs each warning once.
 #[derive(Clone, Debug)]
@@ -121,8 +121,7 @@ pub fn parse_within(
     traps::warn_of_placeholders(&raw, &mut report);
     let environment = environment::read(environment, &raw, &mut report);
     let config = validation::merge(&raw, &environment, checks, &mut report);
-    let Findings { warnings, rejected: refused, files } = report.finish()?;
-    Ok(ParsedConfig { config, warnings, rejected: refused, files })
+    report.finish(config)
 }
 
 /// The validated content of `vsphere.conf`, with all defaults.

@@ -10,7 +10,7 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-use super::fields::{Dialect, NamedSection, RawField, RawFile, RawSection, RawValue, SingleSection};
+use super::fields::{Dialect, RawField, RawFile, RawSection, RawValue, SectionName};
 use super::optional_sections::PartName;
 use super::problems::ProblemReport;
 use crate::base::go_flags::parse_bool;
@@ -65,44 +65,6 @@ const DEFAULTS: [(&str, &str); 4] = [
     ("VSPHERE_THUMBPRINT", "thumbprint"),
 ];
 
-const LABELS: [(&str, &str); 2] = [("VSPHERE_LABEL_REGION", "region"), ("VSPHERE_LABEL_ZONE", "zone")];
-
-const NODES: [(&str, &str); 4] = [
-    ("VSPHERE_NODES_INTERNAL_NETWORK_SUBNET_CIDR", "internal-network-subnet-cidr"),
-    ("VSPHERE_NODES_EXTERNAL_NETWORK_SUBNET_CIDR", "external-network-subnet-cidr"),
-    ("VSPHERE_NODES_INTERNAL_VM_NETWORK_NAME", "internal-vm-network-name"),
-    ("VSPHERE_NODES_EXTERNAL_VM_NETWORK_NAME", "external-vm-network-name"),
-];
-
-/// Variables for the section `NSXT`. They take precedence over the file.
-const NSXT: [(&str, &str); 9] = [
-    ("NSXT_MANAGER_HOST", "host"),
-    ("NSXT_USERNAME", "user"),
-    ("NSXT_PASSWORD", "password"),
-    ("NSXT_ALLOW_UNVERIFIED_SSL", "insecure-flag"),
-    ("NSXT_CLIENT_AUTH_CERT_FILE", "client-auth-cert-file"),
-    ("NSXT_CLIENT_AUTH_KEY_FILE", "client-auth-key-file"),
-    ("NSXT_CA_FILE", "ca-file"),
-    ("NSXT_SECRET_NAME", "secret-name"),
-    ("NSXT_SECRET_NAMESPACE", "secret-namespace"),
-];
-
-/// Suffixes of `VCENTER_<id>_<what>`, each with its key. `_ROUNDTRIP` has no effect.
-const ENDS: [(&str, &str); 12] = [
-    ("_SECRET_NAMESPACE", "secret-namespace"),
-    ("_SECRET_NAME", "secret-name"),
-    ("_USERNAME", "user"),
-    ("_PASSWORD", "password"),
-    ("_SERVER", "server"),
-    ("_PORT", "port"),
-    ("_DATACENTERS", "datacenters"),
-    ("_CAFILE", "ca-file"),
-    ("_THUMBPRINT", "thumbprint"),
-    ("_INSECURE", "insecure-flag"),
-    ("_ROUNDTRIP", "soap-roundtrip-count"),
-    ("_IP_FAMILY", "ip-family"),
-];
-
 /// The environment variables that this program reads, by name. Their values are wiped from memory on drop, but the
 /// environment of the process still contains them.
 #[derive(Clone, Default)]
@@ -127,7 +89,7 @@ impl Environment {
             name == API_SERVER
                 || SWITCHES.contains(&name)
                 || PROXIES.contains(&name)
-                || NSXT.iter().any(|(variable, _)| *variable == name)
+                || SectionName::Nsxt.variables().any(|(variable, _)| variable == name)
         };
         let known = |name: &str| PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || is_whole(name);
         let named = variables.into_iter().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
@@ -186,8 +148,7 @@ pub(super) fn read(environment: &Environment, file: &RawFile, report: &mut Probl
         reader.fill(&mut global, &DEFAULTS);
     }
     reader.no_effect(&["VSPHERE_INSECURE"], "no effect: expected insecure-flag in the file or VCENTER_<id>_INSECURE");
-    let (labels, nodes) =
-        (reader.section(SingleSection::Labels, &LABELS), reader.section(SingleSection::Nodes, &NODES));
+    let (labels, nodes) = (reader.section(SectionName::Labels), reader.section(SectionName::Nodes));
     let nsxt = reader.nsxt(file.nsxt.line.is_some());
     reader.warn_of_orphans();
     RawFile { global, labels, nodes, nsxt, vcenters, replaced, ..RawFile::new(Dialect::Environment) }
@@ -219,16 +180,16 @@ impl<'a> VariableReader<'a, '_> {
         }
     }
 
-    fn section(&mut self, which: SingleSection, table: &[(&str, &'static str)]) -> RawSection {
-        let mut section = RawSection::plain(which, Dialect::Environment);
-        self.fill(&mut section, table);
+    fn section(&mut self, which: SectionName) -> RawSection {
+        let mut section = RawSection::new(which, Dialect::Environment);
+        self.fill(&mut section, &which.variables().collect::<Vec<_>>());
         section
     }
 
     /// Reads the variables for every vCenter. A value that is not UTF-8 is an error of the vCenters that variables
     /// define. If the file has vCenters and variables define none, such a value only causes a warning.
     fn shared(&mut self, has_vcenters: bool) -> RawSection {
-        let mut section = RawSection::plain(SingleSection::Global, Dialect::Environment);
+        let mut section = RawSection::new(SectionName::Global, Dialect::Environment);
         section.part = self.part;
         let is_ignored = |name: &str| self.part.is_some() && !has_vcenters && self.is_no_text(name);
         let (ignored, table): (Vec<_>, Vec<_>) = SHARED.into_iter().partition(|(name, _)| is_ignored(name));
@@ -264,10 +225,11 @@ impl<'a> VariableReader<'a, '_> {
     /// Reads the variables of NSX. As in the Go program, variables do not create the section `NSXT`.
     fn nsxt(&mut self, has_section: bool) -> RawSection {
         if has_section {
-            return self.section(SingleSection::Nsxt, &NSXT);
+            return self.section(SectionName::Nsxt);
         }
-        self.no_effect(&NSXT.map(|(variable, _)| variable), "no effect: there is no section NSXT in the file");
-        RawSection::plain(SingleSection::Nsxt, Dialect::Environment)
+        let variables: Vec<_> = SectionName::Nsxt.variables().map(|(variable, _)| variable).collect();
+        self.no_effect(&variables, "no effect: there is no section NSXT in the file");
+        RawSection::new(SectionName::Nsxt, Dialect::Environment)
     }
 
     fn warn_of_service_links(&mut self) {
@@ -297,7 +259,8 @@ impl<'a> VariableReader<'a, '_> {
                 self.report.error_of_variable(self.part, variable, NO_TEXT);
                 section.fields.push(RawField { name: "server", line: None, value: RawValue::Mistake });
             }
-            let names: Vec<_> = ENDS.iter().map(|(end, key)| (format!("{VCENTER_PREFIX}{id}{end}"), *key)).collect();
+            let ends = SectionName::Vcenter.variables();
+            let names: Vec<_> = ends.map(|(end, key)| (format!("{VCENTER_PREFIX}{id}{end}"), key)).collect();
             let table: Vec<_> = names.iter().map(|(name, key)| (name.as_str(), *key)).collect();
             self.fill(&mut section, &table);
             match vcenters.iter_mut().find(|known| known.key == section.key) {
@@ -318,7 +281,8 @@ impl<'a> VariableReader<'a, '_> {
     fn warn_of_orphans(&mut self) {
         for variable in self.environment.variables.keys() {
             let Some(rest) = variable.strip_prefix(VCENTER_PREFIX) else { continue };
-            let Some(id) = ENDS.iter().find_map(|(end, _)| rest.strip_suffix(end)) else { continue };
+            let mut ends = SectionName::Vcenter.variables();
+            let Some(id) = ends.find_map(|(end, _)| rest.strip_suffix(end)) else { continue };
             let defining = format!("{DEFINING_PREFIX}{id}");
             if !id.is_empty() && defining != PORT && !self.environment.variables.contains_key(&defining) {
                 self.report.warn_of_variable(variable, format!("no effect: expected the variable {defining} as well"));
@@ -328,7 +292,7 @@ impl<'a> VariableReader<'a, '_> {
 }
 
 fn defined(variable: &str, key: &str, part: Option<PartName>) -> RawSection {
-    let mut section = RawSection::named(NamedSection::Vcenter, key.to_owned(), None, Dialect::Environment);
+    let mut section = RawSection::named(SectionName::Vcenter, key.to_owned(), None, Dialect::Environment);
     section.part = part;
     section.shown = variable.to_owned();
     section
@@ -336,7 +300,7 @@ fn defined(variable: &str, key: &str, part: Option<PartName>) -> RawSection {
 
 /// Returns true if a variable of this name may define a vCenter or add a setting to one vCenter.
 fn is_read(name: &str) -> bool {
-    let is_end = |rest: &str| ENDS.iter().any(|(end, _)| rest.ends_with(end));
+    let is_end = |rest: &str| SectionName::Vcenter.variables().any(|(end, _)| rest.ends_with(end));
     name.starts_with(DEFINING_PREFIX) || name.strip_prefix(VCENTER_PREFIX).is_some_and(is_end)
 }
 
@@ -352,9 +316,10 @@ fn parse_value(key: &str, text: &str) -> Result<RawValue, &'static str> {
 /// The names of all variables, with `<id>` for the operator's choice.
 #[cfg(test)]
 pub(super) fn variables() -> Vec<String> {
-    let fixed =
-        SHARED.iter().chain(&DEFAULTS).chain(&LABELS).chain(&NODES).chain(&NSXT).map(|(name, _)| (*name).to_owned());
-    let chosen = ENDS.iter().map(|(end, _)| format!("{VCENTER_PREFIX}<id>{end}"));
+    let of_sections =
+        [SectionName::Labels, SectionName::Nodes, SectionName::Nsxt].into_iter().flat_map(SectionName::variables);
+    let fixed = SHARED.into_iter().chain(DEFAULTS).chain(of_sections).map(|(name, _)| name.to_owned());
+    let chosen = SectionName::Vcenter.variables().map(|(end, _)| format!("{VCENTER_PREFIX}<id>{end}"));
     let others = ["VSPHERE_VCENTER", "VSPHERE_INSECURE", "VSPHERE_ROUNDTRIP_COUNT", "VSPHERE_VCENTER_<id>"];
     fixed.chain(chosen).chain(others.into_iter().chain(SWITCHES).map(str::to_owned)).collect()
 }

@@ -43,81 +43,86 @@ pub(super) enum ValueKind {
     Map,
 }
 
-/// A key of a section: its INI form and its type.
-pub(super) type KeySpec = (&'static str, ValueKind);
+/// A key of a section: its INI form, its type, and the environment variable that sets it, if any. The variable of a
+/// vCenter is the part after `VCENTER_<id>`.
+pub(super) type KeySpec = (&'static str, ValueKind, Option<&'static str>);
 
-pub(super) const VCENTER_KEYS: &[KeySpec] = &[
-    ("user", ValueKind::Text),
-    ("password", ValueKind::Text),
-    ("server", ValueKind::Text),
-    ("port", ValueKind::Number),
-    ("insecure-flag", ValueKind::Flag),
-    ("datacenters", ValueKind::List),
-    ("soap-roundtrip-count", ValueKind::Number),
-    ("ca-file", ValueKind::Text),
-    ("thumbprint", ValueKind::Text),
-    ("secret-name", ValueKind::Text),
-    ("secret-namespace", ValueKind::Text),
-    ("ip-family", ValueKind::List),
+const VCENTER_KEYS: &[KeySpec] = &[
+    ("secret-namespace", ValueKind::Text, Some("_SECRET_NAMESPACE")),
+    ("secret-name", ValueKind::Text, Some("_SECRET_NAME")),
+    ("user", ValueKind::Text, Some("_USERNAME")),
+    ("password", ValueKind::Text, Some("_PASSWORD")),
+    ("server", ValueKind::Text, Some("_SERVER")),
+    ("port", ValueKind::Number, Some("_PORT")),
+    ("datacenters", ValueKind::List, Some("_DATACENTERS")),
+    ("ca-file", ValueKind::Text, Some("_CAFILE")),
+    ("thumbprint", ValueKind::Text, Some("_THUMBPRINT")),
+    ("insecure-flag", ValueKind::Flag, Some("_INSECURE")),
+    // Has no effect.
+    ("soap-roundtrip-count", ValueKind::Number, Some("_ROUNDTRIP")),
+    ("ip-family", ValueKind::List, Some("_IP_FAMILY")),
 ];
 
 /// Keys of Global in addition to those of a vCenter.
-const GLOBAL_KEYS: &[KeySpec] =
-    &[("secrets-directory", ValueKind::Text), ("api-disable", ValueKind::Flag), ("api-binding", ValueKind::Text)];
-
-const LABEL_KEYS: &[KeySpec] = &[("zone", ValueKind::Text), ("region", ValueKind::Text)];
-
-const NODE_KEYS: &[KeySpec] = &[
-    ("internal-network-subnet-cidr", ValueKind::Text),
-    ("external-network-subnet-cidr", ValueKind::Text),
-    ("internal-vm-network-name", ValueKind::Text),
-    ("external-vm-network-name", ValueKind::Text),
-    ("exclude-internal-network-subnet-cidr", ValueKind::Text),
-    ("exclude-external-network-subnet-cidr", ValueKind::Text),
+const GLOBAL_KEYS: &[KeySpec] = &[
+    ("secrets-directory", ValueKind::Text, None),
+    ("api-disable", ValueKind::Flag, None),
+    ("api-binding", ValueKind::Text, None),
 ];
 
+const LABEL_KEYS: &[KeySpec] =
+    &[("region", ValueKind::Text, Some("VSPHERE_LABEL_REGION")), ("zone", ValueKind::Text, Some("VSPHERE_LABEL_ZONE"))];
+
+const NODE_KEYS: &[KeySpec] = &[
+    ("internal-network-subnet-cidr", ValueKind::Text, Some("VSPHERE_NODES_INTERNAL_NETWORK_SUBNET_CIDR")),
+    ("external-network-subnet-cidr", ValueKind::Text, Some("VSPHERE_NODES_EXTERNAL_NETWORK_SUBNET_CIDR")),
+    ("internal-vm-network-name", ValueKind::Text, Some("VSPHERE_NODES_INTERNAL_VM_NETWORK_NAME")),
+    ("external-vm-network-name", ValueKind::Text, Some("VSPHERE_NODES_EXTERNAL_VM_NETWORK_NAME")),
+    ("exclude-internal-network-subnet-cidr", ValueKind::Text, None),
+    ("exclude-external-network-subnet-cidr", ValueKind::Text, None),
+];
+
+/// The variables take precedence over the file.
 const NSXT_KEYS: &[KeySpec] = &[
-    ("host", ValueKind::Text),
-    ("user", ValueKind::Text),
-    ("password", ValueKind::Text),
-    ("insecure-flag", ValueKind::Flag),
-    ("remote-auth", ValueKind::Flag),
-    ("vmc-access-token", ValueKind::Text),
-    ("vmc-auth-host", ValueKind::Text),
-    ("client-auth-cert-file", ValueKind::Text),
-    ("client-auth-key-file", ValueKind::Text),
-    ("ca-file", ValueKind::Text),
-    ("secret-name", ValueKind::Text),
-    ("secret-namespace", ValueKind::Text),
+    ("host", ValueKind::Text, Some("NSXT_MANAGER_HOST")),
+    ("user", ValueKind::Text, Some("NSXT_USERNAME")),
+    ("password", ValueKind::Text, Some("NSXT_PASSWORD")),
+    ("insecure-flag", ValueKind::Flag, Some("NSXT_ALLOW_UNVERIFIED_SSL")),
+    ("remote-auth", ValueKind::Flag, None),
+    ("vmc-access-token", ValueKind::Text, None),
+    ("vmc-auth-host", ValueKind::Text, None),
+    ("client-auth-cert-file", ValueKind::Text, Some("NSXT_CLIENT_AUTH_CERT_FILE")),
+    ("client-auth-key-file", ValueKind::Text, Some("NSXT_CLIENT_AUTH_KEY_FILE")),
+    ("ca-file", ValueKind::Text, Some("NSXT_CA_FILE")),
+    ("secret-name", ValueKind::Text, Some("NSXT_SECRET_NAME")),
+    ("secret-namespace", ValueKind::Text, Some("NSXT_SECRET_NAMESPACE")),
 ];
 
 /// Keys of a class, and also of the section of load balancers.
 const CLASS_KEYS: &[KeySpec] = &[
-    ("ip-pool-name", ValueKind::Text),
-    ("ip-pool-id", ValueKind::Text),
-    ("tcp-app-profile-name", ValueKind::Text),
-    ("tcp-app-profile-path", ValueKind::Text),
-    ("udp-app-profile-name", ValueKind::Text),
-    ("udp-app-profile-path", ValueKind::Text),
+    ("ip-pool-name", ValueKind::Text, None),
+    ("ip-pool-id", ValueKind::Text, None),
+    ("tcp-app-profile-name", ValueKind::Text, None),
+    ("tcp-app-profile-path", ValueKind::Text, None),
+    ("udp-app-profile-name", ValueKind::Text, None),
+    ("udp-app-profile-path", ValueKind::Text, None),
 ];
 
 const LOAD_BALANCER_KEYS: &[KeySpec] = &[
-    ("size", ValueKind::Text),
-    ("lb-service-id", ValueKind::Text),
-    ("tier1-gateway-path", ValueKind::Text),
-    ("snat-disabled", ValueKind::Flag),
-    ("tags", ValueKind::Map),
+    ("size", ValueKind::Text, None),
+    ("lb-service-id", ValueKind::Text, None),
+    ("tier1-gateway-path", ValueKind::Text, None),
+    ("snat-disabled", ValueKind::Flag, None),
+    ("tags", ValueKind::Map, None),
 ];
 
-const ROUTE_KEYS: &[KeySpec] = &[("router-path", ValueKind::Text)];
+const ROUTE_KEYS: &[KeySpec] = &[("router-path", ValueKind::Text, None)];
 
 pub(super) fn known_keys() -> impl Iterator<Item = &'static str> {
-    let vsphere = [VCENTER_KEYS, GLOBAL_KEYS, LABEL_KEYS, NODE_KEYS];
-    let nsx = [NSXT_KEYS, CLASS_KEYS, LOAD_BALANCER_KEYS, ROUTE_KEYS];
-    vsphere.into_iter().chain(nsx).flatten().map(|(key, _)| *key)
+    SectionName::ALL.into_iter().flat_map(|which| which.kind().keys).flatten().map(|(key, ..)| *key)
 }
 
-/// Names and keys of a section.
+/// Names and keys of a kind of section.
 struct SectionKind {
     ini: &'static str,
     yaml: &'static str,
@@ -126,71 +131,50 @@ struct SectionKind {
     keys: [&'static [KeySpec]; 2],
 }
 
-fn section(
-    ini: &'static str,
-    yaml: &'static str,
-    part: Option<PartName>,
-    keys: [&'static [KeySpec]; 2],
-) -> SectionKind {
+fn kind(ini: &'static str, yaml: &'static str, part: Option<PartName>, keys: [&'static [KeySpec]; 2]) -> SectionKind {
     SectionKind { ini, yaml, part, keys }
 }
 
-/// Sections that exist once.
+/// The kinds of sections. A vCenter and a class of load balancers may have several sections, each with a name. Any
+/// other section exists once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SingleSection {
+pub(super) enum SectionName {
     Global,
     Labels,
     Nodes,
     Nsxt,
     LoadBalancer,
     Route,
-}
-
-impl SingleSection {
-    pub const ALL: [Self; 6] = [Self::Global, Self::Labels, Self::Nodes, Self::Nsxt, Self::LoadBalancer, Self::Route];
-
-    fn kind(self) -> SectionKind {
-        match self {
-            Self::Global => section("Global", "global", None, [VCENTER_KEYS, GLOBAL_KEYS]),
-            Self::Labels => section("Labels", "labels", None, [LABEL_KEYS, &[]]),
-            Self::Nodes => section("Nodes", "nodes", None, [NODE_KEYS, &[]]),
-            Self::Nsxt => section("NSXT", "nsxt", Some(PartName::Nsx), [NSXT_KEYS, &[]]),
-            Self::LoadBalancer => {
-                let keys = [LOAD_BALANCER_KEYS, CLASS_KEYS];
-                section("LoadBalancer", "loadBalancer", Some(PartName::LoadBalancers), keys)
-            }
-            Self::Route => section("Route", "route", Some(PartName::Routes), [ROUTE_KEYS, &[]]),
-        }
-    }
-
-    pub fn ini(self) -> &'static str {
-        self.kind().ini
-    }
-
-    pub fn yaml(self) -> &'static str {
-        self.kind().yaml
-    }
-}
-
-/// Sections that may exist several times, each with a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NamedSection {
     Vcenter,
     Class,
 }
 
-impl NamedSection {
-    pub const ALL: [Self; 2] = [Self::Vcenter, Self::Class];
+impl SectionName {
+    pub const ALL: [Self; 8] = [
+        Self::Global,
+        Self::Labels,
+        Self::Nodes,
+        Self::Nsxt,
+        Self::LoadBalancer,
+        Self::Route,
+        Self::Vcenter,
+        Self::Class,
+    ];
 
     /// Maximum number of sections of one kind per file.
     pub const MAX_SECTIONS: usize = 1000;
 
     fn kind(self) -> SectionKind {
+        let lb = Some(PartName::LoadBalancers);
         match self {
-            Self::Vcenter => section("VirtualCenter", "vcenter", None, [VCENTER_KEYS, &[]]),
-            Self::Class => {
-                section("LoadBalancerClass", "loadBalancerClass", Some(PartName::LoadBalancers), [CLASS_KEYS, &[]])
-            }
+            Self::Global => kind("Global", "global", None, [VCENTER_KEYS, GLOBAL_KEYS]),
+            Self::Labels => kind("Labels", "labels", None, [LABEL_KEYS, &[]]),
+            Self::Nodes => kind("Nodes", "nodes", None, [NODE_KEYS, &[]]),
+            Self::Nsxt => kind("NSXT", "nsxt", Some(PartName::Nsx), [NSXT_KEYS, &[]]),
+            Self::LoadBalancer => kind("LoadBalancer", "loadBalancer", lb, [LOAD_BALANCER_KEYS, CLASS_KEYS]),
+            Self::Route => kind("Route", "route", Some(PartName::Routes), [ROUTE_KEYS, &[]]),
+            Self::Vcenter => kind("VirtualCenter", "vcenter", None, [VCENTER_KEYS, &[]]),
+            Self::Class => kind("LoadBalancerClass", "loadBalancerClass", lb, [CLASS_KEYS, &[]]),
         }
     }
 
@@ -202,16 +186,32 @@ impl NamedSection {
         self.kind().yaml
     }
 
-    pub fn too_many(self) -> &'static str {
-        match self {
-            Self::Vcenter => "expected at most 1000 vCenters",
-            Self::Class => "expected at most 1000 classes",
-        }
-    }
-
     pub fn part(self) -> Option<PartName> {
         self.kind().part
     }
+
+    /// Returns the environment variables, each with the key that it sets.
+    pub fn variables(self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        self.kind().keys.into_iter().flatten().filter_map(|(key, _, variable)| Some(((*variable)?, *key)))
+    }
+
+    /// Returns the name in messages, without the name of an entry.
+    pub fn shown(self, dialect: Dialect) -> String {
+        match dialect {
+            Dialect::Ini => format!("[{}]", self.ini()),
+            Dialect::Yaml | Dialect::Environment => self.yaml().to_owned(),
+        }
+    }
+
+    pub fn too_many(self) -> &'static str {
+        if self == Self::Class { "expected at most 1000 classes" } else { "expected at most 1000 vCenters" }
+    }
+}
+
+/// The sections of one kind.
+pub(super) enum SectionsMut<'a> {
+    Single(&'a mut RawSection),
+    Named(&'a mut Vec<RawSection>),
 }
 
 /// The whole file. No raw type implements `Debug`, because raw types contain passwords.
@@ -234,33 +234,28 @@ pub(super) struct RawFile {
 impl RawFile {
     pub fn new(dialect: Dialect) -> Self {
         Self {
-            global: RawSection::plain(SingleSection::Global, dialect),
-            labels: RawSection::plain(SingleSection::Labels, dialect),
-            nodes: RawSection::plain(SingleSection::Nodes, dialect),
-            nsxt: RawSection::plain(SingleSection::Nsxt, dialect),
-            load_balancer: RawSection::plain(SingleSection::LoadBalancer, dialect),
-            route: RawSection::plain(SingleSection::Route, dialect),
+            global: RawSection::new(SectionName::Global, dialect),
+            labels: RawSection::new(SectionName::Labels, dialect),
+            nodes: RawSection::new(SectionName::Nodes, dialect),
+            nsxt: RawSection::new(SectionName::Nsxt, dialect),
+            load_balancer: RawSection::new(SectionName::LoadBalancer, dialect),
+            route: RawSection::new(SectionName::Route, dialect),
             vcenters: Vec::new(),
             replaced: Vec::new(),
             classes: Vec::new(),
         }
     }
 
-    pub fn plain_mut(&mut self, which: SingleSection) -> &mut RawSection {
+    pub fn sections_mut(&mut self, which: SectionName) -> SectionsMut<'_> {
         match which {
-            SingleSection::Global => &mut self.global,
-            SingleSection::Labels => &mut self.labels,
-            SingleSection::Nodes => &mut self.nodes,
-            SingleSection::Nsxt => &mut self.nsxt,
-            SingleSection::LoadBalancer => &mut self.load_balancer,
-            SingleSection::Route => &mut self.route,
-        }
-    }
-
-    pub fn named_mut(&mut self, which: NamedSection) -> &mut Vec<RawSection> {
-        match which {
-            NamedSection::Vcenter => &mut self.vcenters,
-            NamedSection::Class => &mut self.classes,
+            SectionName::Global => SectionsMut::Single(&mut self.global),
+            SectionName::Labels => SectionsMut::Single(&mut self.labels),
+            SectionName::Nodes => SectionsMut::Single(&mut self.nodes),
+            SectionName::Nsxt => SectionsMut::Single(&mut self.nsxt),
+            SectionName::LoadBalancer => SectionsMut::Single(&mut self.load_balancer),
+            SectionName::Route => SectionsMut::Single(&mut self.route),
+            SectionName::Vcenter => SectionsMut::Named(&mut self.vcenters),
+            SectionName::Class => SectionsMut::Named(&mut self.classes),
         }
     }
 
@@ -312,30 +307,21 @@ pub(super) enum RawValue {
 }
 
 impl RawSection {
-    pub fn plain(which: SingleSection, dialect: Dialect) -> Self {
-        let kind = which.kind();
-        let shown = match dialect {
-            Dialect::Ini => format!("[{}]", kind.ini),
-            Dialect::Yaml | Dialect::Environment => kind.yaml.to_owned(),
-        };
-        Self::new(dialect, kind, String::new(), shown)
+    pub fn new(which: SectionName, dialect: Dialect) -> Self {
+        let SectionKind { part, keys, .. } = which.kind();
+        let (key, shown) = (String::new(), which.shown(dialect));
+        Self { dialect, part, key, shown, line: None, fields: Vec::new(), variables: Vec::new(), keys }
     }
 
-    pub fn named(which: NamedSection, key: String, line: Option<usize>, dialect: Dialect) -> Self {
-        let kind = which.kind();
+    pub fn named(which: SectionName, key: String, line: Option<usize>, dialect: Dialect) -> Self {
         // A name written as a URL may contain user and password.
         let name = key.rsplit_once('@').map_or(key.clone(), |(_, host)| format!("…@{host}"));
         let shown = match dialect {
-            Dialect::Ini if name.is_empty() => format!("[{}]", kind.ini),
-            Dialect::Ini => format!("[{} {name:?}]", kind.ini),
-            Dialect::Yaml | Dialect::Environment => format!("{}.{name}", kind.yaml),
+            Dialect::Ini if name.is_empty() => which.shown(dialect),
+            Dialect::Ini => format!("[{} {name:?}]", which.ini()),
+            Dialect::Yaml | Dialect::Environment => format!("{}.{name}", which.yaml()),
         };
-        Self { line, ..Self::new(dialect, kind, key, shown) }
-    }
-
-    fn new(dialect: Dialect, kind: SectionKind, key: String, shown: String) -> Self {
-        let SectionKind { part, keys, .. } = kind;
-        Self { dialect, part, key, shown, line: None, fields: Vec::new(), variables: Vec::new(), keys }
+        Self { key, shown, line, ..Self::new(which, dialect) }
     }
 
     /// Returns the name that messages use for a key; `kebab` is its INI form. For a vCenter that a variable defines
@@ -358,13 +344,13 @@ impl RawSection {
     }
 
     pub fn keys(&self) -> impl Iterator<Item = &'static str> {
-        self.keys.into_iter().flatten().map(|(kebab, _)| *kebab)
+        self.keys.into_iter().flatten().map(|(kebab, ..)| *kebab)
     }
 
     /// Finds a key by its spelling in this dialect: case-insensitive in INI, case-sensitive in YAML. Always `None` for
     /// environment variables.
     pub fn find_key(&self, written: &str) -> Option<KeySpec> {
-        self.keys.iter().copied().flatten().copied().find(|(kebab, _)| match self.dialect {
+        self.keys.iter().copied().flatten().copied().find(|(kebab, ..)| match self.dialect {
             Dialect::Ini => equal_fold(kebab, written),
             Dialect::Yaml => camel(kebab) == written,
             Dialect::Environment => false,

@@ -2,9 +2,7 @@
 
 use zeroize::Zeroizing;
 
-use super::fields::{
-    Dialect, KeySpec, NamedSection, RawField, RawFile, RawSection, RawValue, SingleSection, ValueKind,
-};
+use super::fields::{Dialect, KeySpec, RawField, RawFile, RawSection, RawValue, SectionName, SectionsMut, ValueKind};
 use super::gcfg::{self, End, Item};
 use super::problems::ProblemReport;
 use super::traps;
@@ -41,22 +39,18 @@ fn enter<'a>(
     line: usize,
     report: &mut ProblemReport,
 ) -> Option<&'a mut RawSection> {
-    if let Some(which) = NamedSection::ALL.into_iter().find(|which| equal_fold(which.ini(), name)) {
-        return enter_named(file.named_mut(which), which, subsection, line, report);
-    }
-    let plain = SingleSection::ALL.into_iter().find(|which| equal_fold(which.ini(), name));
-    match (plain, subsection) {
-        (Some(which), None) => {
-            let section = file.plain_mut(which);
+    let Some(which) = SectionName::ALL.into_iter().find(|which| equal_fold(which.ini(), name)) else {
+        report.warn_of_unknown_section(line, name, Dialect::Ini);
+        return None;
+    };
+    match (file.sections_mut(which), subsection) {
+        (SectionsMut::Named(sections), subsection) => enter_named(sections, which, subsection, line, report),
+        (SectionsMut::Single(section), None) => {
             section.line.get_or_insert(line);
             Some(section)
         }
-        (Some(_), Some(_)) => {
-            report.warn_in(line, &format!("[{name}]"), None, "ignored: this section takes no name");
-            None
-        }
-        (None, _) => {
-            report.warn_of_unknown_section(line, name, Dialect::Ini);
+        (SectionsMut::Single(_), Some(_)) => {
+            report.warn_in(line, Some(&format!("[{name}]")), None, "ignored: this section takes no name");
             None
         }
     }
@@ -65,18 +59,18 @@ fn enter<'a>(
 /// Enters a named section. A vCenter needs a name. A class without a name is valid, as in the Go program.
 fn enter_named<'a>(
     sections: &'a mut Vec<RawSection>,
-    which: NamedSection,
+    which: SectionName,
     subsection: Option<String>,
     line: usize,
     report: &mut ProblemReport,
 ) -> Option<&'a mut RawSection> {
-    let Some(key) = subsection.or_else(|| (which == NamedSection::Class).then(String::new)) else {
+    let Some(key) = subsection.or_else(|| (which == SectionName::Class).then(String::new)) else {
         let expected = "expected a name: [VirtualCenter \"<name or address>\"]";
         report.error_of_named(which, line, Dialect::Ini, expected);
         return None;
     };
     let index = sections.iter().position(|section| section.key == key).unwrap_or(sections.len());
-    if index == NamedSection::MAX_SECTIONS {
+    if index == SectionName::MAX_SECTIONS {
         report.error_once(which, line, Dialect::Ini);
         return None;
     }
@@ -122,7 +116,7 @@ fn add(
     section.fields.push(RawField { name: key.0, line: Some(line), value });
 }
 
-fn parse_value((name, kind): KeySpec, value: Option<Zeroizing<String>>) -> Result<RawValue, &'static str> {
+fn parse_value((name, kind, _): KeySpec, value: Option<Zeroizing<String>>) -> Result<RawValue, &'static str> {
     match (kind, value) {
         (ValueKind::Flag, None) => Ok(RawValue::Flag(true)),
         (_, None) => Err("expected '=' and a value"),

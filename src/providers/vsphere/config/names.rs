@@ -4,7 +4,7 @@
 //! message repeats a name only if the name resembles a known name, or if the name is a plain word and the section has
 //! no secrets. Otherwise the message gives only the line number.
 
-use super::fields::{Dialect, NamedSection, RawSection, SingleSection, known_keys};
+use super::fields::{Dialect, RawSection, SectionName, known_keys};
 
 /// Internal fields that the Go program lets a file set, and keys of old examples.
 const FORMER_KEYS: [&str; 6] =
@@ -50,17 +50,17 @@ fn is_plain_word(section: &RawSection, written: &str) -> bool {
 
 /// Suggests the known section that is most similar to an unknown one.
 pub(super) fn unknown_section(written: &str, dialect: Dialect) -> UnknownName {
-    let plain = SingleSection::ALL.map(|which| (which.ini(), which.yaml(), ""));
-    let named = [
-        ("VirtualCenter", NamedSection::Vcenter.yaml(), " \"<name or address>\""),
-        ("vCenter", NamedSection::Vcenter.yaml(), " \"<name or address>\""),
-        ("LoadBalancerClass", NamedSection::Class.yaml(), " \"<name>\""),
-    ];
-    let known = plain.into_iter().chain(named);
+    let rest = |which| match which {
+        SectionName::Vcenter => " \"<name or address>\"",
+        SectionName::Class => " \"<name>\"",
+        _ => "",
+    };
+    let vcenter = ("vCenter", SectionName::Vcenter.yaml(), rest(SectionName::Vcenter));
+    let known = SectionName::ALL.map(|which| (which.ini(), which.yaml(), rest(which))).into_iter().chain([vcenter]);
     let meant = closest(written, known.clone().map(|(name, ..)| name)).map(|(name, _)| name);
     let found =
         known.into_iter().find(|(name, ..)| Some(*name) == meant).map(|(name, yaml, rest)| match (name, dialect) {
-            ("vCenter", Dialect::Ini) => format!("[{}{rest}]", NamedSection::Vcenter.ini()),
+            ("vCenter", Dialect::Ini) => format!("[{}{rest}]", SectionName::Vcenter.ini()),
             (name, Dialect::Ini) => format!("[{name}{rest}]"),
             _ => yaml.to_owned(),
         });
@@ -97,40 +97,40 @@ mod tests {
 
     #[test]
     fn an_unknown_key_names_the_key_that_was_meant_in_the_spelling_of_the_file() {
-        let yaml = |which| RawSection::plain(which, Dialect::Yaml);
-        let ini = |which| RawSection::plain(which, Dialect::Ini);
+        let yaml = |which| RawSection::new(which, Dialect::Yaml);
+        let ini = |which| RawSection::new(which, Dialect::Ini);
         for (section, written, hint) in [
             (
-                yaml(SingleSection::Nodes),
+                yaml(SectionName::Nodes),
                 "internal-network-subnet-cidr",
                 ". YAML files use camelCase: did you mean internalNetworkSubnetCidr?",
             ),
             (
-                yaml(SingleSection::Nodes),
+                yaml(SectionName::Nodes),
                 "exclude-internal-network-subnet-cidr",
                 ". YAML files use camelCase: did you mean excludeInternalNetworkSubnetCidr?",
             ),
-            (yaml(SingleSection::Global), "insecureflag", ". YAML files use camelCase: did you mean insecureFlag?"),
-            (ini(SingleSection::Global), "insecureFlag", ". INI files use kebab-case: did you mean insecure-flag?"),
-            (ini(SingleSection::Global), "ca_file", ". INI files use kebab-case: did you mean ca-file?"),
-            (ini(SingleSection::Global), "ca-fiel", "; did you mean ca-file?"),
-            (yaml(SingleSection::Global), "usr", "; did you mean user?"),
-            (yaml(SingleSection::Global), "passwort", "; did you mean password?"),
-            (yaml(SingleSection::Labels), "zones", "; did you mean zone?"),
+            (yaml(SectionName::Global), "insecureflag", ". YAML files use camelCase: did you mean insecureFlag?"),
+            (ini(SectionName::Global), "insecureFlag", ". INI files use kebab-case: did you mean insecure-flag?"),
+            (ini(SectionName::Global), "ca_file", ". INI files use kebab-case: did you mean ca-file?"),
+            (ini(SectionName::Global), "ca-fiel", "; did you mean ca-file?"),
+            (yaml(SectionName::Global), "usr", "; did you mean user?"),
+            (yaml(SectionName::Global), "passwort", "; did you mean password?"),
+            (yaml(SectionName::Labels), "zones", "; did you mean zone?"),
             // Keys that are known in other sections or appear in old examples get no hint.
-            (yaml(SingleSection::Labels), "thumbprint", ""),
-            (yaml(SingleSection::Global), "secretref", ""),
-            (ini(SingleSection::Global), "tenantref", ""),
+            (yaml(SectionName::Labels), "thumbprint", ""),
+            (yaml(SectionName::Global), "secretref", ""),
+            (ini(SectionName::Global), "tenantref", ""),
         ] {
             assert_eq!(key(&section, written), (Some(written.to_owned()), hint.to_owned()));
         }
-        let class = RawSection::named(NamedSection::Class, "web".to_owned(), Some(1), Dialect::Ini);
-        for section in [class, ini(SingleSection::LoadBalancer), yaml(SingleSection::Nodes)] {
+        let class = RawSection::named(SectionName::Class, "web".to_owned(), Some(1), Dialect::Ini);
+        for section in [class, ini(SectionName::LoadBalancer), yaml(SectionName::Nodes)] {
             assert_eq!(key(&section, "colour"), (Some("colour".to_owned()), String::new()));
             assert_eq!(key(&section, "aWxsIG5ldmVyIHRlbGw="), (None, String::new()));
         }
         for written in ["", "hunter2", "s3cr", "aWxsIG5ldmVyIHRlbGw", "colour", &"x".repeat(1000)] {
-            assert_eq!(key(&yaml(SingleSection::Global), written), (None, String::new()), "{written}");
+            assert_eq!(key(&yaml(SectionName::Global), written), (None, String::new()), "{written}");
         }
     }
 

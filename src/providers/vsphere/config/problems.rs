@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::fields::{Dialect, NamedSection, RawSection};
+use super::fields::{Dialect, RawSection, SectionName};
 use super::names::{UnknownName, unknown_key, unknown_section};
 use super::optional_sections::PartName;
+use super::{Config, ParsedConfig};
 
 /// Maximum number of errors, and of warnings, that are reported individually.
 const MAX_REPORTED: usize = 100;
@@ -73,6 +74,7 @@ impl FilePlaces {
     }
 }
 
+#[derive(Default)]
 pub(super) struct ProblemReport {
     file: String,
     problems: GatheredProblems,
@@ -83,14 +85,6 @@ pub(super) struct ProblemReport {
     rejected: Vec<PartName>,
     /// Whether an error invalidates the whole file. Errors that are only counted also set this flag.
     is_refused_as_a_whole: bool,
-}
-
-/// Warnings about a file that is valid as a whole, and the errors of its optional parts.
-#[derive(Debug)]
-pub(super) struct Findings {
-    pub warnings: Vec<ConfigProblem>,
-    pub rejected: Vec<(PartName, ConfigProblem)>,
-    pub files: FilePlaces,
 }
 
 #[derive(Default)]
@@ -111,16 +105,7 @@ impl GatheredProblems {
 
 impl ProblemReport {
     pub fn new(file: &str) -> Self {
-        let (problems, warnings) = (GatheredProblems::default(), GatheredProblems::default());
-        Self {
-            file: file.to_owned(),
-            problems,
-            warnings,
-            is_readable: true,
-            files: FilePlaces::default(),
-            rejected: Vec::new(),
-            is_refused_as_a_whole: false,
-        }
+        Self { file: file.to_owned(), is_readable: true, ..Self::default() }
     }
 
     pub fn is_refused(&self, part: PartName) -> bool {
@@ -158,9 +143,8 @@ impl ProblemReport {
     }
 
     /// Reports an error of all vCenters or of all classes, or of one without a name.
-    pub fn error_of_named(&mut self, which: NamedSection, line: usize, dialect: Dialect, expected: &str) {
-        let shown = if dialect == Dialect::Ini { format!("[{}]", which.ini()) } else { which.yaml().to_owned() };
-        self.push(which.part(), place(&self.file, Some(line), Some(&shown), None, expected));
+    pub fn error_of_named(&mut self, which: SectionName, line: usize, dialect: Dialect, expected: &str) {
+        self.push(which.part(), place(&self.file, Some(line), Some(&which.shown(dialect)), None, expected));
     }
 
     pub fn error_of_variable(&mut self, part: Option<PartName>, variable: &str, expected: &str) {
@@ -178,12 +162,7 @@ impl ProblemReport {
 
     /// Warns of a line that is not in `section.fields` yet.
     pub fn warn_within(&mut self, section: &RawSection, line: usize, key: &str, odd: impl Into<String>) {
-        let key = section.shown_key(key);
-        self.warnings.push(None, place(&self.file, Some(line), Some(&section.shown), Some(&key), odd));
-    }
-
-    pub fn warn_of_line(&mut self, line: usize, odd: &str) {
-        self.warnings.push(None, place(&self.file, Some(line), None, None, odd));
+        self.warn_in(line, Some(&section.shown), Some(&section.shown_key(key)), odd);
     }
 
     /// If the key has an earlier value in line `first`, warns that the earlier value is ignored.
@@ -193,9 +172,9 @@ impl ProblemReport {
         }
     }
 
-    /// Warns of a section, or of a key in it, given by their names in messages.
-    pub fn warn_in(&mut self, line: usize, section: &str, key: Option<&str>, odd: impl Into<String>) {
-        self.warnings.push(None, place(&self.file, Some(line), Some(section), key, odd));
+    /// Warns of a line, of a section, or of a key in it, given by their names in messages.
+    pub fn warn_in(&mut self, line: usize, section: Option<&str>, key: Option<&str>, odd: impl Into<String>) {
+        self.warnings.push(None, place(&self.file, Some(line), section, key, odd));
     }
 
     /// Warns of an unknown key. `written` is `None` for text that is probably not a key.
@@ -203,19 +182,19 @@ impl ProblemReport {
         // Beyond the limit, the name is not reported, so the comparison would only take time.
         let written = written.filter(|_| self.warnings.problems.len() < MAX_REPORTED);
         let found = written.map(|written| unknown_key(section, written)).unwrap_or_default();
-        self.warn_in(line, &section.shown, found.found.as_deref(), format!("unknown key, ignored{}", found.hint));
+        let odd = format!("unknown key, ignored{}", found.hint);
+        self.warn_in(line, Some(&section.shown), found.found.as_deref(), odd);
     }
 
     pub fn warn_of_unknown_section(&mut self, line: usize, written: &str, dialect: Dialect) {
         let is_told = self.warnings.problems.len() < MAX_REPORTED;
         let found = if is_told { unknown_section(written, dialect) } else { UnknownName::default() };
         let shown = found.found.map(|name| if dialect == Dialect::Ini { format!("[{name}]") } else { name });
-        let odd = format!("unknown section, ignored{}", found.hint);
-        self.warnings.push(None, place(&self.file, Some(line), shown.as_deref(), None, odd));
+        self.warn_in(line, shown.as_deref(), None, format!("unknown section, ignored{}", found.hint));
     }
 
     /// Reports too many vCenters or classes, but only once.
-    pub fn error_once(&mut self, which: NamedSection, line: usize, dialect: Dialect) {
+    pub fn error_once(&mut self, which: SectionName, line: usize, dialect: Dialect) {
         let expected = which.too_many();
         if self.problems.problems.iter().rev().take(MAX_REPORTED).all(|(_, problem)| problem.expected != expected) {
             self.error_of_named(which, line, dialect, expected);
@@ -254,17 +233,17 @@ impl ProblemReport {
         ConfigErrors { errors: mistakes, warnings: Vec::new() }
     }
 
-    /// Returns all warnings, and the errors of optional parts. Fails with all errors if one of them invalidates the
-    /// whole file.
-    pub fn finish(mut self) -> Result<Findings, ConfigErrors> {
+    /// Returns this configuration with all warnings, and with the errors of optional parts. Fails with all errors if
+    /// one of them invalidates the whole file.
+    pub fn finish(mut self, config: Config) -> Result<ParsedConfig, ConfigErrors> {
         let (problems, warnings) = (std::mem::take(&mut self.problems), std::mem::take(&mut self.warnings));
         let (problems, warnings) = (self.sorted(problems, "mistakes"), self.sorted(warnings, "oddities"));
         let warnings = warnings.into_iter().map(|(_, problem)| problem).collect();
         if self.is_refused_as_a_whole {
             return Err(ConfigErrors { errors: problems.into_iter().map(|(_, problem)| problem).collect(), warnings });
         }
-        let refused = problems.into_iter().filter_map(|(part, problem)| Some((part?, problem))).collect();
-        Ok(Findings { warnings, rejected: refused, files: self.files })
+        let rejected = problems.into_iter().filter_map(|(part, problem)| Some((part?, problem))).collect();
+        Ok(ParsedConfig { config, warnings, rejected, files: self.files })
     }
 
     fn sorted(&self, gathered: GatheredProblems, what: &str) -> Vec<(Option<PartName>, ConfigProblem)> {

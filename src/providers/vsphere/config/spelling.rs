@@ -5,15 +5,12 @@ use crate::providers::vsphere::vcenter::spelling::Spelling;
 
 /// Returns the spelling of the vCenter entry in this section.
 pub(super) fn spelling_of(section: &RawSection) -> Spelling {
-    let variable = || {
-        let own = section.variables.iter().find(|(key, _)| *key == "thumbprint");
-        own.map_or("VSPHERE_THUMBPRINT", |(_, variable)| variable).to_owned()
-    };
+    let own = section.variables.iter().find(|(key, _)| *key == "thumbprint");
     let thumbprint = match section.dialect {
-        Dialect::Ini | Dialect::Yaml => "thumbprint".to_owned(),
-        Dialect::Environment => variable(),
+        Dialect::Ini | Dialect::Yaml => "thumbprint",
+        Dialect::Environment => own.map_or("VSPHERE_THUMBPRINT", |(_, variable)| variable),
     };
-    Spelling { dialect: section.dialect, section: section.shown.clone(), thumbprint }
+    Spelling { dialect: section.dialect, section: section.shown.clone(), thumbprint: thumbprint.to_owned() }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::fields::{KeySpec, NamedSection, RawFile, RawValue, SingleSection, ValueKind};
+use super::fields::{KeySpec, RawFile, RawValue, SectionName, ValueKind};
 use super::gcfg::End;
 use super::problems::ProblemReport;
 use crate::base::yaml::Entry;
@@ -15,7 +15,7 @@ fn is_login(key: &str) -> bool {
 const COMMENT: &str =
     "the value ends where `;` or `#` begins a comment: write it in double quotes if they belong to it";
 
-pub(super) fn of_ini((key, kind): KeySpec, text: &str, end: End, is_quoted: bool) -> Vec<&'static str> {
+pub(super) fn of_ini((key, kind, _): KeySpec, text: &str, end: End, is_quoted: bool) -> Vec<&'static str> {
     let is_in = |open: char, close: char| text.len() > 1 && text.starts_with(open) && text.ends_with(close);
     let mut odd = Vec::new();
     if end == End::Cut || end == End::Comment && is_login(key) {
@@ -74,11 +74,7 @@ pub(super) fn ends_with_line_break(key: &str, value: &str) -> bool {
 /// Returns an error if the file is a kubeconfig or another manifest, and not a `vsphere.conf`.
 pub(super) fn of_other_files(top: &[Entry]) -> Option<&'static str> {
     let has = |key: &str| top.iter().any(|entry| entry.key == key);
-    let names_section = |entry: &Entry| {
-        SingleSection::ALL.iter().any(|which| which.yaml() == entry.key)
-            || NamedSection::ALL.iter().any(|which| which.yaml() == entry.key)
-    };
-    if top.iter().any(names_section) {
+    if SectionName::ALL.iter().any(|which| has(which.yaml())) {
         return None;
     }
     if has("apiVersion") && has("clusters") && has("users") {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use zeroize::Zeroizing;
 
-use super::fields::{Dialect, NamedSection, RawField, RawFile, RawSection, RawValue, SingleSection, ValueKind};
+use super::fields::{Dialect, RawField, RawFile, RawSection, RawValue, SectionName, SectionsMut, ValueKind};
 use super::problems::ProblemReport;
 use super::traps::{self, CommentableLines};
 use crate::base::yaml::{Aliases, Entry, MAX_DEPTH, MAX_TEXT, MAX_VALUES, Node, Value, YamlError, parse_document};
@@ -39,24 +39,24 @@ pub(super) fn read(text: &str, report: &mut ProblemReport) -> RawFile {
         return file;
     }
     if let Some(line) = traps::second_document(text) {
-        report.warn_of_line(line, "another document begins here: only the first one counts");
+        report.warn_in(line, None, None, "another document begins here: only the first one counts");
     }
     let commented = CommentableLines::lines_of(text);
     for entry in top {
-        let plain = SingleSection::ALL.into_iter().find(|which| which.yaml() == entry.key);
-        let named = NamedSection::ALL.into_iter().find(|which| which.yaml() == entry.key);
-        match (plain, named) {
-            (Some(which), _) => {
-                let section = file.plain_mut(which);
+        let Some(which) = SectionName::ALL.into_iter().find(|which| which.yaml() == entry.key) else {
+            report.warn_of_unknown_section(entry.line, &entry.key, Dialect::Yaml);
+            continue;
+        };
+        match file.sections_mut(which) {
+            SectionsMut::Single(section) => {
                 if let Some(first) = section.line.filter(|_| !entry.is_merged) {
                     let odd =
                         format!("given twice, first in line {first}: the keys of both count, unless this one is null");
-                    report.warn_in(entry.line, &section.shown, None, odd);
+                    report.warn_in(entry.line, Some(&section.shown), None, odd);
                 }
                 read_section(section, entry, &commented, report);
             }
-            (None, Some(which)) => read_named(file.named_mut(which), which, entry, &commented, report),
-            (None, None) => report.warn_of_unknown_section(entry.line, &entry.key, Dialect::Yaml),
+            SectionsMut::Named(sections) => read_named(sections, which, entry, &commented, report),
         }
     }
     file
@@ -66,7 +66,7 @@ pub(super) fn read(text: &str, report: &mut ProblemReport) -> RawFile {
 /// is null removes all its earlier entries. A null class is empty; the Go program crashes on a null class.
 fn read_named(
     sections: &mut Vec<RawSection>,
-    which: NamedSection,
+    which: SectionName,
     all: &Entry,
     commented: &CommentableLines<'_>,
     report: &mut ProblemReport,
@@ -75,16 +75,14 @@ fn read_named(
         sections.clear();
     }
     let Some(written) = all.node.entries() else {
-        let expected = match which {
-            NamedSection::Vcenter => "expected a mapping of names to vCenters",
-            NamedSection::Class => "expected a mapping of names to classes",
-        };
-        report.error_of_named(which, all.line, Dialect::Yaml, expected);
+        let entries = if which == SectionName::Class { "classes" } else { "vCenters" };
+        let expected = format!("expected a mapping of names to {entries}");
+        report.error_of_named(which, all.line, Dialect::Yaml, &expected);
         return;
     };
     for entry in written {
         let is_new = sections.iter().all(|known| known.key != entry.key);
-        if is_new && sections.len() == NamedSection::MAX_SECTIONS {
+        if is_new && sections.len() == SectionName::MAX_SECTIONS {
             report.error_of_named(which, entry.line, Dialect::Yaml, which.too_many());
             return;
         }
@@ -94,7 +92,7 @@ fn read_named(
             Some(known) => {
                 if let Some(first) = known.line.filter(|_| !entry.is_merged) {
                     let odd = format!("given twice: the entry in line {first} is not used");
-                    report.warn_in(entry.line, &section.shown, None, odd);
+                    report.warn_in(entry.line, Some(&section.shown), None, odd);
                 }
                 *known = section;
             }
@@ -121,11 +119,11 @@ fn read_section(
     let mut lines: BTreeMap<&'static str, Option<usize>> =
         section.fields.iter().map(|field| (field.name, field.line)).collect();
     for entry in fields {
-        let Some((name, kind)) = section.find_key(&entry.key) else {
+        let Some((name, kind, _)) = section.find_key(&entry.key) else {
             match section_named(&entry.key) {
                 Some(name) => {
                     let odd = format!("ignored: `{name}` is inside `{}`: move it to the first column", section.shown);
-                    report.warn_in(entry.line, &section.shown, Some(name), odd);
+                    report.warn_in(entry.line, Some(&section.shown), Some(name), odd);
                 }
                 None => report.warn_of_unknown_key(entry.line, section, Some(&entry.key)),
             }
@@ -157,9 +155,7 @@ fn read_section(
 }
 
 fn section_named(written: &str) -> Option<&'static str> {
-    let names =
-        SingleSection::ALL.map(SingleSection::yaml).into_iter().chain(NamedSection::ALL.map(NamedSection::yaml));
-    names.into_iter().find(|name| name.eq_ignore_ascii_case(written))
+    SectionName::ALL.map(SectionName::yaml).into_iter().find(|name| name.eq_ignore_ascii_case(written))
 }
 
 fn parse_value(kind: ValueKind, value: &Value) -> Result<RawValue, &'static str> {

@@ -597,14 +597,14 @@ fn rt_c_01_and_rt_c_02_the_path_of_the_router_is_as_given() {
         ("RT-C-02", yaml(&format!("{YAML_NSX}route: {{routerPath: {path}}}\n"))),
     ] {
         assert_eq!((parsed.rejected.len(), parsed.warnings.len()), (0, 0), "{id}");
-        assert_eq!(parsed.config.routes.used().unwrap().router.to_string(), path, "{id}");
+        assert_eq!(parsed.config.routes.used().unwrap().router, path, "{id}");
     }
     for other in
         ["infra/tier-1s/test-router", "/infra/tier-1s/test-router/", "/policy/api/v1/infra/tier-1s/test-router"]
     {
         let parsed = ini(&format!("{INI_NSX}[Route]\nrouter-path = {other}\n"));
         assert_eq!((parsed.rejected.len(), parsed.warnings.len()), (0, 1), "{other}");
-        assert_eq!(parsed.config.routes.used().unwrap().router.to_string(), path, "{other}");
+        assert_eq!(parsed.config.routes.used().unwrap().router, path, "{other}");
     }
     let wrong = ini(&format!("{INI_NSX}[Route]\nrouter-path = test-router\n"));
     assert!(mistakes(&wrong, PartName::Routes)[0].contains("router-path: expected /infra/tier-0s/<id>"));

@@ -40,7 +40,7 @@ pub use load_balancers::{
 pub use nsx::{NsxConfig, NsxLogin};
 pub use optional_sections::{OptionalSection, PartName};
 pub use problems::{ConfigErrors, ConfigProblem, FilePlaces};
-pub use routes::{RouteConfig, Router, RouterKind};
+pub use routes::{RouteConfig, parse_router};
 pub use sources::DEFAULT_DIRECTORY;
 
 use fields::{Dialect, RawFile, dialect_of};

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use ccm::providers::vsphere::config::{self, Config, DEFAULT_CLASS, Environment, PartName, Router};
+use ccm::providers::vsphere::config::{self, Config, DEFAULT_CLASS, Environment, PartName, parse_router};
 
 use crate::laws::{SECRET, hides_secret};
 
@@ -79,7 +79,7 @@ fn holds_nsx(config: &Config) {
     let prefix = &nsx.path_prefix;
     assert!(prefix.is_empty() || prefix.starts_with('/') && !prefix.ends_with('/'), "{nsx:?}");
     if let Some(routes) = config.routes.used() {
-        assert_eq!(Router::parse(&routes.router.path()).as_ref(), Some(&routes.router), "another router");
+        assert_eq!(parse_router(&routes.router).as_ref(), Some(&routes.router), "another router");
     }
     if let Some(balancers) = config.load_balancers.used() {
         let names = balancers.classes.keys().map(String::as_str).chain([DEFAULT_CLASS]);

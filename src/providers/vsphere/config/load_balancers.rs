@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::fields::{RawFile, RawSection};
 use super::optional_sections::{OptionalSection, PartName};
 use super::problems::ProblemReport;
-use super::routes::{Router, RouterKind, SPELLING};
+use super::routes::{SPELLING, TIER1_PREFIX, parse_router};
 
 /// The class of Services that name no class. It always exists.
 pub const DEFAULT_CLASS: &str = "default";
@@ -274,8 +274,7 @@ fn class(section: &RawSection, report: &mut ProblemReport) -> Class {
 /// service.
 fn tier1(section: &RawSection, report: &mut ProblemReport) -> Option<String> {
     let text = section.text(TIER1)?;
-    let router = Router::parse(text).filter(|router| router.kind == RouterKind::Tier1);
-    let path = router.as_ref().map(Router::path);
+    let path = parse_router(text).filter(|path| path.starts_with(TIER1_PREFIX));
     if path.is_none() {
         report.warn_at(section, Some(TIER1), "expected /infra/tier-1s/<id>; sent to NSX as it is written");
     } else if path.as_deref() != Some(text) {

@@ -2,8 +2,6 @@
 //!
 //! Mirrors `pkg/cloudprovider/vsphere/route/config`, which only checks that the path is given.
 
-use std::fmt;
-
 use super::fields::RawSection;
 use super::optional_sections::{OptionalSection, PartName};
 use super::problems::ProblemReport;
@@ -11,63 +9,31 @@ use super::problems::ProblemReport;
 /// Prefix of the API, which may precede a Policy path but is not part of it.
 const API: &str = "policy/api/v1/";
 
+/// Prefix of the path of a tier-0 gateway.
+const TIER0_PREFIX: &str = "/infra/tier-0s/";
+
+/// Prefix of the path of a tier-1 gateway.
+pub(super) const TIER1_PREFIX: &str = "/infra/tier-1s/";
+
 /// The routes to the pods of the Nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteConfig {
-    /// The router that has the routes.
-    pub router: Router,
+    /// The Policy path of the router that has the routes, as [`parse_router`] returns it.
+    pub router: String,
 }
 
-/// Kind of gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RouterKind {
-    /// A tier-0 gateway.
-    Tier0,
-    /// A tier-1 gateway.
-    Tier1,
-}
-
-/// A router of NSX.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Router {
-    /// The kind of gateway.
-    pub kind: RouterKind,
-    /// The id; not empty, without slashes.
-    pub id: String,
-}
-
-impl Router {
-    /// Parses a Policy path. Accepts a missing first slash, a trailing slash and the prefix `/policy/api/v1`.
-    pub fn parse(text: &str) -> Option<Self> {
-        let path = text.trim().trim_matches('/');
-        let path = path.strip_prefix(API).unwrap_or(path).trim_start_matches('/');
-        let (kind, id) = match path.split('/').collect::<Vec<_>>().as_slice() {
-            ["infra", "tier-0s", id] => (RouterKind::Tier0, *id),
-            ["infra", "tier-1s", id] => (RouterKind::Tier1, *id),
-            _ => return None,
-        };
-        let is_id = !id.is_empty()
-            && id.trim() == id
-            && id != "."
-            && id != ".."
-            && !id.contains(|c: char| c.is_control() || "?#\\".contains(c));
-        is_id.then(|| Self { kind, id: id.to_owned() })
-    }
-
-    /// Returns the Policy path.
-    pub fn path(&self) -> String {
-        let kind = match self.kind {
-            RouterKind::Tier0 => "tier-0s",
-            RouterKind::Tier1 => "tier-1s",
-        };
-        format!("/infra/{kind}/{}", self.id)
-    }
-}
-
-impl fmt::Display for Router {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.path())
-    }
+/// Parses the Policy path of a tier-0 or tier-1 gateway, and returns it in canonical spelling. Accepts a missing first
+/// slash, a trailing slash and the prefix `/policy/api/v1`.
+pub fn parse_router(text: &str) -> Option<String> {
+    let path = text.trim().trim_matches('/');
+    let path = format!("/{}", path.strip_prefix(API).unwrap_or(path).trim_start_matches('/'));
+    let id = path.strip_prefix(TIER0_PREFIX).or_else(|| path.strip_prefix(TIER1_PREFIX))?;
+    let is_id = !id.is_empty()
+        && id.trim() == id
+        && id != "."
+        && id != ".."
+        && !id.contains(|c: char| c.is_control() || "/?#\\".contains(c));
+    is_id.then_some(path)
 }
 
 pub(super) fn check(section: &RawSection, report: &mut ProblemReport) -> OptionalSection<RouteConfig> {
@@ -75,14 +41,14 @@ pub(super) fn check(section: &RawSection, report: &mut ProblemReport) -> Optiona
     if section.line.is_none() {
         return OptionalSection::Absent;
     }
-    let router = section.text(PATH).and_then(Router::parse);
+    let router = section.text(PATH).and_then(parse_router);
     match section.text(PATH) {
         None if section.has_error_at(PATH) || !report.is_readable => {}
         None => report.error_at(section, Some(PATH), "router path is required: expected /infra/tier-1s/<id>"),
         Some(_) if router.is_none() => {
             report.error_at(section, Some(PATH), "expected /infra/tier-0s/<id> or /infra/tier-1s/<id>");
         }
-        Some(text) if router.as_ref().is_some_and(|router| router.path() != text) => {
+        Some(text) if router.as_ref().is_some_and(|path| path != text) => {
             report.warn_at(section, Some(PATH), SPELLING);
         }
         Some(_) => {}
@@ -123,15 +89,15 @@ mod tests {
             ("https://nsx/policy/api/v1/infra/tier-1s/a", None),
             ("", None),
         ] {
-            assert_eq!(Router::parse(text).map(|router| router.to_string()).as_deref(), want, "{text}");
+            assert_eq!(parse_router(text).as_deref(), want, "{text}");
         }
     }
 
     proptest! {
         #[test]
         fn what_is_read_is_read_the_same_from_its_path(text in "[/a-z0-9.?-]{0,8}(/?(policy/api/v1/)?/?infra/tier-[012]s/)?[/a-z?. ]{0,6}") {
-            if let Some(router) = Router::parse(&text) {
-                prop_assert_eq!(Router::parse(&router.path()), Some(router));
+            if let Some(path) = parse_router(&text) {
+                prop_assert_eq!(parse_router(&path), Some(path));
             }
         }
     }

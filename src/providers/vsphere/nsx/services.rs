@@ -195,7 +195,7 @@ impl NsxServices {
                 RoutesPart::Off
             }
             (OptionalSection::Used(routes), Some(connected)) => {
-                let router = routes.router.path();
+                let router = routes.router.clone();
                 if connected.router.as_ref() == Some(&router) {
                     return;
                 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::str::FromStr;
 
 use ipnet::IpNet;
 
@@ -36,32 +35,16 @@ impl IpFamily {
     pub fn of_text(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|family| family.as_str() == text)
     }
-}
 
-/// Error for a text that names no address family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected ipv4 or ipv6")]
-pub struct InvalidIpFamily;
-
-impl FromStr for IpFamily {
-    type Err = InvalidIpFamily;
-
-    /// Ignores case and surrounding blanks.
-    fn from_str(text: &str) -> Result<Self, InvalidIpFamily> {
-        match text.trim().to_ascii_lowercase().as_str() {
-            "ipv4" => Ok(Self::V4),
-            "ipv6" => Ok(Self::V6),
-            _ => Err(InvalidIpFamily),
-        }
+    /// Parses the spelling of the configuration. Ignores case and surrounding blanks.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|family| family.as_str().eq_ignore_ascii_case(text.trim()))
     }
 }
 
 impl fmt::Display for IpFamily {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::V4 => "ipv4",
-            Self::V6 => "ipv6",
-        })
+        f.write_str(&self.as_str().to_ascii_lowercase())
     }
 }
 

@@ -91,7 +91,7 @@ pub(super) fn checked_families(section: &RawSection, report: &mut ProblemReport)
     let Some(items) = section.items("ip-family") else { return Vec::new() };
     let mut families = Vec::new();
     let are_known = items.iter().all(|item| {
-        let family = item.parse().ok();
+        let family = IpFamily::parse(item);
         families.extend(family.filter(|family| !families.contains(family)));
         family.is_some()
     });

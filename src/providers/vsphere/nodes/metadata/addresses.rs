@@ -97,10 +97,6 @@ struct AddressCandidate<'a> {
 }
 
 impl AddressCandidate<'_> {
-    fn is_of(&self, family: IpFamily) -> bool {
-        is_of(self.ip, family)
-    }
-
     fn is_in(&self, networks: &[IpNet]) -> bool {
         networks.iter().any(|network| network.contains(&self.ip))
     }
@@ -182,7 +178,7 @@ pub fn build_addresses(
         ChosenAddresses { addresses: vec![node_address("Hostname", host_name)], ..ChosenAddresses::default() };
     let mut is_any_picked = false;
     let queried = IpFamily::ALL.into_iter().filter(|family| !families.contains(family));
-    let provided_only = queried.filter(|family| preferences.provided.iter().any(|ip| is_of(*ip, *family)));
+    let provided_only = queried.filter(|family| preferences.provided.iter().any(|ip| IpFamily::of(*ip) == *family));
     for family in families.iter().copied().chain(provided_only) {
         let picker = Picker { candidates: &candidates, nics, family, preferences, ranks: &ranks };
         let mut picks = Picks::default();
@@ -199,7 +195,7 @@ pub fn build_addresses(
         is_any_picked |= !found.is_empty();
         if found.is_empty() && families.contains(&family) {
             chosen.missing.push(family);
-            if !candidates.iter().any(|candidate| candidate.is_of(family)) {
+            if !candidates.iter().any(|candidate| IpFamily::of(candidate.ip) == family) {
                 found = reported_of(family, preferences, rules);
             }
         }
@@ -266,7 +262,7 @@ fn reported_of(family: IpFamily, preferences: &Preferences, rules: &AddressRules
         .into_iter()
         .flat_map(|(type_, rule)| {
             let is_allowed = |ip: IpAddr| {
-                is_of(ip, family)
+                IpFamily::of(ip) == family
                     && unusable(ip).is_none()
                     && !rule.excluded.iter().any(|network| network.contains(&ip))
             };
@@ -322,7 +318,8 @@ impl<'a> Picker<'a, '_> {
     }
 
     fn allowed(&self, rule: &AddressRule) -> Vec<AddressCandidate<'a>> {
-        self.candidates.iter().filter(|c| c.is_of(self.family) && !c.is_in(&rule.excluded)).copied().collect()
+        let is_allowed = |c: &&AddressCandidate<'_>| IpFamily::of(c.ip) == self.family && !c.is_in(&rule.excluded);
+        self.candidates.iter().filter(is_allowed).copied().collect()
     }
 
     /// Returns the addresses in the rule's CIDRs or, if there are none, on its named networks.
@@ -376,7 +373,7 @@ impl<'a> Picker<'a, '_> {
     /// Makes the provided address of this family the InternalIP, unless it already is the InternalIP or the rules
     /// choose it as ExternalIP. Returns the reason if the address is refused although the guest reports it.
     fn take_provided(&self, picks: &mut Picks<'a>, rules: &AddressRules) -> Option<(IpAddr, String)> {
-        let provided = self.preferences.provided.iter().copied().find(|ip| is_of(*ip, self.family))?;
+        let provided = self.preferences.provided.iter().copied().find(|ip| IpFamily::of(*ip) == self.family)?;
         let is = |pick: Option<AddressCandidate<'a>>| pick.is_some_and(|pick| pick.ip == provided);
         // If the rules do not name the address, it may have been chosen only because it is the ExternalIP already.
         let is_named =
@@ -404,10 +401,6 @@ impl<'a> Picker<'a, '_> {
             }
         }
     }
-}
-
-fn is_of(ip: IpAddr, family: IpFamily) -> bool {
-    ip.is_ipv4() == (family == IpFamily::V4)
 }
 
 fn node_address(type_: &str, address: &str) -> NodeAddress {

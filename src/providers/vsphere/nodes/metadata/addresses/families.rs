@@ -6,7 +6,6 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::is_of;
 use crate::providers::vsphere::config::address_rules::IpFamily;
 
 /// A family for which a Node waits before it is initialized.
@@ -30,7 +29,7 @@ pub fn awaited(
     limit: Duration,
 ) -> Option<AwaitedFamily> {
     let is_first = |family: IpFamily| match provided.first() {
-        Some(ip) => is_of(*ip, family),
+        Some(ip) => IpFamily::of(*ip) == family,
         None => families.first() == Some(&family),
     };
     let without_limit = missing.iter().find(|family| is_first(**family)).map(|family| (family, None));

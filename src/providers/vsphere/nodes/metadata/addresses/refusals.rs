@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::{has_virtual_nic, is_of};
+use super::has_virtual_nic;
 use crate::base::addresses::parse_ip;
 use crate::clients::vim::GuestNic;
 use crate::providers::vsphere::config::address_rules::{AddressRules, IpFamily};
@@ -59,7 +59,7 @@ impl Refusals<'_> {
         if let Some(what) = unusable(ip) {
             return what.to_owned();
         }
-        if !self.families.iter().any(|family| is_of(ip, *family)) {
+        if !self.families.contains(&IpFamily::of(ip)) {
             return "of a family that is not asked for".to_owned();
         }
         let excluding = |excluded: &[IpNet]| excluded.iter().find(|network| network.contains(&ip)).copied();

@@ -270,7 +270,7 @@ impl Case {
     fn chosen(&self, type_: &str, family: IpFamily) -> Option<IpAddr> {
         let chosen = self.choose().ok()?;
         let of_type = chosen.addresses.iter().filter(|address| address.type_ == type_);
-        let mut of_family = of_type.map(|address| ip(&address.address)).filter(|ip| is_of(*ip, family));
+        let mut of_family = of_type.map(|address| ip(&address.address)).filter(|ip| IpFamily::of(*ip) == family);
         of_family.next().filter(|ip| candidate_ips(&self.nics).any(|other| other == *ip))
     }
 

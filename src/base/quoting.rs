@@ -1,6 +1,12 @@
-//! Quotes foreign text for messages. The text becomes short, and a log or an Event does not escape it again.
+//! Quotes foreign text for messages. The text becomes short, and a log or an Event does not escape it again. Also joins
+//! names for messages.
+
+use std::borrow::Borrow;
 
 const SHOWN: usize = 200;
+
+/// Maximum number of names in a list.
+const MAX_NAMED: usize = 10;
 
 /// Returns the first 200 characters of the text in quotes, followed by `…` if the text is longer. Control characters
 /// become replacement characters.
@@ -9,6 +15,16 @@ pub fn quoted(text: &str) -> String {
     let shown: String = text.chars().take(SHOWN).map(printable).collect();
     let more = if text.chars().nth(SHOWN).is_some() { "…" } else { "" };
     format!("\"{shown}{more}\"")
+}
+
+/// Joins the first ten names by commas. The number of further names follows.
+pub fn listed<T: Borrow<str>>(names: &[T]) -> String {
+    match names.get(MAX_NAMED..) {
+        None | Some([]) => names.join(", "),
+        Some(others) => {
+            format!("{} and {} more", names.get(..MAX_NAMED).unwrap_or_default().join(", "), others.len())
+        }
+    }
 }
 
 #[cfg(test)]

@@ -11,9 +11,7 @@ use std::sync::Arc;
 
 use super::layout::{self, ANY_SERVER, StoredKeys};
 use super::{Credential, Login, Origin};
-
-/// Maximum number of a source's server names in one message.
-const MAX_NAMED: usize = 10;
+use crate::base::quoting::listed;
 
 /// Location of a source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -167,12 +165,8 @@ impl CredentialSource {
             (false, SourceLocation::Secret { .. }) => format!("keys {server}.username and {server}.password"),
             (false, SourceLocation::Directory(_)) => format!("files {server}.username and {server}.password"),
         };
-        let names: Vec<_> = self.servers.keys().take(MAX_NAMED).map(|name| layout::cut("", name)).collect();
-        let found = match self.servers.len().checked_sub(names.len()) {
-            _ if names.is_empty() => "none".to_owned(),
-            None | Some(0) => names.join(", "),
-            Some(more) => format!("{} and {more} more", names.join(", ")),
-        };
+        let names: Vec<_> = self.servers.keys().map(|name| layout::cut("", name)).collect();
+        let found = if names.is_empty() { "none".to_owned() } else { listed(&names) };
         format!("{location} has no entry for server {server:?}; expected the {keys}; servers it has: {found}")
     }
 

@@ -9,8 +9,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::not_found::{listed, nothing_found, silence_reason, silent, unanswered, unheard_reason};
+use self::not_found::{nothing_found, silence_reason, silent, unanswered, unheard_reason};
 use super::facts::NodeFacts;
+use crate::base::quoting::listed;
 use crate::cloud::Unknown;
 use crate::providers::provider_id::BiosUuid;
 use crate::providers::vsphere::reason;

@@ -9,6 +9,7 @@ use tracing::{debug, warn};
 
 use super::Vcenter;
 use crate::base::error_chain::chain;
+use crate::base::quoting::listed;
 use crate::providers::vsphere::vcenter::scope;
 use crate::providers::vsphere::vcenter::snapshot::Datacenter;
 
@@ -16,8 +17,6 @@ use crate::providers::vsphere::vcenter::snapshot::Datacenter;
 const LIST_LIMIT: Duration = Duration::from_secs(10);
 /// Pause after a failed list before the next list.
 const PAUSE: Duration = Duration::from_secs(60);
-/// Maximum number of missing, and of present, datacenters that the message names. The number of others follows.
-const MAX_NAMED: usize = 10;
 
 impl Vcenter {
     /// Reports that the VM of a Node is outside of the `configured` datacenters. vCenter's datacenters are listed
@@ -86,13 +85,6 @@ fn missing(configured: &[String], present: &[Datacenter]) -> Option<String> {
     let names: Vec<String> = present.iter().map(|datacenter| format!("{:?}", datacenter.path.join("/"))).collect();
     let has = if names.is_empty() { "none that this account may see".to_owned() } else { listed(&names) };
     Some(format!("vCenter has no datacenter {}, or this account may not see it; it has: {has}", listed(&missing)))
-}
-
-fn listed(names: &[String]) -> String {
-    match names.get(MAX_NAMED..) {
-        None | Some([]) => names.join(", "),
-        Some(others) => format!("{} and {} more", names.get(..MAX_NAMED).unwrap_or_default().join(", "), others.len()),
-    }
 }
 
 #[cfg(test)]

@@ -1,23 +1,10 @@
 //! Pure: builds the message for a Node without a VM: search terms, searched places, near matches and advice.
 
-use std::borrow::Borrow;
-
 use super::{LookupDecision, NodeFacts, Question, SearchAnswer, VcenterAnswer};
+use crate::base::quoting::listed;
 use crate::cloud::{Reason, Unknown};
 use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::snapshot::Freshness;
-
-/// Maximum number of items of a kind in a message. The number of further items follows.
-const MAX_NAMED: usize = 10;
-
-pub(super) fn listed<T: Borrow<str>>(names: &[T]) -> String {
-    match names.get(MAX_NAMED..) {
-        None | Some([]) => names.join(", "),
-        Some(others) => {
-            format!("{} and {} more", names.get(..MAX_NAMED).unwrap_or_default().join(", "), others.len())
-        }
-    }
-}
 
 /// Returns the vCenters that did not answer, each with the reason.
 pub(super) fn silent(question: &Question<'_>) -> Vec<String> {

@@ -45,7 +45,7 @@ use self::nsx::UsableAddressesOf;
 use self::nsx::services::{self, RoutesPart};
 use self::vcenter::session::{PROBES, SessionStatus, Timeouts};
 use self::vcenter::snapshot::Freshness;
-use self::vcenter::{Session, TagSettings, Vcenter, VcenterId, VcenterNames};
+use self::vcenter::{Session, TagSettings, Vcenter, VcenterId};
 use crate::base::addresses::host_and_port;
 use crate::clients::http;
 use crate::cloud::login_ledger::LoginThrottle;
@@ -245,10 +245,10 @@ impl Provider {
 
     fn entry(&self, config: &Config, entry: &config::VcenterConfig) -> Result<Entry, String> {
         let http = self.connect.http(entry)?;
-        let names = VcenterNames { key: entry.key.clone(), server: host_and_port(&entry.server, entry.port) };
+        let server = host_and_port(&entry.server, entry.port);
         let (offers, ledger) = (self.connect.offers(entry), Arc::clone(&self.ledger));
         let session =
-            Session::new(http, offers, ledger, names, self.options.timeouts).with_probes(Arc::clone(&self.probes));
+            Session::new(http, offers, ledger, server, self.options.timeouts).with_probes(Arc::clone(&self.probes));
         let vcenter = Vcenter::new(self.settings(config), session);
         Ok(Entry { config: entry.clone(), vcenter, stop: self.stop.child_token() })
     }

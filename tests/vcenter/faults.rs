@@ -20,7 +20,7 @@ use ccm::providers::vsphere::vcenter::reads::{ReadAnswer, SearchRead};
 use ccm::providers::vsphere::vcenter::session::Timeouts;
 use ccm::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot, VmRecord};
 use ccm::providers::vsphere::vcenter::zone_tags::ZoneCategories;
-use ccm::providers::vsphere::vcenter::{Session, TagSettings, Vcenter, VcenterNames};
+use ccm::providers::vsphere::vcenter::{Session, TagSettings, Vcenter};
 use doubles::login_store::MemoryStore;
 use secrecy::SecretString;
 use support::{FakeVcenter, Model};
@@ -134,9 +134,9 @@ impl Watched {
     ) -> (FakeVcenter, Arc<Vcenter>) {
         let fake = FakeVcenter::start(model).await;
         let settings = TagSettings { categories, tag_poll: Duration::from_millis(200) };
-        let names = VcenterNames { key: "vc".to_owned(), server: format!("{}:{}", fake.host(), fake.port()) };
+        let address = format!("{}:{}", fake.host(), fake.port());
         let ledger = Arc::new(Ledger::new(MemoryStore::default()));
-        let session = Session::new(connect(&fake), offers, ledger, names, timeouts());
+        let session = Session::new(connect(&fake), offers, ledger, address, timeouts());
         let vcenter = Vcenter::new(settings, session);
         vcenter.want(wanted);
         (fake, vcenter)

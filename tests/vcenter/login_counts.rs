@@ -15,7 +15,7 @@ use ccm::providers::vsphere::login::credentials::{Credential, CredentialState, L
 use ccm::providers::vsphere::vcenter::session::Timeouts;
 use ccm::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot};
 use ccm::providers::vsphere::vcenter::zone_tags::ZoneCategories;
-use ccm::providers::vsphere::vcenter::{Session, TagSettings, Vcenter, VcenterNames};
+use ccm::providers::vsphere::vcenter::{Session, TagSettings, Vcenter};
 use doubles::login_store::MemoryStore;
 use memory::{Interface, MemoryVcenter};
 use secrecy::SecretString;
@@ -78,12 +78,11 @@ impl Replica {
         ledger: Arc<Ledger>,
         probes: Option<Arc<Semaphore>>,
     ) -> Self {
-        let names = VcenterNames { key: "vc".to_owned(), server: "vc.test:443".to_owned() };
         let settings = TagSettings {
             categories: Some(ZoneCategories { zone: "k8s-zone".to_owned(), region: "k8s-region".to_owned() }),
             tag_poll: MINUTE,
         };
-        let session = Session::new(server.client(), offers, ledger, names, Timeouts::default());
+        let session = Session::new(server.client(), offers, ledger, "vc.test:443".to_owned(), Timeouts::default());
         let session = match probes {
             Some(probes) => session.with_probes(probes),
             None => session,

@@ -11,7 +11,7 @@ use ccm::providers::vsphere::vcenter::reads::ReadAnswer;
 use ccm::providers::vsphere::vcenter::session::Timeouts;
 use ccm::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot};
 use ccm::providers::vsphere::vcenter::zone_tags::{ObjectTags, ZoneCategories};
-use ccm::providers::vsphere::vcenter::{Session, TagSettings, Vcenter as Inventory, VcenterNames};
+use ccm::providers::vsphere::vcenter::{Session, TagSettings, Vcenter as Inventory};
 use doubles::login_store::MemoryStore;
 use secrecy::SecretString;
 use support::vcenter::Vcenter;
@@ -63,14 +63,14 @@ fn has_zone(now: &Snapshot, zone: &str) -> bool {
 
 impl Watched {
     async fn start(vcenter: &Vcenter) -> Self {
-        let names = VcenterNames { key: "vc".to_owned(), server: format!("127.0.0.1:{}", vcenter.port()) };
+        let address = format!("127.0.0.1:{}", vcenter.port());
         let settings = TagSettings {
             categories: Some(ZoneCategories { zone: "k8s-zone".to_owned(), region: "k8s-region".to_owned() }),
             tag_poll: Duration::from_millis(200),
         };
         let offers = watch::Sender::new(offer(vcenter.user(), vcenter.password(), 1));
         let ledger: Arc<dyn LoginThrottle> = Arc::new(Ledger::new(MemoryStore::default()));
-        let session = Session::new(https(vcenter), offers.subscribe(), ledger, names, Timeouts::default());
+        let session = Session::new(https(vcenter), offers.subscribe(), ledger, address, Timeouts::default());
         let inventory = Inventory::new(settings, session);
         let stop = CancellationToken::new();
         let task = tokio::spawn(Arc::clone(&inventory).run(stop.clone()));

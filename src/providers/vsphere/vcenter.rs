@@ -32,6 +32,6 @@ mod vcenter_id;
 pub mod zone_tags;
 
 pub use connection::{Vcenter, reads};
-pub use session::{Session, VcenterNames};
+pub use session::Session;
 pub use tags::TagSettings;
 pub use vcenter_id::{VcenterId, VmKey};

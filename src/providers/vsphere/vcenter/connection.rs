@@ -89,7 +89,7 @@ impl Vcenter {
 
     /// Returns the host and port of this vCenter.
     pub fn server(&self) -> &str {
-        &self.session.names().server
+        self.session.server()
     }
 
     /// Returns the session with this vCenter.

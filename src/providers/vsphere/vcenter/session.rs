@@ -44,15 +44,6 @@ const USE_LIMIT: Duration = Duration::from_secs(120);
 /// The first API version whose REST interface accepts a SOAP session.
 const ONE_SESSION: [u32; 4] = [8, 0, 3, 0];
 
-/// Names of one vCenter, for messages.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VcenterNames {
-    /// The name in the configuration.
-    pub key: String,
-    /// Host and port.
-    pub server: String,
-}
-
 /// Time limits of the calls of both protocols.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timeouts {
@@ -79,7 +70,8 @@ pub struct SessionStatus {
 
 /// The session with one vCenter.
 pub struct Session {
-    names: VcenterNames,
+    /// Host and port.
+    server: String,
     /// The syntax of the vCenter's configuration entry. May change while the session stays.
     spelling: Mutex<Spelling>,
     http: http::Client,
@@ -120,15 +112,15 @@ pub(super) enum Rotation {
 }
 
 impl Session {
-    /// Creates a session that is not open yet. Sends nothing.
+    /// Creates a session with this host and port that is not open yet. Sends nothing.
     pub fn new(
         http: http::Client,
         offers: Offers,
         ledger: Arc<dyn LoginThrottle>,
-        names: VcenterNames,
+        server: String,
         timeouts: Timeouts,
     ) -> Self {
-        ledger.register_server(LOGIN_POLICY, &names.server);
+        ledger.register_server(LOGIN_POLICY, &server);
         let state = VcenterSessionState {
             current: link(&http, timeouts),
             next: None,
@@ -137,8 +129,8 @@ impl Session {
             status: SessionStatus::default(),
         };
         Self {
-            attempts: LoginAttempts::new(LOGIN_POLICY, &names.server, ledger),
-            names,
+            attempts: LoginAttempts::new(LOGIN_POLICY, &server, ledger),
+            server,
             spelling: Mutex::default(),
             http,
             timeouts,
@@ -152,9 +144,9 @@ impl Session {
         }
     }
 
-    /// Returns the names of this vCenter.
-    pub fn names(&self) -> &VcenterNames {
-        &self.names
+    /// Returns the host and port of this vCenter.
+    pub fn server(&self) -> &str {
+        &self.server
     }
 
     /// Returns the current syntax of the vCenter's configuration entry.
@@ -216,7 +208,7 @@ impl Session {
             tokio::time::sleep(LoginAttempts::review_pause()).await;
             if self.attempts.review().await {
                 info!(
-                    vcenter = self.names.server,
+                    vcenter = self.server,
                     "a paused login is tried again: the failed logins were deleted, or another replica logged in"
                 );
             }
@@ -234,7 +226,7 @@ impl Session {
         let content = self.persist(|| self.connect(&link)).await?;
         if link.soap.session_secret().is_some() {
             // A failed check causes no new login, because the old session may still exist and would be leaked.
-            let doing = format!("looking whether the session with vCenter {} lives", self.names.server);
+            let doing = format!("looking whether the session with vCenter {} lives", self.server);
             if self.persist(|| link.soap.is_logged_in()).await.map_err(failed(&doing))? {
                 return Ok(content);
             }
@@ -245,7 +237,7 @@ impl Session {
     async fn connect(&self, link: &SessionHandle) -> Result<vim::ServiceContent, ConnectionFailure> {
         let doing = format!(
             "connecting to vCenter {}; expected is a vCenter Server at the server and port of {}",
-            self.names.server,
+            self.server,
             self.spelling().place()
         );
         let content = link.soap.connect().await.map_err(failed(&doing))?;
@@ -277,7 +269,7 @@ impl Session {
             });
         }
         Err(last.unwrap_or_else(|| ConnectionFailure {
-            during: format!("logging in to vCenter {}", self.names.server),
+            during: format!("logging in to vCenter {}", self.server),
             source: self.nothing_offered(),
             pause: Pause::UntilOffered,
         }))
@@ -291,7 +283,7 @@ impl Session {
             link.set_borrowing(false);
             let ended = link.rest.logout().await;
             debug!(
-                vcenter = self.names.server,
+                vcenter = self.server,
                 error = ended.as_ref().err().map(|error| chain(error)),
                 "REST gets another session"
             );
@@ -368,7 +360,7 @@ impl Session {
             std::mem::replace(&mut state.current, link)
         };
         self.retire(Some(before));
-        info!(vcenter = self.names.server, from = location, "the session is made with other credentials now");
+        info!(vcenter = self.server, from = location, "the session is made with other credentials now");
     }
 
     /// Drops a session from [`Session::rotated`] that cannot be used.
@@ -439,7 +431,7 @@ impl Session {
             // The refused session may still exist, so it is logged out. A failed logout is only logged.
             let ended = link.rest.logout().await;
             debug!(
-                vcenter = self.names.server,
+                vcenter = self.server,
                 error = ended.as_ref().err().map(|error| chain(error)),
                 "a REST session is made anew"
             );
@@ -451,7 +443,7 @@ impl Session {
         // After the end of the SOAP session, a refusal proves nothing about other SOAP sessions.
         if is_ours && matches!(link.soap.is_logged_in().await, Ok(true)) {
             let version = link.about().full_name;
-            debug!(vcenter = self.names.server, version, "REST does not take the SOAP session, and gets its own");
+            debug!(vcenter = self.server, version, "REST does not take the SOAP session, and gets its own");
             self.state.lock().refuses_loans = Some(version);
         }
     }
@@ -477,14 +469,14 @@ impl Session {
             };
             let (rest, soap) = tokio::join!(rest, soap);
             if let Err(error) = soap {
-                warn!(vcenter = self.names.server, error = chain(&error), "the session could not be ended");
+                warn!(vcenter = self.server, error = chain(&error), "the session could not be ended");
             }
             if let Err(error) = rest {
-                warn!(vcenter = self.names.server, error = chain(&error), "the REST session could not be ended");
+                warn!(vcenter = self.server, error = chain(&error), "the REST session could not be ended");
             }
         };
         if timeout(LOGOUT_LIMIT, both).await.is_err() {
-            warn!(vcenter = self.names.server, "the session could not be ended within {LOGOUT_LIMIT:?}");
+            warn!(vcenter = self.server, "the session could not be ended within {LOGOUT_LIMIT:?}");
         }
     }
 }

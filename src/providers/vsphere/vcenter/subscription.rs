@@ -62,7 +62,7 @@ impl<'a> Subscription<'a> {
         fence: &'a Fence,
         soap: ClientInUse<vim::Client>,
     ) -> Result<PreparedSubscription<'a>, ConnectionFailure> {
-        let doing = format!("subscribing to the inventory of vCenter {}", session.names().server);
+        let doing = format!("subscribing to the inventory of vCenter {}", session.server());
         let view = soap.create_list_view(&[]).await.map_err(failed(&doing))?;
         let mut unfinished = UnfinishedSubscription::new(soap.leftovers(), view.clone());
         let collector = soap.create_property_collector().await.map_err(failed(&doing))?;
@@ -88,7 +88,7 @@ impl<'a> Subscription<'a> {
     pub(super) async fn clear(&self) {
         let Self { soap, collector, view, .. } = self;
         soap.leftovers().add(SubscriptionObjects { view: view.clone(), collector: Some(collector.clone()) });
-        clear_leftovers(soap, &self.session.names().server).await;
+        clear_leftovers(soap, self.session.server()).await;
     }
 
     /// Keeps the members of the ListView equal to the wanted VMs.
@@ -100,7 +100,7 @@ impl<'a> Subscription<'a> {
     }
 
     async fn keep_members(&self) -> Result<Infallible, ConnectionFailure> {
-        let doing = format!("changing the list of watched virtual machines of vCenter {}", self.session.names().server);
+        let doing = format!("changing the list of watched virtual machines of vCenter {}", self.session.server());
         loop {
             let change = self.publisher.with(|state| state.next_change());
             if !change.is_empty() {

@@ -338,7 +338,7 @@ impl TagReader<'_> {
             let settings = self.settings.borrow().clone();
             let notices = settings.categories.iter().flat_map(|known| known.notices(&found.object, &tags));
             for oddity in notices {
-                warn!(vcenter = self.session.names().server, "{oddity}");
+                warn!(vcenter = self.session.server(), "{oddity}");
             }
             read.insert(found.object, ObjectTags::Read(tags));
         }
@@ -358,7 +358,7 @@ impl TagReader<'_> {
         if self.tags().error == failure {
             return;
         }
-        let vcenter = &self.session.names().server;
+        let vcenter = self.session.server();
         match &failure {
             Some(reason) => warn!(vcenter, reason, "zones and regions stay as they are known"),
             None => info!(vcenter, "tags can be read again"),

@@ -106,7 +106,7 @@ impl Session {
     }
 
     fn login_of(&self, credential: &Credential) -> String {
-        let server = &self.names.server;
+        let server = &self.server;
         let location = place(&credential.origin, || self.spelling().credentials_place());
         match &credential.login {
             Login::Password { .. } => {

@@ -71,7 +71,7 @@ impl Session {
             tokio::select! {
                 biased;
                 answer = call() => return answer,
-                () = returned => debug!(vcenter = self.names.server, "vCenter answers again; the call is repeated"),
+                () = returned => debug!(vcenter = self.server, "vCenter answers again; the call is repeated"),
             }
         }
     }

@@ -110,7 +110,7 @@ impl Subscription<'_> {
     }
 
     fn failure(&self, source: FailureCause) -> ConnectionFailure {
-        let during = format!("waiting for updates of vCenter {}", self.session.names().server);
+        let during = format!("waiting for updates of vCenter {}", self.session.server());
         ConnectionFailure { during, source, pause: Pause::Backoff }
     }
 
@@ -145,7 +145,7 @@ impl Subscription<'_> {
             let touched = self.publisher.apply(&std::mem::take(&mut progress.pages));
             if touched != TouchedObjects::default() {
                 let (vms, left) = (touched.vms.len(), touched.removed.len());
-                debug!(vcenter = self.session.names().server, vms, left, "the inventory changed");
+                debug!(vcenter = self.session.server(), vms, left, "the inventory changed");
             }
             return true;
         }
@@ -162,7 +162,7 @@ impl Subscription<'_> {
     fn mark_live(&self) {
         self.session.mark_reachable();
         if self.publisher.mark_live() {
-            info!(vcenter = self.session.names().server, "vCenter answers, its inventory is known");
+            info!(vcenter = self.session.server(), "vCenter answers, its inventory is known");
         }
     }
 
@@ -205,7 +205,7 @@ impl Subscription<'_> {
             answer = waiting.now_or_never();
         }
         if answer.is_none() {
-            debug!(vcenter = self.session.names().server, "the old wait did not end; another one is sent");
+            debug!(vcenter = self.session.server(), "the old wait did not end; another one is sent");
         }
         // An answer that was on its way is valid, and some servers do not repeat it.
         answer.filter(|answer| matches!(answer, Ok(Some(_))))
@@ -216,7 +216,7 @@ impl Subscription<'_> {
     async fn cancel(&self) {
         let call = self.soap.cancel_wait_for_updates(&self.collector);
         if let Ok(Err(error)) = timeout(CLEAR_LIMIT, call).await {
-            debug!(vcenter = self.session.names().server, error = chain(&error), "the old wait could not be cancelled");
+            debug!(vcenter = self.session.server(), error = chain(&error), "the old wait could not be cancelled");
         }
     }
 }

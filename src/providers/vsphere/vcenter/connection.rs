@@ -247,7 +247,7 @@ impl Vcenter {
         let failure = loop {
             let failure = tokio::select! {
                 failure = subscription.follow(retry) => failure,
-                failure = subscription.keep_view() => failure,
+                Err(failure) = subscription.keep_members() => failure,
                 never = &mut tags => match never {},
                 (link, prepared) = &mut rotation => {
                     // The old subscription ends with its session. The new subscription reports all objects again.

@@ -1,7 +1,6 @@
-//! Unused server-side objects of subscriptions on an open session. Until the session ends, the server would keep these
-//! objects and collect changes for them.
-
-use std::sync::Arc;
+//! Server-side objects of failed, cancelled and old subscriptions on an open session. Until the session ends, the server
+//! would keep these objects and collect changes for them. The objects of a subscription also count as leftovers during
+//! its setup, so that a cancelled setup leaves none behind.
 
 use parking_lot::Mutex;
 
@@ -23,45 +22,21 @@ pub(super) struct Leftovers {
 }
 
 impl Leftovers {
-    pub(super) fn add(&self, parts: SubscriptionObjects) {
+    /// Adds the objects of a subscription. Replaces an entry with the same view.
+    pub(super) fn put(&self, parts: SubscriptionObjects) {
         let mut all = self.objects.lock();
+        all.retain(|other| other.view != parts.view);
         if all.len() < MAX_SUBSCRIPTIONS {
             all.push(parts);
         }
     }
 
+    /// Removes the objects of a subscription that is in use.
+    pub(super) fn remove(&self, view: &MoRef) {
+        self.objects.lock().retain(|other| other.view != *view);
+    }
+
     pub(super) fn take(&self) -> Option<SubscriptionObjects> {
         self.objects.lock().pop()
-    }
-}
-
-/// Guard of a subscription during its setup. Dropping the guard turns the server-side objects into leftovers.
-pub(super) struct UnfinishedSubscription {
-    leftovers: Arc<Leftovers>,
-    objects: Option<SubscriptionObjects>,
-}
-
-impl UnfinishedSubscription {
-    pub(super) fn new(leftovers: Arc<Leftovers>, view: MoRef) -> Self {
-        Self { leftovers, objects: Some(SubscriptionObjects { view, collector: None }) }
-    }
-
-    pub(super) fn add_collector(&mut self, collector: MoRef) {
-        if let Some(parts) = &mut self.objects {
-            parts.collector = Some(collector);
-        }
-    }
-
-    /// Disarms the guard, because the setup is complete and the objects are in use.
-    pub(super) fn finish(mut self) {
-        self.objects = None;
-    }
-}
-
-impl Drop for UnfinishedSubscription {
-    fn drop(&mut self) {
-        if let Some(parts) = self.objects.take() {
-            self.leftovers.add(parts);
-        }
     }
 }

@@ -15,7 +15,7 @@ use super::fence::Fence;
 use super::members::ViewChange;
 use super::publisher::Publisher;
 use super::session::{ClientInUse, ConnectionFailure, Session, failed};
-use super::stale_subscriptions::{SubscriptionObjects, UnfinishedSubscription};
+use super::stale_subscriptions::SubscriptionObjects;
 use crate::base::error_chain::chain;
 use crate::clients::vim::{self, FilterSpec, MoRef};
 
@@ -64,13 +64,14 @@ impl<'a> Subscription<'a> {
     ) -> Result<PreparedSubscription<'a>, ConnectionFailure> {
         let doing = format!("subscribing to the inventory of vCenter {}", session.server());
         let view = soap.create_list_view(&[]).await.map_err(failed(&doing))?;
-        let mut unfinished = UnfinishedSubscription::new(soap.leftovers(), view.clone());
+        // The objects are leftovers until the setup is complete.
+        soap.leftovers().put(SubscriptionObjects { view: view.clone(), collector: None });
         let collector = soap.create_property_collector().await.map_err(failed(&doing))?;
-        unfinished.add_collector(collector.clone());
+        soap.leftovers().put(SubscriptionObjects { view: view.clone(), collector: Some(collector.clone()) });
         let subscription = Self { session, publisher, fence, soap, collector, view };
         let members = publisher.with(|state| state.members.wanted().clone());
         let unresolved = subscription.fill(&members).await.map_err(failed(&doing))?;
-        unfinished.finish();
+        subscription.soap.leftovers().remove(&subscription.view);
         let instance_uuid = subscription.soap.about().instance_uuid.unwrap_or_default();
         Ok(PreparedSubscription { subscription, members, unresolved, instance_uuid })
     }
@@ -87,19 +88,12 @@ impl<'a> Subscription<'a> {
     /// Removes this subscription, and all leftovers of the session, from the server.
     pub(super) async fn clear(&self) {
         let Self { soap, collector, view, .. } = self;
-        soap.leftovers().add(SubscriptionObjects { view: view.clone(), collector: Some(collector.clone()) });
+        soap.leftovers().put(SubscriptionObjects { view: view.clone(), collector: Some(collector.clone()) });
         clear_leftovers(soap, self.session.server()).await;
     }
 
     /// Keeps the members of the ListView equal to the wanted VMs.
-    pub(super) async fn keep_view(&self) -> ConnectionFailure {
-        match self.keep_members().await {
-            Ok(never) => match never {},
-            Err(failure) => failure,
-        }
-    }
-
-    async fn keep_members(&self) -> Result<Infallible, ConnectionFailure> {
+    pub(super) async fn keep_members(&self) -> Result<Infallible, ConnectionFailure> {
         let doing = format!("changing the list of watched virtual machines of vCenter {}", self.session.server());
         loop {
             let change = self.publisher.with(|state| state.next_change());
@@ -166,7 +160,7 @@ pub(super) async fn clear_leftovers(soap: &ClientInUse<vim::Client>, vcenter: &s
         debug!(vcenter, failures = failures.join("; "), "an old subscription is taken off");
         let is_over = |end: &Result<(), vim::Error>| !end.as_ref().is_err_and(vim::Error::is_transient);
         if !ended.is_ok_and(|(collector, view)| is_over(&collector) && is_over(&view)) {
-            leftovers.add(parts);
+            leftovers.put(parts);
             return;
         }
     }

@@ -16,7 +16,7 @@ pub(in super::super) struct SessionHandle {
     pub(super) soap: vim::Client,
     pub(super) rest: vapi::Client,
     uses: watch::Sender<u32>,
-    leftovers: Arc<Leftovers>,
+    leftovers: Leftovers,
     observations: Mutex<SessionObservations>,
 }
 
@@ -34,7 +34,7 @@ impl SessionHandle {
             soap,
             rest,
             uses: watch::Sender::default(),
-            leftovers: Arc::default(),
+            leftovers: Leftovers::default(),
             observations: Mutex::default(),
         })
     }
@@ -99,8 +99,8 @@ impl<C> ClientInUse<C> {
         self.link.about()
     }
 
-    pub(in super::super) fn leftovers(&self) -> Arc<Leftovers> {
-        Arc::clone(&self.link.leftovers)
+    pub(in super::super) fn leftovers(&self) -> &Leftovers {
+        &self.link.leftovers
     }
 }
 

@@ -129,24 +129,27 @@ impl Vcenter {
     }
 
     async fn search(&self, call: impl Future<Output = Result<Vec<MoRef>, vim::Error>>) -> SearchRead {
-        match self.call(call).await {
-            Ok(found) => ReadAnswer::Found(found.into_iter().map(|object| object.id().into()).collect()),
-            Err(refusal) => refusal.without_object(),
-        }
+        let found = self.call(None, call).await;
+        found.and_then(|objects| ReadAnswer::Found(objects.iter().map(|object| object.id().into()).collect()))
     }
 
     pub(super) async fn read(&self, object: &MoRef, paths: &[&str]) -> ReadAnswer<ObjectContent> {
         let spec = FilterSpec::of_object(object, paths);
-        match self.call(self.session.soap().retrieve_properties(&spec)).await {
-            Ok(objects) => classify_content(object, objects),
-            Err(refusal) => refusal.of_object(object),
-        }
+        let objects = self.call(Some(object), self.session.soap().retrieve_properties(&spec)).await;
+        objects.and_then(|objects| classify_content(object, objects))
     }
 
-    /// Makes a call within the time limit. The same vCenter must be live before and after the call.
-    async fn call<T>(&self, call: impl Future<Output = Result<T, vim::Error>>) -> Result<T, Refusal> {
+    /// Makes a call within the time limit. The same vCenter must be live before and after the call. `object` is the
+    /// object that the call reads, if any.
+    async fn call<T>(
+        &self,
+        object: Option<&MoRef>,
+        call: impl Future<Output = Result<T, vim::Error>>,
+    ) -> ReadAnswer<T> {
         let before = self.snapshot();
-        before.freshness.check().map_err(Refusal::Silent)?;
+        if let Err(failure) = before.freshness.check() {
+            return ReadAnswer::Silent(failure);
+        }
         let answer = match timeout(READ_LIMIT, call).await {
             Ok(Ok(answer)) => {
                 self.read_failures.answered();
@@ -154,46 +157,32 @@ impl Vcenter {
             }
             Ok(Err(error)) => {
                 self.report_failed_read(&error);
-                return Err(Refusal::Failed(error));
+                return classify_error(object, &error);
             }
             Err(_) => {
                 let reason = format!("no answer within {} s", READ_LIMIT.as_secs());
-                return Err(Refusal::Silent(VcenterFailure::unavailable(reason)));
+                return ReadAnswer::Silent(VcenterFailure::unavailable(reason));
             }
         };
         let after = self.snapshot();
-        after.freshness.check().map_err(Refusal::Silent)?;
+        if let Err(failure) = after.freshness.check() {
+            return ReadAnswer::Silent(failure);
+        }
         if after.instance_uuid != before.instance_uuid {
-            return Err(Refusal::Silent(VcenterFailure::unavailable("another vCenter answers at its address by now")));
+            return ReadAnswer::Silent(VcenterFailure::unavailable("another vCenter answers at its address by now"));
         }
-        Ok(answer)
+        ReadAnswer::Found(answer)
     }
 }
 
-/// The reason why a call has no usable answer.
-enum Refusal {
-    Silent(VcenterFailure),
-    Failed(vim::Error),
-}
-
-impl Refusal {
-    /// Returns the result for a read of this object.
-    fn of_object<T>(self, object: &MoRef) -> ReadAnswer<T> {
-        match self {
-            Refusal::Failed(error) if error.is_managed_object_not_found(object) => ReadAnswer::Gone,
-            other => other.without_object(),
-        }
+/// Classifies the error of a call that reads this object, if any.
+fn classify_error<T>(object: Option<&MoRef>, error: &vim::Error) -> ReadAnswer<T> {
+    if object.is_some_and(|object| error.is_managed_object_not_found(object)) {
+        return ReadAnswer::Gone;
     }
-
-    /// Returns the result for a call without an object.
-    fn without_object<T>(self) -> ReadAnswer<T> {
-        match self {
-            Refusal::Silent(failure) => ReadAnswer::Silent(failure),
-            Refusal::Failed(error) => match error.fault().and_then(|fault| denial(fault, None)) {
-                Some(denial) => ReadAnswer::Denied(denial),
-                None => ReadAnswer::Silent(failure_of(&error)),
-            },
-        }
+    match error.fault().and_then(|fault| denial(fault, None)) {
+        Some(denial) => ReadAnswer::Denied(denial),
+        None => ReadAnswer::Silent(failure_of(error)),
     }
 }
 
@@ -257,7 +246,7 @@ fn identity(content: &ObjectContent) -> VmIdentity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clients::http::FailedRequest;
+    use crate::clients::http::{Error, FailedRequest};
     use crate::clients::vim::MissingProperty;
 
     fn vm() -> MoRef {
@@ -275,15 +264,18 @@ mod tests {
         }
     }
 
-    fn failed(fault: Fault) -> Refusal {
-        let request = FailedRequest { endpoint: "vc:443".into(), operation: "RetrievePropertiesEx" };
-        Refusal::Failed(vim::Error::Fault(request, Box::new(fault)))
+    fn request() -> FailedRequest {
+        FailedRequest { endpoint: "vc:443".into(), operation: "RetrievePropertiesEx" }
+    }
+
+    fn failed(fault: Fault) -> vim::Error {
+        vim::Error::Fault(request(), Box::new(fault))
     }
 
     #[test]
     fn only_the_fault_that_names_this_object_says_that_it_is_gone() {
         let gone = FaultKind::ManagedObjectNotFound;
-        for (case, refusal, is_gone) in [
+        for (case, error, is_gone) in [
             ("itself", failed(fault(gone, Some(vm()), &[])), true),
             ("another machine", failed(fault(gone, Some(MoRef::new("VirtualMachine", "vm-4")), &[])), false),
             ("same id, another class", failed(fault(gone, Some(MoRef::new("Folder", "vm-3")), &[])), false),
@@ -295,9 +287,9 @@ mod tests {
             ("NoPermission", failed(fault(FaultKind::NoPermission, Some(vm()), &[])), false),
             ("NotAuthenticated", failed(fault(FaultKind::NotAuthenticated, Some(vm()), &[])), false),
             ("SystemError", failed(fault(FaultKind::SystemError, Some(vm()), &[])), false),
-            ("no answer", Refusal::Silent(VcenterFailure::unavailable("down")), false),
+            ("no answer", vim::Error::Http(Error::Timeout(request(), READ_LIMIT)), false),
         ] {
-            let read: ObjectRead = refusal.of_object(&vm());
+            let read: ObjectRead = classify_error(Some(&vm()), &error);
             assert_eq!(read == ReadAnswer::Gone, is_gone, "{case}: {read:?}");
         }
     }
@@ -322,7 +314,7 @@ mod tests {
                 "NoPermission on an object it does not name: privilege System.Read is missing",
             ),
         ] {
-            match failed(fault).of_object::<()>(&vm()) {
+            match classify_error::<()>(Some(&vm()), &failed(fault)) {
                 ReadAnswer::Denied(denial) => assert_eq!(denial.to_string(), expected, "{case}"),
                 other => panic!("{case}: {other:?}"),
             }

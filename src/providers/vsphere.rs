@@ -160,8 +160,7 @@ impl Provider {
 
     /// Reports the state of each configured vCenter, in the order in which the vCenters were added.
     pub fn reports(&self) -> Vec<VcenterReport> {
-        let setup = Arc::clone(&self.setup.borrow());
-        setup.sources.values().map(|source| report(&source.vcenter)).collect()
+        self.inventories().iter().map(|vcenter| report(vcenter)).collect()
     }
 
     /// Reports the state of the connection to NSX; `None` without a connection.

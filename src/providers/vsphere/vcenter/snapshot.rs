@@ -123,12 +123,6 @@ impl Freshness {
             Freshness::Unreachable(trouble) | Freshness::Stale { failure: trouble, .. } => Err(trouble.clone()),
         }
     }
-
-    /// Returns the reason for Nodes if the failure requires an action of an operator, for example other credentials.
-    pub fn own_reason(&self) -> Option<Reason> {
-        let reason = self.check().err()?.reason;
-        (reason != reason::VCenterUnavailable).then_some(reason)
-    }
 }
 
 /// `VirtualMachinePowerState`.

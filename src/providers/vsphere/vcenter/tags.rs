@@ -74,13 +74,14 @@ impl CachedTags {
         })
     }
 
+    /// Returns the categories of the attached tags.
+    fn categories_of(&self, attached: &HashMap<MoRef, BTreeSet<String>>) -> BTreeSet<&str> {
+        attached.values().flatten().filter_map(|id| self.tags.get(id)).map(|tag| tag.category.as_str()).collect()
+    }
+
     /// Describes the problem if no tag of a category is attached to any object. `lost` has the categories for which
-    /// this is new.
-    fn unattached_category(
-        &self,
-        lost: &BTreeSet<String>,
-        attached: &HashMap<MoRef, BTreeSet<String>>,
-    ) -> Option<String> {
+    /// this is new, and `seen` the categories of the attached tags.
+    fn unattached_category(&self, lost: &BTreeSet<String>, seen: &BTreeSet<&str>) -> Option<String> {
         if !lost.is_empty() {
             let lost: Vec<&str> = lost.iter().map(String::as_str).collect();
             return Some(format!(
@@ -88,8 +89,6 @@ impl CachedTags {
                 lost.join(" and ")
             ));
         }
-        let seen: BTreeSet<&str> =
-            attached.values().flatten().filter_map(|id| self.tags.get(id)).map(|tag| tag.category.as_str()).collect();
         let has_none = |category: &&str| !seen.contains(category);
         let bare: Vec<&str> = self.categories.values().map(String::as_str).filter(has_none).collect();
         (!bare.is_empty()).then(|| {
@@ -136,13 +135,11 @@ impl TagReader<'_> {
         let mut changes = self.settings.subscribe();
         loop {
             let settings = changes.borrow_and_update().clone();
-            let is_other =
-                |now: &Arc<TagSettings>| (&now.categories, now.tag_poll) != (&settings.categories, settings.tag_poll);
             let mut following = pin!(self.follow_categories(&settings));
             tokio::select! {
                 never = &mut following => match never {},
                 // Cannot fail, because `self` owns the sender.
-                _ = changes.wait_for(is_other) => {}
+                _ = changes.wait_for(|now| *now != settings) => {}
             }
             self.session.logins().give_up(following).await;
         }
@@ -162,10 +159,7 @@ impl TagReader<'_> {
                     () = self.session.returned() => {}
                 }
             }
-            let failure = match self.keep_tags(categories, settings.tag_poll).await {
-                Ok(never) => match never {},
-                Err(failure) => failure,
-            };
+            let Err(failure) = self.keep_tags(categories, settings.tag_poll).await;
             self.retry.failed(&failure);
             self.report_failure(Some(format!("tags cannot be read: {}", chain(&failure))));
         }
@@ -232,8 +226,9 @@ impl TagReader<'_> {
                 attached.entry(object).or_default().insert(found.tag_id.clone());
             }
         }
-        let lost = self.lost_categories(categories, &known.tags, &attached);
-        let failure = known.missing_category(categories).or_else(|| known.unattached_category(&lost, &attached));
+        let seen = known.categories_of(&attached);
+        let lost = self.lost_categories(categories, &seen);
+        let failure = known.missing_category(categories).or_else(|| known.unattached_category(&lost, &seen));
         self.report_failure(failure);
         if lost.is_empty() {
             known.attached = attached;
@@ -263,13 +258,9 @@ impl TagReader<'_> {
         Ok(())
     }
 
-    /// Returns the configured categories whose tags are in the snapshot, but in this poll on no object.
-    fn lost_categories(
-        &self,
-        categories: &ZoneCategories,
-        tags: &HashMap<String, Tag>,
-        attached: &HashMap<MoRef, BTreeSet<String>>,
-    ) -> BTreeSet<String> {
+    /// Returns the configured categories whose tags are in the snapshot, but in this poll on no object. `seen` has the
+    /// categories of the tags on objects.
+    fn lost_categories(&self, categories: &ZoneCategories, seen: &BTreeSet<&str>) -> BTreeSet<String> {
         let cached = self.tags();
         let held = cached.objects.values().flat_map(|tags| match tags {
             ObjectTags::Read(tags) => tags.as_slice(),
@@ -277,11 +268,8 @@ impl TagReader<'_> {
         });
         // The snapshot may have tags of a previously configured category.
         let is_of_interest = |category: &&String| **category == categories.zone || **category == categories.region;
-        let mut lost: BTreeSet<String> = held.map(|tag| &tag.category).filter(is_of_interest).cloned().collect();
-        for tag in attached.values().flatten().filter_map(|id| tags.get(id)) {
-            lost.remove(&tag.category);
-        }
-        lost
+        let interesting = held.map(|tag| &tag.category).filter(is_of_interest);
+        interesting.filter(|category| !seen.contains(category.as_str())).cloned().collect()
     }
 
     /// Fetches the ids of the two configured categories. vCenter has no lookup by name.
@@ -304,9 +292,8 @@ impl TagReader<'_> {
         let tags = self.tags();
         let is_same = |object: &MoRef, cached: &ObjectTags| {
             let ObjectTags::Read(held) = cached else { return false };
-            let none = BTreeSet::new();
-            let now: Vec<&Tag> =
-                known.attached.get(object).unwrap_or(&none).iter().filter_map(|id| known.tags.get(id)).collect();
+            let ids = known.attached.get(object).into_iter().flatten();
+            let now: Vec<&Tag> = ids.filter_map(|id| known.tags.get(id)).collect();
             now.len() == held.len() && now.iter().all(|tag| held.contains(tag))
         };
         if tags.objects.iter().all(|(object, held)| is_same(object, held)) {

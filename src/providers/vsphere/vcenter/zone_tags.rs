@@ -28,12 +28,9 @@ impl ZoneCategories {
 
     /// Returns the tags of both categories without duplicates.
     pub fn among(&self, tags: &[Tag]) -> Vec<Tag> {
-        let of = |category: &String| {
-            let tag = |name: &str| Tag { name: name.to_owned(), category: category.clone() };
-            names_of(category, tags).map(tag).collect::<Vec<_>>()
-        };
-        let regions = if self.region == self.zone { Vec::new() } else { of(&self.region) };
-        of(&self.zone).into_iter().chain(regions).collect()
+        let tag = |category: &str, name: &str| Tag { name: name.to_owned(), category: category.to_owned() };
+        let zones = self.zones(tags).map(|name| tag(&self.zone, name));
+        zones.chain(self.regions(tags).map(|name| tag(&self.region, name))).collect()
     }
 
     /// Returns warnings about several tags of one category on an object. Only the first tag by name counts.

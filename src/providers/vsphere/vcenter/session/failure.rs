@@ -63,13 +63,10 @@ impl FailureCause {
         }
     }
 
-    /// Returns the details if the cause is a certificate that was rejected during a call to vCenter.
-    fn certificate(&self) -> Option<&http::CertificateRefusal> {
+    /// Returns the HTTP error if the cause is one of a call to vCenter.
+    fn http_error(&self) -> Option<&http::Error> {
         match self {
-            FailureCause::Soap(vim::Error::Http(error)) | FailureCause::Token(sts::Error::Http(error)) => match error {
-                http::Error::Certificate(_, refusal) => Some(refusal),
-                _ => None,
-            },
+            FailureCause::Soap(vim::Error::Http(error)) | FailureCause::Token(sts::Error::Http(error)) => Some(error),
             _ => None,
         }
     }
@@ -100,15 +97,6 @@ pub(in super::super) struct ConnectionFailure {
 }
 
 impl ConnectionFailure {
-    /// Returns the full text for the log line of the vCenter with the configuration entry `entry`. If a thumbprint
-    /// would make a rejected certificate acceptable, the text includes the line to configure.
-    pub(in super::super) fn text(&self, entry: &Spelling) -> String {
-        match self.source.certificate().and_then(|refusal| refusal.thumbprint) {
-            Some(thumbprint) => format!("{}, with {}", chain(self), entry.thumbprint_line(thumbprint)),
-            None => chain(self),
-        }
-    }
-
     /// Returns the outage as `VcenterFailure`, with texts for this configuration entry.
     pub(in super::super) fn vcenter_failure(&self, entry: &Spelling) -> VcenterFailure {
         let outage = self.source.outage();
@@ -117,19 +105,22 @@ impl ConnectionFailure {
             Outage::LoginRejected | Outage::LoginDelayed { .. } => chain(self),
             _ => chain(&self.source),
         };
-        outage.vcenter_failure(self.text(entry), cause)
+        outage.vcenter_failure(with_thumbprint_line(chain(self), self.source.http_error(), entry), cause)
     }
 }
 
-/// Returns the full text of a failed read, as [`ConnectionFailure::text`] does.
+/// Returns the full text of a failed read for the log line of the vCenter with the configuration entry `entry`.
 pub(in super::super) fn text_of_read(error: &vim::Error, entry: &Spelling) -> String {
-    let refusal = match error {
-        vim::Error::Http(http::Error::Certificate(_, refusal)) => Some(refusal),
-        _ => None,
-    };
-    match refusal.and_then(|refusal| refusal.thumbprint) {
-        Some(thumbprint) => format!("{}, with {}", chain(error), entry.thumbprint_line(thumbprint)),
-        None => chain(error),
+    let http_error = if let vim::Error::Http(error) = error { Some(error) } else { None };
+    with_thumbprint_line(chain(error), http_error, entry)
+}
+
+/// Appends the line to configure, if a thumbprint would make the rejected certificate acceptable.
+fn with_thumbprint_line(text: String, error: Option<&http::Error>, entry: &Spelling) -> String {
+    let Some(http::Error::Certificate(_, refusal)) = error else { return text };
+    match refusal.thumbprint {
+        Some(thumbprint) => format!("{text}, with {}", entry.thumbprint_line(thumbprint)),
+        None => text,
     }
 }
 

@@ -203,11 +203,7 @@ fn was_never_checked(error: &http::Error) -> bool {
     match error {
         Configuration { .. } | Resolve { .. } | Connect { .. } | Proxy { .. } => true,
         Certificate { .. } | Tls { .. } => true,
-        Status(_, status, _) => is_busy(*status),
+        Status(_, status, _) => matches!(status, 429 | 503),
         _ => false,
     }
-}
-
-fn is_busy(status: u16) -> bool {
-    matches!(status, 429 | 503)
 }

@@ -62,7 +62,10 @@ pub(super) fn silence_reason<'a>(vcenters: impl IntoIterator<Item = &'a VcenterA
     let silent: Vec<&VcenterAnswer<'_>> =
         vcenters.into_iter().filter(|queried| !queried.answer.is_answered()).collect();
     let is_denied = |asked: &&VcenterAnswer<'_>| matches!(asked.answer, SearchAnswer::Denied(_));
-    let is_given = |word: &Reason| silent.iter().any(|asked| asked.snapshot.freshness.own_reason() == Some(*word));
+    let has_reason = |asked: &VcenterAnswer<'_>, word: Reason| {
+        asked.snapshot.freshness.check().is_err_and(|failure| failure.reason == word)
+    };
+    let is_given = |word: &Reason| silent.iter().any(|asked| has_reason(asked, *word));
     if let Some(own) = OWN_REASONS.into_iter().find(is_given) {
         own
     } else if !silent.is_empty() && silent.iter().all(is_denied) {

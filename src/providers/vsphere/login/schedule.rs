@@ -1,5 +1,6 @@
 //! Pure: chooses the credential to try next and the time of the attempt. Times are durations since the process started.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::providers::vsphere::login::credentials::{Credential, Login, Origin};
 use crate::providers::vsphere::login::retry;
 
 /// The interface to log in to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in super::super) enum Interface {
     /// SOAP of vCenter, or the Policy API of NSX.
     Primary,
@@ -31,8 +32,7 @@ struct LoginState {
     credential: Arc<Credential>,
     was_accepted: bool,
     was_tried: bool,
-    soap: Schedule,
-    rest: Schedule,
+    schedules: BTreeMap<Interface, Schedule>,
 }
 
 #[derive(Default)]
@@ -171,11 +171,10 @@ impl LoginSchedule {
             if credential.login == in_use.login {
                 return if credential == in_use { Better::Nothing } else { Better::Same(Arc::clone(credential)) };
             }
-            let standing = self.find(credential);
             let is_last_resort = !offered.iter().any(|other| other.login == in_use.login);
-            match standing.and_then(|standing| standing.soap.block.as_ref()) {
+            match self.schedule(credential, Interface::Primary).and_then(|schedule| schedule.block.as_ref()) {
                 // Skips a rejected credential if the credential in use is offered further down the list.
-                Some(_) if !is_last_resort && standing.is_some_and(|standing| !standing.soap.rejections.is_none()) => {}
+                Some(_) if !is_last_resort && self.was_rejected(credential) => {}
                 Some(blocked) if blocked.until > at => {
                     soonest = Some(soonest.map_or(blocked.until, |before| before.min(blocked.until)));
                 }
@@ -187,17 +186,12 @@ impl LoginSchedule {
 
     /// Returns the reason why this login must wait; `None` if the login may be tried.
     pub(super) fn blocked(&self, credential: &Credential, interface: Interface, at: Duration) -> Option<LoginBlocked> {
-        let standing = self.find(credential)?;
-        let schedule = match interface {
-            Interface::Primary => &standing.soap,
-            Interface::Rest => &standing.rest,
-        };
-        schedule.block.clone().filter(|blocked| blocked.until > at)
+        self.schedule(credential, interface)?.block.clone().filter(|blocked| blocked.until > at)
     }
 
     /// Returns true if the server rejected the last attempt with this login at the primary interface.
     pub(in super::super) fn was_rejected(&self, credential: &Credential) -> bool {
-        self.find(credential).is_some_and(|standing| !standing.soap.rejections.is_none())
+        self.schedule(credential, Interface::Primary).is_some_and(|schedule| !schedule.rejections.is_none())
     }
 
     pub(super) fn attempt(&self, credential: &Credential, server: &str) -> PlannedLogin {
@@ -214,10 +208,8 @@ impl LoginSchedule {
 
     /// Records an accepted login and resets its backoff at this interface.
     pub(super) fn accepted(&mut self, credential: &Arc<Credential>, interface: Interface) {
-        let standing = self.login_state(credential);
-        standing.was_accepted = true;
-        standing.was_tried = true;
-        *standing.schedule(interface) = Schedule::default();
+        self.record_attempt(credential, true);
+        self.release(credential, interface);
     }
 
     /// Records a rejection. Returns the pause before the next attempt.
@@ -230,10 +222,8 @@ impl LoginSchedule {
     ) -> Duration {
         let Rejection { moment, reason: why, min_pause: least } = rejection;
         let backoff = retry::rejected(self.policy.window);
-        let standing = self.login_state(credential);
-        standing.was_accepted = false;
-        standing.was_tried = true;
-        let schedule = standing.schedule(interface);
+        self.record_attempt(credential, false);
+        let schedule = self.schedule_mut(credential, interface);
         let pause = schedule.rejections.next_pause(&backoff, random).max(backoff.jittered(least, random));
         schedule.block = Some(LoginBlocked { is_of_rejection: true, ..moment.lockout(pause, why) });
         pause
@@ -241,31 +231,36 @@ impl LoginSchedule {
 
     /// Records a login whose outcome is unknown.
     pub(super) fn unanswered(&mut self, credential: &Arc<Credential>) {
+        self.record_attempt(credential, false);
+    }
+
+    fn record_attempt(&mut self, credential: &Arc<Credential>, was_accepted: bool) {
         let standing = self.login_state(credential);
-        standing.was_accepted = false;
+        standing.was_accepted = was_accepted;
         standing.was_tried = true;
     }
 
     /// Records that the login must wait, because of the ledger or of a transient failure.
     pub(in super::super) fn hold(&mut self, credential: &Arc<Credential>, interface: Interface, blocked: LoginBlocked) {
-        self.login_state(credential).schedule(interface).block = Some(blocked);
+        self.schedule_mut(credential, interface).block = Some(blocked);
     }
 
     /// Returns the logins that wait so that the account is not locked.
     pub(super) fn paused(&self, at: Duration) -> Vec<PausedLogin> {
-        let of_one = |standing: &LoginState| {
-            let credential = Arc::clone(&standing.credential);
-            [(Interface::Primary, &standing.soap), (Interface::Rest, &standing.rest)].map(|(interface, schedule)| {
-                let blocked = schedule.block.as_ref().filter(|held| held.until > at && held.lockout_until.is_some())?;
-                let credential = Arc::clone(&credential);
-                Some(PausedLogin { credential, interface, is_of_rejection: blocked.is_of_rejection })
-            })
-        };
-        self.credentials.iter().flat_map(of_one).flatten().collect()
+        let mut paused = Vec::new();
+        for standing in &self.credentials {
+            for (interface, schedule) in &standing.schedules {
+                let blocked = schedule.block.as_ref().filter(|held| held.until > at && held.lockout_until.is_some());
+                let Some(LoginBlocked { is_of_rejection, .. }) = blocked else { continue };
+                let credential = Arc::clone(&standing.credential);
+                paused.push(PausedLogin { credential, interface: *interface, is_of_rejection: *is_of_rejection });
+            }
+        }
+        paused
     }
 
     pub(super) fn release(&mut self, credential: &Arc<Credential>, interface: Interface) {
-        *self.login_state(credential).schedule(interface) = Schedule::default();
+        *self.schedule_mut(credential, interface) = Schedule::default();
     }
 
     pub(super) fn forget_others(&mut self, offered: &[Arc<Credential>], in_use: Option<&Arc<Credential>>) {
@@ -278,25 +273,23 @@ impl LoginSchedule {
         self.credentials.iter().find(|standing| standing.credential.login == credential.login)
     }
 
+    fn schedule(&self, credential: &Credential, interface: Interface) -> Option<&Schedule> {
+        self.find(credential)?.schedules.get(&interface)
+    }
+
+    fn schedule_mut(&mut self, credential: &Arc<Credential>, interface: Interface) -> &mut Schedule {
+        self.login_state(credential).schedules.entry(interface).or_default()
+    }
+
     fn login_state(&mut self, credential: &Arc<Credential>) -> &mut LoginState {
         let found = self.credentials.iter().position(|standing| standing.credential.login == credential.login);
         let at = found.unwrap_or_else(|| {
-            let (soap, rest) = (Schedule::default(), Schedule::default());
-            let credential = Arc::clone(credential);
-            self.credentials.push(LoginState { credential, was_accepted: false, was_tried: false, soap, rest });
+            let (credential, schedules) = (Arc::clone(credential), BTreeMap::new());
+            self.credentials.push(LoginState { credential, was_accepted: false, was_tried: false, schedules });
             self.credentials.len() - 1
         });
         #[expect(clippy::indexing_slicing, reason = "the place was found, or made just above")]
         &mut self.credentials[at]
-    }
-}
-
-impl LoginState {
-    fn schedule(&mut self, interface: Interface) -> &mut Schedule {
-        match interface {
-            Interface::Primary => &mut self.soap,
-            Interface::Rest => &mut self.rest,
-        }
     }
 }
 

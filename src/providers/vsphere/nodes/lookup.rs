@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use self::changes::changes;
 use self::facts::{NodeFacts, facts_of};
 use self::instance_cache::InstanceCache;
-use self::node_entry::{NodeEntry, NodeVersion};
+use self::node_entry::NodeEntry;
 use self::nodes::Nodes;
 use self::resolution::SearchAnswer;
 use self::search::{SearchReply, SearchRequest, Searches};
@@ -137,17 +137,17 @@ impl Tracker {
             return;
         }
         match facts_of(&node) {
-            Some(facts) => self.take_node(name, NodeVersion::of(&node), facts),
+            Some(facts) => self.take_node(name, node.metadata.resource_version.clone(), facts),
             None => self.forget(name),
         }
     }
 
-    fn take_node(&mut self, name: &str, observed: NodeVersion, facts: NodeFacts) {
+    fn take_node(&mut self, name: &str, version: Option<String>, facts: NodeFacts) {
         if self.nodes.get(name).is_some_and(|tracked| tracked.facts.uid != facts.uid) {
             self.forget(name);
         }
         let Some(tracked) = self.nodes.get(name) else {
-            self.put(name, NodeEntry::new(observed, facts));
+            self.put(name, NodeEntry::new(version, facts));
             self.changed_nodes.extend(self.rivals(name));
             self.search_everywhere(name);
             self.evaluate(name);
@@ -168,11 +168,11 @@ impl Tracker {
         if still_fits {
             let others = self.nodes.count_other_rechecks(name);
             self.update(name, |tracked| {
-                (tracked.version, tracked.facts) = (observed, facts);
+                (tracked.version, tracked.facts) = (version, facts);
                 tracked.schedule_recheck(Instant::now(), is_not_ready_now, others);
             });
         } else {
-            self.put(name, NodeEntry::new(observed, facts));
+            self.put(name, NodeEntry::new(version, facts));
             self.search_everywhere(name);
         }
         if has_changed {
@@ -273,7 +273,7 @@ impl Tracker {
             recorded: tracked.last_places().locations.iter().find(is_there).map(|at| at.vm.clone()),
             contradicting: facts.contradicting_uuid().cloned(),
             by_name: tracked.asked_by_name,
-            is_first: tracked.bound.is_none() && tracked.version.is_control_plane,
+            is_first: tracked.bound.is_none() && facts.is_control_plane,
         };
         self.searches.start(vcenter, wanted);
     }

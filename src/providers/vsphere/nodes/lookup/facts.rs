@@ -33,6 +33,8 @@ pub struct NodeFacts {
     pub is_unreachable: bool,
     /// Whether the Node can be adopted: it has neither the taint nor a provider ID.
     pub is_adoptable: bool,
+    /// Whether the Node belongs to the control plane.
+    pub is_control_plane: bool,
     /// `status.nodeInfo.systemUUID`, if well-formed.
     pub system_uuid: Option<BiosUuid>,
     /// The system UUID, if it is a machine id (32 digits without dashes), which may differ from the VM's UUID.
@@ -102,6 +104,7 @@ pub fn facts_of(node: &Node) -> Option<NodeFacts> {
         is_not_ready: is_not_ready(node),
         is_unreachable: is_not_ready(node) && node::readiness(node) == Readiness::Unknown,
         is_adoptable: provider_id.is_empty() && !node::is_uninitialized(node),
+        is_control_plane: node::is_control_plane(node),
         system_uuid: node::system_uuid(node).parse().ok(),
         machine_id: provider_id::parse_machine_id(node::system_uuid(node)),
         addresses: provided.iter().copied().chain(current).collect(),

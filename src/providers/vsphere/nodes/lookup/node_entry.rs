@@ -11,7 +11,6 @@ use super::facts::NodeFacts;
 use super::instance_cache::LookupInputs;
 use super::resolution::{SILENT_VCENTER_WAIT, SearchAnswer};
 use crate::base::backoff::Failures;
-use crate::cloud::node::is_control_plane;
 use crate::cloud::{FoundBy, Unknown};
 use crate::providers::provider_id::BiosUuid;
 use crate::providers::vsphere::nodes::absence::last_place::{LastObservation, LastPlaces, last_places};
@@ -54,7 +53,9 @@ impl Binding {
 
 #[derive(Default)]
 pub(super) struct NodeEntry {
-    pub(super) version: NodeVersion,
+    /// The processed `metadata.resourceVersion` of the Node. The Node itself is not stored, because it is several times
+    /// as large as this entry.
+    pub(super) version: Option<String>,
     pub(super) facts: NodeFacts,
     pub(super) asked_by_name: bool,
     /// Answers of the vCenters. A vCenter without an entry was not asked yet, or its answer is in flight.
@@ -86,21 +87,6 @@ pub(super) struct NodeEntry {
     pub(super) addressed_since: Option<Instant>,
 }
 
-/// The processed version of a Node. The Node itself is not stored, because it is several times as large as a
-/// [`NodeEntry`].
-#[derive(Clone, Debug, Default)]
-pub(super) struct NodeVersion {
-    version: Option<String>,
-    pub(super) is_control_plane: bool,
-}
-
-impl NodeVersion {
-    pub(super) fn of(node: &Node) -> Self {
-        let Node { metadata, .. } = node;
-        Self { version: metadata.resource_version.clone(), is_control_plane: is_control_plane(node) }
-    }
-}
-
 /// A VM in a vCenter that was removed from the configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RemovedVcenter {
@@ -123,19 +109,19 @@ impl RemovedVcenter {
 }
 
 impl NodeEntry {
-    pub(super) fn new(observed: NodeVersion, facts: NodeFacts) -> Self {
+    pub(super) fn new(version: Option<String>, facts: NodeFacts) -> Self {
         Self {
             asked_by_name: facts.search_uuid().is_none() && !facts.has_provider_id,
-            version: observed,
+            version,
             facts,
             ..Self::default()
         }
     }
 
     pub(super) fn restart_lookup(&mut self) {
-        let (observed, facts) = (std::mem::take(&mut self.version), std::mem::take(&mut self.facts));
+        let (version, facts) = (self.version.take(), std::mem::take(&mut self.facts));
         let (last_observation, addressed_since) = (self.last_observation.take(), self.addressed_since);
-        *self = Self { last_observation, addressed_since, ..Self::new(observed, facts) };
+        *self = Self { last_observation, addressed_since, ..Self::new(version, facts) };
     }
 
     /// Restarts the search for a VM that left the inventory while it was watched. Keeps the live period for
@@ -211,7 +197,7 @@ impl NodeEntry {
 
     /// Returns true if this version of the Node was processed. A Node without a version always counts as new.
     pub(super) fn has_seen(&self, node: &Node) -> bool {
-        let is_same_version = self.version.version.is_some() && self.version.version == node.metadata.resource_version;
+        let is_same_version = self.version.is_some() && self.version == node.metadata.resource_version;
         is_same_version && *self.facts.uid == *node.metadata.uid.as_deref().unwrap_or_default()
     }
 
@@ -322,7 +308,7 @@ mod tests {
 
     #[test]
     fn the_machine_of_a_node_that_ceases_to_be_ready_is_looked_at_soon_and_then_once_a_minute() {
-        let mut tracked = NodeEntry::new(NodeVersion::default(), NodeFacts::default());
+        let mut tracked = NodeEntry::new(None, NodeFacts::default());
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         tracked.facts.is_not_ready = true;
@@ -355,7 +341,7 @@ mod tests {
 
     /// Returns the entry of a Node. Its VM was seen in live period 3 and then left the inventory.
     fn left() -> NodeEntry {
-        let mut tracked = NodeEntry::new(NodeVersion::default(), NodeFacts::default());
+        let mut tracked = NodeEntry::new(None, NodeFacts::default());
         tracked.record_location(location(), &snapshot(Freshness::Live, Some(3)));
         tracked.addressed_since = Some(Instant::now());
         tracked.unbind();
@@ -454,7 +440,7 @@ mod tests {
 
     #[test]
     fn the_twins_at_each_vcenter_are_told_of_once() {
-        let mut tracked = NodeEntry::new(NodeVersion::default(), NodeFacts::default());
+        let mut tracked = NodeEntry::new(None, NodeFacts::default());
         let mut is_news = |vcenter: u64, duplicates: &[&str]| {
             let twins: Vec<String> = duplicates.iter().map(ToString::to_string).collect();
             tracked.record_duplicates(vcenter.into(), &twins)
@@ -466,7 +452,7 @@ mod tests {
 
     #[test]
     fn a_wait_that_is_over_is_not_waited_for_again() {
-        let mut tracked = NodeEntry::new(NodeVersion::default(), NodeFacts::default());
+        let mut tracked = NodeEntry::new(None, NodeFacts::default());
         let start = Instant::now();
         assert_eq!(tracked.end_of_silent_wait(start), None, "nothing was found yet");
         tracked.first_match = Some(start);

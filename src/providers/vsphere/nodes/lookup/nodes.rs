@@ -176,13 +176,13 @@ mod tests {
     use super::*;
     use crate::cloud::FoundBy;
     use crate::providers::vsphere::nodes::lookup::facts::NodeFacts;
-    use crate::providers::vsphere::nodes::lookup::node_entry::{Binding, NodeVersion};
+    use crate::providers::vsphere::nodes::lookup::node_entry::Binding;
     use crate::providers::vsphere::nodes::lookup::resolution::{SearchAnswer, SearchKey};
     use std::time::Duration;
 
     fn node(ids: &[&str]) -> NodeEntry {
         let ids = ids.iter().map(|id| (*id).into()).collect();
-        let mut tracked = NodeEntry::new(NodeVersion::default(), NodeFacts::default());
+        let mut tracked = NodeEntry::new(None, NodeFacts::default());
         tracked.answers.insert(7.into(), SearchAnswer::Matches { query: SearchKey::Uuid, ids });
         tracked
     }
@@ -215,7 +215,7 @@ mod tests {
         let claims = |is_claimed: bool| {
             let (provider_id, is_disputed) = (Some(uuid.clone()), !is_claimed);
             let facts = NodeFacts { provider_id, has_provider_id: true, is_disputed, ..NodeFacts::default() };
-            NodeEntry::new(NodeVersion::default(), facts)
+            NodeEntry::new(None, facts)
         };
         let mut nodes = Nodes::default();
         let claiming = |nodes: &Nodes, uuid: &BiosUuid| nodes.claiming(uuid).cloned().collect::<Vec<_>>();

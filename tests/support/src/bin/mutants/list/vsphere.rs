@@ -165,8 +165,8 @@ pub fn all() -> Vec<Mutant> {
             "tracked-keeps-last-observation",
             TRACKED,
             (
-                "Self { last_observation, addressed_since, ..Self::new(observed, facts) }",
-                "Self { addressed_since, ..Self::new(observed, facts) }",
+                "Self { last_observation, addressed_since, ..Self::new(version, facts) }",
+                "Self { addressed_since, ..Self::new(version, facts) }",
             ),
             OUTCOMES,
         ),

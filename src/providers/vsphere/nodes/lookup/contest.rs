@@ -4,35 +4,20 @@
 use super::facts::NodeFacts;
 use crate::providers::vsphere::vcenter::snapshot::VmRecord;
 
-/// Reason why a VM belongs to one Node, the owner, and not to another Node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OwnershipReason {
-    /// The guest's host name is the name of the owner, not of the other Node.
-    HostName,
-    /// Only the owner is initialized, or only the owner has the taint and waits to be initialized.
-    Initialized,
-    /// The owner is older.
-    Older,
-}
-
-impl OwnershipReason {
-    /// Returns the reason as a clause.
-    pub fn clause(self, node: &str) -> String {
-        match self {
-            Self::HostName => format!("already backs node {node}, whose name its guest has"),
-            Self::Initialized => format!("already backs node {node}"),
-            Self::Older => format!("already backs node {node}, which is older"),
-        }
-    }
-}
-
-/// Returns the reason why the VM belongs to `other` and not to `node`; `None` if `node` owns the VM.
-pub fn reasons_against(node: &NodeFacts, other: &NodeFacts, vm: &VmRecord) -> Option<OwnershipReason> {
-    let decide = |own: u8, its: u8, grounds: OwnershipReason| (own != its).then(|| (its > own).then_some(grounds));
-    let by_age = || (age(other) < age(node)).then_some(OwnershipReason::Older);
-    decide(name_rank(node, &vm.host_name), name_rank(other, &vm.host_name), OwnershipReason::HostName)
-        .or_else(|| decide(initialization_rank(node), initialization_rank(other), OwnershipReason::Initialized))
-        .unwrap_or_else(by_age)
+/// If the VM belongs to `other` and not to `node`, returns a clause about `other` with the reason. The first difference
+/// decides: the guest's host name is the name of the owner, only the owner is initialized (or only the owner has the
+/// taint and waits to be initialized), the owner is older.
+pub fn owner_clause(node: &NodeFacts, other: &NodeFacts, vm: &VmRecord) -> Option<String> {
+    let by_name = name_rank(other, &vm.host_name).cmp(&name_rank(node, &vm.host_name));
+    let by_initialization = initialization_rank(other).cmp(&initialization_rank(node));
+    let (order, reason) = if by_name.is_ne() {
+        (by_name, ", whose name its guest has")
+    } else if by_initialization.is_ne() {
+        (by_initialization, "")
+    } else {
+        (age(node).cmp(&age(other)), ", which is older")
+    };
+    order.is_gt().then(|| format!("already backs node {}{reason}", other.name))
 }
 
 /// Ranks the match of the name: 2 for the whole name, 1 for the first label only. The name of a Node without a domain
@@ -64,6 +49,10 @@ fn age(node: &NodeFacts) -> (bool, Option<jiff::Timestamp>, &str, &str) {
 mod tests {
     use super::*;
 
+    const HOST_NAME: &str = ", whose name its guest has";
+    const INITIALIZED: &str = "";
+    const OLDER: &str = ", which is older";
+
     fn node(name: &str, created: i64) -> NodeFacts {
         let created = jiff::Timestamp::from_second(created).ok();
         NodeFacts { name: name.to_owned(), uid: name.into(), created, ..NodeFacts::default() }
@@ -76,33 +65,29 @@ mod tests {
         let timeless = |node| NodeFacts { created: None, ..node };
         let uid = |node, uid: &str| NodeFacts { uid: uid.into(), ..node };
         for (host_name, winner, loser, grounds) in [
-            ("a", node("a", 9), initialised(node("b", 1)), OwnershipReason::HostName),
-            ("a.example.com", node("a", 9), initialised(node("b", 1)), OwnershipReason::HostName),
-            ("a", node("a", 9), initialised(node("a.other.domain", 1)), OwnershipReason::HostName),
-            (
-                "A.example.com",
-                node("a.example.com", 9),
-                initialised(node("a.other.domain", 1)),
-                OwnershipReason::HostName,
-            ),
-            ("a.example.com", node("a", 9), initialised(node("a.other.domain", 1)), OwnershipReason::HostName),
+            ("a", node("a", 9), initialised(node("b", 1)), HOST_NAME),
+            ("a.example.com", node("a", 9), initialised(node("b", 1)), HOST_NAME),
+            ("a", node("a", 9), initialised(node("a.other.domain", 1)), HOST_NAME),
+            ("A.example.com", node("a.example.com", 9), initialised(node("a.other.domain", 1)), HOST_NAME),
+            ("a.example.com", node("a", 9), initialised(node("a.other.domain", 1)), HOST_NAME),
             // The names of both Nodes match.
-            ("A.example.com", initialised(node("a", 9)), node("a.example.com", 1), OwnershipReason::Initialized),
-            ("A.example.com", initialised(node("a.example.com", 9)), node("a", 1), OwnershipReason::Initialized),
-            ("a.example.com", node("a", 1), node("a.example.com", 9), OwnershipReason::Older),
-            ("", initialised(node("a", 9)), node("b", 1), OwnershipReason::Initialized),
-            ("c", initialised(node("a", 9)), node("b", 1), OwnershipReason::Initialized),
-            ("c", node("a", 9), adoptable(node("b", 1)), OwnershipReason::Initialized),
-            ("c", initialised(node("a", 1)), initialised(node("b", 2)), OwnershipReason::Older),
-            ("c", node("b", 1), node("a", 2), OwnershipReason::Older),
-            ("c", node("b", 1), timeless(node("a", 0)), OwnershipReason::Older),
-            ("c", uid(node("b", 1), "u1"), uid(node("a", 1), "u2"), OwnershipReason::Older),
+            ("A.example.com", initialised(node("a", 9)), node("a.example.com", 1), INITIALIZED),
+            ("A.example.com", initialised(node("a.example.com", 9)), node("a", 1), INITIALIZED),
+            ("a.example.com", node("a", 1), node("a.example.com", 9), OLDER),
+            ("", initialised(node("a", 9)), node("b", 1), INITIALIZED),
+            ("c", initialised(node("a", 9)), node("b", 1), INITIALIZED),
+            ("c", node("a", 9), adoptable(node("b", 1)), INITIALIZED),
+            ("c", initialised(node("a", 1)), initialised(node("b", 2)), OLDER),
+            ("c", node("b", 1), node("a", 2), OLDER),
+            ("c", node("b", 1), timeless(node("a", 0)), OLDER),
+            ("c", uid(node("b", 1), "u1"), uid(node("a", 1), "u2"), OLDER),
             // Both names have the same first label.
-            ("a", node("a.two", 1), node("a.one", 2), OwnershipReason::Older),
+            ("a", node("a.two", 1), node("a.one", 2), OLDER),
         ] {
             let vm = VmRecord { host_name: host_name.into(), ..VmRecord::default() };
-            assert_eq!(reasons_against(&loser, &winner, &vm), Some(grounds), "{host_name} {winner:?} {loser:?}");
-            assert_eq!(reasons_against(&winner, &loser, &vm), None, "{host_name} {winner:?} {loser:?}");
+            let clause = format!("already backs node {}{grounds}", winner.name);
+            assert_eq!(owner_clause(&loser, &winner, &vm), Some(clause), "{host_name} {winner:?} {loser:?}");
+            assert_eq!(owner_clause(&winner, &loser, &vm), None, "{host_name} {winner:?} {loser:?}");
         }
     }
 
@@ -119,7 +104,7 @@ mod tests {
             ..node("b", 2)
         };
         let vm = VmRecord::default();
-        assert_eq!(reasons_against(&forged, &own, &vm), Some(OwnershipReason::Older));
-        assert_eq!(reasons_against(&own, &forged, &vm), None);
+        assert_eq!(owner_clause(&forged, &own, &vm), Some("already backs node a, which is older".to_owned()));
+        assert_eq!(owner_clause(&own, &forged, &vm), None);
     }
 }

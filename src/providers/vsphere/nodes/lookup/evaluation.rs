@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::Tracker;
-use super::contest::reasons_against;
+use super::contest::owner_clause;
 use super::facts::NodeFacts;
 use super::instance_cache::{BoundVm, CachedInstance, LookupInputs};
 use super::node_entry::{Binding, NextSearch, NodeEntry, RemovedVcenter};
@@ -298,15 +298,14 @@ impl Tracker {
 
     fn taken_by(&self, other: &str, node: &NodeFacts, vm: &VmKey, record: &VmRecord) -> Option<String> {
         let rival = self.nodes.get(other)?;
-        let has_joined_again = |earlier: &str, old, new| self.is_bound_to(earlier, vm) && is_renamed(old, new, record);
-        if has_joined_again(other, &rival.facts, node) || has_joined_again(&node.name, node, &rival.facts) {
+        if self.is_earlier_name(other, node, vm) || self.is_earlier_name(&node.name, &rival.facts, vm) {
             return None;
         }
         match rival.vm().filter(|own| !self.is_same(own, vm)) {
             // A provider ID belongs to one Node, even if two VMs have the UUID.
             Some(own) => (rival.facts.is_initialized && !node.is_initialized)
                 .then(|| format!("has the BIOS UUID of node {other}, whose machine is {}", own.id)),
-            None => reasons_against(node, &rival.facts, record).map(|grounds| grounds.clause(other)),
+            None => owner_clause(node, &rival.facts, record),
         }
     }
 

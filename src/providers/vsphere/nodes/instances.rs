@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use futures::future::{OptionFuture, join_all};
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::Node;
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use super::absence::last_place::{last_places, place_to_record};
@@ -129,11 +129,6 @@ impl VsphereInstances {
         })
     }
 
-    async fn take_turn(&self) -> Result<SemaphorePermit<'_>, Unknown> {
-        let stopping = |_| Unknown::new(reason::VCenterUnavailable, "the provider is stopping");
-        self.live_reads.acquire().await.map_err(stopping)
-    }
-
     async fn check_no_duplicate_runs(&self, node: &Node, own: &Location) -> Result<(), Unknown> {
         let uuids = absence::uuids(node)?;
         let setup = Arc::clone(&self.setup.borrow());
@@ -152,10 +147,8 @@ impl VsphereInstances {
     }
 
     async fn prove(&self, node: &Node, uuids: &[BiosUuid]) -> Presence {
-        let _turn = match self.take_turn().await {
-            Ok(turn) => turn,
-            Err(unknown) => return Presence::Unknown(unknown),
-        };
+        // The semaphore is never closed.
+        let _turn = self.live_reads.acquire().await;
         let setup = Arc::clone(&self.setup.borrow());
         let view = self.view(node);
         let recorded = Location::recorded_on(node);
@@ -269,7 +262,7 @@ impl InstancesV2 for VsphereInstances {
         };
         let reading = async {
             let vcenter = self.vcenter(vm.vcenter)?;
-            let _turn = self.take_turn().await?;
+            let _turn = self.live_reads.acquire().await;
             let state = vcenter.read_power(&vm.location.vm).await?;
             if state == snapshot::PowerState::PoweredOff {
                 self.check_no_duplicate_runs(node, &vm.location).await?;

@@ -23,7 +23,7 @@ use crate::providers::vsphere::nodes::metadata::addresses::{
 use crate::providers::vsphere::nodes::metadata::guest_metadata::parse_static_order;
 use crate::providers::vsphere::nodes::metadata::instance_type::build_instance_type;
 use crate::providers::vsphere::nodes::metadata::topology::TopologyLabels;
-use crate::providers::vsphere::nodes::metadata::zones::{Chain, Chains, NOT_READ_YET, ZoneProblem, resolve_zone};
+use crate::providers::vsphere::nodes::metadata::zones::{Chains, NOT_READ_YET, ZoneProblem, resolve_zone};
 use crate::providers::vsphere::vcenter::snapshot::{CONNECTED, PowerState, Snapshot, VmRecord};
 use crate::providers::vsphere::vcenter::zone_tags::{ObjectTags, ZoneCategories};
 
@@ -281,11 +281,11 @@ fn zone(
     let checked = |objects: Vec<MoRef>| {
         let last = objects.last().and_then(|object| snapshot.entities.get(object));
         match last.and_then(|entity| entity.parent.as_ref()) {
-            Some(parent) => Chain::Unknown(format!("they lead in a circle or on without end, at {parent}")),
-            None => Chain::Known(objects),
+            Some(parent) => Err(format!("they lead in a circle or on without end, at {parent}")),
+            None => Ok(objects),
         }
     };
-    let way_up = |start: Option<&MoRef>| start.map_or(Chain::Absent, |start| checked(snapshot.chain(start)));
+    let way_up = |start: Option<&MoRef>| start.map_or(Ok(Vec::new()), |start| checked(snapshot.chain(start)));
     let chains = Chains {
         host: way_up(record.host.as_ref()),
         pool: way_up(record.resource_pool.as_ref()),

@@ -16,16 +16,9 @@ pub const NOT_READ_YET: &str = "not read yet";
 /// Maximum number of tags per object in a message.
 const MAX_TAGS: usize = 5;
 
-/// An object and its ancestors, in this order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Chain {
-    /// The object, followed by its ancestors.
-    Known(Vec<MoRef>),
-    /// There is no such object, for example no pool because the VM is a template.
-    Absent,
-    /// The ancestors were not read, for this reason.
-    Unknown(String),
-}
+/// An object and its ancestors, in this order; empty if there is no such object, for example no pool because the VM is a
+/// template. If the ancestors were not read, the reason.
+pub type Chain = Result<Vec<MoRef>, String>;
 
 /// The three chains, in the order in which they are tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,11 +153,10 @@ pub fn resolve_zone<'a>(
     let Some(categories) = categories else { return Ok(None) };
     let mut missing = Vec::new();
     for (name, chain) in [("host", &chains.host), ("resource pool", &chains.pool), ("VM", &chains.vm)] {
-        let objects = match chain {
-            Chain::Known(objects) => objects,
-            Chain::Absent => continue,
-            Chain::Unknown(reason) => return Err(unknown(format!("the ancestors of the {name}"), reason)),
-        };
+        let objects = chain.as_ref().map_err(|reason| unknown(format!("the ancestors of the {name}"), reason))?;
+        if objects.is_empty() {
+            continue;
+        }
         match walk_up(categories, objects, &find_tags)? {
             Ok(found) => return checked(categories, found).map(Some),
             Err(lacking) => missing.push(lacking),

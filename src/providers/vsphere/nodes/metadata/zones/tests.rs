@@ -10,7 +10,7 @@ use super::*;
 /// datacenter. Tags are written as `object: category=name category=name`. `object: !` means that the tags of the object
 /// cannot be read, and `object: ?` that they were not read yet.
 fn resolve(categories: Option<(&str, &str)>, world: &[&str]) -> Result<Option<Zone>, ZoneProblem> {
-    let chain = |ids: &[&str]| Chain::Known(ids.iter().map(|id| MoRef::new("Object", *id)).collect());
+    let chain = |ids: &[&str]| Ok(ids.iter().map(|id| MoRef::new("Object", *id)).collect());
     let chains = Chains {
         host: chain(&["host", "cluster", "datacenter"]),
         pool: chain(&["pool", "cluster", "datacenter"]),
@@ -108,12 +108,12 @@ fn z1_to_z15_hold() {
 
 #[test]
 fn a_way_up_that_is_not_known_is_unknown_and_one_that_is_not_there_is_skipped() {
-    let known = Chain::Known(vec![MoRef::new("Object", "vm")]);
+    let known: Chain = Ok(vec![MoRef::new("Object", "vm")]);
     let rows = [
-        ("no host", Chain::Absent, Chain::Absent, "A R"),
+        ("no host", Ok(Vec::new()), Ok(Vec::new()), "A R"),
         // differs: if the pool cannot be read, Go logs a warning and continues with the VM.
-        ("pool not read", Chain::Absent, Chain::Unknown("permission denied".to_owned()), "!ZoneUnknown"),
-        ("host not read", Chain::Unknown("not read yet".to_owned()), Chain::Absent, "!ZoneUnknown"),
+        ("pool not read", Ok(Vec::new()), Err("permission denied".to_owned()), "!ZoneUnknown"),
+        ("host not read", Err("not read yet".to_owned()), Ok(Vec::new()), "!ZoneUnknown"),
     ];
     for (id, host, pool, want) in rows {
         let chains = Chains { host, pool, vm: known.clone() };
@@ -211,7 +211,7 @@ proptest! {
         ]);
         let categories = ZoneCategories { zone: "zone".to_owned(), region: "region".to_owned() };
         let object = MoRef::new("VirtualMachine", "vm-1");
-        let chains = Chains { host: Chain::Absent, pool: Chain::Absent, vm: Chain::Known(vec![object]) };
+        let chains = Chains { host: Ok(Vec::new()), pool: Ok(Vec::new()), vm: Ok(vec![object]) };
         let expected = match (is_valid_label(&zone), is_valid_label(&region)) {
             (true, true) => Ok(Some(Zone { failure_domain: zone, region })),
             (false, _) => Err(ZoneProblem::InvalidTagName { category: "zone".to_owned(), name: zone }),

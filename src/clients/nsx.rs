@@ -28,7 +28,7 @@ pub use call::WriteCall;
 pub use error::{Error, ErrorAnswer, Kind};
 pub use list::{Listing, Pages};
 pub use object::{Object, ObjectTag};
-pub use pace::{Pace, Priority};
+pub use pace::Pace;
 pub use proof::{LogIn, Login, NoLogin, Scheme};
 pub use token::AccessToken;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ccm::clients::http::Method;
 use ccm::clients::nsx::realization::{Realization, Reservation};
-use ccm::clients::nsx::{AccessToken, Error, Kind, Listing, Login, Object, Priority, WriteCall};
+use ccm::clients::nsx::{AccessToken, Error, Kind, Listing, Login, Object, WriteCall};
 use ccm::providers::vsphere::nsx::routes::static_route::{CLUSTER_NAME, NODE_NAME, StaticRoute};
 use serde_json::json;
 use support::fake_nsx::{Behaviour, HierarchicalPatch, Model, Trouble};
@@ -28,7 +28,7 @@ async fn w_03_a_request_with_a_token_has_nothing_else() {
     assert_eq!(server.arrivals()[0].body, "refresh_token=a%2Bb%26c%3Dd");
     let client = server.client(Door::new(false));
     client.adopt(Login::with_token(&token));
-    client.get(GATEWAY, "test.get", Priority::Urgent).await.unwrap();
+    client.get(GATEWAY, "test.get").await.unwrap();
     let arrivals = server.arrivals();
     assert_eq!(arrivals[1].secret("csp-auth-token"), Some("t"));
     assert_eq!((arrivals[1].secret("Authorization"), arrivals[1].secret("Cookie")), (None, None));
@@ -130,12 +130,12 @@ async fn a_manager_that_has_too_much_to_do_gets_half_as_many_calls() {
         let client = server.client(Door::new(true));
         // Uses up the burst of the rate limit.
         for _ in 0..10 {
-            let _ = client.get(GATEWAY, "test.get", Priority::Urgent).await;
+            let _ = client.get(GATEWAY, "test.get").await;
         }
         let (seen, began) = (server.arrivals().len(), Instant::now());
         // Within a second. Each second without throttling permits two more calls.
         while began.elapsed() < Duration::from_millis(800) {
-            client.get(GATEWAY, "test.get", Priority::Urgent).await.unwrap();
+            client.get(GATEWAY, "test.get").await.unwrap();
         }
         let rate = (server.arrivals().len() - seen) as f64 / began.elapsed().as_secs_f64();
         assert!((rate - expected).abs() < 4.0, "{status} {body}: {rate} calls a second");
@@ -268,7 +268,7 @@ async fn an_answer_with_many_values_is_not_read_however_short_it_is() {
     assert_eq!(server.arrivals().len(), 3, "smaller pages");
     let server = Memory::new(Duration::ZERO, move |_| many(300_000));
     let client = server.client(Door::new(true));
-    let error = client.get(GATEWAY, "test.get", Priority::Urgent).await.unwrap_err();
+    let error = client.get(GATEWAY, "test.get").await.unwrap_err();
     assert_eq!(error.kind, Kind::Unavailable);
     assert!(error.to_string().ends_with("the answer has more than 60000 values"), "{error}");
 }
@@ -312,7 +312,7 @@ async fn a_path_that_leads_elsewhere_is_not_sent() {
     let client = server.client(Door::new(true));
     let (_term, permit) = Term::begin();
     for path in ["/infra/tier-1s/..", "/infra/../api/v1/x", "/infra/./tier-1s/t1", ".."] {
-        let got = client.get(path, "test.get", Priority::Urgent).await.map(drop);
+        let got = client.get(path, "test.get").await.map(drop);
         let deleted = client.delete(WriteCall { permit: &permit }, path, "test.delete").await;
         for error in [got.unwrap_err(), deleted.unwrap_err()] {
             assert!(error.kind == Kind::BadRequest && error.to_string().contains("not sent"), "{path}: {error}");
@@ -320,7 +320,7 @@ async fn a_path_that_leads_elsewhere_is_not_sent() {
     }
     assert_eq!(server.arrivals().len(), 0);
     // Segments that contain more than dots are accepted.
-    client.get("/infra/tier-1s/a..b/...", "test.get", Priority::Urgent).await.unwrap();
+    client.get("/infra/tier-1s/a..b/...", "test.get").await.unwrap();
     assert_eq!(server.arrivals().len(), 1);
 }
 

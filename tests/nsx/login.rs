@@ -336,7 +336,7 @@ async fn a_login_that_is_under_way_at_the_end_is_logged_out_too_and_calls_fail_a
         world.nsx.next("session create", Trouble::Late(Duration::from_millis(300)));
         let call = {
             let client = world.client.clone();
-            tokio::spawn(async move { client.get(GATEWAY, "test.get", ccm::clients::nsx::Priority::Urgent).await })
+            tokio::spawn(async move { client.get(GATEWAY, "test.get").await })
         };
         world.until("the login has come", |world| world.logins() == 1).await;
         if is_stop {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm::clients::nsx::{Client, Pace, Priority, Scheme, Timeouts};
+use ccm::clients::nsx::{Client, Pace, Scheme, Timeouts};
 use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::login::credentials::CredentialState;
 use ccm::providers::vsphere::nsx::{AnyLeader, LoginSource, NsxSession};
@@ -44,7 +44,7 @@ impl Replica {
             let _lead = lead;
             let forever = async {
                 loop {
-                    let call = || client.get(GATEWAY, "test.get", Priority::Urgent);
+                    let call = || client.get(GATEWAY, "test.get");
                     let _ = tokio::join!(call(), call(), call());
                     sleep(Duration::from_secs(10)).await;
                 }

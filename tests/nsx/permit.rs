@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm::clients::http::{Method, Permit};
-use ccm::clients::nsx::{Client, Error, Kind, Priority, WriteCall};
+use ccm::clients::nsx::{Client, Error, Kind, WriteCall};
 use support::fake_nsx::{Behaviour, Model, Sessions, Side, Trouble};
 use tokio::task::JoinHandle;
 
@@ -54,7 +54,7 @@ async fn nothing_is_sent_without_a_valid_permit() {
         assert_eq!(result.unwrap_err().kind, Kind::NotPermitted);
     }
     assert_eq!(writes(&server), 1);
-    client.get(&path, "test.get", Priority::Urgent).await.unwrap();
+    client.get(&path, "test.get").await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,7 +78,7 @@ async fn a_write_that_waits_for_its_turn_is_not_sent() {
     let reads: Vec<_> = (0..20)
         .map(|_| {
             let client = client.clone();
-            tokio::spawn(async move { client.get(ROUTES, "test.get", Priority::Urgent).await.map(drop) })
+            tokio::spawn(async move { client.get(ROUTES, "test.get").await.map(drop) })
         })
         .collect();
     while server.arrivals().len() < 20 {
@@ -132,7 +132,7 @@ async fn a_write_whose_session_was_over_is_not_sent_again() {
     });
     let door = Door::new(true);
     let client = server.client(Arc::clone(&door) as _);
-    client.get(ROUTES, "test.get", Priority::Urgent).await.unwrap();
+    client.get(ROUTES, "test.get").await.unwrap();
     let before = *door.logins.borrow();
     let (term, permit) = Term::begin();
     door.open.send_replace(false);

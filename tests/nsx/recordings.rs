@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ccm::clients::http;
 use ccm::clients::nsx::realization::{Realization, RevisionStatus};
-use ccm::clients::nsx::{Client, Kind, LogIn, Login, NoLogin, Pace, Priority, Scheme, Timeouts};
+use ccm::clients::nsx::{Client, Kind, LogIn, Login, NoLogin, Pace, Scheme, Timeouts};
 use field_test::recording::{Product, Recording, Replay, record, replay};
 use field_test::{RunSettings, Server, Servers};
 use secrecy::SecretString;
@@ -156,7 +156,7 @@ async fn the_client_reads_the_answers_of_the_stand_in() {
     assert_eq!(status, RevisionStatus::Known(Realization::Realized));
 
     let never = "/infra/lb-virtual-servers/field-test-f1e1-never-was";
-    let error = client.get(never, "test", Priority::Urgent).await.unwrap_err();
+    let error = client.get(never, "test").await.unwrap_err();
     assert_eq!((&error.kind, error.status(), error.code()), (&Kind::NotFound, Some(404), Some(600)), "{error}");
     assert!(!client.is_in_effect(never, "test").await.unwrap());
 
@@ -164,8 +164,8 @@ async fn the_client_reads_the_answers_of_the_stand_in() {
     client.end(login.clone()).await.unwrap();
     // The first answer comes from the session while it was valid.
     client.adopt(login.clone());
-    client.get("/infra/sites", "test", Priority::Urgent).await.unwrap();
-    let error = client.get("/infra/sites", "test", Priority::Urgent).await.unwrap_err();
+    client.get("/infra/sites", "test").await.unwrap();
+    let error = client.get("/infra/sites", "test").await.unwrap_err();
     assert_eq!(error.kind, Kind::SessionOver, "{error}");
     assert_eq!(replay.unanswered(), Vec::<String>::new());
 }

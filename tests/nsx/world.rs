@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm::clients::http::{self, CallObserver, ClientIdentity, Permit, ProxySettings, TlsSettings, TlsTrust};
-use ccm::clients::nsx::{Client, Error, Listing, Object, Pace, Priority, Scheme, Timeouts, WriteCall};
+use ccm::clients::nsx::{Client, Error, Listing, Object, Pace, Scheme, Timeouts, WriteCall};
 use ccm::cloud::login_ledger::SecretVersion;
 use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::login::credentials::source::SourceLocation;
@@ -205,7 +205,7 @@ impl World {
     }
 
     pub async fn get(&self, path: &str) -> Result<Object, Error> {
-        self.client.get(path, "test.get", Priority::Urgent).await
+        self.client.get(path, "test.get").await
     }
 
     pub async fn list(&self) -> Result<Listing, Error> {

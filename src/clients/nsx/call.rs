@@ -11,7 +11,7 @@ use super::answer::{self, PresentedCredentials, RequestContext};
 use super::error::{Error, ErrorAnswer, Kind};
 use super::json;
 use super::object::Object;
-use super::pace::{LONGEST_HOLD, Priority};
+use super::pace::LONGEST_HOLD;
 use super::proof::{Login, NoLogin};
 use super::{BASE, Client};
 use crate::clients::http::{self, FailedRequest, Method, Permit, Request, Response};
@@ -39,7 +39,6 @@ pub(super) struct NsxCall<'a> {
     pub(super) query: &'a [(&'a str, &'a str)],
     pub(super) body: Option<&'a Map<String, Value>>,
     pub(super) operation: &'static str,
-    pub(super) priority: Priority,
     pub(super) permit: Option<Arc<dyn Permit>>,
     pub(super) shape: Shape,
 }
@@ -53,23 +52,14 @@ pub(super) enum Shape {
 }
 
 impl<'a> NsxCall<'a> {
-    pub(super) fn get(object: &'a str, operation: &'static str, priority: Priority) -> Self {
-        Self {
-            method: Method::GET,
-            object,
-            query: &[],
-            body: None,
-            operation,
-            priority,
-            permit: None,
-            shape: Shape::Object,
-        }
+    pub(super) fn get(object: &'a str, operation: &'static str) -> Self {
+        let (method, shape) = (Method::GET, Shape::Object);
+        Self { method, object, query: &[], body: None, operation, permit: None, shape }
     }
 
     fn write(write: &WriteCall<'_>, method: Method, object: &'a str, operation: &'static str) -> Self {
         let permit = Some(Arc::clone(write.permit));
-        let (priority, shape) = (Priority::Urgent, Shape::Acknowledgement);
-        Self { method, object, query: &[], body: None, operation, priority, permit, shape }
+        Self { method, object, query: &[], body: None, operation, permit, shape: Shape::Acknowledgement }
     }
 
     /// Returns path and query without the manager's prefix.
@@ -98,8 +88,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Kind::NotFound`] if the object does not exist.
-    pub async fn get(&self, path: &str, operation: &'static str, priority: Priority) -> Result<Object, Error> {
-        self.object(NsxCall::get(path, operation, priority)).await
+    pub async fn get(&self, path: &str, operation: &'static str) -> Result<Object, Error> {
+        self.object(NsxCall::get(path, operation)).await
     }
 
     /// Creates the object at this path, or updates it. The answer is not parsed.
@@ -262,7 +252,7 @@ impl Client {
                 PresentedCredentials::EachTime => self.inner.basic.acquire().await.ok(),
                 PresentedCredentials::Login | PresentedCredentials::Nothing => None,
             };
-            (basic, self.inner.pace.turn(call.priority).await)
+            (basic, self.inner.pace.turn().await)
         };
         let Ok((_basic, turn)) = timeout(self.inner.timeouts.turn, wait).await else {
             let message = format!("not sent: no turn within {} s", self.inner.timeouts.turn.as_secs());

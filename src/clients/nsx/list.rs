@@ -7,7 +7,6 @@ use serde_json::{Map, Value};
 use super::call::{NsxCall, Shape};
 use super::error::{Error, Kind};
 use super::object::Object;
-use super::pace::Priority;
 use super::{Client, http};
 
 const MAX_PAGES: usize = 500;
@@ -127,7 +126,7 @@ impl<'a> Pages<'a> {
             let size = self.page_size.to_string();
             let mut query = vec![("page_size", size.as_str())];
             query.extend(self.cursor.as_deref().map(|cursor| ("cursor", cursor)));
-            let get = NsxCall::get(self.path, self.operation, Priority::Urgent);
+            let get = NsxCall::get(self.path, self.operation);
             let call = NsxCall { query: &query, shape: Shape::Page, ..get };
             match self.client.object(call).await {
                 Err(error) if self.page_size > 1 && is_too_large(&error) => self.page_size /= 2,

@@ -10,7 +10,6 @@ use super::answer::{PresentedCredentials, RequestContext};
 use super::call::NsxCall;
 use super::error::{Error, Kind};
 use super::json;
-use super::pace::Priority;
 use super::proof::{Login, RequestAuth, Scheme};
 use super::{Client, http};
 use crate::clients::http::{BodyWriter, Method, Request, Response};
@@ -63,7 +62,7 @@ impl Client {
     /// [`Kind::Rejected`] for rejected credentials. Repeated attempts lock the account.
     pub async fn try_basic(&self, scheme: Scheme, user: &str, password: &SecretString) -> Result<Login, Error> {
         let login = Login(Arc::new(RequestAuth::Basic(scheme.authorization(user, password))));
-        let probe = NsxCall { query: &[("page_size", "1")], ..NsxCall::get(PROBE, BASIC, Priority::Urgent) };
+        let probe = NsxCall { query: &[("page_size", "1")], ..NsxCall::get(PROBE, BASIC) };
         let mut request = self.request(&probe);
         login.authenticate(&mut request);
         request.timeout = self.inner.timeouts.login;

@@ -18,15 +18,6 @@ const GROWTH: f64 = 2.0;
 /// The longest pause that a manager may request.
 pub(super) const LONGEST_HOLD: Duration = Duration::from_secs(300);
 
-/// Priority of a waiting call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Priority {
-    /// A write, or a read that a write waits for.
-    Urgent,
-    /// A read for information, which waits behind urgent calls.
-    Information,
-}
-
 /// Rate limiter of one manager, shared by all its callers.
 pub struct Pace {
     began: Instant,
@@ -38,7 +29,6 @@ pub struct Pace {
 struct PaceState {
     flow: Flow,
     under_way: usize,
-    urgent: usize,
 }
 
 /// One call in flight, counted until this value is dropped.
@@ -47,37 +37,28 @@ pub(super) struct InFlightCall<'a> {
     pub(super) began: Instant,
 }
 
-/// One waiting urgent call, counted until this value is dropped. Calls for information wait meanwhile.
-struct Urgent<'a>(&'a Pace);
-
 impl Pace {
     /// Builds a limiter for this many calls per second, at least one.
     pub fn new(calls_per_second: u32) -> Self {
-        let state = PaceState { flow: Flow::new(f64::from(calls_per_second.max(1))), under_way: 0, urgent: 0 };
+        let state = PaceState { flow: Flow::new(f64::from(calls_per_second.max(1))), under_way: 0 };
         Self { began: Instant::now(), state: Mutex::new(state), changed: Notify::new() }
     }
 
     /// Waits until the rate limit admits a call. The caller must limit the wait.
-    pub(super) async fn turn(&self, priority: Priority) -> InFlightCall<'_> {
-        let _urgent = (priority == Priority::Urgent).then(|| {
-            self.state.lock().urgent += 1;
-            Urgent(self)
-        });
+    pub(super) async fn turn(&self) -> InFlightCall<'_> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             let ready = {
                 let mut state = self.state.lock();
-                let PaceState { flow, under_way, urgent } = &mut *state;
-                let must_wait = *under_way >= MAX_IN_FLIGHT || (priority == Priority::Information && *urgent > 0);
-                match if must_wait { None } else { Some(flow.take(self.began.elapsed())) } {
-                    Some(Ok(())) => {
-                        *under_way += 1;
-                        return InFlightCall { pace: self, began: Instant::now() };
-                    }
-                    Some(Err(ready)) => Some(ready),
-                    None => None,
+                if state.under_way >= MAX_IN_FLIGHT {
+                    None
+                } else if let Err(ready) = state.flow.take(self.began.elapsed()) {
+                    Some(ready)
+                } else {
+                    state.under_way += 1;
+                    return InFlightCall { pace: self, began: Instant::now() };
                 }
             };
             match ready {
@@ -100,15 +81,6 @@ impl Drop for InFlightCall<'_> {
         state.under_way = state.under_way.saturating_sub(1);
         drop(state);
         self.pace.changed.notify_waiters();
-    }
-}
-
-impl Drop for Urgent<'_> {
-    fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        state.urgent = state.urgent.saturating_sub(1);
-        drop(state);
-        self.0.changed.notify_waiters();
     }
 }
 
@@ -177,7 +149,7 @@ mod tests {
     use futures::future::join_all;
     use tokio::time::Instant;
 
-    use super::{Flow, MAX_IN_FLIGHT, Pace, Priority};
+    use super::{Flow, MAX_IN_FLIGHT, Pace};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -227,38 +199,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_than_twenty_are_under_way_and_information_waits_behind_writes() {
+    async fn no_more_than_twenty_are_under_way() {
         let pace = Arc::new(Pace::new(1000));
-        let all = join_all((0..MAX_IN_FLIGHT).map(|_| pace.turn(Priority::Urgent))).await;
-        let order = parking_lot::Mutex::new(Vec::new());
-        let waiting = async {
-            tokio::join!(
-                async {
-                    let _turn = pace.turn(Priority::Information).await;
-                    order.lock().push("read");
-                },
-                async {
-                    let _turn = pace.turn(Priority::Urgent).await;
-                    order.lock().push("write");
-                },
-                async {
-                    tokio::time::sleep(SECOND).await;
-                    assert!(order.lock().is_empty());
-                    drop(all);
-                }
-            )
-        };
-        waiting.await;
-        assert_eq!(*order.lock(), ["write", "read"]);
+        let all = join_all((0..MAX_IN_FLIGHT).map(|_| pace.turn())).await;
+        assert!(tokio::time::timeout(SECOND, pace.turn()).await.is_err());
+        drop(all);
+        assert!(tokio::time::timeout(SECOND, pace.turn()).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_wait_that_is_given_up_leaves_no_trace() {
         let pace = Pace::new(1);
         let began = Instant::now();
-        drop(pace.turn(Priority::Urgent).await);
-        assert!(tokio::time::timeout(SECOND / 2, pace.turn(Priority::Urgent)).await.is_err());
-        drop(pace.turn(Priority::Information).await);
+        drop(pace.turn().await);
+        assert!(tokio::time::timeout(SECOND / 2, pace.turn()).await.is_err());
+        drop(pace.turn().await);
         assert!(began.elapsed() <= SECOND + SECOND / 10, "{:?}", began.elapsed());
     }
 }

@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 use super::call::NsxCall;
 use super::error::{Error, Kind};
 use super::object::Object;
-use super::pace::Priority;
 use super::{Client, http};
 use crate::base::addresses::parse_ip;
 
@@ -78,7 +77,7 @@ impl Client {
         operation: &'static str,
     ) -> Result<RevisionStatus, Error> {
         let query = [("intent_path", path)];
-        let call = NsxCall::get("/infra/realized-state/status", operation, Priority::Urgent);
+        let call = NsxCall::get("/infra/realized-state/status", operation);
         let status = match self.object(NsxCall { query: &query, ..call }).await {
             Err(error) if matches!(error.kind, Kind::NotFound | Kind::MissingReference(_) | Kind::NoPermission) => None,
             other => revision_status_of(&other?, revision),
@@ -138,7 +137,7 @@ impl Client {
     ) -> Result<Vec<Map<String, Value>>, Error> {
         let query = [("intent_path", path)];
         let object = "/infra/realized-state/realized-entities";
-        let call = NsxCall { query: &query, ..NsxCall::get(object, operation, Priority::Urgent) };
+        let call = NsxCall { query: &query, ..NsxCall::get(object, operation) };
         let answer = match self.object(call).await {
             Err(error) if says_absent(&error) => return Ok(Vec::new()),
             other => other?,

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use ccm::clients::http::{Method, Permit};
 use ccm::clients::nsx::realization::Realization;
 use ccm::clients::nsx::{
-    AccessToken, Client, Error, Kind, LogIn, Login, NoLogin, Object, Pace, Priority, Scheme, Timeouts, WriteCall,
+    AccessToken, Client, Error, Kind, LogIn, Login, NoLogin, Object, Pace, Scheme, Timeouts, WriteCall,
 };
 use ccm::providers::vsphere::nsx::routes::ownership;
 use ccm::providers::vsphere::nsx::routes::ownership::{Cluster, Ownership};
@@ -71,7 +71,7 @@ pub const READS: &[Read] = &[
         drop(run(async { always(status, bytes).list(ROUTES, "fuzz.list", 1).await }));
     }),
     ("an object of NSX", |status, bytes| {
-        drop(run(async { always(status, bytes).get(ROUTE, "fuzz.get", Priority::Urgent).await }));
+        drop(run(async { always(status, bytes).get(ROUTE, "fuzz.get").await }));
     }),
     ("a state of NSX", |status, bytes| {
         drop(run(async { always(status, bytes).realization(ROUTE, "fuzz.realization").await }));
@@ -126,7 +126,7 @@ pub fn list(bytes: &[u8]) {
 pub fn object(bytes: &[u8]) {
     let (got, realization) = run(async {
         let client = always(200, bytes);
-        let got = client.get(ROUTE, "fuzz.get", Priority::Urgent).await;
+        let got = client.get(ROUTE, "fuzz.get").await;
         (got, client.realization(ROUTE, "fuzz.realization").await)
     });
     match realization {
@@ -189,7 +189,7 @@ pub fn error(bytes: &[u8]) {
             let client = always(status, bytes);
             let write = || WriteCall { permit: &permit };
             (
-                client.get(ROUTE, "fuzz.get", Priority::Urgent).await.map(drop),
+                client.get(ROUTE, "fuzz.get").await.map(drop),
                 client.list(ROUTES, "fuzz.list", 1000).await.map(drop),
                 client.patch(write(), ROUTE, "fuzz.patch", &Object::default()).await,
                 client.delete(write(), ROUTE, "fuzz.delete").await,

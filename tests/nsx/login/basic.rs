@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm::clients::nsx::{Client, Kind, Pace, Priority, Scheme, Timeouts};
+use ccm::clients::nsx::{Client, Kind, Pace, Scheme, Timeouts};
 use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::nsx::{AnyLeader, LoginSource, NsxSession};
 use doubles::login_store::MemoryStore;
@@ -82,7 +82,7 @@ fn start(
 }
 
 async fn call(client: Client) -> Result<(), ccm::clients::nsx::Error> {
-    client.get(GATEWAY, "test.get", Priority::Urgent).await.map(drop)
+    client.get(GATEWAY, "test.get").await.map(drop)
 }
 
 #[tokio::test(start_paused = true)]

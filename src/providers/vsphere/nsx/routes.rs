@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::base::addresses::{parse_ip, parse_network_sloppy};
-use crate::clients::nsx::{self, Client, Kind, Object, Priority, WriteCall};
+use crate::clients::nsx::{self, Client, Kind, Object, WriteCall};
 use crate::cloud::node::{self, addresses};
 use crate::cloud::{ClusterReads, Error, LeaderToken, LiveReads, Route, UsableAddresses};
 use crate::providers::vsphere::nsx::UsableAddressesOf;
@@ -217,7 +217,7 @@ impl RouterRoutes {
 
     async fn read(&self, cluster_name: &str, id: &str, doing: &str) -> Result<Option<FoundRoute>, Error> {
         let uid = self.uid.read().await?;
-        let object = match self.client.get(&self.path(id), "static-routes.get", Priority::Urgent).await {
+        let object = match self.client.get(&self.path(id), "static-routes.get").await {
             Ok(object) => object,
             Err(error) if error.kind == Kind::NotFound => return Ok(None),
             Err(error) => return Err(failed(doing, None, &error)),

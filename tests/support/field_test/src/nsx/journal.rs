@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use ccm::clients::http::Permit;
-use ccm::clients::nsx::{Client, Error, Kind, Object, Priority, WriteCall};
+use ccm::clients::nsx::{Client, Error, Kind, Object, WriteCall};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -100,7 +100,7 @@ impl Journal {
 
     /// Plans an object. Its path must be absent.
     pub(super) async fn plan(&self, client: &Client, path: &str) -> Result<Planned, NotPlanned> {
-        match client.get(path, OPERATION, Priority::Urgent).await {
+        match client.get(path, OPERATION).await {
             Ok(_) => Err(NotPlanned::Exists),
             Err(error) if error.kind == Kind::NotFound => Ok(Planned(path.to_owned())),
             Err(error) => Err(NotPlanned::Unknown(error)),
@@ -226,7 +226,7 @@ impl Journal {
     /// Deletes an object if this run owns it. An object that is absent, or that another client owns, leaves the
     /// journal.
     async fn remove(&mut self, client: &Client, path: &str) -> Result<(), Error> {
-        let get = async || client.get(path, OPERATION, Priority::Urgent).await;
+        let get = async || client.get(path, OPERATION).await;
         let Some(entry) = self.entries.iter_mut().find(|entry| entry.path == path) else { return Ok(()) };
         let mut seen = get().await;
         let was_unanswered = entry.is_unanswered;

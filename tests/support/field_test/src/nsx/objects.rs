@@ -1,7 +1,7 @@
 //! Checks of objects: the gateway, the load balancer service, a realized object, and an object that does not exist.
 
 use ccm::clients::nsx::realization::RevisionStatus;
-use ccm::clients::nsx::{Kind, Object, Priority};
+use ccm::clients::nsx::{Kind, Object};
 use serde_json::Value;
 
 use super::beliefs::{ABSENT, ABSENT_STATE, EDGE, GATEWAY, REALIZED, ROWS_NAME, USAGE, VERSION};
@@ -33,7 +33,7 @@ pub(super) async fn gateway(check: &mut Check, named: Option<&str>) -> Result<()
         check.sheet.skip(&EDGE, "no tier-1 gateway is visible");
         return Ok(());
     };
-    match check.client.get(&path, OPERATION, Priority::Urgent).await {
+    match check.client.get(&path, OPERATION).await {
         Ok(gateway) => {
             let types = gateway.0.get("route_advertisement_types").and_then(Value::as_array);
             let seen = types.map_or("it does not have it".to_owned(), |types| {
@@ -65,7 +65,7 @@ pub(super) async fn service(check: &mut Check, named: Option<&str>) -> Result<()
         check.sheet.skip(&USAGE, "no load balancer service is visible");
         return Ok(());
     };
-    match check.client.get(&format!("{path}/service-usage"), OPERATION, Priority::Urgent).await {
+    match check.client.get(&format!("{path}/service-usage"), OPERATION).await {
         Ok(answer) => {
             let results = answer.0.get("results");
             let first = results.and_then(|results| results.get(0));
@@ -121,7 +121,7 @@ pub(super) async fn realized(check: &mut Check) -> Result<(), Ended> {
 
 /// Reads an object that does not exist, and its realized state.
 pub(super) async fn absent(check: &mut Check) -> Result<(), Ended> {
-    match check.client.get(NEVER, OPERATION, Priority::Urgent).await {
+    match check.client.get(NEVER, OPERATION).await {
         Ok(_) => check.sheet.judge(&ABSENT, false, "it was found"),
         Err(error) => {
             check.ends(&error)?;

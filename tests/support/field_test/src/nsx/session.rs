@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ccm::clients::http::{self, Settings};
-use ccm::clients::nsx::{AccessToken, Client, Kind, Login, Priority};
+use ccm::clients::nsx::{AccessToken, Client, Kind, Login};
 use secrecy::SecretString;
 
 use super::beliefs::{CREATE, DESTROYED, NEITHER, NO_SESSION, NO_TOKEN, USE};
@@ -55,7 +55,7 @@ pub(super) async fn begin(check: &mut Check, proof: &NsxProof) -> Result<(), End
     };
     check.login = Some(login.clone());
     check.client.adopt(login.clone());
-    match check.client.get(SITES, PROBE, Priority::Urgent).await {
+    match check.client.get(SITES, PROBE).await {
         Ok(_) if login.is_session() => check.sheet.judge(&USE, true, "status 200"),
         Ok(_) => check.sheet.skip(&USE, "there is no session"),
         Err(error) => {
@@ -123,7 +123,7 @@ async fn probe(check: &mut Check, login: &Login, belief: &'static Belief) -> Res
     // The client drops a login that was rejected, so each call needs it again.
     check.client.adopt(login.clone());
     check.wire.take();
-    let answer = check.client.get(SITES, PROBE, Priority::Urgent).await;
+    let answer = check.client.get(SITES, PROBE).await;
     let Some(exchange) = check.last(PROBE).filter(|exchange| exchange.status.is_some()) else {
         return answer.map(drop).map_or_else(|error| check.failed(belief, &error), Ok);
     };

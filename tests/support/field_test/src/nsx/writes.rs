@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use ccm::clients::nsx::realization::{Realization, Reservation, RevisionStatus};
-use ccm::clients::nsx::{Client, Error, Kind, Object, Priority};
+use ccm::clients::nsx::{Client, Error, Kind, Object};
 use ccm::providers::vsphere::config::{IpPool, Profile};
 use serde_json::json;
 
@@ -99,7 +99,7 @@ fn refuse(check: &mut Check, why: String) {
 async fn plan(check: &mut Check, server: &NsxServer, write: &WriteRequest) -> Result<Option<Plan>, Ended> {
     let service = write.service.as_ref().map(|service| format!("/infra/lb-services/{service}"));
     if let Some(service) = &service
-        && let Err(error) = check.client.get(service, OPERATION, Priority::Urgent).await
+        && let Err(error) = check.client.get(service, OPERATION).await
     {
         check.ends(&error)?;
         refuse(check, format!("the load balancer service of --service cannot be read: {}", told(&error)));
@@ -322,7 +322,7 @@ async fn revisions(check: &mut Check, planned: &Planned, first: Object) -> Resul
 
 /// Refers to a monitor that does not exist, then deletes the monitor that the pool refers to.
 async fn references(check: &mut Check, plan: &Plan) -> Result<(), Ended> {
-    match check.client.get(plan.pool.path(), OPERATION, Priority::Urgent).await {
+    match check.client.get(plan.pool.path(), OPERATION).await {
         Ok(mut pool) => {
             pool.0.insert("active_monitor_paths".to_owned(), json!([NEVER]));
             let answer = check.journal.put(&check.client, &plan.pool, &pool).await.map(drop);
@@ -343,7 +343,7 @@ async fn deletion(check: &mut Check, plan: &Plan) -> Result<(), Ended> {
         return check.failed(&DELETED, &error);
     }
     let began = Instant::now();
-    match check.client.get(planned.path(), OPERATION, Priority::Urgent).await {
+    match check.client.get(planned.path(), OPERATION).await {
         Ok(object) => {
             let state = if object.is_marked_for_delete() { "shown, with the mark" } else { "shown" };
             check.sheet.judge(&DELETED, false, format!("the {what} is {state}"));

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::clients::http::Permit;
 use crate::clients::nsx::realization::{Reservation, RevisionStatus};
-use crate::clients::nsx::{self as client, Client, Object, Priority, WriteCall};
+use crate::clients::nsx::{self as client, Client, Object, WriteCall};
 use crate::cloud::{Error, LeaderToken};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::load_balancer::body::{self, GROUP_TYPE};
@@ -113,7 +113,7 @@ impl NsxBackend {
 
     /// Reads an object. `doing` is the current operation, for messages.
     async fn get(&self, kind: ObjectKind, path: &str, doing: &str) -> Result<Option<Object>, Error> {
-        match self.client.get(path, Calls::of(kind).get, Priority::Urgent).await {
+        match self.client.get(path, Calls::of(kind).get).await {
             Ok(object) if object.path() == path => Ok(Some(object)),
             Ok(_) => {
                 let message = format!("{doing}: the answer is not the object that was asked for");
@@ -463,7 +463,7 @@ impl Backend for NsxBackend {
             ConfiguredObject::Profile(path) => (path.clone(), "lb-app-profiles.get"),
             ConfiguredObject::Gateway(path) => (path.clone(), "tier-1s.get"),
         };
-        let found = match self.client.get(&path, operation, Priority::Urgent).await {
+        let found = match self.client.get(&path, operation).await {
             Ok(found) => found,
             Err(error) if is_missing(&error) => return Ok(Suitability::Missing),
             Err(error) => return Err(failed(&format!("read {path}"), None, &error)),
@@ -536,7 +536,7 @@ impl Backend for NsxBackend {
 
     async fn usage(&self, lb_service: &str) -> Result<Option<Usage>, Error> {
         let path = format!("{lb_service}/service-usage");
-        match self.client.get(&path, "lb-services.usage", Priority::Urgent).await {
+        match self.client.get(&path, "lb-services.usage").await {
             Ok(answer) => Ok(usage_of(&answer.0)),
             Err(error) if is_missing(&error) => Ok(None),
             Err(error) if matches!(error.kind, client::Kind::NoPermission | client::Kind::BadRequest) => Ok(None),

@@ -24,7 +24,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-pub use call::WriteCall;
 pub use error::{Error, ErrorAnswer, Kind};
 pub use list::{Listing, Pages};
 pub use object::{Object, ObjectTag};

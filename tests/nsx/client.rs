@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ccm::clients::http::Method;
 use ccm::clients::nsx::realization::{Realization, Reservation};
-use ccm::clients::nsx::{AccessToken, Error, Kind, Listing, Login, Object, WriteCall};
+use ccm::clients::nsx::{AccessToken, Error, Kind, Listing, Login, Object};
 use ccm::providers::vsphere::nsx::routes::static_route::{CLUSTER_NAME, NODE_NAME, StaticRoute};
 use serde_json::json;
 use support::fake_nsx::{Behaviour, HierarchicalPatch, Model, Trouble};
@@ -313,7 +313,7 @@ async fn a_path_that_leads_elsewhere_is_not_sent() {
     let (_term, permit) = Term::begin();
     for path in ["/infra/tier-1s/..", "/infra/../api/v1/x", "/infra/./tier-1s/t1", ".."] {
         let got = client.get(path, "test.get").await.map(drop);
-        let deleted = client.delete(WriteCall { permit: &permit }, path, "test.delete").await;
+        let deleted = client.delete(&permit, path, "test.delete").await;
         for error in [got.unwrap_err(), deleted.unwrap_err()] {
             assert!(error.kind == Kind::BadRequest && error.to_string().contains("not sent"), "{path}: {error}");
         }

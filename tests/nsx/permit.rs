@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm::clients::http::{Method, Permit};
-use ccm::clients::nsx::{Client, Error, Kind, WriteCall};
+use ccm::clients::nsx::{Client, Error, Kind};
 use support::fake_nsx::{Behaviour, Model, Sessions, Side, Trouble};
 use tokio::task::JoinHandle;
 
@@ -44,11 +44,10 @@ async fn nothing_is_sent_without_a_valid_permit() {
     patch(&client, &permit, "r").await.unwrap();
     term.end();
     let path = format!("{ROUTES}/r");
-    let write = || WriteCall { permit: &permit };
     let results = [
-        client.patch(write(), &path, "test.patch", &route()).await,
-        client.put(write(), &path, "test.put", &route()).await.map(drop),
-        client.delete(write(), &path, "test.delete").await,
+        client.patch(&permit, &path, "test.patch", &route()).await,
+        client.put(&permit, &path, "test.put", &route()).await.map(drop),
+        client.delete(&permit, &path, "test.delete").await,
     ];
     for result in results {
         assert_eq!(result.unwrap_err().kind, Kind::NotPermitted);

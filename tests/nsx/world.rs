@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm::clients::http::{self, CallObserver, ClientIdentity, Permit, ProxySettings, TlsSettings, TlsTrust};
-use ccm::clients::nsx::{Client, Error, Listing, Object, Pace, Scheme, Timeouts, WriteCall};
+use ccm::clients::nsx::{Client, Error, Listing, Object, Pace, Scheme, Timeouts};
 use ccm::cloud::login_ledger::SecretVersion;
 use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::login::credentials::source::SourceLocation;
@@ -217,13 +217,12 @@ impl World {
     }
 
     /// Returns the permit for writes.
-    pub fn write(&self) -> WriteCall<'_> {
-        WriteCall { permit: &self.permit }
+    pub fn write(&self) -> &Arc<dyn Permit> {
+        &self.permit
     }
 
     pub async fn delete(&self, id: &str) -> Result<(), Error> {
-        let write = WriteCall { permit: &self.permit };
-        self.client.delete(write, &format!("{ROUTES}/{id}"), "test.delete").await
+        self.client.delete(&self.permit, &format!("{ROUTES}/{id}"), "test.delete").await
     }
 
     /// Returns the number of attempts to open a session.
@@ -266,7 +265,7 @@ fn by(proxy: &ConnectProxy) -> ProxySettings {
 
 /// Writes a route.
 pub async fn patch(client: &Client, permit: &Arc<dyn Permit>, id: &str) -> Result<(), Error> {
-    client.patch(WriteCall { permit }, &format!("{ROUTES}/{id}"), "test.patch", &route()).await
+    client.patch(permit, &format!("{ROUTES}/{id}"), "test.patch", &route()).await
 }
 
 /// Returns a route that NSX accepts.

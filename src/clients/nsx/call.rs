@@ -25,12 +25,6 @@ const ATTEMPTS: u32 = 4;
 /// The characters that are escaped in a path segment and in a query value.
 const ESCAPED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
-/// The parameters of a write. This type ensures that every write has a permit.
-pub struct WriteCall<'a> {
-    /// The caller's permission, which ends with its leadership.
-    pub permit: &'a Arc<dyn Permit>,
-}
-
 pub(super) struct NsxCall<'a> {
     pub(super) method: Method,
     /// The path of the object, which begins with `/infra`; not escaped.
@@ -57,8 +51,9 @@ impl<'a> NsxCall<'a> {
         Self { method, object, query: &[], body: None, operation, permit: None, shape }
     }
 
-    fn write(write: &WriteCall<'_>, method: Method, object: &'a str, operation: &'static str) -> Self {
-        let permit = Some(Arc::clone(write.permit));
+    /// Returns a write. `permit` is the caller's permission, which ends with its leadership.
+    fn write(permit: &Arc<dyn Permit>, method: Method, object: &'a str, operation: &'static str) -> Self {
+        let permit = Some(Arc::clone(permit));
         Self { method, object, query: &[], body: None, operation, permit, shape: Shape::Acknowledgement }
     }
 
@@ -95,12 +90,12 @@ impl Client {
     /// Creates the object at this path, or updates it. The answer is not parsed.
     pub async fn patch(
         &self,
-        write: WriteCall<'_>,
+        permit: &Arc<dyn Permit>,
         path: &str,
         operation: &'static str,
         body: &Object,
     ) -> Result<(), Error> {
-        let call = NsxCall { body: Some(&body.0), ..NsxCall::write(&write, Method::PATCH, path, operation) };
+        let call = NsxCall { body: Some(&body.0), ..NsxCall::write(permit, Method::PATCH, path, operation) };
         self.send(&call).await.map(drop)
     }
 
@@ -111,12 +106,12 @@ impl Client {
     /// [`Kind::Conflict`] if another client has changed the object.
     pub async fn put(
         &self,
-        write: WriteCall<'_>,
+        permit: &Arc<dyn Permit>,
         path: &str,
         operation: &'static str,
         body: &Object,
     ) -> Result<Object, Error> {
-        let call = NsxCall::write(&write, Method::PUT, path, operation);
+        let call = NsxCall::write(permit, Method::PUT, path, operation);
         self.object(NsxCall { body: Some(&body.0), shape: Shape::Object, ..call }).await
     }
 
@@ -126,7 +121,7 @@ impl Client {
     /// [`Kind::Conflict`] if another client has changed one of the objects.
     pub async fn patch_together(
         &self,
-        write: WriteCall<'_>,
+        permit: &Arc<dyn Permit>,
         resource_type: &str,
         operation: &'static str,
         objects: &[Object],
@@ -141,7 +136,7 @@ impl Client {
         body.insert("resource_type".to_owned(), "Infra".into());
         body.insert("children".to_owned(), objects.iter().map(child).collect());
         let query = [("enforce_revision_check", "true")];
-        let call = NsxCall::write(&write, Method::PATCH, "/infra", operation);
+        let call = NsxCall::write(permit, Method::PATCH, "/infra", operation);
         self.send(&NsxCall { query: &query, body: Some(&body), ..call }).await.map(drop)
     }
 
@@ -149,8 +144,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Kind::Referenced`] while other objects refer to the object.
-    pub async fn delete(&self, write: WriteCall<'_>, path: &str, operation: &'static str) -> Result<(), Error> {
-        match self.send(&NsxCall::write(&write, Method::DELETE, path, operation)).await.map(drop) {
+    pub async fn delete(&self, permit: &Arc<dyn Permit>, path: &str, operation: &'static str) -> Result<(), Error> {
+        match self.send(&NsxCall::write(permit, Method::DELETE, path, operation)).await.map(drop) {
             Err(error) if matches!(error.kind, Kind::NotFound | Kind::MarkedForDeletion) => Ok(()),
             other => other,
         }
@@ -165,7 +160,11 @@ impl Client {
     /// values.
     fn misshapen(&self, call: &NsxCall<'_>) -> Error {
         let kind = if call.permit.is_some() { Kind::Unknown } else { Kind::Unavailable };
-        Error::other(kind, self.inner.http.failed(call.operation), call.target(), "the answer is not a JSON object")
+        self.failed(call, kind, "the answer is not a JSON object")
+    }
+
+    fn failed(&self, call: &NsxCall<'_>, kind: Kind, message: impl Into<String>) -> Error {
+        Error::other(kind, self.inner.http.failed(call.operation), call.target(), message)
     }
 
     /// Returns the error for a successful answer that is a web page, such as the login page of a portal.
@@ -182,7 +181,7 @@ impl Client {
         // URL parsers resolve the segments `.` and `..`, so the path would name another object.
         if call.object.split('/').any(|segment| matches!(segment, "." | "..")) {
             let message = "not sent: the path has a segment that is \".\" or \"..\"";
-            return Err(Error::other(Kind::BadRequest, self.inner.http.failed(call.operation), call.target(), message));
+            return Err(self.failed(call, Kind::BadRequest, message));
         }
         let mut attempt = 1;
         let mut refusals = 0;
@@ -193,8 +192,7 @@ impl Client {
                 self.log_in(call, None).await?;
             }
             let Some(login) = self.login() else {
-                let request = self.inner.http.failed(call.operation);
-                return Err(Error::other(Kind::SessionOver, request, call.target(), "not sent: the login was ended"));
+                return Err(self.failed(call, Kind::SessionOver, "not sent: the login was ended"));
             };
             match self.attempt(call, &login).await {
                 Err(error) if attempt < ATTEMPTS && may_repeat(call, &error) => attempt += 1,
@@ -229,18 +227,13 @@ impl Client {
     /// Logs in with another form of credentials after the manager rejected two sessions, the second time with
     /// `refused`.
     async fn log_in_otherwise(&self, call: &NsxCall<'_>, over: &Login, refused: Error) -> Result<(), Error> {
-        self.inner.log_in.log_in_otherwise(self, over).await.map_err(|NoLogin { kind, reason: why }| {
-            let why = format!("{why}: {}", refused.what());
-            Error::other(kind, self.inner.http.failed(call.operation), call.target(), why)
-        })
+        let logged_in = self.inner.log_in.log_in_otherwise(self, over).await;
+        logged_in.map_err(|NoLogin { kind, reason }| self.failed(call, kind, format!("{reason}: {}", refused.what())))
     }
 
     async fn log_in(&self, call: &NsxCall<'_>, over: Option<&Login>) -> Result<(), Error> {
         let logged_in = self.inner.log_in.log_in(self, over).await;
-        let failed = |NoLogin { kind, reason: why }| {
-            Error::other(kind, self.inner.http.failed(call.operation), call.target(), why)
-        };
-        logged_in.map_err(failed)
+        logged_in.map_err(|NoLogin { kind, reason }| self.failed(call, kind, reason))
     }
 
     async fn attempt(&self, call: &NsxCall<'_>, login: &Login) -> Result<Response, Error> {
@@ -256,11 +249,11 @@ impl Client {
         };
         let Ok((_basic, turn)) = timeout(self.inner.timeouts.turn, wait).await else {
             let message = format!("not sent: no turn within {} s", self.inner.timeouts.turn.as_secs());
-            return Err(Error::other(Kind::Unavailable, failed(), call.target(), message));
+            return Err(self.failed(call, Kind::Unavailable, message));
         };
         // The login may have been rejected while the call waited. A rejected password must not be sent again.
         if !self.login().is_some_and(|current| current.is(login)) {
-            return Err(Error::other(Kind::SessionOver, failed(), call.target(), "not sent: the login has changed"));
+            return Err(self.failed(call, Kind::SessionOver, "not sent: the login has changed"));
         }
         let mut request = self.request(call);
         login.authenticate(&mut request);

@@ -8,9 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ccm::clients::http::{Method, Permit};
 use ccm::clients::nsx::realization::Realization;
-use ccm::clients::nsx::{
-    AccessToken, Client, Error, Kind, LogIn, Login, NoLogin, Object, Pace, Scheme, Timeouts, WriteCall,
-};
+use ccm::clients::nsx::{AccessToken, Client, Error, Kind, LogIn, Login, NoLogin, Object, Pace, Scheme, Timeouts};
 use ccm::providers::vsphere::nsx::routes::ownership;
 use ccm::providers::vsphere::nsx::routes::ownership::{Cluster, Ownership};
 use ccm::providers::vsphere::nsx::routes::static_route::{CLUSTER_NAME, ListedRoute, StaticRoute};
@@ -187,12 +185,11 @@ pub fn error(bytes: &[u8]) {
         let permit: Arc<dyn Permit> = Arc::new(Always);
         let (got, listed, patched, deleted) = run(async {
             let client = always(status, bytes);
-            let write = || WriteCall { permit: &permit };
             (
                 client.get(ROUTE, "fuzz.get").await.map(drop),
                 client.list(ROUTES, "fuzz.list", 1000).await.map(drop),
-                client.patch(write(), ROUTE, "fuzz.patch", &Object::default()).await,
-                client.delete(write(), ROUTE, "fuzz.delete").await,
+                client.patch(&permit, ROUTE, "fuzz.patch", &Object::default()).await,
+                client.delete(&permit, ROUTE, "fuzz.delete").await,
             )
         });
         let may_be_gone = status == 404 && matches!(code, Some(600 | 202 | 500_090));

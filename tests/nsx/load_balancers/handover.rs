@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ccm::clients::nsx::{Kind, Timeouts, WriteCall};
+use ccm::clients::nsx::{Kind, Timeouts};
 use serde_json::Value;
 use support::Log;
 use support::fake_nsx::go::GoBalancer;
@@ -25,16 +25,14 @@ async fn delete_by_page(world: &World, paths: &BTreeSet<String>) {
     let mut deleted = 0;
     for kind in ORDER {
         for path in paths.iter().filter(|path| is_of(path, kind)) {
-            support::eventually(path, SOON, async || {
-                match nsx.delete(WriteCall { permit: &permit }, path, "test").await {
-                    Err(error) if error.kind == Kind::Referenced => {
-                        advance(std::time::Duration::from_secs(30)).await;
-                        Err(error.to_string())
-                    }
-                    other => {
-                        other.unwrap();
-                        Ok(())
-                    }
+            support::eventually(path, SOON, async || match nsx.delete(&permit, path, "test").await {
+                Err(error) if error.kind == Kind::Referenced => {
+                    advance(std::time::Duration::from_secs(30)).await;
+                    Err(error.to_string())
+                }
+                other => {
+                    other.unwrap();
+                    Ok(())
                 }
             })
             .await;
@@ -90,7 +88,7 @@ async fn what_the_clean_up_of_the_go_program_would_have_removed_is_named_and_can
     // NSX rejects deletions in another order.
     let (nsx, (_term, permit)) = (client(&world.fake, Timeouts::default()), Term::begin());
     let pool = left.iter().find(|path| path.contains("/lb-pools/")).unwrap();
-    let refused = nsx.delete(WriteCall { permit: &permit }, pool, "test").await.unwrap_err();
+    let refused = nsx.delete(&permit, pool, "test").await.unwrap_err();
     assert_eq!(refused.kind, Kind::Referenced);
 
     // Step 2: the deletion. Afterwards neither program has any work.

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::base::addresses::{parse_ip, parse_network_sloppy};
-use crate::clients::nsx::{self, Client, Kind, Object, WriteCall};
+use crate::clients::nsx::{self, Client, Kind, Object};
 use crate::cloud::node::{self, addresses};
 use crate::cloud::{ClusterReads, Error, LeaderToken, LiveReads, Route, UsableAddresses};
 use crate::providers::vsphere::nsx::UsableAddressesOf;
@@ -273,7 +273,6 @@ impl RouterRoutes {
         hop: IpAddr,
     ) -> Result<Option<i64>, Error> {
         let (doing, permit) = (format!("write the route {id}"), permit_of(permit));
-        let write = || WriteCall { permit: &permit };
         let mut attempt = 1;
         loop {
             let found = self.read(cluster_name, id, &doing).await?;
@@ -289,7 +288,7 @@ impl RouterRoutes {
             let written = match found {
                 None => {
                     self.record_write(id, false);
-                    self.client.patch(write(), &path, "static-routes.create", &wanted.object()).await.map(|()| None)
+                    self.client.patch(&permit, &path, "static-routes.create", &wanted.object()).await.map(|()| None)
                 }
                 Some(found) => {
                     self.check_ours(&found, &doing)?;
@@ -300,7 +299,7 @@ impl RouterRoutes {
                     let mut object = found.object;
                     wanted.write_into(&mut object);
                     self.record_write(id, true);
-                    let stored = self.client.put(write(), &path, "static-routes.rewrite", &object).await;
+                    let stored = self.client.put(&permit, &path, "static-routes.rewrite", &object).await;
                     stored.map(|stored| stored.revision())
                 }
             };
@@ -498,7 +497,7 @@ impl crate::cloud::Routes for RouterRoutes {
                 let message = format!("{doing}: it was changed since it was listed");
                 return Err(Error::Failed { reason: reason::NSXRefused, message, after: None });
             }
-            match self.client.delete(WriteCall { permit: &permit }, &self.path(id), "static-routes.delete").await {
+            match self.client.delete(&permit, &self.path(id), "static-routes.delete").await {
                 Ok(()) => break,
                 Err(error) if is_to_be_read(&error.kind) && attempt < ATTEMPTS => attempt += 1,
                 Err(error) => return Err(failed(&doing, protected_by(&found.object).as_deref(), &error)),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use ccm::clients::http::Permit;
-use ccm::clients::nsx::{Client, Error, Kind, Object, WriteCall};
+use ccm::clients::nsx::{Client, Error, Kind, Object};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -122,15 +122,14 @@ impl Journal {
     /// Creates or replaces an object. Returns the stored object.
     pub(super) async fn put(&mut self, client: &Client, planned: &Planned, body: &Object) -> Result<Object, Error> {
         let (client, path, body, permit) = (client.clone(), planned.0.clone(), body.clone(), self.permit());
-        let call = async move { client.put(WriteCall { permit: &permit }, &path, OPERATION, &body).await.map(Some) };
+        let call = async move { client.put(&permit, &path, OPERATION, &body).await.map(Some) };
         self.write(planned, call).await.map(Option::unwrap_or_default)
     }
 
     /// Creates an object with PATCH, whose answer does not contain the object.
     pub(super) async fn patch(&mut self, client: &Client, planned: &Planned, body: &Object) -> Result<(), Error> {
         let (client, path, body, permit) = (client.clone(), planned.0.clone(), body.clone(), self.permit());
-        let call =
-            async move { client.patch(WriteCall { permit: &permit }, &path, OPERATION, &body).await.map(|()| None) };
+        let call = async move { client.patch(&permit, &path, OPERATION, &body).await.map(|()| None) };
         self.write(planned, call).await.map(drop)
     }
 
@@ -138,7 +137,7 @@ impl Journal {
     pub(super) async fn delete(&self, client: &Client, planned: &Planned) -> Result<(), Error> {
         debug_assert!(self.is_made(planned), "{} was not made", planned.0);
         let permit = self.permit();
-        client.delete(WriteCall { permit: &permit }, planned.path(), OPERATION).await
+        client.delete(&permit, planned.path(), OPERATION).await
     }
 
     /// Returns true if a write of it succeeded.
@@ -242,7 +241,7 @@ impl Journal {
                 return Ok(());
             }
             let permit: Arc<dyn Permit> = Arc::new(UntilInterrupted(None));
-            client.delete(WriteCall { permit: &permit }, path, OPERATION).await?;
+            client.delete(&permit, path, OPERATION).await?;
             seen = get().await;
         }
         match seen {

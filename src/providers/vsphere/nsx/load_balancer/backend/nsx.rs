@@ -24,7 +24,7 @@ use super::{
 };
 use crate::clients::http::Permit;
 use crate::clients::nsx::realization::{Reservation, RevisionStatus};
-use crate::clients::nsx::{self as client, Client, Object, WriteCall};
+use crate::clients::nsx::{self as client, Client, Object};
 use crate::cloud::{Error, LeaderToken};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::load_balancer::body::{self, GROUP_TYPE};
@@ -206,9 +206,9 @@ impl NsxBackend {
     ) -> Result<Object, client::Error> {
         let operation = Calls::of(kind).put;
         if kind != ObjectKind::Allocation {
-            return self.client.put(WriteCall { permit }, path, operation, body).await;
+            return self.client.put(permit, path, operation, body).await;
         }
-        self.client.patch(WriteCall { permit }, path, operation, body).await?;
+        self.client.patch(permit, path, operation, body).await?;
         let mut object = body.clone();
         let id = path.rsplit('/').next().unwrap_or_default();
         object.0.insert("id".to_owned(), id.into());
@@ -249,7 +249,7 @@ impl NsxBackend {
             let owner = object.created_by().to_owned();
             edit(&mut object);
             request.layout.of(resource.tags.secondary).tags(kind).write_into(&mut object);
-            match self.client.put(WriteCall { permit: &permit }, path, Calls::of(kind).put, &object).await {
+            match self.client.put(&permit, path, Calls::of(kind).put, &object).await {
                 Ok(stored) => {
                     info!(service = %request.owner, path, "changed in NSX");
                     record(ObjectChange::Entered(kind, stored));
@@ -300,7 +300,7 @@ impl NsxBackend {
         let mut last = None;
         for _ in 0..ATTEMPTS {
             let Some(object) = self.checked(request.layout, resource, &doing, record).await? else { return Ok(()) };
-            match self.client.delete(WriteCall { permit: &permit }, path, Calls::of(kind).delete).await {
+            match self.client.delete(&permit, path, Calls::of(kind).delete).await {
                 Ok(()) => {
                     // The load balancer service belongs to no Service.
                     let service = (kind != ObjectKind::LbService).then(|| request.owner.to_string());

@@ -156,8 +156,8 @@ impl PoolWriteRound<'_> {
                 self.write_one_by_one(objects).await;
                 continue;
             }
-            let write = WriteCall { permit: &self.permit };
-            let Err(error) = self.nsx.client.patch_together(write, "LBPool", TOGETHER, &objects).await else {
+            let patched = self.nsx.client.patch_together(&self.permit, "LBPool", TOGETHER, &objects).await;
+            let Err(error) = patched else {
                 objects.into_iter().for_each(|object| self.written(object));
                 continue;
             };
@@ -193,8 +193,7 @@ impl PoolWriteRound<'_> {
         let put = |object: Object| {
             let (client, permit) = (client.clone(), Arc::clone(&permit));
             async move {
-                let write = WriteCall { permit: &permit };
-                let written = client.put(write, object.path(), Calls::of(ObjectKind::Pool).put, &object).await;
+                let written = client.put(&permit, object.path(), Calls::of(ObjectKind::Pool).put, &object).await;
                 (object, written)
             }
         };
@@ -224,8 +223,7 @@ impl PoolWriteRound<'_> {
         if let Some(members) = object.0.get_mut("members").and_then(Value::as_array_mut) {
             members.truncate(count);
         }
-        let write = WriteCall { permit: &self.permit };
-        match self.nsx.client.put(write, object.path(), Calls::of(ObjectKind::Pool).put, &object).await {
+        match self.nsx.client.put(&self.permit, object.path(), Calls::of(ObjectKind::Pool).put, &object).await {
             Ok(stored) => (self.record)(ObjectChange::Entered(ObjectKind::Pool, stored)),
             Err(error) => debug!("cannot remove members of the pool {}: {error}", object.path()),
         }

@@ -99,7 +99,7 @@ async fn a_list_is_whole_however_the_manager_pages() {
         });
         let world = World::start(model).await;
         for page_size in [1000, 10, 25, 1] {
-            let listing = world.client.list(ROUTES, "test.list", page_size).await.unwrap();
+            let listing = world.client.pages(ROUTES, "test.list", page_size).all().await.unwrap();
             let ids: BTreeSet<&str> = listing.objects.iter().map(|object| object.id()).collect();
             let all = if name == "third" { 20 } else { 25 };
             // Equal names without a stable order may move from page to page.
@@ -149,7 +149,7 @@ async fn list(
     let count = AtomicUsize::new(0);
     let server = Memory::new(Duration::ZERO, move |arrival| script(count.fetch_add(1, Ordering::SeqCst), arrival));
     let client = server.client(Door::new(true));
-    (client.list(ROUTES, "test.list", 1000).await, server)
+    (client.pages(ROUTES, "test.list", 1000).all().await, server)
 }
 
 fn page(cursor: Option<&str>, ids: &[&str]) -> Reply {

@@ -146,7 +146,7 @@ async fn the_client_reads_the_answers_of_the_stand_in() {
         sizes.push(page.len());
     }
     assert_eq!(sizes, [2, 1]);
-    let servers = client.list("/infra/lb-virtual-servers", "test", 1000).await.unwrap().objects;
+    let servers = client.pages("/infra/lb-virtual-servers", "test", 1000).all().await.unwrap().objects;
     let [server] = servers.as_slice() else { panic!("{servers:?}") };
     assert_eq!(server.path(), format!("/infra/lb-virtual-servers/{}", server.id()));
     assert!(server.text("ip_address").starts_with("192.0.2."), "{}", server.text("ip_address"));

@@ -209,7 +209,7 @@ impl World {
     }
 
     pub async fn list(&self) -> Result<Listing, Error> {
-        self.client.list(ROUTES, "test.list", 1000).await
+        self.client.pages(ROUTES, "test.list", 1000).all().await
     }
 
     pub async fn patch(&self, id: &str) -> Result<(), Error> {

@@ -39,24 +39,15 @@ pub struct Pages<'a> {
 }
 
 impl Client {
-    /// Returns all objects of the list at this path, read in pages of at most `page_size` objects.
-    pub async fn list(&self, path: &str, operation: &'static str, page_size: usize) -> Result<Listing, Error> {
-        self.pages(path, operation, page_size).all().await
-    }
-
     /// Prepares to read the list at this path in pages of at most `page_size` objects. Nothing is sent.
     pub fn pages<'a>(&'a self, path: &'a str, operation: &'static str, page_size: usize) -> Pages<'a> {
-        let client = self;
-        let page_size = page_size.max(1);
-        let cursor = None;
-        let seen = BTreeSet::new();
         Pages {
-            client,
+            client: self,
             path,
             operation,
-            page_size,
-            cursor,
-            cursors: seen,
+            page_size: page_size.max(1),
+            cursor: None,
+            cursors: BTreeSet::new(),
             pages: 0,
             has_ended: false,
             skipped: 0,

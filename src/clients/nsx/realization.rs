@@ -110,8 +110,7 @@ impl Client {
             return Ok(Reservation::Reserved(address));
         }
         // Only an error is final. A realized entity without an address is ignored.
-        let failed = rows.iter().find(|row| row.get("state").and_then(Value::as_str) == Some("ERROR"));
-        Ok(failed.map_or(Reservation::Pending, |row| {
+        Ok(row_in(&rows, "ERROR").map_or(Reservation::Pending, |row| {
             let alarms = row.get("alarms");
             Reservation::Failed { is_exhausted: code(first(alarms)) == Some(EXHAUSTED), alarm: alarm(alarms) }
         }))
@@ -174,11 +173,12 @@ fn rows_of(mut answer: Object, path: &str) -> Option<Vec<Map<String, Value>>> {
     Some(rows.filter(is_of_intent).collect())
 }
 
+/// Returns the state of an intent. An entity with an error takes precedence over realized entities.
 fn classify(rows: &[Map<String, Value>]) -> Realization {
-    match final_row(rows) {
-        None => Realization::Pending,
-        Some(row) if is_realized(row) => Realization::Realized,
+    match row_in(rows, "ERROR") {
         Some(row) => Realization::Failed(alarm(row.get("alarms"))),
+        None if row_in(rows, "REALIZED").is_some() => Realization::Realized,
+        None => Realization::Pending,
     }
 }
 
@@ -197,22 +197,16 @@ fn revision_status_of(status: &Object, revision: i64) -> Option<RevisionStatus> 
     })
 }
 
-/// Returns the entity that decides the state; `None` if no entity is realized or has an error. An entity with an error
-/// takes precedence.
-fn final_row(rows: &[Map<String, Value>]) -> Option<&Map<String, Value>> {
-    let of = |state: &str| rows.iter().find(|row| row.get("state").and_then(Value::as_str) == Some(state));
-    of("ERROR").or_else(|| of("REALIZED"))
-}
-
-fn is_realized(row: &Map<String, Value>) -> bool {
-    row.get("state").and_then(Value::as_str) == Some("REALIZED")
+/// Returns the first entity in this state.
+fn row_in<'r>(rows: &'r [Map<String, Value>], state: &str) -> Option<&'r Map<String, Value>> {
+    rows.iter().find(|row| row.get("state").and_then(Value::as_str) == Some(state))
 }
 
 fn reserved(row: &Map<String, Value>) -> Option<IpAddr> {
     let attributes = row.get("extended_attributes")?.as_array()?;
     let is_address = |attribute: &&Value| attribute.get("key").and_then(Value::as_str) == Some("allocation_ip");
     let value = attributes.iter().find(is_address)?.get("values")?.as_array()?.first()?.as_str()?;
-    parse_ip(value).filter(|_| is_realized(row))
+    parse_ip(value).filter(|_| row.get("state").and_then(Value::as_str) == Some("REALIZED"))
 }
 
 fn first(alarms: Option<&Value>) -> Option<&Value> {

@@ -66,7 +66,7 @@ fn object_of(bytes: &[u8]) -> Option<Map<String, Value>> {
 /// The functions that read an answer, by name.
 pub const READS: &[Read] = &[
     ("a list of NSX", |status, bytes| {
-        drop(run(async { always(status, bytes).list(ROUTES, "fuzz.list", 1).await }));
+        drop(run(async { always(status, bytes).pages(ROUTES, "fuzz.list", 1).all().await }));
     }),
     ("an object of NSX", |status, bytes| {
         drop(run(async { always(status, bytes).get(ROUTE, "fuzz.get").await }));
@@ -103,7 +103,7 @@ pub fn list(bytes: &[u8]) {
                 })
             };
             let all = always(status, bytes);
-            let pages = async |client: Client| client.list(ROUTES, "fuzz.list", 1000).await;
+            let pages = async |client: Client| client.pages(ROUTES, "fuzz.list", 1000).all().await;
             (pages(first).await, pages(last).await, pages(all).await)
         });
         let expected = expected.filter(|_| status == 200);
@@ -187,7 +187,7 @@ pub fn error(bytes: &[u8]) {
             let client = always(status, bytes);
             (
                 client.get(ROUTE, "fuzz.get").await.map(drop),
-                client.list(ROUTES, "fuzz.list", 1000).await.map(drop),
+                client.pages(ROUTES, "fuzz.list", 1000).all().await.map(drop),
                 client.patch(&permit, ROUTE, "fuzz.patch", &Object::default()).await,
                 client.delete(&permit, ROUTE, "fuzz.delete").await,
             )

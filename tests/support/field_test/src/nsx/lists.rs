@@ -58,7 +58,7 @@ pub(super) async fn pages(check: &mut Check) -> Result<(), Ended> {
     }
     let is_expected = cursors.split_last().is_some_and(|(last, others)| !last && others.iter().all(|has| *has));
     check.sheet.judge(&LAST_CURSOR, is_expected, format!("pages with it: {}", marks(&cursors)));
-    match check.client.list(PROFILES, OPERATION, 1000).await {
+    match check.client.pages(PROFILES, OPERATION, 1000).all().await {
         Ok(whole) => {
             let one: BTreeSet<_> = whole.objects.iter().map(|object| object.path().to_owned()).collect();
             let many: BTreeSet<_> = paths.iter().cloned().collect();

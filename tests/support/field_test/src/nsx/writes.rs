@@ -173,7 +173,7 @@ async fn profile(check: &mut Check, server: &NsxServer, write: &WriteRequest) ->
 
 /// Returns the id of the only object of a list that has this name.
 async fn by_name(check: &mut Check, list: &str, name: &str, belief: &'static Belief) -> Result<Option<String>, Ended> {
-    match check.client.list(list, OPERATION, 1000).await {
+    match check.client.pages(list, OPERATION, 1000).all().await {
         Ok(listing) => {
             let named: Vec<_> = listing.objects.iter().filter(|one| one.text("display_name") == name).collect();
             if let [one] = named.as_slice() {

@@ -106,9 +106,10 @@ pub struct NsxSession {
 }
 
 /// Behavior of sessions, as observed in this term of leadership.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Sessions {
     /// Sessions work, or their behavior is unknown.
+    #[default]
     Serve,
     /// Sessions end within seconds. The next login tries per-request authentication (user and password with each
     /// request).
@@ -120,6 +121,7 @@ enum Sessions {
 }
 
 /// State of the session. No task keeps its lock across an `await`.
+#[derive(Default)]
 struct NsxSessionState {
     in_use: Option<Arc<Credential>>,
     /// The login made with `in_use`, and the time of that login. Removed when the session ends.
@@ -175,23 +177,6 @@ impl NsxSession {
         if matches!(source, LoginSource::Pairs { .. }) {
             ledger.register_server(NSX_LOGIN_POLICY, &server);
         }
-        let state = NsxSessionState {
-            in_use: None,
-            adopted: None,
-            short_lived: 0,
-            sessions: Sessions::Serve,
-            suspected_since: None,
-            exchanged: None,
-            renewal: None,
-            not_before: None,
-            failures: Failures::default(),
-            retry: None,
-            login_failures: Failures::default(),
-            unreported: Vec::new(),
-            closing: Vec::new(),
-            has_ended: false,
-            status: NsxSessionStatus::default(),
-        };
         Self {
             attempts: LoginAttempts::new(NSX_LOGIN_POLICY, &server, ledger),
             server,
@@ -201,7 +186,7 @@ impl NsxSession {
             login_rejected: Notify::new(),
             session_suspected: Notify::new(),
             answers: watch::Sender::default(),
-            state: Mutex::new(state),
+            state: Mutex::default(),
         }
     }
 

@@ -83,40 +83,37 @@ pub struct Rollout {
     since: Instant,
     /// Number of completed reads of [`ROLLOUT_READS`].
     reads: usize,
-    pending: BTreeSet<Box<str>>,
-    /// Revision that the last write of each object produced, by path; none for an object that the write created.
-    revisions: BTreeMap<Box<str>, i64>,
-    errors: BTreeMap<Box<str>, String>,
+    /// The objects, by path.
+    objects: BTreeMap<Box<str>, WrittenObject>,
     /// Number of reads that found errors for all awaited objects. Reset when no object has an error.
     failures: u32,
     /// Time of the next read after errors.
     next: Option<Instant>,
-    realized: BTreeSet<Box<str>>,
-    /// Objects that count as realized without confirmation.
-    unconfirmed: BTreeSet<Box<str>>,
+}
+
+#[derive(Clone, Debug)]
+struct WrittenObject {
+    /// Revision that the last write produced; `None` if the write created the object.
+    revision: Option<i64>,
+    /// Awaited while `Open` or `Error`. An `Unreadable` object counts as realized without confirmation.
+    effect: Effect,
+}
+
+impl WrittenObject {
+    fn is_awaited(&self) -> bool {
+        matches!(self.effect, Effect::Open | Effect::Error(_))
+    }
 }
 
 impl Rollout {
     /// Starts a rollout in which nothing has been written yet.
     pub fn new(at: Instant) -> Self {
-        Self {
-            since: at,
-            reads: 0,
-            pending: BTreeSet::new(),
-            revisions: BTreeMap::new(),
-            errors: BTreeMap::new(),
-            failures: 0,
-            next: None,
-            realized: BTreeSet::new(),
-            unconfirmed: BTreeSet::new(),
-        }
+        Self { since: at, reads: 0, objects: BTreeMap::new(), failures: 0, next: None }
     }
 
     /// Records a write. `revision` is the revision that the write produced; `None` if the write created the object.
     pub fn written(&mut self, path: &str, revision: Option<i64>, at: Instant) {
-        self.removed(path);
-        self.pending.insert(path.into());
-        self.revisions.extend(revision.map(|revision| (path.into(), revision)));
+        self.objects.insert(path.into(), WrittenObject { revision, effect: Effect::Open });
         self.since = at;
         self.reads = 0;
         self.failures = 0;
@@ -126,23 +123,17 @@ impl Rollout {
     /// Adds an object that serves an unreported address and that another process may have written, unless the outcome
     /// of its realization is recorded.
     pub fn expect(&mut self, path: &str) {
-        if !self.realized.contains(path) && !self.unconfirmed.contains(path) {
-            self.pending.insert(path.into());
-        }
+        self.objects.entry(path.into()).or_insert(WrittenObject { revision: None, effect: Effect::Open });
     }
 
     /// Drops a deleted object.
     pub fn removed(&mut self, path: &str) {
-        for paths in [&mut self.pending, &mut self.realized, &mut self.unconfirmed] {
-            paths.remove(path);
-        }
-        self.errors.remove(path);
-        self.revisions.remove(path);
+        self.objects.remove(path);
     }
 
     /// Returns the revision that the last write of an object produced; `None` if the write created the object.
     pub fn revision(&self, path: &str) -> Option<i64> {
-        self.revisions.get(path).copied()
+        self.objects.get(path)?.revision
     }
 
     /// Returns the time since the last write.
@@ -152,45 +143,51 @@ impl Rollout {
 
     /// Returns the next action at this time.
     pub fn due(&self, at: Instant) -> NextCheck {
-        if self.pending.is_empty() {
+        let awaited = self.awaited();
+        if awaited.is_empty() {
             return NextCheck::Complete;
         }
         let reads = ROLLOUT_READS.get(self.reads).map(|after| self.since + *after);
         let next = if self.is_decided() { self.next } else { reads };
         match next.map(|next| next.saturating_duration_since(at)) {
-            None | Some(Duration::ZERO) => NextCheck::Read(self.pending.iter().cloned().collect()),
-            Some(pause) if self.is_decided() => NextCheck::Errors(self.errors.clone(), pause),
+            None | Some(Duration::ZERO) => NextCheck::Read(awaited),
+            Some(pause) if self.is_decided() => NextCheck::Errors(self.errors(), pause),
             Some(pause) => NextCheck::Wait(pause),
         }
+    }
+
+    fn awaited(&self) -> Vec<Box<str>> {
+        self.objects.iter().filter(|(_, one)| one.is_awaited()).map(|(path, _)| path.clone()).collect()
+    }
+
+    fn errors(&self) -> BTreeMap<Box<str>, String> {
+        let mut errors = BTreeMap::new();
+        for (path, one) in &self.objects {
+            if let Effect::Error(alarm) = &one.effect {
+                errors.insert(path.clone(), alarm.clone());
+            }
+        }
+        errors
     }
 
     /// Whether NSX reports an error for every awaited object. Until then, reads continue for the other objects: these
     /// may serve another address of the Service, which must not be reported yet.
     fn is_decided(&self) -> bool {
-        self.errors.len() == self.pending.len()
+        self.objects.values().all(|one| one.effect != Effect::Open)
     }
 
     /// Records the realized state of each object that was read at `at`, by path. Ignores objects that are not awaited.
     pub fn note(&mut self, shown: BTreeMap<Box<str>, Effect>, at: Instant) {
         let age = self.age(at);
         self.reads = ROLLOUT_READS.iter().filter(|after| **after <= age).count();
-        let is_last = is_last_read(age);
-        for (path, effect) in shown.into_iter().filter(|(path, _)| self.pending.contains(path)).collect::<Vec<_>>() {
-            self.errors.remove(&path);
-            match effect {
-                Effect::Error(alarm) => drop(self.errors.insert(path, alarm)),
-                Effect::Open if !is_last => {}
-                Effect::Realized => {
-                    self.pending.remove(&path);
-                    self.realized.insert(path);
-                }
-                Effect::Open | Effect::Unreadable => {
-                    self.pending.remove(&path);
-                    self.unconfirmed.insert(path);
-                }
+        for (path, effect) in shown {
+            if let Some(one) = self.objects.get_mut(&path).filter(|one| one.is_awaited()) {
+                // An object that is still open at the last read counts as realized without confirmation.
+                let is_late = effect == Effect::Open && is_last_read(age);
+                one.effect = if is_late { Effect::Unreadable } else { effect };
             }
         }
-        self.failures = match self.errors.is_empty() {
+        self.failures = match self.errors().is_empty() {
             true => 0,
             false => self.failures + u32::from(self.is_decided()),
         };
@@ -199,13 +196,14 @@ impl Rollout {
     }
 
     /// Returns the objects that count as realized without confirmation by NSX.
-    pub fn unconfirmed(&self) -> &BTreeSet<Box<str>> {
-        &self.unconfirmed
+    pub fn unconfirmed(&self) -> BTreeSet<Box<str>> {
+        let is_unconfirmed = |one: &WrittenObject| one.effect == Effect::Unreadable;
+        self.objects.iter().filter(|(_, one)| is_unconfirmed(one)).map(|(path, _)| path.clone()).collect()
     }
 
     /// Whether no object is awaited or unconfirmed.
     pub fn is_over(&self) -> bool {
-        self.pending.is_empty() && self.unconfirmed.is_empty()
+        self.objects.values().all(|one| one.effect == Effect::Realized)
     }
 }
 
@@ -215,40 +213,39 @@ pub struct PendingTeardown {
     /// Time of the last deletion or of the first read.
     since: Instant,
     next: Instant,
-    pending: BTreeSet<Box<str>>,
-    removed: BTreeSet<Box<str>>,
-    /// Virtual servers that were certainly deleted. Others in `pending` may never have existed, because their ids are
-    /// derived.
-    deleted: BTreeSet<Box<str>>,
+    /// The virtual servers, by path.
+    servers: BTreeMap<Box<str>, RemovedServer>,
     has_deleted: bool,
-    /// Virtual servers that NSX still realizes after [`TEARDOWN_LIMIT`].
-    remaining: BTreeSet<Box<str>>,
     /// Time of the last deletion of any object of the Service.
     last_deletion: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct RemovedServer {
+    /// Whether the virtual server was certainly deleted. Another one may never have existed, because ids are derived.
+    is_deleted: bool,
+    effect: TeardownEffect,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TeardownEffect {
+    /// NSX may still realize the virtual server.
+    Awaited,
+    /// NSX does not realize the virtual server.
+    Gone,
+    /// NSX may realize the virtual server, and the wait for it has ended.
+    Remaining,
 }
 
 impl PendingTeardown {
     /// Starts a teardown in which nothing has been deleted yet.
     pub fn new(at: Instant) -> Self {
-        let none = BTreeSet::new;
-        Self {
-            since: at,
-            next: at,
-            pending: none(),
-            removed: none(),
-            deleted: none(),
-            has_deleted: false,
-            remaining: none(),
-            last_deletion: None,
-        }
+        Self { since: at, next: at, servers: BTreeMap::new(), has_deleted: false, last_deletion: None }
     }
 
     /// Records the deletion of a virtual server.
     pub fn deleted(&mut self, path: &str, at: Instant) {
-        self.removed.remove(path);
-        self.remaining.remove(path);
-        self.pending.insert(path.into());
-        self.deleted.insert(path.into());
+        self.servers.insert(path.into(), RemovedServer { is_deleted: true, effect: TeardownEffect::Awaited });
         self.has_deleted = true;
         self.since = at;
         self.next = at + FIRST_TEARDOWN_PAUSE;
@@ -262,12 +259,14 @@ impl PendingTeardown {
 
     /// Records that another process has deleted a virtual server, which NSX still realizes.
     pub fn was_deleted(&mut self, path: &str) {
-        self.deleted.insert(path.into());
+        if let Some(server) = self.servers.get_mut(path) {
+            server.is_deleted = true;
+        }
     }
 
     /// Whether a virtual server is known to be deleted.
     pub fn is_deleted(&self, path: &str) -> bool {
-        self.deleted.contains(path)
+        self.servers.get(path).is_some_and(|server| server.is_deleted)
     }
 
     /// Whether this process has deleted any virtual server.
@@ -277,41 +276,49 @@ impl PendingTeardown {
 
     /// Adds a virtual server that another process may have deleted.
     pub fn expect(&mut self, path: &str) {
-        if !self.removed.contains(path) && !self.remaining.contains(path) {
-            self.pending.insert(path.into());
-        }
+        let expected = RemovedServer { is_deleted: false, effect: TeardownEffect::Awaited };
+        self.servers.entry(path.into()).or_insert(expected);
     }
 
     /// Returns the next action at this time.
     pub fn due(&self, at: Instant) -> NextCheck {
+        let awaited: Vec<Box<str>> = self.all_in(TeardownEffect::Awaited).collect();
         match self.next.saturating_duration_since(at) {
-            _ if self.pending.is_empty() => NextCheck::Complete,
-            Duration::ZERO => NextCheck::Read(self.pending.iter().cloned().collect()),
+            _ if awaited.is_empty() => NextCheck::Complete,
+            Duration::ZERO => NextCheck::Read(awaited),
             pause => NextCheck::Wait(pause),
         }
     }
 
-    /// Records which virtual servers in `pending` NSX still realizes.
+    fn all_in(&self, effect: TeardownEffect) -> impl Iterator<Item = Box<str>> {
+        self.servers.iter().filter(move |(_, server)| server.effect == effect).map(|(path, _)| path.clone())
+    }
+
+    /// Records which awaited virtual servers NSX still realizes.
     pub fn note(&mut self, realized: BTreeSet<Box<str>>, at: Instant) {
         let age = at.saturating_duration_since(self.since);
-        let gone: Vec<Box<str>> = self.pending.difference(&realized).cloned().collect();
-        self.pending.retain(|path| realized.contains(path));
-        self.removed.extend(gone);
         self.next = at + if age < FIRST_TEARDOWN_READS { FIRST_TEARDOWN_PAUSE } else { TEARDOWN_PAUSE };
+        for (path, server) in &mut self.servers {
+            if server.effect == TeardownEffect::Awaited && !realized.contains(path) {
+                server.effect = TeardownEffect::Gone;
+            }
+        }
         if age >= TEARDOWN_LIMIT {
-            self.remaining.append(&mut self.pending);
+            self.give_up();
         }
     }
 
     /// Ends the wait for all virtual servers, because the realized state cannot be read.
     pub fn give_up(&mut self) {
-        self.remaining.append(&mut self.pending);
+        for server in self.servers.values_mut().filter(|server| server.effect == TeardownEffect::Awaited) {
+            server.effect = TeardownEffect::Remaining;
+        }
     }
 
     /// Returns the deleted virtual servers that may still be in effect in NSX. The deletion continues without waiting
     /// for them.
-    pub fn left(&self) -> &BTreeSet<Box<str>> {
-        &self.remaining
+    pub fn left(&self) -> BTreeSet<Box<str>> {
+        self.all_in(TeardownEffect::Remaining).collect()
     }
 
     /// Returns the pause before the retry of a deletion that a reference blocks; `None` without a recent deletion.

@@ -129,7 +129,7 @@ fn deleted_servers_are_read_every_two_seconds_at_first_and_five_minutes_at_most(
     let first: Vec<u64> = (1..=10).map(|number| 2 * number).collect();
     let later: Vec<u64> = (0..=18).map(|number| 35 + 15 * number).take_while(|seconds| *seconds < 320).collect();
     assert_eq!(times, [first, later].concat());
-    assert_eq!(*teardown.left(), realized());
+    assert_eq!(teardown.left(), realized());
     assert_eq!(teardown.until_purge(after(began, 359)), Some(TEARDOWN_PAUSE));
     assert_eq!(teardown.until_purge(after(began, 360)), None);
 }

@@ -79,7 +79,7 @@ impl ResourceCache {
     pub fn unconfirmed(&self, service: &str, is_reported: bool) -> BTreeSet<Box<str>> {
         let mut state = self.state.lock();
         let Some(rollout) = state.rollouts.get(service) else { return BTreeSet::new() };
-        let unconfirmed = rollout.unconfirmed().clone();
+        let unconfirmed = rollout.unconfirmed();
         if is_reported && rollout.is_over() {
             state.rollouts.remove(service);
         }
@@ -132,7 +132,7 @@ impl ResourceCache {
     /// Returns the deleted virtual servers of this Service that NSX may still realize although the wait for them has
     /// ended.
     pub fn left_in_effect(&self, service: &str) -> BTreeSet<Box<str>> {
-        self.state.lock().teardowns.get(service).map(|teardown| teardown.left().clone()).unwrap_or_default()
+        self.state.lock().teardowns.get(service).map(PendingTeardown::left).unwrap_or_default()
     }
 
     /// Returns the pause before the retry of a deletion that a reference blocks; `None` without a recent deletion.

@@ -76,7 +76,9 @@ pub(super) struct CallObservation {
     pub(super) addresses_in_use: BTreeSet<IpAddr>,
 }
 
-pub(super) struct FamilyTarget {
+/// One load balancer of the Service in one observation, with its desired state.
+pub(super) struct FamilyTarget<'o> {
+    pub(super) observation: &'o CallObservation,
     pub(super) balancer: FamilyLoadBalancer,
     pub(super) layout: ClusterLayout,
     pub(super) ours: ServiceResources,
@@ -85,15 +87,16 @@ pub(super) struct FamilyTarget {
     pub(super) spec: Option<LoadBalancerSpec>,
 }
 
-impl FamilyTarget {
-    pub(super) fn known<'a>(&'a self, observation: &'a CallObservation) -> CurrentState<'a> {
+impl FamilyTarget<'_> {
+    pub(super) fn known(&self) -> CurrentState<'_> {
+        let CallObservation { classified, lb_service, read_paths, addresses_in_use } = self.observation;
         CurrentState {
             ours: &self.ours,
-            ambiguous: &observation.classified.ambiguous,
-            lb_service: observation.lb_service.as_ref().ok().and_then(Option::as_ref),
+            ambiguous: &classified.ambiguous,
+            lb_service: lb_service.as_ref().ok().and_then(Option::as_ref),
             layout: &self.layout,
-            read_paths: &observation.read_paths,
-            addresses_in_use: &observation.addresses_in_use,
+            read_paths,
+            addresses_in_use,
         }
     }
 
@@ -140,12 +143,11 @@ pub(super) fn shows_change(reason: Reason) -> bool {
     [reason::NSXRefused, reason::NSXObjectMissing].contains(&reason)
 }
 
-pub(super) fn next<'a>(
-    targets: impl IntoIterator<Item = &'a FamilyTarget>,
-    observation: &'a CallObservation,
-) -> Option<(&'a FamilyTarget, Action<'a>)> {
-    let targets: Vec<&FamilyTarget> = targets.into_iter().collect();
-    let all: Vec<_> = targets.iter().map(|target| (&target.desired, target.known(observation))).collect();
+pub(super) fn next<'a, 'o>(
+    targets: impl IntoIterator<Item = &'a FamilyTarget<'o>>,
+) -> Option<(&'a FamilyTarget<'o>, Action<'a>)> {
+    let targets: Vec<&FamilyTarget<'_>> = targets.into_iter().collect();
+    let all: Vec<_> = targets.iter().map(|target| (&target.desired, target.known())).collect();
     let (at, step) = plan::next(&all)?;
     Some((targets.get(at)?, step))
 }
@@ -383,9 +385,9 @@ impl<'a> ServiceCall<'a> {
     /// Keeps the planned step with the inputs of the plan, and logs it. A failed load balancer keeps its failed step.
     pub(super) fn record_plan(
         &self,
-        targets: &[FamilyTarget],
+        targets: &[FamilyTarget<'_>],
         observation: &CallObservation,
-        planned: Option<&(&FamilyTarget, Action<'_>)>,
+        planned: Option<&(&FamilyTarget<'_>, Action<'_>)>,
         failed: &FailedFamilies,
     ) {
         let mut steps = self.cache().last_step(&self.key).map(|last| last.steps).unwrap_or_default();
@@ -421,7 +423,7 @@ impl<'a> ServiceCall<'a> {
         64 + 8 * (ports + self.provider.resources.of_service(&self.key).paths().count())
     }
 
-    pub(super) async fn perform(&self, target: &FamilyTarget, step: &Action<'_>) -> Result<(), Error> {
+    pub(super) async fn perform(&self, target: &FamilyTarget<'_>, step: &Action<'_>) -> Result<(), Error> {
         self.perform_in(&target.layout, target.spec.as_ref(), step).await
     }
 
@@ -495,7 +497,11 @@ impl<'a> ServiceCall<'a> {
     }
 
     /// Returns a load balancer of the Service, with the desired state of a deletion.
-    pub(super) fn deletion(&self, observation: &CallObservation, balancer: FamilyLoadBalancer) -> FamilyTarget {
+    pub(super) fn deletion<'o>(
+        &self,
+        observation: &'o CallObservation,
+        balancer: FamilyLoadBalancer,
+    ) -> FamilyTarget<'o> {
         let features =
             service_request::features_of(self.service, self.provider.rules(), balancer.family).unwrap_or_default();
         let wanted = DesiredLoadBalancer {
@@ -511,7 +517,7 @@ impl<'a> ServiceCall<'a> {
             adopts_fully: false,
         };
         let (layout, ours) = (self.layout.of(balancer.secondary), observation.classified.owned.of(balancer.secondary));
-        FamilyTarget { balancer, layout, ours, desired: wanted, spec: None }
+        FamilyTarget { observation, balancer, layout, ours, desired: wanted, spec: None }
     }
 
     /// Whether an address that the Service reports or a virtual server uses belongs to no known allocation. An

@@ -33,7 +33,7 @@ impl ServiceCall<'_> {
     /// reservation, and sets an Event for a restored address.
     pub(super) async fn make(
         &self,
-        target: &FamilyTarget,
+        target: &FamilyTarget<'_>,
         step: &Action<'_>,
         progress: &mut EnsureProgress,
     ) -> Result<(), Error> {
@@ -53,7 +53,7 @@ impl ServiceCall<'_> {
 
     /// Checks that the requested address can be reserved, and claims it, if the Service requests one and the load
     /// balancer has none.
-    pub(super) async fn check_address(&self, target: &FamilyTarget) -> Result<(), Error> {
+    pub(super) async fn check_address(&self, target: &FamilyTarget<'_>) -> Result<(), Error> {
         let address = target.desired.features.address.filter(|_| has_no_address(target));
         let Some((address, parts)) = address.zip(target.spec.as_ref()) else { return Ok(()) };
         if let Some(namespace) = self.cache().reserved_for(&self.key, address) {
@@ -68,7 +68,7 @@ impl ServiceCall<'_> {
 
     async fn claim_address(
         &self,
-        target: &FamilyTarget,
+        target: &FamilyTarget<'_>,
         parts: &LoadBalancerSpec,
         address: IpAddr,
     ) -> Result<(), Error> {
@@ -87,7 +87,7 @@ impl ServiceCall<'_> {
 
     async fn check_is_free(
         &self,
-        target: &FamilyTarget,
+        target: &FamilyTarget<'_>,
         parts: &LoadBalancerSpec,
         address: IpAddr,
     ) -> Result<(), Error> {
@@ -100,7 +100,7 @@ impl ServiceCall<'_> {
     }
 
     /// Reserves the reported address, which clients use. If that is impossible, reserves another address.
-    async fn allocate_rather(&self, target: &FamilyTarget, address: IpAddr) -> Result<(), Error> {
+    async fn allocate_rather(&self, target: &FamilyTarget<'_>, address: IpAddr) -> Result<(), Error> {
         let only = Action::Allocate(AllocationRequest::Only(address));
         match self.allocate_only(target, &only, address).await {
             Err(error) if is_denied(&error) => {
@@ -111,7 +111,7 @@ impl ServiceCall<'_> {
         }
     }
 
-    async fn allocate_only(&self, target: &FamilyTarget, step: &Action<'_>, address: IpAddr) -> Result<(), Error> {
+    async fn allocate_only(&self, target: &FamilyTarget<'_>, step: &Action<'_>, address: IpAddr) -> Result<(), Error> {
         if let Some(parts) = &target.spec {
             self.claim_address(target, parts, address).await?;
         }
@@ -121,7 +121,7 @@ impl ServiceCall<'_> {
     /// Reserves the address of a virtual server. If the reservation is impossible, the Service is still served.
     async fn reserve(
         &self,
-        target: &FamilyTarget,
+        target: &FamilyTarget<'_>,
         step: &Action<'_>,
         server: &Resource,
         progress: &mut EnsureProgress,
@@ -150,18 +150,13 @@ impl ServiceCall<'_> {
         }
     }
 
-    pub(super) fn remark_addresses(
-        &self,
-        targets: &[FamilyTarget],
-        observation: &CallObservation,
-        unreserved: &[String],
-    ) {
+    pub(super) fn remark_addresses(&self, targets: &[FamilyTarget<'_>], unreserved: &[String]) {
         let unreserved = (!unreserved.is_empty()).then(|| unreserved.join("; "));
         self.cache().set_event(&self.key, reason::AddressNotReserved, unreserved);
         let mut edited = Vec::new();
         for target in targets.iter().filter(|target| target.balancer.is_wanted) {
             let Some(address) = target.address() else { continue };
-            for server in plan::edited(&target.desired, &target.known(observation)) {
+            for server in plan::edited(&target.desired, &target.known()) {
                 edited.push(format!("{} has {}, and {address} is reserved", server.tags.path, text_of(server)));
             }
         }

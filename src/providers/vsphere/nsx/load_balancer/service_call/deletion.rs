@@ -31,7 +31,7 @@ fn undecided(observation: &CallObservation, has_other_servers: bool) -> Vec<Reso
 
 /// Whether a step reads an unrequested and unreferenced object. An account without permission to read the object has
 /// not created the object.
-fn is_optional(target: &FamilyTarget, step: &Action<'_>) -> bool {
+fn is_optional(target: &FamilyTarget<'_>, step: &Action<'_>) -> bool {
     let Action::Read { kind, .. } = step else { return false };
     let is_asked_for = match kind {
         ObjectKind::Group => target.desired.features.source_ranges.is_some(),
@@ -63,14 +63,14 @@ impl ServiceCall<'_> {
             let balancers = asked.balancers(&observation.classified.owned);
             let has_second = asked.families.contains(&SECOND) || balancers.iter().any(|one| one.secondary.is_some());
             let expected = self.expected_servers(if has_second { &[None, Some(SECOND)] } else { &[None] });
-            let targets: Vec<FamilyTarget> =
+            let targets: Vec<FamilyTarget<'_>> =
                 balancers.into_iter().map(|one| self.deletion(&observation, one)).collect();
             let refused = || {
                 let allocation = self.refused_allocation(&observation)?;
                 let target = targets.iter().find(|target| target.balancer.secondary == allocation.tags.secondary)?;
                 Some((target, Action::Delete(allocation)))
             };
-            let next = next(&targets, &observation).or_else(refused);
+            let next = next(&targets).or_else(refused);
             self.record_plan(&targets, &observation, next.as_ref(), &Vec::new());
             // A deletion only marks objects: NSX may serve the address of a deleted virtual server for some time.
             let is_last = next.as_ref().is_none_or(|(_, step)| step.is_release());

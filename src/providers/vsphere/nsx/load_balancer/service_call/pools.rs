@@ -83,7 +83,7 @@ impl ServiceCall<'_> {
     }
 
     /// Records the IP pools of a load balancer that is deleted because the Service does not need its family.
-    pub(super) fn record_removed(&self, targets: &[FamilyTarget]) {
+    pub(super) fn record_removed(&self, targets: &[FamilyTarget<'_>]) {
         for target in targets.iter().filter(|target| !target.balancer.is_wanted) {
             self.cache().record_pools(&self.key, target.ours.address_pools());
         }
@@ -101,7 +101,7 @@ impl ServiceCall<'_> {
     }
 
     /// Checks that no allocation in an unread IP pool may have the address of a load balancer without virtual servers.
-    pub(super) fn check_choice(&self, observation: &CallObservation, target: &FamilyTarget) -> Result<(), Error> {
+    pub(super) fn check_choice(&self, target: &FamilyTarget<'_>) -> Result<(), Error> {
         let ours = &target.ours;
         let second = target.balancer.secondary;
         let family = target.balancer.family;
@@ -111,8 +111,8 @@ impl ServiceCall<'_> {
         let ingress: Vec<IpAddr> =
             self.ingress.iter().copied().filter(|address| IpFamily::of(*address) == family).collect();
         let is_its = |one: &&Resource| one.tags.secondary == second;
-        let of_unread =
-            observation.classified.unresolved.iter().filter(is_its).map(|allocation| &*allocation.address_pool);
+        let unresolved = &target.observation.classified.unresolved;
+        let of_unread = unresolved.iter().filter(is_its).map(|allocation| &*allocation.address_pool);
         let (named, has_reported) = (ours.address_pools().chain(of_unread), has_reported(ours, &ingress));
         let named: BTreeSet<&str> = named.collect();
         let pool = target.spec.as_ref().map(|parts| parts.address_pool.as_str());

@@ -33,7 +33,7 @@ pub(super) enum TeardownState {
 impl ServiceCall<'_> {
     /// Returns the load balancers that NSX could not realize, with the errors. Fails with [`Error::Pending`] for at
     /// most 30 s while NSX has not reported the outcome.
-    pub(super) async fn unrealized(&self, targets: &[FamilyTarget]) -> Result<FailedFamilies, Error> {
+    pub(super) async fn unrealized(&self, targets: &[FamilyTarget<'_>]) -> Result<FailedFamilies, Error> {
         loop {
             match self.cache().rollout(&self.key, self.unreported(targets).iter().map(AsRef::as_ref)) {
                 NextCheck::Complete => return Ok(Vec::new()),
@@ -50,7 +50,7 @@ impl ServiceCall<'_> {
     }
 
     /// Returns the paths of objects that serve an unreported address, except realized load balancer services.
-    fn unreported(&self, targets: &[FamilyTarget]) -> BTreeSet<Box<str>> {
+    fn unreported(&self, targets: &[FamilyTarget<'_>]) -> BTreeSet<Box<str>> {
         let servers =
             targets.iter().filter(|target| target.balancer.is_wanted).flat_map(|target| target.ours.servers());
         let mut paths = BTreeSet::new();
@@ -209,8 +209,8 @@ fn joined(paths: &BTreeSet<Box<str>>) -> String {
     paths.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ")
 }
 
-fn failures(targets: &[FamilyTarget], errors: &BTreeMap<Box<str>, String>, after: Duration) -> FailedFamilies {
-    let failure = |target: &FamilyTarget| {
+fn failures(targets: &[FamilyTarget<'_>], errors: &BTreeMap<Box<str>, String>, after: Duration) -> FailedFamilies {
+    let failure = |target: &FamilyTarget<'_>| {
         let is_its = |path: &str| target.ours.servers().any(|one| *one.tags.path == *path || one.refers_to(path));
         let of_target = errors.iter().filter(|(path, _)| is_its(path));
         let messages: Vec<String> = of_target.map(|(path, alarm)| format!("{path}: {alarm}")).collect();

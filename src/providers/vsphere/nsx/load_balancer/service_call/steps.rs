@@ -72,26 +72,26 @@ impl ServiceCall<'_> {
                 self.targets(&observation, &asked, &ports, nodes).map_err(|error| self.unless_outdated(error))?;
             self.record_removed(&targets);
             // An unneeded load balancer stays until its replacement is complete.
-            let is_open = |target: &&FamilyTarget| {
+            let is_open = |target: &&FamilyTarget<'_>| {
                 let FamilyLoadBalancer { secondary: second, is_wanted, .. } = &target.balancer;
                 !has_failed(&progress.failed, *second) && (*is_wanted || progress.failed.is_empty())
             };
             let open = targets.iter().filter(is_open);
-            let planned = next(open, &observation);
+            let planned = next(open);
             self.record_plan(&targets, &observation, planned.as_ref(), &progress.failed);
             let Some((target, step)) = planned else {
-                self.add_unrealized(&targets, &observation, &mut progress.failed).await?;
+                self.add_unrealized(&targets, &mut progress.failed).await?;
                 return match progress.failed.is_empty() {
                     true => {
-                        self.remark_addresses(&targets, &observation, &progress.unreserved);
-                        self.completed(&asked, &targets, &observation)
+                        self.remark_addresses(&targets, &progress.unreserved);
+                        self.completed(&asked, &targets)
                     }
-                    false => self.failed(&asked, &targets, &observation, progress.failed),
+                    false => self.failed(&asked, &targets, progress.failed),
                 };
             };
             steps.check_time()?;
             self.check_nodes_are_looked_up(&step, nodes)?;
-            match self.advance(&asked, &observation, (target, &step), &mut progress).await {
+            match self.advance(&asked, target, &step, &mut progress).await {
                 Ok(()) => {}
                 Err(Error::NotLeader) => return Err(Error::NotLeader),
                 Err(error @ Error::Pending { .. }) if !progress.waiting.contains(&target.balancer.secondary) => {
@@ -103,8 +103,8 @@ impl ServiceCall<'_> {
                     let is_silent = error.reason() == reason::NSXUnavailable && !is_of_address;
                     progress.failed.push((target.balancer.secondary, error));
                     if is_silent {
-                        self.add_unrealized(&targets, &observation, &mut progress.failed).await?;
-                        return self.failed(&asked, &targets, &observation, progress.failed);
+                        self.add_unrealized(&targets, &mut progress.failed).await?;
+                        return self.failed(&asked, &targets, progress.failed);
                     }
                 }
             }
@@ -118,8 +118,8 @@ impl ServiceCall<'_> {
     async fn advance(
         &self,
         asked: &RequestedFamilies<'_>,
-        observation: &CallObservation,
-        (target, step): (&FamilyTarget, &Action<'_>),
+        target: &FamilyTarget<'_>,
+        step: &Action<'_>,
         progress: &mut EnsureProgress,
     ) -> Result<(), Error> {
         self.check_missed(step)?;
@@ -133,8 +133,8 @@ impl ServiceCall<'_> {
         }
         let which = target.balancer.secondary;
         if step.is_creation() {
-            self.check_gateway(observation, target, step)?;
-            self.check_creation(asked, observation, target, progress).await?;
+            self.check_gateway(target, step)?;
+            self.check_creation(asked, target, progress).await?;
         }
         let is_allocated = progress.allocated.contains(&which);
         if let Some(address) = step.address_of_new_server()
@@ -145,7 +145,7 @@ impl ServiceCall<'_> {
             if !is_allocated {
                 self.check_twice()?;
             }
-            self.release(observation, target, address).await?;
+            self.release(target, address).await?;
             return Err(wrong_family(target, address, family));
         }
         match self.make(target, step, progress).await {
@@ -159,7 +159,7 @@ impl ServiceCall<'_> {
                 }
                 Ok(())
             }
-            Err(error) => self.refused(observation, target, step, is_allocated, error).await,
+            Err(error) => self.refused(target, step, is_allocated, error).await,
         }
     }
 
@@ -167,17 +167,16 @@ impl ServiceCall<'_> {
     async fn check_creation(
         &self,
         asked: &RequestedFamilies<'_>,
-        observation: &CallObservation,
-        target: &FamilyTarget,
+        target: &FamilyTarget<'_>,
         progress: &mut EnsureProgress,
     ) -> Result<(), Error> {
-        self.check_choice(observation, target)?;
+        self.check_choice(target)?;
         if progress.checked_addresses.contains(&target.balancer.secondary) {
             return Ok(());
         }
         progress.checked_addresses.push(target.balancer.secondary);
-        self.check_configured(observation, target).await?;
-        let capacity = self.check_capacity(observation, target).await;
+        self.check_configured(target).await?;
+        let capacity = self.check_capacity(target).await;
         if matches!(capacity, Err(Error::Pending { .. })) {
             progress.waiting.push(target.balancer.secondary);
         }
@@ -192,14 +191,13 @@ impl ServiceCall<'_> {
     fn completed(
         &self,
         asked: &RequestedFamilies<'_>,
-        targets: &[FamilyTarget],
-        observation: &CallObservation,
+        targets: &[FamilyTarget<'_>],
     ) -> Result<LoadBalancerStatus, Error> {
         let wanted = || targets.iter().filter(|target| target.balancer.is_wanted);
         self.check_removed(&wanted().filter_map(FamilyTarget::address).collect::<Vec<_>>())?;
         self.cache().completed(&self.key, wanted().map(|target| target.balancer.family).collect());
         let mut ignored: Vec<&str> = Vec::new();
-        for field in wanted().flat_map(|target| plan::ignored(&target.desired, &target.known(observation))) {
+        for field in wanted().flat_map(|target| plan::ignored(&target.desired, &target.known())) {
             if !ignored.contains(&field) {
                 ignored.push(field);
             }
@@ -221,19 +219,18 @@ impl ServiceCall<'_> {
     fn failed(
         &self,
         asked: &RequestedFamilies<'_>,
-        targets: &[FamilyTarget],
-        observation: &CallObservation,
+        targets: &[FamilyTarget<'_>],
         failed: FailedFamilies,
     ) -> Result<LoadBalancerStatus, Error> {
         let wanted = || targets.iter().filter(|one| one.balancer.is_wanted);
-        let has_new = self.is_resync_needed(targets, observation, &failed);
+        let has_new = self.is_resync_needed(targets, &failed);
         let is_of_failed = |address: &&IpAddr| {
             let mut all = targets.iter().filter(|one| has_failed(&failed, one.balancer.secondary));
             all.any(|one| one.balancer.family == IpFamily::of(**address))
         };
         // The Service keeps the addresses of failed load balancers, even unserved ones: they identify its objects.
         let mut addresses: BTreeSet<IpAddr> = self.ingress.iter().filter(is_of_failed).copied().collect();
-        let is_served = |one: &&FamilyTarget| {
+        let is_served = |one: &&FamilyTarget<'_>| {
             one.ours.has(ObjectKind::VirtualServer) && !has_failed(&failed, one.balancer.secondary)
         };
         addresses.extend(wanted().filter(is_served).filter_map(FamilyTarget::address));
@@ -247,29 +244,18 @@ impl ServiceCall<'_> {
     }
 
     /// Adds the load balancers that NSX could not realize to `failed`, if the call would report an address.
-    async fn add_unrealized(
-        &self,
-        targets: &[FamilyTarget],
-        observation: &CallObservation,
-        failed: &mut FailedFamilies,
-    ) -> Result<(), Error> {
-        if failed.is_empty() || self.is_resync_needed(targets, observation, failed) {
+    async fn add_unrealized(&self, targets: &[FamilyTarget<'_>], failed: &mut FailedFamilies) -> Result<(), Error> {
+        if failed.is_empty() || self.is_resync_needed(targets, failed) {
             failed.extend(self.unrealized(targets).await?);
         }
         Ok(())
     }
 
     /// Whether a complete load balancer has an address that the Service does not report yet.
-    fn is_resync_needed(
-        &self,
-        targets: &[FamilyTarget],
-        observation: &CallObservation,
-        failed: &FailedFamilies,
-    ) -> bool {
+    fn is_resync_needed(&self, targets: &[FamilyTarget<'_>], failed: &FailedFamilies) -> bool {
         let wanted = targets.iter().filter(|one| one.balancer.is_wanted);
-        let is_complete = |one: &&FamilyTarget| {
-            !has_failed(failed, one.balancer.secondary) && next(std::iter::once(*one), observation).is_none()
-        };
+        let is_complete =
+            |one: &&FamilyTarget<'_>| !has_failed(failed, one.balancer.secondary) && next([*one]).is_none();
         wanted.filter(is_complete).filter_map(FamilyTarget::address).any(|address| !self.ingress.contains(&address))
     }
 
@@ -288,12 +274,7 @@ impl ServiceCall<'_> {
 
     /// Refuses new ports and a new load balancer service while virtual servers with the address of the Service are not
     /// on the configured load balancer service, because an address belongs to one gateway.
-    fn check_gateway(
-        &self,
-        observation: &CallObservation,
-        target: &FamilyTarget,
-        step: &Action<'_>,
-    ) -> Result<(), Error> {
+    fn check_gateway(&self, target: &FamilyTarget<'_>, step: &Action<'_>) -> Result<(), Error> {
         let is_served = |new: &Resource| target.ours.servers().any(|server| server.tags.port == new.tags.port);
         let is_new = match step {
             Action::Create(new) if new.tags.port.is_some() => !is_served(new),
@@ -303,7 +284,7 @@ impl ServiceCall<'_> {
         if !is_new {
             return Ok(());
         }
-        let (used, address) = (observation.lb_service.as_ref().ok().and_then(Option::as_ref), target.address());
+        let (used, address) = (target.known().lb_service, target.address());
         let is_elsewhere = |server: &&Resource| {
             server.address == address
                 && used.is_none_or(|used| !server.refers_to(&used.tags.path))
@@ -311,7 +292,7 @@ impl ServiceCall<'_> {
         };
         let Some(server) = target.ours.servers().find(is_elsewhere) else { return Ok(()) };
         let lb_service = server.reference(ObjectKind::LbService);
-        let named = self.named_lb_service(observation);
+        let named = self.named_lb_service(target.observation);
         Err(self.unless_outdated(config_wrong(format!(
             "nothing is created: the virtual server {} of the Service is on the load balancer service {lb_service}, and the \
              cloud config names {named}; expected lb-service-id or tier1-gateway-path of the load balancer service that the \
@@ -320,7 +301,7 @@ impl ServiceCall<'_> {
         ))))
     }
 
-    async fn check_family(&self, target: &FamilyTarget, family: IpFamily) -> Result<(), Error> {
+    async fn check_family(&self, target: &FamilyTarget<'_>, family: IpFamily) -> Result<(), Error> {
         let Some(LoadBalancerSpec { address_pool, .. }) = &target.spec else { return Ok(()) };
         if self.provider.backend.has_family(address_pool, family).await? {
             return Ok(());
@@ -339,7 +320,7 @@ impl ServiceCall<'_> {
     }
 
     /// Checks objects that are configured by id or path. Lists have already resolved objects configured by name.
-    async fn check_configured(&self, observation: &CallObservation, target: &FamilyTarget) -> Result<(), Error> {
+    async fn check_configured(&self, target: &FamilyTarget<'_>) -> Result<(), Error> {
         let Some(LoadBalancerSpec { address_pool, tier1, .. }) = &target.spec else { return Ok(()) };
         let names = self.cache().names();
         let listed: BTreeSet<&String> = names.pools.values().chain(names.profiles.values()).flatten().collect();
@@ -350,7 +331,7 @@ impl ServiceCall<'_> {
         let profiles = target.desired.ports.iter().map(|port| &port.profile);
         let profiles = profiles.filter(|path| !listed.contains(path));
         all.extend(profiles.cloned().map(ConfiguredObject::Profile));
-        if let (Ok(None), Some(path)) = (&observation.lb_service, tier1) {
+        if let (Ok(None), Some(path)) = (&target.observation.lb_service, tier1) {
             all.insert(ConfiguredObject::Gateway(path.clone()));
         }
         for object in all {
@@ -397,7 +378,7 @@ impl ServiceCall<'_> {
     /// part of their ports each could leave no capacity for the other. The claim ends with the call, so this can still
     /// happen to a Service whose call is interrupted. If the usage is unreadable, NSX itself refuses creations on a full
     /// load balancer service.
-    async fn check_capacity(&self, observation: &CallObservation, target: &FamilyTarget) -> Result<(), Error> {
+    async fn check_capacity(&self, target: &FamilyTarget<'_>) -> Result<(), Error> {
         let DesiredLoadBalancer { ports, members, .. } = &target.desired;
         let lacks_server = |port: &&WantedPort| target.ours.servers().all(|one| one.tags.port != Some(port.port));
         let ports = ports.iter().filter(lacks_server).count();
@@ -405,7 +386,7 @@ impl ServiceCall<'_> {
             return Ok(());
         }
         let (needed, before) = (Usage::of_ports(ports, members.len()), self.cache().demands());
-        let usage = match &observation.lb_service {
+        let usage = match &target.observation.lb_service {
             Ok(Some(lb_service)) => match self.provider.backend.usage(&lb_service.tags.path).await? {
                 Some(usage) => {
                     usage.check(&needed).map_err(|exceeded| no_capacity(&lb_service.tags.path, ports, exceeded))?;
@@ -425,8 +406,7 @@ impl ServiceCall<'_> {
     /// Handles a failed step. Returns an error only if the load balancer depends on the step.
     async fn refused(
         &self,
-        observation: &CallObservation,
-        target: &FamilyTarget,
+        target: &FamilyTarget<'_>,
         step: &Action<'_>,
         is_allocated: bool,
         error: Error,
@@ -436,7 +416,7 @@ impl ServiceCall<'_> {
             && (is_unavailable || error.reason() == reason::NSXUnavailable)
         {
             if is_unavailable {
-                self.release_refused(observation, target, allocation).await?;
+                self.release_refused(target, allocation).await?;
             }
             let path = &allocation.tags.path;
             let is_other = |one: &Resource| one.address.is_none() && one.tags.path != *path;
@@ -462,18 +442,13 @@ impl ServiceCall<'_> {
             && is_allocated
             && is_refusal(error.reason())
         {
-            self.release(observation, target, address).await?;
+            self.release(target, address).await?;
         }
         Err(error)
     }
 
-    async fn release(
-        &self,
-        observation: &CallObservation,
-        target: &FamilyTarget,
-        address: IpAddr,
-    ) -> Result<(), Error> {
-        let known = target.known(observation);
+    async fn release(&self, target: &FamilyTarget<'_>, address: IpAddr) -> Result<(), Error> {
+        let known = target.known();
         let is_free = |one: &&Resource| one.address == Some(address) && !known.has_server_on(one);
         match known.ours.allocations().find(is_free) {
             Some(allocation) => self.perform(target, &Action::Delete(allocation)).await,
@@ -483,15 +458,10 @@ impl ServiceCall<'_> {
 
     /// Releases a failed allocation, because the cause may be temporary, unless the allocation may have an address in
     /// use.
-    async fn release_refused(
-        &self,
-        observation: &CallObservation,
-        target: &FamilyTarget,
-        allocation: &Resource,
-    ) -> Result<(), Error> {
+    async fn release_refused(&self, target: &FamilyTarget<'_>, allocation: &Resource) -> Result<(), Error> {
         let path = &*allocation.tags.path;
         // The backend has already released an allocation of an exhausted IP pool.
-        if self.cache().of_service(&self.key).at(path).is_none() || self.lacks_address(observation) {
+        if self.cache().of_service(&self.key).at(path).is_none() || self.lacks_address(target.observation) {
             return Ok(());
         }
         let step = Action::Delete(allocation);
@@ -499,13 +469,13 @@ impl ServiceCall<'_> {
         self.perform(target, &step).await
     }
 
-    fn targets(
+    fn targets<'o>(
         &self,
-        observation: &CallObservation,
+        observation: &'o CallObservation,
         asked: &RequestedFamilies<'_>,
         ports: &[(Port, u16)],
         nodes: &[Arc<Node>],
-    ) -> Result<Vec<FamilyTarget>, Error> {
+    ) -> Result<Vec<FamilyTarget<'o>>, Error> {
         let requested = service_request::class_of(self.service);
         let mut classes = observation.classified.owned.servers().map(|server| &*server.spec.class);
         let class = classes.find(|class| !class.is_empty()).unwrap_or(requested);
@@ -525,36 +495,34 @@ impl ServiceCall<'_> {
             Ok(WantedPort { port: *port, node_port: *node_port, profile: self.profile(&complete, port.protocol)? })
         };
         let ports: Vec<WantedPort> = ports.iter().map(wanted_port).collect::<Result<_, Error>>()?;
-        let target = |balancer: FamilyLoadBalancer| {
-            let target = self.deletion(observation, balancer);
-            match balancer.is_wanted {
-                true => {
-                    let mut target = self.wanted(target, (class, &complete), &ports, nodes)?;
-                    let is_its = |one: &&IpAddr| asked.required(&balancer).is_none_or(|of| IpFamily::of(**one) == of);
-                    target.desired.reported = self.ingress.iter().find(is_its).copied();
-                    Ok(target)
-                }
-                false => Ok(target),
+        let mut targets = Vec::new();
+        for balancer in asked.balancers(&observation.classified.owned) {
+            let mut target = self.deletion(observation, balancer);
+            if balancer.is_wanted {
+                self.set_wanted(&mut target, (class, &complete), &ports, nodes)?;
+                let is_its = |one: &&IpAddr| asked.required(&balancer).is_none_or(|of| IpFamily::of(**one) == of);
+                target.desired.reported = self.ingress.iter().find(is_its).copied();
             }
-        };
-        asked.balancers(&observation.classified.owned).into_iter().map(target).collect()
+            targets.push(target);
+        }
+        Ok(targets)
     }
 
-    /// Completes the desired state of one load balancer.
-    fn wanted(
+    /// Sets the desired state of a load balancer that the Service needs.
+    fn set_wanted(
         &self,
-        mut target: FamilyTarget,
+        target: &mut FamilyTarget<'_>,
         (class, complete): (&str, &CompleteClass<'_>),
         ports: &[WantedPort],
         nodes: &[Arc<Node>],
-    ) -> Result<FamilyTarget, Error> {
+    ) -> Result<(), Error> {
         let family = target.balancer.family;
         let members = self.provider.node_addresses.members(nodes, family);
         target.desired.ports = ports.to_vec();
         target.desired.features = service_request::features_of(self.service, self.provider.rules(), family)?;
         target.desired.adopts_fully = self.provider.adoption == Adoption::Full;
         target.desired.members.clone_from(&members);
-        let address_pool = match (named_pool(&target), target.balancer.secondary) {
+        let address_pool = match (named_pool(target), target.balancer.secondary) {
             (Some(pool), _) => pool,
             (None, Some(_)) => self.ipv6_pool(class)?,
             (None, None) => self.pool(complete.pool)?,
@@ -566,7 +534,7 @@ impl ServiceCall<'_> {
             size: self.provider.config.size.as_str(),
             tier1: self.provider.config.tier1.clone(),
         });
-        Ok(target)
+        Ok(())
     }
 
     fn ipv6_pool(&self, class: &str) -> Result<String, Error> {
@@ -617,7 +585,7 @@ fn only(found: Option<&Vec<String>>, object: impl Fn() -> String) -> Result<Stri
 }
 
 /// Returns the IP pool of the address of a load balancer.
-fn named_pool(target: &FamilyTarget) -> Option<String> {
+fn named_pool(target: &FamilyTarget<'_>) -> Option<String> {
     let address = target.address();
     let of_servers = target.ours.servers().map(|server| &*server.address_pool).find(|pool| !pool.is_empty());
     let is_in_use = |one: &&Resource| address.is_none() || one.address == address;
@@ -652,11 +620,11 @@ fn joined(first: Error, second: Error) -> Error {
     }
 }
 
-pub(super) fn has_no_address(target: &FamilyTarget) -> bool {
+pub(super) fn has_no_address(target: &FamilyTarget<'_>) -> bool {
     !target.ours.has(ObjectKind::VirtualServer) && !target.ours.has(ObjectKind::Allocation)
 }
 
-fn wrong_family(target: &FamilyTarget, address: IpAddr, family: IpFamily) -> Error {
+fn wrong_family(target: &FamilyTarget<'_>, address: IpAddr, family: IpFamily) -> Error {
     let pool = target.spec.as_ref().map(|parts| parts.address_pool.as_str()).unwrap_or_default();
     let family = family.as_str();
     config_wrong(format!(

@@ -168,7 +168,7 @@ impl NsxLoadBalancers {
     pub async fn run(&self, stop: &CancellationToken) {
         let (layout, scope) = (self.layout(None), self.scope());
         let readings = self.resources.run(&*self.backend, &layout, &scope, stop);
-        tokio::join!(readings, self.cleanup.run(self, stop));
+        tokio::join!(readings, self.clean_up(stop));
     }
 
     /// Whether these load balancers use exactly this configuration.

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::NsxLoadBalancers;
-use super::orphans::{CONFIRM_INTERVAL, OrphanDecision, Orphans, Policy, is_certain};
+use super::orphans::{CONFIRM_INTERVAL, Orphans, Policy, is_certain};
 use super::ownership::{ClassifiedResources, ClusterContext, classify};
 use super::resource::ServiceResources;
 use super::service_call::delete_lb_service;
@@ -45,10 +45,8 @@ pub(super) struct Cleanup {
 
 impl Cleanup {
     pub(super) fn new(policy: Policy, live: Arc<dyn LiveReads>) -> Self {
-        let orphans = Mutex::default();
-        let looked = Mutex::default();
-        let term = AtomicU64::default();
-        Self { policy, live, events: None, orphans, last_checked: looked, term }
+        let (orphans, last_checked) = (Mutex::default(), Mutex::default());
+        Self { policy, live, events: None, orphans, last_checked, term: AtomicU64::default() }
     }
 
     /// Returns the number of detected orphans that still exist.
@@ -56,108 +54,10 @@ impl Cleanup {
         self.orphans.lock().count()
     }
 
-    /// Processes each relist and continues deletions, until `stop` is cancelled.
-    pub(super) async fn run(&self, of: &NsxLoadBalancers, stop: &CancellationToken) {
-        let (mut readings, mut asked) = (of.resources.completed_lists(), None);
-        loop {
-            // Requests each due relist only once.
-            let next = self.orphans.lock().next_list().map(Instant::from_std).filter(|next| Some(*next) != asked);
-            let step = self.orphans.lock().next_step().map(Instant::from_std);
-            tokio::select! {
-                () = stop.cancelled() => return,
-                Some(()) = OptionFuture::from(step.map(sleep_until)) => tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = self.continue_deletions(of) => {}
-                },
-                Some(()) = OptionFuture::from(next.map(sleep_until)) => {
-                    asked = next;
-                    of.resources.request_full_relist();
-                }
-                changed = readings.changed() => match changed {
-                    Ok(()) => tokio::select! {
-                        () = stop.cancelled() => return,
-                        () = self.check(of) => {}
-                    },
-                    Err(_) => return,
-                },
-            }
-        }
-    }
-
-    async fn check(&self, of: &NsxLoadBalancers) {
-        let Some((permit, began, term)) = of.resources.term() else { return };
-        if self.term.swap(term, Ordering::Relaxed) != term {
-            self.orphans.lock().begin_term();
-        }
-        let Ok(uid) = of.uid.read().await else { return };
-        self.remove_lb_service(of, &permit, uid.clone()).await;
-        self.report_ambiguous(of, uid.clone()).await;
-        let Some(uid) = uid.filter(|_| self.policy != Policy::Off) else { return };
-        let (suspects, all) = of.resources.suspects(&uid, &|service| of.nodes.has_service(service));
-        let count = suspects.len();
-        if self.orphans.lock().are_many(count, all) {
-            self.warn_of_many(count, all).await;
-        }
-        let due = self.orphans.lock().update(suspects, began.into_std());
-        let certain: Vec<Box<str>> = futures::stream::iter(due)
-            .map(async |service| self.is_certain(&service).await.then_some(service))
-            .buffered(READS)
-            .filter_map(async |service| service)
-            .collect()
-            .await;
-        for service in &certain {
-            if self.orphans.lock().is_news(service) {
-                warn!(service = &**service, "orphaned load balancer in NSX: its Service no longer exists");
-            }
-        }
-        if self.policy != Policy::Delete {
-            return;
-        }
-        let decision = self.orphans.lock().decide(certain, all, Instant::now().into_std());
-        let services = match decision {
-            OrphanDecision::Hold(count) => {
-                warn!(
-                    "{count} of {all} Services with load balancers no longer exist, which are many: no orphan is deleted for 15 \
-                     minutes. If the API server was restored from a backup, set --nsx-orphans=report now"
-                );
-                return;
-            }
-            OrphanDecision::Delete(services) => services,
-        };
-        self.delete_all(of, &permit, services, true).await;
-    }
-
-    /// Retries a refused deletion of the load balancer service.
-    async fn remove_lb_service(&self, of: &NsxLoadBalancers, permit: &LeaderToken, uid: Option<String>) {
-        let Some(refusals) = of.resources.refused_removal() else { return };
-        match delete_lb_service(of, permit, &of.layout(uid)).await {
-            Ok(()) => of.resources.end_removal(refusals),
-            Err(error) => warn!("{}", chain(&error)),
-        }
-    }
-
-    /// Continues deletions that waited for NSX.
-    async fn continue_deletions(&self, of: &NsxLoadBalancers) {
-        let services = self.orphans.lock().take_due(Instant::now().into_std());
-        if let Some((permit, ..)) = of.resources.term() {
-            self.delete_all(of, &permit, services, false).await;
-        }
-    }
-
-    async fn delete_all(&self, of: &NsxLoadBalancers, permit: &LeaderToken, services: Vec<Box<str>>, is_new: bool) {
-        let (mut failed, count) = (Vec::new(), services.len());
-        for service in services {
-            if let Err(error) = self.delete(of, permit, &service, is_new).await {
-                self.orphans.lock().failed(&service, Instant::now().into_std());
-                failed.push(format!("{service}: {}", chain(&error)));
-            }
-        }
-        if !failed.is_empty() {
-            let all = failed.join("; ");
-            warn!(
-                "{} of {count} orphaned load balancers could not be deleted and will be retried: {all}",
-                failed.len()
-            );
+    async fn is_certain(&self, service: &str) -> bool {
+        match service.split_once('/') {
+            Some((namespace, name)) => is_certain(&self.live.service(namespace, name).await),
+            None => false,
         }
     }
 
@@ -180,24 +80,125 @@ impl Cleanup {
             events.warn(reason::ManyOrphanedLoadBalancers, &message).await;
         }
     }
+}
+
+impl NsxLoadBalancers {
+    /// Processes each relist and continues deletions, until `stop` is cancelled.
+    pub(super) async fn clean_up(&self, stop: &CancellationToken) {
+        let (mut readings, mut asked) = (self.resources.completed_lists(), None);
+        loop {
+            // Requests each due relist only once.
+            let next =
+                self.cleanup.orphans.lock().next_list().map(Instant::from_std).filter(|next| Some(*next) != asked);
+            let step = self.cleanup.orphans.lock().next_step().map(Instant::from_std);
+            tokio::select! {
+                () = stop.cancelled() => return,
+                Some(()) = OptionFuture::from(step.map(sleep_until)) => tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = self.continue_deletions() => {}
+                },
+                Some(()) = OptionFuture::from(next.map(sleep_until)) => {
+                    asked = next;
+                    self.resources.request_full_relist();
+                }
+                changed = readings.changed() => match changed {
+                    Ok(()) => tokio::select! {
+                        () = stop.cancelled() => return,
+                        () = self.check_orphans() => {}
+                    },
+                    Err(_) => return,
+                },
+            }
+        }
+    }
+
+    async fn check_orphans(&self) {
+        let cleanup = &self.cleanup;
+        let Some((permit, began, term)) = self.resources.term() else { return };
+        if cleanup.term.swap(term, Ordering::Relaxed) != term {
+            cleanup.orphans.lock().begin_term();
+        }
+        let Ok(uid) = self.uid.read().await else { return };
+        self.remove_lb_service(&permit, uid.clone()).await;
+        self.report_ambiguous(uid.clone()).await;
+        let Some(uid) = uid.filter(|_| cleanup.policy != Policy::Off) else { return };
+        let (suspects, all) = self.resources.suspects(&uid, &|service| self.nodes.has_service(service));
+        let count = suspects.len();
+        if cleanup.orphans.lock().are_many(count, all) {
+            cleanup.warn_of_many(count, all).await;
+        }
+        let due = cleanup.orphans.lock().update(suspects, began.into_std());
+        let certain: Vec<Box<str>> = futures::stream::iter(due)
+            .map(async |service| cleanup.is_certain(&service).await.then_some(service))
+            .buffered(READS)
+            .filter_map(async |service| service)
+            .collect()
+            .await;
+        for service in &certain {
+            if cleanup.orphans.lock().is_news(service) {
+                warn!(service = &**service, "orphaned load balancer in NSX: its Service no longer exists");
+            }
+        }
+        if cleanup.policy != Policy::Delete {
+            return;
+        }
+        let count = certain.len();
+        let decision = cleanup.orphans.lock().decide(certain, all, Instant::now().into_std());
+        let Some(services) = decision else {
+            warn!(
+                "{count} of {all} Services with load balancers no longer exist, which are many: no orphan is deleted for 15 \
+                 minutes. If the API server was restored from a backup, set --nsx-orphans=report now"
+            );
+            return;
+        };
+        self.delete_orphans(&permit, services, true).await;
+    }
+
+    /// Retries a refused deletion of the load balancer service.
+    async fn remove_lb_service(&self, permit: &LeaderToken, uid: Option<String>) {
+        let Some(refusals) = self.resources.refused_removal() else { return };
+        match delete_lb_service(self, permit, &self.layout(uid)).await {
+            Ok(()) => self.resources.end_removal(refusals),
+            Err(error) => warn!("{}", chain(&error)),
+        }
+    }
+
+    /// Continues deletions that waited for NSX.
+    async fn continue_deletions(&self) {
+        let services = self.cleanup.orphans.lock().take_due(Instant::now().into_std());
+        if let Some((permit, ..)) = self.resources.term() {
+            self.delete_orphans(&permit, services, false).await;
+        }
+    }
+
+    async fn delete_orphans(&self, permit: &LeaderToken, services: Vec<Box<str>>, is_new: bool) {
+        let (mut failed, count) = (Vec::new(), services.len());
+        for service in services {
+            if let Err(error) = self.delete_orphan(permit, &service, is_new).await {
+                self.cleanup.orphans.lock().failed(&service, Instant::now().into_std());
+                failed.push(format!("{service}: {}", chain(&error)));
+            }
+        }
+        if !failed.is_empty() {
+            let all = failed.join("; ");
+            warn!(
+                "{} of {count} orphaned load balancers could not be deleted and will be retried: {all}",
+                failed.len()
+            );
+        }
+    }
 
     /// Deletes an orphan as far as NSX currently allows. Skips a Service that another call handles or that may exist
     /// again. The deletion counts towards the limit if `is_new` is set.
-    async fn delete(
-        &self,
-        of: &NsxLoadBalancers,
-        permit: &LeaderToken,
-        service: &str,
-        is_new: bool,
-    ) -> Result<(), Error> {
+    async fn delete_orphan(&self, permit: &LeaderToken, service: &str, is_new: bool) -> Result<(), Error> {
         let gone = named(service);
         // The call claims the name of the Service: syncs of a new Service with this name wait for the call.
-        let Ok(call) = of.call(permit, &gone).await else { return Ok(()) };
-        if permit.check().is_err() || !self.is_certain(service).await {
+        let Ok(call) = self.call(permit, &gone).await else { return Ok(()) };
+        if permit.check().is_err() || !self.cleanup.is_certain(service).await {
             return Ok(());
         }
         if is_new {
-            self.orphans.lock().deleted(Instant::now().into_std());
+            self.cleanup.orphans.lock().deleted(Instant::now().into_std());
         }
         match call.delete().await {
             Ok(()) => {
@@ -205,7 +206,7 @@ impl Cleanup {
                 Ok(())
             }
             Err(Error::Pending { after, .. }) => {
-                self.orphans.lock().postponed(service, (Instant::now() + after).into_std());
+                self.cleanup.orphans.lock().postponed(service, (Instant::now() + after).into_std());
                 Ok(())
             }
             Err(Error::NotLeader) => Ok(()),
@@ -215,9 +216,9 @@ impl Cleanup {
 
     /// Reports ambiguous objects of Services that are not in the informer cache. Skips Services that still need a load
     /// balancer according to the API server: with `--service-selector`, another process may serve these Services.
-    async fn report_ambiguous(&self, of: &NsxLoadBalancers, uid: Option<String>) {
-        let layout = of.layout(uid);
-        of.resources.report_without_service(layout.cluster_uid.as_deref());
+    async fn report_ambiguous(&self, uid: Option<String>) {
+        let layout = self.layout(uid);
+        self.resources.report_without_service(layout.cluster_uid.as_deref());
         let facts = ClusterContext {
             layout: &layout,
             service_uid: None,
@@ -226,25 +227,24 @@ impl Cleanup {
             lb_service: None,
             nodes: &BTreeSet::new(),
         };
-        let all = of.resources.not_here(&|service| of.nodes.has_service(service));
-        self.last_checked
-            .lock()
-            .retain(|service, (at, _)| at.elapsed() < CHECK_PERIOD && all.iter().any(|(one, _)| one == service));
+        let all = self.resources.not_here(&|service| self.nodes.has_service(service));
+        let is_here = |service: &str| all.iter().any(|(one, _)| **one == *service);
+        self.cleanup.last_checked.lock().retain(|service, (at, _)| at.elapsed() < CHECK_PERIOD && is_here(service));
         let mut reads = MAX_READS;
         for (service, objects) in all {
             let ClassifiedResources { ambiguous: mut held, unresolved: unread, .. } = classify(&objects, &facts);
             held.0.extend(unread);
             let is_unneeded = match held.is_empty() {
                 true => Some(true),
-                false => self.is_unneeded(of, &service, &held, &mut reads).await,
+                false => self.is_unneeded(&service, &held, &mut reads).await,
             };
             // The Service exists now. Its sync reports the ambiguous objects.
-            if of.nodes.has_service(&service) {
+            if self.nodes.has_service(&service) {
                 continue;
             }
             match is_unneeded {
-                Some(true) => of.resources.report_ambiguous(&service, &held),
-                Some(false) => of.resources.report_ambiguous(&service, &ServiceResources::default()),
+                Some(true) => self.resources.report_ambiguous(&service, &held),
+                Some(false) => self.resources.report_ambiguous(&service, &ServiceResources::default()),
                 None => {}
             }
         }
@@ -253,35 +253,22 @@ impl Cleanup {
     /// Returns `Some(true)` if a live read shows that the ambiguous objects of a Service are not needed, and `None` if
     /// the read failed or no `reads` are left. Reuses a result for 30 minutes, but `true` only if exactly these objects
     /// were reported.
-    async fn is_unneeded(
-        &self,
-        of: &NsxLoadBalancers,
-        service: &str,
-        ambiguous: &ServiceResources,
-        reads: &mut usize,
-    ) -> Option<bool> {
-        let known = self.last_checked.lock().get(service).map(|(_, is_unneeded)| *is_unneeded);
+    async fn is_unneeded(&self, service: &str, ambiguous: &ServiceResources, reads: &mut usize) -> Option<bool> {
+        let known = self.cleanup.last_checked.lock().get(service).map(|(_, is_unneeded)| *is_unneeded);
         if let Some(is_unneeded) =
-            known.filter(|is_unneeded| !is_unneeded || of.resources.are_reported(service, ambiguous))
+            known.filter(|is_unneeded| !is_unneeded || self.resources.are_reported(service, ambiguous))
         {
             return Some(is_unneeded);
         }
         let (namespace, name) = service.split_once('/').filter(|_| *reads > 0)?;
-        let live = self.live.service(namespace, name).await;
+        let live = self.cleanup.live.service(namespace, name).await;
         if matches!(live, Presence::Unknown(_)) {
             *reads = 0;
             return None;
         }
         *reads -= 1;
-        self.last_checked.lock().insert(service.into(), (Instant::now(), is_certain(&live)));
+        self.cleanup.last_checked.lock().insert(service.into(), (Instant::now(), is_certain(&live)));
         Some(is_certain(&live))
-    }
-
-    async fn is_certain(&self, service: &str) -> bool {
-        match service.split_once('/') {
-            Some((namespace, name)) => is_certain(&self.live.service(namespace, name).await),
-            None => false,
-        }
     }
 }
 

@@ -58,15 +58,6 @@ pub struct Orphans {
     under_way: BTreeMap<Box<str>, Instant>,
 }
 
-/// Decision about confirmed orphans.
-#[derive(Debug, PartialEq, Eq)]
-pub enum OrphanDecision {
-    /// Delete the orphans of these Services.
-    Delete(Vec<Box<str>>),
-    /// Delete no orphan, because this many orphans were found at once.
-    Hold(usize),
-}
-
 impl Orphans {
     /// Clears the state of all orphans, because another process may have recreated objects. The limits on deletions
     /// stay active.
@@ -106,14 +97,15 @@ impl Orphans {
         due.into_iter().chain(again.filter(|_| !self.suspected.is_empty())).min()
     }
 
-    /// Decides which confirmed orphans to delete now. `all` is the number of Services with objects of this cluster.
-    pub fn decide(&mut self, certain: Vec<Box<str>>, all: usize, at: Instant) -> OrphanDecision {
+    /// Decides which confirmed orphans to delete now; `None` if all wait, because many were found at once. `all` is the
+    /// number of Services with objects of this cluster.
+    pub fn decide(&mut self, certain: Vec<Box<str>>, all: usize, at: Instant) -> Option<Vec<Box<str>>> {
         let share = |percent: usize| FEW.max(all.saturating_mul(percent) / 100);
         if certain.len() <= share(20) {
             self.held_until = None;
         } else if at < *self.held_until.get_or_insert(at + HOLD) {
             self.next_check = self.held_until;
-            return OrphanDecision::Hold(certain.len());
+            return None;
         }
         while self.deleted.front().is_some_and(|moment| at.saturating_duration_since(*moment) >= WINDOW) {
             self.deleted.pop_front();
@@ -126,7 +118,7 @@ impl Orphans {
         services.sort_by_key(|service| self.failed.contains_key(service));
         self.next_check = (services.len() > left).then_some(at + WINDOW);
         services.truncate(left);
-        OrphanDecision::Delete(services)
+        Some(services)
     }
 
     /// Records the start of a deletion.

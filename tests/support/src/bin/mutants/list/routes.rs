@@ -163,7 +163,7 @@ fn of_load_balancers() -> Vec<Mutant> {
         Mutant::new(
             "cleanup-says-that-they-are-many",
             CLEANUP,
-            ("if self.orphans.lock().are_many(count, all) {", "if false {"),
+            ("if cleanup.orphans.lock().are_many(count, all) {", "if false {"),
             CLEANING,
         ),
         Mutant::new(

@@ -56,7 +56,6 @@ use crate::cloud::{
     ClusterEvents, ClusterReads, Error, Handling, LeaderToken, LiveReads, LoadBalancer, NO_NODES, Reason, ServiceEvent,
     UsableAddresses,
 };
-use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::config::{self, Class, IpPool, Profile};
 use crate::providers::vsphere::nsx::UsableAddressesOf;
 use crate::providers::vsphere::reason;
@@ -315,19 +314,7 @@ impl LoadBalancer for NsxLoadBalancers {
         if service.spec.as_ref().is_some_and(|spec| spec.load_balancer_class.is_some()) {
             return Handling::Declined;
         }
-        let class = service_request::class_of(service);
-        let checked = service_request::check_class(&self.config, class)
-            .and_then(|()| service_request::ports_of(service).map(drop))
-            .and_then(|()| {
-                service_request::check_families(
-                    service,
-                    class,
-                    self.config.ipv6_pools.contains_key(class),
-                    self.rules(),
-                )
-            })
-            .and_then(|()| service_request::features_of(service, self.rules(), IpFamily::V4).map(drop));
-        match checked {
+        match service_request::check(service, &self.config, self.rules()) {
             Err(Error::Invalid { reason, message }) => Handling::Invalid { reason, message },
             Ok(()) | Err(_) => Handling::Handled,
         }

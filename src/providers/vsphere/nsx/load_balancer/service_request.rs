@@ -94,6 +94,18 @@ impl ServiceRules {
     }
 }
 
+/// Checks the class, the ports, the families and the features that a Service requests. Reads nothing from NSX.
+///
+/// # Errors
+/// [`Error::Invalid`] that names the unsupported field or annotation and the expected value.
+pub fn check(service: &Service, config: &LoadBalancerConfig, rules: ServiceRules) -> Result<(), Error> {
+    let class = class_of(service);
+    check_class(config, class)?;
+    ports_of(service)?;
+    check_families(service, class, config.ipv6_pools.contains_key(class), rules)?;
+    features_of(service, rules, IpFamily::V4).map(drop)
+}
+
 /// Returns the features that a Service requests for its load balancer of this family.
 ///
 /// # Errors

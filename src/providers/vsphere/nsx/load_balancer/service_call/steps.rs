@@ -52,12 +52,10 @@ impl ServiceCall<'_> {
     }
 
     async fn try_ensure(&mut self, nodes: &[Arc<Node>]) -> Result<LoadBalancerStatus, Error> {
-        let class = service_request::class_of(self.service);
-        service_request::check_class(&self.provider.config, class)?;
+        service_request::check(self.service, &self.provider.config, self.provider.rules())?;
         let ports = service_request::ports_of(self.service)?;
+        let class = service_request::class_of(self.service);
         let has_ipv6_pool = self.provider.config.ipv6_pools.contains_key(class);
-        service_request::check_families(self.service, class, has_ipv6_pool, self.provider.rules())?;
-        service_request::features_of(self.service, self.provider.rules(), IpFamily::V4)?;
         let asked = RequestedFamilies { families: &service_request::families_of(self.service), has_ipv6_pool };
         self.check(RequiredFreshness::AnyList)?;
         self.cache().is_needed(&self.key);

@@ -46,20 +46,8 @@ const MAX_TAGS: usize = 30;
 /// Number of alternative ids per object. An id stays in use for some time after its object is deleted.
 pub const IDS: u8 = 10;
 
-/// Path of the load balancer services.
-pub const LB_SERVICES: &str = "/infra/lb-services";
-/// Path of the pools.
-pub const POOLS: &str = "/infra/lb-pools";
-/// Path of the monitors.
-pub const MONITORS: &str = "/infra/lb-monitor-profiles";
 /// Path of the IP pools.
 pub const ADDRESS_POOLS: &str = "/infra/ip-pools";
-/// Path of the virtual servers.
-pub const SERVERS: &str = "/infra/lb-virtual-servers";
-/// Path of the groups.
-pub const GROUPS: &str = "/infra/domains/default/groups";
-/// Path of the persistence profiles.
-pub const PERSISTENCE_PROFILES: &str = "/infra/lb-persistence-profiles";
 
 /// Namespace UUID of the ids (version 5 of RFC 9562).
 const SPACE: Uuid = Uuid::from_u128(0x8d5f_6c1e_41a3_4b0e_9a57_2f6b_7c90_d3e4);
@@ -92,13 +80,13 @@ impl ObjectKind {
     /// Returns the path without the id. Allocations are below the path of their IP pool.
     pub fn parent(self) -> &'static str {
         match self {
-            ObjectKind::LbService => LB_SERVICES,
-            ObjectKind::VirtualServer => SERVERS,
-            ObjectKind::Pool => POOLS,
-            ObjectKind::Monitor => MONITORS,
+            ObjectKind::LbService => "/infra/lb-services",
+            ObjectKind::VirtualServer => "/infra/lb-virtual-servers",
+            ObjectKind::Pool => "/infra/lb-pools",
+            ObjectKind::Monitor => "/infra/lb-monitor-profiles",
             ObjectKind::Allocation => ADDRESS_POOLS,
-            ObjectKind::Group => GROUPS,
-            ObjectKind::PersistenceProfile => PERSISTENCE_PROFILES,
+            ObjectKind::Group => "/infra/domains/default/groups",
+            ObjectKind::PersistenceProfile => "/infra/lb-persistence-profiles",
         }
     }
 

@@ -173,7 +173,8 @@ pub struct LoadBalancerSpec {
 }
 
 impl OwnerTags {
-    /// Reads the identity of an object; `None` if it has no path or is marked for deletion.
+    /// Reads the identity of an object; `None` if it has no path or is marked for deletion. An identity is no proof of
+    /// ownership: the object may belong to another owner, or to another cluster of the same name.
     pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         let named = layout.load_balancer_of(object);
         let service = object.tag(SERVICE).filter(|service| service.contains('/') && !object.id().is_empty());
@@ -188,6 +189,11 @@ impl OwnerTags {
             port: object.tag(PORT).and_then(Port::parse),
             secondary: named.flatten(),
         })
+    }
+
+    /// Whether these are tags of the first load balancer, which the load balancer service of this cluster has, too.
+    pub fn are_of_first_load_balancer(&self) -> bool {
+        self.is_named_as_ours && self.secondary.is_none()
     }
 }
 
@@ -274,11 +280,6 @@ impl Resource {
     /// Whether this resource is a virtual server or an allocation with this address.
     pub fn has_address(&self, address: IpAddr) -> bool {
         self.kind != ObjectKind::Pool && self.address == Some(address)
-    }
-
-    /// Whether this load balancer service has the tags of the first load balancer, as that of this cluster has.
-    pub fn is_shared_by_families(&self) -> bool {
-        self.tags.is_named_as_ours && self.tags.secondary.is_none()
     }
 
     /// Returns the id of the IP pool, if it is valid.

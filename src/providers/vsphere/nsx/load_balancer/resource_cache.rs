@@ -33,7 +33,7 @@ use super::backend::{ConfiguredObject, ObjectChange, ScopeNames, Suitability, Us
 use super::layout::ClusterLayout;
 use super::realization::{PendingTeardown, Rollout};
 use super::resource::{Resource, ServiceResources};
-use super::resource_index::relist::{MergeBase, MergeResult, ObjectListing, merge};
+use super::resource_index::relist::{MergeResult, ObjectListing, merge};
 use super::resource_index::{ResourceIndex, Selection, UnusableLbService};
 use crate::base::error_chain::chain;
 use crate::cloud::{Error, LeaderToken, Reason, ServiceEvent};
@@ -120,7 +120,7 @@ struct CacheState {
     /// Paths of objects read or written since the start of the running relist; `None` if no relist is running.
     written_paths: Option<BTreeSet<Box<str>>>,
     /// Paths of objects that stay in the cache although the last list missed them.
-    unread_writes: BTreeSet<Box<str>>,
+    missed: BTreeSet<Box<str>>,
     /// Time of the last response to a write, by Service.
     answered_at: BTreeMap<Box<str>, Instant>,
     /// Services whose load balancers were complete in this term, with their families.

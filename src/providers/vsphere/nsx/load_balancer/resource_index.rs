@@ -15,6 +15,9 @@ use crate::providers::vsphere::nsx::ownership::{OfCluster, by_cluster_uid};
 pub struct ResourceIndex {
     /// The resources by Service (namespace/name; empty for those that name no Service) and path.
     resources: BTreeMap<ResourceKey, Resource>,
+    /// The keys of the virtual servers with each address. A scan of all resources for each sync of each Service would
+    /// take quadratic time.
+    servers: BTreeMap<IpAddr, BTreeSet<ResourceKey>>,
 }
 
 type ResourceKey = (Box<str>, Box<str>);
@@ -71,8 +74,18 @@ impl ResourceIndex {
         }
     }
 
+    fn of(resources: BTreeMap<ResourceKey, Resource>) -> Self {
+        let mut index = Self::default();
+        resources.into_values().for_each(|resource| index.insert(resource));
+        index
+    }
+
     fn insert(&mut self, resource: Resource) {
-        self.resources.insert((resource.tags.service.clone(), resource.tags.path.clone()), resource);
+        let key = (resource.tags.service.clone(), resource.tags.path.clone());
+        if let Some(address) = resource.address.filter(|_| resource.kind == ObjectKind::VirtualServer) {
+            self.servers.entry(address).or_default().insert(key.clone());
+        }
+        self.resources.insert(key, resource);
     }
 
     /// Returns another Service with a virtual server or an allocation that has this address.
@@ -84,9 +97,9 @@ impl ResourceIndex {
 
     /// Returns the path of a virtual server of any owner with this address that is not in `own`.
     pub fn other_server_on(&self, address: IpAddr, own: &[Resource]) -> Option<Box<str>> {
-        let is_own = |server: &Resource| own.iter().any(|one| one.tags.path == server.tags.path);
-        let mut others = self.of_kind(ObjectKind::VirtualServer).filter(|one| one.has_address(address) && !is_own(one));
-        others.next().map(|server| server.tags.path.clone())
+        let is_own = |path: &str| own.iter().any(|one| *one.tags.path == *path);
+        let mut paths = self.servers.get(&address)?.iter().map(|(_, path)| path);
+        paths.find(|path| !is_own(path)).cloned()
     }
 
     /// Whether all objects of the Service are allocations whose addresses virtual servers of other owners use.
@@ -112,6 +125,10 @@ impl ResourceIndex {
     /// Removes the object at this path.
     pub fn remove(&mut self, path: &str) {
         self.resources.retain(|(_, known), _| **known != *path);
+        self.servers.retain(|_, keys| {
+            keys.retain(|(_, known)| **known != *path);
+            !keys.is_empty()
+        });
     }
 
     /// Drops groups and persistence profiles, because their lists are missing or incomplete.
@@ -208,7 +225,8 @@ impl ResourceIndex {
         selection: Selection<'_>,
         cluster_uid: Option<&str>,
     ) -> Result<Option<&Resource>, UnusableLbService> {
-        let mut lb_services = self.of_kind(ObjectKind::LbService);
+        // A load balancer service belongs to no Service.
+        let mut lb_services = self.named("").filter(|one| one.kind == ObjectKind::LbService);
         match selection {
             Selection::Existing { id, tier1 } => {
                 let found = lb_services.find(|one| *one.tags.id == *id);
@@ -225,7 +243,7 @@ impl ResourceIndex {
             Selection::Managed { tier1 } => {
                 let is_on_gateway = |one: &&Resource| tier1.is_some_and(|tier1| *one.spec.tier1 == *tier1);
                 let is_ours = |one: &&Resource| {
-                    one.is_shared_by_families()
+                    one.tags.are_of_first_load_balancer()
                         && match by_cluster_uid(cluster_uid, one.tags.cluster_uid.as_deref()) {
                             OfCluster::This => true,
                             OfCluster::Another => false,
@@ -240,7 +258,7 @@ impl ResourceIndex {
     }
 
     /// Returns the resources that name this Service; for an empty name, those that name none.
-    fn named(&self, service: &str) -> impl Iterator<Item = &Resource> {
+    fn named(&self, service: &str) -> impl Iterator<Item = &Resource> + Clone {
         let all = self.resources.range((service.into(), Box::default())..);
         all.map(|(_, one)| one).take_while(move |one| *one.tags.service == *service)
     }

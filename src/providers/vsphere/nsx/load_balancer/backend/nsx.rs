@@ -29,7 +29,7 @@ use crate::cloud::{Error, LeaderToken};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::load_balancer::body::{self, GROUP_TYPE};
 use crate::providers::vsphere::nsx::load_balancer::layout::{
-    ADDRESS_POOLS, ClusterLayout, IDS, ObjectKind, Owner, POOLS, Protocol,
+    ADDRESS_POOLS, ClusterLayout, IDS, ObjectKind, Owner, Protocol,
 };
 use crate::providers::vsphere::nsx::load_balancer::members;
 use crate::providers::vsphere::nsx::load_balancer::plan::{self, Action, AllocationRequest};
@@ -383,8 +383,7 @@ fn taken(
     };
     if kind == ObjectKind::LbService {
         // Both families share one load balancer service.
-        let is_ours = found.is_named_as_ours && found.secondary.is_none();
-        return if is_ours { CreateOutcome::Here(object) } else { CreateOutcome::Taken };
+        return if found.are_of_first_load_balancer() { CreateOutcome::Here(object) } else { CreateOutcome::Taken };
     }
     let is_of_type = kind != ObjectKind::Monitor || object.text("resource_type") == body.text("resource_type");
     let is_of_load_balancer = found.is_named_as_ours && found.secondary == layout.secondary;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::ResourceCache;
-use crate::providers::vsphere::nsx::load_balancer::layout::{LB_SERVICES, SERVERS};
+use crate::providers::vsphere::nsx::load_balancer::layout::ObjectKind;
 use crate::providers::vsphere::nsx::load_balancer::realization::{
     Effect, NextCheck, PendingTeardown, Rollout, until_purge,
 };
@@ -34,7 +34,7 @@ impl ResourceCache {
         }
         let teardown = state.teardowns.entry(service.into()).or_insert_with(|| PendingTeardown::new(now));
         teardown.deleted_any(now);
-        if path.starts_with(SERVERS) {
+        if path.starts_with(ObjectKind::VirtualServer.parent()) {
             teardown.deleted(path, now);
         }
     }
@@ -62,7 +62,8 @@ impl ResourceCache {
     pub fn record_rollout(&self, service: &str, shown: BTreeMap<Box<str>, Effect>) {
         let mut state = self.state.lock();
         let realized = shown.iter().filter(|(_, effect)| **effect == Effect::Realized).map(|(path, _)| path);
-        let lb_services: Vec<Box<str>> = realized.filter(|path| path.starts_with(LB_SERVICES)).cloned().collect();
+        let is_lb_service = |path: &&Box<str>| path.starts_with(ObjectKind::LbService.parent());
+        let lb_services: Vec<Box<str>> = realized.filter(is_lb_service).cloned().collect();
         state.realized_lb_services.extend(lb_services);
         if let Some(rollout) = state.rollouts.get_mut(service) {
             rollout.note(shown, Instant::now().into_std());

@@ -244,11 +244,10 @@ impl ResourceCache {
             (state.is_full_due, state.next_full) = (false, Some(next));
             state.record_references(references_failure);
         }
-        let before = MergeBase { index: &state.index, written_paths: &touched, unread_writes: &state.unread_writes };
-        let merged = merge(read, before);
+        let merged = merge(read, &state.index, &touched, &state.missed);
         // Only another full relist can confirm that groups and persistence profiles are missing.
         state.is_full_due |= merged.misses_references();
-        let MergeResult { index: contents, unread_writes: missed, mut changed } = merged;
+        let MergeResult { index: contents, missed, mut changed } = merged;
         if started.is_full {
             // Lists may lack an address that NSX has assigned later, so a sync reads the address.
             changed.extend(contents.with_unread_surplus().into_iter().map(Into::into));
@@ -265,7 +264,7 @@ impl ResourceCache {
         state.last_relist_start = Some(started.began);
         state.next_full.get_or_insert(started.began + FULL_RELIST_INTERVAL);
         state.is_relist_requested |= !missed.is_empty();
-        state.unread_writes = missed;
+        state.missed = missed;
         self.request_resync(&std::mem::take(&mut state.waiting));
         if !is_first {
             self.request_resync(&changed);
@@ -283,7 +282,7 @@ impl ResourceCache {
         }
         state.failure = Some(failure);
         // Requests the retry, because possibly no sync waits for the full relist or for the second list after a miss.
-        state.is_relist_requested |= state.is_full_due || !state.unread_writes.is_empty();
+        state.is_relist_requested |= state.is_full_due || !state.missed.is_empty();
         // After later failures, the waiting syncs already have the error and retry without an event.
         if in_a_row == 1 {
             self.request_resync(&std::mem::take(&mut state.waiting));
@@ -408,7 +407,7 @@ mod tests {
         for missed in [BTreeSet::new(), BTreeSet::from(["/infra/lb-pools/a".into()])] {
             let cache = ResourceCache::new(AnyLeader::new(Vec::new()));
             let mut state = cache.state.lock();
-            state.unread_writes.clone_from(&missed);
+            state.missed.clone_from(&missed);
             cache.record_failure(&mut state, &Error::other("the list failed"));
             assert_eq!(state.is_relist_requested, !missed.is_empty());
         }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::{ResourceIndex, ResourceKey};
-use crate::providers::vsphere::nsx::load_balancer::layout::{GROUPS, ObjectKind, PERSISTENCE_PROFILES};
+use crate::providers::vsphere::nsx::load_balancer::layout::ObjectKind;
 
 /// A list of all objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,24 +19,13 @@ pub struct ObjectListing {
     pub unread: BTreeSet<Box<str>>,
 }
 
-/// State that a list is merged into.
-#[derive(Clone, Copy, Debug)]
-pub struct MergeBase<'a> {
-    /// The objects in the cache at the end of the relist.
-    pub index: &'a ResourceIndex,
-    /// The paths of objects that this program read or wrote during the relist.
-    pub written_paths: &'a BTreeSet<Box<str>>,
-    /// The paths of objects that the previous list missed.
-    pub unread_writes: &'a BTreeSet<Box<str>>,
-}
-
 /// Result of a merge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergeResult {
     /// The objects after the merge.
     pub index: ResourceIndex,
     /// The paths of objects that this list missed for the first time. These objects stay.
-    pub unread_writes: BTreeSet<Box<str>>,
+    pub missed: BTreeSet<Box<str>>,
     /// The Services whose objects have changed; all Services if a load balancer service has changed.
     pub changed: BTreeSet<Box<str>>,
 }
@@ -44,16 +33,23 @@ pub struct MergeResult {
 impl MergeResult {
     /// Whether groups or persistence profiles were missed.
     pub fn misses_references(&self) -> bool {
-        self.unread_writes.iter().any(|path| path.starts_with(GROUPS) || path.starts_with(PERSISTENCE_PROFILES))
+        let kinds = [ObjectKind::Group, ObjectKind::PersistenceProfile];
+        self.missed.iter().any(|path| kinds.iter().any(|kind| path.starts_with(kind.parent())))
     }
 }
 
-/// Merges a list into the previous state.
-pub fn merge(read: ObjectListing, before: MergeBase<'_>) -> MergeResult {
-    let ObjectListing { index: ResourceIndex { resources: mut read }, has_references, unread } = read;
-    let known = &before.index.resources;
+/// Merges a list into `index`, the objects in the cache at the end of the relist. `written_paths` are the paths of
+/// objects that this program read or wrote during the relist, and `missed_before` those that the previous list missed.
+pub fn merge(
+    listing: ObjectListing,
+    index: &ResourceIndex,
+    written_paths: &BTreeSet<Box<str>>,
+    missed_before: &BTreeSet<Box<str>>,
+) -> MergeResult {
+    let ObjectListing { index: ResourceIndex { resources: mut read, .. }, has_references, unread } = listing;
+    let known = &index.resources;
     let mut missed = BTreeSet::new();
-    read.retain(|(_, path), _| !before.written_paths.contains(path));
+    read.retain(|(_, path), _| !written_paths.contains(path));
     for (key, old) in known {
         if let Some(new) = read.get_mut(key) {
             // A list may lack the address of an allocation.
@@ -67,9 +63,9 @@ pub fn merge(read: ObjectListing, before: MergeBase<'_>) -> MergeResult {
             kind => kind.is_listed_rarely() && !has_references,
         };
         let path = &old.tags.path;
-        if !is_unlisted && !before.written_paths.contains(path) {
+        if !is_unlisted && !written_paths.contains(path) {
             let is_of_others = old.tags.service.is_empty() && old.kind != ObjectKind::LbService;
-            if is_of_others || before.unread_writes.contains(path) {
+            if is_of_others || missed_before.contains(path) {
                 continue;
             }
             missed.insert(path.clone());
@@ -81,7 +77,7 @@ pub fn merge(read: ObjectListing, before: MergeBase<'_>) -> MergeResult {
     let are_all_changed = all().any(|(key, one)| one.kind == ObjectKind::LbService && has_changed(key));
     let is_changed = |key: &ResourceKey| !key.0.is_empty() && (are_all_changed || has_changed(key));
     let changed = all().filter(|(key, _)| is_changed(key)).map(|((service, _), _)| service.clone()).collect();
-    MergeResult { index: ResourceIndex { resources: read }, unread_writes: missed, changed }
+    MergeResult { index: ResourceIndex::of(read), missed, changed }
 }
 
 #[cfg(test)]
@@ -90,7 +86,7 @@ mod tests {
 
     use super::*;
     use crate::clients::nsx::Object;
-    use crate::providers::vsphere::nsx::load_balancer::layout::{ClusterLayout, GROUPS, ObjectKind};
+    use crate::providers::vsphere::nsx::load_balancer::layout::ClusterLayout;
 
     static NONE: BTreeSet<Box<str>> = BTreeSet::new();
 
@@ -131,14 +127,14 @@ mod tests {
     fn merged(read: ResourceIndex, known: &ResourceIndex, touched: &[&str], missed: &[&str]) -> MergeResult {
         let (touched, missed) = (paths(touched), paths(missed));
         let read = ObjectListing { index: read, ..ObjectListing::default() };
-        merge(read, MergeBase { index: known, written_paths: &touched, unread_writes: &missed })
+        merge(read, known, &touched, &missed)
     }
 
     #[test]
     fn groups_and_profiles_that_were_not_listed_stay_and_those_that_were_are_as_they_are_now() {
         let group = |id: &str, network: &str| {
             let mut object = monitor(id, 1);
-            object.0.insert("path".to_owned(), format!("{GROUPS}/{id}").into());
+            object.0.insert("path".to_owned(), format!("{}/{id}", ObjectKind::Group.parent()).into());
             let expression = json!([{"resource_type": "IPAddressExpression", "ip_addresses": [network]}]);
             object.0.insert("expression".to_owned(), expression);
             (ObjectKind::Group, object)
@@ -147,12 +143,11 @@ mod tests {
         assert_eq!(merged(ResourceIndex::default(), &known, &[], &[]).index, known);
         let read = contents(&[group("a", "10.9.0.0/16"), group("c", "10.0.0.0/8")]);
         let read = ObjectListing { index: read, has_references: true, ..ObjectListing::default() };
-        let before = |missed| MergeBase { index: &known, written_paths: &NONE, unread_writes: missed };
-        let after = merge(read.clone(), before(&NONE));
+        let after = merge(read.clone(), &known, &NONE, &NONE);
         let expected = contents(&[group("a", "10.9.0.0/16"), group("b", "10.0.0.0/8"), group("c", "10.0.0.0/8")]);
         assert_eq!(after.index, expected);
         assert!(after.misses_references() && after.changed.len() == 1);
-        assert_eq!(merge(read.clone(), before(&after.unread_writes)).index, read.index);
+        assert_eq!(merge(read.clone(), &known, &NONE, &after.missed).index, read.index);
     }
 
     #[test]
@@ -160,10 +155,9 @@ mod tests {
         let known = contents(&[(ObjectKind::Allocation, allocation("x", Some("192.0.2.1")))]);
         for unread in [BTreeSet::new(), BTreeSet::from(["p".into()])] {
             let read = ObjectListing { unread: unread.clone(), ..ObjectListing::default() };
-            let once = merge(read.clone(), MergeBase { index: &known, written_paths: &NONE, unread_writes: &NONE });
-            assert_eq!((&once.index, once.unread_writes.len()), (&known, 1 - unread.len()));
-            let twice =
-                merge(read, MergeBase { index: &known, written_paths: &NONE, unread_writes: &once.unread_writes });
+            let once = merge(read.clone(), &known, &NONE, &NONE);
+            assert_eq!((&once.index, once.missed.len()), (&known, 1 - unread.len()));
+            let twice = merge(read, &known, &NONE, &once.missed);
             assert_eq!(twice.index == known, !unread.is_empty());
         }
     }
@@ -172,10 +166,10 @@ mod tests {
     fn what_one_reading_misses_stays_until_the_next_one_misses_it_too() {
         let known = of(&[("a", 1), ("b", 1)]);
         let once = merged(of(&[("b", 1)]), &known, &[], &[]);
-        assert_eq!((&once.index, &once.unread_writes), (&known, &paths(&["a"])));
+        assert_eq!((&once.index, &once.missed), (&known, &paths(&["a"])));
         assert!(once.changed.is_empty());
         let twice = merged(of(&[("b", 1)]), &once.index, &[], &["a"]);
-        assert_eq!((twice.index, twice.unread_writes), (of(&[("b", 1)]), BTreeSet::new()));
+        assert_eq!((twice.index, twice.missed), (of(&[("b", 1)]), BTreeSet::new()));
         assert_eq!(twice.changed, BTreeSet::from(["ns/s".into()]));
         let gone = merged(ResourceIndex::default(), &known, &[], &["a", "b"]);
         assert_eq!(gone.index, ResourceIndex::default());
@@ -186,7 +180,7 @@ mod tests {
         // During the list `a` was changed, `b` deleted and `c` created. The list shows the state before these writes.
         let known = of(&[("a", 2), ("c", 1)]);
         let after = merged(of(&[("a", 1), ("b", 1)]), &known, &["a", "b", "c"], &[]);
-        assert_eq!((after.index, after.unread_writes), (known, BTreeSet::new()));
+        assert_eq!((after.index, after.missed), (known, BTreeSet::new()));
         assert!(after.changed.is_empty());
     }
 

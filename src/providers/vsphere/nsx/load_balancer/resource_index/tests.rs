@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::body::new_object;
 use super::super::layout::ObjectKind::{Allocation, Group, Monitor, PersistenceProfile, Pool, VirtualServer};
-use super::super::layout::{GROUPS, MonitorType, Owner, PERSISTENCE_PROFILES};
+use super::super::layout::{MonitorType, Owner};
 use super::super::resource::LoadBalancerSpec;
 use super::*;
 use crate::clients::nsx::ObjectTag;
@@ -118,7 +118,7 @@ fn groups_and_persistence_profiles_are_read_as_they_are_written() {
     let ranges = group.spec.ranges.clone();
     let mut group = new_object(&layout(), &owner, &of, &group);
     let mut profile = new_object(&layout(), &owner, &of, &profile);
-    for (object, parent) in [(&mut group, GROUPS), (&mut profile, PERSISTENCE_PROFILES)] {
+    for (object, parent) in [(&mut group, Group.parent()), (&mut profile, PersistenceProfile.parent())] {
         object.0.insert("id".to_owned(), "x".into());
         object.0.insert("path".to_owned(), format!("{parent}/x").into());
     }
@@ -135,8 +135,8 @@ fn groups_and_persistence_profiles_are_read_as_they_are_written() {
         let expected: Option<BTreeSet<ipnet::IpNet>> = expected.map(|range| [range.parse().unwrap()].into());
         assert_eq!(Resource::read(Group, &group, &layout()).unwrap().spec.ranges, expected);
     }
-    contents.remove(&format!("{GROUPS}/x"));
-    contents.remove(&format!("{PERSISTENCE_PROFILES}/x"));
+    contents.remove(&format!("{}/x", Group.parent()));
+    contents.remove(&format!("{}/x", PersistenceProfile.parent()));
     assert_eq!(contents, ResourceIndex::default());
 }
 
@@ -270,14 +270,14 @@ fn what_names_this_cluster_and_no_service_is_known_by_its_path() {
     let mut foreign = object("/infra/lb-pools/f", None, json!({}));
     foreign.set_tags([]);
     let plain = object("/infra/lb-pools/a", None, json!({}));
-    let group = object(&format!("{GROUPS}/g"), None, json!({}));
+    let group = object(&format!("{}/g", Group.parent()), None, json!({}));
     let named = object("/infra/lb-pools/n", Some("ns/s"), json!({}));
     let pools = [plain, foreign, named].map(|pool| (Pool, pool));
     let mut contents = contents(&[&pools[..], &[tagged("k1", "k-1"), tagged("k2", "k-2"), (Group, group)]].concat());
     let paths = |contents: &ResourceIndex, uid| {
         contents.without_service(uid).iter().map(|path| path.to_string()).collect::<Vec<_>>()
     };
-    let group = format!("{GROUPS}/g");
+    let group = format!("{}/g", Group.parent());
     assert_eq!(paths(&contents, Some("k-1")), [&group, "/infra/lb-pools/a", "/infra/lb-pools/k1"]);
     assert_eq!(paths(&contents, None), [&group, "/infra/lb-pools/a"]);
     contents.remove("/infra/lb-pools/a");

@@ -217,7 +217,7 @@ pub(in crate::providers::vsphere::nsx::load_balancer) async fn delete_lb_service
         return Ok(());
     };
     let of_cluster = by_cluster_uid(layout.cluster_uid.as_deref(), lb_service.tags.cluster_uid.as_deref());
-    let is_ours = of_cluster == OfCluster::This && lb_service.is_shared_by_families();
+    let is_ours = of_cluster == OfCluster::This && lb_service.tags.are_of_first_load_balancer();
     if !is_ours || of.resources.servers_on(&lb_service.tags.path) > 0 {
         return Ok(());
     }

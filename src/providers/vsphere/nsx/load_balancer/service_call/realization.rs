@@ -12,7 +12,7 @@ use crate::base::error_chain::chain;
 use crate::clients::nsx::realization::RevisionStatus;
 use crate::cloud::Error;
 use crate::providers::vsphere::config::address_rules::IpFamily;
-use crate::providers::vsphere::nsx::load_balancer::layout::{ObjectKind, SERVERS};
+use crate::providers::vsphere::nsx::load_balancer::layout::ObjectKind;
 use crate::providers::vsphere::nsx::load_balancer::plan::Action;
 use crate::providers::vsphere::nsx::load_balancer::realization::{Effect, NextCheck};
 use crate::providers::vsphere::nsx::load_balancer::service_request;
@@ -123,12 +123,15 @@ impl ServiceCall<'_> {
         let (Some(uid), Ok(ports)) = (self.uid(), service_request::ports_of(self.service)) else {
             return BTreeSet::new();
         };
-        let of_balancer = |second: &Option<IpFamily>| {
+        let mut paths = BTreeSet::new();
+        for second in seconds {
             let layout = self.layout.of(*second);
-            let id = move |(port, _): &(_, u16)| layout.id(ObjectKind::VirtualServer, uid, Some(*port), 0);
-            ports.iter().map(id).collect::<Vec<_>>()
-        };
-        seconds.iter().flat_map(of_balancer).map(|id| format!("{SERVERS}/{id}").into()).collect()
+            for (port, _) in &ports {
+                let id = layout.id(ObjectKind::VirtualServer, uid, Some(*port), 0);
+                paths.insert(format!("{}/{id}", ObjectKind::VirtualServer.parent()).into());
+            }
+        }
+        paths
     }
 
     /// Checks that NSX realizes neither the deleted virtual servers nor those in `expected`. Fails with

@@ -152,7 +152,7 @@ fn of_changes() -> Vec<Mutant> {
         Mutant::new(
             "machines-server-of-another-service",
             CONTENTS,
-            ("one.has_address(address) && !is_own(one)", "one.has_address(address) && is_own(one)"),
+            ("paths.find(|path| !is_own(path))", "paths.find(|path| is_own(path))"),
             UNIT,
         ),
         Mutant::new(

@@ -93,10 +93,11 @@ impl PoolWriteRound<'_> {
     /// Lists all pools and writes those in `pending`. An update with a stale revision stays in `pending`.
     async fn attempt(&mut self) -> Result<(), Error> {
         let client = self.nsx.client.clone();
-        let mut pages = client.pages(POOLS, "lb-pools.list", POOL_PAGE);
+        let pools = ObjectKind::Pool.parent();
+        let mut pages = client.pages(pools, "lb-pools.list", POOL_PAGE);
         let mut unseen: BTreeSet<Box<str>> = self.pending.keys().cloned().collect();
         let mut batch = Batch::default();
-        while let Some(objects) = pages.next().await.map_err(|error| not_listed(POOLS, &error))? {
+        while let Some(objects) = pages.next().await.map_err(|error| not_listed(pools, &error))? {
             for object in objects {
                 let is_open = unseen.remove(object.path());
                 let Some(object) = is_open.then(|| self.planned(object)).flatten() else { continue };

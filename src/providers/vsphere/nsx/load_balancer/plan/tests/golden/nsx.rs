@@ -10,7 +10,7 @@ use crate::clients::nsx::{Object, ObjectTag};
 use crate::providers::vsphere::config::address_rules::IpFamily::{V4, V6};
 use crate::providers::vsphere::nsx::load_balancer::body::{edit, new_object};
 use crate::providers::vsphere::nsx::load_balancer::families::RequestedFamilies;
-use crate::providers::vsphere::nsx::load_balancer::layout::{CLUSTER as CLUSTER_NAME, OWNER, SERVERS, SERVICE};
+use crate::providers::vsphere::nsx::load_balancer::layout::{CLUSTER as CLUSTER_NAME, OWNER, SERVICE};
 use crate::providers::vsphere::nsx::load_balancer::ownership::{ClassifiedResources, ClusterContext, classify};
 use crate::providers::vsphere::nsx::load_balancer::resource::LoadBalancerSpec;
 use crate::providers::vsphere::nsx::load_balancer::resource_index::{ResourceIndex, Selection};
@@ -369,7 +369,7 @@ impl Nsx {
         self.objects.remove(path);
         self.listed.remove(path);
         self.read.insert(path.into());
-        self.may_have_references &= !path.starts_with(SERVERS);
+        self.may_have_references &= !path.starts_with(ObjectKind::VirtualServer.parent());
         let reference = format!("\"{path}\"");
         for (_, object) in self.objects.values() {
             let text = Value::Object(object.0.clone()).to_string();

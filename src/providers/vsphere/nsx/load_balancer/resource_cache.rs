@@ -106,17 +106,17 @@ struct CacheState {
     /// Start of the last successful relist with all IP pools.
     pools_begun: Option<Instant>,
     /// Error of the last relist with all IP pools, if it failed, and time of the retry.
-    pools_failure: Option<(RelistFailure, Instant)>,
+    pools_failure: Option<(Error, Instant)>,
     /// Reason of the last failure to list groups and persistence profiles.
     references_failure: Option<Reason>,
     /// The IP pools whose allocations the last relist could not list, with the errors.
-    unread: BTreeMap<Box<str>, RelistFailure>,
+    unread: BTreeMap<Box<str>, Error>,
     /// IP pools that the objects of each Service named before their deletion. Cleared when no IP pool is unread.
     pools: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
     /// Services (namespace/name) whose syncs wait for a relist.
     waiting: BTreeSet<Box<str>>,
-    /// Error of the last relist, if it failed.
-    failure: Option<RelistFailure>,
+    /// Error of the last relist, if it failed, and number of consecutive failures.
+    failure: Option<(Error, u32)>,
     /// Paths of objects read or written since the start of the running relist; `None` if no relist is running.
     written_paths: Option<BTreeSet<Box<str>>>,
     /// Paths of objects that stay in the cache although the last list missed them.
@@ -171,22 +171,9 @@ struct ServiceMessage {
     is_reported: bool,
 }
 
-#[derive(Clone)]
-struct RelistFailure {
-    reason: Reason,
-    message: String,
-    after: Option<Duration>,
-    count: u32,
-}
-
-impl RelistFailure {
-    fn new(error: &Error, in_a_row: u32) -> Self {
-        Self { reason: error.reason(), message: chain(error), after: error.retry_after(), count: in_a_row }
-    }
-
-    fn error(&self) -> Error {
-        Error::Failed { reason: self.reason, message: self.message.clone(), after: self.after }
-    }
+/// Returns the error of a sync that needs a list which failed with this error.
+fn not_listed(error: &Error) -> Error {
+    Error::Failed { reason: error.reason(), message: chain(error), after: error.retry_after() }
 }
 
 /// Guard that excludes other calls of this process for the Service.
@@ -278,40 +265,35 @@ impl ResourceCache {
     /// [`Error::Pending`], or the error of the last relist (for `AllPoolsListedAfter` also: with all IP pools).
     pub fn check(&self, service: &str, need: RequiredFreshness) -> Result<(), Error> {
         let mut state = self.state.lock();
-        let is_met = match need {
-            RequiredFreshness::AnyList => state.completed_relists > 0,
-            RequiredFreshness::TwoLists => state.completed_relists > 1,
-            RequiredFreshness::ListedAfter(moment) => state.last_relist_start.is_some_and(|started| started > moment),
-            RequiredFreshness::AllPoolsListedAfter(moment) => state.pools_begun.is_some_and(|begun| begun > moment),
+        let is_after = |time: Option<Instant>, moment| time.is_some_and(|time| time > moment);
+        // Whether the cache is fresh enough, and whether the running relist, if any, makes it fresh enough.
+        let (is_met, is_next_enough) = match need {
+            RequiredFreshness::AnyList => (state.completed_relists > 0, true),
+            RequiredFreshness::TwoLists => (state.completed_relists > 1, state.completed_relists > 0),
+            RequiredFreshness::ListedAfter(moment) => {
+                (is_after(state.last_relist_start, moment), is_after(state.last_attempt, moment))
+            }
+            RequiredFreshness::AllPoolsListedAfter(moment) => (is_after(state.pools_begun, moment), false),
         };
         if is_met {
             return Ok(());
         }
-        let pools_failure =
-            state.pools_failure.as_ref().filter(|_| matches!(need, RequiredFreshness::AllPoolsListedAfter(_)));
-        if let Some((failure, _)) = pools_failure.filter(|(_, again)| Instant::now() < *again) {
-            return Err(failure.error());
+        if matches!(need, RequiredFreshness::AllPoolsListedAfter(_)) {
+            if let Some((failure, _)) = state.pools_failure.as_ref().filter(|(_, again)| Instant::now() < *again) {
+                return Err(not_listed(failure));
+            }
+            state.are_pools_due = true;
         }
         state.waiting.insert(service.into());
-        let will_meet = state.written_paths.is_some()
-            && match need {
-                RequiredFreshness::AnyList => true,
-                RequiredFreshness::TwoLists => state.completed_relists > 0,
-                RequiredFreshness::ListedAfter(moment) => state.last_attempt.is_some_and(|began| began > moment),
-                RequiredFreshness::AllPoolsListedAfter(_) => false,
-            };
-        state.are_pools_due |= matches!(need, RequiredFreshness::AllPoolsListedAfter(_));
-        if !will_meet {
+        if state.written_paths.is_none() || !is_next_enough {
             match need {
                 RequiredFreshness::ListedAfter(_) => drop(state.patient_until.get_or_insert(Instant::now() + PATIENCE)),
-                RequiredFreshness::AnyList
-                | RequiredFreshness::TwoLists
-                | RequiredFreshness::AllPoolsListedAfter(_) => state.is_relist_requested = true,
+                _ => state.is_relist_requested = true,
             }
             self.wake.notify_one();
         }
         match &state.failure {
-            Some(failure) => Err(failure.error()),
+            Some((failure, _)) => Err(not_listed(failure)),
             None => {
                 let message = "the objects of load balancers in NSX are being listed".to_owned();
                 Err(Error::Pending { message, after: MAX_RELIST_DELAY })
@@ -333,13 +315,9 @@ impl ResourceCache {
         self.state.lock().index.lb_service(selection, uid).map(Option::<&Resource>::cloned)
     }
 
-    pub fn has_lb_service(&self, path: &str) -> bool {
-        self.state.lock().index.has_lb_service(path)
-    }
-
-    /// Returns the number of virtual servers on the load balancer service at this path.
-    pub fn servers_on(&self, path: &str) -> usize {
-        self.state.lock().index.servers_on(path)
+    /// Reads the index of all objects, with the state locked.
+    pub fn read<T>(&self, read: impl FnOnce(&ResourceIndex) -> T) -> T {
+        read(&self.state.lock().index)
     }
 
     pub fn names(&self) -> ScopeNames {
@@ -413,20 +391,6 @@ impl ResourceCache {
     /// Returns the only namespace that may request this recently released address; `None` if this Service may.
     pub fn reserved_for(&self, service: &str, address: IpAddr) -> Option<Box<str>> {
         self.state.lock().quarantine.closed_to(service, address, Instant::now().into_std()).map(Into::into)
-    }
-
-    /// Returns another Service with a virtual server or an allocation that has this address.
-    pub fn user_of(&self, service: &str, address: IpAddr) -> Option<Box<str>> {
-        self.state.lock().index.user_of(service, address)
-    }
-
-    /// Returns the path of a virtual server of any owner with this address that is not in `own`.
-    pub fn other_server_on(&self, address: IpAddr, own: &[Resource]) -> Option<Box<str>> {
-        self.state.lock().index.other_server_on(address, own)
-    }
-
-    pub fn has_other_servers(&self) -> bool {
-        self.state.lock().index.has_other_servers()
     }
 
     /// Records that the Service is needed, so that a later deletion starts over.
@@ -658,7 +622,7 @@ impl ResourceCache {
     /// Returns the list error of an unread IP pool for which `is_one` returns true, if any.
     pub fn unread(&self, is_one: impl Fn(&str) -> bool) -> Option<Error> {
         let state = self.state.lock();
-        state.unread.iter().find(|(pool, _)| is_one(pool)).map(|(_, failure)| failure.error())
+        state.unread.iter().find(|(pool, _)| is_one(pool)).map(|(_, failure)| not_listed(failure))
     }
 
     /// Records the IP pools named by objects of this Service, before the objects are deleted. Returns all recorded

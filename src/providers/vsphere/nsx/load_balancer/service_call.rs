@@ -224,7 +224,8 @@ fn observe(
     let judged = classify(&of.resources.of_service(key), &facts);
     let own: Vec<Resource> = judged.owned.servers().chain(judged.ambiguous.servers()).cloned().collect();
     let reserved = judged.owned.allocations().filter_map(|allocation| allocation.address);
-    let elsewhere = reserved.filter(|address| of.resources.other_server_on(*address, &own).is_some()).collect();
+    let is_used_elsewhere = |address: &IpAddr| of.resources.read(|index| index.other_server_on(*address, &own).is_some());
+    let elsewhere = reserved.filter(is_used_elsewhere).collect();
     CallObservation { classified: judged, lb_service, read_paths: BTreeSet::new(), addresses_in_use: elsewhere }
 }
 

@@ -28,7 +28,7 @@ struct RelistScope {
 struct RelistResult {
     listing: ObjectListing,
     names: ScopeNames,
-    unread: BTreeMap<Box<str>, RelistFailure>,
+    unread: BTreeMap<Box<str>, Error>,
     /// Error of listing groups and persistence profiles.
     references_failure: Option<Error>,
     /// Error of listing the allocations of all IP pools, if that was requested.
@@ -38,7 +38,7 @@ struct RelistResult {
 impl CacheState {
     /// Returns the time of the next relist, if any. Without a permit, only requested relists run.
     fn next(&self, now: Instant) -> Option<Instant> {
-        let (failures, said) = self.failure.as_ref().map_or((0, None), |failure| (failure.count, failure.after));
+        let (failures, said) = self.failure.as_ref().map_or((0, None), |(error, count)| (*count, error.retry_after()));
         let pause = RELIST_INTERVAL.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(LONGEST_PAUSE);
         let earliest = self.last_attempt.map_or(now, |attempted| attempted + pause.max(said.unwrap_or_default()));
         let patient = self.patient_until.map(|until| if self.services_in_flight.is_empty() { now } else { until });
@@ -53,9 +53,10 @@ impl CacheState {
     }
 
     /// Updates the IP pools whose allocations could not be listed, and logs changes.
-    fn record_unread(&mut self, unread: BTreeMap<Box<str>, RelistFailure>) {
-        for (pool, RelistFailure { reason, message, .. }) in &unread {
-            if self.unread.get(pool).is_none_or(|known| known.reason != *reason) {
+    fn record_unread(&mut self, unread: BTreeMap<Box<str>, Error>) {
+        for (pool, error) in &unread {
+            let (reason, message) = (error.reason(), chain(error));
+            if self.unread.get(pool).is_none_or(|known| known.reason() != reason) {
                 warn!(%reason, "cannot list the allocations of IP pool {pool}; creations and deletions that depend on it wait: {message}");
             }
         }
@@ -74,7 +75,7 @@ impl CacheState {
             None => (self.pools_begun, self.pools_failure) = (Some(at), None),
             Some(error) => {
                 let again = Instant::now() + error.retry_after().unwrap_or(LONGEST_PAUSE);
-                self.pools_failure = Some((RelistFailure::new(&error, 1), again));
+                self.pools_failure = Some((error, again));
             }
         }
     }
@@ -174,7 +175,7 @@ impl ResourceCache {
                 Ok(()) => {}
                 Err(error) if is_of_pool(&error) => {
                     contents.forget_allocations(pool);
-                    unread.insert(pool.clone(), RelistFailure::new(&error, 1));
+                    unread.insert(pool.clone(), error);
                 }
                 Err(error) => return Err(error),
             }
@@ -232,7 +233,7 @@ impl ResourceCache {
         let touched = state.written_paths.take().unwrap_or_default();
         let RelistResult { listing: read, names, unread, references_failure, pools_failure } = match shown {
             Ok(shown) => shown,
-            Err(error) => return self.record_failure(state, &error),
+            Err(error) => return self.record_failure(state, error),
         };
         if started.has_all_pools {
             state.record_pools(started.began, pools_failure);
@@ -273,14 +274,13 @@ impl ResourceCache {
         self.completed.send_modify(|completed| *completed += 1);
     }
 
-    fn record_failure(&self, state: &mut CacheState, error: &Error) {
-        let in_a_row = state.failure.as_ref().map_or(0, |failure| failure.count) + 1;
-        let failure = RelistFailure::new(error, in_a_row);
-        let RelistFailure { reason, message, .. } = &failure;
-        if state.failure.as_ref().is_none_or(|before| before.reason != *reason) {
+    fn record_failure(&self, state: &mut CacheState, error: Error) {
+        let in_a_row = state.failure.as_ref().map_or(0, |(_, count)| *count) + 1;
+        let (reason, message) = (error.reason(), chain(&error));
+        if state.failure.as_ref().is_none_or(|(before, _)| before.reason() != reason) {
             warn!(%reason, "cannot list the load balancer objects in NSX, and tries again; what needs a new list waits: {message}");
         }
-        state.failure = Some(failure);
+        state.failure = Some((error, in_a_row));
         // Requests the retry, because possibly no sync waits for the full relist or for the second list after a miss.
         state.is_relist_requested |= state.is_full_due || !state.missed.is_empty();
         // After later failures, the waiting syncs already have the error and retry without an event.
@@ -408,7 +408,7 @@ mod tests {
             let cache = ResourceCache::new(AnyLeader::new(Vec::new()));
             let mut state = cache.state.lock();
             state.missed.clone_from(&missed);
-            cache.record_failure(&mut state, &Error::other("the list failed"));
+            cache.record_failure(&mut state, Error::other("the list failed"));
             assert_eq!(state.is_relist_requested, !missed.is_empty());
         }
     }

@@ -15,7 +15,7 @@ use crate::providers::vsphere::nsx::load_balancer::ownership::ClassifiedResource
 use crate::providers::vsphere::nsx::load_balancer::plan::Action;
 use crate::providers::vsphere::nsx::load_balancer::resource::Resource;
 use crate::providers::vsphere::nsx::load_balancer::resource_cache::RequiredFreshness;
-use crate::providers::vsphere::nsx::load_balancer::resource_index::Selection;
+use crate::providers::vsphere::nsx::load_balancer::resource_index::{ResourceIndex, Selection};
 use crate::providers::vsphere::nsx::load_balancer::service_request;
 use crate::providers::vsphere::nsx::ownership::{OfCluster, by_cluster_uid};
 use crate::providers::vsphere::reason;
@@ -56,7 +56,7 @@ impl ServiceCall<'_> {
         for _ in 0..self.most_steps() {
             let observation = self.observe_with_nodes()?;
             self.record_pools(&observation);
-            let open = undecided(&observation, self.cache().has_other_servers());
+            let open = undecided(&observation, self.cache().read(ResourceIndex::has_other_servers));
             if self.read_one(&open, self.lacks_address(&observation)).await? {
                 continue;
             }
@@ -165,12 +165,12 @@ impl ServiceCall<'_> {
     }
 
     fn remark_kept(&self, observation: &CallObservation) {
-        let kept: Vec<String> = observation
-            .addresses_in_use
-            .iter()
-            .filter_map(|address| Some((address, self.cache().other_server_on(*address, &[])?)))
-            .map(|(address, server)| format!("{address}, which the virtual server {server} has"))
-            .collect();
+        let mut kept = Vec::new();
+        for address in &observation.addresses_in_use {
+            if let Some(server) = self.cache().read(|index| index.other_server_on(*address, &[])) {
+                kept.push(format!("{address}, which the virtual server {server} has"));
+            }
+        }
         if kept.is_empty() {
             return;
         }
@@ -218,7 +218,7 @@ pub(in crate::providers::vsphere::nsx::load_balancer) async fn delete_lb_service
     };
     let of_cluster = by_cluster_uid(layout.cluster_uid.as_deref(), lb_service.tags.cluster_uid.as_deref());
     let is_ours = of_cluster == OfCluster::This && lb_service.tags.are_of_first_load_balancer();
-    if !is_ours || of.resources.servers_on(&lb_service.tags.path) > 0 {
+    if !is_ours || of.resources.read(|index| index.servers_on(&lb_service.tags.path)) > 0 {
         return Ok(());
     }
     permit.check()?;

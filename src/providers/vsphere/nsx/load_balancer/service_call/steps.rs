@@ -286,7 +286,7 @@ impl ServiceCall<'_> {
         let is_elsewhere = |server: &&Resource| {
             server.address == address
                 && used.is_none_or(|used| !server.refers_to(&used.tags.path))
-                && self.cache().has_lb_service(server.reference(ObjectKind::LbService))
+                && self.cache().read(|index| index.has_lb_service(server.reference(ObjectKind::LbService)))
         };
         let Some(server) = target.ours.servers().find(is_elsewhere) else { return Ok(()) };
         let lb_service = server.reference(ObjectKind::LbService);

@@ -79,7 +79,7 @@ fn calls() -> Vec<Mutant> {
         Mutant::new(
             "addresses-of-another-service",
             CALL,
-            ("self.cache().user_of(&self.key, address)", "self.cache().user_of(&self.key, address).filter(|_| false)"),
+            ("index.user_of(&self.key, address))", "index.user_of(&self.key, address)).filter(|_| false)"),
             NSX,
         ),
         Mutant::new(

@@ -41,6 +41,9 @@ const ATTEMPTS: u32 = 5;
 const WITHOUT_UID: &str = "routes are not tagged with what identifies this cluster, so that routes of another cluster of the \
                            same name can only be told by their Nodes";
 
+/// Time for which a written route that lists miss stays cached as unrealized.
+const ROUTE_MEMORY: Duration = Duration::from_secs(600);
+
 /// Time for which a Node stays cached after it last existed or a listed route last referred to it.
 const NODE_MEMORY: Duration = Duration::from_secs(3600);
 
@@ -104,37 +107,6 @@ struct LastWrite {
 impl LastWrite {
     fn now(is_rewrite: bool) -> Self {
         Self { written_at: Instant::now(), is_rewrite }
-    }
-}
-
-/// Guard of a route that is being written. Keeps the route in `RouteCache::unrealized` until NSX has realized the
-/// route, and restores the entry if a concurrent list that misses the route drops it.
-struct UnrealizedRoute<'a> {
-    routes: &'a RouterRoutes,
-    id: &'a str,
-}
-
-impl<'a> UnrealizedRoute<'a> {
-    fn begin(routes: &'a RouterRoutes, id: &'a str) -> Self {
-        routes.cache.lock().unrealized.entry(id.to_owned()).or_insert_with(|| LastWrite::now(false));
-        Self { routes, id }
-    }
-
-    fn last_write(&self) -> LastWrite {
-        self.routes.cache.lock().unrealized.get(self.id).copied().unwrap_or_else(|| LastWrite::now(false))
-    }
-
-    /// Removes the entry, because NSX has realized the route.
-    fn end(self) {
-        let Self { routes, id } = self;
-        drop(self);
-        routes.cache.lock().unrealized.remove(id);
-    }
-}
-
-impl Drop for UnrealizedRoute<'_> {
-    fn drop(&mut self) {
-        self.routes.cache.lock().unrealized.entry(self.id.to_owned()).or_insert_with(|| LastWrite::now(false));
     }
 }
 
@@ -398,7 +370,6 @@ impl crate::cloud::Routes for RouterRoutes {
     async fn list_routes(&self, cluster_name: &str) -> Result<Vec<Route>, Error> {
         let uid = self.uid.read().await?;
         let path = format!("{}/static-routes", self.router);
-        let unrealized_before: BTreeSet<String> = self.cache.lock().unrealized.keys().cloned().collect();
         let listing = self.client.pages(&path, "static-routes.list", PAGE).keeping(READ).all().await;
         let listing = listing.map_err(|error| not_listed(&self.router, &error))?;
         self.record_nodes(&listing.objects);
@@ -442,8 +413,8 @@ impl crate::cloud::Routes for RouterRoutes {
             warn!(skipped, "objects of {path} that are no routes, and are not of this cluster, are left out");
         }
         let listed: BTreeSet<&str> = routes.iter().map(|route| route.name.as_str()).collect();
-        // The list may miss routes that were written after its start.
-        known.unrealized.retain(|id, _| listed.contains(id.as_str()) || !unrealized_before.contains(id));
+        // A list may miss a route that is being written. A route that stays away is deleted.
+        known.unrealized.retain(|id, last| listed.contains(id.as_str()) || last.written_at.elapsed() < ROUTE_MEMORY);
         // Ids that this list lacks stay while their Node exists, because a single list may miss a route.
         known.ids.retain(|(node, _), _| self.nodes.node(node).is_some());
         known.ids.extend(ids);
@@ -473,11 +444,13 @@ impl crate::cloud::Routes for RouterRoutes {
             }
             None => own,
         };
-        let unrealized = UnrealizedRoute::begin(self, &id);
+        // The route stays unrealized if this call fails or is cancelled.
+        self.cache.lock().unrealized.entry(id.clone()).or_insert_with(|| LastWrite::now(false));
         let revision = self.ensure(permit, cluster_name, &id, route, hop).await?;
-        self.wait_until_realized(&id, revision, unrealized.last_write()).await?;
-        unrealized.end();
+        let last_write = self.cache.lock().unrealized.get(&id).copied().unwrap_or_else(|| LastWrite::now(false));
+        self.wait_until_realized(&id, revision, last_write).await?;
         let mut known = self.cache.lock();
+        known.unrealized.remove(&id);
         known.ids.insert((target_node.clone(), network), id);
         Ok(())
     }

@@ -216,11 +216,7 @@ impl NsxLoadBalancers {
     }
 
     fn selection(&self) -> Selection<'_> {
-        let tier1 = self.config.tier1.as_deref();
-        match self.config.lb_service_id.as_deref() {
-            Some(id) => Selection::Existing { id, tier1 },
-            None => Selection::Managed { tier1 },
-        }
+        Selection { id: self.config.lb_service_id.as_deref(), tier1: self.config.tier1.as_deref() }
     }
 
     /// Returns the configured objects that a relist has to include.

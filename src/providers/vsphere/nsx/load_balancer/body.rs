@@ -30,7 +30,7 @@ pub fn new_object(layout: &ClusterLayout, owner: &Owner<'_>, of: &LoadBalancerSp
     let spec = &new.spec;
     let mut tags = match new.kind {
         ObjectKind::LbService => layout.of(None).tags(new.kind),
-        kind => layout.tags(kind).with(SERVICE, owner.to_string()),
+        kind => layout.tags(kind).with(SERVICE, owner.service),
     };
     if let Some(port) = new.tags.port {
         tags = tags.with(PORT, port.to_string());
@@ -127,9 +127,9 @@ pub fn edit(object: &mut Object, before: &Resource, desired: &Resource, cluster:
 }
 
 /// Returns a new object with its name and description; allocations have none.
-fn named(ClusterLayout { cluster, .. }: &ClusterLayout, owner: &Owner<'_>, new: &Resource) -> Object {
+fn named(ClusterLayout { cluster, .. }: &ClusterLayout, Owner { service, .. }: &Owner<'_>, new: &Resource) -> Object {
     let mut object = Object::default();
-    let of_service = (format!("cluster:{cluster}:{owner}"), format!(", service {owner}"));
+    let of_service = (format!("cluster:{cluster}:{service}"), format!(", service {service}"));
     let (what, (name, service)) = match new.kind {
         ObjectKind::Allocation => return object,
         ObjectKind::LbService => ("virtual server pool", (format!("cluster:{cluster}"), String::new())),

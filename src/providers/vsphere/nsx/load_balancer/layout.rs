@@ -250,18 +250,10 @@ impl fmt::Display for Port {
 /// The Service of a load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner<'a> {
-    /// The namespace of the Service.
-    pub namespace: &'a str,
-    /// The name of the Service.
-    pub name: &'a str,
+    /// The Service (`namespace/name`).
+    pub service: &'a str,
     /// The UID of the Service.
     pub uid: &'a str,
-}
-
-impl fmt::Display for Owner<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
 }
 
 /// Properties that all objects of a cluster share.

@@ -34,7 +34,7 @@ use super::layout::ClusterLayout;
 use super::realization::{PendingTeardown, Rollout};
 use super::resource::{Resource, ServiceResources};
 use super::resource_index::relist::{MergeResult, ObjectListing, merge};
-use super::resource_index::{ResourceIndex, Selection, UnusableLbService};
+use super::resource_index::{ResourceIndex, Selection};
 use crate::base::error_chain::chain;
 use crate::cloud::{Error, LeaderToken, Reason, ServiceEvent};
 use crate::providers::vsphere::config::address_rules::IpFamily;
@@ -307,11 +307,7 @@ impl ResourceCache {
     }
 
     /// As [`ResourceIndex::lb_service`].
-    pub fn lb_service(
-        &self,
-        selection: Selection<'_>,
-        uid: Option<&str>,
-    ) -> Result<Option<Resource>, UnusableLbService> {
+    pub fn lb_service(&self, selection: Selection<'_>, uid: Option<&str>) -> Result<Option<Resource>, String> {
         self.state.lock().index.lb_service(selection, uid).map(Option::<&Resource>::cloned)
     }
 

@@ -24,37 +24,12 @@ type ResourceKey = (Box<str>, Box<str>);
 
 /// Selection of the load balancer service for the virtual servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Selection<'a> {
-    /// An existing load balancer service. `tier1` is the required gateway, if configured.
-    Existing {
-        /// The configured id.
-        id: &'a str,
-        /// The path of the gateway.
-        tier1: Option<&'a str>,
-    },
-    /// The load balancer service on this gateway; otherwise, the one with the tags of this cluster. Created if missing.
-    Managed {
-        /// The path of the gateway.
-        tier1: Option<&'a str>,
-    },
-}
-
-/// Reason why the configured load balancer service is unusable.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UnusableLbService {
-    /// No load balancer service has this id.
-    #[error("no load balancer service found with id {0}")]
-    Missing(String),
-    /// The load balancer service is on another gateway.
-    #[error("load balancer service {id:?} is configured for router {found:?} not {expected:?}")]
-    OtherGateway {
-        /// The id of the load balancer service.
-        id: String,
-        /// The gateway of the load balancer service; empty without a gateway.
-        found: String,
-        /// The configured gateway.
-        expected: String,
-    },
+pub struct Selection<'a> {
+    /// The id of an existing load balancer service. `None` selects the load balancer service on the gateway; otherwise,
+    /// the one with the tags of this cluster, which is created if missing.
+    pub id: Option<&'a str>,
+    /// The path of the gateway.
+    pub tier1: Option<&'a str>,
 }
 
 impl ResourceIndex {
@@ -219,42 +194,37 @@ impl ResourceIndex {
     /// balancer service on the configured gateway is used regardless of its tags.
     ///
     /// # Errors
-    /// The configured load balancer service is missing, or is on another gateway than configured.
+    /// The message that the configured load balancer service is missing, or is on another gateway than configured.
     pub fn lb_service(
         &self,
-        selection: Selection<'_>,
+        Selection { id, tier1 }: Selection<'_>,
         cluster_uid: Option<&str>,
-    ) -> Result<Option<&Resource>, UnusableLbService> {
+    ) -> Result<Option<&Resource>, String> {
         // A load balancer service belongs to no Service.
         let mut lb_services = self.named("").filter(|one| one.kind == ObjectKind::LbService);
-        match selection {
-            Selection::Existing { id, tier1 } => {
-                let found = lb_services.find(|one| *one.tags.id == *id);
-                let found = found.ok_or_else(|| UnusableLbService::Missing(id.to_owned()))?;
-                match tier1.filter(|tier1| *found.spec.tier1 != **tier1) {
-                    Some(tier1) => Err(UnusableLbService::OtherGateway {
-                        id: id.to_owned(),
-                        found: found.spec.tier1.to_string(),
-                        expected: tier1.to_owned(),
-                    }),
-                    None => Ok(Some(found)),
+        if let Some(id) = id {
+            let found = lb_services.find(|one| *one.tags.id == *id);
+            let found = found.ok_or_else(|| format!("no load balancer service found with id {id}"))?;
+            let gateway = &*found.spec.tier1;
+            return match tier1.filter(|tier1| gateway != *tier1) {
+                Some(tier1) => {
+                    Err(format!("load balancer service {id:?} is configured for router {gateway:?} not {tier1:?}"))
                 }
-            }
-            Selection::Managed { tier1 } => {
-                let is_on_gateway = |one: &&Resource| tier1.is_some_and(|tier1| *one.spec.tier1 == *tier1);
-                let is_ours = |one: &&Resource| {
-                    one.tags.are_of_first_load_balancer()
-                        && match by_cluster_uid(cluster_uid, one.tags.cluster_uid.as_deref()) {
-                            OfCluster::This => true,
-                            OfCluster::Another => false,
-                            // Clusters with the same name on several gateways differ by gateway.
-                            OfCluster::Unknown => tier1.is_none(),
-                        }
-                };
-                let on_gateway = lb_services.clone().find(is_on_gateway);
-                Ok(on_gateway.or_else(|| lb_services.find(is_ours)))
-            }
+                None => Ok(Some(found)),
+            };
         }
+        let is_on_gateway = |one: &&Resource| tier1.is_some_and(|tier1| *one.spec.tier1 == *tier1);
+        let is_ours = |one: &&Resource| {
+            one.tags.are_of_first_load_balancer()
+                && match by_cluster_uid(cluster_uid, one.tags.cluster_uid.as_deref()) {
+                    OfCluster::This => true,
+                    OfCluster::Another => false,
+                    // Clusters with the same name on several gateways differ by gateway.
+                    OfCluster::Unknown => tier1.is_none(),
+                }
+        };
+        let on_gateway = lb_services.clone().find(is_on_gateway);
+        Ok(on_gateway.or_else(|| lb_services.find(is_ours)))
     }
 
     /// Returns the resources that name this Service; for an empty name, those that name none.

@@ -26,7 +26,7 @@ use super::ownership::{ClassifiedResources, ClusterContext, classify};
 use super::plan::{self, Action, CurrentState, DesiredLoadBalancer};
 use super::resource::{LoadBalancerSpec, Resource, ServiceResources};
 use super::resource_cache::{LastStep, RequiredFreshness, ResourceCache, ServiceInFlight};
-use super::resource_index::{Selection, UnusableLbService};
+use super::resource_index::Selection;
 use super::{NsxLoadBalancers, config_wrong, families, service_request, status};
 use crate::base::addresses::parse_ip;
 use crate::base::error_chain::chain;
@@ -69,7 +69,8 @@ fn has_failed(failed: &FailedFamilies, second: Option<IpFamily>) -> bool {
 /// The observed state for one step.
 pub(super) struct CallObservation {
     pub(super) classified: ClassifiedResources,
-    pub(super) lb_service: Result<Option<Resource>, UnusableLbService>,
+    /// The load balancer service in use, or the message that the configured one is unusable.
+    pub(super) lb_service: Result<Option<Resource>, String>,
     /// A copy of [`ServiceCall::read_paths`] at the time of the observation.
     read_paths: BTreeSet<Box<str>>,
     /// Addresses of allocations of the Service that virtual servers of other owners use.
@@ -302,7 +303,7 @@ impl<'a> ServiceCall<'a> {
     /// Service is on another one.
     pub(super) fn check_lb_service(&self, observation: &CallObservation) -> Result<(), Error> {
         let Some(server) = self.misplaced(observation) else {
-            return observation.lb_service.as_ref().map(drop).map_err(|unusable| config_wrong(unusable.to_string()));
+            return observation.lb_service.as_ref().map(drop).map_err(|message| config_wrong(message.clone()));
         };
         let named = self.named_lb_service(observation);
         let lb_service = server.reference(ObjectKind::LbService);
@@ -318,8 +319,8 @@ impl<'a> ServiceCall<'a> {
     pub(super) fn named_lb_service(&self, observation: &CallObservation) -> String {
         match (&observation.lb_service, self.provider.selection()) {
             (Ok(Some(lb_service)), _) => lb_service.tags.path.to_string(),
-            (_, Selection::Existing { id, .. }) => id.to_owned(),
-            (_, Selection::Managed { tier1 }) => format!("one on {}, where there is none", tier1.unwrap_or_default()),
+            (_, Selection { id: Some(id), .. }) => id.to_owned(),
+            (_, Selection { id: None, tier1 }) => format!("one on {}, where there is none", tier1.unwrap_or_default()),
         }
     }
 
@@ -429,8 +430,7 @@ impl<'a> ServiceCall<'a> {
     }
 
     pub(super) fn request<'r>(&'r self, layout: &'r ClusterLayout, parts: Option<&'r LoadBalancerSpec>) -> Request<'r> {
-        let (namespace, name) = self.key.split_once('/').unwrap_or_default();
-        let owner = Owner { namespace, name, uid: self.uid().unwrap_or_default() };
+        let owner = Owner { service: &self.key, uid: self.uid().unwrap_or_default() };
         Request { permit: self.permit, layout, owner, spec: parts }
     }
 

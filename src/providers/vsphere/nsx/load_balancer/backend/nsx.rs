@@ -145,7 +145,7 @@ impl NsxBackend {
             let path = format!("{}/{}", new.parent, id_of(request, new.resource, attempt));
             match self.create_at(request, &permit, &new, &path).await? {
                 CreateOutcome::Here(object) => {
-                    info!(service = %request.owner, path, "created in NSX");
+                    info!(service = %request.owner.service, path, "created in NSX");
                     record(ObjectChange::Entered(new.resource.kind, object.clone()));
                     return Ok(Some(object));
                 }
@@ -251,7 +251,7 @@ impl NsxBackend {
             request.layout.of(resource.tags.secondary).tags(kind).write_into(&mut object);
             match self.client.put(&permit, path, Calls::of(kind).put, &object).await {
                 Ok(stored) => {
-                    info!(service = %request.owner, path, "changed in NSX");
+                    info!(service = %request.owner.service, path, "changed in NSX");
                     record(ObjectChange::Entered(kind, stored));
                     return Ok(());
                 }
@@ -303,7 +303,7 @@ impl NsxBackend {
             match self.client.delete(&permit, path, Calls::of(kind).delete).await {
                 Ok(()) => {
                     // The load balancer service belongs to no Service.
-                    let service = (kind != ObjectKind::LbService).then(|| request.owner.to_string());
+                    let service = (kind != ObjectKind::LbService).then_some(request.owner.service);
                     info!(service, path, "deleted in NSX");
                     record(ObjectChange::Gone(path.to_owned()));
                     return Ok(());
@@ -388,7 +388,7 @@ fn taken(
     let is_of_type = kind != ObjectKind::Monitor || object.text("resource_type") == body.text("resource_type");
     let is_of_load_balancer = found.is_named_as_ours && found.secondary == layout.secondary;
     match (is_of_load_balancer, &*found.service) {
-        (true, service) if *service == *owner.to_string() && is_of_type => CreateOutcome::Here(object),
+        (true, service) if service == owner.service && is_of_type => CreateOutcome::Here(object),
         // A second object of these kinds could change the address of the Service.
         (true, "") if matches!(kind, ObjectKind::VirtualServer | ObjectKind::Allocation) => CreateOutcome::Unmarked,
         _ => CreateOutcome::Taken,

@@ -10,7 +10,7 @@ use crate::providers::vsphere::nsx::load_balancer::members::Member;
 use crate::providers::vsphere::nsx::load_balancer::plan;
 use crate::providers::vsphere::nsx::load_balancer::resource::{LoadBalancerSpec, Resource};
 
-const OWNER: Owner<'static> = Owner { namespace: "ns", name: "s", uid: "u-1" };
+const OWNER: Owner<'static> = Owner { service: "ns/s", uid: "u-1" };
 const HTTP: Port = Port { protocol: Protocol::Tcp, number: 80 };
 
 fn layout(cluster_uid: Option<&str>, configured: &[(&str, &str)]) -> ClusterLayout {

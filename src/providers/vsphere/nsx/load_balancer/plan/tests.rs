@@ -467,7 +467,7 @@ fn a_deletion_waits_for_no_mark_that_has_no_room() {
             let known = CurrentState { layout: &layout, ..known(&world.objects, None) };
             let Some(Action::Tag { resource, address: None }) = next_deletion(&nothing, &known) else { break };
             let (path, kind) = (resource.tags.path.clone(), Pool);
-            let owner = Owner { namespace: "ns", name: "s", uid: UID };
+            let owner = Owner { service: "ns/s", uid: UID };
             let tags = tags_of(&owner, &layout, kind, None);
             let has = |scope: &str| tags.iter().find(|tag| tag.scope == scope).map(|tag| tag.tag.into());
             let one = world.objects.0.iter_mut().find(|one| one.tags.path == path).unwrap();

@@ -103,7 +103,7 @@ fn what_the_go_program_does_not_make_is_read() {
 
 #[test]
 fn groups_and_persistence_profiles_are_read_as_they_are_written() {
-    let owner = Owner { namespace: "ns", name: "s", uid: "u" };
+    let owner = Owner { service: "ns/s", uid: "u" };
     let ranges = ["10.0.0.0/8", "192.0.2.1/32", "fd00::/8"].map(|range| range.parse().unwrap()).into();
     let of = LoadBalancerSpec {
         class: String::new(),
@@ -225,21 +225,21 @@ fn the_load_balancer_service_is_the_configured_one_or_that_of_the_gateway_or_of_
     let id =
         |selection| all.lb_service(selection, Some("k-1")).map(|found| found.map(|found| found.tags.id.to_string()));
     let some = |id: &str| Ok(Some(id.to_owned()));
-    assert_eq!(id(Selection::Managed { tier1: Some("/t1") }), some("untagged"));
-    assert_eq!(id(Selection::Managed { tier1: Some("/t9") }), some("ours"));
-    assert_eq!(id(Selection::Managed { tier1: Some("/t2") }), some("named"));
-    assert_eq!(id(Selection::Managed { tier1: None }), some("named"));
+    assert_eq!(id(Selection { id: None, tier1: Some("/t1") }), some("untagged"));
+    assert_eq!(id(Selection { id: None, tier1: Some("/t9") }), some("ours"));
+    assert_eq!(id(Selection { id: None, tier1: Some("/t2") }), some("named"));
+    assert_eq!(id(Selection { id: None, tier1: None }), some("named"));
     assert_eq!(
         contents(&[lb_service("another", "/t3", &of_another)])
-            .lb_service(Selection::Managed { tier1: Some("/t1") }, Some("k-1"),),
+            .lb_service(Selection { id: None, tier1: Some("/t1") }, Some("k-1"),),
         Ok(None)
     );
-    assert_eq!(id(Selection::Existing { id: "untagged", tier1: Some("/t1") }), some("untagged"));
-    assert_eq!(id(Selection::Existing { id: "untagged", tier1: None }), some("untagged"));
-    let error = id(Selection::Existing { id: "untagged", tier1: Some("/t2") }).unwrap_err();
-    assert_eq!(error.to_string(), r#"load balancer service "untagged" is configured for router "/t1" not "/t2""#);
-    let error = id(Selection::Existing { id: "none", tier1: None }).unwrap_err();
-    assert_eq!(error.to_string(), "no load balancer service found with id none");
+    assert_eq!(id(Selection { id: Some("untagged"), tier1: Some("/t1") }), some("untagged"));
+    assert_eq!(id(Selection { id: Some("untagged"), tier1: None }), some("untagged"));
+    let error = id(Selection { id: Some("untagged"), tier1: Some("/t2") }).unwrap_err();
+    assert_eq!(error, r#"load balancer service "untagged" is configured for router "/t1" not "/t2""#);
+    let error = id(Selection { id: Some("none"), tier1: None }).unwrap_err();
+    assert_eq!(error, "no load balancer service found with id none");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::providers::vsphere::nsx::load_balancer::ownership::ClassifiedResource
 use crate::providers::vsphere::nsx::load_balancer::plan::Action;
 use crate::providers::vsphere::nsx::load_balancer::resource::Resource;
 use crate::providers::vsphere::nsx::load_balancer::resource_cache::RequiredFreshness;
-use crate::providers::vsphere::nsx::load_balancer::resource_index::{ResourceIndex, Selection};
+use crate::providers::vsphere::nsx::load_balancer::resource_index::ResourceIndex;
 use crate::providers::vsphere::nsx::load_balancer::service_request;
 use crate::providers::vsphere::nsx::ownership::{OfCluster, by_cluster_uid};
 use crate::providers::vsphere::reason;
@@ -212,7 +212,9 @@ pub(in crate::providers::vsphere::nsx::load_balancer) async fn delete_lb_service
     permit: &LeaderToken,
     layout: &ClusterLayout,
 ) -> Result<(), Error> {
-    let Selection::Managed { .. } = of.selection() else { return Ok(()) };
+    if of.selection().id.is_some() {
+        return Ok(());
+    }
     let Ok(Some(lb_service)) = of.resources.lb_service(of.selection(), layout.cluster_uid.as_deref()) else {
         return Ok(());
     };
@@ -228,7 +230,7 @@ pub(in crate::providers::vsphere::nsx::load_balancer) async fn delete_lb_service
         record(ObjectChange::Referenced(lb_service.tags.path.to_string()));
         return Ok(());
     }
-    let owner = Owner { namespace: "", name: "", uid: "" };
+    let owner = Owner { service: "", uid: "" };
     let request = Request { permit, layout, owner, spec: None };
     of.backend.perform(&request, &Action::Delete(&lb_service), &record).await
 }

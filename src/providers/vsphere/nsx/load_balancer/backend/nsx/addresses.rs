@@ -147,7 +147,7 @@ pub(super) fn allocations_of(pool: &str) -> String {
 
 /// Whether the allocation belongs to the Service: the response to an earlier create may have been lost.
 fn is_own_allocation(Request { layout, owner, .. }: &Request<'_>, object: &Object) -> bool {
-    let is_named = OwnerTags::read(object, layout).is_some_and(|tags| *tags.service == *owner.to_string());
+    let is_named = OwnerTags::read(object, layout).is_some_and(|tags| *tags.service == *owner.service);
     is_named
         && !is_of_another(layout, object)
         && layout.has_id(layout.secondary, ObjectKind::Allocation, owner.uid, None, object.id())

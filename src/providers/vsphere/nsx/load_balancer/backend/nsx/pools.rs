@@ -137,8 +137,7 @@ impl PoolWriteRound<'_> {
             None => drop(self.unchanged.remove(object.path())),
         }
         if is_known && members::set(&mut object, &update.members, &self.layout.cluster) {
-            let (namespace, name) = update.tags.service.split_once('/').unwrap_or_default();
-            let owner = Owner { namespace, name, uid: &update.service_uid };
+            let owner = Owner { service: &update.tags.service, uid: &update.service_uid };
             plan::tags_at_write(&update.tags, ObjectKind::Pool, &owner, self.layout).write_into(&mut object);
             self.layout.of(update.tags.secondary).tags(ObjectKind::Pool).write_into(&mut object);
             return Some(object);

@@ -128,7 +128,7 @@ impl Nsx {
         let mut steps = 0;
         loop {
             let index = self.index();
-            let lb_service = index.lb_service(Selection::Managed { tier1: Some(TIER1) }, self.cluster_uid()).unwrap();
+            let lb_service = index.lb_service(Selection { id: None, tier1: Some(TIER1) }, self.cluster_uid()).unwrap();
             let classified = self.classified(request, &index, lb_service);
             let is_unread = |one: &&Resource| !self.read.contains(&one.tags.path);
             if let Some(allocation) = classified.unresolved.iter().find(is_unread) {
@@ -249,7 +249,7 @@ impl Nsx {
         is_unserved: bool,
     ) -> bool {
         let uid = desired.service_uid.as_deref().unwrap_or_default();
-        let owner = Owner { namespace: "ns", name: "s", uid };
+        let owner = Owner { service: "ns/s", uid };
         let address_pool = if layout.secondary.is_some() { "p6" } else { "p" };
         let spec = LoadBalancerSpec {
             class: "default".to_owned(),

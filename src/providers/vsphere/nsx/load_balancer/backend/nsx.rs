@@ -18,7 +18,9 @@ use async_trait::async_trait;
 use tracing::info;
 
 use self::capacity::{advertises_addresses, usage_of};
-use self::failures::{failed, is_missing, no_address, not_listed, obstructed, part_of, refused, unmarked};
+use self::failures::{
+    failed, is_missing, is_to_be_read, no_address, not_listed, obstructed, part_of, refused, unmarked,
+};
 use super::{
     Backend, ConfiguredObject, Each, ObjectChange, PoolUpdate, Record, Request, Scope, ScopeNames, Suitability, Usage,
 };
@@ -62,35 +64,28 @@ struct Calls {
     delete: &'static str,
 }
 
+macro_rules! calls {
+    ($objects:literal) => {
+        Calls {
+            list: concat!($objects, ".list"),
+            get: concat!($objects, ".get"),
+            put: concat!($objects, ".put"),
+            delete: concat!($objects, ".delete"),
+        }
+    };
+}
+
 impl Calls {
     const fn of(kind: ObjectKind) -> Self {
-        let [list, get, put, delete] = match kind {
-            ObjectKind::LbService => ["lb-services.list", "lb-services.get", "lb-services.put", "lb-services.delete"],
-            ObjectKind::VirtualServer => [
-                "lb-virtual-servers.list",
-                "lb-virtual-servers.get",
-                "lb-virtual-servers.put",
-                "lb-virtual-servers.delete",
-            ],
-            ObjectKind::Pool => ["lb-pools.list", "lb-pools.get", "lb-pools.put", "lb-pools.delete"],
-            ObjectKind::Monitor => [
-                "lb-monitor-profiles.list",
-                "lb-monitor-profiles.get",
-                "lb-monitor-profiles.put",
-                "lb-monitor-profiles.delete",
-            ],
-            ObjectKind::Allocation => {
-                ["ip-allocations.list", "ip-allocations.get", "ip-allocations.create", "ip-allocations.delete"]
-            }
-            ObjectKind::Group => ["groups.list", "groups.get", "groups.put", "groups.delete"],
-            ObjectKind::PersistenceProfile => [
-                "lb-persistence-profiles.list",
-                "lb-persistence-profiles.get",
-                "lb-persistence-profiles.put",
-                "lb-persistence-profiles.delete",
-            ],
-        };
-        Self { list, get, put, delete }
+        match kind {
+            ObjectKind::LbService => calls!("lb-services"),
+            ObjectKind::VirtualServer => calls!("lb-virtual-servers"),
+            ObjectKind::Pool => calls!("lb-pools"),
+            ObjectKind::Monitor => calls!("lb-monitor-profiles"),
+            ObjectKind::Allocation => Calls { put: "ip-allocations.create", ..calls!("ip-allocations") },
+            ObjectKind::Group => calls!("groups"),
+            ObjectKind::PersistenceProfile => calls!("lb-persistence-profiles"),
+        }
     }
 }
 
@@ -169,8 +164,8 @@ impl NsxBackend {
         new: &NewObject<'_>,
         path: &str,
     ) -> Result<CreateOutcome, Error> {
-        let (mut last, mut body) = (None, new.body.clone());
-        for _ in 0..ATTEMPTS {
+        let (mut attempt, mut body) = (1, new.body.clone());
+        loop {
             let error = match self.put(permit, new.resource.kind, path, &body).await {
                 Ok(object) => return Ok(CreateOutcome::Here(object)),
                 Err(error) => error,
@@ -181,18 +176,18 @@ impl NsxBackend {
                 client::Kind::Conflict | client::Kind::Unknown => {
                     match self.get(new.resource.kind, path, &new.operation).await? {
                         Some(object) => return Ok(taken(request, new, object)),
-                        None => last = Some(error),
+                        None if attempt < ATTEMPTS => attempt += 1,
+                        None => return Err(refused(&new.operation, &error)),
                     }
                 }
                 client::Kind::MissingReference(missing) if self.lacks_part(missing, &new.operation).await? => {
                     return Ok(CreateOutcome::Missing(missing.clone()));
                 }
                 // Old versions of NSX reject this field.
-                client::Kind::BadRequest if body.0.remove(GROUP_TYPE).is_some() => last = Some(error),
+                client::Kind::BadRequest if attempt < ATTEMPTS && body.0.remove(GROUP_TYPE).is_some() => attempt += 1,
                 _ => return Err(refused(&new.operation, &error)),
             }
         }
-        Err(last.map_or_else(|| Error::other(&*new.operation), |error| refused(&new.operation, &error)))
     }
 
     /// Writes an object and returns the stored version. An allocation is written with a PATCH, which returns no body,
@@ -243,8 +238,8 @@ impl NsxBackend {
     ) -> Result<(), Error> {
         let (kind, path) = (resource.kind, &*resource.tags.path);
         let permit = permit_of(request.permit);
-        let mut last = None;
-        for _ in 0..ATTEMPTS {
+        let mut attempt = 1;
+        loop {
             let Some(mut object) = self.checked(request.layout, resource, doing, record).await? else { return Ok(()) };
             let owner = object.created_by().to_owned();
             edit(&mut object);
@@ -256,10 +251,7 @@ impl NsxBackend {
                     return Ok(());
                 }
                 Err(error) => match &error.kind {
-                    client::Kind::Conflict
-                    | client::Kind::Unknown
-                    | client::Kind::NotFound
-                    | client::Kind::MarkedForDeletion => last = Some(error),
+                    kind if is_to_be_read(kind) && attempt < ATTEMPTS => attempt += 1,
                     client::Kind::MissingReference(missing) if self.lacks_part(missing, doing).await? => {
                         record(ObjectChange::Gone(missing.clone()));
                         return Ok(());
@@ -268,7 +260,6 @@ impl NsxBackend {
                 },
             }
         }
-        Err(last.map_or_else(|| Error::other(doing), |error| failed(doing, None, &error)))
     }
 
     /// Reads an object and returns it if its tags, and the gateway of a load balancer service, are unchanged; otherwise
@@ -297,8 +288,8 @@ impl NsxBackend {
         let (kind, path) = (resource.kind, &*resource.tags.path);
         let doing = format!("delete {path}");
         let permit = permit_of(request.permit);
-        let mut last = None;
-        for _ in 0..ATTEMPTS {
+        let mut attempt = 1;
+        loop {
             let Some(object) = self.checked(request.layout, resource, &doing, record).await? else { return Ok(()) };
             match self.client.delete(&permit, path, Calls::of(kind).delete).await {
                 Ok(()) => {
@@ -309,7 +300,7 @@ impl NsxBackend {
                     return Ok(());
                 }
                 Err(error) => match error.kind {
-                    client::Kind::Conflict | client::Kind::Unknown => last = Some(error),
+                    client::Kind::Conflict | client::Kind::Unknown if attempt < ATTEMPTS => attempt += 1,
                     client::Kind::Referenced if kind == ObjectKind::LbService => {
                         record(ObjectChange::Referenced(path.to_owned()));
                         return Ok(());
@@ -323,7 +314,6 @@ impl NsxBackend {
                 },
             }
         }
-        Err(last.map_or_else(|| Error::other(&*doing), |error| failed(&doing, None, &error)))
     }
 
     async fn list_kind(&self, kind: ObjectKind, each: Each<'_>) -> Result<(), Error> {

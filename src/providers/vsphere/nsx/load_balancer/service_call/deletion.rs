@@ -3,7 +3,6 @@
 use tracing::warn;
 
 use super::pools::check_absence;
-use super::realization::TeardownState;
 use super::{CallObservation, FamilyTarget, ServiceCall, StepCounts, next};
 use crate::base::error_chain::chain;
 use crate::cloud::{Error, LeaderToken};
@@ -74,7 +73,7 @@ impl ServiceCall<'_> {
             self.record_plan(&targets, &observation, next.as_ref(), &Vec::new());
             // A deletion only marks objects: NSX may serve the address of a deleted virtual server for some time.
             let is_last = next.as_ref().is_none_or(|(_, step)| step.is_release());
-            if is_last && self.check_teardown(&expected).await? == TeardownState::Found {
+            if is_last && self.finds_missed_server(&expected).await? {
                 continue;
             }
             let Some((target, step)) = next else { return self.end(&observation).await };
@@ -94,10 +93,7 @@ impl ServiceCall<'_> {
                 }
                 // A virtual server that the lists missed, or a deleted one, may refer to the object.
                 let is_refused = matches!(error, Error::Pending { .. }) || error.reason() == reason::NSXRefused;
-                if matches!(step, Action::Delete(_))
-                    && is_refused
-                    && self.check_teardown(&expected).await? == TeardownState::Found
-                {
+                if matches!(step, Action::Delete(_)) && is_refused && self.finds_missed_server(&expected).await? {
                     continue;
                 }
                 return Err(error);

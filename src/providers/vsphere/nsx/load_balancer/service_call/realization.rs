@@ -21,15 +21,6 @@ use crate::providers::vsphere::reason;
 /// Maximum number of concurrent reads of realized states.
 const MAX_CONCURRENT: usize = 8;
 
-/// Result of reading the realized state of deleted virtual servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TeardownState {
-    /// NSX realizes none of the virtual servers, or the wait for them has ended.
-    Complete,
-    /// A list has missed a virtual server that still exists.
-    Found,
-}
-
 impl ServiceCall<'_> {
     /// Returns the load balancers that NSX could not realize, with the errors. Fails with [`Error::Pending`] for at
     /// most 30 s while NSX has not reported the outcome.
@@ -135,17 +126,18 @@ impl ServiceCall<'_> {
     }
 
     /// Checks that NSX realizes neither the deleted virtual servers nor those in `expected`. Fails with
-    /// [`Error::Pending`] for at most 5 minutes while NSX realizes one of them.
-    pub(super) async fn check_teardown(&self, expected: &BTreeSet<Box<str>>) -> Result<TeardownState, Error> {
+    /// [`Error::Pending`] for at most 5 minutes while NSX realizes one of them. Returns true if a list has missed a
+    /// virtual server that still exists, so that the caller observes again.
+    pub(super) async fn finds_missed_server(&self, expected: &BTreeSet<Box<str>>) -> Result<bool, Error> {
         loop {
             match self.cache().teardown(&self.key, expected) {
-                NextCheck::Complete | NextCheck::Errors(..) => return Ok(TeardownState::Complete),
+                NextCheck::Complete | NextCheck::Errors(..) => return Ok(false),
                 NextCheck::Wait(after) => {
                     return Err(self.wait("NSX still serves virtual servers of the Service that were deleted", after));
                 }
                 NextCheck::Read(paths) => {
-                    if self.read_teardown(paths).await? == TeardownState::Found {
-                        return Ok(TeardownState::Found);
+                    if self.read_teardown(paths).await? {
+                        return Ok(true);
                     }
                 }
             }
@@ -158,17 +150,18 @@ impl ServiceCall<'_> {
         Error::Pending { message: message.to_owned(), after }
     }
 
-    async fn read_teardown(&self, paths: Vec<Box<str>>) -> Result<TeardownState, Error> {
+    /// Reads which deleted virtual servers NSX still realizes. Returns true if one of them still exists.
+    async fn read_teardown(&self, paths: Vec<Box<str>>) -> Result<bool, Error> {
         let read = async |path: Box<str>| {
             let is_in_effect = self.provider.backend.is_in_effect(&path).await;
             (path, is_in_effect)
         };
         let all: Vec<_> = futures::stream::iter(paths).map(read).buffer_unordered(MAX_CONCURRENT).collect().await;
-        let (mut in_effect, mut found) = (BTreeSet::new(), TeardownState::Complete);
+        let (mut in_effect, mut is_one_found) = (BTreeSet::new(), false);
         for (path, is_in_effect) in all {
             match is_in_effect {
                 Ok(false) => {}
-                Ok(true) if self.exists(&path).await? => found = TeardownState::Found,
+                Ok(true) if self.exists(&path).await? => is_one_found = true,
                 Ok(true) => drop(in_effect.insert(path)),
                 Err(error) if error.reason() == reason::NSXNoPermission => {
                     warn!(
@@ -177,7 +170,7 @@ impl ServiceCall<'_> {
                         chain(&error)
                     );
                     self.cache().record_teardown(&self.key, None);
-                    return Ok(TeardownState::Complete);
+                    return Ok(false);
                 }
                 Err(error) if matches!(error, Error::NotLeader) || error.reason() == reason::NSXUnavailable => {
                     return Err(error);
@@ -190,7 +183,7 @@ impl ServiceCall<'_> {
             }
         }
         self.cache().record_teardown(&self.key, Some(in_effect));
-        Ok(found)
+        Ok(is_one_found)
     }
 
     /// Whether a realized virtual server exists. If not, records that another process has deleted the virtual server.

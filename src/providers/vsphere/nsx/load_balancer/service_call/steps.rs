@@ -8,7 +8,6 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node};
 
 use super::pools::unless_outdated;
-use super::realization::TeardownState;
 use super::{CallObservation, FailedFamilies, FamilyTarget, ServiceCall, StepCounts, has_failed, next};
 use crate::base::error_chain::chain;
 use crate::cloud::{Error, Reason};
@@ -124,7 +123,7 @@ impl ServiceCall<'_> {
         if step.is_release() {
             let mut expected = self.expected_servers(&[target.balancer.secondary]);
             expected.retain(|path| target.ours.at(path).is_none());
-            if self.check_teardown(&expected).await? == TeardownState::Found {
+            if self.finds_missed_server(&expected).await? {
                 return Ok(());
             }
             self.remark_left(&self.cache().left_in_effect(&self.key));

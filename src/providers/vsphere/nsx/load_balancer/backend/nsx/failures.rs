@@ -65,6 +65,12 @@ pub(super) fn is_missing(error: &client::Error) -> bool {
     matches!(error.kind, client::Kind::MissingReference(_) | client::Kind::NotFound)
 }
 
+/// Whether to read the object and plan again: another client changed or deleted it, or the outcome is unknown.
+pub(super) fn is_to_be_read(kind: &client::Kind) -> bool {
+    use client::Kind::{Conflict, MarkedForDeletion, NotFound, Unknown};
+    matches!(kind, Conflict | Unknown | NotFound | MarkedForDeletion)
+}
+
 pub(super) fn no_address(doing: &str, is_exhausted: bool, alarm: &str) -> Error {
     let object = if is_exhausted { "the pool has no free address" } else { "NSX has refused it" };
     let alarm = if alarm.is_empty() { String::new() } else { format!(" ({alarm})") };

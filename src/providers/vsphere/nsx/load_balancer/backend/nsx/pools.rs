@@ -251,11 +251,6 @@ impl PoolWriteRound<'_> {
     }
 }
 
-/// Whether to read the pool and plan again: another client changed or deleted it, or the outcome is unknown.
-fn is_to_be_read(kind: &Failure) -> bool {
-    matches!(kind, Failure::Conflict | Failure::Unknown | Failure::NotFound | Failure::MarkedForDeletion)
-}
-
 /// Whether NSX refuses the batch request itself, rather than one of its pools.
 fn is_call_refused(error: &client::Error) -> bool {
     let is_of_call = !matches!(error.kind, Failure::MissingReference(_) | Failure::Rejected | Failure::SessionOver);

@@ -209,19 +209,21 @@ fn change_of_pool<'a>(
     if is_missing && monitor.is_none() && has_monitor {
         return None;
     }
+    let monitor = monitor.map(|monitor| &*monitor.tags.path).unwrap_or_default();
+    let snat = Some(wanted.features.is_snat_disabled).filter(|_| row.is_compared);
+    let is_asked = is_missing || pool.has_only_reference(ObjectKind::Monitor, monitor);
+    let is_translated = !row.is_compared || pool.spec.is_snat_disabled == snat;
+    let has_members = members::are_equal(&pool.spec.members, &wanted.members);
+    if is_asked && is_translated && has_members && pool.tags.port == Some(row.port.port) {
+        return None;
+    }
+    // Only a change copies the pool, which may have thousands of members.
     let mut desired = pool.clone();
     desired.tags.port = Some(row.port.port);
-    desired.spec.is_snat_disabled = Some(wanted.features.is_snat_disabled).filter(|_| row.is_compared);
-    desired.set_reference(ObjectKind::Monitor, monitor.map(|monitor| &*monitor.tags.path).unwrap_or_default());
-    let is_asked = is_missing || desired.references == pool.references;
-    let is_translated = !row.is_compared || pool.spec.is_snat_disabled == desired.spec.is_snat_disabled;
-    let has_members = members::are_equal(&pool.spec.members, &wanted.members);
-    let is_equal = has_members && pool.tags.port == desired.tags.port && is_translated;
+    desired.spec.is_snat_disabled = snat;
+    desired.set_reference(ObjectKind::Monitor, monitor);
     let change = Action::update(pool, desired);
-    if !is_asked && has_monitor {
-        return Some(mark(wanted, known).unwrap_or(change));
-    }
-    (!is_asked || !is_equal).then_some(change)
+    Some(if !is_asked && has_monitor { mark(wanted, known).unwrap_or(change) } else { change })
 }
 
 fn change_of_server<'a>(

@@ -259,11 +259,16 @@ impl Resource {
 
     /// Makes this resource refer to this path, and to no other object of the kind; to none if `path` is empty.
     pub fn set_reference(&mut self, kind: ObjectKind, path: &str) {
-        let known = self.references.iter().filter(|(of, _)| *of == kind).map(|(_, path)| &**path);
-        if !known.eq(Some(path).filter(|path| !path.is_empty())) {
+        if !self.has_only_reference(kind, path) {
             self.references.retain(|(of, _)| *of != kind);
             self.references.extend((!path.is_empty()).then(|| (kind, path.into())));
         }
+    }
+
+    /// Whether this resource refers to this path, and to no other object of the kind; to none if `path` is empty.
+    pub fn has_only_reference(&self, kind: ObjectKind, path: &str) -> bool {
+        let known = self.references.iter().filter(|(of, _)| *of == kind).map(|(_, path)| &**path);
+        known.eq(Some(path).filter(|path| !path.is_empty()))
     }
 
     /// Returns the path of the object of a kind to which this resource refers; empty without one. A pool may refer to

@@ -255,7 +255,7 @@ impl NsxLoadBalancers {
         self.resources.begin(permit);
         self.node_addresses.begin(permit);
         let uid = self.uid.read().await?;
-        ServiceCall::new(self, permit, service, self.layout(uid)).claimed()
+        ServiceCall::new(self, service, self.layout(uid)).claimed(permit)
     }
 }
 
@@ -264,8 +264,7 @@ impl LoadBalancer for NsxLoadBalancers {
     async fn get_load_balancer(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, Error> {
         self.check_cluster(cluster)?;
         self.resources.begin_read();
-        let layout = self.layout(self.uid.read().await?);
-        service_call::status_of(self, service, &layout)
+        ServiceCall::new(self, service, self.layout(self.uid.read().await?)).status()
     }
 
     fn load_balancer_name(&self, cluster_name: &str, service: &Service) -> String {

@@ -44,7 +44,7 @@ pub(super) async fn update(
     let mut updates = BTreeMap::new();
     let mut positions = BTreeMap::new();
     for (position, service) in services.iter().enumerate() {
-        let call = ServiceCall::new(of, permit, service, layout.clone());
+        let call = ServiceCall::new(of, service, layout.clone());
         let planned = planned(&call, &wanted);
         results.push(planned.map(|all| {
             positions.extend(all.keys().map(|path| (path.clone(), position)));

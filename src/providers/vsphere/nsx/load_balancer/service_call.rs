@@ -1,4 +1,5 @@
-//! One call of the controller for one Service: observes the objects and performs single steps.
+//! One call of the controller for one Service: observes the objects and, once the Service is claimed, performs single
+//! steps.
 
 mod addresses;
 mod deletion;
@@ -43,7 +44,6 @@ const MAX_REPEATS: usize = 12;
 
 pub(super) struct ServiceCall<'a> {
     pub(super) provider: &'a NsxLoadBalancers,
-    pub(super) permit: &'a LeaderToken,
     pub(super) service: &'a Service,
     pub(super) layout: ClusterLayout,
     /// Namespace/name of the Service.
@@ -56,7 +56,8 @@ pub(super) struct ServiceCall<'a> {
     without_address: BTreeMap<Box<str>, bool>,
     /// Paths for [`CurrentState::read_paths`]. No task keeps this lock across an `await`.
     pub(super) read_paths: Mutex<BTreeSet<Box<str>>>,
-    _in_flight: Option<ServiceInFlight<'a>>,
+    /// The permit for writes, and the claim that excludes other calls; `None` for a call that only reads.
+    claim: Option<(&'a LeaderToken, ServiceInFlight<'a>)>,
 }
 
 /// Failed load balancers of a Service, with their errors.
@@ -160,27 +161,6 @@ pub(super) fn key_of(service: &Service) -> String {
     format!("{}/{}", part(&metadata.namespace), part(&metadata.name))
 }
 
-/// Returns the status of the load balancer of a Service; `None` if the Service has no objects. Before the first
-/// complete list, fails with [`Error::Pending`] or the error of the last relist. Also fails if a Service without
-/// objects may have an address in an unread IP pool.
-pub(super) fn status_of(
-    of: &NsxLoadBalancers,
-    service: &Service,
-    layout: &ClusterLayout,
-) -> Result<Option<LoadBalancerStatus>, Error> {
-    let key = key_of(service);
-    of.resources.check(&key, RequiredFreshness::AnyList)?;
-    let ingress = ingress_of(service);
-    let observation = observe(of, service, layout, &key, &ingress, &nodes_of(of, &ingress));
-    let ours = &observation.classified.owned;
-    if ours.is_empty() {
-        pools::check_absence(of, service, &key, &ingress, &BTreeSet::new())?;
-    }
-    let first_of = |second| plan::shown_address(&ours.of(second), has_unread(&observation, second));
-    let all = [None, Some(IpFamily::V4), Some(IpFamily::V6)].into_iter().filter_map(first_of);
-    Ok((!ours.is_empty()).then(|| status(families::in_order(&service_request::families_of(service), all))))
-}
-
 /// Whether an allocation with an unknown address may belong to the first (`None`) or second load balancer.
 fn has_unread(observation: &CallObservation, second: Option<IpFamily>) -> bool {
     observation.classified.unresolved.iter().any(|one| one.tags.secondary == second)
@@ -203,33 +183,6 @@ fn nodes_of(of: &NsxLoadBalancers, ingress: &[IpAddr]) -> BTreeSet<IpAddr> {
     of.nodes.nodes().flat_map(|node| addresses(&node)).collect()
 }
 
-fn observe(
-    of: &NsxLoadBalancers,
-    service: &Service,
-    layout: &ClusterLayout,
-    key: &str,
-    ingress: &[IpAddr],
-    nodes: &BTreeSet<IpAddr>,
-) -> CallObservation {
-    let lb_service = of.resources.lb_service(of.selection(), layout.cluster_uid.as_deref());
-    let ports = service_request::ports_of(service).unwrap_or_default();
-    let ports: Vec<Port> = ports.into_iter().map(|(port, _)| port).collect();
-    let facts = ClusterContext {
-        layout,
-        ports: &ports,
-        service_uid: service.metadata.uid.as_deref(),
-        ingress,
-        lb_service: lb_service.as_ref().ok().and_then(Option::as_ref).map(|lb_service| &*lb_service.tags.path),
-        nodes,
-    };
-    let judged = classify(&of.resources.of_service(key), &facts);
-    let own: Vec<Resource> = judged.owned.servers().chain(judged.ambiguous.servers()).cloned().collect();
-    let reserved = judged.owned.allocations().filter_map(|allocation| allocation.address);
-    let is_used_elsewhere = |address: &IpAddr| of.resources.read(|index| index.other_server_on(*address, &own).is_some());
-    let elsewhere = reserved.filter(is_used_elsewhere).collect();
-    CallObservation { classified: judged, lb_service, read_paths: BTreeSet::new(), addresses_in_use: elsewhere }
-}
-
 /// Guard that records the time of the last response for a Service, even if the call is cancelled.
 pub(super) struct AnswerRecorder<'a> {
     pub(super) cache: &'a ResourceCache,
@@ -243,33 +196,37 @@ impl Drop for AnswerRecorder<'_> {
 }
 
 impl<'a> ServiceCall<'a> {
-    pub(super) fn new(
-        of: &'a NsxLoadBalancers,
-        permit: &'a LeaderToken,
-        service: &'a Service,
-        layout: ClusterLayout,
-    ) -> Self {
+    pub(super) fn new(of: &'a NsxLoadBalancers, service: &'a Service, layout: ClusterLayout) -> Self {
         let (key, ingress) = (key_of(service), ingress_of(service));
         let nodes = nodes_of(of, &ingress);
-        let (without_address, read) = (BTreeMap::new(), Mutex::default());
-        Self {
-            provider: of,
-            permit,
-            service,
-            layout,
-            key,
-            ingress,
-            nodes,
-            without_address,
-            read_paths: read,
-            _in_flight: None,
-        }
+        let (without_address, read_paths) = (BTreeMap::new(), Mutex::default());
+        Self { provider: of, service, layout, key, ingress, nodes, without_address, read_paths, claim: None }
     }
 
     /// Claims the Service for changes. Fails with [`Error::Pending`] while another call handles the Service.
-    pub(super) fn claimed(self) -> Result<Self, Error> {
-        let busy = self.provider.resources.lock(&self.key)?;
-        Ok(Self { _in_flight: Some(busy), ..self })
+    pub(super) fn claimed(self, permit: &'a LeaderToken) -> Result<Self, Error> {
+        let in_flight = self.provider.resources.lock(&self.key)?;
+        Ok(Self { claim: Some((permit, in_flight)), ..self })
+    }
+
+    /// Returns the permit for writes. A call without a claim has none.
+    pub(super) fn permit(&self) -> Result<&'a LeaderToken, Error> {
+        self.claim.as_ref().map(|(permit, _)| *permit).ok_or(Error::NotLeader)
+    }
+
+    /// Returns the status of the load balancer of the Service; `None` if the Service has no objects. Before the first
+    /// complete list, fails with [`Error::Pending`] or the error of the last relist. Also fails if a Service without
+    /// objects may have an address in an unread IP pool.
+    pub(super) fn status(&self) -> Result<Option<LoadBalancerStatus>, Error> {
+        self.check(RequiredFreshness::AnyList)?;
+        let observation = self.observe_by(&self.nodes);
+        let ours = &observation.classified.owned;
+        if ours.is_empty() {
+            return self.check_absence(&self.ingress, &BTreeSet::new()).map(|()| None);
+        }
+        let first_of = |second| plan::shown_address(&ours.of(second), has_unread(&observation, second));
+        let all = [None, Some(IpFamily::V4), Some(IpFamily::V6)].into_iter().filter_map(first_of);
+        Ok(Some(status(families::in_order(&service_request::families_of(self.service), all))))
     }
 
     pub(super) fn cache(&self) -> &'a ResourceCache {
@@ -283,12 +240,34 @@ impl<'a> ServiceCall<'a> {
     /// Observes the current state. Reports ambiguous objects, unless these may be ambiguous only because of the
     /// configured load balancer service.
     pub(super) fn observe(&self) -> CallObservation {
-        let Self { provider: of, service, layout, key, ingress, nodes, .. } = self;
-        let observation = observe(of, service, layout, key, ingress, nodes);
+        let observation = self.observe_by(&self.nodes);
         if self.check_lb_service(&observation).is_ok() {
-            of.resources.report_ambiguous(key, &observation.classified.ambiguous);
+            self.cache().report_ambiguous(&self.key, &observation.classified.ambiguous);
         }
-        CallObservation { read_paths: self.read_paths.lock().clone(), ..observation }
+        observation
+    }
+
+    /// Observes the current state. `nodes` are the addresses of all Nodes.
+    fn observe_by(&self, nodes: &BTreeSet<IpAddr>) -> CallObservation {
+        let Self { provider: of, service, layout, key, ingress, .. } = self;
+        let lb_service = of.resources.lb_service(of.selection(), layout.cluster_uid.as_deref());
+        let ports = service_request::ports_of(service).unwrap_or_default();
+        let ports: Vec<Port> = ports.into_iter().map(|(port, _)| port).collect();
+        let facts = ClusterContext {
+            layout,
+            ports: &ports,
+            service_uid: self.uid(),
+            ingress,
+            lb_service: lb_service.as_ref().ok().and_then(Option::as_ref).map(|lb_service| &*lb_service.tags.path),
+            nodes,
+        };
+        let classified = classify(&of.resources.of_service(key), &facts);
+        let own: Vec<Resource> = classified.owned.servers().chain(classified.ambiguous.servers()).cloned().collect();
+        let reserved = classified.owned.allocations().filter_map(|allocation| allocation.address);
+        let is_used_elsewhere =
+            |address: &IpAddr| of.resources.read(|index| index.other_server_on(*address, &own).is_some());
+        let addresses_in_use = reserved.filter(is_used_elsewhere).collect();
+        CallObservation { classified, lb_service, read_paths: self.read_paths.lock().clone(), addresses_in_use }
     }
 
     /// Observes the state for a call that writes. Fails with [`Error::Pending`] while the ownership of virtual servers
@@ -349,8 +328,7 @@ impl<'a> ServiceCall<'a> {
             return Ok(());
         }
         possible.extend(&self.nodes);
-        let Self { provider: of, service, layout, key, ingress, .. } = self;
-        let if_confirmed = observe(of, service, layout, key, ingress, &possible).classified.owned;
+        let if_confirmed = self.observe_by(&possible).classified.owned;
         if if_confirmed.servers().count() == observation.classified.owned.servers().count() {
             return Ok(());
         }
@@ -429,9 +407,13 @@ impl<'a> ServiceCall<'a> {
         self.perform_in(&target.layout, target.spec.as_ref(), step).await
     }
 
-    pub(super) fn request<'r>(&'r self, layout: &'r ClusterLayout, parts: Option<&'r LoadBalancerSpec>) -> Request<'r> {
+    pub(super) fn request<'r>(
+        &'r self,
+        layout: &'r ClusterLayout,
+        spec: Option<&'r LoadBalancerSpec>,
+    ) -> Result<Request<'r>, Error> {
         let owner = Owner { service: &self.key, uid: self.uid().unwrap_or_default() };
-        Request { permit: self.permit, layout, owner, spec: parts }
+        Ok(Request { permit: self.permit()?, layout, owner, spec })
     }
 
     async fn perform_in(
@@ -440,8 +422,8 @@ impl<'a> ServiceCall<'a> {
         parts: Option<&LoadBalancerSpec>,
         step: &Action<'_>,
     ) -> Result<(), Error> {
-        self.permit.check()?;
-        let request = self.request(layout, parts);
+        let request = self.request(layout, parts)?;
+        request.permit.check()?;
         let writes = !matches!(step, Action::Read { .. });
         let _answer = writes.then(|| AnswerRecorder { cache: self.cache(), key: &self.key });
         let is_referenced = AtomicBool::new(false);

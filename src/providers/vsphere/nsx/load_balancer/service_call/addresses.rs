@@ -91,7 +91,7 @@ impl ServiceCall<'_> {
         parts: &LoadBalancerSpec,
         address: IpAddr,
     ) -> Result<(), Error> {
-        let (request, pool) = (self.request(&target.layout, Some(parts)), parts.address_pool.as_str());
+        let (request, pool) = (self.request(&target.layout, Some(parts))?, parts.address_pool.as_str());
         // NSX may assign an address twice, and lists do not show the addresses of all allocations.
         if let Some(other) = self.cache().read(|index| index.user_of(&self.key, address)) {
             return Err(unavailable(pool, address, &format!("it is in use by the Service {other}")));

@@ -2,7 +2,6 @@
 
 use tracing::warn;
 
-use super::pools::check_absence;
 use super::{CallObservation, FamilyTarget, ServiceCall, StepCounts, next};
 use crate::base::error_chain::chain;
 use crate::cloud::{Error, LeaderToken};
@@ -124,8 +123,8 @@ impl ServiceCall<'_> {
     /// Finishes the deletion when all cached objects of the Service are deleted.
     async fn end(&self, observation: &CallObservation) -> Result<(), Error> {
         self.check_left(observation)?;
-        check_absence(self.provider, self.service, &self.key, &self.ingress, &self.record_pools(observation))?;
-        match delete_lb_service(self.provider, self.permit, &self.layout).await {
+        self.check_absence(&self.ingress, &self.record_pools(observation))?;
+        match delete_lb_service(self.provider, self.permit()?, &self.layout).await {
             Err(Error::NotLeader) => return Err(Error::NotLeader),
             // The failure is temporary. The deletion of this Service is retried, because possibly no other deletion
             // follows. Orphans, which have no UID, are not retried.

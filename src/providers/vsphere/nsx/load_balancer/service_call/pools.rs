@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1::Service;
 use tokio::time::Instant;
 
 use super::{CallObservation, FamilyTarget, ServiceCall};
@@ -16,7 +15,7 @@ use crate::providers::vsphere::nsx::load_balancer::layout::ObjectKind;
 use crate::providers::vsphere::nsx::load_balancer::ownership::ClassifiedResources;
 use crate::providers::vsphere::nsx::load_balancer::resource::{Resource, ServiceResources};
 use crate::providers::vsphere::nsx::load_balancer::resource_cache::RequiredFreshness;
-use crate::providers::vsphere::nsx::load_balancer::{NsxLoadBalancers, RECENT, service_request};
+use crate::providers::vsphere::nsx::load_balancer::{RECENT, service_request};
 
 /// Returns the IP pools that objects of the Service name.
 fn named(ClassifiedResources { owned: ours, unresolved: unread, .. }: &ClassifiedResources) -> BTreeSet<Box<str>> {
@@ -29,53 +28,50 @@ fn has_reported(ours: &ServiceResources, ingress: &[IpAddr]) -> bool {
     ingress.is_empty() || ours.iter().any(|one| ingress.iter().any(|address| one.has_address(*address)))
 }
 
-/// Returns the ids of the IP pools of the class of a Service; `None` if unknown.
-fn of_class(of: &NsxLoadBalancers, service: &Service) -> Option<Vec<String>> {
-    let class = service_request::class_of(service);
-    let mut ids = match of.config.class(class)?.pool {
-        IpPool::Id(id) => vec![id.clone()],
-        IpPool::Name(name) => of.resources.names().pools.get(name).cloned()?,
-    };
-    ids.extend(of.config.ipv6_pools.get(class).cloned());
-    Some(ids)
-}
-
-/// Checks that no address of a Service may be in an unread IP pool. `named` contains the IP pools that the objects of
-/// the Service name, or named before their deletion. If `named` is empty, a reported address may be in any IP pool, and
-/// an unreported address in those of the class.
-pub(super) fn check_absence(
-    of: &NsxLoadBalancers,
-    service: &Service,
-    key: &str,
-    ingress: &[IpAddr],
-    named: &BTreeSet<Box<str>>,
-) -> Result<(), Error> {
-    let of_class = of_class(of, service);
-    let may_have = |pool: &str| match (named.is_empty(), ingress.is_empty()) {
-        (false, _) => named.contains(pool),
-        (true, false) => true,
-        (true, true) => of_class.as_ref().is_none_or(|ids| ids.iter().any(|id| id == pool)),
-    };
-    check(of, key, may_have)
-}
-
-fn check(of: &NsxLoadBalancers, key: &str, may_have: impl Fn(&str) -> bool) -> Result<(), Error> {
-    let Some(unread) = of.resources.unread(may_have) else { return Ok(()) };
-    let (reason, after) = (unread.reason(), unread.retry_after());
-    let message =
-        format!("an address of Service {key} may be in a pool of addresses that cannot be listed: {}", chain(&unread));
-    Err(unless_outdated(of, key, Error::Failed { reason, message, after }))
-}
-
-/// Returns this error if a recent list confirms it; otherwise requests a relist.
-pub(super) fn unless_outdated(of: &NsxLoadBalancers, key: &str, error: Error) -> Error {
-    match Instant::now().checked_sub(RECENT) {
-        Some(moment) => of.resources.check(key, RequiredFreshness::ListedAfter(moment)).err().unwrap_or(error),
-        None => error,
-    }
-}
-
 impl ServiceCall<'_> {
+    /// Returns the ids of the IP pools of the class of the Service; `None` if unknown.
+    fn pools_of_class(&self) -> Option<Vec<String>> {
+        let class = service_request::class_of(self.service);
+        let mut ids = match self.provider.config.class(class)?.pool {
+            IpPool::Id(id) => vec![id.clone()],
+            IpPool::Name(name) => self.cache().names().pools.get(name).cloned()?,
+        };
+        ids.extend(self.provider.config.ipv6_pools.get(class).cloned());
+        Some(ids)
+    }
+
+    /// Checks that none of these addresses may be in an unread IP pool. `named` contains the IP pools that the objects
+    /// of the Service name, or named before their deletion. If `named` is empty, a reported address may be in any IP
+    /// pool, and an unreported address in those of the class.
+    pub(super) fn check_absence(&self, ingress: &[IpAddr], named: &BTreeSet<Box<str>>) -> Result<(), Error> {
+        let of_class = self.pools_of_class();
+        self.check_listed(|pool| match (named.is_empty(), ingress.is_empty()) {
+            (false, _) => named.contains(pool),
+            (true, false) => true,
+            (true, true) => of_class.as_ref().is_none_or(|ids| ids.iter().any(|id| id == pool)),
+        })
+    }
+
+    /// Checks that no IP pool that may have an address of the Service is unread.
+    fn check_listed(&self, may_have: impl Fn(&str) -> bool) -> Result<(), Error> {
+        let Some(unread) = self.cache().unread(may_have) else { return Ok(()) };
+        let (reason, after) = (unread.reason(), unread.retry_after());
+        let message = format!(
+            "an address of Service {} may be in a pool of addresses that cannot be listed: {}",
+            self.key,
+            chain(&unread)
+        );
+        Err(self.unless_outdated(Error::Failed { reason, message, after }))
+    }
+
+    /// Returns this error if a recent list confirms it; otherwise requests a relist.
+    pub(super) fn unless_outdated(&self, error: Error) -> Error {
+        match Instant::now().checked_sub(RECENT) {
+            Some(moment) => self.check(RequiredFreshness::ListedAfter(moment)).err().unwrap_or(error),
+            None => error,
+        }
+    }
+
     /// Records the IP pools that objects of the Service name, before the objects are deleted.
     pub(super) fn record_pools(&self, observation: &CallObservation) -> BTreeSet<Box<str>> {
         let named = named(&observation.classified);
@@ -97,7 +93,7 @@ impl ServiceCall<'_> {
             return Ok(());
         }
         let named = self.cache().record_pools(&self.key, std::iter::empty());
-        check_absence(self.provider, self.service, &self.key, &removed, &named)
+        self.check_absence(&removed, &named)
     }
 
     /// Checks that no allocation in an unread IP pool may have the address of a load balancer without virtual servers.
@@ -117,6 +113,6 @@ impl ServiceCall<'_> {
         let named: BTreeSet<&str> = named.collect();
         let pool = target.spec.as_ref().map(|parts| parts.address_pool.as_str());
         let is_reserved_here = |id: &str| !ours.has(ObjectKind::Allocation) && pool == Some(id);
-        check(self.provider, &self.key, |id| !has_reported || named.contains(id) || is_reserved_here(id))
+        self.check_listed(|id| !has_reported || named.contains(id) || is_reserved_here(id))
     }
 }

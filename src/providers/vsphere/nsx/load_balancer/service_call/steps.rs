@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node};
 
-use super::pools::unless_outdated;
 use super::{CallObservation, FailedFamilies, FamilyTarget, ServiceCall, StepCounts, has_failed, next};
 use crate::base::error_chain::chain;
 use crate::cloud::{Error, Reason};
@@ -61,12 +60,12 @@ impl ServiceCall<'_> {
         let (mut progress, mut steps) = (EnsureProgress::default(), StepCounts::begin());
         for _ in 0..self.most_steps() {
             let observation = self.observe_with_nodes()?;
-            self.check_lb_service(&observation).map_err(|error| self.unless_outdated(error))?;
+            self.check_lb_service(&observation).map_err(|error| self.unless_created(error))?;
             if self.read_next(&observation).await? {
                 continue;
             }
             let targets =
-                self.targets(&observation, &asked, &ports, nodes).map_err(|error| self.unless_outdated(error))?;
+                self.targets(&observation, &asked, &ports, nodes).map_err(|error| self.unless_created(error))?;
             self.record_removed(&targets);
             // An unneeded load balancer stays until its replacement is complete.
             let is_open = |target: &&FamilyTarget<'_>| {
@@ -311,9 +310,8 @@ impl ServiceCall<'_> {
 
     /// Returns a configuration error only if a recent list confirms it, because the configured objects may exist by
     /// now. Returns any other error unchanged.
-    fn unless_outdated(&self, error: Error) -> Error {
-        let is_of_names = error.reason() == reason::LoadBalancerConfigWrong;
-        if is_of_names { unless_outdated(self.provider, &self.key, error) } else { error }
+    fn unless_created(&self, error: Error) -> Error {
+        if error.reason() == reason::LoadBalancerConfigWrong { self.unless_outdated(error) } else { error }
     }
 
     /// Checks objects that are configured by id or path. Lists have already resolved objects configured by name.

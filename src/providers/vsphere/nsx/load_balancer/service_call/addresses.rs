@@ -126,7 +126,7 @@ impl ServiceCall<'_> {
         server: &Resource,
         progress: &mut EnsureProgress,
     ) -> Result<(), Error> {
-        let Some(address) = server.address else { return Ok(()) };
+        let address = address_of(server)?;
         let pool = target.spec.as_ref().map(|parts| parts.address_pool.as_str()).unwrap_or_default();
         // The allocation may exist already, in an unread IP pool.
         let may_be_there = self.cache().unread(|unread| unread == pool).is_some();
@@ -180,6 +180,12 @@ impl ServiceCall<'_> {
     }
 }
 
+/// Returns the address of a virtual server that is to be reserved.
+fn address_of(server: &Resource) -> Result<IpAddr, Error> {
+    let lacks_one = || format!("reserve the address of {}: the virtual server has no address", server.tags.path);
+    server.address.ok_or_else(|| Error::other(lacks_one()))
+}
+
 fn text_of(server: &Resource) -> String {
     server.address.map_or_else(|| "no address".to_owned(), |address| address.to_string())
 }
@@ -193,4 +199,19 @@ fn is_denied(error: &Error) -> bool {
 
 fn unavailable(pool: &str, address: IpAddr, reason: &str) -> Error {
     address_unavailable(format!("reserve the address {address} of the pool {pool}: {reason}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_virtual_server_without_an_address_is_named() {
+        let mut server = Resource::new(ObjectKind::VirtualServer, None);
+        server.tags.path = "/infra/lb-virtual-servers/v".into();
+        let error = address_of(&server).unwrap_err().to_string();
+        assert_eq!(error, "reserve the address of /infra/lb-virtual-servers/v: the virtual server has no address");
+        server.address = "192.0.2.5".parse().ok();
+        assert_eq!(address_of(&server).ok(), server.address);
+    }
 }

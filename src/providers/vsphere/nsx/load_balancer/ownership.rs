@@ -67,7 +67,8 @@ const KINDS: [ObjectKind; 6] = [
     ObjectKind::PersistenceProfile,
 ];
 
-/// Classifies all objects of one Service: by their tags, otherwise by the references of our objects.
+/// Classifies all objects of one Service: by their tags and ids, otherwise by their addresses, by the members of their
+/// pools, and by the references of our objects.
 pub fn classify(objects: &ServiceResources, facts: &ClusterContext<'_>) -> ClassifiedResources {
     let mut classified = ClassifiedResources::default();
     let ClassifiedResources { owned, ambiguous, unresolved } = &mut classified;

@@ -309,8 +309,11 @@ mod tests {
     use std::pin::pin;
 
     use futures::FutureExt as _;
+    use serde_json::json;
 
     use super::*;
+    use crate::clients::nsx::Object;
+    use crate::providers::vsphere::nsx::load_balancer::layout::{ObjectKind, PROGRAM};
 
     /// The events before the relist task observes the end of a term.
     #[derive(Clone, Copy, Debug)]
@@ -411,5 +414,66 @@ mod tests {
             cache.record_failure(&mut state, Error::other("the list failed"));
             assert_eq!(state.is_relist_requested, !missed.is_empty());
         }
+    }
+
+    fn layout() -> ClusterLayout {
+        ClusterLayout { cluster: "c".to_owned(), cluster_uid: None, configured: BTreeMap::new(), secondary: None }
+    }
+
+    fn object(path: &str, port: &str) -> Object {
+        let tags = [("owner", PROGRAM), ("cluster", "c"), ("service", "ns/s"), ("port", port)];
+        let tags: Vec<_> = tags.iter().map(|(scope, tag)| json!({"scope": scope, "tag": tag})).collect();
+        let id = path.rsplit('/').next().unwrap();
+        Object(serde_json::from_value(json!({"id": id, "path": path, "tags": tags})).unwrap())
+    }
+
+    /// Runs a relist with this result. `meanwhile` runs before the relist ends.
+    fn relist(cache: &ResourceCache, objects: &[(ObjectKind, Object)], unread: &[&str], meanwhile: impl FnOnce()) {
+        let started = cache.begin_list();
+        let mut index = ResourceIndex::default();
+        objects.iter().for_each(|(kind, object)| index.add(*kind, object, &layout()));
+        meanwhile();
+        let error = || Error::Failed { reason: reason::NSXNoPermission, message: "denied".to_owned(), after: None };
+        let unread: BTreeMap<Box<str>, Error> = unread.iter().map(|pool| ((*pool).into(), error())).collect();
+        let listing = ObjectListing { index, has_references: false, unread: unread.keys().cloned().collect() };
+        let (names, references_failure, pools_failure) = (ScopeNames::default(), None, None);
+        cache.end_list(&started, Ok(RelistResult { listing, names, unread, references_failure, pools_failure }));
+    }
+
+    #[test]
+    fn an_object_that_was_written_during_a_relist_is_newer_than_the_list() {
+        let cache = ResourceCache::new(AnyLeader::new(Vec::new()));
+        let pool = |id: &str, port: &str| (ObjectKind::Pool, object(&format!("/infra/lb-pools/{id}"), port));
+        relist(&cache, &[pool("changed", "TCP/1"), pool("deleted", "TCP/1")], &[], || {
+            let (kind, object) = pool("changed", "TCP/2");
+            cache.record(&ObjectChange::Entered(kind, object), &layout());
+            cache.record(&ObjectChange::Gone("/infra/lb-pools/deleted".to_owned()), &layout());
+        });
+        let ports = || -> Vec<String> {
+            cache.of_service("ns/s").pools().filter_map(|pool| pool.tags.port).map(|port| port.to_string()).collect()
+        };
+        assert_eq!(ports(), ["TCP/2"]);
+        assert!(!cache.state.lock().is_relist_requested, "no object was missed");
+        relist(&cache, &[pool("changed", "TCP/3")], &[], || {});
+        assert_eq!(ports(), ["TCP/3"], "the next list is newer than the write");
+    }
+
+    #[test]
+    fn allocations_stay_while_their_pool_is_unread() {
+        let cache = ResourceCache::new(AnyLeader::new(Vec::new()));
+        let allocation = || (ObjectKind::Allocation, object("/infra/ip-pools/p/ip-allocations/a", "TCP/1"));
+        let has_one = || cache.of_service("ns/s").has(ObjectKind::Allocation);
+        let unread = || cache.unread(|pool| pool == "p").map(|error| (error.reason(), error.to_string()));
+        relist(&cache, &[allocation()], &[], || {});
+        for _ in 0..3 {
+            relist(&cache, &[], &["p"], || {});
+            assert!(has_one(), "the list says nothing about it");
+            assert_eq!(unread(), Some((reason::NSXNoPermission, "denied".to_owned())));
+            assert!(cache.unread(|pool| pool == "q").is_none(), "only Services of this IP pool wait");
+        }
+        relist(&cache, &[], &[], || {});
+        assert_eq!((has_one(), unread()), (true, None), "one list may miss it");
+        relist(&cache, &[], &[], || {});
+        assert!(!has_one());
     }
 }

@@ -48,6 +48,7 @@ use self::orphans::Policy;
 use self::resource_cache::{LastStep, ResourceCache};
 use self::resource_index::Selection;
 use self::service_call::ServiceCall;
+use self::service_request::ServiceRules;
 use super::AnyLeader;
 use super::cluster_uid::ClusterUid;
 use super::routes::Adoption;
@@ -79,7 +80,7 @@ pub struct NsxLoadBalancers {
     backend: Arc<dyn Backend>,
     resources: ResourceCache,
     adoption: Adoption,
-    requested_addresses: RequestedAddresses,
+    rules: ServiceRules,
     cleanup: Cleanup,
     nodes: Arc<dyn ClusterReads>,
     node_addresses: NodeAddresses,
@@ -130,22 +131,18 @@ impl NsxLoadBalancers {
         leads: AnyLeader,
     ) -> Self {
         let LoadBalancerSettings { adoption, orphans, requested_addresses } = settings;
-        let cleanup = Cleanup::new(orphans, Arc::clone(&live));
-        let node_addresses = NodeAddresses::new(Arc::new(|_| UsableAddresses::All), has_node(&nodes));
-        let cluster = cluster.into();
-        let cache = ResourceCache::new(leads);
-        let uid = ClusterUid::new(live, WITHOUT_UID);
+        let ignores_address = requested_addresses == RequestedAddresses::Ignored;
         Self {
+            rules: ServiceRules { is_snat_disabled: config.snat_disabled, ignores_address },
             config,
-            cluster,
+            cluster: cluster.into(),
             backend,
-            resources: cache,
+            resources: ResourceCache::new(leads),
             adoption,
-            requested_addresses,
-            cleanup,
+            cleanup: Cleanup::new(orphans, Arc::clone(&live)),
+            node_addresses: NodeAddresses::new(Arc::new(|_| UsableAddresses::All), has_node(&nodes)),
             nodes,
-            node_addresses,
-            uid,
+            uid: ClusterUid::new(live, WITHOUT_UID),
         }
     }
 
@@ -199,11 +196,6 @@ impl NsxLoadBalancers {
     /// Returns the last planned step for this Service (namespace/name), with the outcome of the last call.
     pub fn last_step(&self, service: &str) -> Option<LastStep> {
         self.resources.last_step(service)
-    }
-
-    fn rules(&self) -> service_request::ServiceRules {
-        let ignores_address = self.requested_addresses == RequestedAddresses::Ignored;
-        service_request::ServiceRules { is_snat_disabled: self.config.snat_disabled, ignores_address }
     }
 
     fn layout(&self, cluster_uid: Option<String>) -> ClusterLayout {
@@ -309,7 +301,7 @@ impl LoadBalancer for NsxLoadBalancers {
         if service.spec.as_ref().is_some_and(|spec| spec.load_balancer_class.is_some()) {
             return Handling::Declined;
         }
-        match service_request::check(service, &self.config, self.rules()) {
+        match service_request::check(service, &self.config, self.rules) {
             Err(Error::Invalid { reason, message }) => Handling::Invalid { reason, message },
             Ok(()) | Err(_) => Handling::Handled,
         }

@@ -1,4 +1,11 @@
-//! Pure: decides by the tag `cluster-uid` which cluster owns an object. Routes and load balancers add other criteria.
+//! Pure: the tags with the owner of an object, and which cluster owns it by the tag `cluster-uid`. Routes and load
+//! balancers add other criteria.
+
+/// The name of this program in descriptions and, unless configured otherwise, in the owner tag.
+pub const PROGRAM: &str = "vsphere-cloud-controller-manager";
+
+/// Tag scope of the owner. The Go program does not write this tag for routes.
+pub const OWNER: &str = "owner";
 
 /// Scope of the tag with the UID of the cluster. The Go program does not write this tag.
 pub const CLUSTER_UID: &str = "cluster-uid";

@@ -6,13 +6,12 @@
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::layout::{
-    ADDRESS, ADDRESS_POOL, CLASS, ClusterLayout, MonitorType, ObjectKind, Owner, PORT, PROGRAM, SERVICE,
-};
+use super::layout::{ADDRESS, ADDRESS_POOL, CLASS, ClusterLayout, MonitorType, ObjectKind, Owner, PORT, SERVICE};
 use super::members::{self, Member};
 use super::resource::{self, LoadBalancerSpec, REQUEST_VERSION, Resource};
 use crate::clients::nsx::Object;
 use crate::providers::vsphere::nsx::names::{LONGEST_DESCRIPTION, LONGEST_NAME, shortened};
+use crate::providers::vsphere::nsx::ownership::PROGRAM;
 use crate::providers::vsphere::nsx::tags::ScopedTags;
 
 /// Type field of a group. Old versions of NSX reject this field.

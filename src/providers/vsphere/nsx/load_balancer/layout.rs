@@ -10,14 +10,9 @@ use uuid::Uuid;
 
 use crate::clients::nsx::Object;
 use crate::providers::vsphere::config::address_rules::IpFamily;
-use crate::providers::vsphere::nsx::ownership::CLUSTER_UID;
+use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OWNER, PROGRAM};
 use crate::providers::vsphere::nsx::tags::ScopedTags;
 
-/// The name of this program in descriptions and, unless configured otherwise, in the owner tag.
-pub const PROGRAM: &str = "vsphere-cloud-controller-manager";
-
-/// Tag scope of the owner.
-pub const OWNER: &str = "owner";
 /// Tag scope of the cluster name.
 pub const CLUSTER: &str = "cluster";
 /// Tag scope of namespace and name of the Service.

@@ -486,7 +486,7 @@ impl<'a> ServiceCall<'a> {
         balancer: FamilyLoadBalancer,
     ) -> FamilyTarget<'o> {
         let features =
-            service_request::features_of(self.service, self.provider.rules(), balancer.family).unwrap_or_default();
+            service_request::features_of(self.service, self.provider.rules, balancer.family).unwrap_or_default();
         let wanted = DesiredLoadBalancer {
             ports: Vec::new(),
             members: Vec::new(),

@@ -13,17 +13,13 @@ use crate::base::addresses::{parse_ip, parse_network_sloppy};
 use crate::clients::nsx::Object;
 use crate::cloud::node::addresses::{EXTERNAL_IP, INTERNAL_IP};
 use crate::providers::vsphere::nsx::names::{LONGEST_NAME, shortened};
-use crate::providers::vsphere::nsx::ownership::CLUSTER_UID;
+use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OWNER, PROGRAM};
 use crate::providers::vsphere::nsx::tags::ScopedTags;
 
 /// Scope of the tag with the name of the cluster.
 pub const CLUSTER_NAME: &str = "vsphere.k8s.io/cluster-name";
 /// Scope of the tag with the name of the Node.
 pub const NODE_NAME: &str = "vsphere.k8s.io/node-name";
-/// Scope of the tag with the name of this program. The Go program does not write this tag for routes.
-pub const OWNER: &str = "owner";
-/// The name of this program, as the Go program writes it for load balancers.
-pub const OWNER_NAME: &str = "vsphere-cloud-controller-manager";
 
 /// Desired state of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,7 +115,7 @@ impl StaticRoute<'_> {
     pub fn tags(&self) -> ScopedTags {
         let tags = ScopedTags::default().with(CLUSTER_NAME, self.cluster_name).with(NODE_NAME, self.node);
         match self.cluster_uid {
-            Some(uid) => tags.with(CLUSTER_UID, uid).with(OWNER, OWNER_NAME),
+            Some(uid) => tags.with(CLUSTER_UID, uid).with(OWNER, PROGRAM),
             None => tags,
         }
     }
@@ -211,7 +207,7 @@ mod tests {
         assert_eq!((&object.0["display_name"], &object.0["enabled_on_secondary"]), (&json!("mine"), &json!(true)));
         assert_eq!(object.revision(), Some(3));
         let tags: std::collections::BTreeSet<(&str, &str)> = object.tags().map(|tag| (tag.scope, tag.tag)).collect();
-        let own = [(CLUSTER_NAME, "c_1"), (NODE_NAME, "n1"), (CLUSTER_UID, "uid"), (OWNER, OWNER_NAME), ("other", "t")];
+        let own = [(CLUSTER_NAME, "c_1"), (NODE_NAME, "n1"), (CLUSTER_UID, "uid"), (OWNER, PROGRAM), ("other", "t")];
         assert_eq!(tags, own.into());
         let listed = ListedRoute::read(&object).unwrap();
         assert!(wanted().is_led_by(&listed));

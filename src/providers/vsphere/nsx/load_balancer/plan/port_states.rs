@@ -11,7 +11,7 @@ use super::{CurrentState, DesiredLoadBalancer, WantedPort};
 use crate::providers::vsphere::nsx::load_balancer::layout::{
     IDS, MonitorType, ObjectKind, Port, Probe, Protocol, has_own_form,
 };
-use crate::providers::vsphere::nsx::load_balancer::resource::{OwnerTags, Resource, ServiceResources};
+use crate::providers::vsphere::nsx::load_balancer::resource::{OwnerTags, Resource};
 use crate::providers::vsphere::nsx::load_balancer::service_request::Features;
 use crate::providers::vsphere::nsx::ownership::{OfCluster, by_cluster_uid};
 
@@ -43,8 +43,7 @@ pub struct PortStates<'a> {
 impl<'a> PortStates<'a> {
     /// Finds the objects of each port. Prefers virtual servers on the address of the load balancer.
     pub fn find(wanted: &'a DesiredLoadBalancer, known: &CurrentState<'a>, address: Option<IpAddr>) -> Self {
-        let search =
-            PortSearch { desired: wanted, current: *known, ours: known.ours, address, ids: ids(wanted, known) };
+        let search = PortSearch { desired: wanted, current: *known, address, ids: ids(wanted, known) };
         let obstructed = |row: PortState<'a>| PortState { conflict: obstacle(&row, known, address), ..row };
         let ports: Vec<PortState<'a>> = wanted.ports.iter().map(|port| obstructed(search.row(port))).collect();
         let mut rows = Self { ports, extra: Vec::new() };
@@ -70,19 +69,18 @@ impl<'a> PortStates<'a> {
 struct PortSearch<'a> {
     desired: &'a DesiredLoadBalancer,
     current: CurrentState<'a>,
-    ours: &'a ServiceResources,
     address: Option<IpAddr>,
     ids: BTreeMap<String, Port>,
 }
 
 impl<'a> PortSearch<'a> {
     fn row(&self, port: &'a WantedPort) -> PortState<'a> {
-        let servers = self.ours.servers().filter(|server| self.is_on(server, port));
+        let servers = self.current.ours.servers().filter(|server| self.is_on(server, port));
         let server = servers.min_by_key(|server| {
             let is_listening = server.spec.number == Some(port.port.number);
             (server.address != self.address, !is_listening, *server.spec.profile != *port.profile)
         });
-        let pools = self.ours.pools().filter(|pool| self.port_of(&pool.tags) == Some(port.port));
+        let pools = self.current.ours.pools().filter(|pool| self.port_of(&pool.tags) == Some(port.port));
         let is_of_server = |pool: &Resource| server.is_some_and(|server| server.refers_to(&pool.tags.path));
         let pool = pools.min_by_key(|pool| !is_of_server(pool));
         let row = self.empty(port, server);
@@ -131,7 +129,7 @@ impl<'a> PortSearch<'a> {
         let first = rows.ports.iter().find(|row| row.port.port == port.port).and_then(|row| row.server);
         first.filter(|first| first.address != server.address)?;
         let is_its = |pool: &&Resource| server.refers_to(&pool.tags.path) && !rows.have(pool);
-        let pool = self.ours.pools().find(is_its);
+        let pool = self.current.ours.pools().find(is_its);
         let row = self.empty(port, Some(server));
         let monitor = row.probe.zip(pool).and_then(|(probe, pool)| self.monitor(port, probe, Some(pool)));
         let monitor = monitor.filter(|monitor| pool.is_some_and(|pool| pool.refers_to(&monitor.tags.path)));
@@ -144,7 +142,7 @@ impl<'a> PortSearch<'a> {
             monitor.spec.monitor_type == Some(probe.monitor_type()) && self.port_of(&monitor.tags) == Some(port.port)
         };
         let is_of_pool = |monitor: &Resource| pool.is_some_and(|pool| pool.refers_to(&monitor.tags.path));
-        self.ours.of_kind(ObjectKind::Monitor).filter(is_of_port).min_by_key(|monitor| !is_of_pool(monitor))
+        self.current.ours.of_kind(ObjectKind::Monitor).filter(is_of_port).min_by_key(|monitor| !is_of_pool(monitor))
     }
 
     fn port_of(&self, tags: &OwnerTags) -> Option<Port> {

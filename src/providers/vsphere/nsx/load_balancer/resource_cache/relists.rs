@@ -313,7 +313,8 @@ mod tests {
 
     use super::*;
     use crate::clients::nsx::Object;
-    use crate::providers::vsphere::nsx::load_balancer::layout::{ObjectKind, PROGRAM};
+    use crate::providers::vsphere::nsx::load_balancer::layout::ObjectKind;
+    use crate::providers::vsphere::nsx::ownership::PROGRAM;
 
     /// The events before the relist task observes the end of a term.
     #[derive(Clone, Copy, Debug)]

@@ -50,7 +50,7 @@ impl ServiceCall<'_> {
     }
 
     async fn try_ensure(&mut self, nodes: &[Arc<Node>]) -> Result<LoadBalancerStatus, Error> {
-        service_request::check(self.service, &self.provider.config, self.provider.rules())?;
+        service_request::check(self.service, &self.provider.config, self.provider.rules)?;
         let ports = service_request::ports_of(self.service)?;
         let class = service_request::class_of(self.service);
         let has_ipv6_pool = self.provider.config.ipv6_pools.contains_key(class);
@@ -514,7 +514,7 @@ impl ServiceCall<'_> {
         let family = target.balancer.family;
         let members = self.provider.node_addresses.members(nodes, family);
         target.desired.ports = ports.to_vec();
-        target.desired.features = service_request::features_of(self.service, self.provider.rules(), family)?;
+        target.desired.features = service_request::features_of(self.service, self.provider.rules, family)?;
         target.desired.adopts_fully = self.provider.adoption == Adoption::Full;
         target.desired.members.clone_from(&members);
         let address_pool = match (named_pool(target), target.balancer.secondary) {

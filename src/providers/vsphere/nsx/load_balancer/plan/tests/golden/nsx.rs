@@ -10,10 +10,11 @@ use crate::clients::nsx::{Object, ObjectTag};
 use crate::providers::vsphere::config::address_rules::IpFamily::{V4, V6};
 use crate::providers::vsphere::nsx::load_balancer::body::{edit, new_object};
 use crate::providers::vsphere::nsx::load_balancer::families::RequestedFamilies;
-use crate::providers::vsphere::nsx::load_balancer::layout::{CLUSTER as CLUSTER_NAME, OWNER, SERVICE};
+use crate::providers::vsphere::nsx::load_balancer::layout::{CLUSTER as CLUSTER_NAME, SERVICE};
 use crate::providers::vsphere::nsx::load_balancer::ownership::{ClassifiedResources, ClusterContext, classify};
 use crate::providers::vsphere::nsx::load_balancer::resource::LoadBalancerSpec;
 use crate::providers::vsphere::nsx::load_balancer::resource_index::{ResourceIndex, Selection};
+use crate::providers::vsphere::nsx::ownership::OWNER;
 
 const TIER1: &str = "/infra/tier-1s/t";
 

@@ -240,8 +240,7 @@ impl World {
 
     fn new(fake: Arc<FakeNsx>, cluster: Arc<Cluster>, router: &str, adoption: Adoption, timeouts: Timeouts) -> Self {
         let (nodes, live) = (Arc::clone(&cluster) as Arc<dyn ClusterReads>, Arc::clone(&cluster) as Arc<dyn LiveReads>);
-        let routes = RouterRoutes::new(client(&fake, timeouts), router, adoption, nodes, live);
-        let routes = routes.with_usable_addresses(cluster.usable());
+        let routes = RouterRoutes::new(client(&fake, timeouts), router, adoption, nodes, live, cluster.usable());
         Self { fake, cluster, routes, router: router.to_owned(), timeouts }
     }
 

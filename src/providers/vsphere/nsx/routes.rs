@@ -117,26 +117,19 @@ struct FoundRoute {
 }
 
 impl RouterRoutes {
-    /// Creates the handler of the static routes of `router`, a path such as `/infra/tier-1s/a`. Sends no request.
+    /// Creates the handler of the static routes of `router`, a path such as `/infra/tier-1s/a`. Sends no request. Next
+    /// hops are the Node addresses that `usable_addresses` returns.
     pub fn new(
         client: Client,
         router: impl Into<String>,
         adoption: Adoption,
         nodes: Arc<dyn ClusterReads>,
         live: Arc<dyn LiveReads>,
+        usable_addresses: UsableAddressesOf,
     ) -> Self {
-        let router = router.into();
-        let known = Mutex::default();
-        let held = AtomicUsize::new(0);
-        let (uid, usable_addresses) = (ClusterUid::new(live, WITHOUT_UID), Arc::new(|_: &Node| UsableAddresses::All));
-        Self { client, router, adoption, nodes, usable_addresses, uid, cache: known, ambiguous: held }
-    }
-
-    /// Restricts next hops to the Node addresses that `usable_addresses` returns.
-    #[must_use]
-    pub fn with_usable_addresses(mut self, usable_addresses: UsableAddressesOf) -> Self {
-        self.usable_addresses = usable_addresses;
-        self
+        let (router, uid) = (router.into(), ClusterUid::new(live, WITHOUT_UID));
+        let (cache, ambiguous) = (Mutex::default(), AtomicUsize::new(0));
+        Self { client, router, adoption, nodes, usable_addresses, uid, cache, ambiguous }
     }
 
     fn addresses_of(&self, node: &Node) -> Vec<NodeAddress> {

@@ -165,15 +165,12 @@ impl NsxServices {
         if connected.balancers.as_ref().is_some_and(|(balancers, _)| balancers.is_configured_as(wanted)) {
             return None;
         }
-        let NsxServicesContext { cluster, batches, nodes, live, events, leads, .. } = &self.setup;
-        let NsxServicesContext { adoption, orphans, requested_addresses, .. } = self.setup;
+        let NsxServicesContext { cluster, nodes, live, events, leads, .. } = &self.setup;
+        let NsxServicesContext { adoption, orphans, requested_addresses, batches, .. } = self.setup;
         let settings = load_balancer::LoadBalancerSettings { adoption, orphans, requested_addresses };
-        let backend = Arc::new(backend::NsxBackend::new(connected.client.clone(), *batches));
-        let (nodes, live) = (Arc::clone(nodes), Arc::clone(live));
-        let config = wanted.clone();
-        let cluster = cluster.as_str();
-        let leads = leads.clone();
-        let balancers = NsxLoadBalancers::new(config, cluster, settings, backend, nodes, live, leads);
+        let backend = Arc::new(backend::NsxBackend::new(connected.client.clone(), batches));
+        let (nodes, live, leads) = (Arc::clone(nodes), Arc::clone(live), leads.clone());
+        let balancers = NsxLoadBalancers::new(wanted.clone(), cluster, settings, backend, nodes, live, leads);
         let balancers = balancers.with_usable_addresses(Arc::clone(&self.usable_addresses));
         let balancers = Arc::new(balancers.with_events(Arc::clone(events)));
         let stop = connected.stop.child_token();
@@ -200,12 +197,10 @@ impl NsxServices {
                     return;
                 }
                 connected.router = Some(router.clone());
-                let NsxServicesContext { adoption, nodes, live, .. } = &self.setup;
-                let client = connected.client.clone();
-                let nodes = Arc::clone(nodes);
-                let live = Arc::clone(live);
-                let routes = RouterRoutes::new(client, router, *adoption, nodes, live);
-                RoutesPart::Served(Arc::new(routes.with_usable_addresses(Arc::clone(&self.usable_addresses))))
+                let (nodes, live) = (Arc::clone(&self.setup.nodes), Arc::clone(&self.setup.live));
+                let (client, usable) = (connected.client.clone(), Arc::clone(&self.usable_addresses));
+                let routes = RouterRoutes::new(client, router, self.setup.adoption, nodes, live, usable);
+                RoutesPart::Served(Arc::new(routes))
             }
             (OptionalSection::Used(_) | OptionalSection::Refused, _) => RoutesPart::Unavailable,
         };

@@ -28,6 +28,11 @@ impl Object {
         self.0.get(member).and_then(Value::as_str).unwrap_or_default()
     }
 
+    /// Returns the entries of this member if it is a list; otherwise an empty list.
+    pub fn list(&self, member: &str) -> &[Value] {
+        self.0.get(member).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+    }
+
     /// Returns the id, which is unique among the objects with the same parent.
     pub fn id(&self) -> &str {
         self.text("id")
@@ -55,8 +60,7 @@ impl Object {
 
     /// Returns the tags of the object in the order received. Entries that are not JSON objects are omitted.
     pub fn tags(&self) -> impl Iterator<Item = ObjectTag<'_>> {
-        let tags = self.0.get("tags").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        tags.iter().filter_map(Value::as_object).map(|tag| {
+        self.list("tags").iter().filter_map(Value::as_object).map(|tag| {
             let part = |name| tag.get(name).and_then(Value::as_str).unwrap_or_default();
             ObjectTag { scope: part("scope"), tag: part("tag") }
         })

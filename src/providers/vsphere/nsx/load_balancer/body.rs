@@ -203,7 +203,7 @@ fn set_probe(object: &mut Object, desired: &Resource) {
 
 /// Sets the networks of a group. Keeps the other fields of an existing `IPAddressExpression`, such as the path.
 fn set_ranges(object: &mut Object, desired: &Resource) {
-    let expressions = object.0.get("expression").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let expressions = object.list("expression");
     let is_one = |one: &&Value| one.get("resource_type").and_then(Value::as_str) == Some(EXPRESSION);
     let mut one = expressions.iter().find(is_one).cloned().unwrap_or_else(|| json!({"resource_type": EXPRESSION}));
     if let Some(members) = one.as_object_mut() {

@@ -93,7 +93,7 @@ pub fn merged(existing: &[Value], wanted: &[Member], cluster: &str) -> Vec<Value
 
 /// Sets the members of a pool. Returns true if the members changed.
 pub fn set(pool: &mut Object, wanted: &[Member], cluster: &str) -> bool {
-    let existing = pool.0.get("members").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let existing = pool.list("members");
     let is_changed = !are_equal(&addresses_of(existing), wanted);
     if is_changed {
         let members = merged(existing, wanted, cluster);
@@ -106,7 +106,7 @@ pub fn set(pool: &mut Object, wanted: &[Member], cluster: &str) -> bool {
 /// write only these members. Returns `None` unless the update both removes and adds members, and if no member would
 /// stay, because the pool must not become empty.
 pub fn staying(pool: &Object, wanted: &[Member]) -> Option<usize> {
-    let existing = addresses_of(pool.0.get("members").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default());
+    let existing = addresses_of(pool.list("members"));
     let stays = |address: &&IpAddr| wanted.iter().any(|member| member.address == **address);
     let count = existing.iter().filter(stays).count();
     let gets_others = !confirmed(wanted).is_subset(&existing);

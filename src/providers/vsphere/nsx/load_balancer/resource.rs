@@ -314,7 +314,7 @@ impl ResourceSpec {
                 ..none
             },
             ObjectKind::Pool => Self {
-                members: members::addresses_of(list(object, "members")),
+                members: members::addresses_of(object.list("members")),
                 is_snat_disabled: snat_of(object),
                 ..none
             },
@@ -330,7 +330,7 @@ impl ResourceSpec {
                 }
             }
             ObjectKind::Allocation => none,
-            ObjectKind::Group => Self { ranges: ranges(list(object, "expression")), ..none },
+            ObjectKind::Group => Self { ranges: ranges(object.list("expression")), ..none },
             ObjectKind::PersistenceProfile => {
                 let timeout = object.0.get("timeout").and_then(Value::as_u64);
                 Self { timeout: timeout.map(Duration::from_secs), ..none }
@@ -341,7 +341,7 @@ impl ResourceSpec {
 
 /// Returns the kinds and paths of the objects to which an object refers.
 fn references_of(object: &Object) -> Vec<(ObjectKind, Box<str>)> {
-    let monitors = list(object, "active_monitor_paths").iter().filter_map(Value::as_str);
+    let monitors = object.list("active_monitor_paths").iter().filter_map(Value::as_str);
     let all = [
         (ObjectKind::Pool, object.text("pool_path")),
         (ObjectKind::LbService, object.text("lb_service_path")),
@@ -391,12 +391,8 @@ fn text_in<'a>(object: &'a Object, outer: &str, member: &str) -> &'a str {
     object.0.get(outer).and_then(|value| value.get(member)).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn list<'a>(object: &'a Object, member: &str) -> &'a [Value] {
-    object.0.get(member).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
-}
-
 fn single_port(object: &Object, member: &str) -> Option<u16> {
-    match list(object, member) {
+    match object.list(member) {
         [Value::String(port)] => port.parse().ok(),
         _ => None,
     }

@@ -25,16 +25,11 @@ pub(super) fn usage_of(answer: &Map<String, Value>) -> Option<Usage> {
 }
 
 pub(super) fn advertises_addresses(gateway: &Object) -> bool {
-    let types = gateway.0.get("route_advertisement_types").and_then(Value::as_array);
-    types.is_some_and(|types| types.iter().any(|one| one == "TIER1_LB_VIP"))
+    gateway.list("route_advertisement_types").iter().any(|one| one == "TIER1_LB_VIP")
 }
 
 pub(super) fn subnets_of(pool: &str) -> String {
     format!("{ADDRESS_POOLS}/{pool}/ip-subnets")
-}
-
-fn ranges_of(subnet: &Object) -> &[Value] {
-    subnet.0.get("allocation_ranges").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 fn end(range: &Value, name: &str) -> Option<IpAddr> {
@@ -43,13 +38,13 @@ fn end(range: &Value, name: &str) -> Option<IpAddr> {
 
 pub(super) fn family_of(subnet: &Object) -> Option<IpFamily> {
     let of_network = parse_network_sloppy(subnet.text("cidr")).map(|network| network.addr());
-    let of_range = || ranges_of(subnet).iter().find_map(|range| end(range, "start"));
+    let of_range = || subnet.list("allocation_ranges").iter().find_map(|range| end(range, "start"));
     of_network.or_else(of_range).map(IpFamily::of)
 }
 
 /// Whether a range of a subnet may contain the address. True for a subnet from an IP block, whose ranges are unknown.
 pub(super) fn may_have_address(subnet: &Object, address: IpAddr) -> bool {
-    let ranges = ranges_of(subnet);
+    let ranges = subnet.list("allocation_ranges");
     let has_it = |range: &Value| {
         let ends = end(range, "start").zip(end(range, "end"));
         ends.is_some_and(|(start, end)| start <= address && address <= end)

@@ -172,15 +172,14 @@ impl World {
         let leads = watch::Sender::new(true);
         let balancers = NsxLoadBalancers::new(
             config.clone(),
-            name,
-            LoadBalancerSettings { adoption, orphans, requested_addresses },
+            LoadBalancerSettings { cluster: name.to_owned(), adoption, orphans, requested_addresses },
             backend,
             nodes,
             live,
+            Arc::clone(&cluster) as Arc<dyn ClusterEvents>,
             AnyLeader::new(vec![leads.subscribe()]),
         );
-        let balancers = balancers.with_usable_addresses(cluster.usable());
-        let balancers = Arc::new(balancers.with_events(Arc::clone(&cluster) as Arc<dyn ClusterEvents>));
+        let balancers = Arc::new(balancers.with_usable_addresses(cluster.usable()));
         let stop = CancellationToken::new();
         let (runs, until) = (Arc::clone(&balancers), stop.clone());
         drop(tokio::spawn(async move { runs.run(&until).await }));

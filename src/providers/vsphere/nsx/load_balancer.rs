@@ -109,8 +109,10 @@ pub enum RequestedAddresses {
 }
 
 /// Settings from command-line flags, for all load balancers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadBalancerSettings {
+    /// The name of the cluster.
+    pub cluster: String,
     /// Adoption of load balancers that the Go program created.
     pub adoption: Adoption,
     /// Handling of load balancers whose Services no longer exist.
@@ -120,37 +122,31 @@ pub struct LoadBalancerSettings {
 }
 
 impl NsxLoadBalancers {
-    /// Creates the load balancers. [`NsxLoadBalancers::run`] lists the objects. `cluster` is the name of the cluster.
+    /// Creates the load balancers. [`NsxLoadBalancers::run`] lists the objects. `events` receives cluster-wide Events, in
+    /// addition to the log.
     pub fn new(
         config: config::LoadBalancerConfig,
-        cluster: impl Into<String>,
         settings: LoadBalancerSettings,
         backend: Arc<dyn Backend>,
         nodes: Arc<dyn ClusterReads>,
         live: Arc<dyn LiveReads>,
+        events: Arc<dyn ClusterEvents>,
         leads: AnyLeader,
     ) -> Self {
-        let LoadBalancerSettings { adoption, orphans, requested_addresses } = settings;
+        let LoadBalancerSettings { cluster, adoption, orphans, requested_addresses } = settings;
         let ignores_address = requested_addresses == RequestedAddresses::Ignored;
         Self {
             rules: ServiceRules { is_snat_disabled: config.snat_disabled, ignores_address },
             config,
-            cluster: cluster.into(),
+            cluster,
             backend,
             resources: ResourceCache::new(leads),
             adoption,
-            cleanup: Cleanup::new(orphans, Arc::clone(&live)),
+            cleanup: Cleanup::new(orphans, Arc::clone(&live), events),
             node_addresses: NodeAddresses::new(Arc::new(|_| UsableAddresses::All), has_node(&nodes)),
             nodes,
             uid: ClusterUid::new(live, WITHOUT_UID),
         }
-    }
-
-    /// Reports cluster-wide Events to `events`, in addition to the log.
-    #[must_use]
-    pub fn with_events(mut self, events: Arc<dyn ClusterEvents>) -> Self {
-        self.cleanup.events = Some(events);
-        self
     }
 
     /// Restricts pool members to the Node addresses that `usable_addresses` returns.

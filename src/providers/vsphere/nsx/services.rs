@@ -165,14 +165,18 @@ impl NsxServices {
         if connected.balancers.as_ref().is_some_and(|(balancers, _)| balancers.is_configured_as(wanted)) {
             return None;
         }
-        let NsxServicesContext { cluster, nodes, live, events, leads, .. } = &self.setup;
-        let NsxServicesContext { adoption, orphans, requested_addresses, batches, .. } = self.setup;
-        let settings = load_balancer::LoadBalancerSettings { adoption, orphans, requested_addresses };
-        let backend = Arc::new(backend::NsxBackend::new(connected.client.clone(), batches));
-        let (nodes, live, leads) = (Arc::clone(nodes), Arc::clone(live), leads.clone());
-        let balancers = NsxLoadBalancers::new(wanted.clone(), cluster, settings, backend, nodes, live, leads);
-        let balancers = balancers.with_usable_addresses(Arc::clone(&self.usable_addresses));
-        let balancers = Arc::new(balancers.with_events(Arc::clone(events)));
+        let setup = &self.setup;
+        let settings = load_balancer::LoadBalancerSettings {
+            cluster: setup.cluster.clone(),
+            adoption: setup.adoption,
+            orphans: setup.orphans,
+            requested_addresses: setup.requested_addresses,
+        };
+        let backend = Arc::new(backend::NsxBackend::new(connected.client.clone(), setup.batches));
+        let (nodes, live, events) = (Arc::clone(&setup.nodes), Arc::clone(&setup.live), Arc::clone(&setup.events));
+        let leads = setup.leads.clone();
+        let balancers = NsxLoadBalancers::new(wanted.clone(), settings, backend, nodes, live, events, leads);
+        let balancers = Arc::new(balancers.with_usable_addresses(Arc::clone(&self.usable_addresses)));
         let stop = connected.stop.child_token();
         if let Some((_, before)) = connected.balancers.replace((Arc::clone(&balancers), stop.clone())) {
             before.cancel();

@@ -33,7 +33,7 @@ const CHECK_PERIOD: Duration = Duration::from_secs(30 * 60);
 pub(super) struct Cleanup {
     policy: Policy,
     live: Arc<dyn LiveReads>,
-    pub(super) events: Option<Arc<dyn ClusterEvents>>,
+    events: Arc<dyn ClusterEvents>,
     /// No task keeps this lock across an `await`.
     orphans: Mutex<Orphans>,
     /// Time of the last live read of each Service, and whether its ambiguous objects are unneeded. No task keeps this
@@ -44,9 +44,9 @@ pub(super) struct Cleanup {
 }
 
 impl Cleanup {
-    pub(super) fn new(policy: Policy, live: Arc<dyn LiveReads>) -> Self {
+    pub(super) fn new(policy: Policy, live: Arc<dyn LiveReads>, events: Arc<dyn ClusterEvents>) -> Self {
         let (orphans, last_checked) = (Mutex::default(), Mutex::default());
-        Self { policy, live, events: None, orphans, last_checked, term: AtomicU64::default() }
+        Self { policy, live, events, orphans, last_checked, term: AtomicU64::default() }
     }
 
     /// Returns the number of detected orphans that still exist.
@@ -76,9 +76,7 @@ impl Cleanup {
              Services: {what_follows}"
         );
         warn!(reason = %reason::ManyOrphanedLoadBalancers, "{message}");
-        if let Some(events) = &self.events {
-            events.warn(reason::ManyOrphanedLoadBalancers, &message).await;
-        }
+        self.events.warn(reason::ManyOrphanedLoadBalancers, &message).await;
     }
 }
 

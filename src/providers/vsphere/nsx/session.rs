@@ -215,7 +215,7 @@ impl NsxSession {
                         self.end_all(client).await;
                     }
                 }
-                () = self.login_rejected.notified() => self.count_refusals().await,
+                () = self.login_rejected.notified() => self.finish(&stop, self.count_refusals()).await,
                 () = self.session_suspected.notified() => self.finish(&stop, self.replace(client)).await,
                 () = self.login_requested.notified() => self.finish(&stop, self.make(client)).await,
                 Some(()) = OptionFuture::from(renewal.map(sleep_until)) => self.finish(&stop, self.renew(client)).await,
@@ -243,7 +243,7 @@ impl NsxSession {
         self.end_all(client).await;
     }
 
-    /// Gives a login in flight up to 3 s after `stop`, so that its session can be ended.
+    /// Gives a login in flight, or the count of a rejection, up to 3 s after `stop`, so that a session can be ended.
     async fn finish(&self, stop: &CancellationToken, login: impl Future<Output = ()>) {
         let late = async {
             stop.cancelled().await;
@@ -669,3 +669,6 @@ async fn another_token(tokens: &mut Option<watch::Receiver<Arc<Token>>>) {
     *tokens = None;
     std::future::pending().await
 }
+
+#[cfg(test)]
+mod tests;

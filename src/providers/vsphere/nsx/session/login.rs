@@ -61,6 +61,9 @@ impl NsxSession {
         credential: &Arc<Credential>,
         scheme: Scheme,
     ) -> Result<Login, NoLogin> {
+        // The task may take the request for a login before the signal of a rejection, which the ledger has to count
+        // before it decides about another attempt.
+        self.count_refusals().await;
         let credentials::Login::Password { user, password } = &credential.login else {
             let why = "expected a user name and a password for NSX, found a certificate or a URL".to_owned();
             return Err(NoLogin { kind: Kind::Unavailable, reason: why });

@@ -9,15 +9,15 @@ use ccm::kubernetes::access::{
 };
 use ccm::runtime::admin::access::{Authenticator, Authorizer, NotAuthenticated, RequestCredentials, User};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
-use kube::api::{Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
 use kube::config::Kubeconfig;
 use kube::{Api, Client};
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::json;
+use support::rbac::{self, Subject};
 use support::{ApiServer, eventually, unique};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -53,13 +53,8 @@ async fn whose(delegated: &DelegatedAuthenticator, token: &str) -> Result<Option
 /// Returns name and token of a new service account.
 async fn service_account(server: &ApiServer) -> (String, String) {
     let name = unique("prometheus");
-    let account = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
-    let accounts = Api::<ServiceAccount>::namespaced(server.client().await, "default");
-    accounts.create(&PostParams::default(), &account).await.unwrap();
-    let path = server.kubeconfig_of_service_account("default", &name).await;
-    let kubeconfig = Kubeconfig::read_from(path).unwrap();
-    let token = kubeconfig.auth_infos[0].auth_info.as_ref().unwrap().token.as_ref().unwrap();
-    (name, secrecy::ExposeSecret::expose_secret(token).to_owned())
+    let (_, token) = server.create_service_account("default", &name).await;
+    (name, token)
 }
 
 #[tokio::test]
@@ -95,15 +90,7 @@ async fn tokens_are_known_with_their_groups_and_may_what_rbac_says() {
 
     // The user gets the right through a group, which works only if the group is passed on.
     let rules = json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
-    let role = serde_json::from_value(json!({"metadata": {"name": name}, "rules": rules})).unwrap();
-    Api::<ClusterRole>::all(client.clone()).create(&PostParams::default(), &role).await.unwrap();
-    let binding = json!({
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name}],
-    });
-    let binding = serde_json::from_value(binding).unwrap();
-    Api::<ClusterRoleBinding>::all(client.clone()).create(&PostParams::default(), &binding).await.unwrap();
+    rbac::grant(&client, None, &name, Subject::Group(&name), rules).await;
     let member = User { groups: vec![name.clone()], ..user.clone() };
     eventually("the role counts", LIMIT, async || match permissions.is_allowed(&member, "get", "/metrics").await {
         Ok(true) => Ok(()),
@@ -187,16 +174,8 @@ async fn certificates_are_believed_as_the_config_map_says_while_it_changes_and_p
     let server = ApiServer::start().await;
     let admin = server.client().await;
     let name = unique("ccm");
-    let binding = json!({
-        "metadata": {"name": name},
-        "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "extension-apiserver-authentication-reader",
-        },
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}],
-    });
-    let binding = serde_json::from_value(binding).unwrap();
-    let bindings = Api::<RoleBinding>::namespaced(admin.clone(), "kube-system");
-    bindings.create(&PostParams::default(), &binding).await.unwrap();
+    let role = "extension-apiserver-authentication-reader";
+    rbac::bind(&admin, Some("kube-system"), &name, Subject::User(&name), role).await;
 
     // The Role of Kubernetes itself is sufficient for the read and for the watch.
     let trust = ClientTrust::default();

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use ccm::kubernetes::events::{EventType, recorder};
 use k8s_openapi::api::core::v1::{Event, ObjectReference};
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Api;
-use kube::api::{ListParams, PostParams};
+use kube::api::ListParams;
 use serde_json::json;
+use support::rbac::{Subject, grant};
 use support::{ApiServer, eventually, unique};
 use tokio_util::sync::CancellationToken;
 
@@ -18,19 +18,8 @@ async fn events_are_created_and_counted_with_create_and_patch_alone() {
     let server = ApiServer::shared().await;
     let admin = server.client().await;
     let user = unique("recorder");
-    let role: Role = serde_json::from_value(json!({
-        "metadata": {"name": user},
-        "rules": [{"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "update"]}],
-    }))
-    .unwrap();
-    let binding: RoleBinding = serde_json::from_value(json!({
-        "metadata": {"name": user},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
-    }))
-    .unwrap();
-    Api::<Role>::namespaced(admin.clone(), "default").create(&PostParams::default(), &role).await.unwrap();
-    Api::<RoleBinding>::namespaced(admin.clone(), "default").create(&PostParams::default(), &binding).await.unwrap();
+    let rule = json!({"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "update"]});
+    grant(&admin, Some("default"), &user, Subject::User(&user), json!([rule])).await;
 
     let (recorder, writer) = recorder(server.client_of(&user).await, "cloud-node-controller");
     let stop = CancellationToken::new();

@@ -10,12 +10,13 @@ use ccm::kubernetes::leadership::Leadership;
 use ccm::runtime::tasks::BoxError;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::json;
+use support::rbac::{self, Subject};
 use support::{ApiServer, eventually, unique};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -155,25 +156,9 @@ async fn of_two_candidates_one_works_and_a_clean_stop_hands_over_at_once() {
 
 /// Grants a user the rights on Leases from the Go program's manifests, except the watch.
 async fn grant(admin: &Client, user: &str) {
-    let role: Role = serde_json::from_value(json!({
-        "metadata": {"name": user},
-        "rules": [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]}],
-    }))
-    .unwrap();
-    let parameters = PostParams::default();
-    Api::<Role>::namespaced(admin.clone(), NAMESPACE).create(&parameters, &role).await.unwrap();
-    bind(admin, user).await;
-}
-
-async fn bind(admin: &Client, user: &str) {
-    let binding: RoleBinding = serde_json::from_value(json!({
-        "metadata": {"name": user},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
-    }))
-    .unwrap();
-    let bindings = Api::<RoleBinding>::namespaced(admin.clone(), NAMESPACE);
-    bindings.create(&PostParams::default(), &binding).await.unwrap();
+    let verbs = ["get", "create", "update"];
+    let rule = json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs});
+    rbac::grant(admin, Some(NAMESPACE), user, Subject::User(user), json!([rule])).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -200,7 +185,7 @@ async fn a_leader_that_cannot_renew_stops_writing_and_stands_by() {
 
     let second = compete(server, &server.kubeconfig(), &name, &QUICK_TIMES).await;
     second.leads().await;
-    bind(&admin, &user).await;
+    rbac::bind(&admin, Some(NAMESPACE), &user, Subject::User(&user), &user).await;
     second.write().await.unwrap();
     assert!(first.write().await.unwrap_err().is_not_leader());
     second.stop.cancel();

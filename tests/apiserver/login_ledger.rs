@@ -9,11 +9,11 @@ use ccm::kubernetes::login_ledger::{LeaseStore, Ledger, record_name};
 use ccm::providers::vsphere::login::policy::LOGIN_POLICY;
 use futures::future::join_all;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::api::{ListParams, PostParams};
+use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::json;
+use support::rbac::{self, Subject};
 use support::{ApiServer, unique};
 
 const NAMESPACE: &str = "kube-system";
@@ -26,20 +26,9 @@ fn attempt(user: &str) -> PlannedLogin {
 
 /// Grants the rights to get, create and update Leases only. The API server applies a role after a short time.
 async fn grant(server: &ApiServer, admin: &Client, user: &str) {
-    let role: Role = serde_json::from_value(json!({
-        "metadata": {"name": user},
-        "rules": [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]}],
-    }))
-    .unwrap();
-    let binding: RoleBinding = serde_json::from_value(json!({
-        "metadata": {"name": user},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
-    }))
-    .unwrap();
-    let parameters = PostParams::default();
-    Api::<Role>::namespaced(admin.clone(), NAMESPACE).create(&parameters, &role).await.unwrap();
-    Api::<RoleBinding>::namespaced(admin.clone(), NAMESPACE).create(&parameters, &binding).await.unwrap();
+    let verbs = ["get", "create", "update"];
+    let rule = json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs});
+    rbac::grant(admin, Some(NAMESPACE), user, Subject::User(user), json!([rule])).await;
     let leases = Api::<Lease>::namespaced(client_of(server, user).await, NAMESPACE);
     support::eventually("the user may get Leases", Duration::from_secs(30), async || {
         leases.get_opt("none").await.map(drop).map_err(|error| error.to_string())

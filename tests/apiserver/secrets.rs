@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use ccm::kubernetes::secrets::{SecretState, SecretVersion, watch_secret};
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 use std::sync::Arc;
+use support::rbac;
 use support::{ApiServer, unique};
 use tokio::sync::watch::Receiver;
 
@@ -56,17 +56,7 @@ impl Subject {
 
     async fn permit(&self, user: &str, verbs: &[&str]) {
         let rule = json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": [self.name], "verbs": verbs});
-        let role = json!({"metadata": {"name": user}, "rules": [rule]});
-        let binding = json!({
-            "metadata": {"name": user},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user},
-            "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user}],
-        });
-        let parameters = PostParams::default();
-        let roles = Api::<Role>::namespaced(self.admin.clone(), NAMESPACE);
-        roles.create(&parameters, &serde_json::from_value(role).unwrap()).await.unwrap();
-        let bindings = Api::<RoleBinding>::namespaced(self.admin.clone(), NAMESPACE);
-        bindings.create(&parameters, &serde_json::from_value(binding).unwrap()).await.unwrap();
+        rbac::grant(&self.admin, Some(NAMESPACE), user, rbac::Subject::User(user), json!([rule])).await;
     }
 
     fn watch(&self, client: Client) -> Receiver<SecretState> {

@@ -2,11 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use k8s_openapi::api::core::v1::ServiceAccount;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::Api;
-use kube::api::PostParams;
 use serde_json::json;
+use support::rbac::{self, Subject};
 use support::{ApiServer, Daemon, unique};
 
 use crate::cluster::Cluster;
@@ -79,21 +76,9 @@ pub async fn token(_: &Cluster) -> String {
 
 /// As [`Admin::token`], on an API server that belongs to this test alone.
 pub async fn token_of(server: &ApiServer) -> String {
-    let (client, name, parameters) = (server.client().await, unique("account"), PostParams::default());
-    let account = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
-    Api::<ServiceAccount>::namespaced(client.clone(), "default").create(&parameters, &account).await.unwrap();
+    let name = unique("account");
+    let (_, token) = server.create_service_account("default", &name).await;
     let rules = json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
-    let role = serde_json::from_value(json!({"metadata": {"name": name}, "rules": rules})).unwrap();
-    Api::<ClusterRole>::all(client.clone()).create(&parameters, &role).await.unwrap();
-    let binding = json!({
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}],
-    });
-    let binding = serde_json::from_value(binding).unwrap();
-    Api::<ClusterRoleBinding>::all(client).create(&parameters, &binding).await.unwrap();
-    let path = server.kubeconfig_of_service_account("default", &name).await;
-    let kubeconfig = kube::config::Kubeconfig::read_from(path).unwrap();
-    let token = kubeconfig.auth_infos[0].auth_info.as_ref().unwrap().token.as_ref().unwrap();
-    secrecy::ExposeSecret::expose_secret(token).to_owned()
+    rbac::grant(&server.client().await, None, &name, Subject::ServiceAccount("default", &name), rules).await;
+    token
 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use futures::future::join_all;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use support::nodes::NodeView;
+use support::rbac;
 use support::{ApiServer, Daemon, KubeletNode, Machine, Model, Object, Scenario, Vcenter, Vm, eventually, unique};
 
 use crate::manifests::kustomize::form;
@@ -146,6 +146,11 @@ impl Cluster {
         nodes.items.into_iter().map(|node| (node.metadata.name.clone().unwrap_or_default(), node)).collect()
     }
 
+    /// Returns the resource version of each of this test's nodes.
+    pub async fn versions(&self) -> BTreeMap<String, Option<String>> {
+        self.nodes().await.into_iter().map(|(name, node)| (name, node.metadata.resource_version)).collect()
+    }
+
     /// Returns the view of each of this test's nodes.
     pub async fn views(&self) -> BTreeMap<String, NodeView> {
         self.nodes().await.iter().map(|(name, node)| (name.clone(), NodeView::of(node))).collect()
@@ -213,27 +218,7 @@ impl Cluster {
 
     /// Creates a role or a binding.
     pub async fn create_role(&self, role: Value) {
-        let (client, parameters) = (self.client.clone(), PostParams::default());
-        let namespace = role["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
-        match role["kind"].as_str().unwrap() {
-            "Role" => {
-                let roles = Api::<Role>::namespaced(client, &namespace);
-                drop(roles.create(&parameters, &serde_json::from_value(role).unwrap()).await.unwrap());
-            }
-            "RoleBinding" => {
-                let bindings = Api::<RoleBinding>::namespaced(client, &namespace);
-                drop(bindings.create(&parameters, &serde_json::from_value(role).unwrap()).await.unwrap());
-            }
-            "ClusterRole" => {
-                let roles = Api::<ClusterRole>::all(client);
-                drop(roles.create(&parameters, &serde_json::from_value(role).unwrap()).await.unwrap());
-            }
-            "ClusterRoleBinding" => {
-                let bindings = Api::<ClusterRoleBinding>::all(client);
-                drop(bindings.create(&parameters, &serde_json::from_value(role).unwrap()).await.unwrap());
-            }
-            other => panic!("{other} is not a role"),
-        }
+        rbac::create(&self.client, &role).await;
     }
 
     /// Returns a `vsphere.conf` with these sections, and zones.

@@ -10,10 +10,10 @@ use ccm::kubernetes::login_ledger::{LeaseStore, Ledger, record_name};
 use ccm::providers::vsphere::login::policy::LOGIN_POLICY;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
+use support::rbac::{self, Subject};
 use support::{ApiServer, Daemon, Rule, Vcenter, eventually};
 
 use crate::cluster::{ANSWERS, Cluster, LIMIT};
@@ -39,17 +39,8 @@ fn config(vcenter: &Vcenter, source: &str) -> String {
 async fn permit(cluster: &Cluster) {
     let name = cluster.pool();
     let rule = json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": [name], "verbs": ["get", "watch"]});
-    let role = json!({"metadata": {"name": name}, "rules": [rule]});
-    let binding = json!({
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "kube-system"}],
-    });
-    let parameters = PostParams::default();
-    let roles = Api::<Role>::namespaced(cluster.client.clone(), NAMESPACE);
-    roles.create(&parameters, &serde_json::from_value(role).unwrap()).await.unwrap();
-    let bindings = Api::<RoleBinding>::namespaced(cluster.client.clone(), NAMESPACE);
-    bindings.create(&parameters, &serde_json::from_value(binding).unwrap()).await.unwrap();
+    let account = Subject::ServiceAccount("kube-system", name);
+    rbac::grant(&cluster.client, Some(NAMESPACE), name, account, json!([rule])).await;
 }
 
 async fn assert_no_login(vcenter: &Vcenter, daemon: &Daemon) {

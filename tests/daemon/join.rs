@@ -1,6 +1,5 @@
 //! Many nodes join at once. Counts the calls to vCenter during the join and afterwards.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
@@ -36,14 +35,14 @@ async fn a_hundred_nodes_join_at_once_with_two_calls_each_and_cost_nothing_after
     })
     .await;
     vcenter.reset_counts().await;
-    let before = versions(&cluster).await;
+    let before = cluster.versions().await;
     until_passed(Instant::now(), QUIET).await;
     let counts = vcenter.counts().await;
     println!("{} calls in {QUIET:?} with nothing changing: {:?}", counts.total, counts.operations);
     assert!(counts.total <= 10, "{counts:?}");
     assert_eq!((counts.soap_sessions, counts.rest_sessions), (1, 1), "{counts:?}");
     assert_eq!(counts.of("Login") + counts.of("REST:session-login"), 0, "{counts:?}");
-    assert_eq!(versions(&cluster).await, before, "no Node was written");
+    assert_eq!(cluster.versions().await, before, "no Node was written");
 }
 
 /// Guests report their UUID in different byte orders, so the first search is wrong for many nodes.
@@ -64,7 +63,7 @@ async fn a_hundred_nodes_in_both_byte_orders_join_a_daemon_that_starts_and_start
     println!("{NODES} nodes in both byte orders joined with {} calls: {:?}", counts.total, counts.operations);
     assert!(counts.total as usize <= 2 * NODES + 40, "{counts:?}");
 
-    let before = versions(&cluster).await;
+    let before = cluster.versions().await;
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
     vcenter.reset_counts().await;
     let admin = Admin::new();
@@ -79,10 +78,5 @@ async fn a_hundred_nodes_in_both_byte_orders_join_a_daemon_that_starts_and_start
     println!("a restart cost {} calls: {:?}", counts.total, counts.operations);
     // No machine is searched for twice, although no node is ready.
     assert!(counts.total as usize <= 3 * NODES / 2 + 40, "{counts:?}");
-    assert_eq!(versions(&cluster).await, before, "no Node was written");
-}
-
-async fn versions(cluster: &Cluster) -> BTreeMap<String, Option<String>> {
-    let nodes = cluster.nodes().await;
-    nodes.into_iter().map(|(name, node)| (name, node.metadata.resource_version)).collect()
+    assert_eq!(cluster.versions().await, before, "no Node was written");
 }

@@ -3,10 +3,10 @@
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
+use support::rbac::{self, Subject};
 use support::{ApiServer, Daemon, Vcenter, eventually};
 
 use crate::cluster::{ANSWERS, Cluster, LIMIT};
@@ -99,17 +99,7 @@ fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
 }
 
 async fn grant(cluster: &Cluster, role: &str, account: &str, rules: &[Value]) {
-    let binding = json!({
-        "metadata": {"name": role},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": "kube-system"}],
-    });
-    let parameters = PostParams::default();
-    let roles = Api::<ClusterRole>::all(cluster.client.clone());
-    let rules = json!({"metadata": {"name": role}, "rules": rules});
-    roles.create(&parameters, &serde_json::from_value(rules).unwrap()).await.unwrap();
-    let bindings = Api::<ClusterRoleBinding>::all(cluster.client.clone());
-    bindings.create(&parameters, &serde_json::from_value(binding).unwrap()).await.unwrap();
+    rbac::grant(&cluster.client, None, role, Subject::ServiceAccount("kube-system", account), json!(rules)).await;
 }
 
 /// This process may not write Nodes. The account of the node controllers may, once the process may request a token for
@@ -122,8 +112,7 @@ async fn controllers_write_as_their_own_service_account_and_never_as_the_process
     let vcenter = Vcenter::start(&cluster.scenario(0..2)).await;
     let process = cluster.pool();
     let accounts = Api::<ServiceAccount>::namespaced(cluster.client.clone(), "kube-system");
-    let account = serde_json::from_value(json!({"metadata": {"name": process}})).unwrap();
-    accounts.create(&PostParams::default(), &account).await.unwrap();
+    let (kubeconfig, _) = server.create_service_account("kube-system", process).await;
     let own = [
         rule("", &["nodes"], &["get", "list", "watch"]),
         rule("", &["events"], &["create", "patch", "update"]),
@@ -137,7 +126,6 @@ async fn controllers_write_as_their_own_service_account_and_never_as_the_process
         rule("", &["nodes/status"], &["patch", "update"]),
     ];
     grant(&cluster, "test-node-controller", "node-controller", &nodes).await;
-    let kubeconfig = server.kubeconfig_of_service_account("kube-system", process).await;
     let (kubeconfig, lease) =
         (format!("--kubeconfig={}", kubeconfig.display()), format!("--leader-elect-resource-name={process}"));
     let flags = [&kubeconfig, "--leader-elect=true", lease.as_str(), "--use-service-account-credentials"];

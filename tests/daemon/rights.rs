@@ -5,11 +5,8 @@ pub mod site;
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::ServiceAccount;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::Api;
-use kube::api::PostParams;
 use serde_json::{Value, json};
+use support::rbac::{self, Subject};
 use support::{ApiServer, AuditEvent};
 
 use crate::cluster::Cluster;
@@ -31,22 +28,10 @@ async fn go_rules() -> Value {
 pub async fn account_without_secrets(cluster: &Cluster) -> String {
     let Value::Array(mut rules) = go_rules().await else { panic!("rules are a list") };
     rules.retain(|rule| rule["resources"] != json!(["secrets"]));
-    let (client, name) = (cluster.client.clone(), cluster.pool());
-    let account = json!({"metadata": {"name": name}});
-    let role = json!({"metadata": {"name": name}, "rules": rules});
-    let binding = json!({
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "kube-system"}],
-    });
-    let parameters = PostParams::default();
-    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "kube-system");
-    accounts.create(&parameters, &serde_json::from_value(account).unwrap()).await.unwrap();
-    let roles = Api::<ClusterRole>::all(client.clone());
-    roles.create(&parameters, &serde_json::from_value(role).unwrap()).await.unwrap();
-    let bindings = Api::<ClusterRoleBinding>::all(client);
-    bindings.create(&parameters, &serde_json::from_value(binding).unwrap()).await.unwrap();
-    let kubeconfig = ApiServer::shared().await.kubeconfig_of_service_account("kube-system", name).await;
+    let name = cluster.pool();
+    let (kubeconfig, _) = ApiServer::shared().await.create_service_account("kube-system", name).await;
+    let account = Subject::ServiceAccount("kube-system", name);
+    rbac::grant(&cluster.client, None, name, account, Value::Array(rules)).await;
     format!("--kubeconfig={}", kubeconfig.display())
 }
 

@@ -2,9 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
-use kube::api::PostParams;
-use serde_json::json;
+use support::rbac::{self, Subject};
 use support::{ApiServer, Rule, Vcenter, eventually, unique};
 
 use crate::cluster::{ANSWERS, Cluster, LIMIT};
@@ -46,11 +44,9 @@ async fn no_secret_is_in_the_log_at_the_highest_level() {
     .await;
     right.set_login(USER, "changed meanwhile").await;
     right.kill_soap_sessions().await;
-    eventually("both logins were rejected", LIMIT, async || {
-        match daemon.output().lines().iter().filter(|line| line.contains("rejected the login")).count() {
-            2 => Ok(()),
-            count => Err(count),
-        }
+    eventually("both logins were rejected", LIMIT, async || match daemon.output().count("rejected the login") {
+        2 => Ok(()),
+        count => Err(count),
     })
     .await;
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
@@ -121,24 +117,8 @@ fn forms(user: &str, password: &str) -> Vec<String> {
 /// Creates a service account with all rights. Returns the flag with its kubeconfig, and its token.
 pub async fn administrator(cluster: &Cluster) -> (String, String) {
     let name = unique("administrator");
-    let account = json!({"metadata": {"name": name}});
-    let accounts = kube::Api::namespaced(cluster.client.clone(), "default");
-    accounts
-        .create(
-            &PostParams::default(),
-            &serde_json::from_value::<k8s_openapi::api::core::v1::ServiceAccount>(account).unwrap(),
-        )
-        .await
-        .unwrap();
-    let binding = json!({
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}],
-    });
-    let bindings = kube::Api::<ClusterRoleBinding>::all(cluster.client.clone());
-    bindings.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await.unwrap();
-    let path = ApiServer::shared().await.kubeconfig_of_service_account("default", &name).await;
-    let kubeconfig = kube::config::Kubeconfig::read_from(&path).unwrap();
-    let token = kubeconfig.auth_infos[0].auth_info.as_ref().unwrap().token.as_ref().unwrap();
-    (format!("--kubeconfig={}", path.display()), secrecy::ExposeSecret::expose_secret(token).to_owned())
+    let (kubeconfig, token) = ApiServer::shared().await.create_service_account("default", &name).await;
+    let account = Subject::ServiceAccount("default", &name);
+    rbac::bind(&cluster.client, None, &name, account, "cluster-admin").await;
+    (format!("--kubeconfig={}", kubeconfig.display()), token)
 }

@@ -52,17 +52,12 @@ async fn a_join_takes_two_writes_and_a_quiet_time_none_but_the_leases() {
 
     let leases = Api::<Lease>::namespaced(cluster.client.clone(), "kube-system");
     let renewed = async || leases.get(&lease).await.unwrap().resource_version();
-    let (versions, held) = (versions(&cluster).await, renewed().await);
+    let (versions, held) = (cluster.versions().await, renewed().await);
     until_passed(Instant::now(), QUIET).await;
     let written = difference(&joined, &writes(&cluster.client).await);
     assert!(written.is_empty(), "{written:?}\n{}", daemon.output().tail(20));
-    assert_eq!(self::versions(&cluster).await, versions);
+    assert_eq!(cluster.versions().await, versions);
     assert_ne!(renewed().await, held, "it led all the time");
-}
-
-async fn versions(cluster: &Cluster) -> BTreeMap<String, Option<String>> {
-    let nodes = cluster.nodes().await;
-    nodes.into_iter().map(|(name, node)| (name, node.metadata.resource_version)).collect()
 }
 
 /// Waits until the Event about the leader is counted. The daemon writes it concurrently with other work.

@@ -11,10 +11,12 @@ use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use serde_json::json;
 use tokio::sync::OnceCell;
 
 use crate::components::Component;
 use crate::process::Usage;
+use crate::rbac::post;
 use crate::supervisor::{Supervised, TemporaryFolder};
 pub use audit::AuditEvent;
 use identity::Authority;
@@ -199,25 +201,36 @@ impl ApiServer {
         self.write_kubeconfig(&self.authority.kubeconfig(&self.url(), user, None))
     }
 
+    /// Creates a service account. Returns the path of its kubeconfig, and its token.
+    ///
+    /// # Panics
+    ///
+    /// If the API server does not create it.
+    pub async fn create_service_account(&self, namespace: &str, name: &str) -> (PathBuf, String) {
+        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
+        post(&self.client().await, &format!("/api/v1/namespaces/{namespace}/serviceaccounts"), &account).await;
+        let token = self.token_of_service_account(namespace, name).await;
+        (self.kubeconfig_with_token(&token), token)
+    }
+
     /// Writes a kubeconfig of an existing service account, with a token from the API server. Returns its path.
     ///
     /// # Panics
     ///
     /// If the API server issues no token.
     pub async fn kubeconfig_of_service_account(&self, namespace: &str, name: &str) -> PathBuf {
-        let body =
-            r#"{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":86400}}"#;
-        let request = http::Request::post(format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"))
-            .header(http::header::CONTENT_TYPE, "application/json")
-            .body(body.as_bytes().to_vec())
-            .unwrap();
-        let answer: serde_json::Value = self
-            .client()
-            .await
-            .request(request)
-            .await
-            .unwrap_or_else(|error| panic!("no token for service account {namespace}/{name}: {error}"));
-        let token = answer["status"]["token"].as_str().unwrap();
+        self.kubeconfig_with_token(&self.token_of_service_account(namespace, name).await)
+    }
+
+    async fn token_of_service_account(&self, namespace: &str, name: &str) -> String {
+        let (kind, api_version) = ("TokenRequest", "authentication.k8s.io/v1");
+        let body = json!({"apiVersion": api_version, "kind": kind, "spec": {"expirationSeconds": 86_400}});
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
+        let answer = post(&self.client().await, &path, &body).await;
+        answer["status"]["token"].as_str().unwrap().to_owned()
+    }
+
+    fn kubeconfig_with_token(&self, token: &str) -> PathBuf {
         self.write_kubeconfig(&self.authority.kubeconfig_with_token(&self.url(), token))
     }
 

@@ -31,6 +31,7 @@ pub mod measure;
 pub mod nodes;
 pub mod pages;
 pub mod process;
+pub mod rbac;
 pub mod real_node;
 pub mod report;
 pub mod sandbox;

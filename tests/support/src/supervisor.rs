@@ -55,6 +55,12 @@ impl Output {
         self.0.lock().unwrap().lines.iter().find(|line| line.contains(text)).cloned()
     }
 
+    /// Counts the lines that contain this text.
+    #[must_use]
+    pub fn count(&self, text: &str) -> usize {
+        self.0.lock().unwrap().lines.iter().filter(|line| line.contains(text)).count()
+    }
+
     /// Returns the last lines, joined, for failure messages.
     #[must_use]
     pub fn tail(&self, count: usize) -> String {

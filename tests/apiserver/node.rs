@@ -1,9 +1,8 @@
-//! The node controller with the memory provider and a real API server. The ids are those of the upstream vectors.
+//! The node controller with the memory provider and a real API server: one test for each shape of write. The vectors are
+//! in `src/controllers/node/plan/tests.rs`.
 
-mod adoption;
 mod condition;
 mod harness;
-mod labels;
 mod writes;
 
 use ccm::cloud::node::{ANNOTATION_VM, TAINT_UNINITIALIZED};
@@ -13,14 +12,13 @@ use ccm::kubernetes::leader_election::{LeaderElector, LeaseConfig};
 use doubles::memory::{Contract, Memory};
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::Api;
-use kube::api::{ListParams, PostParams};
-use std::collections::BTreeMap;
+use kube::api::ListParams;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use support::{ApiServer, eventually, unique};
 
-use harness::{Form, Meddling, Panicking, Run, Start, addresses, instance, labels, lines, waiting};
+use harness::{Form, Meddling, Run, Start, addresses, instance, labels, lines, waiting};
 
 const A3: &[&str] = &["Hostname node0.cloud.internal", "InternalIP 10.0.0.1", "ExternalIP 132.143.154.163"];
 const A2: &[&str] = &["InternalIP 10.0.0.1", "ExternalIP 132.143.154.163"];
@@ -35,220 +33,85 @@ const ZONES: [(&str, &str); 4] = [
     ("failure-domain.beta.kubernetes.io/region", "us-west"),
 ];
 
+const TYPES: [(&str, &str); 2] =
+    [("beta.kubernetes.io/instance-type", "large"), ("node.kubernetes.io/instance-type", "large")];
+
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn metadata(provider_id: &str, list: &[&str]) -> InstanceMetadata {
     InstanceMetadata { provider_id: provider_id.into(), node_addresses: addresses(list), ..InstanceMetadata::default() }
 }
 
-fn zoned(metadata: InstanceMetadata) -> InstanceMetadata {
-    InstanceMetadata { zone: "us-west-1a".into(), region: "us-west".into(), ..metadata }
+/// Returns a node that waits for initialisation, with a taint of another program and with these addresses.
+fn joining(list: &[&str]) -> Form {
+    Form { taints: lines(&["X", TAINT_UNINITIALIZED]), addresses: lines(list), ..Form::default() }
 }
 
-/// Registers the node, waits until it is initialised, and compares it with the expected node.
-async fn expect_initialised(run: &Run, id: &str, before: &Form, expected: &Form) {
-    let created = run.register(before).await;
-    let name = created.metadata.name.unwrap();
-    let after = run.wait(&format!("{id} is initialised"), &name, |node| !harness::is_tainted(node)).await;
-    assert_eq!(Form::of(&after), Form { name: name.clone(), ..expected.clone() }, "{id}");
-}
-
-// vectors: N-01–N-03, N-05, N-06, N-08, N-15–N-20
+/// Two writes for an initialisation, one for labels alone, and none afterwards.
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_are_initialised_as_upstream() {
-    for (provider, contract) in [("fake", Contract::Older), ("aws", Contract::Older), ("fake", Contract::Current)] {
-        let cloud = Memory::new(provider, contract);
-        let run = Start::on(&cloud).run().await;
-        for (id, metadata, before, expected) in vectors(provider, contract) {
-            let name = unique("n");
-            cloud.put(instance(&name, metadata));
-            expect_initialised(&run, id, &Form { name, ..before }, &expected).await;
-        }
-    }
-}
-
-type Vector = (&'static str, InstanceMetadata, Form, Form);
-
-fn vectors(provider: &str, contract: Contract) -> Vec<Vector> {
-    let id = |vector: &str| format!("{provider}://12345-{vector}");
-    let metadata = |vector: &str, list: &[&str]| InstanceMetadata {
-        provider_id: id(vector),
-        node_addresses: addresses(list),
-        ..InstanceMetadata::default()
+async fn each_shape_of_write_leaves_the_expected_node() {
+    let own = [("my.custom.label/foo", "fizz")];
+    let of_cloud = [("kubernetes.io/region", "elsewhere"), ("my.custom.label/foo", "bar"), ("k8snio/bar", "foo")];
+    let labelled = InstanceMetadata {
+        zone: "us-west-1a".into(),
+        region: "us-west".into(),
+        additional_labels: labels(&of_cloud),
+        ..metadata("fake://2", A2)
     };
-    let joining = |others: &[&str], status: &[&str]| Form {
-        taints: others.iter().copied().chain([TAINT_UNINITIALIZED]).map(str::to_owned).collect(),
-        addresses: lines(status),
-        ..Form::default()
-    };
-    let done = |vector: &str, others: &[&str], status: &[&str]| Form {
-        taints: others.iter().map(|key| (*key).to_owned()).collect(),
-        addresses: lines(status),
-        provider_id: id(vector),
-        ..Form::default()
-    };
-    // The nodes with a provider ID and the kubelet's --node-ip.
-    let named =
-        |vector: &str, form: Form| Form { provider_id: id(vector), provided_node_ip: "10.0.0.1".into(), ..form };
-    match (provider, contract) {
-        ("aws", _) => vec![(
-            "N-05",
-            zoned(metadata("N-05", A3)),
-            joining(&[], &[]),
-            Form { labels: labels(&ZONES), ..done("N-05", &[], A3) },
-        )],
-        (_, Contract::Older) => vec![
-            ("N-01", metadata("N-01", A3), joining(&[], K), done("N-01", &[], A3)),
-            ("N-02", metadata("N-02", A2), joining(&[], K), done("N-02", &[], A2K)),
-            ("N-03", metadata("N-03", A3), joining(&[], &[]), done("N-03", &[], A3)),
-            ("N-06", metadata("N-06", A3), joining(&["X"], &[]), done("N-06", &["X"], A3)),
-            ("N-08", metadata("N-08", A2), named("N-08", joining(&["X"], H)), named("N-08", done("N-08", &["X"], A2H))),
-        ],
-        (_, Contract::Current) => {
-            let extra = |vector: &str, pairs: &[(&str, &str)]| InstanceMetadata {
-                additional_labels: labels(pairs),
-                ..zoned(metadata(vector, A2))
-            };
-            let n18 = [("my.custom.label/foo", "bar"), ("topology.k8s.cp/zone-id", "az1")];
-            let n19 = [
-                ("topology.kubernetes.io/region", "us-other-west"),
-                ("topology.k8s.io/region", "us-other-west"),
-                ("kubernetes.io/region", "us-other-west"),
-                ("k8s.io/region", "us-other-west"),
-                ("my.custom.label/foo", "bar"),
-                ("my.custom.label/bar", "foo"),
-                ("app.k8snio/bar", "foo"),
-                ("k8snio/bar", "foo"),
-            ];
-            let n19_before = labels(&[("my.custom.label/foo", "fizz"), ("my.custom.label/bar", "foo")]);
-            let mut n19_after = labels(&ZONES);
-            n19_after.extend(n19_before.clone());
-            n19_after.extend(labels(&[("app.k8snio/bar", "foo"), ("k8snio/bar", "foo")]));
-            let mut n18_after = labels(&ZONES);
-            n18_after.extend(labels(&n18));
-            let with = |labels: BTreeMap<String, String>, form: Form| Form { labels, ..form };
-            vec![
-                ("N-15", zoned(metadata("N-15", A3)), joining(&[], &[]), with(labels(&ZONES), done("N-15", &[], A3))),
-                ("N-16", metadata("N-16", A3), joining(&["X"], &[]), done("N-16", &["X"], A3)),
-                (
-                    "N-17",
-                    metadata("N-17", A2),
-                    named("N-17", joining(&["X"], H)),
-                    named("N-17", done("N-17", &["X"], A2H)),
-                ),
-                (
-                    "N-18",
-                    extra("N-18", &n18),
-                    named("N-18", joining(&["X"], H)),
-                    with(n18_after, named("N-18", done("N-18", &["X"], A2H))),
-                ),
-                (
-                    "N-19",
-                    extra("N-19", &n19),
-                    with(n19_before, named("N-19", joining(&["X"], H))),
-                    with(n19_after, named("N-19", done("N-19", &["X"], A2H))),
-                ),
-                (
-                    "N-20",
-                    metadata("N-20", A3),
-                    Form { provider_id: id("N-20"), ..joining(&["X"], &[]) },
-                    done("N-20", &["X"], A3),
-                ),
-            ]
-        }
-    }
-}
-
-// vectors: N-07, N-09, N-10, N-21, N-22
-#[tokio::test(flavor = "multi_thread")]
-async fn nodes_that_cannot_be_initialised_are_left_alone_and_counted_by_reason() {
-    for contract in [Contract::Older, Contract::Current] {
-        let cloud = Memory::new("memory", contract);
-        let run = Start::on(&cloud).run().await;
-        let vectors: &[(&str, InstanceMetadata, &str, bool, &str)] = match contract {
-            Contract::Older => &[
-                ("N-09", metadata("memory://9", A2), "invalid-ip", false, "ProvidedNodeIPNotValid"),
-                ("N-10", metadata("memory://10", A2), "10.0.0.2", false, "ProvidedNodeIPNotOnVM"),
-                ("no address", metadata("memory://0", H), "", false, "NoAddresses"),
-            ],
-            Contract::Current => &[
-                ("N-07, N-22", metadata("memory://22", A3), "", true, "CloudError"),
-                ("N-21", metadata("", A3), "", false, "NoProviderID"),
-                ("no address", metadata("memory://0", H), "", false, "NoAddresses"),
-            ],
-        };
-        for (id, metadata, provided_node_ip, is_unknown, reason) in vectors {
-            let form = Form { provided_node_ip: (*provided_node_ip).into(), ..waiting(&unique("n")) };
-            if *is_unknown {
-                let unknown = Unknown::new(reason::CloudError, "the test says so");
-                cloud.set_unknown(&metadata.provider_id, Some(unknown));
-            }
-            cloud.put(instance(&form.name, metadata.clone()));
-            let created = run.register(&form).await;
-            run.wait_for_nodes_held(id, reason, false, 1).await;
-            let after = run.get(&form.name).await;
-            assert_eq!(after.metadata.resource_version, created.metadata.resource_version, "{id}: nothing is written");
-        }
-        if contract == Contract::Current {
-            cloud.set_unknown("memory://22", None);
-            run.wait_for_nodes_held("it is known", "CloudError", false, 0).await;
-        }
-    }
-}
-
-// vectors: N-12
-#[tokio::test(flavor = "multi_thread")]
-async fn a_cloud_without_ids_leaves_the_taint() {
-    let cloud = Memory::new("memory", Contract::Older);
-    cloud.set_without_instance_ids();
-    let run = Start::on(&cloud).run().await;
-    let name = unique("n");
-    cloud.put(instance(&name, metadata("memory://12", &[])));
-    let created = run.register(&waiting(&name)).await;
-    run.wait_for_nodes_held("N-12 differs: untainted there", "NoProviderID", false, 1).await;
-    assert_eq!(run.get(&name).await.metadata.resource_version, created.metadata.resource_version);
-}
-
-// vectors: N-04, N-14
-#[tokio::test(flavor = "multi_thread")]
-async fn nodes_without_the_taint_that_are_as_the_cloud_says_are_left_alone() {
-    for (id, contract) in [("N-04", Contract::Older), ("N-14", Contract::Current)] {
-        let cloud = Memory::new("memory", contract);
+    let named = |form: Form| Form { provider_id: "fake://2".into(), provided_node_ip: "10.0.0.1".into(), ..form };
+    let done = |list: &[&str]| Form { taints: lines(&["X"]), addresses: lines(list), ..Form::default() };
+    let (older, both) = (&TYPES[..1], &TYPES[..]);
+    let as_it_is = |pairs: &[(&str, &str)]| Form { addresses: lines(A3), labels: labels(pairs), ..Form::default() };
+    let rows = [
+        (
+            "the older contract",
+            Contract::Older,
+            metadata("fake://1", A2),
+            joining(K),
+            Form { provider_id: "fake://1".into(), ..done(A2K) },
+            2,
+        ),
+        (
+            "labels of the cloud",
+            Contract::Current,
+            labelled,
+            named(Form { labels: labels(&own), ..joining(H) }),
+            named(Form { labels: labels(&[&ZONES[..], &own, &of_cloud[2..]].concat()), ..done(A2H) }),
+            2,
+        ),
+        ("labels alone", Contract::Current, metadata("fake://3", A3), as_it_is(older), as_it_is(both), 1),
+    ];
+    for (case, contract, metadata, before, expected, writes) in rows {
+        let cloud = Memory::new("fake", contract);
         let run = Start::on(&cloud).restless().run().await;
         let name = unique("n");
-        cloud.put(instance(&name, metadata("memory://1", A3)));
-        let form = Form { name: name.clone(), addresses: lines(A3), ..Form::default() };
-        let created = run.register(&form).await;
+        cloud.put(instance(&name, metadata));
+        run.register(&Form { name: name.clone(), ..before }).await;
+        let expected = Form { name: name.clone(), ..expected };
+        run.wait(case, &name, |node| Form::of(node) == expected).await;
         run.wait_for_looks("Settled", 5).await;
-        assert_eq!(run.get(&name).await.metadata.resource_version, created.metadata.resource_version, "{id}");
+        assert_eq!(run.writes(&name).await.len(), writes, "{case}");
     }
 }
 
-// vectors: N-30–N-32
 #[tokio::test(flavor = "multi_thread")]
-async fn labels_of_initialised_nodes_follow_their_older_form() {
-    let betas = [
-        ("failure-domain.beta.kubernetes.io/zone", "foo"),
-        ("failure-domain.beta.kubernetes.io/region", "bar"),
-        ("beta.kubernetes.io/instance-type", "the-best-type"),
-    ];
-    let current = [
-        ("topology.kubernetes.io/zone", "foo"),
-        ("topology.kubernetes.io/region", "bar"),
-        ("node.kubernetes.io/instance-type", "the-best-type"),
-    ];
-    let wrong = current.map(|(key, _)| (key, "wrong"));
-    let run = Start::on(&Memory::default()).run().await;
-    for (id, more, is_written) in [("N-30", &[][..], true), ("N-31", &current[..], false), ("N-32", &wrong[..], true)] {
-        let mut before = labels(&betas);
-        before.extend(labels(more));
-        let mut expected = labels(&betas);
-        expected.extend(labels(&current));
-        let form = Form { name: unique("n"), labels: before, ..Form::default() };
+async fn nodes_that_cannot_be_initialised_are_left_alone_and_counted_by_reason() {
+    let cloud = Memory::default();
+    let run = Start::on(&cloud).run().await;
+    let unknown = Unknown::new(reason::CloudError, "the test says so");
+    for (id, provided_node_ip, said, reason) in
+        [("memory://10", "10.0.0.2", None, "ProvidedNodeIPNotOnVM"), ("memory://22", "", Some(unknown), "CloudError")]
+    {
+        let form = Form { provided_node_ip: provided_node_ip.into(), ..waiting(&unique("n")) };
+        cloud.put(instance(&form.name, metadata(id, A2)));
+        cloud.set_unknown(id, said);
         let created = run.register(&form).await;
-        let after = run.wait(id, &form.name, |node| Form::of(node).labels == expected).await;
-        assert_eq!(after.metadata.resource_version != created.metadata.resource_version, is_written, "{id}");
+        run.wait_for_nodes_held(id, reason, false, 1).await;
+        let after = run.get(&form.name).await;
+        assert_eq!(after.metadata.resource_version, created.metadata.resource_version, "{id}: nothing is written");
     }
+    cloud.set_unknown("memory://22", None);
+    run.wait_for_nodes_held("it is known", "CloudError", false, 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -288,19 +151,6 @@ async fn an_initialised_node_follows_its_address_by_event_and_has_one_event() {
     assert_eq!(event.source.unwrap().component.as_deref(), Some("cloud-node-controller"));
     run.wait_for_metric("counted", "node_controller_initial_node_sync_delay_seconds_count 1").await;
     run.wait_for_metric("counted", "node_controller_cloud_provider_taint_removal_delay_seconds_count 1").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn taints_that_others_add_meanwhile_survive() {
-    let cloud = Memory::default();
-    let name = unique("n");
-    cloud.put(instance(&name, metadata("memory://taints", A3)));
-    let add = |node: &mut Node, turn: usize| harness::add_taint(node, &format!("other-{turn}"));
-    let provider = Meddling::new(cloud, 3, add).await;
-    let run = Run::with_provider(Arc::new(provider)).await;
-    run.register(&waiting(&name)).await;
-    let node = run.wait("initialised", &name, |node| !harness::is_tainted(node)).await;
-    assert_eq!(Form::of(&node).taints, ["other-0", "other-1", "other-2"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -381,52 +231,15 @@ async fn a_former_leader_writes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_panic_in_the_provider_is_counted_and_tried_again() {
-    let cloud = Memory::default();
-    let name = unique("n");
-    let metadata = InstanceMetadata {
-        provider_id: format!("memory://{name}"),
-        node_addresses: addresses(A3),
-        ..InstanceMetadata::default()
-    };
-    cloud.put(instance(&name, metadata));
-    let provider = Panicking { cloud, is_armed: Arc::new(AtomicBool::new(true)) };
-    let is_armed = provider.is_armed.clone();
-    let run = Run::with_provider(Arc::new(provider)).await;
+    let (cloud, name) = (Memory::default(), unique("n"));
+    cloud.put(instance(&name, metadata("memory://panics", A3)));
+    let is_armed = Arc::new(AtomicBool::new(true));
+    let armed = Arc::clone(&is_armed);
+    let panics = move |_: &mut Node, _| assert!(!armed.load(Ordering::SeqCst), "on purpose");
+    let run = Run::with_provider(Arc::new(Meddling::new(cloud, usize::MAX, panics).await)).await;
     run.register(&waiting(&name)).await;
     run.wait_for_nodes_held("it panicked", "Panic", false, 1).await;
     is_armed.store(false, Ordering::SeqCst);
     run.wait("initialised all the same", &name, |node| !harness::is_tainted(node)).await;
     run.wait_for_nodes_held("it is over", "Panic", false, 0).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_node_of_another_provider_without_the_taint_is_never_touched() {
-    let cloud = Memory::default();
-    let run = Run::with_provider(Arc::new(harness::OwnsNothing(cloud.clone()))).await;
-    let (foreign, ours) = (unique("n"), unique("n"));
-    for name in [&foreign, &ours] {
-        let metadata = InstanceMetadata {
-            provider_id: format!("memory://{name}"),
-            node_addresses: addresses(A3),
-            ..InstanceMetadata::default()
-        };
-        cloud.put(instance(name, metadata));
-    }
-    let tainted = Form { taints: vec![TAINT_UNINITIALIZED.into()], ..Form::default() };
-    let form = Form {
-        name: foreign.clone(),
-        provider_id: format!("memory://{foreign}"),
-        labels: labels(&[("beta.kubernetes.io/instance-type", "theirs")]),
-        ..Form::default()
-    };
-    run.register(&form).await;
-    let left = serde_json::json!([{"type": "VSphereInitialized", "status": "False", "reason": "VMNotFound"}]);
-    let created = run.patch_status(&foreign, serde_json::json!({"conditions": left})).await;
-    run.register(&Form { name: ours.clone(), ..tainted }).await;
-    run.wait("ours is initialised", &ours, |node| !harness::is_tainted(node)).await;
-    let api: Api<Node> = Api::all(run.client.clone());
-    let after = api.get(&foreign).await.unwrap();
-    assert_eq!(after.metadata.resource_version, created.metadata.resource_version);
-    let conflict = api.create(&PostParams::default(), &created).await;
-    assert!(conflict.is_err(), "the node is still there");
 }

@@ -102,20 +102,6 @@ async fn a_node_that_waits_says_why_once_for_each_reason_and_that_it_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reason_that_passes_is_not_told() {
-    let (passing, lasting) = (unique("n"), unique("n"));
-    let cloud = cloud_that_says(&passing, Some(Unknown::transient(reason::LookupPending, "soon")));
-    cloud.put(instance(&lasting, metadata(&id(&lasting), A3)));
-    cloud.set_unknown(&id(&lasting), unknown(reason::VMNotFound, "nowhere"));
-    let run = Start::on(&cloud).restless().policy(soon()).run().await;
-    let created = run.register(&waiting(&passing)).await;
-    run.register(&waiting(&lasting)).await;
-    run.wait("the one says why", &lasting, |node| says(node, "False", "VMNotFound")).await;
-    run.wait_for_failing_looks(&cloud, &passing, "LookupPending", 10).await;
-    assert_eq!(run.get(&passing).await.metadata.resource_version, created.metadata.resource_version);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn another_process_goes_on_where_the_first_one_ended() {
     let name = unique("n");
     let said = || unknown(reason::VMNotFound, "looked everywhere");
@@ -135,17 +121,6 @@ async fn another_process_goes_on_where_the_first_one_ended() {
     second.wait("the second initialises", &name, |node| says(node, "True", "Initialized")).await;
     second.wait_for_events(&name, &[("Warning", "VMNotFound", 1), ("Normal", "Synced", 1)]).await;
     assert_eq!(second.writes(&name).await.len(), 3, "addresses, the rest, and that it is over");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_a_process_said_before_it_died_is_taken_back_from_an_initialised_node() {
-    let name = unique("n");
-    let run = Start::on(&cloud_that_says(&name, None)).policy(soon()).run().await;
-    run.register(&waiting(&name)).await;
-    run.wait("initialised", &name, |node| !is_tainted(node)).await;
-    let left = json!([{"type": "VSphereInitialized", "status": "False", "reason": "VMNotFound"}]);
-    run.patch_status(&name, json!({"conditions": left})).await;
-    run.wait("taken back", &name, |node| says(node, "True", "Initialized")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,10 +14,7 @@ use ccm::runtime::metrics::Metrics;
 use ccm::runtime::tasks::{BoxError, Tasks};
 use doubles::memory::{Instance, Memory};
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::{
-    Event, Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo, Taint,
-};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::api::core::v1::{Event, Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, Client};
@@ -27,10 +24,11 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use support::rbac::{Subject, grant};
 use support::{ApiServer, eventually, unique};
 use tokio_util::sync::CancellationToken;
 
-pub use clouds::{Meddling, OwnsNothing, Panicking};
+pub use clouds::{Meddling, OwnsNothing};
 
 /// Type of the condition with the reason why a node is not initialised.
 const CONDITION: &str = "VSphereInitialized";
@@ -49,7 +47,6 @@ pub struct Form {
     /// Addresses as `Type address`.
     pub addresses: Vec<String>,
     pub labels: BTreeMap<String, String>,
-    pub system_uuid: String,
 }
 
 impl Form {
@@ -68,7 +65,6 @@ impl Form {
                 .map(|address| format!("{} {}", address.type_, address.address))
                 .collect(),
             labels,
-            system_uuid: ccm::cloud::node::system_uuid(node).to_owned(),
         }
     }
 
@@ -89,12 +85,7 @@ impl Form {
                 taints: Some(self.taints.iter().map(|key| taint(key)).collect()),
                 ..NodeSpec::default()
             }),
-            status: Some(NodeStatus {
-                addresses: Some(addresses(&lines)),
-                node_info: (!self.system_uuid.is_empty())
-                    .then(|| NodeSystemInfo { system_uuid: self.system_uuid.clone(), ..NodeSystemInfo::default() }),
-                ..NodeStatus::default()
-            }),
+            status: Some(NodeStatus { addresses: Some(addresses(&lines)), ..NodeStatus::default() }),
         }
     }
 }
@@ -150,21 +141,11 @@ pub fn unknown(reason: Reason, message: &str) -> Option<Unknown> {
 /// Returns a kubeconfig of a user with these rights: resources of the core group, and verbs.
 pub async fn user_with(rights: &[(&[&str], &[&str])]) -> PathBuf {
     let server = ApiServer::shared().await;
-    let client = server.client().await;
     let name = unique("user");
-    let rules: Vec<Value> = rights
-        .iter()
-        .map(|(resources, verbs)| json!({"apiGroups": [""], "resources": resources, "verbs": verbs}))
-        .collect();
-    let role: ClusterRole = serde_json::from_value(json!({"metadata": {"name": name}, "rules": rules})).unwrap();
-    let binding: ClusterRoleBinding = serde_json::from_value(json!({
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}],
-    }))
-    .unwrap();
-    Api::<ClusterRole>::all(client.clone()).create(&PostParams::default(), &role).await.unwrap();
-    Api::<ClusterRoleBinding>::all(client).create(&PostParams::default(), &binding).await.unwrap();
+    let rule =
+        |(resources, verbs): &(&[&str], &[&str])| json!({"apiGroups": [""], "resources": resources, "verbs": verbs});
+    let rules = rights.iter().map(rule).collect();
+    grant(&server.client().await, None, &name, Subject::User(&name), rules).await;
     server.kubeconfig_of(&name)
 }
 

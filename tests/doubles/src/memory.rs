@@ -97,7 +97,6 @@ struct State {
     unknown: BTreeMap<String, Unknown>,
     outage: Option<Unknown>,
     latency: Duration,
-    has_no_instance_ids: bool,
     balancers: Balancers,
     deletes_by_half: bool,
     needs_address: bool,
@@ -201,11 +200,6 @@ impl Memory {
     /// Sets the time that every call about instances takes.
     pub fn set_latency(&self, latency: Duration) {
         self.lock().latency = latency;
-    }
-
-    /// Removes the ids of instances; the older contract answers with `NotImplemented` then.
-    pub fn set_without_instance_ids(&self) {
-        self.lock().has_no_instance_ids = true;
     }
 
     /// Announces `event` without changing anything.

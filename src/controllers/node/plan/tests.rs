@@ -170,7 +170,7 @@ fn n08(ip: &'static str) -> Form {
     Form { provided_node_ip: Some(ip), ..tainted("XU", "node0.aws.12345", H) }
 }
 
-// vectors: N-11, N-13, N-63, N-65
+// vectors: N-01–N-03, N-05, N-06, N-08, N-11, N-13, N-15–N-20, N-63, N-65
 #[test]
 fn nodes_are_initialised_as_upstream() {
     let fake = "fake://12345";
@@ -244,7 +244,7 @@ fn nodes_are_initialised_as_upstream() {
     }
 }
 
-// vectors: N-50, N-51, N-64
+// vectors: N-07, N-09, N-10, N-12, N-21, N-22, N-50, N-51, N-64
 #[test]
 fn nodes_are_left_alone_with_a_reason() {
     let exists = Presence::Exists::<InstanceMetadata>;
@@ -302,6 +302,7 @@ const CURRENT: [(&str, &str); 3] = [
     ("node.kubernetes.io/instance-type", "the-best-type"),
 ];
 
+// vectors: N-30–N-32
 #[test]
 fn labels_of_initialised_nodes_follow_their_older_form() {
     let wrong = map(&[

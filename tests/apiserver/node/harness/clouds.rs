@@ -4,47 +4,7 @@ use super::*;
 use async_trait::async_trait;
 use ccm::cloud::{InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence};
 use doubles::memory::Memory;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-/// A provider that panics while this is enabled.
-pub struct Panicking {
-    pub cloud: Memory,
-    pub is_armed: Arc<AtomicBool>,
-}
-
-impl CloudProvider for Panicking {
-    fn provider_name(&self) -> &'static str {
-        "panicking"
-    }
-
-    fn owns_provider_id(&self, _: &str) -> bool {
-        true
-    }
-
-    fn instances_v2(&self) -> Option<Arc<dyn InstancesV2>> {
-        Some(Arc::new(Self { cloud: self.cloud.clone(), is_armed: self.is_armed.clone() }))
-    }
-}
-
-#[async_trait]
-impl InstancesV2 for Panicking {
-    async fn instance_exists(&self, node: &Node) -> Presence {
-        self.cloud.instance_exists(node).await
-    }
-
-    async fn instance_power(&self, node: &Node) -> Presence<Power> {
-        self.cloud.instance_power(node).await
-    }
-
-    async fn read_instance_power(&self, node: &Node) -> Presence<PowerState> {
-        self.cloud.read_instance_power(node).await
-    }
-
-    async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
-        assert!(!self.is_armed.load(Ordering::SeqCst), "on purpose");
-        self.cloud.instance_metadata(node).await
-    }
-}
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A provider that owns no provider ID.
 pub struct OwnsNothing(pub Memory);
@@ -69,6 +29,7 @@ impl CloudProvider for OwnsNothing {
 
 /// A provider with concurrent edits. During its first answers another client edits the requested node, after the
 /// controller's read and before its write.
+#[derive(Clone)]
 pub struct Meddling {
     cloud: Memory,
     client: Client,
@@ -78,12 +39,12 @@ pub struct Meddling {
 }
 
 /// Edits a node. The number is the turn.
-type Edit = fn(&mut Node, usize);
+type Edit = Arc<dyn Fn(&mut Node, usize) + Send + Sync>;
 
 impl Meddling {
-    pub async fn new(cloud: Memory, turns: usize, edit: Edit) -> Self {
+    pub async fn new(cloud: Memory, turns: usize, edit: impl Fn(&mut Node, usize) + Send + Sync + 'static) -> Self {
         let client = ApiServer::shared().await.client().await;
-        Self { cloud, client, turns, turn: Arc::default(), edit }
+        Self { cloud, client, turns, turn: Arc::default(), edit: Arc::new(edit) }
     }
 }
 
@@ -97,8 +58,7 @@ impl CloudProvider for Meddling {
     }
 
     fn instances_v2(&self) -> Option<Arc<dyn InstancesV2>> {
-        let (cloud, client, turn) = (self.cloud.clone(), self.client.clone(), self.turn.clone());
-        Some(Arc::new(Self { cloud, client, turns: self.turns, turn, edit: self.edit }))
+        Some(Arc::new(self.clone()))
     }
 }
 

@@ -173,9 +173,6 @@ impl Instances for Memory {
     }
 
     async fn instance_id(&self, node_name: &str) -> Result<String, Error> {
-        if self.lock().has_no_instance_ids {
-            return Err(Error::NotImplemented);
-        }
         let prefix = format!("{}://", self.name);
         self.ask_by_name(node_name, |instance| {
             let id = &instance.metadata.provider_id;

@@ -4,6 +4,5 @@
 mod changes;
 mod harness;
 pub mod in_memory;
-mod late;
 mod out_of_service;
 mod vectors;

@@ -173,11 +173,6 @@ impl Run {
         self.api().create(&PostParams::default(), &form.node(&self.group)).await.unwrap()
     }
 
-    /// Writes the condition Ready as kube-controller-manager or the kubelet does.
-    pub async fn set_ready(&self, name: &str, ready: &str) {
-        support::nodes::set_ready(&self.api(), name, ready, "").await.unwrap();
-    }
-
     /// Waits until the node meets `is_expected`.
     pub async fn wait(&self, what: &str, name: &str, is_expected: impl Fn(&Node) -> bool) -> Node {
         eventually(what, LIMIT, async || {

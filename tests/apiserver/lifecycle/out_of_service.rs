@@ -1,8 +1,8 @@
 //! The out-of-service taint, which is opt-in.
 
 use ccm::cloud::PowerState;
+use ccm::controllers::node_lifecycle::LifecycleSettings;
 use ccm::controllers::node_lifecycle::plan::{ANNOTATION_OUT_OF_SERVICE, TAINT_OUT_OF_SERVICE};
-use ccm::controllers::node_lifecycle::{LifecycleSettings, Limit};
 use doubles::memory::{Instance, Memory};
 use k8s_openapi::api::core::v1::Node;
 use std::time::Duration;
@@ -76,35 +76,4 @@ async fn a_machine_that_stays_off_is_taken_out_of_service_and_put_back() {
     assert!(is_out(&run.api().get(&silent.name).await.unwrap()), "it does not run");
     cloud.update(&silent.provider_id, |instance| instance.power = PowerState::On);
     run.wait("it runs", &silent.name, |node| mark(node).is_none() && taints(node).is_empty()).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_limit_for_deletions_holds_it_and_what_others_set_stays() {
-    let cloud = Memory::default();
-    let limit = Limit { nodes: 5, percent: 10, window: Duration::from_secs(3600) };
-    let out_of_service_after = Some(Duration::ZERO);
-    let run = Run::start(&cloud, LifecycleSettings { limit, out_of_service_after, ..settings() }).await;
-    let theirs = Form { taints: vec![format!("{TAINT_OUT_OF_SERVICE}:NoExecute")], ..Form::new("Unknown") };
-    put(&cloud, &theirs, PowerState::Off);
-    run.register(&theirs).await;
-    let forms = [Form::new("Unknown"), Form::new("Unknown"), Form::new("Unknown")];
-    for form in &forms {
-        put(&cloud, form, PowerState::Off);
-        run.register(form).await;
-    }
-    run.wait_for_held("two wait", "DeletionLimitReached", 2).await;
-    run.wait_for_metric("one does not", "vsphere_ccm_node_out_of_service_taints_total", 1).await;
-    for form in &forms {
-        if !is_out(&run.api().get(&form.name).await.unwrap()) {
-            // The machine exists. The message must not suggest a deletion of the Node.
-            let message = run.wait_for_event(&form.name, "DeletionLimitReached").await.message.unwrap();
-            let expected = "Node not taken out of service: the limit of 5 deletions in 3600 s is reached";
-            assert!(message.starts_with(expected), "{message}");
-        }
-    }
-    several_passes(&cloud).await;
-    assert_eq!(run.metric("vsphere_ccm_node_out_of_service_taints_total"), 1);
-    cloud.update(&theirs.provider_id, |instance| instance.power = PowerState::On);
-    let node = run.wait("the shutdown taint goes", &theirs.name, |node| taints(node).len() == 1).await;
-    assert_eq!(taints(&node), theirs.taints);
 }

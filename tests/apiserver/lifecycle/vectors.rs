@@ -160,19 +160,4 @@ async fn a_ready_node_loses_the_shutdown_taint_and_the_cloud_is_not_asked() {
     let node = run.wait("the taint goes", &form.name, |node| taints(node).len() == 1).await;
     assert_eq!(taints(&node), ["X:NoSchedule"]);
     assert_eq!(cloud.calls(), 0);
-
-    // While the Node is not Ready, the taint follows the machine.
-    run.set_ready(&form.name, "Unknown").await;
-    cloud.update(&form.provider_id, |instance| instance.power = PowerState::Off);
-    run.wait("it is shut down", &form.name, |node| taints(node).contains(&shutdown)).await;
-    cloud.update(&form.provider_id, |instance| instance.is_power_unproven = true);
-    cloud.update(&form.provider_id, |instance| instance.power = PowerState::On);
-    let asked = cloud.calls();
-    eventually("it is looked at", LIMIT, async || {
-        if cloud.calls() > asked + 4 { Ok(()) } else { Err(cloud.calls().to_string()) }
-    })
-    .await;
-    run.wait("what is not proven changes nothing", &form.name, |node| taints(node).contains(&shutdown)).await;
-    cloud.update(&form.provider_id, |instance| instance.is_power_unproven = false);
-    run.wait("it runs", &form.name, |node| !taints(node).contains(&shutdown)).await;
 }

@@ -423,3 +423,18 @@ async fn a_node_that_is_not_initialised_is_held_for_that_although_its_machine_is
     pass(seconds(100)).await;
     assert_eq!((world.is_there("a"), world.held("Uninitialized")), (true, 1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_the_provider_is_counted_and_tried_again() {
+    let world = world(settings()).await;
+    world.hook(|name, number| {
+        assert!(name != "a" || number > 3, "on purpose");
+        Duration::ZERO
+    });
+    world.lose("a");
+    pass(MOMENT).await;
+    assert_eq!(world.held("Panic"), 1);
+    assert!(world.metric("vsphere_ccm_node_lifecycle_panics_total") > 0);
+    pass(seconds(100)).await;
+    assert_eq!((world.is_there("a"), world.held("Panic")), (false, 0));
+}

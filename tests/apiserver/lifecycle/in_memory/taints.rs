@@ -1,11 +1,12 @@
 //! Taints: the times of their writes, and the retries after rejections.
 
 use super::server::Fate;
-use super::world::{MOMENT, World, pass, seconds, settings};
+use super::world::{MOMENT, World, node, pass, seconds, settings};
 use ccm::cloud::reason;
-use ccm::cloud::{PowerState, Presence, Unknown};
+use ccm::cloud::{InstanceMetadata, PowerState, Presence, Unknown};
 use ccm::controllers::node_lifecycle::plan::{ANNOTATION_OUT_OF_SERVICE, TAINT_OUT_OF_SERVICE, TAINT_SHUTDOWN};
 use ccm::controllers::node_lifecycle::{LifecycleSettings, Limit};
+use doubles::memory::Instance;
 use http::Method;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -149,6 +150,22 @@ async fn a_live_read_that_shows_a_kubelet_at_work_writes_no_taint() {
     assert!(world.server.sent(&Method::PATCH).len() > before, "it was tried");
     let live = world.server.node("a").unwrap();
     assert!(!live.to_string().contains(TAINT_OUT_OF_SERVICE), "{live}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_of_another_provider_is_neither_deleted_nor_tainted() {
+    let world = world().await;
+    for (name, power) in [("gone", PowerState::On), ("off", PowerState::Off)] {
+        let provider_id = format!("foreign://{name}");
+        let mut node = node(name, "Unknown");
+        node["spec"]["providerID"] = json!(provider_id);
+        let metadata = InstanceMetadata { provider_id, ..InstanceMetadata::default() };
+        world.cloud.put(Instance { node_name: name.into(), metadata, power, ..Instance::default() });
+        world.server.with(|state| state.put(node));
+    }
+    assert!(world.cloud.remove("foreign://gone"));
+    pass(seconds(1000)).await;
+    assert_eq!((world.deletions(), world.server.sent(&Method::PATCH).len()), (Vec::new(), 0));
 }
 
 /// Returns the times of the writes of each Node's taints, in seconds since the first one.

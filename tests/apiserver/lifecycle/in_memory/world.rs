@@ -67,8 +67,8 @@ impl CloudProvider for Cloud {
         "hooked"
     }
 
-    fn owns_provider_id(&self, _: &str) -> bool {
-        true
+    fn owns_provider_id(&self, provider_id: &str) -> bool {
+        !provider_id.starts_with("foreign://")
     }
 
     fn instances_v2(&self) -> Option<Arc<dyn InstancesV2>> {

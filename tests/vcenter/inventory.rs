@@ -1,16 +1,15 @@
 //! The inventory and the tracker on the simulator: the search for a node's machine, and its effects.
 
-use std::cell::RefCell;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ccm::cloud::{CloudProvider as _, InstanceMetadata, InstancesV2, Presence};
 use k8s_openapi::api::core::v1::Node;
 use support::api_server::install_crypto;
-use support::eventually;
-use support::vcenter::{Nic, Object, Rule, Scenario, Vcenter, Vm};
+use support::vcenter::{Object, Rule, Scenario, Vcenter, Vm};
+use support::{Log, eventually};
 
-use crate::world::{Running, SOON, node};
+use crate::world::{Running, SOON, node, until_told};
 
 const UUID: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";
 const SWAPPED: &str = "56492e42-22ad-3911-6d72-59cc8f26bc90";
@@ -68,22 +67,6 @@ fn zoned() -> Scenario {
 }
 
 #[tokio::test]
-async fn a_node_finds_its_machine_by_its_uuid_in_either_byte_order() {
-    let (_vcenter, running) = one(Scenario::small().vm(Vm::new("n", UUID).ip("10.0.0.1").size(4, 8192)), "").await;
-    for (name, uuid) in [("as-it-is", UUID), ("swapped", SWAPPED), ("upper", &UUID.to_uppercase())] {
-        let node = node(name, uuid);
-        // One after the other, because a machine backs only one node.
-        running.cluster.put_all(vec![node.clone()]);
-        let metadata = found(&running, &node).await;
-        assert_eq!(metadata.provider_id, format!("vsphere://{UUID}"), "{name}");
-        assert_eq!(metadata.instance_type, "vsphere-vm.cpu-4.mem-8gb.os-ubuntu", "{name}");
-        assert_eq!(address(&metadata), "10.0.0.1", "{name}");
-        assert!(metadata.record.contains("\"vm\":\"vm-"), "{name}: {}", metadata.record);
-    }
-    running.stop().await;
-}
-
-#[tokio::test]
 async fn zone_and_region_come_from_tags_above_the_machine_and_follow_them() {
     let (vcenter, running) = {
         install_crypto();
@@ -108,25 +91,6 @@ async fn zone_and_region_come_from_tags_above_the_machine_and_follow_them() {
 }
 
 #[tokio::test]
-async fn a_machine_without_zone_tags_says_what_was_looked_at() {
-    let (vcenter, running) =
-        one(Scenario::small().vm(Vm::new("n", UUID).ip("10.0.0.1")).category("k8s-zone", "SINGLE"), ZONES).await;
-    let node = node("n", UUID);
-    running.cluster.put(node.clone());
-    let is_told = |metadata: &InstanceMetadata| {
-        metadata.pending.as_ref().is_some_and(|unknown| {
-            unknown.reason == "NoZoneTags"
-                && unknown.message.contains(
-                    "tag category k8s-region is not visible: check first that the account has a global permission",
-                )
-        })
-    };
-    let metadata = found_with(&running, &node, is_told).await;
-    assert_eq!(address(&metadata), "10.0.0.1", "a missing zone holds back no address");
-    drop(vcenter);
-}
-
-#[tokio::test]
 async fn w37_a_machine_that_appears_later_is_found_without_an_event() {
     let (vcenter, running) = one(Scenario::small(), "").await;
     let node = node("late", UUID);
@@ -135,44 +99,6 @@ async fn w37_a_machine_that_appears_later_is_found_without_an_event() {
     assert!(message.contains(UUID) && message.contains(SWAPPED) && message.contains("127.0.0.1"), "{message}");
     vcenter.create_vm(&Vm::new("late", UUID).ip("10.0.0.9")).await;
     assert_eq!(address(&found(&running, &node).await), "10.0.0.9");
-    running.stop().await;
-}
-
-#[tokio::test]
-async fn a_machine_that_is_destroyed_becomes_unknown_and_is_found_again_under_a_new_id() {
-    let (vcenter, running) = one(Scenario::small().vm(Vm::new("n", UUID).ip("10.0.0.1")), "").await;
-    let node = node("n", UUID);
-    running.cluster.put(node.clone());
-    let before = found(&running, &node).await.record;
-    vcenter.destroy_vm("n").await;
-    unknown(&running, &node, "VMNotFound").await;
-    vcenter.create_vm(&Vm::new("n", UUID).ip("10.0.0.2")).await;
-    let after = found(&running, &node).await;
-    assert_eq!(address(&after), "10.0.0.2");
-    assert_ne!(after.record, before);
-    running.stop().await;
-}
-
-#[tokio::test]
-async fn a_destroyed_machine_is_absent_by_the_record_on_its_node_alone() {
-    let (vcenter, running) =
-        one(Scenario::small().vm(Vm::new("n", UUID).folder("prod/nodes").ip("10.0.0.1")), "").await;
-    let mut node = node("n", UUID);
-    running.cluster.put(node.clone());
-    let metadata = found(&running, &node).await;
-    running.stop().await;
-    vcenter.destroy_vm("n").await;
-    node.spec.get_or_insert_default().provider_id = Some(metadata.provider_id);
-    node.metadata.annotations = Some([("vsphere-ccm.dev/vm".to_owned(), metadata.record)].into());
-
-    let running = Running::start(&[&vcenter], "");
-    running.cluster.put(node.clone());
-    let message = unknown(&running, &node, "VMNotFound").await;
-    assert!(message.contains("which the node had, does not exist on"), "{message}");
-    match instances(&running).instance_exists(&node).await {
-        Presence::Absent(proof) => assert!(proof.to_string().contains(vcenter.instance_uuid()), "{proof}"),
-        other => panic!("{other:?}"),
-    }
     running.stop().await;
 }
 
@@ -293,63 +219,9 @@ async fn a_match_by_name_is_taken_only_when_nothing_contradicts_it() {
 }
 
 #[tokio::test]
-async fn two_vcenters_are_independent() {
-    install_crypto();
-    let one = Vcenter::start(&Scenario::small().vm(Vm::new("a", UUID).ip("10.0.0.1"))).await;
-    let two = Vcenter::start(
-        &Scenario::small().vm(Vm::new("b", "11111111-2222-3333-4444-555555555555").ip("10.0.0.2").guest_host_name("?")),
-    )
-    .await;
-    two.stop_listening().await;
-    let running = Running::start(&[&one, &two], "");
-    let (a, b) = (node("a", UUID), node("b", "11111111-2222-3333-4444-555555555555"));
-    running.cluster.put(a.clone());
-    running.cluster.put(b.clone());
-    assert_eq!(address(&found(&running, &a).await), "10.0.0.1", "a dead vCenter delays no node of another");
-    let message = unknown(&running, &b, "VCenterUnavailable").await;
-    assert!(message.contains(&two.port().to_string()), "{message}");
-    two.resume_listening().await;
-    assert_eq!(address(&found(&running, &b).await), "10.0.0.2");
-    running.stop().await;
-}
-
-thread_local! {
-    static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The log of the current thread, which runs one test.
-pub struct Log;
-
-impl std::io::Write for Log {
-    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
-        LOG.with_borrow_mut(|log| log.write(text))
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    /// Starts to store the logs of all threads. A subscriber for a single thread could miss log lines, because the
-    /// interest in a call site is cached for all threads at its first use.
-    pub fn keep() {
-        static KEPT: Once = Once::new();
-        KEPT.call_once(|| {
-            let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(|| Log).finish();
-            tracing::subscriber::set_global_default(subscriber).unwrap();
-        });
-    }
-
-    pub fn text() -> String {
-        LOG.with_borrow(|log| String::from_utf8(log.clone()).unwrap())
-    }
-}
-
-#[tokio::test]
 async fn a_twin_in_a_vcenter_that_was_silent_is_told_of_when_it_is_back() {
     install_crypto();
-    Log::keep();
+    let log = Log::keep();
     let one = Vcenter::start(&Scenario::small().vm(Vm::new("n", UUID).ip("10.0.0.1"))).await;
     let two = Vcenter::start(&Scenario::small().vm(Vm::new("copy", UUID).ip("10.0.0.2"))).await;
     two.stop_listening().await;
@@ -358,11 +230,7 @@ async fn a_twin_in_a_vcenter_that_was_silent_is_told_of_when_it_is_back() {
     running.cluster.put(node.clone());
     assert_eq!(address(&found(&running, &node).await), "10.0.0.1");
     two.resume_listening().await;
-    eventually("the twin is told of", SOON, async || match Log::text() {
-        text if text.contains("has the node's UUID, too") => Ok(()),
-        text => Err(text),
-    })
-    .await;
+    until_told(&log, "has the node's UUID, too").await;
     assert_eq!(address(&found(&running, &node).await), "10.0.0.1", "the machine that was taken stays");
     running.stop().await;
 }
@@ -370,7 +238,7 @@ async fn a_twin_in_a_vcenter_that_was_silent_is_told_of_when_it_is_back() {
 #[tokio::test]
 async fn a_datacenter_that_vcenter_does_not_have_is_told_once_with_those_it_has() {
     install_crypto();
-    Log::keep();
+    let log = Log::keep();
     let machines =
         [Vm::new("a", UUID).ip("10.0.0.1"), Vm::new("b", "11111111-2222-3333-4444-555555555555").ip("10.0.0.2")];
     let vcenter = Vcenter::start(&machines.into_iter().fold(Scenario::small(), Scenario::vm)).await;
@@ -383,88 +251,7 @@ async fn a_datacenter_that_vcenter_does_not_have_is_told_once_with_those_it_has(
     }
     let expected = "vCenter has no datacenter \"dc1\", or this account may not see it; it has: \"dc-1\" (`datacenters` \
                     in [VirtualCenter \"vc\"] of the cloud config)";
-    eventually("it is told", SOON, async || match Log::text() {
-        text if text.contains(expected) => Ok(()),
-        text => Err(text),
-    })
-    .await;
+    until_told(&log, expected).await;
     running.stop().await;
-    assert_eq!(Log::text().matches("vCenter has no datacenter").count(), 1);
-}
-
-#[tokio::test]
-async fn what_is_known_stays_while_vcenter_is_away_and_is_made_true_when_it_is_back() {
-    let (vcenter, running) = one(Scenario::small().vm(Vm::new("n", UUID).ip("10.0.0.1")), "").await;
-    let node = node("n", UUID);
-    running.cluster.put(node.clone());
-    found(&running, &node).await;
-    vcenter.stop_listening().await;
-    let stale = found_with(&running, &node, |metadata| metadata.stale.is_some()).await;
-    assert_eq!(address(&stale), "10.0.0.1");
-    vcenter.set_ip("n", "10.0.0.2").await;
-    vcenter.resume_listening().await;
-    let back = found_with(&running, &node, |metadata| metadata.stale.is_none()).await;
-    assert_eq!(address(&found_with(&running, &node, |metadata| address(metadata) == "10.0.0.2").await), "10.0.0.2");
-    drop(back);
-    running.stop().await;
-    let counts = vcenter.counts().await;
-    assert_eq!((counts.soap_sessions, counts.rest_sessions), (0, 0), "logged out");
-}
-
-#[tokio::test]
-async fn a_killed_session_is_replaced_by_one() {
-    let (vcenter, running) = one(Scenario::small().vm(Vm::new("n", UUID).ip("10.0.0.1")), "").await;
-    let node = node("n", UUID);
-    running.cluster.put(node.clone());
-    found(&running, &node).await;
-    vcenter.kill_soap_sessions().await;
-    vcenter.set_ip("n", "10.0.0.2").await;
-    found_with(&running, &node, |metadata| address(metadata) == "10.0.0.2").await;
-    let counts = vcenter.counts().await;
-    assert_eq!((counts.soap_sessions, counts.soap_logins), (1, 2));
-    running.stop().await;
-}
-
-#[tokio::test]
-async fn a_broken_tag_service_holds_back_zones_and_nothing_else() {
-    install_crypto();
-    let vcenter = Vcenter::start(&zoned().vm(Vm::new("n", UUID).ip("10.0.0.1"))).await;
-    vcenter.add_rule(&Rule::status("REST:session-login", 503, "<html>busy</html>").times(2)).await;
-    let running = Running::start(&[&vcenter], ZONES);
-    let node = node("n", UUID);
-    running.cluster.put(node.clone());
-    let waiting = found_with(&running, &node, |metadata| metadata.pending.is_some()).await;
-    assert_eq!(address(&waiting), "10.0.0.1");
-    let ready = found_with(&running, &node, |metadata| metadata.pending.is_none()).await;
-    assert_eq!((ready.zone.as_str(), ready.region.as_str()), ("zone-a", "region-1"));
-    running.stop().await;
-}
-
-#[tokio::test]
-async fn interfaces_of_the_guest_alone_give_no_address() {
-    let vm = Vm::new("n", UUID).nic(Nic::guest_only(&["10.244.0.1"])).nic(Nic::new("net", &["fe80::1", "10.0.0.1"]));
-    let (_vcenter, running) = one(Scenario::small().vm(vm), "").await;
-    let node = node("n", UUID);
-    running.cluster.put(node.clone());
-    assert_eq!(address(&found(&running, &node).await), "10.0.0.1");
-    running.stop().await;
-}
-
-#[tokio::test]
-async fn a_machine_outside_the_configured_datacenters_is_not_found() {
-    install_crypto();
-    let scenario = Scenario::small().datacenter("dc-2").host("dc-2", "host-9");
-    let vcenter = Vcenter::start(&scenario.vm(Vm::new("n", UUID).datacenter("dc-2").ip("10.0.0.1"))).await;
-    let node = node("n", UUID);
-    for (datacenters, is_found) in [("dc-1", false), ("dc-1, dc-2", true), ("/dc-2", true), ("dc-[2-3]", true)] {
-        let running = Running::start_with(&vcenter.ini_section("vc", datacenters), Duration::from_secs(60));
-        running.cluster.put(node.clone());
-        if is_found {
-            found(&running, &node).await;
-        } else {
-            let message = unknown(&running, &node, "VMNotFound").await;
-            assert!(message.contains("outside the configured datacenters"), "{message}");
-        }
-        running.stop().await;
-    }
+    assert_eq!(log.lines("vCenter has no datacenter").len(), 1);
 }

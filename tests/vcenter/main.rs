@@ -10,7 +10,6 @@
 
 mod certificates;
 mod duplicates;
-mod failures;
 mod faults;
 mod govc;
 mod inventory;

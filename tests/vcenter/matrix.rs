@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::LocalBoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
+use support::process::Usage;
 use support::{FakeVcenter, Heavy, Vcenter};
 
 use scene::Scene;
@@ -205,11 +206,9 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_else(|| "a panic".to_owned())
 }
 
-/// Returns the resident memory of this process.
+/// Returns the resident memory of this process in MiB.
 fn resident_mib() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").trim().parse::<usize>().unwrap() / 1024
+    usize::try_from(Usage::of_this_process().unwrap().resident / 1024).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

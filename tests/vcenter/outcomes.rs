@@ -17,15 +17,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm::cloud::{CloudProvider as _, InstanceMetadata, InstancesV2, Presence};
+use ccm::providers::vsphere::Options;
 use ccm::providers::vsphere::nodes::lookup::resolution::{SearchAnswer, SearchKey};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Node, NodeSpec};
 use support::api_server::install_crypto;
-use support::{FakeVcenter, Machine, Model, eventually};
+use support::{FakeVcenter, Log, Machine, Model, eventually};
 use tempfile::TempDir;
 
-use crate::inventory::Log;
-use crate::world::{Running, SOON, node};
+use crate::world::{Running, SOON, node, until_told};
 
 const UUID: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";
 const SWAPPED: &str = "56492e42-22ad-3911-6d72-59cc8f26bc90";
@@ -50,6 +50,19 @@ impl Scene {
         let folder = TempDir::new().unwrap();
         let running = run(&fakes, datacenters, &folder);
         Self { fakes, datacenters, folder, running }
+    }
+
+    /// Starts fake vCenters with a provider that has this configuration of them and changed options.
+    async fn configured(
+        models: Vec<Model>,
+        text: impl FnOnce(&[FakeVcenter], &TempDir) -> String,
+        change: impl FnOnce(&mut Options),
+    ) -> Self {
+        install_crypto();
+        let fakes = join_all(models.into_iter().map(FakeVcenter::start)).await;
+        let folder = TempDir::new().unwrap();
+        let running = Running::start_changed(&text(&fakes, &folder), change);
+        Self { fakes, datacenters: "", folder, running }
     }
 
     fn fake(&self) -> &FakeVcenter {
@@ -123,13 +136,14 @@ impl Scene {
     }
 }
 
+/// Returns a `vsphere.conf` with an entry for each vCenter.
+fn sections(fakes: &[FakeVcenter], datacenters: &str, folder: &TempDir) -> String {
+    let section = |(at, fake): (usize, &FakeVcenter)| fake.ini_section(&format!("vc-{at}"), datacenters, folder.path());
+    fakes.iter().enumerate().map(section).collect()
+}
+
 fn run(fakes: &[FakeVcenter], datacenters: &str, folder: &TempDir) -> Running {
-    let sections: Vec<String> = fakes
-        .iter()
-        .enumerate()
-        .map(|(index, fake)| fake.ini_section(&format!("vc-{index}"), datacenters, folder.path()))
-        .collect();
-    Running::start_with(&sections.concat(), Duration::from_secs(60))
+    Running::start_with(&sections(fakes, datacenters, folder), Duration::from_secs(60))
 }
 
 fn with_provider_id(mut node: Node, provider_id: &str) -> Node {
@@ -376,19 +390,13 @@ async fn w42_a_clone_beside_the_recorded_machine_changes_nothing_also_after_a_re
 
 #[tokio::test]
 async fn a_twin_that_runs_in_place_of_the_machine_that_is_off_is_told_of_and_the_machine_stays() {
-    Log::keep();
+    let log = Log::keep();
     let scene = Scene::start(vec![one(), Model::small()]).await;
     let node = scene.initialised("n").await;
     let before = scene.fakes[1].counts().of("FindAllByUuid");
     scene.fakes[1].create_vm(Machine::new("copy", UUID).ip("10.0.0.2"));
     scene.fake().change_vm("n", |vm| vm.power("poweredOff"));
-    eventually("the twin is told of", SOON, async || match Log::text() {
-        text if text.contains(&format!("vm-1 on 127.0.0.1:{} has the node's UUID, too", scene.fakes[1].port())) => {
-            Ok(())
-        }
-        text => Err(text),
-    })
-    .await;
+    until_told(&log, &format!("vm-1 on 127.0.0.1:{} has the node's UUID, too", scene.fakes[1].port())).await;
     let looked = scene.fakes[1].counts().of("FindAllByUuid") - before;
     assert!(looked <= 2, "one look for one change of power: {looked}");
     let metadata = scene.found(&node).await;
@@ -399,14 +407,12 @@ async fn a_twin_that_runs_in_place_of_the_machine_that_is_off_is_told_of_and_the
 
 #[tokio::test]
 async fn one_vcenter_configured_twice_has_one_machine() {
-    install_crypto();
-    let fake = FakeVcenter::start(one()).await;
-    let folder = TempDir::new().unwrap();
-    let entry = |key| fake.ini_section(key, "", folder.path());
     // Entries that differ have a session each.
-    let text = format!("{}{}ip-family = ipv4, ipv6\n", entry("a"), entry("b"));
-    let running = Running::start_with(&text, Duration::from_secs(60));
-    let scene = Scene { fakes: vec![fake], datacenters: "", folder, running };
+    let text = |fakes: &[FakeVcenter], folder: &TempDir| {
+        let entry = |key| fakes[0].ini_section(key, "", folder.path());
+        format!("{}{}ip-family = ipv4, ipv6\n", entry("a"), entry("b"))
+    };
+    let scene = Scene::configured(vec![one()], text, |_| {}).await;
     assert_eq!(scene.running.provider.inventories().len(), 2);
     let node = scene.initialised("n").await;
     assert_eq!(address(&scene.found(&node).await), "10.0.0.1");

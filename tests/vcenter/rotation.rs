@@ -161,29 +161,6 @@ async fn a_new_password_is_taken_over_without_a_failed_call_or_a_stale_moment() 
 }
 
 #[tokio::test]
-async fn a_wrong_new_password_is_told_and_the_old_session_goes_on() {
-    let vcenter = Vcenter::start(&scenario()).await;
-    let watched = Watched::start(&vcenter).await;
-    watched.offers.send_replace(offer(vcenter.user(), "a typing mistake", 2));
-    let is_told = |now: &Snapshot| now.credential_failure.as_ref().is_some_and(|why| why.contains("kube-system/vc"));
-    watched.until("it is told", |now| is_live(now) && is_told(now)).await;
-    assert!(!format!("{:?}", watched.inventory.snapshot()).contains("typing mistake"));
-    vcenter.set_ip("node-1", "10.0.0.98").await;
-    let has_address = |now: &Snapshot| {
-        now.vms.values().any(|vm| vm.nics.iter().any(|nic| nic.ip_addresses.iter().any(|ip| ip == "10.0.0.98")))
-    };
-    watched.until("the session goes on", |now| is_live(now) && has_address(now)).await;
-    let counts = vcenter.counts().await;
-    assert_eq!((counts.of("Login"), counts.soap_logins, counts.soap_sessions), (2, 1, 1), "{counts:?}");
-    // The right password is used immediately.
-    vcenter.set_login(vcenter.user(), "Correct-Horse-9").await;
-    watched.offers.send_replace(offer(vcenter.user(), "Correct-Horse-9", 3));
-    watched.until("it is taken", |now| is_live(now) && now.credential_failure.is_none()).await;
-    assert_eq!(vcenter.counts().await.soap_logins, 2);
-    watched.stop().await;
-}
-
-#[tokio::test]
 async fn a_new_source_of_credentials_is_reported_only_if_it_is_not_read_in_time() {
     let vcenter = Vcenter::start(&scenario()).await;
     let watched = Watched::start(&vcenter).await;

@@ -45,18 +45,6 @@ async fn a_wrong_password_is_an_invalid_login_and_asked_once() {
 }
 
 #[tokio::test]
-async fn a_dead_session_is_not_authenticated_and_a_new_login_mends_it() {
-    let vcenter = Vcenter::start(&scenario()).await;
-    let client = soap(&vcenter).await;
-    vcenter.kill_soap_sessions().await;
-    let error = client.find_all_by_uuid(UUID).await.unwrap_err();
-    assert!(error.is_not_authenticated() && !error.is_transient(), "{error}");
-    assert!(!client.is_logged_in().await.unwrap());
-    client.login(vcenter.user(), &password(&vcenter)).await.unwrap();
-    assert_eq!(client.find_all_by_uuid(UUID).await.unwrap().len(), 1);
-}
-
-#[tokio::test]
 async fn a_thumbprint_of_either_kind_is_enough_and_a_wrong_one_is_shown_beside_the_real_one() {
     let vcenter = Vcenter::start(&scenario()).await;
     for thumbprint in [vcenter.sha1_thumbprint(), vcenter.sha256_thumbprint()] {

@@ -1,11 +1,9 @@
 //! Tags over REST.
 
-use ccm::clients::vapi;
 use ccm::clients::vim::MoRef;
-use secrecy::SecretString;
 use support::{Object, Vcenter};
 
-use super::{https, password, rest, scenario};
+use super::{rest, scenario};
 
 #[tokio::test]
 async fn tags_are_read_from_both_ends() {
@@ -36,21 +34,4 @@ async fn tags_are_read_from_both_ends() {
     assert_eq!(client.fetch_tag(&tags[1].id).await.unwrap(), None);
     client.logout().await.unwrap();
     assert_eq!(vcenter.counts().await.rest_sessions, 0);
-}
-
-#[tokio::test]
-async fn dead_sessions_and_wrong_passwords_are_told_apart() {
-    let vcenter = Vcenter::start(&scenario()).await;
-    let client = rest(&vcenter).await;
-    vcenter.kill_rest_sessions().await;
-    let error = client.list_categories().await.unwrap_err();
-    assert!(error.is_unauthenticated() && !error.is_invalid_login(), "{error}");
-    client.login(vcenter.user(), &password(&vcenter)).await.unwrap();
-    assert_eq!(client.list_categories().await.unwrap().len(), 1);
-
-    let stranger = vapi::Client::new(https(&vcenter));
-    let wrong = SecretString::from("Wrong-Horse-8".to_owned());
-    let error = stranger.login(vcenter.user(), &wrong).await.unwrap_err();
-    assert!(error.is_invalid_login(), "{error}");
-    assert!(!stranger.has_session());
 }

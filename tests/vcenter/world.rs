@@ -18,6 +18,7 @@ use futures::stream::{self, BoxStream};
 use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, NodeSystemInfo};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use support::vcenter::Vcenter;
+use support::{Log, eventually};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -85,6 +86,12 @@ pub fn node(name: &str, uuid: &str) -> Node {
         spec: Some(NodeSpec::default()),
         status: Some(NodeStatus { node_info: Some(info), ..NodeStatus::default() }),
     }
+}
+
+/// Waits until the log has a line with this text.
+pub async fn until_told(log: &Log, text: &str) {
+    let is_told = async || log.lines(text).first().map(drop).ok_or_else(|| log.lines("").join("\n"));
+    eventually(text, SOON, is_told).await;
 }
 
 /// Clients that trust the CA files of their entries, and constant credentials from the entries.

@@ -15,15 +15,6 @@ async fn logged_in(model: Model) -> (FakeVcenter, Client) {
 }
 
 #[tokio::test]
-async fn a_search_finds_the_one_machine_with_this_uuid_name_or_address() {
-    let (_fake, client) = logged_in(Model::small().vms(2)).await;
-    let found = [MoRef::new("VirtualMachine", "vm-2")];
-    assert_eq!(client.find_all_by_uuid(&Model::uuid(2)).await.unwrap(), found);
-    assert_eq!(client.find_all_by_dns_name("n-2").await.unwrap(), found);
-    assert_eq!(client.find_all_by_ip("10.0.0.3").await.unwrap(), found);
-}
-
-#[tokio::test]
 async fn a_read_of_many_objects_is_all_its_pages_or_an_error() {
     let (fake, client) = logged_in(Model::small().vms(250)).await;
     let machines: Vec<_> = (1..=250).map(|number| MoRef::new("VirtualMachine", format!("vm-{number}"))).collect();

@@ -7,7 +7,7 @@ use ccm::providers::vsphere::vcenter::TagSettings;
 use ccm::providers::vsphere::vcenter::snapshot::Snapshot;
 use ccm::providers::vsphere::vcenter::zone_tags::{ObjectTags, ZoneCategories};
 use futures::future::join_all;
-use support::{Model, Trouble};
+use support::{FakeVcenter, Model, Trouble};
 
 use super::{Watched, address, ids, is_live};
 
@@ -20,7 +20,7 @@ fn model() -> Model {
         .tag("unrelated", "gold", &[("ClusterComputeResource", "cluster-1")])
 }
 
-pub(super) async fn prepare() -> (support::FakeVcenter, std::sync::Arc<ccm::providers::vsphere::vcenter::Vcenter>) {
+pub(super) async fn prepare() -> (FakeVcenter, std::sync::Arc<ccm::providers::vsphere::vcenter::Vcenter>) {
     let categories = ZoneCategories { zone: "k8s-zone".to_owned(), region: "k8s-region".to_owned() };
     Watched::prepare(model(), ids(1..=2), Some(categories)).await
 }
@@ -150,16 +150,23 @@ async fn a_failing_poll_is_told_and_takes_no_zone_away() {
 }
 
 #[tokio::test]
-async fn tags_that_are_all_empty_at_once_are_a_lost_right_and_take_no_zone_away() {
-    let watched = zoned().await;
-    watched.fake.set_attachments_readable(false);
-    let told = |trouble: &String| trouble.contains("may have lost its global permission");
-    watched.until_always("told", has_zones, |now| now.tags.error.as_ref().is_some_and(told)).await;
-    polled(&watched, 12).await;
-    assert!(has_zones(&watched.vcenter.snapshot()), "not after many polls either");
-    watched.fake.set_attachments_readable(true);
-    watched.until_always("back", has_zones, |now| now.tags.error.is_none()).await;
-    watched.stop().await;
+async fn a_lost_right_is_told_and_takes_no_zone_away() {
+    type Change = fn(&FakeVcenter, bool);
+    let cases: [(&str, Change); 2] = [
+        ("may have lost its global permission", |fake, is_readable| fake.set_attachments_readable(is_readable)),
+        ("k8s-zone", |fake, is_readable| fake.set_category_readable("k8s-zone", is_readable)),
+    ];
+    for (text, set_readable) in cases {
+        let watched = zoned().await;
+        set_readable(&watched.fake, false);
+        let told = |trouble: &String| trouble.contains(text);
+        watched.until_always(text, has_zones, |now| now.tags.error.as_ref().is_some_and(told)).await;
+        polled(&watched, 12).await;
+        assert!(has_zones(&watched.vcenter.snapshot()), "{text}: not after many polls either");
+        set_readable(&watched.fake, true);
+        watched.until_always(text, has_zones, |now| now.tags.error.is_none()).await;
+        watched.stop().await;
+    }
 }
 
 #[tokio::test]
@@ -174,19 +181,6 @@ async fn a_lost_right_stays_a_lost_right_over_a_new_session() {
     watched.until_always("told", has_zones, |now| now.tags.error.as_ref().is_some_and(told)).await;
     polled(&watched, 3).await;
     assert!(has_zones(&watched.vcenter.snapshot()));
-    watched.stop().await;
-}
-
-#[tokio::test]
-async fn a_category_that_may_not_be_read_any_more_is_told_and_takes_no_zone_away() {
-    let watched = zoned().await;
-    watched.fake.set_category_readable("k8s-zone", false);
-    let told = |trouble: &String| trouble.contains("k8s-zone");
-    watched.until_always("told", has_zones, |now| now.tags.error.as_ref().is_some_and(told)).await;
-    polled(&watched, 12).await;
-    assert!(has_zones(&watched.vcenter.snapshot()), "not after many polls either");
-    watched.fake.set_category_readable("k8s-zone", true);
-    watched.until_always("back", has_zones, |now| now.tags.error.is_none()).await;
     watched.stop().await;
 }
 

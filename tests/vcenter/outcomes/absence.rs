@@ -5,9 +5,7 @@ use std::time::Duration;
 use ccm::cloud::Presence;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Taint;
-use support::{Fault, Machine, Model, Trouble, eventually};
-
-use crate::inventory::Log;
+use support::{Fault, Log, Machine, Model, Trouble, eventually};
 
 use super::{OTHER, SOON, SWAPPED, Scene, UUID, address, machine, one, with_provider_id, with_record, without_record};
 use crate::world::node;
@@ -305,8 +303,8 @@ async fn w33_no_answer_half_an_answer_and_a_wrong_answer_are_never_absence() {
 
 #[tokio::test]
 async fn an_account_that_may_not_read_the_root_folder_is_told_once() {
-    Log::keep();
-    let told = || Log::text().matches("the account has no System.Read on the root folder").count();
+    let log = Log::keep();
+    let told = || log.lines("the account has no System.Read on the root folder").len();
     let mut scene = Scene::start(vec![one()]).await;
     let asked = |scene: &Scene| scene.fake().counts().of("HasPrivilegeOnEntity");
     let node = scene.initialised("n").await;

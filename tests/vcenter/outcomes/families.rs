@@ -4,20 +4,16 @@ use std::time::Duration;
 
 use ccm::cloud::{InstanceMetadata, Presence};
 use k8s_openapi::api::core::v1::Node;
-use support::api_server::install_crypto;
 use support::{FakeVcenter, Machine, Model, eventually};
 use tempfile::TempDir;
 
-use super::{Scene, UUID, with_provider_id};
-use crate::world::{Running, SOON, node};
+use super::{Scene, UUID, sections, with_provider_id};
+use crate::world::{SOON, node};
 
 async fn start(address: &str, family_wait: Duration) -> Scene {
-    install_crypto();
-    let fakes = vec![FakeVcenter::start(Model::small().vm(Machine::new("n", UUID).ip(address))).await];
-    let folder = TempDir::new().unwrap();
-    let text = fakes[0].ini_section("vc", "", folder.path()) + "ip-family = ipv4, ipv6\n";
-    let running = Running::start_changed(&text, |options| options.family_wait = family_wait);
-    Scene { fakes, datacenters: "", folder, running }
+    let model = Model::small().vm(Machine::new("n", UUID).ip(address));
+    let text = |fakes: &[FakeVcenter], folder: &TempDir| sections(fakes, "", folder) + "ip-family = ipv4, ipv6\n";
+    Scene::configured(vec![model], text, |options| options.family_wait = family_wait).await
 }
 
 /// Waits until the node waits for a family, and returns its message.

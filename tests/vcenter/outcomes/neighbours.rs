@@ -7,14 +7,12 @@ use ccm::providers::vsphere::config;
 use k8s_openapi::api::core::v1::Node;
 use support::{FakeVcenter, Machine, Model, Trouble, eventually};
 
-use super::{OTHER, SOON, Scene, address, one, with_provider_id, with_record};
+use super::{OTHER, SOON, Scene, address, one, sections, with_provider_id, with_record};
 use crate::world::node;
 
 /// Applies a `vsphere.conf` with these vCenters and this text.
 fn apply(scene: &Scene, fakes: &[FakeVcenter], more: &str) {
-    let sections =
-        fakes.iter().enumerate().map(|(at, fake)| fake.ini_section(&format!("vc-{at}"), "", scene.folder.path()));
-    let text = sections.collect::<String>() + more;
+    let text = sections(fakes, "", &scene.folder) + more;
     let parsed = config::parse(&text, "vsphere.conf").unwrap();
     for task in scene.running.provider.apply(&parsed.config).unwrap() {
         tokio::spawn(task.run);

@@ -6,13 +6,11 @@ use std::time::Duration;
 use ccm::cloud::FoundBy;
 use ccm::providers::vsphere::nodes::metadata::topology::{TopologyLabels, TopologyPlace};
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
-use support::api_server::install_crypto;
-use support::{FakeVcenter, Machine, Model, eventually};
+use support::{FakeVcenter, Log, Machine, Model, eventually};
 use tempfile::TempDir;
 
-use super::{OTHER, SWAPPED, Scene, UUID, one, with_provider_id};
-use crate::inventory::Log;
-use crate::world::{Running, SOON, node};
+use super::{OTHER, SWAPPED, Scene, UUID, one, sections, with_provider_id};
+use crate::world::{SOON, node, until_told};
 
 fn is_found_by(expected: FoundBy) -> impl Fn(&ccm::cloud::InstanceMetadata) -> bool {
     move |metadata| metadata.found_by == expected
@@ -139,7 +137,7 @@ async fn a_machine_that_went_without_a_word_is_absent_soon_after_its_node_is_not
 
 #[tokio::test]
 async fn a_twin_that_is_switched_on_later_is_told_of_when_the_node_is_not_ready() {
-    Log::keep();
+    let log = Log::keep();
     let scene = Scene::start(vec![one(), Model::small()]).await;
     let node = scene.initialised("n").await;
     scene.running.cluster.put(ready(node.clone(), "True"));
@@ -147,12 +145,7 @@ async fn a_twin_that_is_switched_on_later_is_told_of_when_the_node_is_not_ready(
     scene.fakes[1].create_vm(Machine::new("copy", UUID).ip("10.0.0.2"));
     let before = scene.fakes[1].counts().of("FindAllByUuid");
     scene.running.cluster.put(ready(node.clone(), "Unknown"));
-    let told = format!("vm-1 on 127.0.0.1:{port} has the node's UUID, too");
-    eventually("the twin is told of", SOON, async || match Log::text() {
-        text if text.contains(&told) => Ok(()),
-        text => Err(text),
-    })
-    .await;
+    until_told(&log, &format!("vm-1 on 127.0.0.1:{port} has the node's UUID, too")).await;
     // Repeated updates of the node's status do not matter.
     for status in ["False", "Unknown", "False"] {
         scene.running.cluster.put(ready(node.clone(), status));
@@ -186,13 +179,9 @@ async fn a_machine_that_is_there_is_left_in_the_view_when_its_node_is_not_ready(
 
 #[tokio::test]
 async fn a_node_shows_where_its_machine_is_when_it_moves_and_not_at_the_next_poll() {
-    install_crypto();
-    let fake = FakeVcenter::start(one()).await;
-    let folder = TempDir::new().unwrap();
     let topology = TopologyLabels { objects: TopologyPlace::ALL.into_iter().collect(), prefix: "x/".into() };
-    let text = fake.ini_section("vc", "", folder.path());
-    let running = Running::start_changed(&text, |options| options.topology = topology);
-    let scene = Scene { fakes: vec![fake], datacenters: "", folder, running };
+    let text = |fakes: &[FakeVcenter], folder: &TempDir| sections(fakes, "", folder);
+    let scene = Scene::configured(vec![one()], text, |options| options.topology = topology).await;
     let node = scene.initialised("n").await;
     let labels = scene.found(&node).await.topology_labels;
     let expected = [

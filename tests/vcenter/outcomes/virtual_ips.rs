@@ -1,14 +1,11 @@
 //! Addresses that several machines on two vCenters report, and the node that gets each of them.
 
 use ccm::providers::vsphere::Options;
-use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Node, NodeAddress};
-use support::api_server::install_crypto;
-use support::{FakeVcenter, Machine, Model};
-use tempfile::TempDir;
+use support::{Machine, Model};
 
-use super::{OTHER, Scene, UUID, address};
-use crate::world::{Running, node};
+use super::{OTHER, Scene, UUID, address, sections};
+use crate::world::node;
 
 const VIRTUAL: &str = "10.0.0.100";
 
@@ -19,13 +16,7 @@ fn models() -> Vec<Model> {
 }
 
 async fn start(change: impl FnOnce(&mut Options)) -> Scene {
-    install_crypto();
-    let fakes = join_all(models().into_iter().map(FakeVcenter::start)).await;
-    let folder = TempDir::new().unwrap();
-    let section = |(at, fake): (usize, &FakeVcenter)| fake.ini_section(&format!("vc-{at}"), "", folder.path());
-    let text: String = fakes.iter().enumerate().map(section).collect();
-    let running = Running::start_changed(&text, change);
-    Scene { fakes, datacenters: "", folder, running }
+    Scene::configured(models(), |fakes, folder| sections(fakes, "", folder), change).await
 }
 
 fn with_internal_ip(mut node: Node, address: &str) -> Node {

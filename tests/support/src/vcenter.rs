@@ -255,19 +255,9 @@ impl Vcenter {
         self.call::<Value>("vm/remove", json!({ "vm": vm })).await;
     }
 
-    /// Removes a machine from the inventory and leaves its files, which looks the same in the API.
-    pub async fn unregister_vm(&self, vm: &str) {
-        self.destroy_vm(vm).await;
-    }
-
     /// Returns the managed-object id, such as `vm-62`.
     pub async fn object_id(&self, object: &Object) -> String {
         self.call("object", json!(object)).await
-    }
-
-    /// Creates a tag, and its category if that is new.
-    pub async fn create_tag(&self, category: &str, name: &str) {
-        self.call::<Value>("tag/create", json!({ "category": category, "name": name })).await;
     }
 
     /// Attaches a tag.

@@ -159,20 +159,6 @@ async fn a_change_reaches_a_pending_wait_at_once() {
 }
 
 #[tokio::test]
-async fn a_machine_is_found_until_it_is_destroyed() {
-    let vcenter = Vcenter::start(&scenario()).await;
-    let soap = Soap::login(&vcenter).await;
-    let id = vcenter.object_id(&Object::vm("node-1")).await;
-    assert!(soap.find(UUID).await.1.contains(&format!(">{id}<")));
-    vcenter.create_vm(&Vm::new("node-2", "4211a1b2-0000-4000-8000-000000000002").folder("prod/nodes")).await;
-    let second = vcenter.object_id(&Object::vm("node-2")).await;
-    assert!(soap.find("4211a1b2-0000-4000-8000-000000000002").await.1.contains(&format!(">{second}<")));
-    vcenter.destroy_vm("node-1").await;
-    let (status, text) = soap.find(UUID).await;
-    assert!(status == 200 && !text.contains("vm-"), "{text}");
-}
-
-#[tokio::test]
 async fn rules_break_calls_and_all_calls_are_counted() {
     let vcenter = Vcenter::start(&scenario()).await;
     let soap = Soap::login(&vcenter).await;
@@ -289,37 +275,6 @@ async fn the_daemon_takes_signals_and_ends_with_its_holder() {
     assert!(is_alive());
     drop(daemon);
     assert!(!is_alive(), "nothing survives its holder");
-}
-
-#[tokio::test]
-async fn tags_are_read_over_rest_and_its_sessions_are_counted() {
-    let vcenter = Vcenter::start(&scenario()).await;
-    let soap = Soap::new(&vcenter);
-    let base = format!("https://127.0.0.1:{}/rest/com/vmware/cis", vcenter.port());
-    let login = soap.http.post(format!("{base}/session")).basic_auth(vcenter.user(), Some(vcenter.password()));
-    let answer: serde_json::Value = login.send().await.unwrap().json().await.unwrap();
-    let session = answer["value"].as_str().unwrap().to_owned();
-    let host = vcenter.object_id(&Object::host("host-2")).await;
-    let attached = async || -> serde_json::Value {
-        soap.http
-            .post(format!("{base}/tagging/tag-association?~action=list-attached-tags-on-objects"))
-            .header("vmware-api-session-id", &session)
-            .json(&serde_json::json!({ "object_ids": [{ "id": host, "type": "HostSystem" }] }))
-            .send()
-            .await
-            .unwrap()
-            .json()
-            .await
-            .unwrap()
-    };
-    assert_eq!(attached().await["value"][0]["tag_ids"].as_array().map(Vec::len), Some(1));
-    vcenter.detach_tag("k8s-zone", "zone-a", &Object::host("host-2")).await;
-    assert_eq!(attached().await["value"][0]["tag_ids"].as_array(), None);
-    let counts = vcenter.counts().await;
-    assert_eq!((counts.rest_sessions, counts.of("REST:session-login")), (1, 1), "{counts:?}");
-    assert_eq!(counts.of("REST:list-attached-tags-on-objects"), 2, "{counts:?}");
-    vcenter.kill_rest_sessions().await;
-    assert_eq!(vcenter.counts().await.rest_sessions, 0);
 }
 
 #[tokio::test]

@@ -13,16 +13,13 @@ use serde::Serialize;
 #[serde(rename_all = "camelCase")]
 pub struct Rule {
     operation: String,
-    contains: String,
     delay_ms: u64,
     fault: String,
-    detail: String,
     status: u16,
     body: String,
     hang: bool,
     drop: bool,
     cut: bool,
-    skip: u32,
     times: u32,
 }
 
@@ -65,27 +62,6 @@ impl Rule {
     #[must_use]
     pub fn cut(operation: &str) -> Self {
         Self { cut: true, ..Self::of(operation) }
-    }
-
-    /// Sets the XML inside the fault, such as `<obj type="VirtualMachine">vm-7</obj>`.
-    #[must_use]
-    pub fn detail(mut self, xml: &str) -> Self {
-        xml.clone_into(&mut self.detail);
-        self
-    }
-
-    /// Limits the rule to requests whose body contains this text.
-    #[must_use]
-    pub fn containing(mut self, text: &str) -> Self {
-        text.clone_into(&mut self.contains);
-        self
-    }
-
-    /// Lets this many calls pass first.
-    #[must_use]
-    pub fn after(mut self, calls: u32) -> Self {
-        self.skip = calls;
-        self
     }
 
     /// Limits the rule to this many calls.

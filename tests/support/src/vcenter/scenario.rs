@@ -245,13 +245,6 @@ impl Object {
     pub fn datacenter(name: &str) -> Self {
         Self::new("Datacenter", name)
     }
-
-    /// Limits the object to this datacenter.
-    #[must_use]
-    pub fn within(mut self, datacenter: &str) -> Self {
-        datacenter.clone_into(&mut self.datacenter);
-        self
-    }
 }
 
 /// A network card as VMware Tools reports it.
@@ -287,13 +280,6 @@ impl Nic {
     #[must_use]
     pub fn mac(mut self, mac: &str) -> Self {
         mac.clone_into(&mut self.mac);
-        self
-    }
-
-    /// Sets the device's key. The default is 4000 and up, in order.
-    #[must_use]
-    pub fn device(mut self, id: i32) -> Self {
-        self.device_config_id = Some(id);
         self
     }
 }

@@ -1,6 +1,8 @@
 //! Adoption of Nodes that the Go program initialised: one write adds one annotation, and a second annotation if the
 //! labels differ. Nothing else changes. A Node that was never initialised is adopted only if the flag asks for it.
 
+mod fixtures;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -12,8 +14,9 @@ use kube::{Api, ResourceExt};
 use support::nodes::NodeView;
 use support::{Daemon, KubeletNode, Nic, Vcenter, Vm, eventually};
 
+use crate::admin::Admin;
 use crate::cluster::{Cluster, LIMIT, ip, labels, swapped, until_passed, uuid};
-use crate::upgrade::{Fixture, fixtures};
+use fixtures::{Fixture, fixtures, wait_for_a_full_pass};
 
 const RECORD: &str = "vsphere-ccm.dev/vm";
 const REPORTED: &str = "vsphere-ccm.dev/reported";
@@ -100,7 +103,9 @@ async fn adopt(cluster: &Cluster, fixtures: &[Fixture], config: impl Fn(String) 
     let flags = ["--node-status-update-frequency=1s", "--node-monitor-period=1s", "--tag-poll-interval=1s"];
     // The daemon records a machine only if VMware Tools reports addresses.
     let is_recorded = |fixture: &Fixture| fixture.vm.is_some() && fixture.case != SILENT;
-    let daemon = cluster.start(&config(vcenter.ini_section("vc-1", "dc-1")), &flags);
+    let admin = Admin::new();
+    let config = config(vcenter.ini_section("vc-1", "dc-1"));
+    let mut daemon = cluster.start(&config, &[&flags[..], &[&admin.flag()]].concat());
     eventually("every machine that is there is recorded", LIMIT, async || {
         let nodes = cluster.nodes().await;
         let lacks = |fixture: &&Fixture| {
@@ -112,6 +117,7 @@ async fn adopt(cluster: &Cluster, fixtures: &[Fixture], config: impl Fn(String) 
         }
     })
     .await;
+    wait_for_a_full_pass(cluster, &admin, &mut daemon, fixtures.len()).await;
     until_passed(Instant::now(), QUIET).await;
     let after = cluster.nodes().await;
     let writes = writes_since(&version, &mut events, &after).await;

@@ -44,6 +44,5 @@ mod secure_port;
 mod services;
 mod silence;
 mod start;
-mod upgrade;
 mod vcenters;
 mod writes;

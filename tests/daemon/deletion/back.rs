@@ -44,7 +44,7 @@ mod nightly {
         world.turn_not_ready().await;
         until_failed(&world, Role::Doomed, FAILED).await;
         let output = world.daemon().output().clone();
-        let connections = || output.lines().iter().filter(|line| line.contains(ANSWERS)).count();
+        let connections = || output.count(ANSWERS);
         let before = connections();
         world.fakes[0].resume_listening().await;
         eventually("the daemon hears of its vCenter again", LIMIT, async || match connections() {

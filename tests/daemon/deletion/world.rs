@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams};
 use serde_json::Value;
 use support::nodes::{self, NodeView};
 use support::{ApiServer, Daemon, FakeVcenter, KubeletNode, Machine, Model, eventually, replace_file};
@@ -101,14 +101,6 @@ impl World {
     async fn register(&self, role: Role) -> String {
         let node = self.cluster.kubelet(role.number()).ready().register(&self.cluster.client).await;
         node.metadata.uid.unwrap()
-    }
-
-    /// Registers this node under the name with the number `uids.len()`, and returns the number.
-    pub async fn add(&mut self, node: Node) -> usize {
-        let number = self.uids.len();
-        let node = self.nodes().create(&PostParams::default(), &node).await.unwrap();
-        self.uids.push(node.metadata.uid.unwrap());
-        number
     }
 
     /// Deletes a Node as an administrator does, and registers another one under its name.

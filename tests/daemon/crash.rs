@@ -140,7 +140,7 @@ async fn an_api_server_restarted_in_the_middle_of_a_join_of_200_delays_it_and_lo
         server.kill().await;
         // Counted from the log and not from the API server, because the daemon may have initialised more nodes before
         // the restarted API server answers this test.
-        let done = daemon.output().lines().iter().filter(|line| line.contains("node initialised")).count();
+        let done = daemon.output().count("node initialised");
         println!("{done} of {NODES} nodes were initialised when the API server went");
         assert!((BEFORE / 2..NODES - BEFORE / 2).contains(&done), "{done}: the join was not under way");
         server.restart().await;

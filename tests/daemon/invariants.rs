@@ -11,5 +11,6 @@ pub mod observations;
 pub mod proofs;
 pub mod results;
 pub mod rules;
+pub mod story;
 pub mod versions;
 pub mod world;

@@ -60,7 +60,7 @@ async fn whatever_happens_load_balancers_keep_what_services_need_and_nothing_is_
         }
         world.complete_one().await;
         world.act(Action::Thaw).await;
-        println!("{:.1?}: {} rounds, {} actions", began.elapsed(), world.completed, world.count);
+        println!("{:.1?}: {} rounds, {} actions", began.elapsed(), world.completed, world.story.count);
         for action in script.calm() {
             pace.tick().await;
             world.act(action).await;
@@ -69,7 +69,7 @@ async fn whatever_happens_load_balancers_keep_what_services_need_and_nothing_is_
 
     world.repair().await;
     world.settle().await;
-    println!("{:.1?}: everything is settled after {} actions", began.elapsed(), world.count);
+    println!("{:.1?}: everything is settled after {} actions", began.elapsed(), world.story.count);
     world.stop().await;
     let seen = world.services.rules.seen;
     println!("{seen:?}");

@@ -25,10 +25,6 @@ async fn start_replica(cluster: &Cluster, vcenter: &Vcenter) -> Daemon {
     daemon
 }
 
-fn count(daemon: &Daemon, text: &str) -> usize {
-    daemon.output().lines().iter().filter(|line| line.contains(text)).count()
-}
-
 #[tokio::test]
 async fn one_of_two_replicas_works_and_hands_over_when_it_is_told_to_stop() {
     let cluster = Cluster::new().await;
@@ -43,12 +39,12 @@ async fn one_of_two_replicas_works_and_hands_over_when_it_is_told_to_stop() {
     cluster.register(0..3).await;
     cluster.wait_until_initialised(0..3, &first).await;
     // The log line comes after the write.
-    eventually("the first one says so", LIMIT, async || match count(&first, "node initialised") {
+    eventually("the first one says so", LIMIT, async || match first.output().count("node initialised") {
         3 => Ok(()),
         other => Err(format!("{other} lines")),
     })
     .await;
-    assert_eq!(count(&second, "node initialised"), 0);
+    assert_eq!(second.output().count("node initialised"), 0);
     assert_eq!(cluster.holder(cluster.pool()).await, identity);
     // The standby creates its REST session concurrently with other work.
     eventually("there is one session of each kind per replica", LIMIT, async || match vcenter.counts().await {
@@ -78,7 +74,7 @@ async fn one_of_two_replicas_works_and_hands_over_when_it_is_told_to_stop() {
     assert!(taken_over < NEXT_LOOK, "the second one missed an announcement: {taken_over:?}");
     assert!(first.output().find("the lease is given up").is_some(), "{}", first.output().tail(40));
     eventually("each node was initialised once", LIMIT, async || {
-        match count(&first, "node initialised") + count(&second, "node initialised") {
+        match first.output().count("node initialised") + second.output().count("node initialised") {
             9 => Ok(()),
             other => Err(format!("{other} lines")),
         }
@@ -175,7 +171,7 @@ async fn a_standby_takes_over_from_a_leader_that_was_killed() {
     cluster.register(1..2).await;
     cluster.wait_until_initialised(1..2, &second).await;
     println!("the standby worked {:?} after the leader was killed", killed.elapsed());
-    assert_eq!(count(&second, "became leader"), 1);
+    assert_eq!(second.output().count("became leader"), 1);
 }
 
 /// As on a suspended virtual machine, or on a host without free memory.
@@ -208,7 +204,7 @@ async fn a_leader_that_was_frozen_writes_nothing_once_another_leads() {
         }
     })
     .await;
-    assert_eq!((count(&first, "node initialised"), count(&first, "node updated")), (1, 0));
+    assert_eq!((first.output().count("node initialised"), first.output().count("node updated")), (1, 0));
     assert!(
         cluster.holder(cluster.pool()).await.len() > 1
             && second.output().find(&cluster.holder(cluster.pool()).await).is_some()
@@ -232,5 +228,5 @@ async fn a_vcenter_that_hangs_does_not_keep_the_process_from_stopping_in_time() 
     let told = Instant::now();
     assert_eq!(daemon.stop(GRACE).await.code(), Some(0));
     println!("it ended {:?} after SIGTERM beside a vCenter that hangs", told.elapsed());
-    assert_eq!(count(&daemon, ANSWERS), 1);
+    assert_eq!(daemon.output().count(ANSWERS), 1);
 }

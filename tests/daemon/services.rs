@@ -1,6 +1,7 @@
 //! Services of type LoadBalancer with changes by users, and the rules for their load balancers.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Instant;
 
 use ccm::controllers::service::node_set::is_target;
@@ -317,6 +318,12 @@ pub fn exhaust(nsx: &FakeNsx, user: &str, (id, count): (&str, usize), is_on: boo
             false => drop(nsx.delete_by_hand(user, &path)),
         }
     }
+}
+
+/// Returns the section of `vsphere.conf` for the manager, with this account.
+pub fn nsx_section(nsx: &FakeNsx, ca_file: &Path, user: &str, password: &str) -> String {
+    let (host, ca) = (nsx.address(), ca_file.display());
+    format!("[NSXT]\nhost = \"{host}\"\nuser = \"{user}\"\npassword = \"{password}\"\nca-file = \"{ca}\"\n")
 }
 
 /// Returns the section of `vsphere.conf` for load balancers on the gateway `t1` with addresses of this pool.

@@ -42,7 +42,7 @@ impl World {
     }
 
     fn terms(&self) -> usize {
-        self.daemon.output().lines().iter().filter(|line| line.contains("became leader")).count()
+        self.daemon.output().count("became leader")
     }
 
     async fn renewed(&self) -> Option<Timestamp> {

@@ -9,7 +9,7 @@ use super::MACHINES;
 use super::fault::{REPLICAS, VCENTERS};
 use super::{nsx, services};
 use crate::cluster::Cluster;
-use crate::services::section;
+use crate::services::{nsx_section, section};
 
 /// The vCenters, NSX and the files of a campaign.
 pub struct Site {
@@ -102,12 +102,8 @@ impl Site {
 
     fn nsx_sections(&self, account: usize) -> String {
         format!(
-            "[NSXT]\nhost = \"{}\"\nuser = \"{}\"\npassword = \"{}\"\nca-file = \"{}\"\n[Route]\n\
-             router-path = \"{}\"\n{}",
-            self.nsx.address(),
-            self.accounts[account],
-            self.nsx_passwords[account],
-            self.nsx_authority.display(),
+            "{}[Route]\nrouter-path = \"{}\"\n{}",
+            nsx_section(&self.nsx, &self.nsx_authority, &self.accounts[account], &self.nsx_passwords[account]),
             nsx::ROUTER,
             section(services::POOL, "LARGE"),
         )

@@ -23,7 +23,7 @@ use super::site::Site;
 use super::{FLAGS, GRACE, MACHINES, PERIOD, services};
 use crate::cluster::Cluster;
 use crate::invariants::audit::{breaches, is_leaders_write, leaders_writes};
-use crate::invariants::daemons::flags;
+use crate::invariants::daemons::{flags, has_led_as};
 use crate::invariants::machine::Machine;
 use crate::invariants::rules::{Rules, number};
 use crate::invariants::versions::Versions;
@@ -273,11 +273,7 @@ impl World {
             false => None,
         };
         let holder = lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
-        let leads = |line: &String| line.contains("became leader") && line.contains(&holder);
-        let is_it = |replica: &Replica| {
-            let lines = replica.daemon.as_ref().map(|daemon| daemon.output().lines()).unwrap_or_default();
-            !holder.is_empty() && lines.iter().any(leads)
-        };
+        let is_it = |replica: &Replica| replica.daemon.as_ref().is_some_and(|daemon| has_led_as(daemon, &holder));
         self.replicas.iter().position(is_it).unwrap_or(self.count % REPLICAS)
     }
 

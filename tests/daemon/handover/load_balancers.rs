@@ -11,13 +11,13 @@ use support::fake_nsx::go_rules::{GoClass, GoProgram};
 use support::fake_nsx::{FakeNsx, Model};
 use support::{ApiServer, Daemon, FakeVcenter, eventually, replace_file, unique};
 
-use super::world::{GRACE, Hit, LIMIT, REPLICAS, STANDS_BY, count};
+use super::world::{GRACE, Hit, LIMIT, REPLICAS};
 use crate::admin::{Admin, token_of};
 use crate::cluster::{Cluster, ip};
-use crate::invariants::audit::terms;
-use crate::invariants::nsx::leadership::{NsxWrite, breaches};
+use crate::invariants::daemons::{leader_but, thaw};
+use crate::invariants::nsx::leadership::{NsxWrite, assert_only_leaders_wrote};
 use crate::invariants::nsx::routes::tag;
-use crate::services::{PORTS, ServiceChange, Services, section, with_addresses, writes_of};
+use crate::services::{PORTS, ServiceChange, Services, nsx_section, section, with_addresses, writes_of};
 
 const NODES: usize = 4;
 /// As in the other handover test, but without rate limits, because NSX is slow here.
@@ -80,11 +80,7 @@ impl Balanced {
         let mut replicas = Vec::new();
         for user in &users {
             let config = cluster.folder().join(format!("{user}.conf"));
-            let nsxt = format!(
-                "[NSXT]\nhost = \"{}\"\nuser = \"{user}\"\npassword = \"{PASSWORD}\"\nca-file = \"{}\"\n",
-                nsx.address(),
-                ca_file.display()
-            );
+            let nsxt = nsx_section(&nsx, &ca_file, user, PASSWORD);
             replace_file(&config, &format!("{section_of_vcenter}\n{nsxt}{}", section(POOL, "LARGE")));
             let kubeconfig = format!("--kubeconfig={}", server.kubeconfig_of(user).display());
             let admin = Admin::new();
@@ -162,17 +158,7 @@ impl Balanced {
     async fn bring_back(&mut self, hit: Hit, number: usize) {
         let Replica { kubeconfig, config, admin, daemon, .. } = &mut self.replicas[number];
         match hit {
-            Hit::Freeze => {
-                let before = count(daemon, STANDS_BY);
-                daemon.signal("CONT").await;
-                eventually("who was frozen finds that it leads no more", LIMIT, async || {
-                    match count(daemon, STANDS_BY) {
-                        now if now > before => Ok(()),
-                        _ => Err(daemon.output().tail(20)),
-                    }
-                })
-                .await;
-            }
+            Hit::Freeze => thaw(daemon, LIMIT).await,
             Hit::Terminate | Hit::Kill => {
                 let status = daemon.wait(GRACE).await;
                 assert_eq!(status.code(), Some(hit.status()), "{}", daemon.output().tail(40));
@@ -209,16 +195,8 @@ impl Balanced {
 
     /// Waits until the Lease has a holder other than `before`, and returns it.
     async fn leader_but(&self, before: Option<usize>) -> usize {
-        eventually("one of the replicas holds the Lease", LIMIT, async || {
-            let holder = self.cluster.holder(self.cluster.pool()).await;
-            let leads = |line: &String| line.contains("became leader") && line.contains(&holder);
-            let is_it = |replica: &Replica| replica.daemon.output().lines().iter().any(leads);
-            match self.replicas.iter().position(is_it) {
-                Some(replica) if !holder.is_empty() && before != Some(replica) => Ok(replica),
-                _ => Err(format!("{holder:?}, before {before:?}")),
-            }
-        })
-        .await
+        let daemons: Vec<&Daemon> = self.replicas.iter().map(|replica| &replica.daemon).collect();
+        leader_but(&self.cluster, &daemons, before, LIMIT).await
     }
 
     /// Stops all replicas, and checks that only leaders wrote. Returns the numbers of terms and of writes to NSX.
@@ -228,18 +206,8 @@ impl Balanced {
             assert_eq!(status.code(), Some(0), "{}: {}", replica.user, replica.daemon.output().tail(40));
         }
         self.check();
-        let lease = self.cluster.pool();
-        let log = eventually("the audit log has the end of the last term", LIMIT, async || {
-            let log = self.server.audit();
-            match terms(&log, lease).last() {
-                Some(term) if term.given_up.is_some() => Ok(log),
-                term => Err(format!("{term:?}")),
-            }
-        })
-        .await;
-        let terms = terms(&log, lease);
-        assert_eq!(breaches(&self.writes, &terms), [], "a replica that did not lead wrote to NSX: {terms:#?}");
-        assert_eq!(crate::invariants::audit::breaches(&log, lease, &self.users), []);
+        let (lease, users, writes) = (self.cluster.pool(), &self.users, &self.writes);
+        let (terms, _) = assert_only_leaders_wrote(&self.server, lease, users, writes, LIMIT).await;
         let unused = self.services.unused(&self.nsx);
         assert!(unused.len() <= terms.len(), "{unused:#?}");
         assert_eq!(self.handed_back().await, [""; 0]);

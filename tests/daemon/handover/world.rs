@@ -12,6 +12,7 @@ use support::nodes::NodeView;
 use support::{ApiServer, Daemon, FakeVcenter, eventually, unique};
 
 use crate::cluster::{ANSWERS, Cluster, ip};
+use crate::invariants::daemons::{leader_but, thaw};
 
 /// Limit of each step, on a machine that also compiles.
 pub const LIMIT: Duration = Duration::from_secs(120);
@@ -36,8 +37,6 @@ const AFTER: usize = 4;
 const PARTS: usize = 6;
 /// Label with the number of the wave.
 const WAVE: &str = "test.example/wave";
-/// Log text of a replica that observes that it has lost the Lease.
-pub const STANDS_BY: &str = "this process stands by";
 
 /// Ways to hit the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,17 +146,9 @@ impl World {
         let daemon = &mut self.replicas[replica].daemon;
         match hit {
             Hit::Freeze => {
-                let before = count(daemon, STANDS_BY);
                 let change = |number: usize, ip: &str| self.fake.change_vm(&self.cluster.name(number), |vm| vm.ip(ip));
                 known.clone().for_each(|number| change(number, &format!("10.7.{}.{}", number / 200, number % 200 + 1)));
-                daemon.signal("CONT").await;
-                eventually("who was frozen finds that it leads no more", LIMIT, async || {
-                    match count(daemon, STANDS_BY) {
-                        now if now > before => Ok(()),
-                        _ => Err(daemon.output().tail(20)),
-                    }
-                })
-                .await;
+                thaw(daemon, LIMIT).await;
                 assert!(daemon.ended().is_none(), "it goes on: {}", daemon.output().tail(20));
                 known.for_each(|number| change(number, &ip(number)));
             }
@@ -173,16 +164,8 @@ impl World {
 
     /// Waits until the Lease has a holder other than `before`, and returns it.
     async fn leader_but(&self, before: Option<usize>) -> usize {
-        eventually("one of the replicas holds the Lease", LIMIT, async || {
-            let holder = self.cluster.holder(self.lease()).await;
-            let leads = |line: &String| line.contains("became leader") && line.contains(&holder);
-            let is_it = |replica: &Replica| replica.daemon.output().lines().iter().any(leads);
-            match self.replicas.iter().position(is_it) {
-                Some(replica) if !holder.is_empty() && before != Some(replica) => Ok(replica),
-                _ => Err(format!("{holder:?}, before {before:?}")),
-            }
-        })
-        .await
+        let daemons: Vec<&Daemon> = self.replicas.iter().map(|replica| &replica.daemon).collect();
+        leader_but(&self.cluster, &daemons, before, LIMIT).await
     }
 
     /// Waits until all joined nodes are initialised and agree with their machines.
@@ -274,9 +257,4 @@ impl Hit {
     pub fn status(self) -> i32 {
         if self == Hit::Kill { 128 + 9 } else { 0 }
     }
-}
-
-/// Counts the lines of a daemon with this text.
-pub fn count(daemon: &Daemon, text: &str) -> usize {
-    daemon.output().lines().iter().filter(|line| line.contains(text)).count()
 }

@@ -5,6 +5,12 @@ use std::time::Duration;
 use support::{Daemon, eventually};
 
 use crate::admin::Admin;
+use crate::cluster::Cluster;
+
+/// Limit for a process to end after SIGTERM.
+const STOP: Duration = Duration::from_secs(30);
+/// Log text of a replica that observes that it has lost the Lease.
+const STANDS_BY: &str = "this process stands by";
 
 /// Short periods, so that many events happen in a minute.
 const SHORT: [&str; 4] = [
@@ -37,4 +43,56 @@ pub async fn until_looked(daemon: &mut Daemon, nodes: usize, (admin, token): (&A
         }
     })
     .await;
+}
+
+/// Whether the daemon has led as this holder of the Lease.
+pub fn has_led_as(daemon: &Daemon, holder: &str) -> bool {
+    let leads = |line: &String| line.contains("became leader") && line.contains(holder);
+    !holder.is_empty() && daemon.output().lines().iter().any(leads)
+}
+
+/// Waits until another replica than `before` holds the Lease of the cluster, and returns its number.
+pub async fn leader_but(cluster: &Cluster, replicas: &[&Daemon], before: Option<usize>, limit: Duration) -> usize {
+    eventually("one of the replicas holds the Lease", limit, async || {
+        let holder = cluster.holder(cluster.pool()).await;
+        match replicas.iter().position(|daemon| has_led_as(daemon, &holder)) {
+            Some(replica) if before != Some(replica) => Ok(replica),
+            _ => Err(format!("{holder:?}, before {before:?}")),
+        }
+    })
+    .await
+}
+
+/// Continues a frozen leader, and waits until it observes that it has lost the Lease.
+pub async fn thaw(daemon: &Daemon, limit: Duration) {
+    let before = daemon.output().count(STANDS_BY);
+    daemon.signal("CONT").await;
+    eventually("who was frozen finds that it leads no more", limit, async || match daemon.output().count(STANDS_BY) {
+        now if now > before => Ok(()),
+        _ => Err(daemon.output().tail(20)),
+    })
+    .await;
+}
+
+/// Daemons that got SIGTERM. Each must end without an error.
+#[derive(Default)]
+pub struct Ending(Vec<Daemon>);
+
+impl Ending {
+    /// Sends SIGTERM to a daemon, which may be frozen.
+    pub async fn add(&mut self, mut daemon: Daemon) {
+        assert!(daemon.ended().is_none(), "a replica ended by itself:\n{}", daemon.output().tail(40));
+        daemon.signal("CONT").await;
+        daemon.signal("TERM").await;
+        self.0.push(daemon);
+        self.0.retain_mut(|daemon| daemon.ended().is_none_or(|status| status.code() != Some(0)));
+    }
+
+    /// Waits until all daemons have ended.
+    pub async fn finish(&mut self) {
+        for mut daemon in self.0.drain(..) {
+            let status = daemon.wait(STOP).await;
+            assert_eq!(status.code(), Some(0), "{}", daemon.output().tail(40));
+        }
+    }
 }

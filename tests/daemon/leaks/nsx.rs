@@ -11,7 +11,7 @@ use super::action::{Action, ByHand, CLASSES, Fault};
 use super::{NODES, RECOVERY};
 use crate::cluster::ip;
 use crate::invariants::nsx::load_balancers::{Cluster, Kind};
-use crate::services::{exhaust, section, with_addresses};
+use crate::services::{exhaust, nsx_section, section, with_addresses};
 
 /// Password of every account.
 pub const PASSWORD: &str = "Correct-Horse-7";
@@ -37,10 +37,8 @@ pub fn model(accounts: impl Iterator<Item = String>) -> Model {
 /// Returns the sections of `vsphere.conf`, with the classes `default` and `web`.
 pub fn sections(nsx: &FakeNsx, ca_file: &std::path::Path, account: &str, password: &str) -> String {
     format!(
-        "[NSXT]\nhost = \"{}\"\nuser = \"{account}\"\npassword = \"{password}\"\nca-file = \"{}\"\n\
-         {}[LoadBalancerClass \"{}\"]\nip-pool-id = {}\n",
-        nsx.address(),
-        ca_file.display(),
+        "{}{}[LoadBalancerClass \"{}\"]\nip-pool-id = {}\n",
+        nsx_section(nsx, ca_file, account, password),
         section(POOLS[0].0, "MEDIUM"),
         CLASSES[1],
         POOLS[1].0,

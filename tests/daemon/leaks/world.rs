@@ -1,8 +1,7 @@
 //! The cluster, NSX and two replicas, and the execution of actions.
 
-use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ccm::controllers::service::node_set::LABEL_EXCLUDE;
 use k8s_openapi::api::core::v1::Node;
@@ -11,7 +10,6 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use support::fake_nsx::FakeNsx;
 use support::nodes::UNINITIALIZED_TAINT;
-use support::supervisor::Output;
 use support::{ApiServer, Clock, Daemon, FakeVcenter, eventually, replace_file, unique};
 
 use super::action::{Action, CLASSES};
@@ -19,12 +17,14 @@ use super::nsx::{self, Operator};
 use super::{LASTING_SERVICES, NODES, QUIET, RECOVERY, SERVICES, UNCHANGED_SERVICES};
 use crate::admin::{Admin, token_of};
 use crate::cluster::{ANSWERS, Cluster, LIMIT, ip};
-use crate::invariants::audit::{leaders_writes, terms};
-use crate::invariants::nsx::leadership::{NsxWrite, breaches};
+use crate::invariants::audit::leaders_writes;
+use crate::invariants::daemons::Ending;
+use crate::invariants::nsx::leadership::{NsxWrite, assert_only_leaders_wrote};
 use crate::invariants::nsx::load_balancers::SERVICE;
 use crate::invariants::nsx::load_balancers::intents::intent;
 use crate::invariants::nsx::routes::tag;
 use crate::invariants::rules::{addresses, has_taint};
+use crate::invariants::story::Story;
 use crate::services::{ServiceChange, Services, done, story_of, writes_of};
 
 /// Maximum number of processes. Each has its own account, so that the test can attribute its writes.
@@ -42,9 +42,6 @@ const FLAGS: [&str; 6] = [
 const STOP: Duration = Duration::from_secs(30);
 /// Seconds after which the daemon lists groups and persistence profiles again.
 const HALF_AN_HOUR: u32 = 1801;
-/// Numbers of actions and processes that a failed run prints.
-const SHOWN_ACTIONS: usize = 60;
-const SHOWN_PROCESSES: usize = 4;
 
 struct Replica {
     daemon: Daemon,
@@ -56,12 +53,12 @@ struct Replica {
     has_new_password: bool,
 }
 
-/// The parts of the test. A failure prints the last actions and log lines.
+/// The parts of the test.
 pub struct World {
     /// Services with the rules for their load balancers.
     pub services: Services,
-    /// Number of actions so far.
-    pub count: usize,
+    /// The actions and the processes so far.
+    pub story: Story,
     /// Number of Services that were created and deleted in periods without faults.
     pub completed: usize,
     server: ApiServer,
@@ -76,15 +73,12 @@ pub struct World {
     users: Vec<String>,
     started: usize,
     replicas: Vec<Replica>,
-    ending: Vec<Daemon>,
-    outputs: VecDeque<(String, Output)>,
+    ending: Ending,
     /// Kinds of objects that accounts may not write.
     denied: Vec<(String, &'static str)>,
     /// Number of checked object versions.
     judged_versions: usize,
     writes: Vec<NsxWrite>,
-    began: Instant,
-    recent: VecDeque<String>,
 }
 
 impl World {
@@ -100,7 +94,7 @@ impl World {
         let ca_file = cluster.folder().join("nsx-ca.pem");
         std::fs::write(&ca_file, nsx.ca_pem()).unwrap();
         let mut world = Self {
-            count: 0,
+            story: Story::new(),
             completed: 0,
             nodes: Api::all(cluster.client.clone()),
             operator: Operator::new(services.cluster.clone()),
@@ -114,13 +108,10 @@ impl World {
             users,
             started: 0,
             replicas: Vec::new(),
-            ending: Vec::new(),
-            outputs: VecDeque::new(),
+            ending: Ending::default(),
             denied: Vec::new(),
             judged_versions: 0,
             writes: Vec::new(),
-            began: Instant::now(),
-            recent: VecDeque::new(),
         };
         world.cluster.register(0..NODES.end).await;
         for _ in 0..2 {
@@ -152,8 +143,7 @@ impl World {
         let name = format!("--cluster-name={}", self.cluster.pool());
         let daemon =
             self.cluster.start_file(variables, &config, &[&[kubeconfig.as_str(), &lease, &name], more].concat());
-        self.outputs.push_back((user.clone(), daemon.output().clone()));
-        self.outputs.drain(..self.outputs.len().saturating_sub(SHOWN_PROCESSES));
+        self.story.started(&user, &daemon);
         Replica { daemon, user, config, is_frozen: false, has_new_password: false }
     }
 
@@ -163,12 +153,9 @@ impl World {
 
     /// Executes the action, and then checks the replicas' writes so far.
     pub async fn act(&mut self, action: Action) {
-        self.count += 1;
+        self.story.count += 1;
         let is_done = self.perform(&action).await;
-        let outcome = if is_done { "" } else { " (nothing to do)" };
-        let at = self.began.elapsed().as_secs_f32();
-        self.recent.push_back(format!("{at:>7.2} s  #{} {action:?}{outcome}", self.count));
-        self.recent.drain(..self.recent.len().saturating_sub(SHOWN_ACTIONS));
+        self.story.note(&action, is_done);
         self.check().await;
     }
 
@@ -209,7 +196,7 @@ impl World {
                     return false;
                 }
                 let Replica { user, config, .. } = &self.replicas[number];
-                let password = format!("Changed-Horse-{}", self.count);
+                let password = format!("Changed-Horse-{}", self.story.count);
                 self.nsx.set_password(user, &password);
                 self.nsx.kill_sessions_of(user);
                 replace_file(config, &self.config_of(user, &password));
@@ -241,7 +228,7 @@ impl World {
             Action::Restart(number) => {
                 let replica = self.start_replica(&FLAGS);
                 let before = std::mem::replace(&mut self.replicas[number], replica);
-                self.end(before.daemon).await;
+                self.ending.add(before.daemon).await;
             }
             Action::Freeze(number) => {
                 self.thaw(1 - number).await;
@@ -262,14 +249,6 @@ impl World {
         if std::mem::take(&mut replica.is_frozen) {
             replica.daemon.signal("CONT").await;
         }
-    }
-
-    async fn end(&mut self, mut daemon: Daemon) {
-        assert!(daemon.ended().is_none(), "a replica ended by itself:\n{}", daemon.output().tail(40));
-        daemon.signal("CONT").await;
-        daemon.signal("TERM").await;
-        self.ending.push(daemon);
-        self.ending.retain_mut(|daemon| daemon.ended().is_none_or(|status| status.code() != Some(0)));
     }
 
     /// Checks the object versions since the last call, and the addresses that Services report.
@@ -344,29 +323,16 @@ impl World {
     /// Stops all replicas with SIGTERM.
     pub async fn stop(&mut self) {
         for replica in std::mem::take(&mut self.replicas) {
-            self.end(replica.daemon).await;
+            self.ending.add(replica.daemon).await;
         }
-        for mut daemon in std::mem::take(&mut self.ending) {
-            let status = daemon.wait(STOP).await;
-            assert_eq!(status.code(), Some(0), "{}", daemon.output().tail(40));
-        }
+        self.ending.finish().await;
         self.check().await;
     }
 
     /// Checks that no replica wrote to NSX, a Node or a Service while it did not lead.
     pub async fn check_leadership(&self) {
         let lease = self.cluster.pool();
-        let log = eventually("the audit log has the end of the last term", LIMIT, async || {
-            let log = self.server.audit();
-            match terms(&log, lease).last() {
-                Some(term) if term.given_up.is_some() => Ok(log),
-                term => Err(format!("{term:?}")),
-            }
-        })
-        .await;
-        let terms = terms(&log, lease);
-        assert_eq!(breaches(&self.writes, &terms), [], "a replica that did not lead wrote to NSX: {terms:#?}");
-        assert_eq!(crate::invariants::audit::breaches(&log, lease, &self.users), []);
+        let (terms, log) = assert_only_leaders_wrote(&self.server, lease, &self.users, &self.writes, LIMIT).await;
         let writes = leaders_writes(&log, &self.users).filter(|event| event.object_ref.resource == "services").count();
         assert!(writes >= SERVICES, "{writes} writes to Services");
         println!("{} terms", terms.len());
@@ -441,16 +407,5 @@ impl World {
         })
         .await;
         (daemon, user, admin)
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            println!("the last actions:\n{}", self.recent.make_contiguous().join("\n"));
-            for (user, output) in &self.outputs {
-                println!("--- the last lines of {user}:\n{}", output.tail(60));
-            }
-        }
     }
 }

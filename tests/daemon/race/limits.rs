@@ -88,11 +88,11 @@ async fn lose_many(world: &mut World<'_>) {
     }
     eventually("the limit is reached", RECOVERY, async || {
         world.judged.check();
-        world.has_logged("DeletionLimitReached").then_some(()).ok_or_else(|| world.output())
+        world.story.has_logged("DeletionLimitReached").then_some(()).ok_or_else(|| world.story.output())
     })
     .await;
     for reason in ["DeletionMassHold", "DeletionControlPlaneMajority"] {
-        assert!(world.has_logged(reason), "{reason} was never told:\n{}", world.output());
+        assert!(world.story.has_logged(reason), "{reason} was never told:\n{}", world.story.output());
     }
 }
 
@@ -100,7 +100,7 @@ async fn until(world: &mut World<'_>, what: &str, is_so: impl Fn(&[Node]) -> boo
     eventually(what, RECOVERY, async || {
         world.judged.check();
         let nodes: Vec<Node> = world.cluster.nodes().await.into_values().collect();
-        is_so(&nodes).then_some(()).ok_or_else(|| format!("{} nodes\n{}", nodes.len(), world.output()))
+        is_so(&nodes).then_some(()).ok_or_else(|| format!("{} nodes\n{}", nodes.len(), world.story.output()))
     })
     .await;
 }

@@ -28,7 +28,7 @@ impl World<'_> {
     /// others.
     pub(super) async fn node(&mut self, number: usize, action: &Action) -> bool {
         let (name, began) = (self.cluster.name(number), Instant::now());
-        let step = self.count.to_string();
+        let step = self.story.count.to_string();
         let mut patch = json!({ "metadata": { "annotations": { "test.example/step": step } } });
         match action {
             Action::Ready(_, status) => return self.judged.set_ready(&name, status, &step).await,

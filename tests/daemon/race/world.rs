@@ -1,30 +1,25 @@
 //! Execution of the actions on the simulator and the daemon.
 
-use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kube::Api;
-use support::supervisor::Output;
 use support::{Daemon, Nic, Object, Rule, Vcenter, Vm, eventually};
 
 use super::RECOVERY;
 use super::action::{Action, NodeIp, Trouble};
 use crate::cluster::{ANSWERS, Cluster, ip, uuid};
+use crate::invariants::daemons::Ending;
 use crate::invariants::machine::{Machine, Power};
 use crate::invariants::rules::Rules;
+use crate::invariants::story::Story;
 use crate::invariants::versions::Versions;
 use crate::invariants::world::Judged;
 
-/// Numbers of actions and processes that a failed run prints.
-const TOLD: usize = 60;
-const PROCESSES: usize = 4;
 /// Number of actions between two progress lines.
 const REPORTED: usize = 250;
-/// Limit for a process to end after SIGTERM.
-const STOP: Duration = Duration::from_secs(30);
 const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
 
-/// The simulator, the daemons and the Nodes of a race. Prints the last actions if it is dropped by a failure.
+/// The simulator, the daemons and the Nodes of a race.
 pub struct World<'a> {
     /// Nodes of this test at the API server.
     pub cluster: &'a Cluster,
@@ -34,18 +29,13 @@ pub struct World<'a> {
     pub judged: Judged,
     /// Nodes with a lower number are nodes of the control plane.
     pub control_plane: usize,
-    /// Number of actions so far.
-    pub count: usize,
+    /// The actions and the processes so far.
+    pub story: Story,
     start: Box<dyn Fn() -> Daemon + 'a>,
     replicas: Vec<Daemon>,
-    /// Daemons that got SIGTERM and have not ended yet.
-    ending: Vec<Daemon>,
-    /// Outputs of the last processes.
-    outputs: VecDeque<Output>,
+    ending: Ending,
     /// See [`Action::loses_updates`].
     has_lost_updates: bool,
-    began: Instant,
-    recent: VecDeque<String>,
 }
 
 impl<'a> World<'a> {
@@ -62,14 +52,11 @@ impl<'a> World<'a> {
             vcenter,
             judged: Judged::new(Api::all(cluster.client.clone()), versions, rules),
             control_plane: 0,
-            count: 0,
+            story: Story::new(),
             start: Box::new(start),
             replicas: Vec::new(),
-            ending: Vec::new(),
-            outputs: VecDeque::new(),
+            ending: Ending::default(),
             has_lost_updates: false,
-            began: Instant::now(),
-            recent: VecDeque::new(),
         }
     }
 
@@ -84,59 +71,32 @@ impl<'a> World<'a> {
 
     /// Executes the action, and then checks all new versions.
     pub async fn act(&mut self, action: Action) {
-        self.count += 1;
-        let applied = self.perform(&action).await;
-        let outcome = if applied { "" } else { " (nothing to do)" };
-        self.recent.push_back(format!(
-            "{:>7.2} s  #{} {action:?}{outcome}",
-            self.began.elapsed().as_secs_f32(),
-            self.count
-        ));
-        self.recent.drain(..self.recent.len().saturating_sub(TOLD));
+        self.story.count += 1;
+        let is_done = self.perform(&action).await;
+        self.story.note(&action, is_done);
         self.judged.check();
-        if self.count.is_multiple_of(REPORTED) {
-            println!("{:.0?}: {} actions; the daemon: {:?}", self.began.elapsed(), self.count, self.judged.rules.seen);
+        let count = self.story.count;
+        if count.is_multiple_of(REPORTED) {
+            println!("{:.0?}: {count} actions; the daemon: {:?}", self.story.elapsed(), self.judged.rules.seen);
         }
-    }
-
-    /// Whether one of the last processes has logged this text.
-    pub fn has_logged(&self, text: &str) -> bool {
-        self.outputs.iter().any(|output| output.find(text).is_some())
-    }
-
-    /// Returns the last lines of the last processes.
-    pub fn output(&self) -> String {
-        self.outputs.iter().map(|output| output.tail(30)).collect::<Vec<_>>().join("\n--- the next\n")
     }
 
     /// Starts a replica.
     fn start(&mut self) -> Daemon {
         let replica = (self.start)();
         self.judged.proofs.started(replica.output());
-        self.outputs.push_back(replica.output().clone());
-        self.outputs.drain(..self.outputs.len().saturating_sub(PROCESSES));
+        self.story.started("a replica", &replica);
         replica
     }
 
     /// Stops all replicas. Checks that they ended without an error, and that every deletion was valid.
     pub async fn stop(&mut self) {
         for replica in self.replicas.drain(..).collect::<Vec<_>>() {
-            self.end(replica).await;
+            self.ending.add(replica).await;
         }
-        for mut daemon in self.ending.drain(..) {
-            let status = daemon.wait(STOP).await;
-            assert_eq!(status.code(), Some(0), "{}", daemon.output().tail(40));
-        }
+        self.ending.finish().await;
         self.judged.proofs.close();
         self.judged.check();
-    }
-
-    async fn end(&mut self, mut replica: Daemon) {
-        assert!(replica.ended().is_none(), "a replica ended by itself:\n{}", replica.output().tail(40));
-        replica.signal("CONT").await;
-        replica.signal("TERM").await;
-        self.ending.push(replica);
-        self.ending.retain_mut(|daemon| daemon.ended().is_none_or(|status| status.code() != Some(0)));
     }
 
     async fn perform(&mut self, action: &Action) -> bool {
@@ -209,7 +169,7 @@ impl<'a> World<'a> {
             Action::Restart(replica) => {
                 let next = self.start();
                 let last = std::mem::replace(&mut self.replicas[*replica], next);
-                self.end(last).await;
+                self.ending.add(last).await;
             }
             Action::Freeze(replica) => {
                 self.replicas[1 - replica].signal("CONT").await;
@@ -380,15 +340,6 @@ impl<'a> World<'a> {
                 counts => Err(format!("{counts:?}")),
             })
             .await;
-        }
-    }
-}
-
-impl Drop for World<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            println!("the last actions:\n{}", self.recent.make_contiguous().join("\n"));
-            println!("the last lines of the last processes:\n{}", self.output());
         }
     }
 }

@@ -1,8 +1,11 @@
 //! No replica writes to NSX after another one has acquired the Lease.
 
-use k8s_openapi::jiff::Timestamp;
+use std::time::Duration;
 
-use crate::invariants::audit::{Term, term_at};
+use k8s_openapi::jiff::Timestamp;
+use support::{ApiServer, AuditEvent, eventually};
+
+use crate::invariants::audit::{self, Term, term_at, terms};
 
 /// A write that NSX executed.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +26,29 @@ pub fn breaches(writes: &[NsxWrite], terms: &[Term]) -> Vec<(NsxWrite, Option<Te
         (!leads).then(|| (write.clone(), term.cloned()))
     };
     writes.iter().filter_map(breach).collect()
+}
+
+/// Waits until the audit log has the end of the last term of this Lease, and checks that none of these users wrote to NSX
+/// or to the API server while it did not lead. Returns the terms and the audit log.
+pub async fn assert_only_leaders_wrote(
+    server: &ApiServer,
+    lease: &str,
+    users: &[String],
+    writes: &[NsxWrite],
+    limit: Duration,
+) -> (Vec<Term>, Vec<AuditEvent>) {
+    let (terms, log) = eventually("the audit log has the end of the last term", limit, async || {
+        let log = server.audit();
+        let terms = terms(&log, lease);
+        match terms.last() {
+            Some(term) if term.given_up.is_some() => Ok((terms, log)),
+            term => Err(format!("{term:?}")),
+        }
+    })
+    .await;
+    assert_eq!(breaches(writes, &terms), [], "a replica that did not lead wrote to NSX: {terms:#?}");
+    assert_eq!(audit::breaches(&log, lease, users), []);
+    (terms, log)
 }
 
 #[test]

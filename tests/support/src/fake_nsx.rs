@@ -24,7 +24,6 @@ mod realization;
 mod record;
 mod refusal;
 mod schema;
-mod search;
 mod server_fields;
 mod store;
 mod switches;
@@ -36,7 +35,6 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -121,8 +119,6 @@ impl FakeNsx {
         for (path, body) in model.objects {
             fake.put_by_hand("system", &path, body);
         }
-        // Fills the search index with the initial objects.
-        drop(fake.shared.world().store.index(Duration::ZERO));
         for path in model.system_owned {
             fake.shared.world().store.set_system_owned(&path);
         }

@@ -146,8 +146,6 @@ pub struct Behaviour {
     pub answers_no_content: bool,
     /// The cursor of the last page of a list.
     pub last_cursor: LastCursor,
-    /// Whether a search has a cursor on its last page.
-    pub search_has_last_cursor: bool,
     /// Position at which a cursor continues.
     pub cursor: Cursor,
     /// The pages that have `result_count`.
@@ -179,10 +177,6 @@ pub struct Behaviour {
     /// Whether the manager adds fields to an object that a client writes: ids and paths of expressions,
     /// `port_overload`, `_links`.
     pub fills_in: bool,
-    /// Delay of the search index.
-    pub index_delay: Duration,
-    /// Whether a search term also matches a part of a value between separators.
-    pub search_matches_words: bool,
     /// Whether a realized allocation shows `allocated_ip`.
     pub shows_allocated_ip: bool,
     /// Whether a requested address is accepted although it is outside the pool or allocated.
@@ -218,7 +212,6 @@ impl Behaviour {
         missing_with_500012: false,
         answers_no_content: false,
         last_cursor: LastCursor::Absent,
-        search_has_last_cursor: true,
         cursor: Cursor::Position,
         result_count: ResultCount::FirstPage,
         equal_names: EqualNames::ById,
@@ -234,8 +227,6 @@ impl Behaviour {
         usage_lag: Duration::ZERO,
         usage_comes_late: false,
         fills_in: true,
-        index_delay: Duration::from_secs(2),
-        search_matches_words: false,
         shows_allocated_ip: false,
         accepts_any_wish: false,
         swallows_marked_allocation: false,
@@ -261,7 +252,6 @@ impl Behaviour {
         missing_with_500012: true,
         answers_no_content: true,
         last_cursor: LastCursor::Present,
-        search_has_last_cursor: false,
         cursor: Cursor::Object,
         result_count: ResultCount::Missing,
         equal_names: EqualNames::NewestFirst,
@@ -277,8 +267,6 @@ impl Behaviour {
         usage_lag: Duration::from_secs(30),
         usage_comes_late: true,
         fills_in: false,
-        index_delay: Duration::ZERO,
-        search_matches_words: true,
         shows_allocated_ip: true,
         accepts_any_wish: true,
         swallows_marked_allocation: true,
@@ -336,7 +324,6 @@ impl Behaviour {
             missing_with_500012,
             answers_no_content,
             last_cursor,
-            search_has_last_cursor,
             cursor,
             result_count,
             equal_names,
@@ -352,8 +339,6 @@ impl Behaviour {
             usage_lag,
             usage_comes_late,
             fills_in,
-            index_delay,
-            search_matches_words,
             shows_allocated_ip,
             accepts_any_wish,
             swallows_marked_allocation,

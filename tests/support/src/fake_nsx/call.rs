@@ -24,7 +24,6 @@ pub(super) enum Target {
     Object(&'static Kind, String),
     /// `/infra` itself, for writes with children.
     Infra,
-    Search,
     RealizedEntities,
     RealizedStatus,
     ServiceUsage(String),
@@ -67,7 +66,6 @@ impl Call {
                 format!("{} {}", request.method, kind.collection())
             }
             Target::Infra => format!("{} infra", request.method),
-            Target::Search => "GET search".to_owned(),
             Target::RealizedEntities => "GET realized-entities".to_owned(),
             Target::RealizedStatus => "GET realized-status".to_owned(),
             Target::ServiceUsage(_) => "GET service-usage".to_owned(),
@@ -143,7 +141,6 @@ fn target(path: &str) -> Target {
     };
     match policy {
         "/infra" => return Target::Infra,
-        "/search/query" => return Target::Search,
         "/infra/realized-state/realized-entities" => return Target::RealizedEntities,
         "/infra/realized-state/status" => return Target::RealizedStatus,
         _ => {}

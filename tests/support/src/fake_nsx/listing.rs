@@ -17,11 +17,11 @@ pub(super) type Query = [(String, String)];
 const PARAMETERS: [&str; 6] =
     ["cursor", "include_mark_for_delete_objects", "included_fields", "page_size", "sort_ascending", "sort_by"];
 
-pub(super) struct PageRequest<'a> {
-    pub(super) cursor: Option<&'a str>,
-    pub(super) size: usize,
-    pub(super) is_ascending: bool,
-    pub(super) sort_by: Option<&'a str>,
+struct PageRequest<'a> {
+    cursor: Option<&'a str>,
+    size: usize,
+    is_ascending: bool,
+    sort_by: Option<&'a str>,
     includes_marked: bool,
     included_fields: Option<Vec<&'a str>>,
     /// The parameters other than the cursor. Those of the next page must be equal.
@@ -29,10 +29,8 @@ pub(super) struct PageRequest<'a> {
 }
 
 impl<'a> PageRequest<'a> {
-    pub(super) fn parse(query: &'a Query, more: &[&str]) -> Result<Self, Refusal> {
-        if let Some((name, _)) =
-            query.iter().find(|(name, _)| !PARAMETERS.contains(&name.as_str()) && !more.contains(&name.as_str()))
-        {
+    fn parse(query: &'a Query) -> Result<Self, Refusal> {
+        if let Some((name, _)) = query.iter().find(|(name, _)| !PARAMETERS.contains(&name.as_str())) {
             return Err(Refusal::invalid(format!("{name:?} is no parameter of this request")));
         }
         let text = |wanted: &str| query.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
@@ -59,7 +57,7 @@ impl<'a> PageRequest<'a> {
     }
 
     /// Returns the requested fields.
-    pub(super) fn select(&self, object: Value) -> Value {
+    fn select(&self, object: Value) -> Value {
         match (&self.included_fields, object) {
             (Some(fields), Value::Object(object)) => {
                 object.into_iter().filter(|(name, _)| fields.contains(&name.as_str())).collect::<Map<_, _>>().into()
@@ -131,7 +129,7 @@ impl World {
         query: &Query,
         (reader, request): (&str, u64),
     ) -> Result<Value, Refusal> {
-        let page = PageRequest::parse(query, &[])?;
+        let page = PageRequest::parse(query)?;
         if parent != "/infra" && self.store.get(parent).is_none() {
             return Err(Refusal::not_found(parent));
         }
@@ -161,7 +159,7 @@ impl World {
     }
 
     /// Adds `result_count` to the pages that have it.
-    pub(super) fn count(&self, answer: &mut Value, total: usize, is_first: bool) {
+    fn count(&self, answer: &mut Value, total: usize, is_first: bool) {
         let is_counted = match self.behaviour.result_count {
             ResultCount::FirstPage => is_first,
             ResultCount::EveryPage => true,

@@ -1,7 +1,7 @@
-//! The objects of a manager, all their versions, and the search index, which has a delay.
+//! The objects of a manager, and all their versions.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::time::{Duration, SystemTime};
+use std::collections::BTreeMap;
+use std::time::SystemTime;
 
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -131,10 +131,6 @@ pub(super) struct Store {
     /// Number of older versions that were dropped.
     forgotten: usize,
     created: u64,
-    /// Objects as a search returns them.
-    index: BTreeMap<String, Stored>,
-    /// Writes that the index does not contain yet, in the order of their time.
-    unindexed: VecDeque<(Instant, String, Option<Stored>)>,
     /// Paths of objects that are marked for deletion, with the time of their purge.
     marks: Vec<(Instant, String)>,
 }
@@ -188,23 +184,11 @@ impl Store {
         self.forgotten + self.history.len()
     }
 
-    /// Drops the first `seen` versions. A search returns no older versions than the remaining ones.
+    /// Drops the first `seen` versions.
     pub(super) fn forget(&mut self, seen: usize) {
         let count = seen.saturating_sub(self.forgotten).min(self.history.len());
         self.history.drain(..count);
         self.forgotten += count;
-        while self.unindexed.len() > self.history.len() {
-            self.index_next();
-        }
-    }
-
-    /// Adds the oldest missing write to the index.
-    fn index_next(&mut self) {
-        match self.unindexed.pop_front() {
-            Some((_, path, Some(stored))) => drop(self.index.insert(path, stored)),
-            Some((_, path, None)) => drop(self.index.remove(&path)),
-            None => {}
-        }
     }
 
     /// Creates an object, or replaces its content.
@@ -247,13 +231,12 @@ impl Store {
         };
         self.created += 1;
         self.note(path, Some(&stored), author);
-        self.unindexed.push_back((Instant::now(), path.to_owned(), Some(stored.clone())));
         self.objects.entry(path.to_owned()).or_insert(stored)
     }
 
-    /// Makes an object system-owned, in the index, too.
+    /// Makes an object system-owned.
     pub(super) fn set_system_owned(&mut self, path: &str) {
-        for stored in [&mut self.objects, &mut self.index].into_iter().filter_map(|objects| objects.get_mut(path)) {
+        if let Some(stored) = self.objects.get_mut(path) {
             stored.is_system_owned = true;
         }
     }
@@ -267,7 +250,6 @@ impl Store {
     pub(super) fn remove(&mut self, path: &str, author: Author<'_>) -> Option<Stored> {
         let removed = self.objects.remove(path)?;
         self.note(path, None, author);
-        self.unindexed.push_back((Instant::now(), path.to_owned(), None));
         Some(removed)
     }
 
@@ -276,7 +258,6 @@ impl Store {
         stored.mark = Some(mark);
         self.marks.push((mark.purged_at, path.to_owned()));
         self.note(path, Some(&stored), author);
-        self.unindexed.push_back((Instant::now(), path.to_owned(), Some(stored.clone())));
         self.objects.insert(path.to_owned(), stored);
     }
 
@@ -301,15 +282,6 @@ impl Store {
             path: path.to_owned(),
             object: stored.map(|stored| stored.render("")),
         });
-    }
-
-    /// Returns the objects as a search returns them when the index has this delay.
-    pub(super) fn index(&mut self, delay: Duration) -> impl Iterator<Item = &Stored> {
-        let now = Instant::now();
-        while self.unindexed.front().is_some_and(|(at, ..)| *at + delay <= now) {
-            self.index_next();
-        }
-        self.index.values()
     }
 }
 

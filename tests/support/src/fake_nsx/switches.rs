@@ -138,7 +138,7 @@ impl FakeNsx {
     }
 
     /// Denies a user the objects of a collection such as `static-routes`, a path and everything below it, or an
-    /// operation such as `GET search`.
+    /// operation such as `GET tier-1s`.
     pub fn deny(&self, user: &str, what: &str) {
         self.shared.world().access.deny(user, what, false);
     }

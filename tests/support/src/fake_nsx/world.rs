@@ -106,7 +106,6 @@ impl World {
                 self.delete(kind, path, call, caller)?;
                 Ok(self.nothing())
             }
-            (Method::Get, Target::Search) => self.search(&call.query, user).map(|found| success(&found)),
             (Method::Get, Target::RealizedEntities) => self.realized_entities(&call.query).map(|rows| success(&rows)),
             (Method::Get, Target::RealizedStatus) => self.realized_status(&call.query).map(|status| success(&status)),
             (Method::Get, Target::ServiceUsage(path)) => self.service_usage(path).map(|usage| success(&usage)),

@@ -18,8 +18,6 @@ mod manual_changes;
 mod objects;
 #[path = "nsx/realization.rs"]
 mod realization;
-#[path = "nsx/search.rs"]
-mod search;
 
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -289,8 +289,8 @@ async fn a_role_may_lack_a_permission() {
     assert_eq!((manager.get(&routes).await.0, manager.delete(&path).await.0), (200, 403));
     manager.fake.allow("admin", "static-routes");
     assert_eq!(manager.patch(&path, &body).await.0, 200);
-    manager.fake.deny("admin", "GET search");
-    assert_refused(&manager.get("/search/query?query=id:a").await, 403, 401, DENIED);
+    manager.fake.deny("admin", "GET tier-1s");
+    assert_refused(&manager.get(PROBE).await, 403, 401, DENIED);
     let version = manager.http.request(Method::GET, format!("https://{}/api/v1/node/version", manager.fake.address()));
     let (status, version) = answer(version.basic_auth(&manager.user, Some(&manager.password))).await;
     assert!(status == 200 && version["node_version"].is_string(), "{version}");

@@ -5,34 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ccm::clients::http::Method;
-use ccm::clients::nsx::realization::{Realization, Reservation};
-use ccm::clients::nsx::{AccessToken, Error, Kind, Listing, Login, Object};
-use ccm::providers::vsphere::nsx::routes::static_route::{CLUSTER_NAME, NODE_NAME, StaticRoute};
+use ccm::clients::nsx::realization::Realization;
+use ccm::clients::nsx::{Error, Kind, Listing};
 use serde_json::json;
 use support::fake_nsx::{Behaviour, HierarchicalPatch, Model, Trouble};
 use tokio::time::Instant;
 
 use crate::memory::{Arrival, Door, Memory, Reply};
-use crate::world::{GATEWAY, ROUTES, SOON, Term, World, advance};
-
-// vectors: W-03
-#[tokio::test(start_paused = true)]
-async fn w_03_a_request_with_a_token_has_nothing_else() {
-    let server = Memory::new(Duration::ZERO, |arrival| match arrival.method {
-        Method::POST => Reply::new(200, "{\"access_token\": \"t\", \"expires_in\": 1799}"),
-        _ => Reply::new(200, "{}"),
-    });
-    let refresh = "a+b&c=d".into();
-    let token = AccessToken::exchange(&server.http(), "/authorize", &refresh, Duration::from_secs(30)).await.unwrap();
-    assert_eq!(server.arrivals()[0].body, "refresh_token=a%2Bb%26c%3Dd");
-    let client = server.client(Door::new(false));
-    client.adopt(Login::with_token(&token));
-    client.get(GATEWAY, "test.get").await.unwrap();
-    let arrivals = server.arrivals();
-    assert_eq!(arrivals[1].secret("csp-auth-token"), Some("t"));
-    assert_eq!((arrivals[1].secret("Authorization"), arrivals[1].secret("Cookie")), (None, None));
-}
+use crate::world::{GATEWAY, ROUTES, Term, World, advance};
 
 // vectors: W-04
 #[tokio::test]
@@ -69,23 +49,6 @@ async fn what_is_odd_in_an_id_is_escaped_and_what_the_client_does_not_know_survi
     world.delete(id).await.unwrap();
     assert_eq!(world.get(&path).await.unwrap_err().kind, Kind::NotFound);
     world.delete(id).await.expect("what is not there is deleted");
-}
-
-#[test]
-fn tags_of_the_go_program_are_set_and_other_ones_stay() {
-    let next_hop = "192.0.2.1".parse().unwrap();
-    let (cluster_name, node, network) = ("kubernetes", "node1", "10.0.0.0/24");
-    let route = StaticRoute { cluster_name, cluster_uid: None, node, network, next_hop };
-    let mut object = route.object();
-    let pairs = |object: &ccm::clients::nsx::Object| -> Vec<(String, String)> {
-        object.tags().map(|tag| (tag.scope.to_owned(), tag.tag.to_owned())).collect()
-    };
-    let own = [(CLUSTER_NAME.to_owned(), "kubernetes".to_owned()), (NODE_NAME.to_owned(), "node1".to_owned())];
-    assert_eq!(pairs(&object), own);
-    object.0.insert("tags".to_owned(), json!([{"scope": "t3", "tag": "v3"}, {"scope": NODE_NAME, "tag": "other"}]));
-    route.tags().write_into(&mut object);
-    let [cluster, node] = own;
-    assert_eq!(pairs(&object), [("t3".to_owned(), "v3".to_owned()), node, cluster]);
 }
 
 #[tokio::test]
@@ -325,15 +288,6 @@ async fn a_path_that_leads_elsewhere_is_not_sent() {
 }
 
 #[tokio::test]
-async fn a_list_that_lacks_what_makes_it_one_is_unknown() {
-    let world = World::start(Model::small()).await;
-    world.patch("r").await.unwrap();
-    world.nsx.next("LIST static-routes", Trouble::Rewrite(|body| body.replace("results", "rows")));
-    assert_eq!(world.list().await.unwrap_err().kind, Kind::Unavailable);
-    assert_eq!(world.list().await.unwrap().objects.len(), 1);
-}
-
-#[tokio::test]
 async fn the_page_of_a_portal_is_no_successful_call_and_no_accepted_login() {
     let world = World::start(Model::small()).await;
     world.nsx.every("session create", Trouble::portal());
@@ -347,31 +301,6 @@ async fn the_page_of_a_portal_is_no_successful_call_and_no_accepted_login() {
     world.patch("r").await.unwrap_err();
     assert_eq!(world.outcomes.of("test.get"), ["ok", "Unavailable"]);
     assert_eq!(world.outcomes.of("test.patch"), ["Unknown"]);
-}
-
-#[tokio::test]
-async fn an_address_is_reserved_late_or_never() {
-    for (name, behaviour) in Behaviour::ALL {
-        let range = [("198.51.100.5", "198.51.100.5")];
-        let model = Model::small().ip_pool("p2", "pool2", "198.51.100.0/24", &range).behaviour(behaviour);
-        let world = World::start(model).await;
-        let path = |id: &str| format!("/infra/ip-pools/p2/ip-allocations/{id}");
-        let reservation = async |id: &str| world.client.reservation(&path(id), "test.reservation").await.unwrap();
-        let settled = async |id: &str| {
-            support::eventually("it is decided", SOON, async || match reservation(id).await {
-                Reservation::Pending => Err("pending".to_owned()),
-                other => Ok(other),
-            })
-            .await
-        };
-        assert_eq!(reservation("none").await, Reservation::Pending, "{name}");
-        for id in ["first", "second"] {
-            world.client.patch(world.write(), &path(id), "test.patch", &Object::default()).await.unwrap();
-        }
-        assert_eq!(settled("first").await, Reservation::Reserved("198.51.100.5".parse().unwrap()), "{name}");
-        let second = settled("second").await;
-        assert!(matches!(second, Reservation::Failed { is_exhausted: true, .. }), "{name}: {second:?}");
-    }
 }
 
 #[tokio::test]

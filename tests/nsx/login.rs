@@ -103,12 +103,13 @@ async fn a_session_that_the_manager_ended_costs_one_more_and_the_call_is_repeate
 #[tokio::test]
 async fn w_03_a_token_is_exchanged_renewed_at_85_percent_and_replaced_once_when_it_is_refused() {
     for (name, behaviour) in Behaviour::ALL {
-        let model = Model::small().cloud_user("ccm", "refresh").behaviour(behaviour);
-        let world = World::start_as(model, Proof::Token("refresh")).await;
+        let model = Model::small().cloud_user("ccm", "a+b&c=d").behaviour(behaviour);
+        let world = World::start_as(model, Proof::Token("a+b&c=d")).await;
         world.nsx.set_token_life(Duration::from_secs(1000));
         world.get(GATEWAY).await.unwrap();
         let exchange = world.nsx.requests().first().unwrap().clone();
-        assert_eq!((exchange.operation.as_str(), exchange.body.as_str()), (TOKEN, "refresh_token=refresh"), "{name}");
+        let expected = (TOKEN, "refresh_token=a%2Bb%26c%3Dd");
+        assert_eq!((exchange.operation.as_str(), exchange.body.as_str()), expected, "{name}");
         let token = |world: &World| {
             let request = world.nsx.requests().pop().unwrap();
             assert_eq!((request.header("authorization"), request.header("cookie")), (None, None), "{name}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ccm::clients::http::{Method, Permit};
 use ccm::clients::nsx::{Client, Error, Kind};
-use support::fake_nsx::{Behaviour, Model, Sessions, Side, Trouble};
+use support::fake_nsx::{Behaviour, Model, Sessions, Side};
 use tokio::task::JoinHandle;
 
 use crate::memory::{Door, Memory, Reply};
@@ -212,21 +212,5 @@ async fn a_former_leader_writes_nothing_more_and_still_logs_out() {
             assert_eq!(world.nsx.counts().of("session destroy"), 1, "{name}");
             world.end().await;
         }
-    }
-}
-
-#[tokio::test]
-async fn a_write_during_a_login_of_the_real_task_ends_with_the_lead() {
-    for (name, behaviour) in Behaviour::ALL {
-        let world = World::start(Model::small().behaviour(behaviour)).await;
-        world.nsx.next("session create", Trouble::Late(Duration::from_millis(300)));
-        let (term, permit) = Term::begin();
-        let write = write(&world.client, &permit);
-        world.until("the login has come", |world| world.logins() == 1).await;
-        term.end();
-        world.leads.send_replace(false);
-        is_refused(write).await;
-        world.until("the session is ended", |world| world.nsx.counts().of("session destroy") == 1).await;
-        assert_eq!((world.nsx.counts().of("PATCH static-routes"), world.sessions()), (0, 0), "{name}");
     }
 }

@@ -1,5 +1,5 @@
-//! Load balancers on NSX, with the daemon's binary: adoption, kills at every write, two clusters on one manager, a
-//! change of the leader, a restored cluster.
+//! Load balancers on NSX, with the daemon's binary: adoption, kills, two clusters on one manager, a change of the
+//! leader, a restored cluster.
 
 mod adoption;
 mod clusters;

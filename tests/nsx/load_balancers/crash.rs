@@ -1,5 +1,5 @@
 //! A process ends at any write. The next process reaches the same state with the same address, and no object is left
-//! over.
+//! over. A write of the ended process that arrives after that changes nothing.
 
 use std::net::IpAddr;
 
@@ -10,6 +10,7 @@ use support::fake_nsx::{Behaviour, Side};
 
 use super::world::*;
 use crate::routes::world::node;
+use crate::world::SOON;
 
 const OF_GO: &str = "192.0.2.77";
 
@@ -32,6 +33,8 @@ enum Work {
     DeleteOfOtherType,
     /// SEQ-08.
     ChangeNodes,
+    /// SEQ-08 with one request for each pool.
+    ChangeNodesOneByOne,
 }
 
 /// Creator of the existing objects.
@@ -63,7 +66,7 @@ fn ports(work: Work) -> Vec<(&'static str, u16, u16)> {
         Work::Create | Work::Delete | Work::DeleteOfOtherType | Work::ChangeNodes => {
             vec![("TCP", 80, 30080)]
         }
-        Work::CreateBoth => vec![("TCP", 80, 30080), ("UDP", 80, 30081)],
+        Work::CreateBoth | Work::ChangeNodesOneByOne => vec![("TCP", 80, 30080), ("UDP", 80, 30081)],
         Work::AddPort => vec![("TCP", 80, 30080), ("TCP", 443, 30443)],
         Work::MovePort => vec![("TCP", 81, 30080)],
         Work::MoveNodePort => vec![("TCP", 80, 30090)],
@@ -85,16 +88,23 @@ impl Case {
         matches!(self.work, Work::Create | Work::CreateBoth)
     }
 
+    /// Ends the process, and starts the next one.
+    fn restart(self, world: &mut World) {
+        world.restart_with(self.work != Work::ChangeNodesOneByOne);
+    }
+
     /// Returns a world with the existing objects, and the desired Service.
     async fn prepare(self) -> (World, Service) {
-        let world = World::start(self.uid).await;
+        let mut world = World::start(self.uid).await;
+        self.restart(&mut world);
         let wanted = service("ns/s", &ports(self.work));
+        let existing = if self.work == Work::ChangeNodesOneByOne { ports(self.work) } else { ports(Work::Create) };
         let of_other_type = self.work == Work::DeleteOfOtherType;
         let address = OF_GO.parse().unwrap();
         match (self.made, self.is_new()) {
             (Made::Here, true) => return (world, wanted),
             (Made::Here, false) => {
-                let before = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+                let before = world.ensured(&service("ns/s", &existing)).await;
                 let status = before.status.and_then(|status| status.load_balancer).unwrap();
                 let wanted = if of_other_type { of_another_type(wanted) } else { with_status(wanted, status) };
                 return (world, wanted);
@@ -103,7 +113,9 @@ impl Case {
                 // The Go program ended after monitor, pool and address.
                 GoBalancer::new(NAME, "ns/s", address).put_half_made(&world.fake, "go", 3);
             }
-            (Made::ByGo, false) => drop(GoBalancer::new(NAME, "ns/s", address).put(&world.fake, "go")),
+            (Made::ByGo, false) => {
+                GoBalancer::new(NAME, "ns/s", address).ports(&existing).put(&world.fake, "go");
+            }
         }
         if of_other_type {
             return (world, of_another_type(wanted));
@@ -115,7 +127,7 @@ impl Case {
     async fn act(self, world: &World, service: &Service) -> Result<Option<IpAddr>, Error> {
         match self.work {
             Work::Delete | Work::DeleteOfOtherType => world.delete(service).await.map(|()| None),
-            Work::ChangeNodes => {
+            Work::ChangeNodes | Work::ChangeNodesOneByOne => {
                 // The first sync of a term ensures the load balancer. Then the nodes change.
                 world.ensure(service).await?;
                 world.cluster.remove("n2");
@@ -138,8 +150,9 @@ impl Case {
         }
     }
 
-    /// Ends the process at the n-th write. Returns `None` if there are fewer writes.
-    async fn interrupted(self, n: u32, side: Side) -> Option<End> {
+    /// Ends the process at the n-th write. Returns `None` if there are fewer writes. A late write waits until the next
+    /// process has ended its work.
+    async fn interrupted(self, n: u32, side: Side, is_late: bool) -> Option<End> {
         let (mut world, service) = self.prepare().await;
         let hold = world.fake.hold(n, side);
         tokio::select! {
@@ -150,9 +163,17 @@ impl Case {
                 return None;
             }
         }
-        world.restart();
-        hold.release();
+        self.restart(&mut world);
+        let late = Some(hold).filter(|_| is_late);
         let address = self.act(&world, &service).await.unwrap_or_else(|error| panic!("{self:?} {n} {side:?}: {error}"));
+        if let Some(hold) = late {
+            hold.release();
+            support::eventually("the late write is over", SOON, async || {
+                let open = world.fake.requests().into_iter().find(|request| request.status.is_none());
+                open.map_or(Ok(()), |open| Err(format!("{} {}", open.method, open.path)))
+            })
+            .await;
+        }
         Some(self.end(&world, &service, address))
     }
 
@@ -172,10 +193,10 @@ impl Case {
         }
         let mut writes = 0;
         for n in 1.. {
-            let (before, after) = (self.interrupted(n, Side::Request).await, self.interrupted(n, Side::Answer).await);
-            let (Some(before), Some(after)) = (before, after) else { break };
-            assert_eq!(before, whole, "{self:?}: at the write {n}");
-            assert_eq!(after, whole, "{self:?}: after the write {n}");
+            for (side, is_late) in [(Side::Request, false), (Side::Answer, false), (Side::Request, true)] {
+                let Some(end) = self.interrupted(n, side, is_late).await else { return writes };
+                assert_eq!(end, whole, "{self:?}: {side:?} of the write {n}, late: {is_late}");
+            }
             writes = n;
         }
         writes
@@ -188,7 +209,7 @@ fn of_another_type(mut service: Service) -> Service {
 }
 
 /// `expected` has the number of interrupted writes for each work.
-async fn run_all(made: Made, uid: Option<&'static str>, expected: [u32; 8]) {
+async fn run_all(made: Made, uid: Option<&'static str>, expected: [u32; 9]) {
     let all = [
         Work::Create,
         Work::CreateBoth,
@@ -198,6 +219,7 @@ async fn run_all(made: Made, uid: Option<&'static str>, expected: [u32; 8]) {
         Work::Delete,
         Work::DeleteOfOtherType,
         Work::ChangeNodes,
+        Work::ChangeNodesOneByOne,
     ];
     let mut writes = Vec::new();
     for work in all {
@@ -216,20 +238,20 @@ async fn run_all(made: Made, uid: Option<&'static str>, expected: [u32; 8]) {
 
 #[tokio::test]
 async fn what_is_made_here_survives_an_end_at_any_write() {
-    run_all(Made::Here, Some(UID), [5, 7, 3, 6, 2, 5, 5, 1]).await;
+    run_all(Made::Here, Some(UID), [5, 7, 3, 6, 2, 5, 5, 1, 2]).await;
 }
 
 #[tokio::test]
 async fn what_is_made_here_survives_an_end_at_any_write_without_a_uid() {
-    run_all(Made::Here, None, [5, 7, 3, 10, 2, 6, 6, 1]).await;
+    run_all(Made::Here, None, [5, 7, 3, 10, 2, 6, 6, 1, 2]).await;
 }
 
 #[tokio::test]
 async fn what_the_go_program_made_survives_an_end_at_any_write() {
-    run_all(Made::ByGo, Some(UID), [4, 6, 3, 8, 2, 6, 6, 1]).await;
+    run_all(Made::ByGo, Some(UID), [4, 6, 3, 8, 2, 6, 6, 1, 2]).await;
 }
 
 #[tokio::test]
 async fn what_the_go_program_made_survives_an_end_at_any_write_without_a_uid() {
-    run_all(Made::ByGo, None, [4, 6, 3, 10, 2, 6, 6, 1]).await;
+    run_all(Made::ByGo, None, [4, 6, 3, 10, 2, 6, 6, 1, 2]).await;
 }

@@ -1,10 +1,7 @@
 //! Handles one request: limits, credentials, permission, holds, then the work of the manager.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-use serde_json::Value;
 
 use super::access::{Credential, SOURCE, Sessions, credential};
 use super::behaviour::{DeadSession, HierarchicalPatch};
@@ -151,7 +148,7 @@ impl RequestContext {
             Admission::Caller(caller) => caller,
         };
         let is_write = self.call.is_write();
-        let held_write = if is_write { self.shared.holds.claim(&self.call.operation, &self.services()) } else { None };
+        let held_write = if is_write { self.shared.holds.claim(&self.call.operation) } else { None };
         if let Some(held_write) = &held_write {
             held_write.pass(Side::Request).await;
         }
@@ -169,16 +166,6 @@ impl RequestContext {
             held_write.pass(Side::Answer).await;
         }
         served
-    }
-
-    /// Returns the Services in the tags of the objects that the request writes or deletes.
-    fn services(&self) -> BTreeSet<String> {
-        let mut services = BTreeSet::new();
-        name_services(&self.call.object().map(Value::Object).unwrap_or_default(), &mut services);
-        if let Some(stored) = self.shared.world().store.find(&self.call.target_path()) {
-            name_services(&Value::Object(stored.body.clone()), &mut services);
-        }
-        services
     }
 
     /// Checks credentials and permission.
@@ -247,20 +234,6 @@ impl RequestContext {
 
 fn unknown_path() -> Reply {
     Reply::new(404, "text/html", "<html><body><h1>404 Not Found</h1></body></html>".to_owned())
-}
-
-/// Adds the Services in tags anywhere in this value.
-fn name_services(value: &Value, services: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(members) => {
-            if members.get("scope").is_some_and(|scope| scope == "service") {
-                services.extend(members.get("tag").and_then(Value::as_str).map(str::to_owned));
-            }
-            members.values().for_each(|member| name_services(member, services));
-        }
-        Value::Array(elements) => elements.iter().for_each(|element| name_services(element, services)),
-        _ => {}
-    }
 }
 
 /// The result of authentication and authorization.

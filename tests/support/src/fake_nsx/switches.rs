@@ -5,7 +5,6 @@ use std::time::Duration;
 use tokio_rustls::TlsAcceptor;
 
 use super::{Balance, Behaviour, FakeNsx, Hold, Realization, Side, Trouble};
-use crate::fake_server::barriers::Counted;
 use crate::fake_server::identity::identity_asking_for_client;
 
 /// A server certificate with its key.
@@ -47,14 +46,7 @@ impl FakeNsx {
     /// Holds the n-th write of this operation from now on.
     #[must_use]
     pub fn hold_operation(&self, operation: &str, n: u32, side: Side) -> Hold {
-        self.shared.holds.add(Counted::Operation(operation.to_owned()), n, side)
-    }
-
-    /// Holds the n-th write from now on of an object whose tags name this Service (`<namespace>/<name>`), before or
-    /// after the write. Writes of other Services continue.
-    #[must_use]
-    pub fn hold_service(&self, service: &str, n: u32, side: Side) -> Hold {
-        self.shared.holds.add(Counted::About(service.to_owned()), n, side)
+        self.shared.holds.add(operation, n, side)
     }
 
     /// Sets its behaviour from now on.

@@ -1,6 +1,5 @@
 //! Holds a write of a fake before its work or before its answer, until a test releases it.
 
-use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -62,25 +61,9 @@ impl Drop for Hold {
     }
 }
 
-/// The writes that a hold counts.
-pub(crate) enum Counted {
-    /// Writes of this operation, or `*` for any.
-    Operation(String),
-    /// Writes about this subject.
-    About(String),
-}
-
-impl Counted {
-    fn has(&self, operation: &str, subjects: &BTreeSet<String>) -> bool {
-        match self {
-            Self::Operation(wanted) => wanted == operation || wanted == "*",
-            Self::About(subject) => subjects.contains(subject),
-        }
-    }
-}
-
 struct PendingHold {
-    counted: Counted,
+    /// The operation of the writes that it counts, or `*` for any.
+    operation: String,
     /// Number of writes that pass first.
     skip: u32,
     side: Side,
@@ -92,24 +75,24 @@ struct PendingHold {
 pub(crate) struct Holds(Mutex<Vec<PendingHold>>);
 
 impl Holds {
-    /// Holds the n-th of these writes from now on (the next write has n = 1).
-    pub(crate) fn add(&self, counted: Counted, n: u32, side: Side) -> Hold {
+    /// Holds the n-th write of this operation from now on (the next write has n = 1), or of any for `*`.
+    pub(crate) fn add(&self, operation: &str, n: u32, side: Side) -> Hold {
         let skip = n.checked_sub(1).expect("the next write is number 1");
         let stage = watch::Sender::new(HoldStage::Awaited);
-        let order = PendingHold { counted, skip, side, stage: stage.clone() };
+        let order = PendingHold { operation: operation.to_owned(), skip, side, stage: stage.clone() };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(order);
         Hold { stage }
     }
 
-    /// Counts a write about these subjects, and returns its hold if it has one.
-    pub(crate) fn claim(&self, operation: &str, subjects: &BTreeSet<String>) -> Option<HeldWrite> {
+    /// Counts a write, and returns its hold if it has one.
+    pub(crate) fn claim(&self, operation: &str) -> Option<HeldWrite> {
         let mut orders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut met = None;
         orders.retain_mut(|order| {
             if *order.stage.borrow() == HoldStage::Released {
                 return false;
             }
-            if !order.counted.has(operation, subjects) {
+            if order.operation != operation && order.operation != "*" {
                 return true;
             }
             if order.skip > 0 || met.is_some() {

@@ -112,25 +112,6 @@ async fn a_write_is_held_before_or_after_its_work() {
 }
 
 #[tokio::test]
-async fn a_write_about_one_service_is_held_and_others_pass() {
-    let manager = Manager::small().await;
-    let path = |id: &str| format!("/infra/lb-pools/{id}");
-    let pool = |service: &str| json!({"tags": [{"scope": "service", "tag": service}]});
-    let hold = manager.fake.hold_service("ns/a", 2, Side::Request);
-    assert_eq!(manager.put(&path("a"), &pool("ns/a")).await.0, 200, "the first write passes");
-    assert_eq!(manager.put(&path("b"), &pool("ns/b")).await.0, 200, "another Service");
-    let during = async {
-        hold.wait().await;
-        assert_eq!(manager.put(&path("c"), &pool("ns/c")).await.0, 200, "another Service");
-        hold.release();
-    };
-    // If the request does not name the Service, the object does.
-    let held = path("a");
-    let ((status, _), ()) = tokio::join!(manager.delete(&held), during);
-    assert_eq!((status, manager.fake.object(&held)), (200, None));
-}
-
-#[tokio::test]
 async fn a_manager_goes_down_and_comes_back_without_sessions() {
     let manager = Manager::small().await;
     // A new connection for each request, because a client notices a closed connection only at its next use.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ccm::providers::vsphere::config::{IpPool, LoadBalancerConfig as Config};
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
 use serde_json::{Value, json};
-use support::fake_nsx::go::GoBalancer;
+use support::fake_nsx::go::{GoBalancer, GoPaths};
 use support::fake_nsx::{Behaviour, Model, Realization, Trouble};
 
 use super::references::AGAIN;
@@ -147,21 +147,32 @@ async fn fields_that_the_go_program_ignores_stay_as_an_administrator_set_them() 
     assert_eq!(pool["members"][0]["admin_state"], json!("DISABLED"));
 }
 
-/// Of two allocations the one in use stays. The other one is deleted if it belongs to this cluster.
+/// Creates another allocation of the load balancer, with the UID of this cluster or none.
+fn put_second(world: &World, balancer: &GoBalancer, uid: Option<&str>) -> String {
+    let path = balancer.put_allocation(&world.fake, "go", "192.0.2.78".parse().unwrap());
+    if let Some(uid) = uid {
+        let tag = json!({"scope": "cluster-uid", "tag": uid});
+        world.fake.change_by_hand("go", &path, |object| object["tags"].as_array_mut().unwrap().push(tag));
+    }
+    path
+}
+
+/// The other allocation has no evidence of its owner, or belongs to another cluster.
 #[tokio::test]
 async fn of_two_allocations_the_one_in_use_stays() {
-    let world = World::with(model(), Some(UID), config()).await;
-    let balancer = GoBalancer::new(NAME, "ns/s", address());
-    balancer.put(&world.fake, "go");
-    let other = balancer.put_allocation(&world.fake, "go", "192.0.2.78".parse().unwrap());
-    let one = with_address(service("ns/s", &[("TCP", 80, 30080)]));
-    world.ensure(&one).await.unwrap();
-    // The other allocation has no evidence of its owner.
-    assert!(world.fake.object(&other).is_some());
-    assert_eq!(writes(&world), Vec::<String>::new());
-    world.delete(&one).await.unwrap();
-    assert_eq!(world.objects("ip-allocations").len(), 1, "the held one stays");
-    assert_eq!(world.held(), 1);
+    for (uid, held) in [(None, 1), (Some("of-another"), 0)] {
+        let world = World::with(model(), Some(UID), config()).await;
+        let balancer = GoBalancer::new(NAME, "ns/s", address());
+        balancer.put(&world.fake, "go");
+        let other = put_second(&world, &balancer, uid);
+        let one = with_address(service("ns/s", &[("TCP", 80, 30080)]));
+        world.ensure(&one).await.unwrap();
+        assert!(world.fake.object(&other).is_some(), "{uid:?}");
+        assert_eq!(writes(&world), Vec::<String>::new(), "{uid:?}");
+        world.delete(&one).await.unwrap();
+        assert_eq!(world.objects("ip-allocations").len(), 1, "{uid:?}: the other one stays");
+        assert_eq!(world.held(), held, "{uid:?}");
+    }
 }
 
 /// Such an allocation can come from a creation after an incomplete list.
@@ -170,9 +181,7 @@ async fn an_allocation_of_ours_beside_the_one_in_use_is_released() {
     let mut world = World::with(model(), Some(UID), config()).await;
     let balancer = GoBalancer::new(NAME, "ns/s", address());
     let paths = balancer.put(&world.fake, "go");
-    let other = balancer.put_allocation(&world.fake, "go", "192.0.2.78".parse().unwrap());
-    let uid = json!({"scope": "cluster-uid", "tag": UID});
-    world.fake.change_by_hand("go", &other, |object| object["tags"].as_array_mut().unwrap().push(uid));
+    let other = put_second(&world, &balancer, Some(UID));
     let before: Vec<_> = paths.values().map(|path| world.object(path)).collect();
     let one = with_address(service("ns/s", &[("TCP", 80, 30080)]));
     assert_eq!(addresses(&world.ensure(&one).await.unwrap()), [address()]);
@@ -193,9 +202,7 @@ async fn an_allocation_of_ours_whose_address_comes_later_is_released_within_half
         let world = World::with(model().behaviour(behaviour), Some(UID), config()).await;
         let balancer = GoBalancer::new(NAME, "ns/s", address());
         balancer.put(&world.fake, "go");
-        let other = balancer.put_allocation(&world.fake, "go", "192.0.2.78".parse().unwrap());
-        let uid = json!({"scope": "cluster-uid", "tag": UID});
-        world.fake.change_by_hand("go", &other, |object| object["tags"].as_array_mut().unwrap().push(uid));
+        let other = put_second(&world, &balancer, Some(UID));
         world.fake.set_realization(&other, Realization::Never);
         let one = with_address(service("ns/s", &[("TCP", 80, 30080)]));
         world.cluster.services.lock().unwrap().insert("ns/s".to_owned(), one.clone());
@@ -209,6 +216,21 @@ async fn an_allocation_of_ours_whose_address_comes_later_is_released_within_half
         assert_eq!(addresses(&world.ensure(&one).await.unwrap()), [address()]);
         assert_eq!(writes(&world), [other], "{shows_allocated_ip}");
     }
+}
+
+/// Checks the virtual server, and the pool and monitor that it uses.
+fn is_whole(world: &World, address: IpAddr) {
+    let [server] = &world.objects("lb-virtual-servers")[..] else { panic!("one virtual server") };
+    assert_eq!(server["ip_address"], json!(address));
+    let pool = world.object(server["pool_path"].as_str().unwrap()).unwrap();
+    assert_eq!(Vec::from_iter(World::members(&pool)), ["10.0.0.1", "10.0.0.2"]);
+    assert!(pool["active_monitor_paths"][0].is_string(), "{pool}");
+}
+
+/// Returns the objects that the Go program would reject or write, except held ones with these paths.
+fn left_over(world: &World, service: &Service, paths: &GoPaths) -> Vec<String> {
+    let is_of_held = |line: &String| line.contains("ns/s") || paths.values().any(|path| line.ends_with(path.as_str()));
+    world.handed_back(&[service]).into_iter().filter(|line| world.held() == 0 || !is_of_held(line)).collect()
 }
 
 #[tokio::test]
@@ -230,7 +252,9 @@ async fn a_half_made_one_is_completed_and_nothing_held_changes() {
                 assert_eq!(addresses(&status).len(), 1);
                 let after: Vec<_> = paths.values().map(|path| world.object(path)).collect();
                 assert_eq!(before, after, "{count} {uid:?}: nothing that exists is changed");
+                is_whole(&world, addresses(&status)[0]);
                 let one = with_status(one, status);
+                assert_eq!(left_over(&world, &one, &paths), Vec::<String>::new(), "{count} {uid:?}");
                 world.delete(&one).await.unwrap();
                 assert_eq!(world.objects("lb-virtual-servers").len(), 0);
             }
@@ -259,6 +283,9 @@ async fn a_half_deleted_one_is_completed() {
             if left.values().any(|path| path.contains("ip-allocations")) {
                 assert_eq!(addresses(&status), [address()], "{count} {uid:?}");
             }
+            is_whole(&world, addresses(&status)[0]);
+            let one = with_status(one.clone(), status);
+            assert_eq!(left_over(&world, &one, &left), Vec::<String>::new(), "{count} {uid:?}");
         }
     }
 }

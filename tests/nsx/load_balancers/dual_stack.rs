@@ -406,14 +406,12 @@ async fn a_family_that_waits_for_room_keeps_the_other_one_from_nothing() {
     };
     world.ensured(&of_ports("ns/large", 13)).await;
     let other = of_ports("ns/other", 4);
-    let hold = world.fake.hold_operation("PUT lb-virtual-servers", 1, Side::Request);
-    let (created, (first, pause)) = tokio::join!(world.try_ensure(&other), async {
-        hold.wait().await;
+    let waits = async {
         let first = world.ensured(&both(one())).await;
         let pause = world.waits_for("capacity", async || world.try_ensure(&first).await).await;
-        hold.release();
         (first, pause)
-    });
+    };
+    let (created, (first, pause)) = world.during("PUT lb-virtual-servers", world.try_ensure(&other), waits).await;
     assert!(matches!(created, Ok(_) | Err(Error::Pending { .. })), "{created:?}");
     let [address] = status(&first)[..] else { panic!("{first:?}") };
     assert!(address.is_ipv4());

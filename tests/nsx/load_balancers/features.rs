@@ -1,6 +1,8 @@
 //! Settings of a Service that the Go program ignores.
 
-use k8s_openapi::api::core::v1::Service;
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::{LoadBalancerStatus, Service};
 use serde_json::{Value, json};
 use support::fake_nsx::go::GoBalancer;
 use support::fake_nsx::{Behaviour, Model, Side, Trouble};
@@ -8,7 +10,6 @@ use support::fake_nsx::{Behaviour, Model, Side, Trouble};
 use super::world::*;
 use crate::world::advance;
 use ccm::cloud::{Error, Handling, LoadBalancer as _};
-use k8s_openapi::api::core::v1::LoadBalancerStatus;
 
 /// Returns the Service with these fields in its spec.
 fn with(service: &Service, fields: Value) -> Service {
@@ -127,71 +128,40 @@ fn have_always_a_monitor(world: &World, seen: usize) -> bool {
     pools.all(|one| one.object.as_ref().is_some_and(|pool| pool["active_monitor_paths"].as_array().is_some()))
 }
 
+/// The id of the former monitor cannot be used again while NSX still keeps the deleted one.
 #[tokio::test]
 async fn local_traffic_is_checked_at_the_health_check_port() {
-    let mut world = World::start(Some(UID)).await;
-    let one = world.ensured(&both()).await;
-    let local = with(&one, json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}));
-    let http = ("LBHttpMonitorProfile".to_owned(), json!(32000));
-    let seen = world.fake.history().len();
-    for _ in 0..3 {
-        world.ensure(&local).await.unwrap();
-        assert_eq!(monitors(&world), [http.clone(), http.clone()]);
-        for monitor in world.objects("lb-monitor-profiles") {
-            let asked = (&monitor["request_url"], &monitor["request_version"]);
-            assert_eq!(asked, (&json!("/healthz"), &json!("HTTP_VERSION_1_0")));
+    for deletion in [Behaviour::USUAL.deletion, Behaviour::THIRD.deletion] {
+        let model = Model::small().behaviour(Behaviour { deletion, ..Behaviour::USUAL });
+        let mut world = World::with(model, Some(UID), config()).await;
+        let one = world.ensured(&both()).await;
+        let local = with(&one, json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}));
+        let http = ("LBHttpMonitorProfile".to_owned(), json!(32000));
+        let seen = world.fake.history().len();
+        for _ in 0..3 {
+            world.ensure(&local).await.unwrap();
+            assert_eq!(monitors(&world), [http.clone(), http.clone()]);
+            for monitor in world.objects("lb-monitor-profiles") {
+                let asked = (&monitor["request_url"], &monitor["request_version"]);
+                assert_eq!(asked, (&json!("/healthz"), &json!("HTTP_VERSION_1_0")));
+            }
+            world.restart();
+            let settled = world.fake.history().len();
+            world.ensure(&local).await.unwrap();
+            assert!(world.history(settled).is_empty(), "the next process writes nothing");
+            world.ensure(&one).await.unwrap();
+            assert_eq!(monitors(&world), [("LBTcpMonitorProfile".to_owned(), json!(30080))]);
         }
-        world.restart();
-        let settled = world.fake.history().len();
-        world.ensure(&local).await.unwrap();
-        assert!(world.history(settled).is_empty(), "the next process writes nothing");
-        world.ensure(&one).await.unwrap();
-        assert_eq!(monitors(&world), [("LBTcpMonitorProfile".to_owned(), json!(30080))]);
+        let servers = world.objects("lb-virtual-servers");
+        let of_tcp = servers.iter().find(|one| one["default_pool_member_ports"] == json!(["30080"])).unwrap();
+        let written = world.history(seen).into_iter().filter(|one| of_tcp["pool_path"] == one.path);
+        let monitors_of = |pool: &Value| pool["active_monitor_paths"].as_array().map_or(0, Vec::len);
+        let counts: Vec<usize> = written.map(|version| version.object.as_ref().map_or(0, monitors_of)).collect();
+        assert_eq!(counts, [1; 6], "it has one all the time");
+        assert_eq!(world.handed_back(&[&one]), Vec::<String>::new());
+        world.delete(&one).await.unwrap();
+        assert_eq!(world.counted(), [0; 5]);
     }
-    let servers = world.objects("lb-virtual-servers");
-    let of_tcp = servers.iter().find(|one| one["default_pool_member_ports"] == json!(["30080"])).unwrap();
-    let written = world.history(seen).into_iter().filter(|one| of_tcp["pool_path"] == one.path);
-    let monitors_of = |pool: &Value| pool["active_monitor_paths"].as_array().map_or(0, Vec::len);
-    let counts: Vec<usize> = written.map(|version| version.object.as_ref().map_or(0, monitors_of)).collect();
-    assert_eq!(counts, [1; 6], "it has one all the time");
-    assert_eq!(world.handed_back(&[&one]), Vec::<String>::new());
-    world.delete(&one).await.unwrap();
-    assert_eq!(world.counted(), [0; 5]);
-}
-
-/// The id of the former monitor cannot be used again immediately.
-#[tokio::test]
-async fn the_traffic_policy_may_change_while_nsx_still_keeps_deleted_monitors() {
-    let behaviour = Behaviour { deletion: Behaviour::THIRD.deletion, ..Behaviour::USUAL };
-    let world = World::with(Model::small().behaviour(behaviour), Some(UID), config()).await;
-    let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
-    let local = with(&one, json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}));
-    for _ in 0..3 {
-        world.ensure(&local).await.unwrap();
-        assert_eq!(monitors(&world), [("LBHttpMonitorProfile".to_owned(), json!(32000))]);
-        world.ensure(&one).await.unwrap();
-        assert_eq!(monitors(&world), [("LBTcpMonitorProfile".to_owned(), json!(30080))]);
-    }
-}
-
-/// An earlier version of this program created the health check.
-#[tokio::test]
-async fn a_health_check_of_http_1_1_is_changed_once() {
-    let mut world = World::start(Some(UID)).await;
-    let local = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000});
-    let one = world.ensured(&with(&service("ns/s", &[("UDP", 80, 30081)]), local)).await;
-    let path = world.objects("lb-monitor-profiles").remove(0)["path"].as_str().unwrap().to_owned();
-    world.fake.change_by_hand("operator", &path, |monitor| {
-        monitor.as_object_mut().unwrap().remove("request_version");
-    });
-    assert_eq!(world.fake.object(&path).unwrap()["request_version"], "HTTP_VERSION_1_1", "the default");
-    world.restart();
-    let seen = world.fake.history().len();
-    world.ensure(&one).await.unwrap();
-    world.ensure(&one).await.unwrap();
-    let written: Vec<String> = world.history(seen).into_iter().map(|version| version.path).collect();
-    assert_eq!(written, std::slice::from_ref(&path));
-    assert_eq!(world.fake.object(&path).unwrap()["request_version"], "HTTP_VERSION_1_0");
 }
 
 #[tokio::test]
@@ -257,60 +227,6 @@ async fn a_group_has_one_expression_of_the_family_of_its_load_balancer() {
             }
         }
     }
-}
-
-/// An earlier version of this program wrote ranges of both families into one group.
-#[tokio::test]
-async fn a_group_with_both_families_changes_when_its_ranges_do() {
-    let mut world = World::start(Some(UID)).await;
-    let ranges = |ranges: &[&str]| with(&both(), json!({"loadBalancerSourceRanges": ranges}));
-    let one = world.ensured(&ranges(&["10.1.0.0/16", "fd00::/8"])).await;
-    let path = world.objects("groups").remove(0)["path"].as_str().unwrap().to_owned();
-    let of = |range: &str| json!({"resource_type": "IPAddressExpression", "ip_addresses": [range]});
-    let or = json!({"resource_type": "ConjunctionOperator", "conjunction_operator": "OR"});
-    world.fake.change_by_hand("operator", &path, |group| {
-        group["expression"] = json!([of("10.1.0.0/16"), or, of("fd00::/8")]);
-    });
-    world.restart();
-    let seen = world.fake.history().len();
-    world.ensure(&one).await.unwrap();
-    assert!(world.history(seen).is_empty());
-    let status = one.status.clone().and_then(|status| status.load_balancer).unwrap();
-    world.ensure(&with_status(ranges(&["10.2.0.0/16", "fd00::/8"]), status)).await.unwrap();
-    let expression = world.objects("groups").remove(0)["expression"].clone();
-    assert_eq!((expression.as_array().unwrap().len(), &expression[0]["ip_addresses"]), (1, &json!(["10.2.0.0/16"])));
-}
-
-/// NSX adds fields to written objects, and an administrator may set them.
-#[tokio::test]
-async fn members_that_nsx_adds_survive_each_change() {
-    let mut world = World::start(Some(UID)).await;
-    assert!(world.fake.behaviour().fills_in);
-    let ranges = |ranges: &[&str]| with(&both(), json!({"loadBalancerSourceRanges": ranges}));
-    let one = world.ensured(&ranges(&["10.1.0.0/16"])).await;
-    for pool in world.objects("lb-pools") {
-        world.fake.change_by_hand("operator", pool["path"].as_str().unwrap(), |pool| {
-            pool["snat_translation"]["port_overload"] = json!(8);
-        });
-    }
-    let id = world.objects("groups").remove(0)["expression"][0]["id"].clone();
-    assert!(id.is_string());
-    world.restart();
-    let seen = world.fake.history().len();
-    world.ensure(&one).await.unwrap();
-    assert!(world.history(seen).is_empty(), "they are no difference");
-    let status = one.status.clone().and_then(|status| status.load_balancer).unwrap();
-    world.cluster.remove("n2");
-    world.ensure(&with_status(ranges(&["10.2.0.0/16"]), status)).await.unwrap();
-    for pool in world.objects("lb-pools") {
-        assert_eq!(World::members(&pool).len(), 1);
-        assert_eq!(pool["snat_translation"], json!({"type": "LBSnatAutoMap", "port_overload": 8}));
-    }
-    let group = world.objects("groups").remove(0);
-    assert_eq!(
-        (&group["expression"][0]["id"], &group["expression"][0]["ip_addresses"]),
-        (&id, &json!(["10.2.0.0/16"]))
-    );
 }
 
 #[tokio::test]
@@ -424,7 +340,16 @@ async fn of_two_services_that_ask_for_one_address_at_once_one_creates_nothing() 
     world.delete(&one).await.unwrap();
     // NSX reserves a released address for a while.
     advance(std::time::Duration::from_secs(300)).await;
-    assert_eq!(addresses(&world.ensure(&two).await.unwrap()), ["192.0.2.50".parse::<std::net::IpAddr>().unwrap()]);
+    assert_eq!(addresses(&world.ensure(&two).await.unwrap()), ["192.0.2.50".parse::<IpAddr>().unwrap()]);
+}
+
+/// The first Service reports an address, and the second one requests the same address while the first one allocates.
+/// Returns the addresses of the first Service and the error of the second one.
+async fn ensure_at_once(world: &World, reported: &LoadBalancerStatus) -> (Vec<IpAddr>, Error) {
+    let one = with_status(service("ns/a", &[("TCP", 80, 30080)]), reported.clone());
+    let two = with(&service("ns/b", &[("TCP", 80, 30081)]), json!({"loadBalancerIP": addresses(reported)[0]}));
+    let (first, second) = world.during("PATCH ip-allocations", world.ensure(&one), world.try_ensure(&two)).await;
+    (addresses(&first.unwrap()), second.unwrap_err())
 }
 
 /// An administrator has deleted the load balancer of the first Service, which still reports its address. NSX accepts
@@ -435,17 +360,8 @@ async fn an_address_that_one_service_reports_and_another_one_asks_for_is_given_o
     let world = World::with(Model::small().behaviour(behaviour), Some(UID), config()).await;
     world.ensured(&service("ns/other", &[("TCP", 80, 30090)])).await;
     let status: LoadBalancerStatus = serde_json::from_value(json!({"ingress": [{"ip": "192.0.2.50"}]})).unwrap();
-    let one = with_status(service("ns/a", &[("TCP", 80, 30080)]), status.clone());
-    let two = with(&service("ns/b", &[("TCP", 80, 30081)]), json!({"loadBalancerIP": "192.0.2.50"}));
-    let hold = world.fake.hold_operation("PATCH ip-allocations", 1, Side::Request);
-    let (first, second) = tokio::join!(world.ensure(&one), async {
-        hold.wait().await;
-        let second = world.try_ensure(&two).await;
-        hold.release();
-        second
-    });
-    assert_eq!(addresses(&first.unwrap()), addresses(&status));
-    let error = second.unwrap_err();
+    let (first, error) = ensure_at_once(&world, &status).await;
+    assert_eq!(first, addresses(&status));
     assert_eq!(word(&error), "AddressUnavailable", "{error}");
     assert!(error.to_string().contains("ns/a"), "{error}");
     assert_eq!(world.counted(), [1, 2, 2, 2, 2], "nothing is created for the second Service");
@@ -457,18 +373,8 @@ async fn a_refused_address_is_not_claimed_for_the_rest_of_the_call() {
     let world = World::start(Some(UID)).await;
     let other = world.ensured(&service("ns/other", &[("TCP", 80, 30090)])).await;
     let status = other.status.clone().unwrap().load_balancer.unwrap();
-    let used = addresses(&status);
-    let one = with_status(service("ns/a", &[("TCP", 80, 30080)]), status);
-    let two = with(&service("ns/b", &[("TCP", 80, 30081)]), json!({"loadBalancerIP": used[0]}));
-    let hold = world.fake.hold_operation("PATCH ip-allocations", 1, Side::Request);
-    let (first, second) = tokio::join!(world.ensure(&one), async {
-        hold.wait().await;
-        let second = world.try_ensure(&two).await;
-        hold.release();
-        second
-    });
-    assert_ne!(addresses(&first.unwrap()), used);
-    let error = second.unwrap_err();
+    let (first, error) = ensure_at_once(&world, &status).await;
+    assert_ne!(first, addresses(&status));
     assert_eq!(word(&error), "AddressUnavailable", "{error}");
     assert!(error.to_string().contains("in use by the Service ns/other"), "{error}");
 }

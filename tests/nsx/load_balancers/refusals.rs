@@ -7,7 +7,7 @@ use ccm::providers::vsphere::config::{Class, IpPool, LoadBalancerConfig as Confi
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 use support::fake_nsx::go::{GoBalancer, TCP_PROFILE};
-use support::fake_nsx::{Behaviour, Model, Side, Trouble};
+use support::fake_nsx::{Behaviour, Model, Trouble};
 
 use super::world::*;
 use crate::routes::world::node;
@@ -110,25 +110,6 @@ async fn a_virtual_server_whose_tags_were_removed_is_named() {
     let sent = world.sent();
     assert!(sent.len() < 25, "{sent:?}");
     assert_eq!(world.counted(), [1, 1, 1, 1, 1]);
-}
-
-/// A group or persistence profile was deleted by force, and another port needs it.
-#[tokio::test]
-async fn a_part_that_is_gone_is_made_again() {
-    for collection in ["groups", "lb-persistence-profiles"] {
-        let world = World::start(Some(UID)).await;
-        let mut one = one();
-        let spec = one.spec.as_mut().unwrap();
-        match collection {
-            "groups" => spec.load_balancer_source_ranges = Some(vec!["10.1.0.0/16".to_owned()]),
-            _ => spec.session_affinity = Some("ClientIP".to_owned()),
-        }
-        let one = world.ensured(&one).await;
-        world.fake.force_delete_by_hand("operator", &path_of(&world, collection));
-        let two = moved(&one, &[("TCP", 80, 30080), ("TCP", 443, 30443)]);
-        world.ensure(&two).await.unwrap_or_else(|error| panic!("{collection}: {error}"));
-        assert_eq!((world.objects(collection).len(), world.counted()), (1, [1, 2, 2, 2, 1]), "{collection}");
-    }
 }
 
 /// Another client deleted the load balancer service by force. The last pass still has it.
@@ -460,13 +441,8 @@ async fn of_two_services_that_need_the_last_capacity_one_gets_all_its_ports() {
         if used > 0 {
             world.ensured(&of_ports("ns/large", used)).await;
         }
-        let hold = world.fake.hold_operation("PUT lb-virtual-servers", 1, Side::Request);
-        let (first, second) = tokio::join!(world.try_ensure(&one), async {
-            hold.wait().await;
-            let second = world.try_ensure(&two).await;
-            hold.release();
-            second
-        });
+        let (first, second) =
+            world.during("PUT lb-virtual-servers", world.try_ensure(&one), world.try_ensure(&two)).await;
         assert!(matches!(first, Ok(_) | Err(Error::Pending { .. })), "{used}: {first:?}");
         let Err(Error::Pending { message, after }) = second else { panic!("{used}: {second:?}") };
         assert!(message.contains("capacity"), "{message}");
@@ -486,15 +462,11 @@ async fn services_are_created_one_after_another_while_there_is_no_load_balancer_
     let world = World::start(Some(UID)).await;
     let (one, two) = (one(), service("ns/two", &[("TCP", 80, 30081)]));
     world.delete(&one).await.unwrap();
-    let hold = world.fake.hold_operation("PUT lb-services", 1, Side::Request);
-    let (first, (second, sent)) = tokio::join!(world.try_ensure(&one), async {
-        hold.wait().await;
+    let waits = async {
         world.sent();
-        let second = world.try_ensure(&two).await;
-        let sent = world.sent();
-        hold.release();
-        (second, sent)
-    });
+        (world.try_ensure(&two).await, world.sent())
+    };
+    let (first, (second, sent)) = world.during("PUT lb-services", world.try_ensure(&one), waits).await;
     assert!(matches!(first, Ok(_) | Err(Error::Pending { .. })), "{first:?}");
     let Err(Error::Pending { message, .. }) = second else { panic!("{second:?}") };
     assert!(message.contains("capacity"), "{message}");
@@ -513,14 +485,9 @@ async fn services_do_not_wait_for_each_other_if_the_usage_is_unreadable() {
         world.ensured(&one()).await;
         world.fake.every("GET service-usage", trouble);
         let (two, three) = (service("ns/two", &[("TCP", 80, 30081)]), service("ns/three", &[("TCP", 80, 30082)]));
-        let hold = world.fake.hold_operation("PUT lb-virtual-servers", 1, Side::Request);
-        let (first, (second, count)) = tokio::join!(world.try_ensure(&two), async {
-            hold.wait().await;
-            let second = world.try_ensure(&three).await;
-            let count = world.objects("lb-virtual-servers").len();
-            hold.release();
-            (second, count)
-        });
+        let meanwhile = async { (world.try_ensure(&three).await, world.objects("lb-virtual-servers").len()) };
+        let (first, (second, count)) =
+            world.during("PUT lb-virtual-servers", world.try_ensure(&two), meanwhile).await;
         for created in [first, second] {
             assert!(matches!(created, Ok(_) | Err(Error::Pending { .. })), "{created:?}");
         }

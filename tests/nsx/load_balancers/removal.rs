@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use support::fake_nsx::go::GoBalancer;
-use support::fake_nsx::{Model, Realization, Side, Trouble};
+use support::fake_nsx::{Model, Realization, Trouble};
 
 use super::orphans::reading;
 use super::world::*;
@@ -179,13 +179,7 @@ async fn a_load_balancer_service_that_a_failing_creation_may_use_is_deleted_afte
     let old = world.ensured(&service("ns/old", &[("TCP", 80, 30080)])).await;
     let new = service("ns/new", &[("TCP", 80, 30081)]);
     world.fake.next("PUT lb-virtual-servers", Trouble::error(400, Some(23_500)));
-    let hold = world.fake.hold_operation("PUT lb-pools", 1, Side::Request);
-    let (created, deleted) = tokio::join!(world.try_ensure(&new), async {
-        hold.wait().await;
-        let deleted = world.delete(&old).await;
-        hold.release();
-        deleted
-    });
+    let (created, deleted) = world.during("PUT lb-pools", world.try_ensure(&new), world.delete(&old)).await;
     deleted.unwrap();
     assert_eq!(word(&created.unwrap_err()), "NSXRefused");
     assert_eq!(world.fake.counts().of("DELETE lb-services"), 0);

@@ -210,13 +210,8 @@ async fn l_01_what_is_gone_when_it_is_deleted_is_deleted() {
         let world = World::start(Some(UID)).await;
         let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
         let path = world.objects(collection)[0]["path"].as_str().unwrap().to_owned();
-        let hold = world.fake.hold_operation(&format!("DELETE {collection}"), 1, Side::Request);
-        let deletes = async {
-            hold.wait().await;
-            assert!(world.fake.delete_by_hand("admin", &path));
-            hold.release();
-        };
-        let (deleted, ()) = tokio::join!(world.delete(&one), deletes);
+        let by_hand = async { assert!(world.fake.delete_by_hand("admin", &path)) };
+        let (deleted, ()) = world.during(&format!("DELETE {collection}"), world.delete(&one), by_hand).await;
         deleted.unwrap_or_else(|error| panic!("{collection}: {error}"));
         let (answered, counted) = (world.fake.counts().answered(404), world.counted());
         if Behaviour::of_process() != Behaviour::USUAL {
@@ -236,15 +231,13 @@ async fn l_04_a_load_balancer_service_is_not_deleted_while_another_sync_creates_
     let world = World::start(Some(UID)).await;
     let old = world.ensured(&service("ns/old", &[("TCP", 80, 30080)])).await;
     let new = service("ns/new", &[("TCP", 80, 30081)]);
-    let hold = world.fake.hold_operation("PUT lb-virtual-servers", 1, Side::Request);
-    let (created, ()) = tokio::join!(world.try_ensure(&new), async {
-        hold.wait().await;
+    let deletes = async {
         // The deletion waits until the virtual server is not realized any more, and then for a pass.
         assert!(matches!(world.try_delete(&old).await, Err(Error::Pending { .. })));
         crate::world::advance(Duration::from_secs(2)).await;
         assert!(matches!(world.try_delete(&old).await, Err(Error::Pending { .. })));
-        hold.release();
-    });
+    };
+    let (created, ()) = world.during("PUT lb-virtual-servers", world.try_ensure(&new), deletes).await;
     assert!(created.is_ok() || matches!(created, Err(Error::Pending { .. })), "{created:?}");
     world.ensure(&new).await.unwrap();
     assert_eq!(world.fake.counts().of("DELETE lb-services"), 0);

@@ -21,7 +21,7 @@ use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, Service};
 use serde_json::{Value, json};
 use support::fake_nsx::go::{TCP_PROFILE, UDP_PROFILE};
 use support::fake_nsx::go_rules::GoProgram;
-use support::fake_nsx::{FakeNsx, Model, ObjectVersion};
+use support::fake_nsx::{FakeNsx, Model, ObjectVersion, Side};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -369,6 +369,23 @@ impl World {
     /// Returns the writes since the first `seen` versions. Purges by NSX itself are excluded.
     pub fn history(&self, seen: usize) -> Vec<ObjectVersion> {
         self.fake.written_from(seen)
+    }
+
+    /// Holds the next write of this operation. `meanwhile` begins when the write is held, and its end releases the write.
+    /// Returns both results.
+    pub async fn during<T, R>(
+        &self,
+        operation: &str,
+        call: impl Future<Output = T>,
+        meanwhile: impl Future<Output = R>,
+    ) -> (T, R) {
+        let hold = self.fake.hold_operation(operation, 1, Side::Request);
+        tokio::join!(call, async {
+            hold.wait().await;
+            let result = meanwhile.await;
+            hold.release();
+            result
+        })
     }
 
     /// Returns the operations since the last call, without logins.

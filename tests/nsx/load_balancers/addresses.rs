@@ -21,10 +21,6 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-fn one() -> Service {
-    service("ns/s", &[("TCP", 80, 30080)])
-}
-
 fn reported(service: &Service) -> Vec<IpAddr> {
     service.status.as_ref().and_then(|status| status.load_balancer.as_ref()).map(addresses).unwrap_or_default()
 }
@@ -54,7 +50,7 @@ async fn readings(world: &World, count: usize) {
 /// Releases the address of the only load balancer as an administrator, and waits until NSX does not reserve it any
 /// more.
 async fn release(world: &World) {
-    let allocation = world.objects("ip-allocations")[0]["path"].as_str().unwrap().to_owned();
+    let allocation = world.path_of("ip-allocations");
     assert!(world.fake.delete_by_hand("operator", &allocation));
     advance(RELEASED).await;
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use ccm::providers::vsphere::config::{IpPool, LoadBalancerConfig as Config};
-use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
+use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 use support::fake_nsx::go::{GoBalancer, GoPaths};
 use support::fake_nsx::{Behaviour, Model, Realization, Trouble};
@@ -19,11 +19,6 @@ const ADDRESS: &str = "192.0.2.77";
 
 fn address() -> IpAddr {
     ADDRESS.parse().unwrap()
-}
-
-fn with_address(service: Service) -> Service {
-    let ingress = LoadBalancerIngress { ip: Some(ADDRESS.to_owned()), ..Default::default() };
-    with_status(service, LoadBalancerStatus { ingress: Some(vec![ingress]) })
 }
 
 /// Returns the paths that requests wrote.
@@ -76,7 +71,7 @@ async fn a_whole_load_balancer_is_taken_over_without_a_write() {
         for (name, balancer, one, config) in whole() {
             let mut world = World::with(model(), uid, config).await;
             balancer.put(&world.fake, "go");
-            let one = with_address(one);
+            let one = reporting(one, ADDRESS);
             assert_eq!(addresses(&world.ensure(&one).await.unwrap()), [address()], "{name}");
             assert!(world.update(&[&one]).await.iter().all(Result::is_ok), "{name}");
             world.restart();
@@ -132,7 +127,7 @@ async fn fields_that_the_go_program_ignores_stay_as_an_administrator_set_them() 
     let edited: Vec<&String> = paths.values().filter(|path| path.contains("/lb-")).collect();
     edited.iter().for_each(|path| world.fake.change_by_hand("go", path, edit));
     let before: Vec<_> = edited.iter().map(|path| world.fake.object(path)).collect();
-    let one = with_address(service("ns/s", &[("TCP", 80, 30080)]));
+    let one = reporting(service("ns/s", &[("TCP", 80, 30080)]), ADDRESS);
     world.ensure(&one).await.unwrap();
     assert_eq!(writes(&world), Vec::<String>::new());
     let after: Vec<_> = edited.iter().map(|path| world.fake.object(path)).collect();
@@ -165,7 +160,7 @@ async fn of_two_allocations_the_one_in_use_stays() {
         let balancer = GoBalancer::new(NAME, "ns/s", address());
         balancer.put(&world.fake, "go");
         let other = put_second(&world, &balancer, uid);
-        let one = with_address(service("ns/s", &[("TCP", 80, 30080)]));
+        let one = reporting(service("ns/s", &[("TCP", 80, 30080)]), ADDRESS);
         world.ensure(&one).await.unwrap();
         assert!(world.fake.object(&other).is_some(), "{uid:?}");
         assert_eq!(writes(&world), Vec::<String>::new(), "{uid:?}");
@@ -183,7 +178,7 @@ async fn an_allocation_of_ours_beside_the_one_in_use_is_released() {
     let paths = balancer.put(&world.fake, "go");
     let other = put_second(&world, &balancer, Some(UID));
     let before: Vec<_> = paths.values().map(|path| world.object(path)).collect();
-    let one = with_address(service("ns/s", &[("TCP", 80, 30080)]));
+    let one = reporting(service("ns/s", &[("TCP", 80, 30080)]), ADDRESS);
     assert_eq!(addresses(&world.ensure(&one).await.unwrap()), [address()]);
     assert_eq!(writes(&world), [other]);
     let after: Vec<_> = paths.values().map(|path| world.object(path)).collect();
@@ -204,7 +199,7 @@ async fn an_allocation_of_ours_whose_address_comes_later_is_released_within_half
         balancer.put(&world.fake, "go");
         let other = put_second(&world, &balancer, Some(UID));
         world.fake.set_realization(&other, Realization::Never);
-        let one = with_address(service("ns/s", &[("TCP", 80, 30080)]));
+        let one = reporting(service("ns/s", &[("TCP", 80, 30080)]), ADDRESS);
         world.cluster.services.lock().unwrap().insert("ns/s".to_owned(), one.clone());
         assert_eq!(addresses(&world.ensure(&one).await.unwrap()), [address()]);
         assert!(world.fake.object(&other).is_some());
@@ -243,7 +238,7 @@ async fn a_half_made_one_is_completed_and_nothing_held_changes() {
                 let paths = balancer.put_half_made(&world.fake, "go", count);
                 let before: Vec<_> = paths.values().map(|path| world.object(path)).collect();
                 let one = service("ns/s", &[("TCP", 80, 30080)]);
-                let one = if has_status { with_address(one) } else { one };
+                let one = if has_status { reporting(one, ADDRESS) } else { one };
                 let status = world.ensure(&one).await.unwrap_or_else(|error| panic!("{count} {uid:?}: {error}"));
                 let has_allocation = paths.keys().any(|step| *step == support::fake_nsx::go::GoStep::Allocation);
                 if has_status && has_allocation {
@@ -270,7 +265,7 @@ async fn a_half_deleted_one_is_completed() {
             // The deletion continues.
             let world = World::with(model(), uid, config()).await;
             let left = balancer.put_half_deleted(&world.fake, "go", count);
-            let one = with_address(service("ns/s", &[("TCP", 80, 30080)]));
+            let one = reporting(service("ns/s", &[("TCP", 80, 30080)]), ADDRESS);
             world.delete(&one).await.unwrap();
             assert_eq!(world.objects("ip-allocations").len(), 0, "{count}: its address is an ingress of the Service");
             let held: usize = world.objects("lb-pools").len() + world.objects("lb-monitor-profiles").len();
@@ -300,9 +295,9 @@ async fn as_many_configured_tags_as_the_go_program_can_have_keep_nothing_from_it
     let mut balancer = GoBalancer::new(NAME, "ns/s", address());
     balancer.tags = tags;
     balancer.put(&world.fake, "go");
-    let one = with_address(service("ns/s", &[("TCP", 80, 30080)]));
+    let one = reporting(service("ns/s", &[("TCP", 80, 30080)]), ADDRESS);
     world.ensure(&one).await.unwrap();
-    let moved = with_address(service("ns/s", &[("TCP", 80, 30090), ("UDP", 53, 30053)]));
+    let moved = reporting(service("ns/s", &[("TCP", 80, 30090), ("UDP", 53, 30053)]), ADDRESS);
     world.ensure(&moved).await.unwrap_or_else(|error| panic!("{error}"));
     let most = |collection: &str| {
         world.objects(collection).iter().map(|one| one["tags"].as_array().unwrap().len()).max().unwrap()

@@ -59,10 +59,7 @@ async fn lives_beside(pair: &mut Pair, what: &str) {
 
     let other = pair.other.ensured(&of_other(service("ns/s", &[("TCP", 80, 30080)]))).await;
     assert_ne!(one.status, other.status, "{what}: each has its own address");
-    let moved = with_status(
-        of_other(service("ns/s", &[("TCP", 81, 30090), ("UDP", 80, 30081)])),
-        other.status.and_then(|status| status.load_balancer).unwrap(),
-    );
+    let moved = moved(&other, &[("TCP", 81, 30090), ("UDP", 80, 30081)]);
     pair.other.ensure(&moved).await.unwrap();
     pair.other.cluster.put(node("n9", "uid-9", &[], &[("InternalIP", "10.0.0.9")]));
     assert!(pair.other.update(&[&moved]).await.iter().all(Result::is_ok), "{what}");

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use ccm::cloud::Error;
-use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
+use k8s_openapi::api::core::v1::Service;
 use support::fake_nsx::go::GoBalancer;
 use support::fake_nsx::{Behaviour, Side};
 
@@ -105,7 +105,7 @@ impl Case {
             (Made::Here, true) => return (world, wanted),
             (Made::Here, false) => {
                 let before = world.ensured(&service("ns/s", &existing)).await;
-                let status = before.status.and_then(|status| status.load_balancer).unwrap();
+                let status = status_of(&before);
                 let wanted = if of_other_type { of_another_type(wanted) } else { with_status(wanted, status) };
                 return (world, wanted);
             }
@@ -120,8 +120,7 @@ impl Case {
         if of_other_type {
             return (world, of_another_type(wanted));
         }
-        let ingress = LoadBalancerIngress { ip: Some(OF_GO.to_owned()), ..Default::default() };
-        (world, with_status(wanted, LoadBalancerStatus { ingress: Some(vec![ingress]) }))
+        (world, reporting(wanted, OF_GO))
     }
 
     async fn act(self, world: &World, service: &Service) -> Result<Option<IpAddr>, Error> {

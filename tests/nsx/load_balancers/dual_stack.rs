@@ -32,15 +32,8 @@ fn single(service: Service) -> Service {
     of_families(service, "SingleStack", &["IPv4"])
 }
 
-/// Returns the Service with these fields in its spec.
-fn with(service: &Service, fields: Value) -> Service {
-    let mut value = serde_json::to_value(service).unwrap();
-    value["spec"].as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-    serde_json::from_value(value).unwrap()
-}
-
 fn status(service: &Service) -> Vec<IpAddr> {
-    addresses(&service.status.clone().unwrap().load_balancer.unwrap())
+    addresses(&status_of(service))
 }
 
 fn ips<const N: usize>(addresses: [&str; N]) -> Vec<IpAddr> {
@@ -208,7 +201,7 @@ async fn what_there_is_stays_when_the_pool_for_ipv6_is_no_longer_configured() {
     world.update(&[&dual]).await.pop().unwrap().unwrap();
     assert_eq!(members(&world)[1], set(["fd00::1", "fd00::2", "fd00::3"]));
     let more = service("ns/s", &[("TCP", 80, 30080), ("UDP", 80, 30081), ("TCP", 443, 30443)]);
-    let more = both(with_status(more, dual.status.clone().unwrap().load_balancer.unwrap()));
+    let more = both(with_status(more, status_of(&dual)));
     assert_eq!(addresses(&world.ensure(&more).await.unwrap()), status(&dual));
     assert_eq!(counted(&world)[0], (3, 3));
 
@@ -321,7 +314,7 @@ async fn a_family_that_cannot_be_made_keeps_the_other_one_from_nothing() {
     let servers = || world.objects("lb-virtual-servers").into_iter().filter(of_service).count();
     assert_eq!(servers(), 1, "the port that is gone goes");
     let more = service("ns/s", &[("TCP", 80, 30080), ("TCP", 81, 30081)]);
-    let more = both(with_status(more, first.status.clone().unwrap().load_balancer.unwrap()));
+    let more = both(with_status(more, status_of(&first)));
     assert_eq!(word(&world.ensure(&more).await.unwrap_err()), "AddressUnavailable");
     assert_eq!(servers(), 2, "a new one comes");
 
@@ -567,8 +560,7 @@ impl Work {
             Self::Delete => (both(ranges.clone()), both(ranges)),
         };
         let before = world.ensured(&before).await;
-        let status = before.status.and_then(|status| status.load_balancer).unwrap();
-        (world, with_status(after, status))
+        (world, with_status(after, status_of(&before)))
     }
 
     async fn act(self, world: &World, service: &Service) -> Vec<IpAddr> {

@@ -5,18 +5,11 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::{LoadBalancerStatus, Service};
 use serde_json::{Value, json};
 use support::fake_nsx::go::GoBalancer;
-use support::fake_nsx::{Behaviour, Model, Side, Trouble};
+use support::fake_nsx::{Behaviour, Model, Trouble};
 
 use super::world::*;
 use crate::world::advance;
 use ccm::cloud::{Error, Handling, LoadBalancer as _};
-
-/// Returns the Service with these fields in its spec.
-fn with(service: &Service, fields: Value) -> Service {
-    let mut value = serde_json::to_value(service).unwrap();
-    value["spec"].as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-    serde_json::from_value(value).unwrap()
-}
 
 fn both() -> Service {
     service("ns/s", &[("TCP", 80, 30080), ("UDP", 80, 30081)])
@@ -87,14 +80,14 @@ async fn a_group_or_profile_that_is_gone_keeps_no_port_from_following() {
         let mut world = World::start(Some(UID)).await;
         let fields = || json!({"loadBalancerSourceRanges": ["10.1.0.0/16"], "sessionAffinity": "ClientIP"});
         let one = world.ensured(&with(&both(), fields())).await;
-        let gone = world.objects(collection).remove(0)["path"].as_str().unwrap().to_owned();
+        let gone = world.path_of(collection);
         assert!(world.fake.force_delete_by_hand("operator", &gone), "{case}");
         if is_restarted {
             world.restart();
         }
         // One port gets another node port, and one port is new.
         let other = service("ns/s", &[("TCP", 80, 30090), ("UDP", 80, 30081), ("TCP", 81, 30082)]);
-        let other = with_status(with(&other, fields()), one.status.unwrap().load_balancer.unwrap());
+        let other = with_status(with(&other, fields()), status_of(&one));
         world.ensure(&other).await.unwrap_or_else(|error| panic!("{case}: {error}"));
         let path = world.objects(collection).remove(0)["path"].clone();
         let servers = world.objects("lb-virtual-servers");
@@ -259,7 +252,7 @@ async fn a_wished_address_is_had_or_said_to_be_unavailable() {
             assert_eq!(world.counted(), [1; 5], "{why}: nothing is created for the second Service");
         }
         // The address of an existing load balancer does not change.
-        let other = with_status(wish("ns/a", "192.0.2.51"), one.status.unwrap().load_balancer.unwrap());
+        let other = with_status(wish("ns/a", "192.0.2.51"), status_of(&one));
         assert_eq!(word(&world.ensure(&other).await.unwrap_err()), "LoadBalancerNotPossible");
         assert_eq!(world.objects("lb-virtual-servers")[0]["ip_address"], json!("192.0.2.50"));
     }
@@ -320,20 +313,13 @@ async fn of_two_services_that_ask_for_one_address_at_once_one_creates_nothing() 
     world.ensured(&service("ns/other", &[("TCP", 80, 30090)])).await;
     let wish = |key: &str| with(&service(key, &[("TCP", 80, 30080)]), json!({"loadBalancerIP": "192.0.2.50"}));
     let (one, two) = (wish("ns/a"), wish("ns/b"));
-    let hold = world.fake.hold(1, Side::Request);
-    let first = world.try_ensure(&one);
-    tokio::pin!(first);
-    tokio::select! {
-        biased;
-        () = hold.wait() => {}
-        done = &mut first => panic!("{done:?}"),
-    }
-    let error = world.try_ensure(&two).await.unwrap_err();
-    assert_eq!(word(&error), "AddressUnavailable", "{error}");
-    assert!(error.to_string().contains("ns/a"), "{error}");
-    assert_eq!(world.counted(), [1; 5], "nothing is created for the second Service");
-    hold.release();
-    let created = first.await;
+    let meanwhile = async {
+        let error = world.try_ensure(&two).await.unwrap_err();
+        assert_eq!(word(&error), "AddressUnavailable", "{error}");
+        assert!(error.to_string().contains("ns/a"), "{error}");
+        assert_eq!(world.counted(), [1; 5], "nothing is created for the second Service");
+    };
+    let (created, ()) = world.during("*", world.try_ensure(&one), meanwhile).await;
     assert!(matches!(created, Err(Error::Pending { .. })), "NSX has not put it into effect: {created:?}");
     let one = world.ensured(&one).await;
     assert_eq!(word(&world.ensure(&two).await.unwrap_err()), "AddressUnavailable");
@@ -372,7 +358,7 @@ async fn an_address_that_one_service_reports_and_another_one_asks_for_is_given_o
 async fn a_refused_address_is_not_claimed_for_the_rest_of_the_call() {
     let world = World::start(Some(UID)).await;
     let other = world.ensured(&service("ns/other", &[("TCP", 80, 30090)])).await;
-    let status = other.status.clone().unwrap().load_balancer.unwrap();
+    let status = status_of(&other);
     let (first, error) = ensure_at_once(&world, &status).await;
     assert_ne!(first, addresses(&status));
     assert_eq!(word(&error), "AddressUnavailable", "{error}");

@@ -113,10 +113,10 @@ async fn a_service_that_gets_one_family_before_the_return_leaves_nothing_to_the_
     let one = || service("ns/s", &[("TCP", 80, 30080), ("UDP", 80, 30081)]);
     let dual = world.ensured(&of_families(one(), "PreferDualStack", &["IPv4", "IPv6"])).await;
     assert!(!seconds(&world).is_empty());
-    let before: Vec<_> = addresses(&dual.status.clone().unwrap().load_balancer.unwrap());
+    let before: Vec<_> = addresses(&status_of(&dual));
     let single = of_families(dual, "SingleStack", &["IPv4"]);
     let single = world.ensured(&single).await;
-    assert_eq!(addresses(&single.status.clone().unwrap().load_balancer.unwrap()), before[..1], "the address stays");
+    assert_eq!(addresses(&status_of(&single)), before[..1], "the address stays");
     assert_eq!(seconds(&world), BTreeSet::new());
     assert_eq!(world.handed_back(&[&single]), Vec::<String>::new());
 }

@@ -13,10 +13,6 @@ use ccm::providers::vsphere::config::{LoadBalancerConfig as Config, Size};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn one() -> k8s_openapi::api::core::v1::Service {
-    service("ns/s", &[("TCP", 80, 30080)])
-}
-
 fn is_pending<T>(result: &Result<T, Error>) -> bool {
     matches!(result, Err(Error::Pending { .. }))
 }
@@ -261,10 +257,7 @@ async fn a_load_balancer_that_nsx_cannot_put_into_effect_gives_no_address_and_ta
     let served = world.ensured(&one()).await;
     // With an address in the status the same failure is reported, and the address stays.
     world.fake.set_realization("lb-virtual-servers", failing);
-    let moved = with_status(
-        service("ns/s", &[("TCP", 80, 30090)]),
-        served.status.as_ref().and_then(|status| status.load_balancer.clone()).unwrap(),
-    );
+    let moved = moved(&served, &[("TCP", 80, 30090)]);
     assert_eq!(word(&world.ensure(&moved).await.unwrap_err()), "LoadBalancerNotRealized");
     assert_eq!(world.counted(), [1; 5]);
     world.fake.set_realization("lb-virtual-servers", Realization::After(Duration::ZERO));
@@ -281,10 +274,7 @@ async fn a_changed_virtual_server_is_judged_by_its_new_revision() {
         let one = world.ensured(&one()).await;
         let failing = Realization::Error(SECOND * 2, 23_501, "the edge node has no room".to_owned());
         world.fake.set_realization("lb-virtual-servers", failing);
-        let moved = with_status(
-            service("ns/s", &[("TCP", 80, 30090)]),
-            one.status.as_ref().and_then(|status| status.load_balancer.clone()).unwrap(),
-        );
+        let moved = moved(&one, &[("TCP", 80, 30090)]);
         let refused = world.ensure(&moved).await.expect_err("the old revision is in effect");
         assert!(refused.to_string().contains("no room"), "{shows_intent_version}: {refused}");
     }
@@ -296,10 +286,7 @@ async fn a_failure_is_reported_also_where_its_alarm_cannot_be_read() {
     let one = world.ensured(&one()).await;
     world.fake.set_realization("lb-virtual-servers", Realization::Error(Duration::ZERO, 23_501, "no room".to_owned()));
     world.fake.deny("admin", "GET realized-entities");
-    let moved = with_status(
-        service("ns/s", &[("TCP", 80, 30090)]),
-        one.status.as_ref().and_then(|status| status.load_balancer.clone()).unwrap(),
-    );
+    let moved = moved(&one, &[("TCP", 80, 30090)]);
     assert_eq!(word(&world.ensure(&moved).await.unwrap_err()), "LoadBalancerNotRealized");
 }
 
@@ -309,10 +296,7 @@ async fn a_change_that_nsx_does_not_confirm_ends_with_a_remark() {
     let world = World::start(Some(UID)).await;
     let one = world.ensured(&one()).await;
     world.fake.set_realization("lb-virtual-servers", Realization::Never);
-    let moved = with_status(
-        service("ns/s", &[("TCP", 80, 30090)]),
-        one.status.as_ref().and_then(|status| status.load_balancer.clone()).unwrap(),
-    );
+    let moved = moved(&one, &[("TCP", 80, 30090)]);
     world.sent();
     let status = world.ensure(&moved).await.unwrap();
     assert_eq!(addresses(&status).len(), 1);
@@ -402,9 +386,8 @@ async fn a_load_balancer_service_without_room_on_the_edges_is_reported() {
 #[tokio::test]
 async fn a_port_that_comes_back_at_once_is_reported_until_the_old_server_is_gone() {
     let world = World::with(Model::small().behaviour(marked(20, 300)), Some(UID), config()).await;
-    let status = |service: &k8s_openapi::api::core::v1::Service| service.status.clone().unwrap().load_balancer.unwrap();
     let both = world.ensured(&service("ns/s", &[("TCP", 80, 30080), ("TCP", 81, 30081)])).await;
-    let one = with_status(service("ns/s", &[("TCP", 80, 30080)]), status(&both));
+    let one = moved(&both, &[("TCP", 80, 30080)]);
     world.ensure(&one).await.unwrap();
     let refused = world.ensure(&both).await.unwrap_err();
     assert_eq!(word(&refused), "LoadBalancerNotRealized", "{refused}");

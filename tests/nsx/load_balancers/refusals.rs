@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use ccm::cloud::Error;
 use ccm::providers::vsphere::config::{Class, IpPool, LoadBalancerConfig as Config, Profile};
-use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 use support::fake_nsx::go::{GoBalancer, TCP_PROFILE};
 use support::fake_nsx::{Behaviour, Model, Trouble};
@@ -15,25 +14,6 @@ use crate::world::advance;
 
 /// Pause before a retry that needs a change by an operator.
 const LATER: Duration = Duration::from_secs(300);
-
-fn one() -> Service {
-    service("ns/s", &[("TCP", 80, 30080)])
-}
-
-/// Returns the Service with other ports and the same status.
-fn moved(service: &Service, ports: &[(&str, u16, u16)]) -> Service {
-    let status = service.status.clone().and_then(|status| status.load_balancer).unwrap();
-    let mut moved = super::world::service("ns/s", ports);
-    let spec = moved.spec.as_mut().unwrap();
-    let old = service.spec.as_ref().unwrap();
-    spec.load_balancer_source_ranges.clone_from(&old.load_balancer_source_ranges);
-    spec.session_affinity.clone_from(&old.session_affinity);
-    with_status(moved, status)
-}
-
-fn path_of(world: &World, collection: &str) -> String {
-    world.objects(collection)[0]["path"].as_str().unwrap().to_owned()
-}
 
 /// After an `Invalid` answer the daemon would wait for a change of the Service.
 #[tokio::test]
@@ -69,7 +49,7 @@ async fn an_object_whose_tags_were_removed_is_replaced_where_no_address_depends_
     for collection in ["lb-pools", "lb-monitor-profiles"] {
         let mut world = World::start(Some(UID)).await;
         let one = world.ensured(&one()).await;
-        let path = path_of(&world, collection);
+        let path = world.path_of(collection);
         strip(&world, &path);
         world.restart();
         world.sent();
@@ -96,20 +76,27 @@ async fn an_object_whose_tags_were_removed_is_replaced_where_no_address_depends_
     }
 }
 
+/// With two families, the second load balancer has the virtual server.
 #[tokio::test]
 async fn a_virtual_server_whose_tags_were_removed_is_named() {
-    let mut world = World::start(Some(UID)).await;
-    let one = world.ensured(&one()).await;
-    let path = path_of(&world, "lb-virtual-servers");
-    strip(&world, &path);
-    world.restart();
-    world.sent();
-    let error = world.ensure(&one).await.unwrap_err();
-    assert_eq!((word(&error).as_str(), error.retry_after()), ("NSXRefused", Some(LATER)));
-    assert!(error.to_string().contains(&path) && error.to_string().contains("\"service\""), "{error}");
-    let sent = world.sent();
-    assert!(sent.len() < 25, "{sent:?}");
-    assert_eq!(world.counted(), [1, 1, 1, 1, 1]);
+    for (policy, families, expected) in
+        [("SingleStack", &["IPv4"][..], [1, 1, 1, 1, 1]), ("PreferDualStack", &["IPv4", "IPv6"], [1, 2, 2, 2, 2])]
+    {
+        let mut world = World::dual(Some(UID)).await;
+        let one = world.ensured(&of_families(one(), policy, families)).await;
+        let servers = world.objects("lb-virtual-servers");
+        let server = servers.iter().max_by_key(|server| server["tags"].to_string().contains("ipfamily")).unwrap();
+        let path = server["path"].as_str().unwrap();
+        strip(&world, path);
+        world.restart();
+        world.sent();
+        let error = world.ensure(&one).await.unwrap_err();
+        assert_eq!((word(&error).as_str(), error.retry_after()), ("NSXRefused", Some(LATER)), "{policy}");
+        assert!(error.to_string().contains(path) && error.to_string().contains("\"service\""), "{error}");
+        let sent = world.sent();
+        assert!(sent.len() < 25, "{sent:?}");
+        assert_eq!(world.counted(), expected, "{policy}");
+    }
 }
 
 /// Another client deleted the load balancer service by force. The last pass still has it.
@@ -120,7 +107,7 @@ async fn a_load_balancer_service_that_another_client_deleted_is_made_again_at_on
         let behaviour = Behaviour { missing_with_500012, exists_with_500127, ..Behaviour::USUAL };
         let world = World::with(Model::small().behaviour(behaviour), Some(UID), config()).await;
         world.ensured(&one()).await;
-        assert!(world.fake.force_delete_by_hand("operator", &path_of(&world, "lb-services")), "{case}");
+        assert!(world.fake.force_delete_by_hand("operator", &world.path_of("lb-services")), "{case}");
         world.sent();
         let other = service("ns/other", &[("TCP", 80, 30081)]);
         world.ensure(&other).await.unwrap_or_else(|error| panic!("{case}: {error}"));
@@ -136,7 +123,7 @@ async fn a_load_balancer_service_that_another_client_deleted_is_made_again_at_on
 async fn an_invalid_path_of_an_object_that_exists_is_a_refusal() {
     let world = World::start(Some(UID)).await;
     world.ensured(&one()).await;
-    let message = format!("The path=[{}] is invalid", path_of(&world, "lb-services"));
+    let message = format!("The path=[{}] is invalid", world.path_of("lb-services"));
     let body = json!({"httpStatus": "BAD_REQUEST", "error_code": 500_012, "error_message": message}).to_string();
     world.fake.every("PUT lb-virtual-servers", Trouble::answer(400, "application/json", &body));
     world.sent();
@@ -221,7 +208,7 @@ async fn a_change_without_effect_is_named() {
     world.fake.every("PUT lb-monitor-profiles", Trouble::Rewrite(|body| body.replace("30090", "30080")));
     let error = world.ensure(&moved(&one, &[("TCP", 80, 30090)])).await.unwrap_err();
     assert_eq!(word(&error), "NSXRefused");
-    let path = path_of(&world, "lb-monitor-profiles");
+    let path = world.path_of("lb-monitor-profiles");
     assert!(error.to_string().contains(&format!("change {path}")), "{error}");
 }
 
@@ -253,13 +240,7 @@ async fn pools_and_monitors_of_the_go_program_have_both_marks_before_the_first_d
                     object["tags"].as_array_mut().unwrap().push(json!({"scope": scope, "tag": value}));
                 });
             }
-            let one = one();
-            let ingress = k8s_openapi::api::core::v1::LoadBalancerIngress {
-                ip: Some("192.0.2.77".to_owned()),
-                ..Default::default()
-            };
-            let status = k8s_openapi::api::core::v1::LoadBalancerStatus { ingress: Some(vec![ingress]) };
-            let one = with_status(one, status);
+            let one = reporting(one(), "192.0.2.77");
             // In a process without the cluster's UID, a UID tag is no evidence.
             if uid.is_none() && scope == "cluster-uid" {
                 continue;

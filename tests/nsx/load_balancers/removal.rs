@@ -36,10 +36,9 @@ async fn parts_that_are_gone_are_created_before_what_refers_to_them_changes() {
         world.restart();
         world.cluster.remove("n2");
         world.cluster.put(node("n3", "uid-3", &[], &[("InternalIP", "10.0.0.3")]));
-        let status = before.status.clone().and_then(|status| status.load_balancer).unwrap();
-        let changed = with_status(service("ns/s", &[("TCP", 80, 30090)]), status.clone());
+        let changed = moved(&before, &[("TCP", 80, 30090)]);
         let ensured = world.ensure(&changed).await.unwrap_or_else(|error| panic!("{collection}: {error}"));
-        assert_eq!(addresses(&ensured), addresses(&status), "{collection}");
+        assert_eq!(addresses(&ensured), addresses(&status_of(&before)), "{collection}");
         assert_eq!(world.counted(), [1, 1, 1, 1, 1], "{collection}");
         let (pool, server) = (only(&world, "lb-pools"), only(&world, "lb-virtual-servers"));
         let monitor = only(&world, "lb-monitor-profiles");
@@ -101,24 +100,6 @@ async fn a_service_that_comes_back_to_be_deleted_is_looked_at_again() {
     assert_eq!(world.counted()[1..], [0; 4]);
 }
 
-/// The virtual server of a second load balancer lost the tag of its Service.
-#[tokio::test]
-async fn a_second_virtual_server_whose_tags_were_removed_is_named() {
-    let mut world = World::dual(Some(UID)).await;
-    let dual = of_families(service("ns/s", &[("TCP", 80, 30080)]), "PreferDualStack", &["IPv4", "IPv6"]);
-    let dual = world.ensured(&dual).await;
-    let servers = world.objects("lb-virtual-servers");
-    let second = servers.iter().find(|server| server["tags"].to_string().contains("ipfamily")).unwrap();
-    let path = second["path"].as_str().unwrap();
-    world.fake.change_by_hand("operator", path, |object| {
-        object["tags"].as_array_mut().unwrap().retain(|tag| tag["scope"] != "service");
-    });
-    world.restart();
-    let error = world.ensure(&dual).await.unwrap_err();
-    assert!(error.to_string().contains(path) && error.to_string().contains("\"service\""), "{error}");
-    assert_eq!(world.counted(), [1, 2, 2, 2, 2]);
-}
-
 /// The process ended before the release of the address. The next process has another pool for the class.
 #[tokio::test]
 async fn an_address_of_a_pool_that_is_no_longer_configured_is_released() {
@@ -147,8 +128,7 @@ async fn pools_that_may_not_be_listed_keep_no_other_service_waiting() {
     let world = World::start(Some(UID)).await;
     let other = world.ensured(&service("ns/other", &[("TCP", 80, 30080)])).await;
     world.fake.deny("admin", "LIST ip-pools");
-    let status = other.status.clone().and_then(|status| status.load_balancer).unwrap();
-    let gone = with_status(service("ns/gone", &[("TCP", 80, 30081)]), status);
+    let gone = with_status(service("ns/gone", &[("TCP", 80, 30081)]), status_of(&other));
     for _ in 0..2 {
         let error = world.delete(&gone).await.unwrap_err();
         assert_eq!((word(&error).as_str(), error.retry_after()), ("NSXNoPermission", Some(LATER)), "{error}");

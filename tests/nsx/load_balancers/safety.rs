@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
+use k8s_openapi::api::core::v1::Service;
 use serde_json::json;
 use support::fake_nsx::go::GoBalancer;
 use support::fake_nsx::{Behaviour, Deletion, Model, Realization, Side, Trouble};
@@ -16,9 +16,7 @@ const ADDRESS: &str = "192.0.2.77";
 
 fn adopted(world: &World) -> Service {
     GoBalancer::new(NAME, "ns/s", ADDRESS.parse().unwrap()).put(&world.fake, "go");
-    let ingress = LoadBalancerIngress { ip: Some(ADDRESS.to_owned()), ..Default::default() };
-    let status = LoadBalancerStatus { ingress: Some(vec![ingress]) };
-    with_status(service("ns/s", &[("TCP", 80, 30080)]), status)
+    reporting(one(), ADDRESS)
 }
 
 #[tokio::test]
@@ -75,19 +73,6 @@ async fn the_finalizer_stays_while_a_virtual_server_has_the_address_of_the_servi
 }
 
 #[tokio::test]
-async fn services_without_an_address_do_not_start_each_other() {
-    let model = Model::empty().tier1("t1").ip_pool("p1", "pool1", "192.0.2.0/24", &[("192.0.2.5", "192.0.2.5")]);
-    let world = World::with(model, Some(UID), config()).await;
-    world.ensured(&service("ns/a", &[("TCP", 80, 30080)])).await;
-    for name in ["ns/b", "ns/c"] {
-        let announced = world.announcements();
-        let error = world.ensure(&service(name, &[("TCP", 80, 30081)])).await.unwrap_err();
-        assert_eq!(word(&error), "AddressUnavailable");
-        assert_eq!(announced(), Vec::<String>::new(), "an address that was never had is no address that is free");
-    }
-}
-
-#[tokio::test]
 async fn many_syncs_at_the_start_share_one_reading() {
     let mut world = World::start(Some(UID)).await;
     let mut services = Vec::new();
@@ -118,7 +103,7 @@ async fn many_syncs_at_the_start_share_one_reading() {
 async fn a_pool_that_somebody_deleted_is_noticed_by_a_change_of_the_nodes() {
     let world = World::start(Some(UID)).await;
     let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
-    let pool = world.objects("lb-pools")[0]["path"].as_str().unwrap().to_owned();
+    let pool = world.path_of("lb-pools");
     world.fake.force_delete_by_hand("admin", &pool);
     world.cluster.remove("n2");
     let announced = world.announcement("ns/s");
@@ -148,8 +133,7 @@ async fn a_pool_that_is_deleted_while_the_nodes_change_is_not_left() {
             () = hold.wait() => {}
             done = &mut update => panic!("{done:?}"),
         }
-        let status = two.status.clone().and_then(|status| status.load_balancer).unwrap();
-        let one = with_status(service("ns/s", &[("TCP", 80, 30080)]), status);
+        let one = moved(&two, &[("TCP", 80, 30080)]);
         // One of the pools in the request is deleted, and none is changed.
         world.cluster.put(node("n2", "uid-2", &[], &[("InternalIP", "10.0.0.2")]));
         world.ensure(&one).await.unwrap();
@@ -209,7 +193,7 @@ async fn l_01_what_is_gone_when_it_is_deleted_is_deleted() {
     for collection in ["lb-virtual-servers", "lb-pools", "lb-monitor-profiles", "ip-allocations"] {
         let world = World::start(Some(UID)).await;
         let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
-        let path = world.objects(collection)[0]["path"].as_str().unwrap().to_owned();
+        let path = world.path_of(collection);
         let by_hand = async { assert!(world.fake.delete_by_hand("admin", &path)) };
         let (deleted, ()) = world.during(&format!("DELETE {collection}"), world.delete(&one), by_hand).await;
         deleted.unwrap_or_else(|error| panic!("{collection}: {error}"));
@@ -250,8 +234,8 @@ async fn l_02_a_load_balancer_service_that_is_gone_is_created_again() {
     let one = world.ensured(&service("ns/a", &[("TCP", 80, 30080)])).await;
     world.delete(&one).await.unwrap();
     let two = world.ensured(&service("ns/b", &[("TCP", 80, 30080)])).await;
-    let path = world.objects("lb-services")[0]["path"].as_str().unwrap().to_owned();
-    let server = world.objects("lb-virtual-servers")[0]["path"].as_str().unwrap().to_owned();
+    let path = world.path_of("lb-services");
+    let server = world.path_of("lb-virtual-servers");
     world.fake.delete_by_hand("admin", &server);
     world.fake.delete_by_hand("admin", &path);
     let three = world.ensured(&service("ns/c", &[("TCP", 80, 30081)])).await;
@@ -297,7 +281,7 @@ async fn a_wrong_load_balancer_service_in_the_configuration_is_an_error_of_the_c
         let world = World::with(model.clone(), Some(UID), config).await;
         let one = adopted(&world);
         world.cluster.services.lock().unwrap().insert("ns/s".to_owned(), one.clone());
-        let lb_service = world.objects("lb-services")[0]["path"].as_str().unwrap().to_owned();
+        let lb_service = world.path_of("lb-services");
         let seen = world.fake.history().len();
         let refused = world.ensure(&one).await.unwrap_err();
         assert_eq!(word(&refused), "LoadBalancerConfigWrong", "{refused}");
@@ -334,7 +318,7 @@ async fn what_is_read_without_a_permit_ends_with_the_lead() {
     world.restart();
     assert!(world.get(&one).await.unwrap().is_some());
     for collection in ["lb-virtual-servers", "lb-pools", "lb-monitor-profiles", "ip-allocations"] {
-        let path = world.objects(collection)[0]["path"].as_str().unwrap().to_owned();
+        let path = world.path_of(collection);
         assert!(world.fake.delete_by_hand("admin", &path));
     }
     world.leads.send_replace(false);
@@ -383,7 +367,7 @@ async fn a_new_port_is_not_created_on_another_load_balancer_service() {
     let used = world.objects("lb-virtual-servers")[0]["lb_service_path"].as_str().unwrap().to_owned();
     world.restart_as_configured(Config { tier1: Some("/infra/tier-1s/t2".to_owned()), ..config() });
     let two = service("ns/s", &[("TCP", 80, 30080), ("TCP", 443, 30443)]);
-    let two = with_status(two, one.status.clone().unwrap().load_balancer.unwrap());
+    let two = with_status(two, status_of(&one));
     let seen = world.fake.history().len();
     let refused = world.ensure(&two).await.unwrap_err();
     assert_eq!(word(&refused), "LoadBalancerConfigWrong", "{refused}");
@@ -541,7 +525,7 @@ async fn what_became_another_owners_since_the_last_reading_is_neither_changed_no
     for act in ["delete", "other port", "other nodes"] {
         let world = World::start(Some(UID)).await;
         let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
-        let paths = kinds.map(|kind| world.objects(kind)[0]["path"].as_str().unwrap().to_owned());
+        let paths = kinds.map(|kind| world.path_of(kind));
         for path in &paths {
             world.fake.change_by_hand("admin", path, |object| {
                 let tags = object["tags"].as_array_mut().unwrap();
@@ -551,11 +535,7 @@ async fn what_became_another_owners_since_the_last_reading_is_neither_changed_no
         let seen = world.fake.history().len();
         match act {
             "delete" => drop(world.delete(&one).await),
-            "other port" => {
-                let other = service("ns/s", &[("TCP", 81, 30081)]);
-                let status = one.status.clone().and_then(|status| status.load_balancer).unwrap();
-                drop(world.ensure(&with_status(other, status)).await);
-            }
+            "other port" => drop(world.ensure(&moved(&one, &[("TCP", 81, 30081)])).await),
             _ => {
                 world.cluster.remove("n2");
                 drop(world.update(&[&one]).await);

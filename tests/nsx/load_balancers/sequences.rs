@@ -109,8 +109,7 @@ async fn seq_04_another_node_port_changes_monitor_and_virtual_server_in_place() 
     let world = World::start(Some(UID)).await;
     let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
     world.sent();
-    let moved = service("ns/s", &[("TCP", 80, 30090)]);
-    let moved = with_status(moved, one.status.unwrap().load_balancer.unwrap());
+    let moved = moved(&one, &[("TCP", 80, 30090)]);
     world.ensure(&moved).await.unwrap();
     let expected = [
         "GET lb-monitor-profiles",
@@ -131,7 +130,7 @@ async fn seq_05_another_port_is_created_before_the_old_one_goes() {
     let world = World::start(Some(UID)).await;
     let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
     world.sent();
-    let moved = with_status(service("ns/s", &[("TCP", 81, 30080)]), one.status.unwrap().load_balancer.unwrap());
+    let moved = moved(&one, &[("TCP", 81, 30080)]);
     world.ensure(&moved).await.unwrap();
     // The load balancer service stays, because it is still in use.
     let expected = [
@@ -382,13 +381,15 @@ async fn a_released_address_is_offered_to_nobody() {
     let first = world.ensured(&service("ns/a", &[("TCP", 80, 30080)])).await;
     let mut wish = service("ns/b", &[("TCP", 80, 30081)]);
     wish.spec.as_mut().unwrap().load_balancer_ip = Some("192.0.2.5".to_owned());
-    for one in [&wish, &service("ns/c", &[("TCP", 80, 30082)])] {
+    for one in [&wish, &service("ns/c", &[("TCP", 80, 30082)]), &service("ns/d", &[("TCP", 80, 30083)])] {
+        let announced = world.announcements();
         assert_eq!(word(&world.ensure(one).await.unwrap_err()), "AddressUnavailable");
+        assert_eq!(announced(), Vec::<String>::new(), "an address that was never had is no address that is free");
     }
     let announced = world.announcements();
     world.delete(&first).await.unwrap();
     let announced = announced().join(" ");
-    assert!(!announced.contains("\"b\"") && !announced.contains("\"c\""), "{announced}");
+    assert!(!["b", "c", "d"].iter().any(|name| announced.contains(&format!("\"{name}\""))), "{announced}");
 }
 
 #[tokio::test]

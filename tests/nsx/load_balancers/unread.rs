@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
+use k8s_openapi::api::core::v1::Service;
 use serde_json::json;
 use support::fake_nsx::go::GoBalancer;
 use support::fake_nsx::{Behaviour, Model, PendingAnswer, Realization, Side, Trouble};
@@ -13,19 +13,6 @@ const ADDRESS: &str = "192.0.2.77";
 
 fn balancer() -> GoBalancer {
     GoBalancer::new(NAME, "ns/s", ADDRESS.parse().unwrap())
-}
-
-fn one() -> Service {
-    service("ns/s", &[("TCP", 80, 30080)])
-}
-
-fn with_address(service: Service) -> Service {
-    let ingress = LoadBalancerIngress { ip: Some(ADDRESS.to_owned()), ..Default::default() };
-    with_status(service, LoadBalancerStatus { ingress: Some(vec![ingress]) })
-}
-
-fn path_of(world: &World, collection: &str) -> String {
-    world.objects(collection)[0]["path"].as_str().unwrap().to_owned()
 }
 
 fn refused() -> Realization {
@@ -50,9 +37,9 @@ async fn not_now() -> Vec<World> {
 async fn a_service_keeps_its_address_while_nsx_does_not_say_which_allocation_has_it() {
     for world in not_now().await {
         balancer().put(&world.fake, "go");
-        let server = path_of(&world, "lb-virtual-servers");
+        let server = world.path_of("lb-virtual-servers");
         world.fake.delete_by_hand("admin", &server);
-        let one = with_address(one());
+        let one = reporting(one(), ADDRESS);
         let error = world.ensure(&one).await.unwrap_err();
         assert_eq!((word(&error).as_str(), error.retry_after()), ("NSXUnavailable", Some(Duration::from_secs(10))));
         assert!(error.to_string().contains("/ip-allocations/"), "{error}");
@@ -68,15 +55,15 @@ async fn an_allocation_without_an_address_keeps_no_service_from_another_one() {
     let world = World::start(Some(UID)).await;
     balancer().put_allocation(&world.fake, "go", ADDRESS.parse().unwrap());
     let exhausted = Realization::Error(Duration::ZERO, 8212, "no free address".to_owned());
-    world.fake.set_realization(&path_of(&world, "ip-allocations"), exhausted);
-    assert_eq!(addresses(&world.ensure(&with_address(one())).await.unwrap()).len(), 1);
+    world.fake.set_realization(&world.path_of("ip-allocations"), exhausted);
+    assert_eq!(addresses(&world.ensure(&reporting(one(), ADDRESS)).await.unwrap()).len(), 1);
 
     // An allocation that was deleted in the meantime has no address either.
     let world = World::start(Some(UID)).await;
     let path = balancer().put_allocation(&world.fake, "go", ADDRESS.parse().unwrap());
     world.ensured(&service("ns/other", &[("TCP", 80, 30081)])).await;
     world.fake.delete_by_hand("admin", &path);
-    assert_eq!(addresses(&world.ensure(&with_address(one())).await.unwrap()).len(), 1);
+    assert_eq!(addresses(&world.ensure(&reporting(one(), ADDRESS)).await.unwrap()).len(), 1);
 
     // An allocation that cannot belong to the Service does not block it either.
     let world = World::start(Some(UID)).await;
@@ -94,11 +81,11 @@ async fn the_finalizer_stays_while_nsx_does_not_say_which_allocation_has_the_add
                 false => drop(balancer().put_allocation(&world.fake, "go", ADDRESS.parse().unwrap())),
             }
             let seen = world.fake.history().len();
-            let error = world.delete(&with_address(one())).await.unwrap_err();
+            let error = world.delete(&reporting(one(), ADDRESS)).await.unwrap_err();
             assert_eq!(word(&error), "NSXUnavailable", "{error}");
             assert!(world.history(seen).is_empty(), "what shows whose it is stays");
             world.fake.set_realization("ip-allocations", Realization::After(Duration::ZERO));
-            world.delete(&with_address(one())).await.unwrap();
+            world.delete(&reporting(one(), ADDRESS)).await.unwrap();
             assert_eq!(world.counted()[1..], [0; 4]);
         }
     }
@@ -109,7 +96,7 @@ async fn the_finalizer_stays_while_nsx_does_not_say_which_allocation_has_the_add
     world.delete(&one()).await.unwrap();
     let exhausted = Realization::Error(Duration::ZERO, 8212, "no free address".to_owned());
     world.fake.set_realization(&path, exhausted);
-    world.delete(&with_address(one())).await.unwrap();
+    world.delete(&reporting(one(), ADDRESS)).await.unwrap();
     assert!(world.fake.object(&path).is_some());
 }
 
@@ -169,7 +156,7 @@ async fn an_allocation_that_got_no_address_before_is_replaced_at_once() {
     let mut world = World::with(Model::small().behaviour(behaviour), Some(UID), config()).await;
     let one = one();
     end_after_reservation(&mut world, &one).await;
-    let path = path_of(&world, "ip-allocations");
+    let path = world.path_of("ip-allocations");
     let exhausted = Realization::Error(Duration::ZERO, 8212, "no free address".to_owned());
     world.fake.set_realization(&path, exhausted);
     assert_eq!(addresses(&world.ensure(&one).await.unwrap()).len(), 1);
@@ -183,7 +170,7 @@ async fn an_error_of_one_allocation_keeps_no_other_one_from_being_read() {
     for number in 0..6 {
         let mut world = World::start(Some(UID)).await;
         let one = world.ensured(&one()).await;
-        let used = path_of(&world, "ip-allocations");
+        let used = world.path_of("ip-allocations");
         let mut balancer = balancer();
         balancer.tags.insert("cluster-uid".to_owned(), UID.to_owned());
         let other = balancer.put_allocation(&world.fake, "go", ADDRESS.parse().unwrap());
@@ -220,7 +207,7 @@ async fn an_allocation_that_gets_no_address_keeps_no_finalizer_once_the_other_on
         let paths = balancer().put(&world.fake, "go");
         let other = balancer().put_allocation(&world.fake, "go", "192.0.2.78".parse().unwrap());
         world.fake.set_realization(&other, Realization::Never);
-        world.delete(&with_address(one())).await.unwrap();
+        world.delete(&reporting(one(), ADDRESS)).await.unwrap();
         let left: Vec<_> = world.objects("ip-allocations").iter().map(|one| one["path"].clone()).collect();
         assert_eq!((left, world.counted()[1..].to_vec()), (vec![other.into()], vec![0, 0, 0, 1]), "{paths:?}");
     }

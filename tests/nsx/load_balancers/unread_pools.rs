@@ -77,7 +77,7 @@ async fn nothing_is_reserved_beside_what_may_be_in_the_pool() {
     let mut world = world().await;
     let two = world.ensured(&of_two(service("ns/two", &[("TCP", 80, 30081)]))).await;
     // The virtual server is deleted. Only its address shows the owner, and the address cannot be read.
-    let server = world.objects("lb-virtual-servers")[0]["path"].as_str().unwrap().to_owned();
+    let server = world.path_of("lb-virtual-servers");
     assert!(world.fake.delete_by_hand("admin", &server));
     without_permission(&mut world).await;
     let seen = world.fake.history().len();

@@ -17,7 +17,7 @@ use ccm::providers::vsphere::nsx::load_balancer::{
 use ccm::providers::vsphere::nsx::routes::Adoption;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, Service};
+use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Node, Service};
 use serde_json::{Value, json};
 use support::fake_nsx::go::{TCP_PROFILE, UDP_PROFILE};
 use support::fake_nsx::go_rules::GoProgram;
@@ -124,6 +124,18 @@ pub fn service(key: &str, ports: &[(&str, u16, u16)]) -> Service {
     serde_json::from_value(service).unwrap()
 }
 
+/// Returns the Service `ns/s` with one port.
+pub fn one() -> Service {
+    service("ns/s", &[("TCP", 80, 30080)])
+}
+
+/// Returns the Service with these fields in its spec.
+pub fn with(service: &Service, fields: Value) -> Service {
+    let mut value = serde_json::to_value(service).unwrap();
+    value["spec"].as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    serde_json::from_value(value).unwrap()
+}
+
 /// Returns the Service with an annotation.
 pub fn annotated(mut service: Service, key: &str, value: &str) -> Service {
     service.metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.to_owned());
@@ -134,6 +146,24 @@ pub fn annotated(mut service: Service, key: &str, value: &str) -> Service {
 pub fn with_status(mut service: Service, status: LoadBalancerStatus) -> Service {
     service.status = Some(k8s_openapi::api::core::v1::ServiceStatus { load_balancer: Some(status), conditions: None });
     service
+}
+
+/// Returns the Service with this address in its status.
+pub fn reporting(service: Service, address: &str) -> Service {
+    let ingress = LoadBalancerIngress { ip: Some(address.to_owned()), ..Default::default() };
+    with_status(service, LoadBalancerStatus { ingress: Some(vec![ingress]) })
+}
+
+/// Returns the status of the Service's load balancer.
+pub fn status_of(service: &Service) -> LoadBalancerStatus {
+    service.status.as_ref().and_then(|status| status.load_balancer.clone()).unwrap()
+}
+
+/// Returns the Service with other ports.
+pub fn moved(service: &Service, ports: &[(&str, u16, u16)]) -> Service {
+    let mut moved = service.clone();
+    moved.spec.as_mut().unwrap().ports = self::service("ns/s", ports).spec.unwrap().ports;
+    moved
 }
 
 /// Returns the addresses in a status.
@@ -371,8 +401,8 @@ impl World {
         self.fake.written_from(seen)
     }
 
-    /// Holds the next write of this operation. `meanwhile` begins when the write is held, and its end releases the write.
-    /// Returns both results.
+    /// Holds the next write of this operation, or of any for `*`. `meanwhile` begins when the write is held, and its end
+    /// releases the write. Returns both results.
     pub async fn during<T, R>(
         &self,
         operation: &str,
@@ -404,6 +434,11 @@ impl World {
             path.rsplit('/').nth(1) == Some(collection) && object["marked_for_delete"] != json!(true)
         };
         objects.into_iter().filter(is_one).collect()
+    }
+
+    /// Returns the path of the first object in this collection.
+    pub fn path_of(&self, collection: &str) -> String {
+        self.objects(collection)[0]["path"].as_str().unwrap().to_owned()
     }
 
     /// Returns the object at this path, without the fields that NSX adds at realization.

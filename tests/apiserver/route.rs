@@ -5,7 +5,6 @@ mod cloud;
 mod condition;
 mod crash;
 mod deletion;
-mod events;
 mod failures;
 mod harness;
 mod late;

@@ -1,4 +1,4 @@
-//! Routes that cannot be created or deleted. Each one waits independently.
+//! Routes that cannot be created or deleted. Each one waits independently, and has one Event for each reason.
 
 use ccm::cloud::{Error, Route};
 use ccm::controllers::reason;
@@ -48,6 +48,21 @@ async fn an_error_of_one_route_does_not_hold_up_others_and_is_retried_without_a_
     assert_eq!(world.condition("bad").unwrap(), "False RouteCreated");
     assert_eq!((world.routes_in("Ready"), world.routes_in("CloudError"), world.writes()), (2, 0, written + 1));
     assert_eq!(world.cloud.tries(GOOD).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_change_of_the_reason_is_one_event() {
+    let world = world(|| Error::other("no more routes")).await;
+    go_by(600).await;
+    assert_eq!(world.server.events("FailedToCreateRoute").len(), 1);
+    world.cloud.fail(BAD, || Error::Denied { message: "not allowed".into() });
+    go_by(600).await;
+    let events = world.server.events("FailedToCreateRoute");
+    assert!(events.len() == 2 && events[1].ends_with(": not allowed"), "{events:?}");
+    world.cloud.end_failure(BAD);
+    go_by(61).await;
+    assert_eq!(world.cloud.routes().len(), 2);
+    assert_eq!(world.server.events("FailedToCreateRoute").len(), 2);
 }
 
 #[tokio::test(start_paused = true)]

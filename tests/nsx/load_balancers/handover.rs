@@ -76,11 +76,7 @@ async fn what_the_clean_up_of_the_go_program_would_have_removed_is_named_and_can
     assert_eq!(left.len(), 4, "virtual server, pool, monitor and allocation: {left:?} of {paths:?}");
 
     // Step 1: the log has each object, and the metric counts them.
-    support::eventually("all of it is held", SOON, async || match world.held() {
-        4 => Ok(()),
-        held => Err(held),
-    })
-    .await;
+    until("all of it is held", 4, || world.held()).await;
     let lines = log.lines("neither changed nor deleted");
     for path in &left {
         assert!(lines.iter().any(|line| line.contains(path.as_str())), "{path} in {lines:?}");
@@ -94,11 +90,7 @@ async fn what_the_clean_up_of_the_go_program_would_have_removed_is_named_and_can
     // Step 2: the deletion. Afterwards neither program has any work.
     delete_by_page(&world, &left).await;
     reading(&world).await;
-    support::eventually("nothing is held", SOON, async || match world.held() {
-        0 => Ok(()),
-        held => Err(held),
-    })
-    .await;
+    until("nothing is held", 0, || world.held()).await;
     assert_eq!(program.cleanup(&world.fake.objects(), std::slice::from_ref(&used)).unwrap(), []);
     assert_eq!(world.handed_back(&[&used]), Vec::<String>::new());
     let seen = world.fake.history().len();

@@ -56,11 +56,7 @@ async fn seq_14_what_is_left_of_a_vanished_service_goes_after_two_readings() {
     reading(&world).await;
     assert_eq!(world.counted(), before, "one reading more is not enough");
     advance(APART).await;
-    support::eventually("it is deleted", crate::world::SOON, async || match world.counted() {
-        [1, 1, 1, 1, 1] => Ok(()),
-        counted => Err(format!("{counted:?}")),
-    })
-    .await;
+    until("it is deleted", [1, 1, 1, 1, 1], || world.counted()).await;
     assert_eq!(world.handed_back(&[&stays]), Vec::<String>::new());
 }
 
@@ -73,11 +69,8 @@ async fn what_is_not_proved_to_be_gone_stays() {
     world.restart();
     let other = services(&world, &["ns/other"]).await.pop().unwrap();
     let before = world.counted();
-    support::eventually("what names a Service that is not here is held", crate::world::SOON, async || {
-        // Virtual server, pool, monitor and address.
-        if world.held() == 4 { Ok(()) } else { Err(world.held()) }
-    })
-    .await;
+    // Virtual server, pool, monitor and address.
+    until("what names a Service that is not here is held", 4, || world.held()).await;
     // The API server does not answer.
     world.cluster.is_down.store(true, Ordering::Relaxed);
     for _ in 0..3 {
@@ -106,13 +99,7 @@ async fn what_is_not_proved_to_be_gone_stays() {
         advance(APART).await;
         reading(&world).await;
     }
-    support::eventually("the orphan goes", crate::world::SOON, async || {
-        match world.objects("lb-virtual-servers").len() {
-            2 => Ok(()),
-            count => Err(count),
-        }
-    })
-    .await;
+    until("the orphan goes", 2, || world.objects("lb-virtual-servers").len()).await;
 }
 
 #[tokio::test]
@@ -158,11 +145,7 @@ async fn the_flag_keeps_what_is_left_of_vanished_services() {
             reading(&world).await;
         }
         let told = || log.lines("orphaned load balancer").iter().filter(|line| line.contains(name)).count();
-        support::eventually("the log names it", crate::world::SOON, async || match told() {
-            count if count == lines => Ok(()),
-            count => Err(count),
-        })
-        .await;
+        until("the log names it", lines, &told).await;
         advance(APART).await;
         reading(&world).await;
         assert_eq!((world.counted(), told()), (before, lines), "{policy:?}");
@@ -182,18 +165,10 @@ async fn l_33_the_clean_up_goes_on_after_a_failure_and_tries_again_later() {
     world.delete(&service("ns/none", &[("TCP", 80, 30090)])).await.unwrap();
     let attempts = |world: &World| world.fake.counts().of("DELETE lb-virtual-servers") - 1;
     let tried = async |expected: u32| {
-        support::eventually("it is tried", crate::world::SOON, async || match attempts(&world) {
-            count if count == expected => Ok(()),
-            count => Err(count),
-        })
-        .await;
+        until("it is tried", expected, || attempts(&world)).await;
     };
     advance(APART).await;
-    support::eventually("the other one goes", crate::world::SOON, async || match world.objects("lb-pools").len() {
-        1 => Ok(()),
-        count => Err(count),
-    })
-    .await;
+    until("the other one goes", 1, || world.objects("lb-pools").len()).await;
     tried(1).await;
     for _ in 0..2 {
         reading(&world).await;
@@ -210,11 +185,7 @@ async fn l_33_the_clean_up_goes_on_after_a_failure_and_tries_again_later() {
     }
     world.fake.allow("admin", bad["path"].as_str().unwrap());
     advance(Duration::from_secs(480)).await;
-    support::eventually("it is deleted", crate::world::SOON, async || match world.counted() {
-        [0, 0, 0, 0, 0] => Ok(()),
-        counted => Err(format!("{counted:?}")),
-    })
-    .await;
+    until("it is deleted", [0, 0, 0, 0, 0], || world.counted()).await;
 }
 
 /// `--service-selector` assigns a Service to another process, for example the Go program.
@@ -231,11 +202,7 @@ async fn what_a_service_of_another_process_needs_is_not_held() {
         world.cluster.hidden.lock().unwrap().insert(name, service);
     }
     services(&world, &["ns/ours"]).await;
-    support::eventually("what nothing needs is held", crate::world::SOON, async || match world.held() {
-        8 => Ok(()),
-        held => Err(held),
-    })
-    .await;
+    until("what nothing needs is held", 8, || world.held()).await;
     reading(&world).await;
     assert_eq!(world.held(), 8, "virtual server, pool, monitor and address of two Services");
     assert_eq!(world.counted(), [1, 4, 4, 4, 4]);
@@ -283,10 +250,6 @@ async fn an_address_that_somebody_else_uses_stays_reserved_until_he_does_not() {
     reading(&world).await;
     advance(APART).await;
     reading(&world).await;
-    support::eventually("it is released", crate::world::SOON, async || match of_gone(&world) {
-        0 => Ok(()),
-        count => Err(count),
-    })
-    .await;
+    until("it is released", 0, || of_gone(&world)).await;
     assert_eq!(world.handed_back(&[stays]), Vec::<String>::new());
 }

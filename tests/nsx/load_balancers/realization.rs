@@ -168,11 +168,7 @@ async fn objects_that_a_deleted_one_still_refers_to_are_deleted_after_the_purge(
             })
             .await;
         }
-        support::eventually("the load balancer service is gone", SOON, async || {
-            let left = world.objects("lb-services");
-            if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
-        })
-        .await;
+        until("the load balancer service is gone", Vec::<Value>::new(), || world.objects("lb-services")).await;
     }
 }
 

@@ -16,19 +16,13 @@ pub const AGAIN: Duration = Duration::from_secs(30 * 60);
 
 /// Returns a Service with source ranges and affinity.
 fn restricted(key: &str) -> Service {
-    let mut value = serde_json::to_value(service(key, &[("TCP", 80, 30080)])).unwrap();
-    value["spec"]["loadBalancerSourceRanges"] = json!(["10.1.0.0/16"]);
-    value["spec"]["sessionAffinity"] = json!("ClientIP");
-    serde_json::from_value(value).unwrap()
+    let fields = json!({"loadBalancerSourceRanges": ["10.1.0.0/16"], "sessionAffinity": "ClientIP"});
+    with(&service(key, &[("TCP", 80, 30080)]), fields)
 }
 
 /// Returns the Service without source ranges and affinity.
 fn open(service: &Service) -> Service {
-    let mut value = serde_json::to_value(service).unwrap();
-    let spec = value["spec"].as_object_mut().unwrap();
-    spec.remove("loadBalancerSourceRanges");
-    spec.remove("sessionAffinity");
-    serde_json::from_value(value).unwrap()
+    with(service, json!({"loadBalancerSourceRanges": null, "sessionAffinity": null}))
 }
 
 /// Returns the groups and the persistence profiles.
@@ -149,11 +143,7 @@ async fn what_a_crash_left_of_a_service_that_is_gone_goes_after_two_readings() {
     assert_eq!(both(&world).map(|all| all.len()), [1, 1], "one reading is not enough");
     world.sent();
     advance(Duration::from_secs(601)).await;
-    support::eventually("they are deleted", SOON, async || match both(&world).map(|all| all.len()) {
-        [0, 0] => Ok(()),
-        counts => Err(format!("{counts:?}")),
-    })
-    .await;
+    until("they are deleted", [0, 0], || both(&world).map(|all| all.len())).await;
     assert!(world.sent().contains(&"LIST groups".to_owned()), "the second reading has them, too");
     assert_eq!(world.counted(), [1; 5]);
 }

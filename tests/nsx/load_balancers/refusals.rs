@@ -58,18 +58,10 @@ async fn an_object_whose_tags_were_removed_is_replaced_where_no_address_depends_
         let sent = world.sent();
         assert!(sent.len() < 25, "{collection}: {sent:?}");
         assert_eq!(world.objects(collection).len(), 2, "nothing shows whose the first one is");
-        support::eventually("it is held", crate::world::SOON, async || match world.held() {
-            1 => Ok(()),
-            held => Err(held),
-        })
-        .await;
+        until("it is held", 1, || world.held()).await;
         assert!(world.fake.delete_by_hand("operator", &path));
         super::orphans::reading(&world).await;
-        support::eventually("it is not held any more", crate::world::SOON, async || match world.held() {
-            0 => Ok(()),
-            held => Err(held),
-        })
-        .await;
+        until("it is not held any more", 0, || world.held()).await;
         let sent = world.sent();
         world.ensure(&one).await.unwrap();
         assert_eq!(world.sent(), [""; 0], "{sent:?}");
@@ -467,8 +459,7 @@ async fn services_do_not_wait_for_each_other_if_the_usage_is_unreadable() {
         world.fake.every("GET service-usage", trouble);
         let (two, three) = (service("ns/two", &[("TCP", 80, 30081)]), service("ns/three", &[("TCP", 80, 30082)]));
         let meanwhile = async { (world.try_ensure(&three).await, world.objects("lb-virtual-servers").len()) };
-        let (first, (second, count)) =
-            world.during("PUT lb-virtual-servers", world.try_ensure(&two), meanwhile).await;
+        let (first, (second, count)) = world.during("PUT lb-virtual-servers", world.try_ensure(&two), meanwhile).await;
         for created in [first, second] {
             assert!(matches!(created, Ok(_) | Err(Error::Pending { .. })), "{created:?}");
         }

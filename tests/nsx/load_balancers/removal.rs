@@ -167,10 +167,6 @@ async fn a_load_balancer_service_that_a_failing_creation_may_use_is_deleted_afte
     for _ in 0..2 {
         reading(&world).await;
     }
-    support::eventually("it is deleted", crate::world::SOON, async || match world.counted() {
-        [0, 0, 1, 1, 0] => Ok(()),
-        other => Err(format!("{other:?}")),
-    })
-    .await;
+    until("it is deleted", [0, 0, 1, 1, 0], || world.counted()).await;
     world.ensured(&new).await;
 }

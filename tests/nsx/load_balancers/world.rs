@@ -177,6 +177,15 @@ pub fn word(error: &Error) -> String {
     error.reason().to_string()
 }
 
+/// Waits until a value is the expected one.
+pub async fn until<T: PartialEq + std::fmt::Debug>(what: &str, expected: T, value: impl Fn() -> T) {
+    support::eventually(what, SOON, async || match value() {
+        found if found == expected => Ok(()),
+        found => Err(format!("{found:?}")),
+    })
+    .await;
+}
+
 impl World {
     /// Starts a cluster with the nodes `n1` (10.0.0.1) and `n2` (10.0.0.2) on its own manager.
     pub async fn start(uid: Option<&'static str>) -> Self {

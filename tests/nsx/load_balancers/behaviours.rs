@@ -5,7 +5,7 @@ use std::process::Command;
 
 use support::fake_nsx::BEHAVIOUR_VARIABLE;
 
-const SUITES: [&str; 5] = ["sequences::", "safety::", "faults::", "adopted::", CRASH];
+const SUITES: [&str; 5] = ["sequences::", "safety::", "faults::", "adoption::", CRASH];
 
 /// This suite takes minutes with deletions that NSX refuses for five minutes.
 const CRASH: &str = "crash::";
@@ -68,6 +68,9 @@ fn hold(behaviour: &str, suites: &[&str], switches: &[&str], least: usize) {
     assert!(output.status.success(), "{behaviour}: {text}");
     let passed = text.lines().filter(|line| line.starts_with("test ") && line.ends_with(" ok")).count();
     assert!(passed >= least, "{behaviour}: {passed} tests ran");
+    for suite in suites {
+        assert!(text.contains(&format!("load_balancers::{suite}")), "{behaviour}: no test of {suite} ran");
+    }
 }
 
 #[test]

@@ -37,7 +37,6 @@ pub(super) use limits::Bucket;
 pub use limits::Rate;
 use metrics::MetricsService;
 pub use pod::PodError;
-use rotating::Rotating;
 use transport::Transport;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -176,14 +175,8 @@ fn single(config: &Config, purpose: &str) -> Result<ClientBuilder<MetricsService
 fn builder(config: Config) -> Result<ClientBuilder<MetricsService<Transport>>, SettingsError> {
     let server = config.cluster_url.clone();
     let measure = metrics::layer(host(&config));
-    metrics::show_expiry(&config);
-    let namespace = config.default_namespace.clone();
-    let builder = match Rotating::new(&config) {
-        Some(rotating) => rotating.map(|client| ClientBuilder::new(Transport::new(client), namespace)),
-        None => transport::builder(config),
-    };
     let named = errors::layer(&server);
-    let builder = builder.map_err(|source| SettingsError::Client(server, source))?;
+    let builder = transport::builder(config).map_err(|source| SettingsError::Client(server, source))?;
     Ok(builder.with_layer(&named).with_layer(&measure))
 }
 

@@ -23,9 +23,7 @@ pub(super) fn layer(server: &http::Uri) -> LayerFn<impl Fn(Transport) -> Transpo
     layer_fn(move |inner: Transport| {
         let named = {
             let server = Arc::clone(&server);
-            move |source: BoxError| -> BoxError {
-                ServerError { server: Arc::clone(&server), source: without_wrapping(source) }.into()
-            }
+            move |source: BoxError| -> BoxError { ServerError { server: Arc::clone(&server), source }.into() }
         };
         let of_body = named.clone();
         let asked = Arc::clone(&server);
@@ -34,14 +32,4 @@ pub(super) fn layer(server: &http::Uri) -> LayerFn<impl Fn(Transport) -> Transpo
             response.map(|body| Box::new(body.map_err(of_body.clone())) as Box<DynBody>)
         }))
     })
-}
-
-/// Returns the error without the library's wrapping, which adds no information.
-fn without_wrapping(error: BoxError) -> BoxError {
-    match error.downcast::<kube::Error>().map(|error| *error) {
-        Ok(kube::Error::Service(source)) => source,
-        Ok(kube::Error::HyperError(error)) => error.into(),
-        Ok(error) => error.into(),
-        Err(error) => error,
-    }
 }

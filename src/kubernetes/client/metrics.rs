@@ -1,7 +1,6 @@
 //! Metrics of calls to the API server, with client-go's names.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, ready};
@@ -12,13 +11,11 @@ use hyper::body::{Body, Frame, SizeHint};
 use kube::Config;
 use parking_lot::Mutex;
 use prometheus::{GaugeVec, HistogramVec, IntCounterVec};
+use rustls::sign::CertifiedKey;
 use tokio::time::Instant;
 use tower::layer::{LayerFn, layer_fn};
 use tower::{BoxError, Service};
 
-use super::files::read_file;
-use super::identity;
-use crate::base::pem;
 use crate::runtime::metrics::{Registry, counter_vec, gauge_vec, histogram_vec, metrics};
 
 /// Buckets in seconds, as in client-go.
@@ -63,16 +60,10 @@ pub fn register(registry: &Registry) -> Result<(), prometheus::Error> {
     registry.register(Box::new(SERIES.clone()))
 }
 
-/// Updates the expiry metric, which shows the earliest expiry, with `config`'s client certificate. Does nothing if the
-/// certificate cannot be read.
-pub(super) fn show_expiry(config: &Config) {
-    let user = &config.auth_info;
-    let file = user.client_certificate.as_deref().unwrap_or_default();
-    let pem = match &user.client_certificate_data {
-        Some(data) => identity::decode_base64(data),
-        None => read_file(Path::new(file)).ok(),
-    };
-    let Some(seconds) = pem.and_then(|pem| not_after(&pem)) else { return };
+/// Updates the expiry metric, which shows the earliest expiry, with the client certificate of `config`.
+pub(super) fn show_expiry(config: &Config, certificate: &CertifiedKey) {
+    let Some(seconds) = certificate.cert.first().and_then(|certificate| not_after(certificate)) else { return };
+    let file = config.auth_info.client_certificate.as_deref().unwrap_or_default();
     let mut known = KNOWN.lock();
     known.insert(format!("{} {file}", config.cluster_url), seconds);
     let first = known.values().copied().fold(f64::INFINITY, f64::min);
@@ -86,10 +77,9 @@ pub(super) fn shown_for(file: &str) -> Option<f64> {
     known.iter().find(|(key, _)| key.ends_with(file)).map(|(_, seconds)| *seconds)
 }
 
-/// Returns the expiry of the first certificate, in seconds since 1970.
-fn not_after(pem: &[u8]) -> Option<f64> {
-    let certificate = pem::blocks(pem).into_iter().find(|block| block.label == "CERTIFICATE")?;
-    let (_, parsed) = x509_parser::parse_x509_certificate(&certificate.content).ok()?;
+/// Returns the expiry of a certificate, in seconds since 1970.
+fn not_after(certificate: &[u8]) -> Option<f64> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
     // The conversion is exact, because a float has 53 bits for integers.
     Some(parsed.validity().not_after.timestamp() as f64)
 }
@@ -235,6 +225,8 @@ impl<B: Body + Unpin> Body for CountedBody<B> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::files::read_file;
+    use super::super::identity;
     use super::*;
     use crate::kubernetes::call::limited;
     use crate::kubernetes::leadership::{Holder, Leadership, SendTime};
@@ -341,7 +333,8 @@ mod tests {
         for year in [2040, 2030] {
             let mut parameters = CertificateParams::new(Vec::new()).unwrap();
             parameters.not_after = rcgen::date_time_ymd(year, 1, 1);
-            let pem = parameters.self_signed(&KeyPair::generate().unwrap()).unwrap().pem();
+            let key = KeyPair::generate().unwrap();
+            let pem = parameters.self_signed(&key).unwrap().pem();
             let mut config = Config::new(format!("https://{year}.example").parse().unwrap());
             if year == 2040 {
                 let path = folder.path().join("tls.crt");
@@ -352,7 +345,9 @@ mod tests {
             } else {
                 config.auth_info.client_certificate_data = Some(STANDARD.encode(pem).replacen('L', "L\n", 1));
             }
-            show_expiry(&config);
+            config.auth_info.client_key_data = Some(STANDARD.encode(key.serialize_pem()).into());
+            let certificate = identity::of(&config.auth_info, &read_file).unwrap().unwrap();
+            show_expiry(&config, &certificate);
             let known = KNOWN.lock();
             shown.extend(known.iter().filter(|(key, _)| key.contains(&year.to_string())).map(|(_, seconds)| *seconds));
         }

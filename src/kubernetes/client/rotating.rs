@@ -1,26 +1,23 @@
-//! Reloads the kubeconfig's client certificate and private key when their files change. As in client-go
-//! (`transport/cert_rotation.go`), the client is rebuilt, so that no connection with the old certificate is reused.
-//! Requests in flight complete on the old connection.
+//! The kubeconfig's client certificate and private key, which are reloaded when their files change. As in client-go
+//! (`transport/cert_rotation.go`), later requests use new connections, so that no connection with the old certificate
+//! is reused. Requests in flight complete on the old connection.
 //!
 //! A token file needs no new connection: `credentials` reads the file again once a minute.
 
 use std::path::PathBuf;
-use std::task::{Context, Poll};
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt};
-use http::{Request, Response};
-use http_body_util::BodyExt;
-use kube::client::{Body, DynBody};
+use kube::Config;
 use kube::config::AuthInfo;
-use kube::{Client, Config};
+use rustls::sign::CertifiedKey;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
-use tower::{BoxError, Service};
 use zeroize::Zeroizing;
 
-use super::{metrics, transport};
-use crate::base::error_chain::chain;
+use super::files::read_file;
+use super::identity::{self, IdentityProblem};
+use super::metrics;
 
 /// Minimum interval between two checks of the files. Requests trigger the checks.
 const CHECK_PERIOD: Duration = Duration::from_secs(5);
@@ -28,58 +25,47 @@ const CHECK_PERIOD: Duration = Duration::from_secs(5);
 /// Digests of the files. They show changes, and store no secret content.
 type Digests = Vec<Option<[u8; 32]>>;
 
-/// A client whose certificate comes from files.
-pub(super) struct Rotating {
-    config: Config,
+/// The client certificate of a kubeconfig with its private key, if there is one.
+pub(super) struct ClientCertificate {
+    current: Option<Arc<CertifiedKey>>,
     files: Vec<PathBuf>,
     digests: Digests,
     /// Digests of the files for which an error was last logged.
     rejected: Option<Digests>,
-    client: Client,
     last_check: Instant,
 }
 
-impl Rotating {
-    /// Returns a client for `config`, or `None` if neither the client certificate nor its private key is in a file.
-    pub(super) fn new(config: &Config) -> Option<Result<Self, BoxError>> {
+impl ClientCertificate {
+    pub(super) fn read(config: &Config) -> Result<Self, IdentityProblem> {
         let files = files_of(&config.auth_info);
-        if files.is_empty() {
-            return None;
-        }
         let digests = digests(&files);
-        let client = transport::builder(config.clone()).map(|builder| builder.build());
-        let made = |client| Self {
-            config: config.clone(),
-            files,
-            digests,
-            rejected: None,
-            client,
-            last_check: Instant::now(),
-        };
-        Some(client.map(made))
+        Ok(Self { current: load(config)?, files, digests, rejected: None, last_check: Instant::now() })
     }
 
-    fn check_files(&mut self) {
-        if self.last_check.elapsed() < CHECK_PERIOD {
-            return;
+    /// Returns the certificate, after checking the files of `config` for a change.
+    pub(super) fn current(&mut self, config: &Config) -> Option<Arc<CertifiedKey>> {
+        if !self.files.is_empty() && self.last_check.elapsed() >= CHECK_PERIOD {
+            self.last_check = Instant::now();
+            self.check_files(config);
         }
-        self.last_check = Instant::now();
+        self.current.clone()
+    }
+
+    fn check_files(&mut self, config: &Config) {
         let digests = digests(&self.files);
         if digests == self.digests {
             return;
         }
-        match transport::builder(self.config.clone()) {
-            Ok(builder) => {
-                self.client = builder.build();
+        match load(config) {
+            Ok(certificate) => {
+                self.current = certificate;
                 (self.digests, self.rejected) = (digests, None);
-                metrics::show_expiry(&self.config);
-                tracing::info!(server = %self.config.cluster_url, "the client certificate for the API server has changed");
+                tracing::info!(server = %config.cluster_url, "the client certificate for the API server has changed");
             }
-            // Logged once per content, but retried: the cause may be another file, such as an unreadable token file.
-            Err(error) if self.rejected.as_ref() != Some(&digests) => {
-                let reason = chain(error.as_ref());
+            // Logged once per content, but retried: a file may be unreadable for another reason than its content.
+            Err(problem) if self.rejected.as_ref() != Some(&digests) => {
                 tracing::warn!(
-                    "the changed client certificate for the API server cannot be used; the old one stays: {reason}"
+                    "the changed client certificate for the API server cannot be used; the old one stays: {problem}"
                 );
                 self.rejected = Some(digests);
             }
@@ -88,8 +74,16 @@ impl Rotating {
     }
 }
 
+fn load(config: &Config) -> Result<Option<Arc<CertifiedKey>>, IdentityProblem> {
+    let certificate = identity::of(&config.auth_info, &read_file)?.map(Arc::new);
+    if let Some(certificate) = &certificate {
+        metrics::show_expiry(config, certificate);
+    }
+    Ok(certificate)
+}
+
 /// Returns the files to check. Inline data takes precedence over a file, and does not change.
-fn files_of(user: &AuthInfo) -> Vec<PathBuf> {
+pub(super) fn files_of(user: &AuthInfo) -> Vec<PathBuf> {
     let AuthInfo { client_certificate_data, client_key_data, .. } = user;
     let files =
         [(&user.client_certificate, client_certificate_data.is_some()), (&user.client_key, client_key_data.is_some())];
@@ -99,27 +93,6 @@ fn files_of(user: &AuthInfo) -> Vec<PathBuf> {
 fn digests(files: &[PathBuf]) -> Digests {
     let digest = |file: &PathBuf| Some(Sha256::digest(&*Zeroizing::new(std::fs::read(file).ok()?)).into());
     files.iter().map(digest).collect()
-}
-
-impl Service<Request<Body>> for Rotating {
-    type Response = Response<Box<DynBody>>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // The inner client has its own readiness.
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        self.check_files();
-        let client = self.client.clone();
-        async move {
-            let response = client.send(request).await?;
-            Ok(response.map(|body| Box::new(body.map_err(BoxError::from)) as Box<DynBody>))
-        }
-        .boxed()
-    }
 }
 
 #[cfg(test)]
@@ -132,7 +105,6 @@ mod tests {
         };
     }
 
-    /// A problem can end although the certificate files stay the same. Here it is an empty token file.
     #[tokio::test(start_paused = true)]
     async fn a_changed_certificate_that_could_not_be_used_is_tried_again() {
         let folder = tempfile::tempdir().unwrap();
@@ -140,21 +112,17 @@ mod tests {
         let write = |name: &str, content: &str| std::fs::write(path(name), content).unwrap();
         write("tls.crt", golden!("rsa.crt"));
         write("tls.key", golden!("rsa.key"));
-        write("token", "t");
         let mut config = Config::new("https://a.example".parse().unwrap());
         config.auth_info.client_certificate = Some(path("tls.crt"));
         config.auth_info.client_key = Some(path("tls.key"));
-        config.auth_info.token_file = Some(path("token"));
-        let mut rotating = Rotating::new(&config).unwrap().unwrap();
-        let old = rotating.digests.clone();
+        let mut certificate = ClientCertificate::read(&config).unwrap();
+        let old = certificate.current.clone().unwrap();
         write("tls.crt", golden!("p256.crt"));
-        write("tls.key", golden!("p256.key"));
-        write("token", "");
-        for (token, is_new) in [("", false), ("t", true)] {
-            write("token", token);
+        for (key, is_new) in [(golden!("rsa.key"), false), (golden!("p256.key"), true)] {
+            write("tls.key", key);
+            assert!(Arc::ptr_eq(&certificate.current(&config).unwrap(), &old), "the files are checked every 5 s");
             tokio::time::advance(CHECK_PERIOD).await;
-            rotating.check_files();
-            assert_eq!(rotating.digests != old, is_new, "{token:?}");
+            assert_eq!(!Arc::ptr_eq(&certificate.current(&config).unwrap(), &old), is_new);
         }
     }
 }

@@ -6,10 +6,8 @@
 
 use std::ffi::OsStr;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt};
 use http::header::AUTHORIZATION;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
@@ -27,13 +25,12 @@ use rustls::pki_types::ServerName;
 use rustls::sign::CertifiedKey;
 use tower::retry::RetryLayer;
 use tower::util::BoxService;
-use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
+use tower::{BoxError, ServiceBuilder, ServiceExt as _};
 
 use super::credentials::Credentials;
-use super::files::read_file;
-use super::proof::CredentialsError;
 use super::proxy::{self, BoxConnector};
-use super::{identity, metrics, verifier};
+use super::rotating::ClientCertificate;
+use super::{metrics, verifier};
 
 /// Idle time after which a ping is sent (client-go: 30 s).
 const PING_AFTER: Duration = Duration::from_secs(20);
@@ -54,20 +51,18 @@ type Wire = legacy::Client<TimeoutConnector<HttpsConnector<BoxConnector>>, Body>
 
 /// Returns a builder of clients with the current credentials of `config`.
 pub(super) fn builder(config: Config) -> Result<ClientBuilder<Transport>, BoxError> {
-    // The certificate is read before the credentials. Otherwise each retry of an unusable certificate, which calls this
-    // function again, would also log an unreadable token file again.
-    let own = identity::of(&config.auth_info, &read_file).map_err(|problem| CredentialsError(problem.to_string()))?;
-    let credentials = Credentials::of(&config.auth_info)?;
-    let server = Server {
-        connections: Arc::new(Mutex::new(ClientConnections::new(&config, own.map(Arc::new))?)),
-        config: Arc::new(config.clone()),
-        credentials,
-    };
+    let mut certificate = ClientCertificate::read(&config)?;
+    let server = Arc::new(Server {
+        credentials: Credentials::of(&config.auth_info)?,
+        connections: Mutex::new(ClientConnections::new(&config, certificate.current(&config))?),
+        certificate: Mutex::new(certificate),
+        config: config.clone(),
+    });
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.default_retry.then(|| RetryLayer::new(RetryPolicy::server_retry())))
         .layer(config.extra_headers_layer()?)
-        .service(server);
+        .service_fn(move |request: Request<Body>| Arc::clone(&server).send(request));
     let service = service.map_response(|response: Response<Incoming>| {
         response.map(|body| Box::new(body.map_err(BoxError::from)) as Box<DynBody>)
     });
@@ -79,11 +74,10 @@ pub(super) fn server_name(text: &str) -> Result<ServerName<'static>, &'static st
     ServerName::try_from(text.to_owned()).map_err(|_| "tls-server-name: expected a host name or an IP address")
 }
 
-/// The connections with one client certificate.
+/// The connections with one client certificate, or without one.
 #[derive(Clone)]
 struct ClientConnections {
-    /// The client certificate from an `exec` program, if any.
-    supplied: Option<Arc<CertifiedKey>>,
+    identity: Option<Arc<CertifiedKey>>,
     watches: Wire,
     calls: Wire,
 }
@@ -123,7 +117,7 @@ impl ClientConnections {
             client.http2_keep_alive_timeout(PONG_WITHIN).http2_keep_alive_while_idle(true);
             Ok(client.build(connector))
         };
-        Ok(Self { supplied: None, watches: wire(true)?, calls: wire(false)? })
+        Ok(Self { watches: wire(true)?, calls: wire(false)?, identity })
     }
 }
 
@@ -133,52 +127,38 @@ fn speaks_http2(is_for_watches: bool, disabled: Option<&OsStr>) -> bool {
     is_for_watches && disabled.is_none_or(OsStr::is_empty)
 }
 
-/// The tower service that sends requests to the API server with their credentials. Clones share the state.
-#[derive(Clone)]
+/// Sends requests to the API server with their credentials.
 struct Server {
-    config: Arc<Config>,
+    config: Config,
     credentials: Credentials,
-    connections: Arc<Mutex<ClientConnections>>,
+    certificate: Mutex<ClientCertificate>,
+    connections: Mutex<ClientConnections>,
 }
 
 impl Server {
-    /// Returns the connections for this certificate of an `exec` program, or for none. Connections with an earlier
-    /// certificate end with their requests. A program never supplies a certificate if the kubeconfig has one.
-    fn connections(&self, supplied: Option<&Arc<CertifiedKey>>) -> Result<ClientConnections, BoxError> {
-        let mut wires = self.connections.lock();
-        if wires.supplied.as_ref().map(Arc::as_ptr) != supplied.map(Arc::as_ptr) {
-            *wires = ClientConnections::new(&self.config, supplied.cloned())?;
-            wires.supplied = supplied.cloned();
+    async fn send(self: Arc<Self>, mut request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
+        let proof = self.credentials.proof().await?;
+        if let Some(header) = &proof.header {
+            request.headers_mut().insert(AUTHORIZATION, header.clone());
         }
-        Ok(wires.clone())
-    }
-}
-
-impl Service<Request<Body>> for Server {
-    type Response = Response<Incoming>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<Incoming>, BoxError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
+        // A program never supplies a certificate if the kubeconfig has one.
+        let identity = proof.identity.clone().or_else(|| self.certificate.lock().current(&self.config));
+        let connections = self.connections(identity)?;
+        let wire = if metrics::is_watch(&request) { connections.watches } else { connections.calls };
+        let response = wire.request(request).await?;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            self.credentials.refused(&proof);
+        }
+        Ok(response)
     }
 
-    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        let server = self.clone();
-        async move {
-            let proof = server.credentials.proof().await?;
-            if let Some(header) = &proof.header {
-                request.headers_mut().insert(AUTHORIZATION, header.clone());
-            }
-            let wires = server.connections(proof.identity.as_ref())?;
-            let wire = if metrics::is_watch(&request) { wires.watches } else { wires.calls };
-            let response = wire.request(request).await?;
-            if response.status() == StatusCode::UNAUTHORIZED {
-                server.credentials.refused(&proof);
-            }
-            Ok(response)
+    /// Returns the connections with this certificate. Connections with an earlier certificate end with their requests.
+    fn connections(&self, identity: Option<Arc<CertifiedKey>>) -> Result<ClientConnections, BoxError> {
+        let mut connections = self.connections.lock();
+        if connections.identity.as_ref().map(Arc::as_ptr) != identity.as_ref().map(Arc::as_ptr) {
+            *connections = ClientConnections::new(&self.config, identity)?;
         }
-        .boxed()
+        Ok(connections.clone())
     }
 }
 

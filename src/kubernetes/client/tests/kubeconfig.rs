@@ -383,7 +383,8 @@ async fn a_client_with_a_token_in_a_file_is_not_built_anew_when_the_token_change
     std::fs::write(&path, "first").unwrap();
     let user = serde_json::json!({"tokenFile": path});
     let settings = write_kubeconfig(folder.path(), &cluster, &user);
-    assert!(Rotating::new(&read_config(&settings).await.unwrap()).is_none(), "the library reads the token again");
+    let user = read_config(&settings).await.unwrap().auth_info;
+    assert!(rotating::files_of(&user).is_empty(), "the token is read again");
     let nodes = client(&settings).await;
     let server = Server::new(None);
     tokio::select! {

@@ -35,6 +35,7 @@ pub use files::ReadFile;
 pub use kubeconfig::{KubeconfigProblem, check_kubeconfig};
 pub(super) use limits::Bucket;
 pub use limits::Rate;
+use limits::WriteLimits;
 use metrics::MetricsService;
 pub use pod::PodError;
 use transport::Transport;
@@ -124,16 +125,15 @@ pub fn writer(
     leadership: Leadership,
     identity: Identity<'_>,
 ) -> Result<Client, SettingsError> {
-    // The last layer is the outermost: a write waits for the limits first, and leadership is checked last.
-    let limits = limits::layer(WRITES_IN_FLIGHT, rate, host(config));
-    let guard = guard::layer(leadership);
+    let limits = WriteLimits::new(WRITES_IN_FLIGHT, rate, host(config));
     Ok(match identity {
-        Identity::Process(name) => single(config, name)?.with_layer(&guard).with_layer(&limits).build(),
+        Identity::Process(name) => single(config, name)?.with_layer(&guard::layer(leadership, limits)).build(),
         Identity::Account(account) => {
             let mut anonymous = config.clone();
             anonymous.auth_info = AuthInfo::default();
-            let client = single(&anonymous, &account.user())?.with_layer(&guard);
-            client.with_layer(&account::layer(account.clone())).with_layer(&limits).build()
+            let service = account::service(account.clone(), unguarded(&anonymous, &account.user())?);
+            let client = ClientBuilder::new(service, config.default_namespace.clone());
+            client.with_layer(&guard::layer(leadership, limits)).build()
         }
     })
 }
@@ -156,8 +156,7 @@ where
     S::Future: Send + 'static,
 {
     ClientBuilder::new(service, "default")
-        .with_layer(&guard::layer(leadership))
-        .with_layer(&limits::layer(WRITES_IN_FLIGHT, None, ""))
+        .with_layer(&guard::layer(leadership, WriteLimits::new(WRITES_IN_FLIGHT, None, "")))
         .build()
 }
 

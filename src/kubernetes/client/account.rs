@@ -6,28 +6,26 @@
 #[cfg(test)]
 mod tests;
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt};
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request, Response, StatusCode};
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::api::{ObjectMeta, PostParams};
+use kube::client::Body;
 use kube::{Api, Client};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
-use tower::layer::{LayerFn, layer_fn};
-use tower::{BoxError, Service};
+use tower::{BoxError, Service, service_fn};
 
+use super::proof::sensitive;
 use crate::base::backoff::Backoff;
 use crate::base::error_chain::chain;
-use crate::kubernetes::call::{CALL_LIMIT, CallError, NoToken, limited};
+use crate::kubernetes::call::{CALL_LIMIT, CallError, NoToken, get_opt, limited};
 use crate::kubernetes::leadership::Leadership;
 use crate::runtime::tasks;
 
@@ -56,20 +54,28 @@ const LONG_PAUSE: Duration = Duration::from_secs(15);
 #[derive(Debug, Clone)]
 pub struct Account {
     name: &'static str,
-    state: watch::Receiver<TokenState>,
+    token: watch::Receiver<Option<Token>>,
     token_rejected: Arc<Notify>,
 }
 
-#[derive(Debug, Clone)]
-enum TokenState {
-    Pending,
-    Token(Arc<SecretString>),
-    Failed(NoToken),
-}
+/// The current token, or the reason why there is none.
+type Token = Result<Arc<SecretString>, NoToken>;
 
 impl Account {
     pub(super) fn user(&self) -> String {
         format!("system:serviceaccount:{NAMESPACE}:{}", self.name)
+    }
+
+    /// Returns the `Authorization` header with the current token. Waits for the first token or error.
+    async fn authorization(&self) -> Result<HeaderValue, BoxError> {
+        let mut token = self.token.clone();
+        let known = token.wait_for(Option::is_some).await.ok().and_then(|known| known.clone());
+        let token = known.unwrap_or_else(|| {
+            // The task that fetches the token has ended.
+            let account = format!("{NAMESPACE}/{}", self.name);
+            Err(NoToken { account, reason: "it was not asked for yet".to_owned(), is_refused: false })
+        })?;
+        Ok(sensitive(HeaderValue::from_str(&format!("Bearer {}", token.expose_secret()))?))
     }
 }
 
@@ -82,12 +88,12 @@ pub struct TokenRenewer {
     make_account: Api<ServiceAccount>,
     make_namespace: Api<Namespace>,
     leadership: Leadership,
-    state: watch::Sender<TokenState>,
+    token: watch::Sender<Option<Token>>,
     token_rejected: Arc<Notify>,
 }
 
 pub(super) fn new(name: &'static str, ask: Client, create: Client, leadership: Leadership) -> (Account, TokenRenewer) {
-    let (state, receiver) = watch::channel(TokenState::Pending);
+    let (token, receiver) = watch::channel(None);
     let refused = Arc::new(Notify::new());
     let keeper = TokenRenewer {
         name,
@@ -96,10 +102,10 @@ pub(super) fn new(name: &'static str, ask: Client, create: Client, leadership: L
         make_account: Api::namespaced(create.clone(), NAMESPACE),
         make_namespace: Api::all(create),
         leadership,
-        state,
+        token,
         token_rejected: refused.clone(),
     };
-    (Account { name, state: receiver, token_rejected: refused }, keeper)
+    (Account { name, token: receiver, token_rejected: refused }, keeper)
 }
 
 fn renew_after(life: Duration) -> Duration {
@@ -115,7 +121,7 @@ impl TokenRenewer {
             let next = match self.fetch_patiently().await {
                 Ok((token, life)) => {
                     is_told = false;
-                    self.state.send_replace(TokenState::Token(Arc::new(token)));
+                    self.token.send_replace(Some(Ok(Arc::new(token))));
                     began + renew_after(life)
                 }
                 // Only the leader creates a missing account, so a standby waits. The first write of a new leader waits
@@ -160,10 +166,10 @@ impl TokenRenewer {
     fn fail(&self, error: &CallError) {
         let account = format!("{NAMESPACE}/{}", self.name);
         let failed = NoToken { account, reason: chain(error), is_refused: error.is_refusal() };
-        self.state.send_modify(|state| {
+        self.token.send_modify(|token| {
             // The current token may still be valid although its renewal failed.
-            if !matches!(state, TokenState::Token(_)) {
-                *state = TokenState::Failed(failed);
+            if !matches!(token, Some(Ok(_))) {
+                *token = Some(Err(failed));
             }
         });
     }
@@ -201,9 +207,8 @@ impl TokenRenewer {
 
     async fn ensure_account(&self) -> Result<(), CallError> {
         let what = format!("get service account {NAMESPACE}/{}", self.name);
-        match limited(&what, CALL_LIMIT, self.accounts.get(self.name)).await {
-            Err(error) if error.is_not_found() => {}
-            answer => return answer.map(drop),
+        if get_opt(&what, CALL_LIMIT, &self.accounts, self.name).await?.is_some() {
+            return Ok(());
         }
         self.ensure_namespace().await;
         let metadata = ObjectMeta { name: Some(self.name.to_owned()), ..ObjectMeta::default() };
@@ -221,8 +226,7 @@ impl TokenRenewer {
 
     /// Creates the namespace if it is missing. Ignores a failure, because the creation of the account then fails, too.
     async fn ensure_namespace(&self) {
-        let found = limited("get the namespace", CALL_LIMIT, self.namespaces.get(NAMESPACE)).await;
-        if found.is_err_and(|error| error.is_not_found()) {
+        if let Ok(None) = get_opt("get the namespace", CALL_LIMIT, &self.namespaces, NAMESPACE).await {
             let metadata = ObjectMeta { name: Some(NAMESPACE.to_owned()), ..ObjectMeta::default() };
             let namespace = Namespace { metadata, ..Namespace::default() };
             let parameters = PostParams::default();
@@ -234,73 +238,29 @@ impl TokenRenewer {
     }
 }
 
-/// Returns a layer that adds the current token to each request.
-pub(super) fn layer<S>(account: Account) -> LayerFn<impl Fn(S) -> AuthorizationService<S>> {
-    layer_fn(move |inner| AuthorizationService { inner, account: account.clone(), token_ready: None })
-}
-
-pub(super) struct AuthorizationService<S> {
-    inner: S,
+/// Returns a service that sends requests with the current token through `client`. Each caller has its own time limit
+/// for the first token.
+pub(super) fn service(
     account: Account,
-    /// Future that completes once there is a token or an error.
-    token_ready: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-}
-
-impl<S, B, R> Service<Request<B>> for AuthorizationService<S>
-where
-    S: Service<Request<B>, Response = Response<R>, Error = BoxError>,
-    S::Future: Send + 'static,
-    R: 'static,
-{
-    type Response = Response<R>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<R>, BoxError>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // Waits here, because this client can send nothing without a token. Each caller has its own time limit.
-        if matches!(*self.account.state.borrow(), TokenState::Pending) {
-            let mut state = self.account.state.clone();
-            let known = self.token_ready.get_or_insert_with(|| {
-                Box::pin(async move {
-                    let _ = state.wait_for(|state| !matches!(state, TokenState::Pending)).await;
-                })
-            });
-            ready!(known.as_mut().poll(context));
-        }
-        self.token_ready = None;
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let refuse = |error: BoxError| async move { Err(error) }.boxed();
-        let state = self.account.state.borrow().clone();
-        let token = match state {
-            TokenState::Token(token) => token,
-            TokenState::Failed(failed) => return refuse(failed.into()),
-            TokenState::Pending => {
-                let account = format!("{NAMESPACE}/{}", self.account.name);
-                return refuse(
-                    NoToken { account, reason: "it was not asked for yet".to_owned(), is_refused: false }.into(),
-                );
-            }
-        };
-        let mut header = match HeaderValue::from_str(&format!("Bearer {}", token.expose_secret())) {
-            Ok(header) => header,
-            Err(error) => return refuse(error.into()),
-        };
-        header.set_sensitive(true);
-        request.headers_mut().insert(AUTHORIZATION, header);
-        let refused = self.account.token_rejected.clone();
-        let answer = self.inner.call(request);
+    client: Client,
+) -> impl Service<Request<Body>, Response = Response<Body>, Error = BoxError, Future: Send> + Send {
+    service_fn(move |mut request: Request<Body>| {
+        let account = account.clone();
+        let client = client.clone();
         async move {
-            let answer = answer.await?;
+            let header = account.authorization().await?;
+            request.headers_mut().insert(AUTHORIZATION, header);
+            let answer = client.send(request).await.map_err(|error| match error {
+                // Without the library's wrapping, as the outer client wraps the error again.
+                kube::Error::Service(source) => source,
+                error => error.into(),
+            })?;
             if answer.status() == StatusCode::UNAUTHORIZED {
                 // A new token may help: the account may have been recreated, or the API server's signing key may have
                 // changed.
-                refused.notify_one();
+                account.token_rejected.notify_one();
             }
             Ok(answer)
         }
-        .boxed()
-    }
+    })
 }

@@ -1,68 +1,56 @@
-//! Checks leadership after a write has left the client's buffer, immediately before the write is sent. Also defines
-//! [`WriteLayer`].
+//! The gate of a controller's writes: each write waits for its turn, and leadership is checked after the write has left
+//! the client's buffer, immediately before the write is sent.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use futures::future::{BoxFuture, FutureExt};
 use http::{Method, Request, Response};
-use std::task::{Context, Poll};
-use tower::{BoxError, Layer, Service};
+use tower::layer::{LayerFn, layer_fn};
+use tower::{BoxError, Service};
 
+use super::limits::WriteLimits;
 use crate::kubernetes::leadership::{Leadership, NotLeader};
 
-/// Future of the response to a request. A poll sends the request: the first one if a connection is idle.
-pub(super) type ResponseFuture<R> = BoxFuture<'static, Result<Response<R>, BoxError>>;
+/// Returns a layer that passes reads through, delays writes by `limits`, rejects writes while this process does not
+/// lead, and cancels writes when the leadership in which they began ends.
+pub(super) fn layer<S>(leadership: Leadership, limits: WriteLimits) -> LayerFn<impl Fn(S) -> GuardedWrites<S>> {
+    let limits = Arc::new(limits);
+    layer_fn(move |inner| GuardedWrites { inner, leadership: leadership.clone(), limits: Arc::clone(&limits) })
+}
 
-/// Layer that passes reads through, and hands the response future of each write to a function. The function may delay
-/// or reject the write.
-pub(super) struct WriteLayer<F>(pub(super) F);
-
-pub(super) struct Writes<S, F> {
+pub(super) struct GuardedWrites<S> {
     inner: S,
-    on_write: F,
+    leadership: Leadership,
+    limits: Arc<WriteLimits>,
 }
 
-impl<S, F: Clone> Layer<S> for WriteLayer<F> {
-    type Service = Writes<S, F>;
-
-    fn layer(&self, inner: S) -> Writes<S, F> {
-        Writes { inner, on_write: self.0.clone() }
-    }
-}
-
-impl<S, F, B, R> Service<Request<B>> for Writes<S, F>
+impl<S, B, R> Service<Request<B>> for GuardedWrites<S>
 where
     S: Service<Request<B>, Response = Response<R>, Error = BoxError>,
     S::Future: Send + 'static,
-    F: Fn(Method, ResponseFuture<R>) -> ResponseFuture<R>,
     R: 'static,
 {
     type Response = Response<R>;
     type Error = BoxError;
-    type Future = ResponseFuture<R>;
+    type Future = BoxFuture<'static, Result<Response<R>, BoxError>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         // A write never waits here, because the client's reads would wait behind it.
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<B>) -> ResponseFuture<R> {
+    fn call(&mut self, request: Request<B>) -> Self::Future {
         let method = request.method().clone();
-        let answer = self.inner.call(request).boxed();
-        match method {
-            Method::GET | Method::HEAD | Method::OPTIONS => answer,
-            method => (self.on_write)(method, answer),
+        let answer = self.inner.call(request);
+        if matches!(method, Method::GET | Method::HEAD | Method::OPTIONS) {
+            return answer.boxed();
         }
-    }
-}
-
-/// Returns a layer that rejects writes while this process does not lead, and cancels writes in flight when leadership
-/// ends.
-pub(super) fn layer<R: 'static>(
-    leadership: Leadership,
-) -> WriteLayer<impl Fn(Method, ResponseFuture<R>) -> ResponseFuture<R> + Clone + use<R>> {
-    WriteLayer(move |_: Method, answer: ResponseFuture<R>| {
-        let over = leadership.wait_until_lost();
-        let leadership = leadership.clone();
+        let over = self.leadership.wait_until_lost();
+        let leadership = self.leadership.clone();
+        let limits = Arc::clone(&self.limits);
         async move {
+            let _slot = limits.admit(&method).await?;
             // The first poll may come long after the creation of this future.
             leadership.check()?;
             tokio::select! {
@@ -74,5 +62,5 @@ pub(super) fn layer<R: 'static>(
             }
         }
         .boxed()
-    })
+    }
 }

@@ -1,14 +1,11 @@
 //! Limits the concurrency of writes, and their rate if a rate is set.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::FutureExt;
 use http::Method;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{AcquireError, Mutex, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
-use super::guard::{ResponseFuture, WriteLayer};
 use super::metrics;
 
 /// A rate limit, such as that of the flags `--kube-api-qps` and `--kube-api-burst`.
@@ -20,31 +17,31 @@ pub struct Rate {
     pub burst: u32,
 }
 
-/// Returns a layer that passes at most `in_flight` writes concurrently, and limits their rate to `rate`. The metrics of
-/// the API server at `host` show the delay.
-pub(super) fn layer<R: 'static>(
-    in_flight: usize,
-    rate: Option<Rate>,
-    host: &str,
-) -> WriteLayer<impl Fn(Method, ResponseFuture<R>) -> ResponseFuture<R> + Clone + use<R>> {
-    let in_flight = Arc::new(Semaphore::new(in_flight));
-    let bucket = rate.filter(|rate| rate.qps > 0.0).map(|rate| Arc::new(Bucket::new(rate)));
-    let host: Arc<str> = host.into();
-    WriteLayer(move |method: Method, answer: ResponseFuture<R>| {
-        let in_flight = in_flight.clone();
-        let bucket = bucket.clone();
-        let host = host.clone();
-        async move {
-            let began = Instant::now();
-            if let Some(bucket) = &bucket {
-                bucket.take().await;
-            }
-            let _slot = in_flight.acquire_owned().await?;
-            metrics::waited(&method, &host, began);
-            answer.await
+/// The limits of a client's writes.
+pub(super) struct WriteLimits {
+    in_flight: Semaphore,
+    bucket: Option<Bucket>,
+    host: String,
+}
+
+impl WriteLimits {
+    /// Limits writes to `in_flight` concurrent ones, and their rate to `rate`. The metrics of the API server at `host`
+    /// show the delay.
+    pub(super) fn new(in_flight: usize, rate: Option<Rate>, host: &str) -> Self {
+        let bucket = rate.filter(|rate| rate.qps > 0.0).map(Bucket::new);
+        Self { in_flight: Semaphore::new(in_flight), bucket, host: host.to_owned() }
+    }
+
+    /// Waits for the turn of a write. The write is in flight until the permit is dropped.
+    pub(super) async fn admit(&self, method: &Method) -> Result<SemaphorePermit<'_>, AcquireError> {
+        let began = Instant::now();
+        if let Some(bucket) = &self.bucket {
+            bucket.take().await;
         }
-        .boxed()
-    })
+        let slot = self.in_flight.acquire().await?;
+        metrics::waited(method, &self.host, began);
+        Ok(slot)
+    }
 }
 
 /// A token bucket. Callers wait inside a fair lock, so the first caller is served first.

@@ -226,7 +226,8 @@ impl<B: Body + Unpin> Body for CountedBody<B> {
 #[cfg(test)]
 mod tests {
     use super::super::files::read_file;
-    use super::super::identity;
+    use super::super::limits::WriteLimits;
+    use super::super::{guard, identity};
     use super::*;
     use crate::kubernetes::call::limited;
     use crate::kubernetes::leadership::{Holder, Leadership, SendTime};
@@ -262,8 +263,7 @@ mod tests {
         });
         ClientBuilder::new(service, "default")
             .with_layer(&layer(host))
-            .with_layer(&super::super::guard::layer(leadership))
-            .with_layer(&super::super::limits::layer(1, None, host))
+            .with_layer(&guard::layer(leadership, WriteLimits::new(1, None, host)))
             .build()
     }
 

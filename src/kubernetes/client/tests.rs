@@ -35,8 +35,7 @@ fn guarded(leadership: Leadership, delay: Duration) -> (Client, Arc<AtomicUsize>
         }
     });
     let client = ClientBuilder::new(service, "default")
-        .with_layer(&guard::layer(leadership))
-        .with_layer(&limits::layer(2, None, ""))
+        .with_layer(&guard::layer(leadership, WriteLimits::new(2, None, "")))
         .build();
     (client, count)
 }
@@ -110,7 +109,8 @@ async fn a_write_that_waited_for_a_connection_is_not_sent_after_a_suspension() {
             }
         }
     });
-    let client = ClientBuilder::new(service, "default").with_layer(&guard::layer(leadership)).build();
+    let guard = guard::layer(leadership, WriteLimits::new(2, None, ""));
+    let client = ClientBuilder::new(service, "default").with_layer(&guard).build();
     let nodes: Api<Node> = Api::all(client);
     let parameters = DeleteParams::default();
     let delete = limited("delete node a", 60 * SECOND, nodes.delete("a", &parameters));

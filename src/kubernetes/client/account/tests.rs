@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::kubernetes::client::guard;
+use crate::kubernetes::client::limits::WriteLimits;
 use crate::kubernetes::leadership::{Holder, SendTime};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
@@ -110,10 +111,13 @@ struct Scene {
 fn scene(server: Server, leadership: &Leadership) -> Scene {
     let server = Arc::new(Mutex::new(server));
     let ask = ClientBuilder::new(service(&server), "default").build();
-    let create = ClientBuilder::new(service(&server), "default").with_layer(&guard::layer(leadership.clone())).build();
+    let limits = || WriteLimits::new(32, None, "");
+    let create = ClientBuilder::new(service(&server), "default");
+    let create = create.with_layer(&guard::layer(leadership.clone(), limits())).build();
     let (account, keeper) = new("node-controller", ask, create, leadership.clone());
-    let write = ClientBuilder::new(service(&server), "default").with_layer(&guard::layer(leadership.clone()));
-    let nodes = Api::all(write.with_layer(&layer(account.clone())).build());
+    let write = super::service(account.clone(), ClientBuilder::new(service(&server), "default").build());
+    let write = ClientBuilder::new(write, "default").with_layer(&guard::layer(leadership.clone(), limits()));
+    let nodes = Api::all(write.build());
     Scene { server, account, nodes, keeper: tokio::spawn(keeper.run()) }
 }
 

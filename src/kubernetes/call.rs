@@ -34,11 +34,10 @@ tokio::task_local! {
     static CONTACTED: Arc<OnceLock<Arc<str>>>;
 }
 
-/// Records the server of a request, then awaits `answer`, which sends the request.
-pub(super) async fn recording_server<T>(server: Arc<str>, answer: impl Future<Output = T>) -> T {
+/// Records the server of the request that this task sends next.
+pub(super) fn record_server(server: &Arc<str>) {
     // Fails outside of `limited`, which is the only reader of `CONTACTED`.
-    let _ = CONTACTED.try_with(|asked| asked.set(server));
-    answer.await
+    let _ = CONTACTED.try_with(|asked| asked.set(Arc::clone(server)));
 }
 
 /// Details of a timeout: the time limit and the contacted API server.

@@ -2,7 +2,6 @@
 
 mod account;
 mod credentials;
-mod errors;
 mod exec;
 mod files;
 mod guard;
@@ -174,9 +173,8 @@ fn single(config: &Config, purpose: &str) -> Result<ClientBuilder<MetricsService
 fn builder(config: Config) -> Result<ClientBuilder<MetricsService<Transport>>, SettingsError> {
     let server = config.cluster_url.clone();
     let measure = metrics::layer(host(&config));
-    let named = errors::layer(&server);
     let builder = transport::builder(config).map_err(|source| SettingsError::Client(server, source))?;
-    Ok(builder.with_layer(&named).with_layer(&measure))
+    Ok(builder.with_layer(&measure))
 }
 
 fn host(config: &Config) -> &str {

@@ -25,12 +25,13 @@ use rustls::pki_types::ServerName;
 use rustls::sign::CertifiedKey;
 use tower::retry::RetryLayer;
 use tower::util::BoxService;
-use tower::{BoxError, ServiceBuilder, ServiceExt as _};
+use tower::{BoxError, ServiceBuilder};
 
 use super::credentials::Credentials;
 use super::proxy::{self, BoxConnector};
 use super::rotating::ClientCertificate;
 use super::{metrics, verifier};
+use crate::kubernetes::call;
 
 /// Idle time after which a ping is sent (client-go: 30 s).
 const PING_AFTER: Duration = Duration::from_secs(20);
@@ -56,6 +57,7 @@ pub(super) fn builder(config: Config) -> Result<ClientBuilder<Transport>, BoxErr
         credentials: Credentials::of(&config.auth_info)?,
         connections: Mutex::new(ClientConnections::new(&config, certificate.current(&config))?),
         certificate: Mutex::new(certificate),
+        url: config.cluster_url.to_string().trim_end_matches('/').into(),
         config: config.clone(),
     });
     let service = ServiceBuilder::new()
@@ -63,9 +65,6 @@ pub(super) fn builder(config: Config) -> Result<ClientBuilder<Transport>, BoxErr
         .option_layer(config.default_retry.then(|| RetryLayer::new(RetryPolicy::server_retry())))
         .layer(config.extra_headers_layer()?)
         .service_fn(move |request: Request<Body>| Arc::clone(&server).send(request));
-    let service = service.map_response(|response: Response<Incoming>| {
-        response.map(|body| Box::new(body.map_err(BoxError::from)) as Box<DynBody>)
-    });
     Ok(ClientBuilder::new(BoxService::new(service), config.default_namespace))
 }
 
@@ -127,16 +126,36 @@ fn speaks_http2(is_for_watches: bool, disabled: Option<&OsStr>) -> bool {
     is_for_watches && disabled.is_none_or(OsStr::is_empty)
 }
 
+/// The error of a request, with the API server's URL.
+#[derive(Debug, thiserror::Error)]
+#[error("API server {server}")]
+struct ServerError {
+    server: Arc<str>,
+    source: BoxError,
+}
+
 /// Sends requests to the API server with their credentials.
 struct Server {
     config: Config,
+    /// Address of the API server in messages.
+    url: Arc<str>,
     credentials: Credentials,
     certificate: Mutex<ClientCertificate>,
     connections: Mutex<ClientConnections>,
 }
 
 impl Server {
-    async fn send(self: Arc<Self>, mut request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
+    async fn send(self: Arc<Self>, request: Request<Body>) -> Result<Response<Box<DynBody>>, BoxError> {
+        call::record_server(&self.url);
+        let response = self.attempt(request).await.map_err(|error| self.named(error))?;
+        Ok(response.map(|body| Box::new(body.map_err(move |error| self.named(error.into()))) as Box<DynBody>))
+    }
+
+    fn named(&self, source: BoxError) -> BoxError {
+        ServerError { server: Arc::clone(&self.url), source }.into()
+    }
+
+    async fn attempt(&self, mut request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
         let proof = self.credentials.proof().await?;
         if let Some(header) = &proof.header {
             request.headers_mut().insert(AUTHORIZATION, header.clone());

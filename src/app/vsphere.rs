@@ -19,7 +19,7 @@ use crate::clients::vim;
 use crate::cloud::{CloudProvider, ClusterEvents};
 use crate::kubernetes::client::COMMIT;
 use crate::kubernetes::cluster::Cluster;
-use crate::kubernetes::leader_election::{LeaseEvents, LeaseObject};
+use crate::kubernetes::leader_election::LeaseEvents;
 use crate::kubernetes::login_ledger::{LeaseStore, Ledger};
 use crate::providers::vsphere::VcenterReport;
 use crate::providers::vsphere::config::{DEFAULT_DIRECTORY, VcenterConfig};
@@ -63,12 +63,12 @@ pub fn build(
     let options = Options { api_server: parts.api_server.addresses.clone(), ..vsphere.options.clone() };
     nsx::warn_of_cluster_name(settings, &vsphere.cloud_config);
     let name = settings.services.cluster_name.as_str();
-    let lease = LeaseObject {
+    let events = Arc::new(LeaseEvents {
         client: parts.api_server.clients.auxiliary.clone(),
         namespace: settings.lease.namespace.clone(),
         name: settings.lease.name.clone(),
-    };
-    let events = Arc::new(LeaseEvents { lease, recorder: parts.events.clone() });
+        recorder: parts.events.clone(),
+    });
     let for_nsx: Arc<dyn ClusterEvents> = events.clone();
     let setup =
         nsx::setup(&connections.nsx, Arc::clone(&ledger) as _, cluster.clone(), for_nsx, &vsphere.nsx, name, parts);

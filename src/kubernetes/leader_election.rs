@@ -82,7 +82,6 @@ impl LeaderElector {
         config.validate()?;
         let (holder, leadership) = Holder::with_clock(wall_clock);
         let api = Api::namespaced(client, &config.namespace);
-        let metrics = ElectionMetrics::new(&config.name, ElectionSeries::default());
         let elector = Self {
             api,
             config,
@@ -93,8 +92,9 @@ impl LeaderElector {
             failures: 0,
             began: Instant::now(),
             recorder: None,
-            metrics,
+            metrics: ElectionMetrics::default(),
         };
+        elector.show(false);
         Ok((elector, leadership))
     }
 
@@ -108,13 +108,14 @@ impl LeaderElector {
     /// Shares the metrics of `other`, which registers them.
     #[must_use]
     pub fn counted_with(mut self, other: &Self) -> Self {
-        self.metrics = ElectionMetrics::new(&self.config.name, other.metrics.series.clone());
+        self.metrics = other.metrics.clone();
+        self.show(false);
         self
     }
 
     /// Registers `leader_election_master_status` and `leader_election_slowpath_total`.
     pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
-        registry.register(Box::new(self.metrics.series.clone()))
+        registry.register(Box::new(self.metrics.clone()))
     }
 
     /// Competes, leads, and competes again. On `stop`, ends the term and releases the Lease. The caller must end all
@@ -148,11 +149,11 @@ impl LeaderElector {
         while let Some(sent) = self.acquire(&mut release, stop).await {
             release.close();
             self.holder.begin(sent, self.config.renew_deadline);
-            self.metrics.show(true);
+            self.show(true);
             self.record_event("became leader");
             let end = self.lead(stop).await;
             self.holder.end();
-            self.metrics.show(false);
+            self.show(false);
             match end {
                 End::Stopped => {
                     self.release().await;
@@ -318,7 +319,7 @@ impl LeaderElector {
                 Ok(sent) => Some(sent),
                 Err(error) => {
                     tracing::debug!("{}; reading it first", chain(&error));
-                    self.metrics.count_slow_path();
+                    self.metrics.slow_path.with_label_values(&[&self.config.name]).inc();
                     None
                 }
             },
@@ -436,6 +437,10 @@ impl LeaderElector {
         ObjectReference { resource_version, ..reference }
     }
 
+    fn show(&self, leads: bool) {
+        self.metrics.status.with_label_values(&[&self.config.name]).set(leads.into());
+    }
+
     fn report_failure(&mut self, error: &CallError) {
         if self.failures.is_multiple_of(LOG_EVERY) {
             tracing::warn!(failures = self.failures + 1, "{}", chain(error));
@@ -445,7 +450,8 @@ impl LeaderElector {
 }
 
 metrics! {
-    struct ElectionSeries {
+    /// Metrics of the candidates of this process, with the Go program's names.
+    struct ElectionMetrics {
         status: IntGaugeVec = int_gauge_vec("leader_election_master_status",
             "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. \
              'name' is the string used to identify the lease. Please make sure to group by name.", &["name"]),
@@ -455,43 +461,21 @@ metrics! {
     }
 }
 
-/// Metrics of a candidate, with the Go program's names.
-struct ElectionMetrics {
-    lease: String,
-    series: ElectionSeries,
-}
-
-impl ElectionMetrics {
-    /// Returns metrics with the label of this Lease.
-    fn new(lease: &str, series: ElectionSeries) -> Self {
-        let metrics = Self { lease: lease.to_owned(), series };
-        metrics.show(false);
-        metrics
-    }
-
-    fn show(&self, leads: bool) {
-        self.series.status.with_label_values(&[&self.lease]).set(leads.into());
-    }
-
-    fn count_slow_path(&self) {
-        self.series.slow_path.with_label_values(&[&self.lease]).inc();
-    }
-}
-
 const UID_LIMIT: Duration = Duration::from_secs(5);
 
-/// The Lease of the election as the object of Events. The Lease need not exist.
-#[derive(Clone)]
-pub struct LeaseObject {
+/// Recorder of Events about the cluster. Their object is the Lease of the election, which need not exist.
+pub struct LeaseEvents {
     /// Client that reads the Lease.
     pub client: Client,
     /// Namespace of the Lease.
     pub namespace: String,
     /// Name of the Lease.
     pub name: String,
+    /// Recorder of the Events.
+    pub recorder: Recorder,
 }
 
-impl LeaseObject {
+impl LeaseEvents {
     /// Returns the object reference for Events. Without the Lease's UID, which is missing if the Lease cannot be read,
     /// `kubectl describe` does not show the Events.
     pub async fn reference(&self) -> ObjectReference {
@@ -502,18 +486,10 @@ impl LeaseObject {
     }
 }
 
-/// Recorder of Events about the cluster. Their object is the Lease of the election.
-pub struct LeaseEvents {
-    /// Object of the Events.
-    pub lease: LeaseObject,
-    /// Recorder of the Events.
-    pub recorder: Recorder,
-}
-
 #[async_trait]
 impl ClusterEvents for LeaseEvents {
     async fn warn(&self, reason: Reason, message: &str) {
-        self.recorder.event(&self.lease.reference().await, EventType::Warning, reason.as_str(), message);
+        self.recorder.event(&self.reference().await, EventType::Warning, reason.as_str(), message);
     }
 }
 

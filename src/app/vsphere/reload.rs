@@ -138,8 +138,7 @@ impl Reload {
     async fn refuse(&self, errors: &str) {
         self.metrics.count("refused");
         tracing::error!("the changed cloud config is refused and the old one stays in force: {errors}");
-        let LeaseEvents { lease, recorder } = &*self.events;
-        recorder.event(&lease.reference().await, EventType::Warning, INVALID, errors);
+        self.events.recorder.event(&self.events.reference().await, EventType::Warning, INVALID, errors);
     }
 
     fn change_role(&mut self) {
@@ -179,16 +178,15 @@ async fn report_refused_parts(cloud_config: Arc<CloudConfig>, events: Arc<LeaseE
     for mistake in &errors {
         tracing::error!("a part of the cloud config is wrong, the others are in force: {mistake}");
     }
-    let LeaseEvents { lease, recorder } = &*events;
-    let mut reference = lease.reference().await;
+    let mut reference = events.reference().await;
     for _ in 0..LEASE_READS {
         if reference.uid.is_some() {
             break;
         }
         tokio::time::sleep(LEASE_PAUSE).await;
-        reference = lease.reference().await;
+        reference = events.reference().await;
     }
-    recorder.event(&reference, EventType::Warning, INVALID, &errors.join("; "));
+    events.recorder.event(&reference, EventType::Warning, INVALID, &errors.join("; "));
 }
 
 /// The provider's background tasks, which start and end while the process runs. Dropping this value aborts all tasks.

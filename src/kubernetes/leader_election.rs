@@ -390,20 +390,14 @@ impl LeaderElector {
     async fn release(&mut self) {
         let deadline = Instant::now() + RELEASE_LIMIT;
         let outcome = async {
-            if let (Some(lease), Some(observed)) = (self.last.clone(), self.observed.clone()) {
-                let spec = record::released_record(&observed.spec, Timestamp::now());
-                if self.is_ours(&lease) && self.replace(lease, spec, deadline).await.is_ok() {
-                    return Ok(true);
-                }
+            if let Some(lease) = self.last.clone()
+                && let Ok(true) = self.clear_holder(lease, deadline).await
+            {
+                return Ok(true);
             }
             let what = format!("get lease {}", self.config.name);
             let lease = limited(&what, self.remaining(deadline), self.api.get(&self.config.name)).await?;
-            if !self.is_ours(&lease) {
-                return Ok(false);
-            }
-            let held = lease.spec.clone().unwrap_or_default();
-            let spec = record::released_record(&held, Timestamp::now());
-            self.replace(lease, spec, deadline).await.map(|_| true)
+            self.clear_holder(lease, deadline).await
         };
         match outcome.await {
             Ok(true) => tracing::info!(lease = self.config.name, "the lease is given up"),
@@ -413,8 +407,14 @@ impl LeaderElector {
         self.may_have_acquired = false;
     }
 
-    fn is_ours(&self, lease: &Lease) -> bool {
-        lease.spec.as_ref().and_then(record::holder) == Some(self.config.identity.as_str())
+    /// Returns false if another process holds the Lease.
+    async fn clear_holder(&mut self, lease: Lease, deadline: Instant) -> Result<bool, CallError> {
+        let held = lease.spec.clone().unwrap_or_default();
+        if record::holder(&held) != Some(self.config.identity.as_str()) {
+            return Ok(false);
+        }
+        let spec = record::released_record(&held, Timestamp::now());
+        self.replace(lease, spec, deadline).await.map(|_| true)
     }
 
     fn remaining(&self, deadline: Instant) -> Duration {

@@ -13,9 +13,6 @@ use crate::cloud::LeaderToken;
 /// Interval at which waiting tasks check the wall clock, because the monotonic clock stops while the host is suspended.
 const WALL_CLOCK_PERIOD: Duration = Duration::from_secs(1);
 
-/// Remaining time of a leadership that never ends.
-const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
-
 /// The error for a write without leadership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this process is not the leader")]
@@ -58,6 +55,10 @@ impl Term {
     fn is_over(&self, now: Instant, wall_clock: SystemTime) -> bool {
         now >= self.ends || wall_clock >= self.ends_by_wall_clock
     }
+
+    fn is_current(&self, wall_clock: &WallClock) -> bool {
+        !self.is_over(Instant::now(), wall_clock.now())
+    }
 }
 
 impl Leadership {
@@ -72,18 +73,14 @@ impl Leadership {
         Holder::new().1
     }
 
-    /// Returns the time at which the current term ends if it is not renewed. Without leader election, this time is a
-    /// year away. Fails if this process does not lead.
-    pub fn check(&self) -> Result<Instant, NotLeader> {
-        match &self.term {
-            None => Ok(Instant::now() + FOREVER),
-            Some(_) => self.current().map(|term| term.ends).ok_or(NotLeader),
-        }
-    }
-
     /// Whether this process leads now.
     pub fn is_leader(&self) -> bool {
-        self.check().is_ok()
+        self.term.is_none() || self.current().is_some()
+    }
+
+    /// Fails if this process does not lead now.
+    pub fn check(&self) -> Result<(), NotLeader> {
+        if self.is_leader() { Ok(()) } else { Err(NotLeader) }
     }
 
     /// Returns a permission to write to the cloud. The permission ends with the current term; renewals extend the term.
@@ -99,17 +96,11 @@ impl Leadership {
 
     /// Completes once this process leads.
     pub async fn wait_until_leader(&self) {
-        let Some(receiver) = &self.term else { return };
-        let mut receiver = receiver.clone();
-        loop {
-            receiver.mark_unchanged();
-            if self.is_leader() {
-                return;
-            }
-            if receiver.changed().await.is_err() {
-                // The elector was dropped, so leadership never begins.
-                std::future::pending::<()>().await;
-            }
+        let Some(term) = &self.term else { return };
+        let is_current = |term: &Option<Term>| term.is_some_and(|term| term.is_current(&self.wall_clock));
+        if term.clone().wait_for(is_current).await.is_err() {
+            // The elector was dropped, so leadership never begins.
+            std::future::pending::<()>().await;
         }
     }
 
@@ -157,7 +148,7 @@ impl Leadership {
 
     fn current(&self) -> Option<Term> {
         let term = *self.term.as_ref()?.borrow();
-        term.filter(|term| !term.is_over(Instant::now(), self.wall_clock.now()))
+        term.filter(|term| term.is_current(&self.wall_clock))
     }
 }
 
@@ -207,7 +198,7 @@ impl Holder {
     /// Returns the end of the current term without further renewals.
     pub(in crate::kubernetes) fn ends(&self) -> Option<Instant> {
         let term = *self.term.borrow();
-        term.filter(|term| !term.is_over(Instant::now(), self.wall_clock.now())).map(|term| term.ends)
+        term.filter(|term| term.is_current(&self.wall_clock)).map(|term| term.ends)
     }
 }
 
@@ -275,7 +266,7 @@ mod tests {
         let sent = SendTime::now();
         tokio::time::advance(Duration::from_secs(3)).await;
         holder.begin(sent, LASTS);
-        assert_eq!(leadership.check(), Ok(sent.monotonic + LASTS));
+        assert_eq!(leadership.check(), Ok(()));
         tokio::time::timeout(Duration::from_secs(60), leadership.wait_until_lost()).await.unwrap();
         assert_eq!(Instant::now().duration_since(sent.monotonic), LASTS);
         assert!(!leadership.is_leader());

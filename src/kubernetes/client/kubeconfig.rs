@@ -65,23 +65,20 @@ fn parse(path: &Path, content: &[u8], read: ReadFile<'_>) -> Result<Config, Vec<
     let mut kubeconfig = Kubeconfig::from_yaml(&text).map_err(|error| only(not_a_kubeconfig(&text, &error)))?;
     let mut checks = Checks { tree: yaml::parse_document(&text, Aliases::Copied).ok(), read, problems: Vec::new() };
     let Some((cluster, user)) = checks.chosen(&kubeconfig) else { return Err(checks.problems) };
-    checks.check_server(&kubeconfig, &cluster);
-    let proxy = proxy::of(&kubeconfig).unwrap_or_else(|why| {
-        let line = checks.line(&CLUSTERS, &cluster, "proxy-url");
-        let why = format!("proxy-url: {why}; expected http, https or socks5 and a host");
-        checks.problems.push(KubeconfigProblem::new(line, why));
+    let folder = path.parent().unwrap_or(Path::new(""));
+    // If several clusters have the same name, the library also takes the first.
+    let named = kubeconfig.clusters.iter_mut().find(|named| named.name == cluster);
+    let mut missing = Cluster::default();
+    let values = named.and_then(|named| named.cluster.as_mut()).unwrap_or(&mut missing);
+    checks.check_server(&cluster, values.server.as_deref().unwrap_or_default());
+    // Without a `proxy_url`, the library would use the environment's proxy.
+    let named_proxy = values.proxy_url.replace(NO_PROXY.to_owned()).filter(|text| !text.is_empty());
+    let proxy = named_proxy.as_deref().map(proxy::parse).transpose().unwrap_or_else(|reason| {
+        let reason = format!("proxy-url: {reason}; expected http, https or socks5 and a host");
+        checks.problem(&CLUSTERS, &cluster, "proxy-url", &reason);
         None
     });
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let mut named_proxy = None;
-    // If several clusters have the same name, the library also takes the first.
-    if let Some(named) = kubeconfig.clusters.iter_mut().find(|named| named.name == cluster)
-        && let Some(values) = &mut named.cluster
-    {
-        // Without a `proxy_url`, the library would use the environment's proxy.
-        named_proxy = values.proxy_url.replace(NO_PROXY.to_owned()).filter(|text| !text.is_empty());
-        checks.check_cluster(&cluster, values, proxy.as_ref(), folder);
-    }
+    checks.check_cluster(&cluster, values, proxy.as_ref(), folder);
     if let Some(named) = kubeconfig.auth_infos.iter_mut().find(|named| user.as_ref() == Some(&named.name))
         && let Some(values) = &mut named.auth_info
     {
@@ -178,18 +175,14 @@ impl Checks<'_> {
         };
         let known = kubeconfig.clusters.iter().any(|named| named.name == context.cluster && named.cluster.is_some());
         if !known {
-            let line = self.line(&CONTEXTS, current, "cluster");
             let reason = "cluster of the current context: there is no cluster of this name";
-            self.problems.push(KubeconfigProblem::new(line, reason));
+            self.problem(&CONTEXTS, current, "cluster", reason);
             return None;
         }
         Some((context.cluster.clone(), context.user.clone()))
     }
 
-    fn check_server(&mut self, kubeconfig: &Kubeconfig, cluster: &str) {
-        let named = kubeconfig.clusters.iter().find(|named| named.name == cluster);
-        let server = named.and_then(|named| named.cluster.as_ref()?.server.as_deref()).unwrap_or_default();
-        let line = self.line(&CLUSTERS, cluster, "server");
+    fn check_server(&mut self, cluster: &str, server: &str) {
         let uri = server.parse::<http::Uri>().ok();
         let is_url = uri.as_ref().is_some_and(|uri| {
             matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty())
@@ -201,7 +194,7 @@ impl Checks<'_> {
             (_, true, Some(true)) => "server: expected a URL without a user; use a token or a client certificate",
             _ => return,
         };
-        self.problems.push(KubeconfigProblem::new(line, reason));
+        self.problem(&CLUSTERS, cluster, "server", reason);
     }
 
     /// Checks `tls-server-name` and the authorities. Stores the authorities inline, without certificates that cannot be

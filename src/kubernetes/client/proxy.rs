@@ -12,7 +12,6 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
-use kube::config::Kubeconfig;
 use percent_encoding::percent_decode_str;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceExt};
@@ -20,16 +19,11 @@ use url::Url;
 
 use super::credentials::basic;
 
-/// Returns the proxy of the current context's cluster, after checking its URL. Returns `None` without a proxy.
+/// Parses and checks a `proxy-url`.
 ///
 /// # Errors
 /// Describes the error in the URL. Does not contain the URL, which may contain a password.
-pub(super) fn of(kubeconfig: &Kubeconfig) -> Result<Option<Uri>, &'static str> {
-    let context = kubeconfig.contexts.iter().find(|named| Some(&named.name) == kubeconfig.current_context.as_ref());
-    let name = context.and_then(|named| named.context.as_ref()).map(|context| &context.cluster);
-    let cluster = kubeconfig.clusters.iter().find(|named| Some(&named.name) == name);
-    let text = cluster.and_then(|named| named.cluster.as_ref()?.proxy_url.as_deref()).filter(|text| !text.is_empty());
-    let Some(text) = text else { return Ok(None) };
+pub(super) fn parse(text: &str) -> Result<Uri, &'static str> {
     let uri: Uri = text.parse().map_err(|_| "it is not a URL")?;
     if !matches!(uri.scheme_str(), Some("http" | "https" | "socks5")) {
         return Err("its scheme is not http, https or socks5");
@@ -40,7 +34,7 @@ pub(super) fn of(kubeconfig: &Kubeconfig) -> Result<Option<Uri>, &'static str> {
     if Destination::of(&uri).is_none() {
         return Err("it is not a URL");
     }
-    Ok(Some(uri))
+    Ok(uri)
 }
 
 pub(super) fn is_tls(proxy: &Uri) -> bool {
@@ -56,25 +50,19 @@ pub(super) fn connector(
     let Some(Destination { uri, user, password }) = Destination::of(proxy) else {
         return Err("the proxy-url cannot be used".into());
     };
-    let header = || basic(user.as_deref()?, &password).ok();
-    Ok(match proxy.scheme_str() {
-        Some("socks5") => {
-            let socks = SocksV5::new(uri, connector);
-            boxed(match user.clone() {
-                Some(user) => socks.with_auth(user, password.clone()),
-                None => socks,
-            })
-        }
-        Some("https") => {
-            let tls = HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http().enable_http1();
-            let tunnel = Tunnel::new(uri, tls.wrap_connector(connector));
-            boxed(header().map_or_else(|| tunnel.clone(), |header| tunnel.clone().with_auth(header)))
-        }
-        _ => {
-            let tunnel = Tunnel::new(uri, connector);
-            boxed(header().map_or_else(|| tunnel.clone(), |header| tunnel.clone().with_auth(header)))
-        }
-    })
+    if proxy.scheme_str() == Some("socks5") {
+        let socks = SocksV5::new(uri, connector);
+        return Ok(boxed(match user {
+            Some(user) => socks.with_auth(user, password),
+            None => socks,
+        }));
+    }
+    let tls = HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http().enable_http1();
+    let tunnel = Tunnel::new(uri, tls.wrap_connector(connector));
+    Ok(boxed(match user.and_then(|user| basic(&user, &password).ok()) {
+        Some(header) => tunnel.with_auth(header),
+        None => tunnel,
+    }))
 }
 
 /// Connector for direct connections and any kind of proxy. With a single type, the client is compiled only once.
@@ -165,18 +153,9 @@ mod tests {
 
     #[test]
     fn a_url_that_is_none_is_refused_without_being_repeated() {
-        let of = |url: &str| {
-            of(&serde_json::from_value(serde_json::json!({
-                "clusters": [{"name": "c", "cluster": {"server": "https://a", "proxy-url": url}}],
-                "contexts": [{"name": "x", "context": {"cluster": "c"}}],
-                "current-context": "x",
-            }))
-            .unwrap())
-        };
-        assert_eq!(of(""), Ok(None));
-        assert_eq!(of("http://p").unwrap().unwrap().host(), Some("p"));
+        assert_eq!(parse("http://p").unwrap().host(), Some("p"));
         for url in ["ftp://u:hunter2@p", "p:3128", "http://", "http://u:hunter2 @p", "socks4://p"] {
-            let reason = of(url).unwrap_err();
+            let reason = parse(url).unwrap_err();
             assert!(reason.starts_with("it"), "{url}: {reason}");
         }
     }

@@ -3,16 +3,13 @@
 //!
 //! The library's own proxy support is not enabled: it parses `NO_PROXY`, and fails on lists that other programs accept.
 
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
 use http::uri::Uri;
-use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_rustls::HttpsConnectorBuilder;
+use hyper_rustls::{HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
-use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::rt::TokioIo;
 use percent_encoding::percent_decode_str;
+use tokio::net::TcpStream;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceExt};
 use url::Url;
@@ -66,48 +63,18 @@ pub(super) fn connector(
 }
 
 /// Connector for direct connections and any kind of proxy. With a single type, the client is compiled only once.
-pub(super) type BoxConnector = BoxCloneSyncService<Uri, BoxStream, BoxError>;
+pub(super) type BoxConnector = BoxCloneSyncService<Uri, TcpOrTlsStream, BoxError>;
+
+/// A connection to the API server or to a proxy, which is encrypted only for an HTTPS proxy.
+pub(super) type TcpOrTlsStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 pub(super) fn boxed<C>(connector: C) -> BoxConnector
 where
-    C: Service<Uri> + Clone + Send + Sync + 'static,
-    C::Response: Connection + Read + Write + Send + 'static,
+    C: Service<Uri, Response: Into<TcpOrTlsStream>> + Clone + Send + Sync + 'static,
     C::Future: Send + 'static,
     C::Error: Into<BoxError>,
 {
-    BoxCloneSyncService::new(connector.map_response(|stream| BoxStream(Box::pin(stream))).map_err(Into::into))
-}
-
-pub(super) struct BoxStream(Pin<Box<dyn ProxiedStream>>);
-
-trait ProxiedStream: Connection + Read + Write + Send {}
-
-impl<S: Connection + Read + Write + Send> ProxiedStream for S {}
-
-impl Connection for BoxStream {
-    fn connected(&self) -> Connected {
-        self.0.connected()
-    }
-}
-
-impl Read for BoxStream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        self.0.as_mut().poll_read(cx, buf)
-    }
-}
-
-impl Write for BoxStream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.0.as_mut().poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.as_mut().poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.as_mut().poll_shutdown(cx)
-    }
+    BoxCloneSyncService::new(connector.map_response(Into::into).map_err(Into::into))
 }
 
 struct Destination {

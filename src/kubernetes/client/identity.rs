@@ -4,7 +4,6 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -30,16 +29,33 @@ pub(super) struct IdentityProblem {
     reason: String,
 }
 
-struct Source<'a> {
+/// The content of a file, or inline data, with its key in the kubeconfig.
+pub(super) struct Source<'a> {
     key: &'static str,
     /// File name for the commands in messages; `FILE` for inline data.
     file: &'a str,
-    text: Zeroizing<Vec<u8>>,
+    pub(super) text: Zeroizing<Vec<u8>>,
 }
 
 impl Source<'_> {
     fn problem(&self, why: impl Into<String>) -> IdentityProblem {
         IdentityProblem { key: self.key, reason: why.into() }
+    }
+
+    /// Returns the problem of a missing certificate. If the text is DER or contains a block such as `TRUSTED
+    /// CERTIFICATE`, the message contains a command that converts it.
+    pub(super) fn no_certificate(&self, blocks: &[Block]) -> IdentityProblem {
+        let reason = "there is no certificate in PEM form";
+        let other = blocks.iter().find(|block| block.label.ends_with(" CERTIFICATE"));
+        self.problem(match other {
+            Some(block) => {
+                format!("{reason}, but a {}; to convert it: openssl x509 -in {} -out NEW", block.label, self.file)
+            }
+            None if is_der(&self.text) => {
+                format!("{reason}; to convert DER: openssl x509 -inform DER -in {} -out NEW", self.file)
+            }
+            None => reason.to_owned(),
+        })
     }
 }
 
@@ -65,7 +81,8 @@ pub(super) fn is_configured(user: &AuthInfo) -> bool {
     [&user.client_certificate_data, &user.client_certificate].into_iter().flatten().any(|text| !text.is_empty())
 }
 
-fn source<'a>(
+/// Returns the inline data or the content of the file, if one of them is set. Inline data takes precedence.
+pub(super) fn source<'a>(
     [data_key, file_key]: [&'static str; 2],
     data: Option<&str>,
     file: Option<&'a str>,
@@ -88,7 +105,7 @@ pub(super) fn unreadable(error: &io::Error) -> String {
 }
 
 /// Decodes base64. Ignores blanks and line breaks, which the tool `base64` inserts.
-pub(super) fn decode_base64(data: &str) -> Option<Zeroizing<Vec<u8>>> {
+fn decode_base64(data: &str) -> Option<Zeroizing<Vec<u8>>> {
     let joined = Zeroizing::new(data.split_ascii_whitespace().collect::<String>());
     STANDARD.decode(&*joined).ok().map(Zeroizing::new)
 }
@@ -104,7 +121,7 @@ fn certified(certificate: &Source<'_>, key: &Source<'_>) -> Result<CertifiedKey,
     let blocks = pem::blocks(&certificate.text);
     let listed = blocks.iter().filter(|block| block.label == "CERTIFICATE");
     let chain: Vec<_> = listed.map(|block| CertificateDer::from(block.content.to_vec())).collect();
-    let Some(leaf) = chain.first().cloned() else { return Err(no_certificate(certificate, &blocks)) };
+    let Some(leaf) = chain.first().cloned() else { return Err(certificate.no_certificate(&blocks)) };
     let mut der = private_key(key)?;
     let signing = ring::sign::any_supported_type(&der);
     der.zeroize();
@@ -140,26 +157,6 @@ fn private_key(key: &Source<'_>) -> Result<PrivateKeyDer<'static>, IdentityProbl
     PrivateKeyDer::try_from(block.content.to_vec()).map_err(|_| key.problem("it is neither PKCS #8, PKCS #1 nor SEC 1"))
 }
 
-fn no_certificate(source: &Source<'_>, blocks: &[Block]) -> IdentityProblem {
-    source.problem(missing_certificate(&source.text, blocks, source.file))
-}
-
-/// Returns the message for a missing certificate. If `text` is DER or contains a block such as `TRUSTED CERTIFICATE`,
-/// the message contains a command that converts it.
-pub(super) fn missing_certificate(text: &[u8], blocks: &[Block], file: &str) -> String {
-    let reason = "there is no certificate in PEM form";
-    let other = blocks.iter().find(|block| block.label.ends_with(" CERTIFICATE"));
-    match other {
-        Some(block) => {
-            format!("{reason}, but a {}; to convert it: openssl x509 -in {file} -out NEW", block.label)
-        }
-        None if is_der(text) => {
-            format!("{reason}; to convert DER: openssl x509 -inform DER -in {file} -out NEW")
-        }
-        None => reason.to_owned(),
-    }
-}
-
 fn is_der(text: &[u8]) -> bool {
     text.first() == Some(&0x30)
 }
@@ -183,8 +180,4 @@ fn unsupported(key: &Source<'_>, certificate: &CertificateDer<'_>) -> String {
         ),
         None => format!("it cannot be used in this form; to convert it: openssl pkey -in {} -out NEW", key.file),
     }
-}
-
-pub(super) fn resolver(identity: &Arc<CertifiedKey>) -> Arc<rustls::sign::SingleCertAndKey> {
-    Arc::new(rustls::sign::SingleCertAndKey::from(Arc::clone(identity)))
 }

@@ -204,30 +204,23 @@ impl Checks<'_> {
         if let Some(Err(reason)) = values.tls_server_name.as_deref().map(transport::server_name) {
             self.problem(&CLUSTERS, cluster, "tls-server-name", reason);
         }
-        values.certificate_authority_data.take_if(|data| data.is_empty());
-        let file = absolute(&mut values.certificate_authority, folder);
-        let (key, shown) = match (&values.certificate_authority_data, &file) {
-            (Some(_), _) => ("certificate-authority-data", "FILE".to_owned()),
-            (None, Some(path)) => ("certificate-authority", path.display().to_string()),
-            (None, None) => return,
+        absolute(&mut values.certificate_authority, folder);
+        let keys = ["certificate-authority-data", "certificate-authority"];
+        let data = values.certificate_authority_data.take();
+        let file = values.certificate_authority.take();
+        let source = match identity::source(keys, data.as_deref(), file.as_deref(), self.read) {
+            Ok(Some(source)) => source,
+            Ok(None) => return,
+            Err(problem) => return self.problem(&CLUSTERS, cluster, problem.key, &problem.to_string()),
         };
-        let text = match (values.certificate_authority_data.take(), file) {
-            (Some(data), _) => identity::decode_base64(&data).ok_or_else(|| "it is not valid base64".to_owned()),
-            (None, file) => (self.read)(&file.unwrap_or_default()).map_err(|error| identity::unreadable(&error)),
-        };
-        let text = match text {
-            Ok(text) => text,
-            Err(why) => return self.problem(&CLUSTERS, cluster, key, &format!("{key}: {why}")),
-        };
-        values.certificate_authority = None;
-        let listed = verifier::read_bundle(&text);
+        let listed = verifier::read_bundle(&source.text);
         let server = values.server.as_deref().unwrap_or_default();
         let is_tls = server.starts_with("https:") || proxy.is_some_and(proxy::is_tls);
         let is_verified = is_tls && values.insecure_skip_tls_verify != Some(true);
         // An empty file selects the system's authorities, as in client-go.
-        if listed.is_empty() && is_verified && !text.trim_ascii().is_empty() {
-            let why = identity::missing_certificate(&text, &pem::blocks(&text), &shown);
-            return self.problem(&CLUSTERS, cluster, key, &format!("{key}: {why}"));
+        if listed.is_empty() && is_verified && !source.text.trim_ascii().is_empty() {
+            let problem = source.no_certificate(&pem::blocks(&source.text));
+            return self.problem(&CLUSTERS, cluster, problem.key, &problem.to_string());
         }
         if !listed.is_empty() {
             let block =

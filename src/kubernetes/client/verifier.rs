@@ -13,6 +13,7 @@ use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error as TlsError, OtherError, RootCertStore,
     SignatureScheme,
@@ -21,15 +22,12 @@ use tower::BoxError;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::files::read_file;
-use super::{identity, proxy};
+use super::proxy;
 use crate::base::pem;
 use crate::base::x509::{self, Validity};
 
 /// Returns the TLS configuration for the API server. Fails if the system's authorities are required but cannot be used.
-pub(super) fn client_config(
-    config: &Config,
-    identity: Option<&Arc<rustls::sign::CertifiedKey>>,
-) -> Result<ClientConfig, BoxError> {
+pub(super) fn client_config(config: &Config, identity: Option<&Arc<CertifiedKey>>) -> Result<ClientConfig, BoxError> {
     let provider = Arc::new(ring::default_provider());
     let verifier = Verifier { authorities: Authorities::of(config, &provider)?, provider: Arc::clone(&provider) };
     let builder = ClientConfig::builder_with_provider(provider)
@@ -37,7 +35,7 @@ pub(super) fn client_config(
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier));
     let mut tls = match identity {
-        Some(identity) => builder.with_client_cert_resolver(identity::resolver(identity)),
+        Some(identity) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(identity)))),
         None => builder.with_no_client_auth(),
     };
     // Session resumption is off, as in client-go. The verifier does not see a resumed session, so the session could
@@ -240,13 +238,9 @@ impl Verifier {
     }
 }
 
+#[derive(thiserror::Error)]
+#[error("{0}")]
 struct RejectedCertificate(String);
-
-impl fmt::Display for RejectedCertificate {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
 
 /// Plain text, because the TLS library prints this error with `Debug`.
 impl fmt::Debug for RejectedCertificate {
@@ -254,8 +248,6 @@ impl fmt::Debug for RejectedCertificate {
         formatter.write_str(&self.0)
     }
 }
-
-impl std::error::Error for RejectedCertificate {}
 
 /// Returns the issuer, escaped, because the text of an untrusted certificate must not break a log line.
 fn issuer(leaf: &CertificateDer<'_>) -> String {

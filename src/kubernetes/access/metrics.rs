@@ -2,68 +2,57 @@
 
 use std::time::Duration;
 
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
 use prometheus::{HistogramVec, IntCounterVec};
 
-use crate::runtime::metrics::{Registry, counter_vec, histogram_vec};
+use crate::runtime::metrics::{Registry, counter_vec, histogram_vec, metrics};
 
 /// Buckets of the duration of authentications and authorisations, in seconds.
 const ATTEMPT_SECONDS: [f64; 15] =
     [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384];
 
-/// Metrics of delegated authentication and authorisation. Cheap to clone; clones share the values.
-#[derive(Clone)]
-pub struct Metrics {
-    /// TokenReviews, by HTTP status; `<error>` if there is no answer.
-    pub(super) authentication: ReviewCounts,
-    /// SubjectAccessReviews, by HTTP status; `<error>` if there is no answer.
-    pub(super) authorization: ReviewCounts,
-    users: IntCounterVec,
-    authentications: ReviewCounts,
-    /// Decisions on requests at the secure port, by result: `allowed`, `denied`, `no-opinion` or `error`.
-    pub(super) authorizations: ReviewCounts,
+metrics! {
+    /// Metrics of delegated authentication and authorisation. Cheap to clone; clones share the values.
+    pub struct Metrics {
+        /// TokenReviews, by HTTP status; `<error>` if there is no answer.
+        pub(super) authentication: ReviewCounts = ReviewCounts::reviews("authn"),
+        /// SubjectAccessReviews, by HTTP status; `<error>` if there is no answer.
+        pub(super) authorization: ReviewCounts = ReviewCounts::reviews("authz"),
+        users: IntCounterVec = counter_vec("authenticated_user_requests",
+            "Counter of authenticated requests broken out by username.", &["username"]),
+        authentications: ReviewCounts = ReviewCounts::attempts(
+            ["authentication_attempts", "Counter of authenticated attempts."],
+            ["authentication_duration_seconds", "Authentication duration in seconds broken out by result."]),
+        /// Decisions on requests at the secure port, by result: `allowed`, `denied`, `no-opinion` or `error`.
+        pub(super) authorizations: ReviewCounts = ReviewCounts::attempts(
+            ["authorization_attempts_total", "Counter of authorization attempts broken down by result. It can be \
+                either 'allowed', 'denied', 'no-opinion' or 'error'."],
+            ["authorization_duration_seconds", "Authorization duration in seconds broken out by result."]),
+    }
 }
 
+/// A counter and the duration of what it counts.
 #[derive(Clone)]
 pub(super) struct ReviewCounts {
     total: IntCounterVec,
     duration: HistogramVec,
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        Self {
-            authentication: ReviewCounts::reviews("authn"),
-            authorization: ReviewCounts::reviews("authz"),
-            users: counter_vec(
-                "authenticated_user_requests",
-                "Counter of authenticated requests broken out by username.",
-                &["username"],
-            ),
-            authentications: ReviewCounts::attempts(
-                ["authentication_attempts", "Counter of authenticated attempts."],
-                ["authentication_duration_seconds", "Authentication duration in seconds broken out by result."],
-            ),
-            authorizations: ReviewCounts::attempts(
-                [
-                    "authorization_attempts_total",
-                    "Counter of authorization attempts broken down by result. It can be either 'allowed', 'denied', \
-                     'no-opinion' or 'error'.",
-                ],
-                ["authorization_duration_seconds", "Authorization duration in seconds broken out by result."],
-            ),
-        }
+impl Collector for ReviewCounts {
+    fn desc(&self) -> Vec<&Desc> {
+        [self.total.desc(), self.duration.desc()].concat()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        [self.total.collect(), self.duration.collect()].concat()
     }
 }
 
 impl Metrics {
     /// Registers the metrics. Fails if `registry` already has a collector with one of the names.
     pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
-        registry.register(Box::new(self.users.clone()))?;
-        for counted in [&self.authentication, &self.authorization, &self.authentications, &self.authorizations] {
-            registry.register(Box::new(counted.total.clone()))?;
-            registry.register(Box::new(counted.duration.clone()))?;
-        }
-        Ok(())
+        registry.register(Box::new(self.clone()))
     }
 
     /// Counts an authentication attempt. `user` is the user's name, empty if anonymous, or `None` after a failure.

@@ -3,43 +3,35 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReviewStatus,
-};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 use kube::api::PostParams;
 use kube::{Api, Client, Resource};
 
 use crate::base::error_chain::chain;
-use crate::kubernetes::call::{CallError, limited};
+use crate::kubernetes::call::limited;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Whether this account lacks the verb `list` or `watch` for all objects of the kind. Returns false if the API server
 /// does not answer or cannot decide. The list itself then shows whether it is permitted.
 pub(super) async fn is_denied<K: Resource<DynamicType = ()>>(client: &Client) -> bool {
+    let reviews = Api::all(client.clone());
     for verb in ["list", "watch"] {
-        match ask::<K>(client, verb).await {
+        let attributes = ResourceAttributes {
+            group: Some(K::group(&()).into_owned()),
+            resource: Some(K::plural(&()).into_owned()),
+            verb: Some(verb.to_owned()),
+            ..ResourceAttributes::default()
+        };
+        let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
+        let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+        let parameters = PostParams::default();
+        let created = reviews.create(&parameters, &review);
+        match limited("create a SelfSubjectAccessReview", LIMIT, created).await.map(|review| review.status) {
             Ok(Some(status)) if !status.allowed && status.evaluation_error.is_none() => return true,
             Ok(_) => {}
             Err(error) => tracing::debug!(kind = %K::plural(&()), verb, "{}", chain(&error)),
         }
     }
     false
-}
-
-async fn ask<K: Resource<DynamicType = ()>>(
-    client: &Client,
-    verb: &str,
-) -> Result<Option<SubjectAccessReviewStatus>, CallError> {
-    let attributes = ResourceAttributes {
-        group: Some(K::group(&()).into_owned()),
-        resource: Some(K::plural(&()).into_owned()),
-        verb: Some(verb.to_owned()),
-        ..ResourceAttributes::default()
-    };
-    let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
-    let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
-    let (reviews, parameters) = (Api::all(client.clone()), PostParams::default());
-    let created = reviews.create(&parameters, &review);
-    Ok(limited("create a SelfSubjectAccessReview", LIMIT, created).await?.status)
 }

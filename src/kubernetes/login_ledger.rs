@@ -305,25 +305,16 @@ impl Ledger {
     /// Logs once per product that the store is out of reach, and once that it is available again.
     fn log_availability(&self, attempt: &PlannedLogin, problem: Option<&StoreError>) {
         let PlannedLogin { policy, server, .. } = attempt;
-        let is_out_of_reach = match problem {
-            Some(StoreError::Conflict) => return,
-            Some(StoreError::OutOfReach(_)) => true,
-            None => false,
-        };
-        let is_other = {
-            let out_of_reach = &mut self.local.lock().out_of_reach;
-            if is_out_of_reach { out_of_reach.insert(policy.scope) } else { out_of_reach.remove(policy.scope) }
-        };
-        let LoginPolicy { window, budget_alone, .. } = policy;
+        let LoginPolicy { scope, window, budget_alone, .. } = *policy;
         match problem {
-            Some(error) if is_other => tracing::warn!(
+            Some(error @ StoreError::OutOfReach(_)) if self.local.lock().out_of_reach.insert(scope) => tracing::warn!(
                 server,
                 %error,
                 "rejected logins cannot be counted together with other replicas; until a login is accepted, this process \
                  makes at most {budget_alone} in {} s at servers of this product",
                 window.as_secs()
             ),
-            None if is_other => {
+            None if self.local.lock().out_of_reach.remove(scope) => {
                 tracing::info!(server, "rejected logins are counted together with other replicas again");
             }
             _ => {}

@@ -274,6 +274,15 @@ async fn the_dates_of_entries_are_believed_to_half_a_minute_by_a_process_that_ha
     assert!((200..=250).contains(&refused.pause.as_secs()), "{refused:?}");
 }
 
+/// A process whose clock is behind claims a login and is killed.
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_dated_by_the_clock_of_the_store() {
+    let (store, began) = (MemoryStore::default(), Instant::now());
+    self::ledger(&store, began, -3_000).claim(&attempt(false)).await.unwrap();
+    let refused = self::ledger(&store, began, 0).claim(&attempt(false)).await.unwrap_err();
+    assert!(!refused.is_lockout && refused.pause < Duration::from_secs(2), "it is under way: {refused:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_a_running_process_sees_between_two_looks_is_as_old_as_its_date_says() {
     let (store, began) = (MemoryStore::default(), Instant::now());

@@ -4,6 +4,7 @@ mod addresses;
 mod leader_election;
 mod lifecycle;
 mod load_balancers;
+mod login_ledger;
 mod machines;
 mod nsx_login;
 mod routes;
@@ -15,7 +16,7 @@ use crate::Mutant;
 /// Returns all mutants.
 pub fn all() -> Vec<Mutant> {
     let of_nsx = [nsx_login::all(), routes::all(), addresses::all(), load_balancers::all(), tenants::all()];
-    [lifecycle::all(), vsphere::all(), machines::all(), leader_election::all()]
+    [lifecycle::all(), vsphere::all(), machines::all(), leader_election::all(), login_ledger::all()]
         .into_iter()
         .chain(of_nsx)
         .flatten()

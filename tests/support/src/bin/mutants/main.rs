@@ -1,5 +1,5 @@
-//! `make mutants`: breaks the code that decides about deletions and leadership, one line at a time, and runs the tests
-//! that must notice.
+//! `make mutants`: breaks the code that decides about deletions, leadership and logins, one line at a time, and runs
+//! the tests that must notice.
 //!
 //! `MUTANTS="absence gate"` selects the mutants whose name begins with one of these words. `PART=2/4` selects the
 //! second quarter of them. Results are stored in `target/mutants/results`. A mutant is not run again while file, mutant

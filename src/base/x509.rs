@@ -56,3 +56,9 @@ pub fn validity(certificate: &[u8], at: u64) -> Option<Validity> {
         _ => Validity::Valid,
     })
 }
+
+/// Returns the end of the validity as Unix time in seconds. `None` if the certificate cannot be parsed.
+pub fn expiry(certificate: &[u8]) -> Option<i64> {
+    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+    Some(parsed.validity().not_after.timestamp())
+}

@@ -33,7 +33,6 @@ use tracing::trace;
 
 pub use authorization::authorization;
 pub use body::{Body, BodyWriter};
-pub use certificate::Certificate;
 pub use endpoint::Endpoint;
 pub use error::{Error, FailedRequest};
 pub use identity::ClientIdentity;
@@ -58,10 +57,8 @@ pub trait CallObserver: Send + Sync {
 /// Settings of a [`Client`].
 #[derive(Clone)]
 pub struct Settings {
-    /// Host name or IP literal. An IPv6 address has no brackets.
-    pub host: String,
-    /// The TCP port.
-    pub port: u16,
+    /// The server.
+    pub endpoint: Endpoint,
     /// Trust in the server, and the client certificate of this process.
     pub tls: TlsSettings,
     /// The proxies of the environment; `None` for direct connections.
@@ -77,11 +74,11 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns the default settings: no proxy, 10 s to connect, no observer.
+    /// Returns the default settings for a server with TLS: no proxy, 10 s to connect, no observer. An IPv6 `host` has no
+    /// brackets.
     pub fn new(host: impl Into<String>, port: u16, tls: TlsSettings, user_agent: impl Into<String>) -> Self {
         Self {
-            host: host.into(),
-            port,
+            endpoint: Endpoint::https(&host.into(), port),
             tls,
             proxy: None,
             user_agent: user_agent.into(),
@@ -99,7 +96,6 @@ pub struct Client {
 }
 
 struct Inner {
-    endpoint: Endpoint,
     /// Initial settings. `current` has the TLS settings in use.
     settings: Settings,
     peer_certificate: Arc<PeerCertificate>,
@@ -119,13 +115,9 @@ impl Client {
     /// # Errors
     /// [`Error::Configuration`] if the trust settings or the proxy cannot be used.
     pub fn new(settings: Settings) -> Result<Self, Error> {
-        Self::to(Endpoint::https(&settings.host, settings.port), settings)
-    }
-
-    fn to(endpoint: Endpoint, settings: Settings) -> Result<Self, Error> {
-        let seen = Arc::new(PeerCertificate::default());
-        let current = Current::new(&settings, &endpoint, settings.tls.clone(), &seen)?;
-        Ok(Self { inner: Arc::new(Inner { endpoint, settings, peer_certificate: seen, current: Mutex::new(current) }) })
+        let peer_certificate = Arc::new(PeerCertificate::default());
+        let current = Mutex::new(Current::new(&settings, settings.tls.clone(), &peer_certificate)?);
+        Ok(Self { inner: Arc::new(Inner { settings, peer_certificate, current }) })
     }
 
     /// Builds a client of another endpoint, `http://` or `https://`, with the current authorities and the same proxies,
@@ -143,12 +135,11 @@ impl Client {
             |message| Error::Configuration { endpoint: format!("a service beside {}", self.endpoint()), message };
         let endpoint = Endpoint::of_url(url).map_err(refused)?;
         let mut tls = TlsSettings { insecure: false, ..self.current().tls };
-        if !endpoint.host().eq_ignore_ascii_case(self.inner.endpoint.host()) {
+        if !endpoint.host().eq_ignore_ascii_case(self.inner.settings.endpoint.host()) {
             tls.thumbprints.clear();
             tls.identity = None;
         }
-        let (host, port) = (endpoint.host().to_owned(), endpoint.port());
-        Self::to(endpoint, Settings { host, port, tls, ..self.inner.settings.clone() })
+        Self::new(Settings { endpoint, tls, ..self.inner.settings.clone() })
     }
 
     /// Sends the request and reads the whole answer of any status.
@@ -204,7 +195,7 @@ impl Client {
             // is polled before it.
             biased;
             () = ended => return Err(Failure::Final(Error::PermitEnded(self.failed(operation)))),
-            response = transport.exchange(&self.inner.endpoint, request) => response?,
+            response = transport.exchange(&self.inner.settings.endpoint, request) => response?,
         };
         if response.body.len() > limit {
             return Err(Failure::Final(Error::TooLarge(self.failed(operation), limit)));
@@ -221,7 +212,7 @@ impl Client {
         if self.inner.current.lock().tls == tls {
             return Ok(());
         }
-        let renewed = Current::new(&self.inner.settings, &self.inner.endpoint, tls, &self.inner.peer_certificate)?;
+        let renewed = Current::new(&self.inner.settings, tls, &self.inner.peer_certificate)?;
         *self.inner.current.lock() = renewed;
         Ok(())
     }
@@ -232,9 +223,9 @@ impl Client {
     /// # Errors
     /// [`Error::Configuration`] if new connections cannot be prepared. The previous connections then remain in use.
     pub fn forget_connections(&self) -> Result<(), Error> {
-        let Inner { endpoint, settings, peer_certificate: seen, current } = &*self.inner;
+        let Inner { settings, peer_certificate, current } = &*self.inner;
         let mut current = current.lock();
-        *current = Current::new(settings, endpoint, current.tls.clone(), seen)?;
+        *current = Current::new(settings, current.tls.clone(), peer_certificate)?;
         Ok(())
     }
 
@@ -248,19 +239,20 @@ impl Client {
         WeakClient(Arc::downgrade(&self.inner))
     }
 
-    /// Returns a source of the server's certificate. The source does not keep the client alive.
-    pub fn certificate_source(&self) -> CertificateSource {
-        CertificateSource(Arc::downgrade(&self.inner))
+    /// Returns the certificate (DER) of the last handshake in which the server proved that it has the private key;
+    /// `None` if there is no such handshake.
+    pub fn peer_certificate(&self) -> Option<Vec<u8>> {
+        self.inner.peer_certificate.proved()
     }
 
     /// Returns `host:port`, for messages.
     pub fn endpoint(&self) -> &str {
-        self.inner.endpoint.authority()
+        self.inner.settings.endpoint.authority()
     }
 
     /// Whether requests are unreadable on the network, because they use TLS or stay on the local host.
     pub fn is_confidential(&self) -> bool {
-        self.inner.endpoint.is_confidential()
+        self.inner.settings.endpoint.is_confidential()
     }
 
     /// Runs a call and passes its outcome to the observer. The outcome is `ok`, or the `reason` of the error.
@@ -295,41 +287,12 @@ impl WeakClient {
     }
 }
 
-/// Access to the certificate of a client's server, as long as the client exists.
-#[derive(Clone)]
-pub struct CertificateSource(Weak<Inner>);
-
-impl CertificateSource {
-    /// Whether the client still exists.
-    pub fn is_in_use(&self) -> bool {
-        self.0.strong_count() > 0
-    }
-
-    /// Returns the certificate of the last handshake in which the server proved that it has the private key. Returns
-    /// `None` if there is no such handshake, if the certificate cannot be parsed, or if the client is dropped.
-    pub fn certificate(&self) -> Option<Certificate> {
-        self.0.upgrade()?.peer_certificate.last()
-    }
-
-    /// Returns [`Client::is_verified`], or `None` after the client is dropped.
-    pub fn is_verified(&self) -> Option<bool> {
-        self.0.upgrade().map(|inner| Client { inner }.is_verified())
-    }
-}
-
 impl Current {
     /// Builds the transport. A transport given in `settings` is used unchanged.
-    fn new(
-        settings: &Settings,
-        endpoint: &Endpoint,
-        tls: TlsSettings,
-        peer_certificate: &Arc<PeerCertificate>,
-    ) -> Result<Self, Error> {
+    fn new(settings: &Settings, tls: TlsSettings, peer_certificate: &Arc<PeerCertificate>) -> Result<Self, Error> {
         let transport = match &settings.transport {
             Some(given) => Arc::clone(given),
-            None => {
-                Arc::new(Network::new(settings, endpoint, &tls, Arc::clone(peer_certificate))?) as Arc<dyn Transport>
-            }
+            None => Arc::new(Network::new(settings, &tls, Arc::clone(peer_certificate))?) as Arc<dyn Transport>,
         };
         Ok(Self { tls, transport })
     }

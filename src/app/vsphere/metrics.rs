@@ -1,6 +1,7 @@
 //! Metrics of vCenter and NSX from the HTTP clients: calls, and the expiry and verification of certificates.
 
-use crate::clients::http::{CallObserver, CertificateSource, Client};
+use crate::base::x509;
+use crate::clients::http::{CallObserver, Client, WeakClient};
 use crate::runtime::metrics::{Registry, gauge_vec, histogram_vec};
 use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
@@ -10,39 +11,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Names of the metrics of one product.
-pub struct Product {
-    /// Label of the server; the value is `host:port`, as in the log.
-    label: &'static str,
-    calls: &'static str,
-    expiry: &'static str,
-    verified: &'static str,
-}
+/// vCenter in the names of metrics, and as label of the server. The value of the label is `host:port`, as in the log.
+pub const VCENTER: &str = "vcenter";
 
-/// vCenter.
-pub const VCENTER: Product = Product {
-    label: "vcenter",
-    calls: "vsphere_ccm_vcenter_call_duration_seconds",
-    expiry: "vsphere_ccm_vcenter_certificate_expiry_timestamp_seconds",
-    verified: "vsphere_ccm_vcenter_tls_verified",
-};
-
-/// NSX.
-pub const NSX: Product = Product {
-    label: "nsx",
-    calls: "vsphere_ccm_nsx_call_duration_seconds",
-    expiry: "vsphere_ccm_nsx_certificate_expiry_timestamp_seconds",
-    verified: "vsphere_ccm_nsx_tls_verified",
-};
+/// NSX in the same places.
+pub const NSX: &str = "nsx";
 
 /// The metric of call durations and outcomes.
 pub struct Calls(HistogramVec);
 
 impl Calls {
     /// Registers the metric. Fails if `registry` already has a metric with the same name.
-    pub fn register(registry: &Registry, product: &Product) -> Result<Self, prometheus::Error> {
-        let labels = [product.label, "operation", "outcome"];
-        let calls = histogram_vec(product.calls, "Calls, by server and how they ended.", &labels, DEFAULT_BUCKETS);
+    pub fn register(registry: &Registry, product: &str) -> Result<Self, prometheus::Error> {
+        let name = format!("vsphere_ccm_{product}_call_duration_seconds");
+        let labels = [product, "operation", "outcome"];
+        let calls = histogram_vec(&name, "Calls, by server and how they ended.", &labels, DEFAULT_BUCKETS);
         registry.register(Box::new(calls.clone()))?;
         Ok(Self(calls))
     }
@@ -60,24 +43,25 @@ impl CallObserver for Calls {
 pub struct Certificates {
     expiry: GaugeVec,
     verified: GaugeVec,
-    sources: Arc<Mutex<BTreeMap<String, CertificateSource>>>,
+    /// The clients, by their servers.
+    clients: Arc<Mutex<BTreeMap<String, WeakClient>>>,
 }
 
 impl Certificates {
     /// Registers the metrics. Fails if `registry` already has a metric with one of the names.
-    pub fn register(registry: &Registry, product: &Product) -> Result<Self, prometheus::Error> {
+    pub fn register(registry: &Registry, product: &str) -> Result<Self, prometheus::Error> {
         let certificates = Self {
             expiry: gauge_vec(
-                product.expiry,
+                &format!("vsphere_ccm_{product}_certificate_expiry_timestamp_seconds"),
                 "When the certificate expires that the server presented last, in seconds since 1970.",
-                &[product.label],
+                &[product],
             ),
             verified: gauge_vec(
-                product.verified,
+                &format!("vsphere_ccm_{product}_tls_verified"),
                 "1 if the server's certificate is verified, 0 if every certificate is accepted (insecure-flag).",
-                &[product.label],
+                &[product],
             ),
-            sources: Arc::default(),
+            clients: Arc::default(),
         };
         registry.register(Box::new(certificates.clone()))?;
         Ok(certificates)
@@ -85,8 +69,7 @@ impl Certificates {
 
     /// Exposes the certificate of the client's server as long as the client is in use.
     pub fn show(&self, client: &Client) {
-        let mut sources = self.sources.lock();
-        sources.insert(client.endpoint().to_owned(), client.certificate_source());
+        self.clients.lock().insert(client.endpoint().to_owned(), client.downgrade());
     }
 }
 
@@ -96,19 +79,17 @@ impl Collector for Certificates {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let mut sources = self.sources.lock();
-        sources.retain(|_, source| source.is_in_use());
+        let mut clients = self.clients.lock();
         self.expiry.reset();
         self.verified.reset();
-        for (server, source) in sources.iter() {
-            if let Some(is_verified) = source.is_verified() {
-                self.verified.with_label_values(&[server.as_str()]).set(f64::from(u8::from(is_verified)));
+        clients.retain(|server, client| {
+            let Some(client) = client.upgrade() else { return false };
+            self.verified.with_label_values(&[server.as_str()]).set(f64::from(u8::from(client.is_verified())));
+            if let Some(seconds) = client.peer_certificate().and_then(|certificate| x509::expiry(&certificate)) {
+                self.expiry.with_label_values(&[server.as_str()]).set(seconds as f64);
             }
-            if let Some(certificate) = source.certificate() {
-                let seconds = certificate.not_after.as_duration().as_secs_f64();
-                self.expiry.with_label_values(&[server.as_str()]).set(seconds);
-            }
-        }
+            true
+        });
         self.expiry.collect().into_iter().chain(self.verified.collect()).collect()
     }
 }
@@ -140,7 +121,7 @@ mod tests {
     #[tokio::test]
     async fn a_certificate_is_shown_from_its_first_handshake_until_its_client_is_gone() {
         let registry = Registry::default();
-        let certificates = Certificates::register(&registry, &VCENTER).unwrap();
+        let certificates = Certificates::register(&registry, VCENTER).unwrap();
         let server = TestServer::start(|_| Reply::json(200, "{}")).await;
         let client = server.client();
         certificates.show(&client);
@@ -159,7 +140,7 @@ mod tests {
     #[test]
     fn whether_a_certificate_is_verified_is_shown_as_long_as_its_client_is_in_use() {
         let registry = Registry::default();
-        let certificates = Certificates::register(&registry, &VCENTER).unwrap();
+        let certificates = Certificates::register(&registry, VCENTER).unwrap();
         let tls = |insecure| TlsSettings {
             insecure,
             thumbprints: vec![Thumbprint::sha256_of(b"a")],
@@ -180,7 +161,7 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_takes_the_place_of_another_is_shown_in_its_place() {
         let registry = Registry::default();
-        let certificates = Certificates::register(&registry, &VCENTER).unwrap();
+        let certificates = Certificates::register(&registry, VCENTER).unwrap();
         let server = TestServer::start(|_| Reply::json(200, "{}")).await;
         let (first, second) = (server.client(), server.client());
         certificates.show(&first);

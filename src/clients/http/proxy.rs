@@ -20,8 +20,8 @@ pub struct ProxySettings {
     bypass: Bypass,
 }
 
-/// A proxy server. `Display` and `Debug` print scheme, host and port, without user and password.
-#[derive(Clone)]
+/// A proxy server. `Display` prints scheme, host and port. `Debug` does not print user and password either.
+#[derive(Clone, Debug)]
 pub struct ProxyServer {
     /// The URL of the proxy, with user and password.
     pub(super) url: SecretString,
@@ -102,12 +102,6 @@ impl ProxyServer {
 }
 
 impl fmt::Display for ProxyServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown)
-    }
-}
-
-impl fmt::Debug for ProxyServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
     }

@@ -9,7 +9,6 @@ use rustls::{CertificateError, Error as TlsError, OtherError};
 use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 use x509_parser::public_key::PublicKey;
 
-use super::certificate::printable;
 use super::thumbprint::Thumbprint;
 
 /// Maximum number of certificates that the message describes.
@@ -191,6 +190,11 @@ fn describe_certificate(certificate: &CertificateDer<'_>) -> String {
         time(validity.not_before.timestamp()),
         time(validity.not_after.timestamp()),
     )
+}
+
+/// Removes control characters from a text of a certificate, and truncates the text to 200 characters.
+fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(200).collect()
 }
 
 fn time(seconds: i64) -> String {

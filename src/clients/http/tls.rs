@@ -111,8 +111,7 @@ fn verifier(
         }
     };
     Ok(Verifier {
-        host: endpoint.host().to_owned(),
-        port: endpoint.port(),
+        endpoint: endpoint.clone(),
         chain,
         listed,
         thumbprints: settings.thumbprints.clone(),

@@ -14,6 +14,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error as TlsError, SignatureScheme};
 
+use super::Endpoint;
 use super::certificate::PeerCertificate;
 use super::refusal::{self, CertificateOwner, Complaint, unusable};
 use super::thumbprint::Thumbprint;
@@ -21,8 +22,7 @@ use crate::base::x509::{self, Validity};
 
 #[derive(Debug)]
 pub(super) struct Verifier {
-    pub(super) host: String,
-    pub(super) port: u16,
+    pub(super) endpoint: Endpoint,
     /// The standard verification of the certificate chain; `None` if there are no trusted authorities, or if `insecure`
     /// is true.
     pub(super) chain: Option<Arc<dyn ServerCertVerifier>>,
@@ -75,7 +75,7 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<HandshakeSignatureValid, TlsError> {
         let algorithms = &self.provider.signature_verification_algorithms;
         rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
-            .inspect(|_| self.peer_certificate.proved(certificate))
+            .inspect(|_| self.peer_certificate.set_proved(certificate))
     }
 
     fn verify_tls13_signature(
@@ -86,7 +86,7 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<HandshakeSignatureValid, TlsError> {
         let algorithms = &self.provider.signature_verification_algorithms;
         rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
-            .inspect(|_| self.peer_certificate.proved(certificate))
+            .inspect(|_| self.peer_certificate.set_proved(certificate))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -130,9 +130,9 @@ impl Verifier {
     fn is_own_name(&self, name: &ServerName<'_>) -> bool {
         match name {
             ServerName::IpAddress(address) => {
-                self.host.parse::<IpAddr>().is_ok_and(|own| own == IpAddr::from(*address))
+                self.endpoint.host().parse::<IpAddr>().is_ok_and(|own| own == IpAddr::from(*address))
             }
-            other => other.to_str().eq_ignore_ascii_case(self.host.trim_end_matches('.')),
+            other => other.to_str().eq_ignore_ascii_case(self.endpoint.host().trim_end_matches('.')),
         }
     }
 
@@ -140,11 +140,11 @@ impl Verifier {
         if !self.is_own_name(name) {
             return CertificateOwner::Proxy;
         }
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        match (self.can_be_pinned, self.port) {
-            (true, 443) => CertificateOwner::Vcenter { target: host },
-            (true, port) => CertificateOwner::Vcenter { target: format!("{host}:{port}") },
-            (false, port) => CertificateOwner::Server { target: format!("{host}:{port}") },
+        let authority = self.endpoint.authority();
+        if self.can_be_pinned {
+            CertificateOwner::Vcenter { target: authority.strip_suffix(":443").unwrap_or(authority).to_owned() }
+        } else {
+            CertificateOwner::Server { target: authority.to_owned() }
         }
     }
 }

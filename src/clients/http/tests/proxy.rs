@@ -175,8 +175,7 @@ async fn the_certificate_behind_a_proxy_is_judged_as_configured() {
         assert!(proxy.asked()[0].starts_with("CONNECT vcenter.test:443 HTTP/1.1\r\n"), "{name}: {:?}", proxy.asked());
         match result {
             Ok(200) if is_accepted => {
-                let peer_certificate = client.certificate_source().certificate().unwrap();
-                assert_eq!(peer_certificate.sha256, Thumbprint::sha256_of(&server.certificate), "{name}");
+                assert_eq!(client.peer_certificate().as_deref(), Some(&*server.certificate), "{name}");
             }
             Err(error @ Error::Certificate { .. }) if !is_accepted => {
                 assert!(
@@ -270,8 +269,7 @@ async fn a_proxy_over_tls_is_judged_by_the_ca_file_and_never_excused_by_a_thumbp
     let url = format!("https://127.0.0.1:{}", proxy.port);
     let both = client(trust_in(&format!("{authority}{proxy_authority}")), https_proxy(url));
     assert_eq!(status(&both).await.unwrap(), 200);
-    let peer_certificate = both.certificate_source().certificate().unwrap();
-    assert_eq!(peer_certificate.sha256, Thumbprint::sha256_of(&server.certificate), "not the proxy's");
+    assert_eq!(both.peer_certificate().as_deref(), Some(&*server.certificate), "not the proxy's");
 
     let strange = self_signed(&params(&["127.0.0.1"], false));
     let pinned = TlsSettings { thumbprints: vec![Thumbprint::sha256_of(&strange.chain[0])], ..trust_in(&authority) };
@@ -284,7 +282,7 @@ async fn a_proxy_over_tls_is_judged_by_the_ca_file_and_never_excused_by_a_thumbp
     assert!(is_of_proxy, "{text}");
     assert!(text.contains("the certificate of the proxy 127.0.0.1 is not accepted"), "{text}");
     assert!(text.contains("a thumbprint is for vCenter's own certificate") && !text.contains("govc"), "{text}");
-    assert_eq!((proxy.asked().len(), pinned.certificate_source().certificate()), (0, None));
+    assert_eq!((proxy.asked().len(), pinned.peer_certificate()), (0, None));
 }
 
 #[tokio::test]

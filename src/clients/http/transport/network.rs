@@ -30,10 +30,10 @@ impl Network {
     /// [`Error::Configuration`] if the trust settings or the proxy cannot be used.
     pub(in crate::clients::http) fn new(
         settings: &Settings,
-        endpoint: &Endpoint,
         tls: &TlsSettings,
         peer_certificate: Arc<PeerCertificate>,
     ) -> Result<Self, Error> {
+        let endpoint = &settings.endpoint;
         let refused = |message: String| Error::Configuration { endpoint: endpoint.authority().to_owned(), message };
         let tls = tls::client_config(tls, endpoint, peer_certificate).map_err(refused)?;
         let mut builder = reqwest::Client::builder()

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ccm::app::files::{FileSystem, SystemFiles};
 use ccm::app::settings::vsphere::{CloudConfig, CloudConfigFile};
-use ccm::base::addresses::host_and_port;
 use ccm::clients::http::{Endpoint, ProxySettings, Settings, TlsSettings};
 use ccm::clients::nsx::Scheme;
 use ccm::clients::vim;
@@ -62,7 +61,7 @@ impl Server {
             Self::Vcenter(vcenter) => &vcenter.http,
             Self::Nsx(nsx) => &nsx.http,
         };
-        format!("{}:{}", settings.host, settings.port)
+        settings.endpoint.authority().to_owned()
     }
 
     /// Describes the login for the announcement, if the login is more than one call to the server. Contains no secret.
@@ -77,7 +76,7 @@ impl Server {
                 Some("Before the login, its token service (STS) issues one token".to_owned())
             }
             Self::Nsx(NsxServer { login: Ok(NsxProof::Token { service, .. }), .. }) => {
-                let service = host_and_port(&service.host, service.port);
+                let service = service.endpoint.authority();
                 Some(format!("There is no session: one call to the token service {service}, then each call carries the token"))
             }
             Self::Nsx(NsxServer { login: Ok(NsxProof::Password(..)), .. }) => Some(

@@ -6,7 +6,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
-use super::{Client, Error, Framing};
+use super::{Client, Error, Framing, Session};
 use crate::clients::http::{Method, Request, Response};
 
 pub(super) const SESSION_HEADER: &str = "vmware-api-session-id";
@@ -18,26 +18,27 @@ const MAX_BYTES: usize = 8 << 20;
 const ESCAPED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
 /// A tagging call, independent of the framing.
-pub(super) struct TaggingCall {
+pub(super) struct TaggingCall<'a> {
+    /// Resource and action, such as `tag.get`.
     pub(super) operation: &'static str,
-    pub(super) method: Method,
-    pub(super) resource: &'static str,
-    pub(super) id: Option<String>,
-    pub(super) action: Option<&'static str>,
+    pub(super) id: Option<&'a str>,
+    /// The body of a `POST`; `None` for a `GET`, whose path has no action.
     pub(super) body: Option<serde_json::Value>,
 }
 
-impl TaggingCall {
+impl TaggingCall<'_> {
     pub(super) fn path(&self, framing: Framing) -> String {
         let (base, id_prefix, action_name) = match framing {
             Framing::Rest => ("/rest/com/vmware/cis/tagging", "id:", "~action"),
             Framing::Api => ("/api/cis/tagging", "", "action"),
         };
-        let mut path = format!("{base}/{}", self.resource);
-        if let Some(id) = &self.id {
+        let (resource, action) = self.operation.split_once('.').unwrap_or((self.operation, ""));
+        let mut path = format!("{base}/{resource}");
+        // With the framing `/api`, only the body of a `POST` has the id.
+        if let Some(id) = self.id.filter(|_| framing == Framing::Rest || self.body.is_none()) {
             let _ = write!(path, "/{id_prefix}{}", utf8_percent_encode(id, &ESCAPED));
         }
-        if let Some(action) = self.action {
+        if self.body.is_some() {
             let _ = write!(path, "?{action_name}={action}");
         }
         path
@@ -46,20 +47,14 @@ impl TaggingCall {
 
 impl Client {
     /// Makes a call that only reads.
-    pub(super) async fn fetch<T: DeserializeOwned>(
-        &self,
-        build: impl FnOnce(Framing) -> TaggingCall,
-    ) -> Result<T, Error> {
-        let session = self.inner.session.lock().clone();
-        let framing = session.as_ref().map_or(Framing::Rest, |session| session.framing);
-        let call = build(framing);
+    pub(super) async fn fetch<T: DeserializeOwned>(&self, call: TaggingCall<'_>) -> Result<T, Error> {
         let operation = call.operation;
-        let Some(session) = session else {
+        let Some(Session { id, framing, .. }) = self.inner.session.lock().clone() else {
             return Err(Error::NoSession(self.inner.http.failed(operation)));
         };
-        let path = call.path(framing);
-        let mut request = Request::new(call.method, path, operation, self.inner.timeouts.call);
-        request.secret_headers.push((SESSION_HEADER, session.id.clone()));
+        let method = if call.body.is_some() { Method::POST } else { Method::GET };
+        let mut request = Request::new(method, call.path(framing), operation, self.inner.timeouts.call);
+        request.secret_headers.push((SESSION_HEADER, id));
         request.headers.push(("Accept", "application/json".to_owned()));
         if let Some(body) = &call.body {
             request.headers.push(("Content-Type", "application/json".to_owned()));

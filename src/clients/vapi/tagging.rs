@@ -8,8 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 
 use super::exchange::TaggingCall;
-use super::{Client, Error, Framing, Refusal};
-use crate::clients::http::Method;
+use super::{Client, Error, Refusal};
 use crate::clients::object::MoRef;
 
 /// Maximum number of ids in a batch call, as documented by VMware.
@@ -64,57 +63,52 @@ fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Resu
 impl Client {
     /// Returns the ids of all categories.
     pub async fn list_categories(&self) -> Result<Vec<String>, Error> {
-        let ids: Option<Vec<String>> = self.fetch(|_| get("category.list", "category", None)).await?;
+        let ids: Option<Vec<String>> = self.get("category.list", None).await?;
         Ok(ids.unwrap_or_default())
     }
 
     /// Returns a category, or `None` if the category does not exist.
     pub async fn fetch_category(&self, id: &str) -> Result<Option<Category>, Error> {
-        let id = id.to_owned();
-        absent_when_not_found(self.fetch(|_| get("category.get", "category", Some(id))).await)
+        absent_when_not_found(self.get("category.get", Some(id)).await)
     }
 
     /// Returns the ids of a category's tags, or `None` if the category does not exist.
     pub async fn list_tags_of_category(&self, category: &str) -> Result<Option<Vec<String>>, Error> {
-        let category = category.to_owned();
-        let answer = self.fetch::<Option<Vec<String>>>(|framing| {
-            let body = Some(json!({ "category_id": category }));
-            let id = (framing == Framing::Rest).then_some(category);
-            post("tag.list-tags-for-category", "tag", id, "list-tags-for-category", body)
-        });
-        Ok(absent_when_not_found(answer.await)?.map(Option::unwrap_or_default))
+        let body = Some(json!({ "category_id": category }));
+        let call = TaggingCall { operation: "tag.list-tags-for-category", id: Some(category), body };
+        let ids: Result<Option<Vec<String>>, Error> = self.fetch(call).await;
+        Ok(absent_when_not_found(ids)?.map(Option::unwrap_or_default))
     }
 
     /// Returns a tag, or `None` if the tag does not exist.
     pub async fn fetch_tag(&self, id: &str) -> Result<Option<Tag>, Error> {
-        let id = id.to_owned();
-        absent_when_not_found(self.fetch(|_| get("tag.get", "tag", Some(id))).await)
+        absent_when_not_found(self.get("tag.get", Some(id)).await)
     }
 
     /// Returns the objects of many tags, read in batches. Answers may omit tags that are unknown or unreadable.
     pub async fn list_attached_objects_on_tags(&self, tags: &[String]) -> Result<Vec<TagObjects>, Error> {
-        let operation = "tag-association.list-attached-objects-on-tags";
-        self.fetch_batches(operation, "list-attached-objects-on-tags", "tag_ids", tags).await
+        self.fetch_batches("tag-association.list-attached-objects-on-tags", "tag_ids", tags).await
     }
 
     /// Returns the tags of many objects, read in batches. Answers may omit objects that are unknown or unreadable.
     pub async fn list_attached_tags_on_objects(&self, objects: &[MoRef]) -> Result<Vec<ObjectTags>, Error> {
-        let operation = "tag-association.list-attached-tags-on-objects";
-        self.fetch_batches(operation, "list-attached-tags-on-objects", "object_ids", objects).await
+        self.fetch_batches("tag-association.list-attached-tags-on-objects", "object_ids", objects).await
+    }
+
+    async fn get<T: DeserializeOwned>(&self, operation: &'static str, id: Option<&str>) -> Result<T, Error> {
+        self.fetch(TaggingCall { operation, id, body: None }).await
     }
 
     async fn fetch_batches<I: Serialize, T: DeserializeOwned>(
         &self,
         operation: &'static str,
-        action: &'static str,
         field: &'static str,
         ids: &[I],
     ) -> Result<Vec<T>, Error> {
         let mut all = Vec::new();
         for batch in ids.chunks(BATCH) {
-            let body = json!({ (field): batch });
-            let answer = self.fetch(|_| post(operation, "tag-association", None, action, Some(body)));
-            let rows: Option<Vec<T>> = answer.await?;
+            let body = Some(json!({ (field): batch }));
+            let rows: Option<Vec<T>> = self.fetch(TaggingCall { operation, id: None, body }).await?;
             all.extend(rows.into_iter().flatten());
         }
         Ok(all)
@@ -126,20 +120,6 @@ fn absent_when_not_found<T>(answer: Result<T, Error>) -> Result<Option<T>, Error
         Err(error) if error.is(Refusal::NotFound) => Ok(None),
         other => other.map(Some),
     }
-}
-
-fn get(operation: &'static str, resource: &'static str, id: Option<String>) -> TaggingCall {
-    TaggingCall { operation, method: Method::GET, resource, id, action: None, body: None }
-}
-
-fn post(
-    operation: &'static str,
-    resource: &'static str,
-    id: Option<String>,
-    action: &'static str,
-    body: Option<serde_json::Value>,
-) -> TaggingCall {
-    TaggingCall { operation, method: Method::POST, resource, id, action: Some(action), body }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use proptest::{collection, sample};
 
+use super::super::Framing;
 use super::super::exchange::decode;
 use super::*;
 use crate::clients::http::{FailedRequest, Response};

@@ -13,7 +13,6 @@ pub mod tagging;
 mod tests;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use secrecy::SecretString;
@@ -22,23 +21,7 @@ pub use error::{Error, Refusal, Unreadable};
 pub use tagging::{Category, ObjectTags, Tag, TagObjects};
 
 use super::http;
-
-/// Time limits of the calls, including connecting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// Limit of ordinary calls.
-    pub call: Duration,
-    /// Limit of the login, which may involve a directory service.
-    pub login: Duration,
-    /// Limit of the logout, which must not delay a shutdown.
-    pub logout: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self { call: Duration::from_secs(30), login: Duration::from_secs(60), logout: Duration::from_secs(3) }
-    }
-}
+use super::vim::Timeouts;
 
 /// Framing of requests and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

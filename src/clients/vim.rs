@@ -42,14 +42,14 @@ pub fn user_agent(commit: Option<&str>) -> String {
     format!("k8s-cloud-provider-vsphere ({name} {version} {commit})")
 }
 
-/// Time limits of the calls, including connecting.
+/// Time limits of the calls to a vCenter, over SOAP and REST, including connecting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// Limit of ordinary calls.
     pub call: Duration,
-    /// Limit of `Login`, which may involve a directory service.
+    /// Limit of a login, which may involve a directory service.
     pub login: Duration,
-    /// Limit of `Logout`, which must not delay a shutdown.
+    /// Limit of a logout, which must not delay a shutdown.
     pub logout: Duration,
     /// Time that `WaitForUpdatesEx` may take beyond its requested wait.
     pub wait_margin: Duration,

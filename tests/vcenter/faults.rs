@@ -13,11 +13,11 @@ mod tags;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm::clients::{http, vapi, vim};
+use ccm::clients::http;
+use ccm::clients::vim::{self, Timeouts};
 use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::login::credentials::{Credential, CredentialState, Login, Offers, Origin};
 use ccm::providers::vsphere::vcenter::reads::{ReadAnswer, SearchRead};
-use ccm::providers::vsphere::vcenter::session::Timeouts;
 use ccm::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot, VmRecord};
 use ccm::providers::vsphere::vcenter::zone_tags::ZoneCategories;
 use ccm::providers::vsphere::vcenter::{Session, TagSettings, Vcenter};
@@ -49,15 +49,7 @@ fn connect(fake: &FakeVcenter) -> http::Client {
 }
 
 fn timeouts() -> Timeouts {
-    Timeouts {
-        soap: vim::Timeouts {
-            call: CALL_LIMIT,
-            login: CALL_LIMIT,
-            wait_margin: CALL_LIMIT,
-            ..vim::Timeouts::default()
-        },
-        rest: vapi::Timeouts { call: CALL_LIMIT, login: CALL_LIMIT, ..vapi::Timeouts::default() },
-    }
+    Timeouts { call: CALL_LIMIT, login: CALL_LIMIT, wait_margin: CALL_LIMIT, ..Timeouts::default() }
 }
 
 /// Returns credentials with the configuration file as their origin.

@@ -8,11 +8,11 @@ mod trouble;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm::clients::vim::Timeouts;
 use ccm::cloud::login_ledger::SecretVersion;
 use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::login::credentials::source::SourceLocation;
 use ccm::providers::vsphere::login::credentials::{Credential, CredentialState, Login, Origin, SessionToken};
-use ccm::providers::vsphere::vcenter::session::Timeouts;
 use ccm::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot};
 use ccm::providers::vsphere::vcenter::zone_tags::ZoneCategories;
 use ccm::providers::vsphere::vcenter::{Session, TagSettings, Vcenter};

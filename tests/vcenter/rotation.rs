@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm::clients::vim::Timeouts;
 use ccm::cloud::login_ledger::{LoginThrottle, SecretVersion};
 use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::login::credentials::source::SourceLocation;
 use ccm::providers::vsphere::login::credentials::{Credential, CredentialState, Login, Origin};
 use ccm::providers::vsphere::vcenter::reads::ReadAnswer;
-use ccm::providers::vsphere::vcenter::session::Timeouts;
 use ccm::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot};
 use ccm::providers::vsphere::vcenter::zone_tags::{ObjectTags, ZoneCategories};
 use ccm::providers::vsphere::vcenter::{Session, TagSettings, Vcenter as Inventory};

@@ -4,13 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ccm::clients::http::{self, TlsSettings, TlsTrust};
-
+use ccm::clients::vim::Timeouts;
 use ccm::cloud::{ClusterReads, NodeChange};
 use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::config::Credentials;
 use ccm::providers::vsphere::login::credentials::{Credential, CredentialState, Login, Offers, Origin};
 use ccm::providers::vsphere::nodes::metadata::topology::TopologyLabels;
-use ccm::providers::vsphere::vcenter::session::Timeouts;
 use ccm::providers::vsphere::{Connect, Options, Provider, config};
 use doubles::login_store::MemoryStore;
 use futures::StreamExt as _;

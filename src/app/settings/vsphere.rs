@@ -6,6 +6,7 @@ use super::{SettingError, SettingErrors, SettingsCheck, flags};
 use crate::app::files::{FileFingerprints, FileSystem, RecordingFiles};
 use crate::base::addresses::host_and_port;
 use crate::clients::http::{self, Endpoint, ProxySettings, TlsSettings, TlsTrust};
+use crate::clients::vim::Timeouts;
 use crate::providers::vsphere::Options;
 use crate::providers::vsphere::config::{
     self, Config, ConfigProblem, DEFAULT_CLASS, Environment, OptionalSection, PartName, VcenterConfig,
@@ -13,7 +14,6 @@ use crate::providers::vsphere::config::{
 use crate::providers::vsphere::nsx::load_balancer::RequestedAddresses;
 use crate::providers::vsphere::nsx::load_balancer::orphans::Policy;
 use crate::providers::vsphere::nsx::routes::Adoption;
-use crate::providers::vsphere::vcenter::session::Timeouts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;

@@ -1,7 +1,5 @@
 //! One REST session: log in, borrow the SOAP session, log out.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 use secrecy::SecretString;
 
@@ -81,7 +79,7 @@ impl Client {
         let Some(session) = ended.filter(|session| !session.is_borrowed) else {
             return Ok(());
         };
-        let timeout: Duration = self.inner.timeouts.logout;
+        let timeout = self.inner.timeouts.logout;
         let mut request = Request::new(Method::DELETE, session_path(session.framing), "session.delete", timeout);
         request.secret_headers.push((SESSION_HEADER, session.id.clone()));
         match self.send(request).await {

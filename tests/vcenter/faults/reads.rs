@@ -8,7 +8,7 @@ use super::{connect, timeouts};
 
 async fn logged_in(model: Model) -> (FakeVcenter, Client) {
     let fake = FakeVcenter::start(model).await;
-    let client = Client::with_timeouts(connect(&fake), timeouts().soap);
+    let client = Client::with_timeouts(connect(&fake), timeouts());
     client.connect().await.unwrap();
     client.login(&fake.user(), &SecretString::from(fake.password())).await.unwrap();
     (fake, client)

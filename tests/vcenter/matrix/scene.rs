@@ -9,13 +9,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ccm::clients::http::{self, TlsSettings, TlsTrust};
-use ccm::clients::{vapi, vim};
+use ccm::clients::vim::Timeouts;
 use ccm::cloud::{CloudProvider as _, FoundBy, InstanceMetadata, InstancesV2, Presence};
 use ccm::providers::vsphere::config::{self, Credentials};
 use ccm::providers::vsphere::login::credentials::{Credential, CredentialState, Login, Offers, Origin};
 use ccm::providers::vsphere::nodes::metadata::topology::TopologyLabels;
 use ccm::providers::vsphere::vcenter::Vcenter as Inventory;
-use ccm::providers::vsphere::vcenter::session::Timeouts;
 use ccm::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot};
 use ccm::providers::vsphere::{Connect, Options};
 use k8s_openapi::api::core::v1::{Node, NodeSpec};
@@ -153,9 +152,6 @@ fn scenario(names: &[&str]) -> Scenario {
 }
 
 fn options(tag_poll: Duration) -> Options {
-    let soap =
-        vim::Timeouts { call: CALL_LIMIT, login: CALL_LIMIT, wait_margin: CALL_LIMIT, ..vim::Timeouts::default() };
-    let rest = vapi::Timeouts { call: CALL_LIMIT, login: CALL_LIMIT, ..vapi::Timeouts::default() };
     Options {
         file: "vsphere.conf".to_owned(),
         tag_poll,
@@ -166,7 +162,7 @@ fn options(tag_poll: Duration) -> Options {
         trusts_guest_interfaces: false,
         api_server: Vec::new(),
         family_wait: Duration::from_secs(120),
-        timeouts: Timeouts { soap, rest },
+        timeouts: Timeouts { call: CALL_LIMIT, login: CALL_LIMIT, wait_margin: CALL_LIMIT, ..Timeouts::default() },
     }
 }
 

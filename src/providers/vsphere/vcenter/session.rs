@@ -22,7 +22,8 @@ use tracing::{debug, info, warn};
 use self::reachability::Reachability;
 use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
-use crate::clients::{http, vapi, vim};
+use crate::clients::vim::{self, Timeouts};
+use crate::clients::{http, vapi};
 use crate::cloud::login_ledger::LoginThrottle;
 use crate::providers::vsphere::login::attempt::LoginAttempts;
 use crate::providers::vsphere::login::credentials::{Credential, CredentialState, Offers};
@@ -43,15 +44,6 @@ const LOGOUT_LIMIT: Duration = Duration::from_secs(3);
 const USE_LIMIT: Duration = Duration::from_secs(120);
 /// The first API version whose REST interface accepts a SOAP session.
 const ONE_SESSION: [u32; 4] = [8, 0, 3, 0];
-
-/// Time limits of the calls of both protocols.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Timeouts {
-    /// SOAP.
-    pub soap: vim::Timeouts,
-    /// REST.
-    pub rest: vapi::Timeouts,
-}
 
 /// Start and counters of a session, for metrics and tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -489,8 +481,8 @@ async fn next_change<T>(mut watched: watch::Receiver<T>) {
 }
 
 fn link(http: &http::Client, timeouts: Timeouts) -> Arc<SessionHandle> {
-    let soap = vim::Client::with_timeouts(http.clone(), timeouts.soap);
-    SessionHandle::new(soap, vapi::Client::with_timeouts(http.clone(), timeouts.rest))
+    let soap = vim::Client::with_timeouts(http.clone(), timeouts);
+    SessionHandle::new(soap, vapi::Client::with_timeouts(http.clone(), timeouts))
 }
 
 /// Returns the more informative failure, with the shorter of both pauses.

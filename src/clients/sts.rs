@@ -68,12 +68,7 @@ fn request(key: &HolderKey, now: Timestamp, ids: &Ids) -> Result<http::Body, Err
     );
     let SignedParts { security, body } = sign(&KeyReference::Certificate(key), &content, now, ids)?;
     let mut document = BodyWriter::with_capacity(HEAD.len() + security.len() + body.len() + 100);
-    document.push_str(HEAD);
-    document.push_str("<soapenv:Header>");
-    document.push_str(&security);
-    document.push_str("</soapenv:Header>");
-    document.push_str(&body);
-    document.push_str("</soapenv:Envelope>");
+    document.push_all(&[HEAD, "<soapenv:Header>", &security, "</soapenv:Header>", &body, "</soapenv:Envelope>"]);
     Ok(document.into())
 }
 

@@ -69,6 +69,11 @@ impl BodyWriter {
         self.push_bytes(text.as_bytes());
     }
 
+    /// Appends texts, one after the other.
+    pub fn push_all(&mut self, texts: &[&str]) {
+        texts.iter().for_each(|text| self.push_str(text));
+    }
+
     /// Appends a character.
     pub fn push(&mut self, character: char) {
         self.push_str(character.encode_utf8(&mut [0; 4]));

@@ -139,26 +139,29 @@ impl<'a> Decoder<'a> {
     /// Returns the text of the innermost open element, up to its end. Child elements are skipped.
     pub(super) fn leaf(&mut self) -> Result<Cow<'a, str>, DecodeError> {
         let mut text = Cow::Borrowed("");
-        loop {
-            match self.next()? {
-                XmlToken::Text(part) => append(&mut text, part),
-                XmlToken::Reference(character) => text.to_mut().push(character),
-                XmlToken::Start(_) => self.skip()?,
-                XmlToken::End => return Ok(text),
-                XmlToken::Eof => return Err(self.truncated()),
-            }
+        while self.read_text(&mut text)?.is_some() {
+            self.skip()?;
         }
+        Ok(text)
     }
 
     /// Returns the text if the innermost open element is a leaf; otherwise returns the first child.
     pub(super) fn text_or_child(&mut self) -> Result<TextOrChild<'a>, DecodeError> {
         let mut text = Cow::Borrowed("");
+        Ok(match self.read_text(&mut text)? {
+            Some(start) => TextOrChild::Child(start),
+            None => TextOrChild::Text(text),
+        })
+    }
+
+    /// Appends text up to the next child, which is returned, or up to the end of the innermost open element.
+    fn read_text(&mut self, text: &mut Cow<'a, str>) -> Result<Option<StartTag<'a>>, DecodeError> {
         loop {
             match self.next()? {
-                XmlToken::Text(part) => append(&mut text, part),
+                XmlToken::Text(part) => append(text, part),
                 XmlToken::Reference(character) => text.to_mut().push(character),
-                XmlToken::Start(start) => return Ok(TextOrChild::Child(start)),
-                XmlToken::End => return Ok(TextOrChild::Text(text)),
+                XmlToken::Start(start) => return Ok(Some(start)),
+                XmlToken::End => return Ok(None),
                 XmlToken::Eof => return Err(self.truncated()),
             }
         }

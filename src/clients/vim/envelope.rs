@@ -44,9 +44,7 @@ impl RequestBody {
 
     /// Writes `<name type="Kind">id</name>`.
     pub(super) fn reference(&mut self, name: &str, object: &MoRef) {
-        self.xml.push('<');
-        self.xml.push_str(name);
-        self.xml.push_str(" type=\"");
+        self.xml.push_all(&["<", name, " type=\""]);
         escape_into(&mut self.xml, object.kind());
         self.xml.push_str("\">");
         escape_into(&mut self.xml, object.id());
@@ -55,49 +53,33 @@ impl RequestBody {
 
     /// Writes `<name>`.
     pub(super) fn open(&mut self, name: &str) {
-        self.xml.push('<');
-        self.xml.push_str(name);
-        self.xml.push('>');
+        self.xml.push_all(&["<", name, ">"]);
     }
 
     /// Writes `<name xsi:type="kind">`.
     pub(super) fn open_typed(&mut self, name: &str, kind: &str) {
-        self.xml.push('<');
-        self.xml.push_str(name);
-        self.xml.push_str(" xsi:type=\"");
-        self.xml.push_str(kind);
-        self.xml.push_str("\">");
+        self.xml.push_all(&["<", name, " xsi:type=\"", kind, "\">"]);
     }
 
     /// Writes `</name>`.
     pub(super) fn close(&mut self, name: &str) {
-        self.xml.push_str("</");
-        self.xml.push_str(name);
-        self.xml.push('>');
+        self.xml.push_all(&["</", name, ">"]);
     }
 
     pub(super) fn into_envelope(self, method: &str, operation_id: &str) -> http::Body {
         let xml = self.xml.as_bytes();
         let signed = self.signed.as_ref().map_or(0, |signed| signed.security.len() + signed.body.len());
         let mut document = BodyWriter::with_capacity(HEAD.len() + xml.len() + signed + 2 * method.len() + 200);
-        document.push_str(HEAD);
-        document.push_str("<soapenv:Header><operationID>");
+        document.push_all(&[HEAD, "<soapenv:Header><operationID>"]);
         escape_into(&mut document, operation_id);
         document.push_str("</operationID>");
         if let Some(SignedParts { security, body }) = &self.signed {
-            document.push_str(security);
-            document.push_str("</soapenv:Header>");
-            document.push_str(body);
-            document.push_str("</soapenv:Envelope>");
+            document.push_all(&[security, "</soapenv:Header>", body, "</soapenv:Envelope>"]);
             return document.into();
         }
-        document.push_str("</soapenv:Header><soapenv:Body><");
-        document.push_str(method);
-        document.push_str(" xmlns=\"urn:vim25\">");
+        document.push_all(&["</soapenv:Header><soapenv:Body><", method, " xmlns=\"urn:vim25\">"]);
         document.push_bytes(xml);
-        document.push_str("</");
-        document.push_str(method);
-        document.push_str("></soapenv:Body></soapenv:Envelope>");
+        document.push_all(&["</", method, "></soapenv:Body></soapenv:Envelope>"]);
         document.into()
     }
 }

@@ -35,23 +35,16 @@ pub enum Health {
 /// A probe without own checks, such as `/livez`, has the check `ping`, which always passes.
 #[derive(Clone, Default)]
 pub struct Checks {
-    named: Arc<RwLock<Vec<NamedCheck>>>,
-    groups: Arc<RwLock<Vec<Group>>>,
+    /// Single checks.
+    named: Arc<RwLock<Vec<(Probe, Group)>>>,
+    /// Changing sets of checks, which come after the single checks.
+    groups: Arc<RwLock<Vec<(Probe, Group)>>>,
     failing: Arc<Mutex<BTreeMap<(Probe, String), String>>>,
     pub(super) slis: Slis,
 }
 
-/// A function that returns the names and outcomes of the current checks. Each call can return other checks.
+/// A function that returns the names and outcomes of checks. Each call can return other checks.
 type Group = Arc<dyn Fn() -> Vec<(String, Health)> + Send + Sync>;
-
-type Check = Arc<dyn Fn() -> Health + Send + Sync>;
-
-#[derive(Clone)]
-struct NamedCheck {
-    name: String,
-    probe: Probe,
-    check: Check,
-}
 
 /// The kind of probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,34 +62,34 @@ impl Checks {
     /// manifest may use `/healthz` as the liveness probe, so the check must fail only if a restart helps. The check
     /// must not block.
     pub fn add_health(&self, name: impl Into<String>, check: impl Fn() -> Health + Send + Sync + 'static) {
-        self.add(name.into(), Probe::Health, Arc::new(check));
+        self.add(Probe::Health, name.into(), check);
     }
 
     /// Adds a check to `/readyz`, for a prerequisite of this process. The check must not block.
     pub fn add_readiness(&self, name: impl Into<String>, check: impl Fn() -> Health + Send + Sync + 'static) {
-        self.add(name.into(), Probe::Ready, Arc::new(check));
+        self.add(Probe::Ready, name.into(), check);
     }
 
     /// Adds a changing set of checks to `/readyz`. Each probe calls the function for the current checks.
     pub fn add_readiness_group(&self, checks: impl Fn() -> Vec<(String, Health)> + Send + Sync + 'static) {
-        self.groups.write().push(Arc::new(checks));
+        self.groups.write().push((Probe::Ready, Arc::new(checks)));
     }
 
-    fn add(&self, name: String, probe: Probe, check: Check) {
-        self.named.write().push(NamedCheck { name, probe, check });
+    fn add(&self, probe: Probe, name: String, check: impl Fn() -> Health + Send + Sync + 'static) {
+        self.named.write().push((probe, Arc::new(move || vec![(name.clone(), check())])));
     }
 
     /// Returns whether the probe passes, and the text of the answer.
     pub(super) fn answer(&self, probe: Probe, is_verbose: bool, excluded: &[String]) -> (bool, String) {
-        let checks = self.of(probe);
+        let checks = self.run(probe);
         let mut text = String::new();
         let mut passes = true;
-        for named in &checks {
-            let name = &named.name;
+        for (name, health) in &checks {
             let line = if excluded.contains(name) {
                 format!("[+]{name} excluded: ok\n")
             } else {
-                match self.check(probe, named) {
+                self.record(probe, name, health);
+                match health {
                     Health::Ok => format!("[+]{name} ok\n"),
                     Health::Note(note) => format!("[+]{name} {note}\n"),
                     Health::Failed(_) => {
@@ -108,7 +101,7 @@ impl Checks {
             text.push_str(&line);
         }
         let mut unknown: Vec<_> =
-            excluded.iter().filter(|name| checks.iter().all(|named| named.name != **name)).collect();
+            excluded.iter().filter(|name| checks.iter().all(|(known, _)| known != *name)).collect();
         if !unknown.is_empty() {
             unknown.sort();
             unknown.dedup();
@@ -128,47 +121,38 @@ impl Checks {
 
     /// Returns whether the check with this name passes, and its text. `None` if the probe has no such check.
     pub(super) fn single(&self, probe: Probe, name: &str) -> Option<(bool, String)> {
-        let checks = self.of(probe);
-        let named = checks.iter().find(|named| named.name == name)?;
-        Some(match self.check(probe, named) {
+        let (_, health) = self.run(probe).into_iter().find(|(known, _)| known == name)?;
+        self.record(probe, name, &health);
+        Some(match health {
             Health::Ok => (true, "ok".to_owned()),
             Health::Note(note) => (true, note.into_owned()),
             Health::Failed(reason) => (false, format!("internal server error: {reason}\n")),
         })
     }
 
-    /// Returns copies of the probe's checks. Copies run without a lock, so that probes do not wait for each other.
-    fn of(&self, probe: Probe) -> Vec<NamedCheck> {
-        let mut checks = self.named.read().clone();
-        if probe == Probe::Ready {
-            let groups = self.groups.read().clone();
-            let found = groups.iter().flat_map(|group| group());
-            checks.extend(found.map(|(name, health)| NamedCheck {
-                name,
-                probe,
-                check: Arc::new(move || health.clone()),
-            }));
-        }
-        checks.retain(|named| named.probe == probe);
+    /// Returns the names and outcomes of the probe's checks. Runs the checks without a lock, so that probes do not wait
+    /// for each other.
+    fn run(&self, probe: Probe) -> Vec<(String, Health)> {
+        let groups = [self.named.read().clone(), self.groups.read().clone()].concat();
+        let own = groups.iter().filter(|(of, _)| *of == probe);
+        let mut checks: Vec<_> = own.flat_map(|(_, group)| group()).collect();
         if checks.is_empty() {
-            checks.push(NamedCheck { name: "ping".into(), probe, check: Arc::new(|| Health::Ok) });
+            checks.push(("ping".to_owned(), Health::Ok));
         }
         checks
     }
 
-    /// Runs a check and counts its outcome. Logs only changed outcomes, because clients can send probes at any rate.
-    fn check(&self, probe: Probe, named: &NamedCheck) -> Health {
-        let NamedCheck { name, check, .. } = named;
-        let health = check();
-        let key = (probe, name.clone());
+    /// Counts the outcome of a check. Logs only changed outcomes, because clients can send probes at any rate.
+    fn record(&self, probe: Probe, name: &str, health: &Health) {
+        let key = (probe, name.to_owned());
         let mut failing = self.failing.lock();
-        let was = match &health {
+        let was = match health {
             Health::Failed(reason) => failing.insert(key, reason.clone()),
             _ => failing.remove(&key),
         };
         drop(failing);
         let probe = probe.name();
-        match &health {
+        match health {
             Health::Failed(reason) if was.as_ref() != Some(reason) => {
                 tracing::warn!(probe, check = name, reason, "a health check failed");
             }
@@ -178,7 +162,6 @@ impl Checks {
             _ => {}
         }
         self.slis.observe(name, probe, !matches!(health, Health::Failed(_)));
-        health
     }
 }
 

@@ -4,7 +4,7 @@ use super::settings::{SecurePort, SettingError, Settings};
 use super::shared_services::SharedServices;
 use super::shutdown_order::{ShutdownStage, Stages};
 use super::{Error, access, pages};
-use crate::runtime::admin::{self, Admin, Certificates, KeyKind, listen, serve, server_config};
+use crate::runtime::admin::{self, Admin, Certificates, listen, serve, server_config};
 use crate::runtime::logging::Verbosity;
 use std::sync::Arc;
 use tokio::net::TcpSocket;
@@ -61,18 +61,14 @@ fn names(serving: &admin::Settings) -> Vec<String> {
 }
 
 /// Warns if no configured suite of TLS 1.2 is for the kind of the certificate's key, RSA or ECDSA.
-fn warn_of_suites(serving: &admin::Settings, kind: KeyKind) {
+fn warn_of_suites(serving: &admin::Settings, kind: &str) {
     let suites = &serving.tls.cipher_suites;
-    let word = match kind {
-        KeyKind::Rsa => "_RSA_",
-        KeyKind::Ecdsa => "_ECDSA_",
-    };
-    let is_usable = suites.iter().any(|suite| suite.as_str().is_some_and(|name| name.contains(word)));
+    let word = format!("_{kind}_");
+    let is_usable = suites.iter().any(|suite| suite.as_str().is_some_and(|name| name.contains(&word)));
     if !suites.is_empty() && !is_usable && !serving.tls.only_13 {
         tracing::warn!(
-            "--tls-cipher-suites has no suite with {} in its name, which is the kind of key of the certificate: \
-             only clients that speak TLS 1.3 can connect",
-            word.trim_matches('_')
+            "--tls-cipher-suites has no suite with {kind} in its name, which is the kind of key of the certificate: \
+             only clients that speak TLS 1.3 can connect"
         );
     }
 }

@@ -31,7 +31,7 @@ use super::metrics::Metrics;
 use super::tasks::{BoxError, PanicError, contain};
 use access::{Authenticator, Authorizer};
 pub use certificate::{
-    CertificateError, CertificateUpdater, Certificates, KeyKind, SERVED_CERTIFICATE, SERVED_KEY, given_certificate,
+    CertificateError, CertificateUpdater, Certificates, SERVED_CERTIFICATE, SERVED_KEY, given_certificate,
 };
 pub use health::{Checks, Health};
 pub use settings::{CertificateSource, NamedPair, PairFiles, Settings, TlsRules};

@@ -40,7 +40,8 @@ impl<'a> SettingsCheck<'a> {
         let tls = self.tls_rules(&mut remarks);
         let http1 = self.boolean(flags::DISABLE_HTTP2_SERVING);
         let streams = self.number(flags::HTTP2_MAX_STREAMS_PER_CONNECTION, "a whole number such as 100");
-        let shares_address = self.boolean(flags::PERMIT_ADDRESS_SHARING);
+        // The flag has no effect: `SO_REUSEADDR` is always set.
+        self.boolean(flags::PERMIT_ADDRESS_SHARING);
         // `SettingsCheck::generic` reports an invalid `--profiling`.
         let debug = self.options.boolean(flags::PROFILING).unwrap_or_default();
         Some(Settings {
@@ -50,7 +51,6 @@ impl<'a> SettingsCheck<'a> {
             tls,
             http2: !http1,
             streams: streams.filter(|streams| *streams != 0).unwrap_or(STREAMS),
-            shares_address,
             debug,
             warnings: remarks,
         })

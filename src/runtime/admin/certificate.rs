@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::RwLock;
-use rustls::ServerConfig;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use rustls::{ServerConfig, SignatureAlgorithm};
 use tokio_util::sync::CancellationToken;
 
 use super::settings::{CertificateSource, NamedPair, PairFiles, TlsRules};
@@ -20,7 +20,6 @@ use super::tls;
 use crate::runtime::tasks::{BoxError, off_thread};
 use origin::Origin;
 pub use origin::{SERVED_CERTIFICATE, SERVED_KEY};
-pub use pair::KeyKind;
 use pair::Pair;
 
 /// Poll interval of the files. The kubelet needs up to a minute to update a mounted Secret.
@@ -95,9 +94,13 @@ impl Certificates {
         Ok((Arc::clone(&certificates), CertificateUpdater { certificates, default, by_name }))
     }
 
-    /// Returns the kind of key of the default certificate.
-    pub fn key_kind(&self) -> KeyKind {
-        KeyKind::of(&self.served().default)
+    /// Returns the kind of key of the default certificate, which restricts the cipher suites of TLS 1.2: `RSA`, or
+    /// `ECDSA` for any other kind, such as Ed25519.
+    pub fn key_kind(&self) -> &'static str {
+        match self.served().default.key.algorithm() {
+            SignatureAlgorithm::RSA => "RSA",
+            _ => "ECDSA",
+        }
     }
 
     fn served(&self) -> Arc<ServedCertificates> {

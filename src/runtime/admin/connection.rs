@@ -51,7 +51,7 @@ const MAX_RESETS: usize = 20;
 const MAX_BAD_REQUESTS: usize = 50;
 
 /// Grace period for requests in progress when a connection is closed because of its age.
-const LAST_ANSWERS: Duration = Duration::from_secs(20);
+const LIFE_GRACE: Duration = Duration::from_secs(20);
 
 /// Serves one connection until it ends or exceeds a time limit. `_permit` counts the connection until then.
 pub(super) async fn serve(server: Arc<Server>, tcp: TcpStream, address: SocketAddr, _permit: OwnedSemaphorePermit) {
@@ -95,7 +95,7 @@ where
         // Short, because an unauthenticated client that reads nothing could make the server buffer many answers.
         () = peer.must_close.cancelled() => GRACE,
         () = idle(&peer.requests) => GRACE,
-        () = tokio::time::sleep(LIFE_LIMIT) => LAST_ANSWERS,
+        () = tokio::time::sleep(LIFE_LIMIT) => LIFE_GRACE,
         () = server.stop.cancelled() => GRACE,
     };
     connection.as_mut().graceful_shutdown();

@@ -16,19 +16,9 @@ const LIMIT: Duration = Duration::from_secs(15);
 /// memory.
 pub(super) const MAX_PENDING_REVIEWS: usize = 128;
 
-/// A rejected request.
-pub(super) struct Refusal {
-    /// The user, perhaps anonymous; `None` if the request was rejected before authorization.
-    pub(super) user: Option<User>,
-    /// The answer to the client.
-    pub(super) answer: Answer,
-}
-
-impl Refusal {
-    fn of_anonymous(status: StatusCode, reason: &'static str) -> Self {
-        Self { user: None, answer: text(status, reason) }
-    }
-}
+/// The answer to a rejected request, with the user, perhaps anonymous; `None` if the request was rejected before
+/// authorization.
+pub(super) type Refusal = (Option<User>, Answer);
 
 /// Returns the user of an admitted request. Returns `None` on an open path, which needs no authentication.
 pub(super) async fn admitted(server: &Server, peer: &Peer, parts: &request::Parts) -> Result<Option<User>, Refusal> {
@@ -36,14 +26,13 @@ pub(super) async fn admitted(server: &Server, peer: &Peer, parts: &request::Part
         return Ok(None);
     }
     let Ok(_permit) = server.pending_reviews.try_acquire() else {
-        let mut refusal = Refusal::of_anonymous(StatusCode::TOO_MANY_REQUESTS, "too many requests at the same time");
-        refusal.answer.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
-        return Err(refusal);
+        let mut answer = text(StatusCode::TOO_MANY_REQUESTS, "too many requests at the same time");
+        answer.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+        return Err((None, answer));
     };
     match tokio::time::timeout(LIMIT, decided(server, peer, parts)).await {
-        Ok(Ok(user)) => Ok(Some(user)),
-        Ok(Err(refusal)) => Err(refusal),
-        Err(_) => Err(Refusal::of_anonymous(StatusCode::SERVICE_UNAVAILABLE, "finding out who may ask takes too long")),
+        Ok(decided) => decided.map(Some),
+        Err(_) => Err((None, text(StatusCode::SERVICE_UNAVAILABLE, "finding out who may ask takes too long"))),
     }
 }
 
@@ -54,7 +43,7 @@ async fn decided(server: &Server, peer: &Peer, parts: &request::Parts) -> Result
         Err(error) => {
             // The debug level is enough, because the authenticator logs once when it cannot reach the API server.
             tracing::debug!("{}", chain(&error));
-            return Err(Refusal::of_anonymous(StatusCode::UNAUTHORIZED, "Unauthorized"));
+            return Err((None, text(StatusCode::UNAUTHORIZED, "Unauthorized")));
         }
     };
     let (verb, path) = (parts.method.as_str().to_ascii_lowercase(), parts.uri.path());
@@ -69,7 +58,7 @@ async fn decided(server: &Server, peer: &Peer, parts: &request::Parts) -> Result
             text(StatusCode::INTERNAL_SERVER_ERROR, "authorization is not possible now")
         }
     };
-    Err(Refusal { user: Some(user), answer })
+    Err((Some(user), answer))
 }
 
 #[cfg(test)]
@@ -81,8 +70,7 @@ mod tests {
     async fn requests_that_wait_for_a_review_are_limited_and_open_paths_are_not() {
         let (server, peer) = (server(), peer());
         let request = |path: &str| http::Request::get(path).body(()).unwrap().into_parts().0;
-        let refused =
-            async |path: &str| admitted(&server, &peer, &request(path)).await.err().map(|refusal| refusal.answer);
+        let refused = async |path: &str| admitted(&server, &peer, &request(path)).await.err().map(|(_, answer)| answer);
 
         let pending = server.pending_reviews.try_acquire_many(u32::try_from(MAX_PENDING_REVIEWS).unwrap()).unwrap();
         let answer = refused(REVIEWED).await.expect("there are too many");

@@ -79,7 +79,7 @@ pub(super) async fn answer(
 async fn handled(server: &Server, peer: &Peer, parts: &request::Parts, body: Incoming) -> (Option<User>, Answer) {
     let user = match gate::admitted(server, peer, parts).await {
         Ok(user) => user,
-        Err(refusal) => return (refusal.user, refusal.answer),
+        Err(refusal) => return refusal,
     };
     let (admin, path) = (&server.admin, parts.uri.path());
     let answer = match &admin.verbosity {

@@ -18,8 +18,6 @@ pub struct Settings {
     pub http2: bool,
     /// Maximum number of concurrent requests of one HTTP/2 connection.
     pub streams: u32,
-    /// Whether `SO_REUSEADDR` was requested. The option is always set.
-    pub shares_address: bool,
     /// Whether the pages that change the process are served (`/debug/flags/v`).
     pub debug: bool,
     /// Requested features that this program lacks, to be logged once.

@@ -16,7 +16,6 @@ fn defaults_are_the_go_programs() {
     assert_eq!(settings.certificate, CertificateSource::Memory);
     assert_eq!((settings.tls, settings.by_name), (TlsRules::default(), Vec::new()));
     assert_eq!((settings.http2, settings.streams, settings.debug), (true, 100, true));
-    assert!(!settings.shares_address);
     assert!(settings.warnings.is_empty(), "{:?}", settings.warnings);
 }
 
@@ -54,7 +53,6 @@ fn every_flag_reaches_the_settings() {
         },
         http2: false,
         streams: 7,
-        shares_address: true,
         debug: false,
         warnings: Vec::new(),
     };

@@ -7,7 +7,6 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
-use rustls::SignatureAlgorithm;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -35,24 +34,6 @@ pub(super) struct Pair {
     pub ends: SystemTime,
     /// Whether this program, or the Go program, generated the certificate.
     pub is_self_made: bool,
-}
-
-/// The kind of key of a certificate. It restricts the cipher suites of TLS 1.2.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyKind {
-    /// RSA, for suites with `RSA` in their name.
-    Rsa,
-    /// Any other kind, such as ECDSA or Ed25519, for suites with `ECDSA` in their name.
-    Ecdsa,
-}
-
-impl KeyKind {
-    pub(super) fn of(key: &CertifiedKey) -> Self {
-        match key.key.algorithm() {
-            SignatureAlgorithm::RSA => KeyKind::Rsa,
-            _ => KeyKind::Ecdsa,
-        }
-    }
 }
 
 impl Pair {

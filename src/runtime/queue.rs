@@ -109,8 +109,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         Self { shared }
     }
 
-    /// Queues `key` with its last priority.
-    pub fn add(&self, key: K) {
+    #[cfg(test)]
+    pub(crate) fn add(&self, key: K) {
         let now = Instant::now();
         self.change(|state| state.make_ready(key, None, now));
     }
@@ -160,30 +160,19 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.shared.state.lock().entries.get(key).is_some_and(|entry| entry.backs_off)
     }
 
-    /// Drops all waiting keys and all failures. Keys in progress are not handed out again.
-    pub fn clear(&self) {
+    /// Closes the queue: each current and future [`Queue::next`] returns `None`. Drops waiting keys and all failures.
+    pub fn close(&self) {
         let mut state = self.shared.state.lock();
+        state.closed = true;
         state.ready.clear();
         state.delayed.clear();
         state.entries.retain(|_, entry| {
-            *entry = Entry { runs_since: entry.runs_since, priority: entry.priority, ..Entry::default() };
+            *entry = Entry { runs_since: entry.runs_since, ..Entry::default() };
             entry.runs_since.is_some()
         });
-    }
-
-    /// Closes the queue: each current and future [`Queue::next`] returns `None`. Drops waiting keys.
-    pub fn close(&self) {
-        self.clear();
-        self.shared.state.lock().closed = true;
+        drop(state);
         self.shared.changed.notify_waiters();
         self.shared.changed.notify_one();
-    }
-
-    /// Returns true if no key is ready.
-    pub fn is_empty(&self) -> bool {
-        let mut state = self.shared.state.lock();
-        state.promote_due(Instant::now());
-        state.ready.is_empty()
     }
 
     /// Waits for the next key. Returns `None` once the queue is closed. The key belongs to the caller until the

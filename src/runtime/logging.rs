@@ -87,10 +87,6 @@ fn lost(form: Form, count: u64) -> String {
 fn log_panic(lines: &Lines, panic: &PanicHookInfo<'_>) {
     let location = panic.location().map_or(("unknown", 0), |at| (at.file(), at.line()));
     let message = panic.payload_as_str().unwrap_or("without a message");
-    lines.write(
-        Level::ERROR,
-        location,
-        None,
-        &EventFields { message: format!("panic: {message}"), values: Vec::new() },
-    );
+    let fields = EventFields { message: format!("panic: {message}"), values: Vec::new() };
+    lines.write(Level::ERROR, location, None, &fields);
 }

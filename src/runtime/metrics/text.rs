@@ -2,6 +2,7 @@
 //! With another spelling (`0.00000001` for `1e-08`), queries over the series of both programs return two buckets
 //! instead of one.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 use prometheus::proto::{LabelPair, Metric, MetricFamily, MetricType};
@@ -23,7 +24,7 @@ pub(super) fn encode(families: &[MetricFamily]) -> Result<String, prometheus::Er
 
 fn write_family(text: &mut String, family: &MetricFamily, kind: &str) -> fmt::Result {
     let name = family.name();
-    writeln!(text, "# HELP {name} {}", EscapedText { text: family.help(), quotes: false })?;
+    writeln!(text, "# HELP {name} {}", escaped(family.help(), false))?;
     writeln!(text, "# TYPE {name} {kind}")?;
     for metric in family.get_metric() {
         match kind {
@@ -59,7 +60,7 @@ fn write_sample(
     let pairs = metric.get_label().iter().map(|pair: &LabelPair| (pair.name(), pair.value()));
     let mut before = '{';
     for (label, value) in pairs.chain(bound.map(|bound| ("le", bound))) {
-        write!(text, "{before}{label}=\"{}\"", EscapedText { text: value, quotes: true })?;
+        write!(text, "{before}{label}=\"{}\"", escaped(value, true))?;
         before = ',';
     }
     if before == ',' {
@@ -72,21 +73,13 @@ fn write_sample(
     }
 }
 
-/// A text that is escaped: backslashes and line breaks, and in labels also quotes.
-struct EscapedText<'a> {
-    text: &'a str,
-    quotes: bool,
-}
-
-impl fmt::Display for EscapedText<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.text.chars().try_for_each(|char| match char {
-            '\\' => formatter.write_str("\\\\"),
-            '\n' => formatter.write_str("\\n"),
-            '"' if self.quotes => formatter.write_str("\\\""),
-            char => formatter.write_char(char),
-        })
+/// Escapes backslashes and line breaks, and in labels also quotes.
+fn escaped(text: &str, is_label: bool) -> Cow<'_, str> {
+    if !text.contains(['\\', '\n', '"']) {
+        return text.into();
     }
+    let text = text.replace('\\', "\\\\").replace('\n', "\\n");
+    if is_label { text.replace('"', "\\\"").into() } else { text.into() }
 }
 
 /// Formats a finite number as Go's shortest `%g` does: with an exponent below 0.0001 and from 1,000,000 on.

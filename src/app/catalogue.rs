@@ -28,8 +28,6 @@ pub struct Controller {
     pub name: &'static str,
     /// The older name, which `--controllers` accepts too. The label in `running_managed_controllers` is this name.
     pub alias: &'static str,
-    /// Whether `*` in `--controllers` includes the controller.
-    pub is_on_by_default: bool,
     /// The name of the service account with `--use-service-account-credentials`, and a part of the user agent.
     pub client_name: &'static str,
     /// The kind of controller to build.
@@ -50,40 +48,21 @@ pub const ROUTE: &str = "node-route-controller";
 
 /// All controllers that can be selected, with the names of the Go program.
 pub const CONTROLLERS: &[Controller] = &[
-    Controller {
-        name: NODE,
-        alias: "cloud-node",
-        is_on_by_default: true,
-        client_name: "node-controller",
-        kind: ControllerKind::Node,
-    },
+    Controller { name: NODE, alias: "cloud-node", client_name: "node-controller", kind: ControllerKind::Node },
     Controller {
         name: NODE_LIFECYCLE,
         alias: "cloud-node-lifecycle",
-        is_on_by_default: true,
         client_name: "node-controller",
         kind: ControllerKind::NodeLifecycle,
     },
-    Controller {
-        name: ROUTE,
-        alias: "route",
-        is_on_by_default: true,
-        client_name: "route-controller",
-        kind: ControllerKind::Route,
-    },
-    Controller {
-        name: SERVICE,
-        alias: "service",
-        is_on_by_default: true,
-        client_name: "service-controller",
-        kind: ControllerKind::Service,
-    },
+    Controller { name: ROUTE, alias: "route", client_name: "route-controller", kind: ControllerKind::Route },
+    Controller { name: SERVICE, alias: "service", client_name: "service-controller", kind: ControllerKind::Service },
 ];
 
 /// Returns the controllers that `--controllers` turns on, in the order of [`CONTROLLERS`].
 ///
-/// The first mention of a name decides. A controller that the list omits runs if it is on by default and the list has
-/// `*`.
+/// The first mention of a name decides. A controller that the list omits runs if the list has `*`, since all
+/// controllers are on by default.
 ///
 /// # Errors
 /// The unknown names, without `-`.
@@ -95,7 +74,7 @@ pub fn chosen_controllers(list: &[String]) -> Result<Vec<&'static Controller>, V
     if !unknown.is_empty() {
         return Err(unknown.into_iter().map(str::to_owned).collect());
     }
-    let is_on = |controller: &&Controller| selection::is_selected(controller.name, &list, controller.is_on_by_default);
+    let is_on = |controller: &&Controller| selection::is_selected(controller.name, &list, true);
     Ok(CONTROLLERS.iter().filter(is_on).collect())
 }
 

@@ -40,12 +40,10 @@ fn flagz(values: &[Value]) -> String {
 
 /// Returns the fields of apimachinery's `version.Info`. `goVersion` is empty, since this is not a Go program.
 fn version() -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    let mut parts = version.split('.');
     let info = serde_json::json!({
-        "major": parts.next().unwrap_or_default(),
-        "minor": parts.next().unwrap_or_default(),
-        "gitVersion": format!("v{version}"),
+        "major": env!("CARGO_PKG_VERSION_MAJOR"),
+        "minor": env!("CARGO_PKG_VERSION_MINOR"),
+        "gitVersion": concat!("v", env!("CARGO_PKG_VERSION")),
         "gitCommit": COMMIT.unwrap_or_default(),
         "gitTreeState": "",
         "buildDate": "",

@@ -129,22 +129,18 @@ async fn read_directory(path: &Path) -> DirectoryReading {
                 return DirectoryReading::Files(DirectoryFiles { link: before, ..files });
             }
             Ok(_) => {}
-            Err(error) if is_absent(&error) => return DirectoryReading::Absent(absence(&error)),
-            Err(error) => return DirectoryReading::Failing(format!("it cannot be read: {error}")),
+            Err(error) => return failure(&error),
         }
     }
     DirectoryReading::Failing("its files are swapped all the time".to_owned())
 }
 
-fn is_absent(error: &std::io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied)
-}
-
-fn absence(error: &std::io::Error) -> String {
+fn failure(error: &std::io::Error) -> DirectoryReading {
     match error.kind() {
-        ErrorKind::NotFound => "it does not exist".to_owned(),
-        ErrorKind::NotADirectory => "it is not a directory".to_owned(),
-        _ => format!("this process may not read it ({error})"),
+        ErrorKind::NotFound => DirectoryReading::Absent("it does not exist".to_owned()),
+        ErrorKind::NotADirectory => DirectoryReading::Absent("it is not a directory".to_owned()),
+        ErrorKind::PermissionDenied => DirectoryReading::Absent(format!("this process may not read it ({error})")),
+        _ => DirectoryReading::Failing(format!("it cannot be read: {error}")),
     }
 }
 

@@ -14,7 +14,8 @@ use crate::runtime::metrics::Metrics;
 
 /// The leadership of each controller.
 pub struct Elections {
-    main: Leadership,
+    /// The leadership of the process: that of the main Lease.
+    pub main: Leadership,
     migration: Option<(LeaderMigration, Leadership)>,
 }
 
@@ -27,11 +28,6 @@ pub struct Candidates {
 }
 
 impl Elections {
-    /// Returns the leadership of the process: that of the main Lease.
-    pub fn main(&self) -> &Leadership {
-        &self.main
-    }
-
     /// Returns the leadership under which a controller works; `None` if another program runs the controller.
     pub fn leadership_of(&self, controller: &str) -> Option<&Leadership> {
         let Some((migration, second)) = &self.migration else { return Some(&self.main) };

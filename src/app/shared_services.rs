@@ -50,8 +50,6 @@ pub struct SharedServices {
     pub api_server: ApiServer,
     /// The caches of Nodes and Services.
     pub caches: Caches,
-    /// The leadership of this process.
-    pub leadership: Leadership,
     /// The leadership of each controller.
     pub elections: Elections,
     /// Writes Events on users' objects.
@@ -116,7 +114,6 @@ impl SharedServices {
         let metrics = Metrics::new()?;
         client::metrics::register(metrics.registry())?;
         let (candidates, elections) = election::prepare(settings, &api_server.config, &metrics)?;
-        let leadership = elections.main().clone();
         let is_run = |controller: &&Controller| elections.leadership_of(controller.name).is_some();
         let needs_services = settings.controllers.iter().copied().filter(is_run).any(|one| one.name == SERVICE);
         let caches = Caches::start(&api_server.clients, settings, needs_services, stages);
@@ -130,7 +127,7 @@ impl SharedServices {
             false => BTreeMap::new(),
         };
         let rate = settings.kubernetes.rate;
-        Ok(Self { api_server, caches, leadership, elections, events, metrics, checks, candidates, rate, accounts })
+        Ok(Self { api_server, caches, elections, events, metrics, checks, candidates, rate, accounts })
     }
 
     /// Starts to compete for the Leases, if there is an election. Later calls do nothing.
@@ -164,13 +161,12 @@ fn start_accounts(
     stages: &mut Stages,
 ) -> Result<BTreeMap<&'static str, Account>, Error> {
     let mut accounts = BTreeMap::new();
-    let leadership = elections.main();
     // A controller that another program runs needs no account here.
     let is_run = |name| elections.leadership_of(name).is_some();
     for controller in controllers.iter().filter(|controller| is_run(controller.name)) {
         let name = controller.client_name;
         if !accounts.contains_key(name) {
-            let (account, keeper) = client::account(config, name, leadership.clone())?;
+            let (account, keeper) = client::account(config, name, elections.main.clone())?;
             stages.spawn_until_stop(ShutdownStage::Services, format!("service-account {name}"), keeper.run());
             accounts.insert(name, account);
         }

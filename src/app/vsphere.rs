@@ -85,7 +85,7 @@ pub fn build(
         file: vsphere.file.path.clone(),
         current,
         standby: settings.standby,
-        leads: parts.leadership.watch(),
+        leads: parts.elections.main.watch(),
         events,
         metrics: ReloadMetrics::register(registry)?,
         lacks_cluster_cidr: settings.routes.as_ref().is_some_and(|routes| routes.networks.is_empty()),
@@ -116,7 +116,8 @@ fn ledger(settings: &Settings, parts: &SharedServices) -> Ledger {
 fn show_vcenters(provider: &Arc<Provider>, checks: &Checks, name_problem: Option<&'static str>) {
     let provider = Arc::clone(provider);
     checks.add_readiness_group(move || {
-        let show = |report: VcenterReport| {
+        let mut shown = Vec::new();
+        for report in provider.reports() {
             let health = match report {
                 VcenterReport { lag: Some(Duration::ZERO), rejected_credentials: None, .. } => Health::Ok,
                 VcenterReport { lag: Some(Duration::ZERO), .. } => {
@@ -124,14 +125,9 @@ fn show_vcenters(provider: &Arc<Provider>, checks: &Checks, name_problem: Option
                 }
                 VcenterReport { .. } => Health::Note("unavailable".into()),
             };
-            (format!("vcenter {}", report.server), health)
-        };
-        let report = provider.nsx_report();
-        let too_many_tags = report.as_ref().and_then(|report| report.too_many_tags.clone());
-        let tags = too_many_tags.map(|problem| ("load-balancer-tags".to_owned(), Health::Note(problem.into())));
-        let name = name_problem.filter(|_| report.is_some());
-        let name = name.map(|problem| ("cluster-name".to_owned(), Health::Note(problem.into())));
-        let nsx = report.map(|report| {
+            shown.push((format!("vcenter {}", report.server), health));
+        }
+        if let Some(report) = provider.nsx_report() {
             let health = match report {
                 NsxReport { leads: false, .. } => Health::Note("used by the leader only".into()),
                 NsxReport { login: NsxSessionStatus { failure: Some(_), .. }, .. } => Health::Note("no login".into()),
@@ -140,9 +136,12 @@ fn show_vcenters(provider: &Arc<Provider>, checks: &Checks, name_problem: Option
                 }
                 NsxReport { .. } => Health::Ok,
             };
-            (format!("nsx {}", report.server), health)
-        });
-        provider.reports().into_iter().map(show).chain(nsx).chain(name).chain(tags).collect()
+            shown.push((format!("nsx {}", report.server), health));
+            shown.extend(name_problem.map(|problem| ("cluster-name".to_owned(), Health::Note(problem.into()))));
+            let tags = report.too_many_tags;
+            shown.extend(tags.map(|problem| ("load-balancer-tags".to_owned(), Health::Note(problem.into()))));
+        }
+        shown
     });
 }
 
@@ -154,7 +153,7 @@ pub struct Connections {
     current: watch::Receiver<Arc<CloudConfig>>,
     /// The clients of the vCenters, by the key of the entry.
     clients: Mutex<BTreeMap<String, VcenterClient>>,
-    credentials: Credentials,
+    credentials: Arc<Credentials>,
     nsx: Arc<NsxConnection>,
 }
 
@@ -173,7 +172,7 @@ impl Connections {
         parts: &SharedServices,
         stages: &mut Stages,
     ) -> Result<Self, Error> {
-        let calls = Arc::new(Calls::register(parts.metrics.registry(), &VCENTER)?);
+        let calls = Arc::new(Calls::register(parts.metrics.registry(), VCENTER)?);
         let proxy = vsphere.proxy.clone();
         let hosts = vsphere.session_manager_hosts.clone();
         let token = vsphere.session_manager_token.clone().unwrap_or_else(|| PathBuf::from(credentials::TOKEN_PATH));
@@ -183,7 +182,7 @@ impl Connections {
             keeping.await;
             Ok(())
         });
-        let certificates = Certificates::register(parts.metrics.registry(), &VCENTER)?;
+        let certificates = Certificates::register(parts.metrics.registry(), VCENTER)?;
         let nsx = NsxConnection::new(parts.metrics.registry(), current.clone(), credentials.clone(), proxy.clone())?;
         let (clients, nsx) = (Mutex::default(), Arc::new(nsx));
         Ok(Self { calls, certificates, proxy, current, clients, credentials, nsx })

@@ -41,12 +41,7 @@ pub const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount/toke
 const TOKEN_LIMIT: Duration = Duration::from_secs(5);
 
 /// The credentials of all vCenter entries and NSX Managers.
-#[derive(Clone)]
 pub struct Credentials {
-    shared: Arc<SharedSources>,
-}
-
-struct SharedSources {
     known: Mutex<KnownSources>,
     /// Signals that an entry may need another source.
     changed: Notify,
@@ -81,15 +76,15 @@ impl Credentials {
         hosts: BTreeSet<String>,
         token: PathBuf,
         default_directory: PathBuf,
-    ) -> (Self, impl Future<Output = ()> + Send + use<>) {
-        let shared = Arc::new(SharedSources { known: Mutex::default(), changed: Notify::new(), default_directory });
+    ) -> (Arc<Self>, impl Future<Output = ()> + Send + use<>) {
+        let credentials = Arc::new(Self { known: Mutex::default(), changed: Notify::new(), default_directory });
         let keeper = CredentialUpdater {
-            shared: Arc::clone(&shared),
+            credentials: Arc::clone(&credentials),
             secrets,
             managers: Arc::new(SessionManagers { account: Arc::new(AccountToken(token)), hosts }),
             followed: BTreeMap::new(),
         };
-        (Self { shared }, keeper.run())
+        (credentials, keeper.run())
     }
 
     /// Returns the credentials for these settings and their changes. The first value already has the credentials from
@@ -99,13 +94,13 @@ impl Credentials {
     /// credentials. The offers are removed once they have no receiver, so the caller must keep a receiver until the
     /// next call.
     pub fn offers(&self, settings: CredentialSettings) -> Offers {
-        let mut known = self.shared.known.lock();
+        let mut known = self.known.lock();
         let KnownSources { sources, entries } = &mut *known;
         let key = (settings.entry.clone(), settings.server.clone(), settings.port);
         let entry = entries.entry(key).or_insert_with(|| Entry::new(settings.clone()));
         entry.settings = settings;
-        entry.publish(sources, &self.shared.default_directory);
-        self.shared.changed.notify_one();
+        entry.publish(sources, &self.default_directory);
+        self.changed.notify_one();
         entry.offer.subscribe()
     }
 }
@@ -121,7 +116,7 @@ struct FollowedSource {
 
 /// The task that owns the sources.
 struct CredentialUpdater {
-    shared: Arc<SharedSources>,
+    credentials: Arc<Credentials>,
     secrets: kube::Client,
     managers: Arc<SessionManagers>,
     followed: BTreeMap<SourceLocation, FollowedSource>,
@@ -132,7 +127,7 @@ impl CredentialUpdater {
         loop {
             self.follow_requested();
             tokio::select! {
-                () = self.shared.changed.notified() => {}
+                () = self.credentials.changed.notified() => {}
                 Some((location, observation)) = next_observation(&mut self.followed) => {
                     self.take(&location, observation);
                 }
@@ -144,9 +139,10 @@ impl CredentialUpdater {
     /// Removes entries without receivers. Starts one watch or poll for each source in use, and stops the others.
     fn follow_requested(&mut self) {
         let asked = {
-            let mut known = self.shared.known.lock();
+            let mut known = self.credentials.known.lock();
             known.entries.retain(|_, entry| entry.offer.receiver_count() > 0);
-            let asked = followed(known.entries.values().map(|entry| &entry.settings), &self.shared.default_directory);
+            let directory = &self.credentials.default_directory;
+            let asked = followed(known.entries.values().map(|entry| &entry.settings), directory);
             known.sources.retain(|(place, layout), _| asked.get(place).is_some_and(|layouts| layouts.contains(layout)));
             asked
         };
@@ -185,14 +181,14 @@ impl CredentialUpdater {
                 of_secret(location, &followed.secret, &followed.layouts, &self.managers)
             }
         };
-        let mut known = self.shared.known.lock();
+        let mut known = self.credentials.known.lock();
         let KnownSources { sources, entries } = &mut *known;
         for (layout, reading) in readings {
             let source = sources.entry((location.clone(), layout)).or_default();
             log_changes(location, &source.take(reading));
         }
         for entry in entries.values_mut() {
-            entry.publish(sources, &self.shared.default_directory);
+            entry.publish(sources, &self.credentials.default_directory);
         }
     }
 }

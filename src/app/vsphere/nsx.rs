@@ -39,7 +39,7 @@ pub(super) struct NsxConnection {
     certificates: Certificates,
     proxy: ProxySettings,
     current: watch::Receiver<Arc<CloudConfig>>,
-    credentials: Credentials,
+    credentials: Arc<Credentials>,
     state: Mutex<State>,
 }
 
@@ -60,11 +60,11 @@ impl NsxConnection {
     pub fn new(
         registry: &Registry,
         current: watch::Receiver<Arc<CloudConfig>>,
-        credentials: Credentials,
+        credentials: Arc<Credentials>,
         proxy: ProxySettings,
     ) -> Result<Self, Error> {
         let series = Arc::new(NsxSeries::register(registry)?);
-        let certificates = Certificates::register(registry, &NSX)?;
+        let certificates = Certificates::register(registry, NSX)?;
         Ok(Self { series, certificates, proxy, current, credentials, state: Mutex::default() })
     }
 

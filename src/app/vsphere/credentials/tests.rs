@@ -67,7 +67,7 @@ fn with_secret(key: &str, server: &str, name: &str) -> String {
 
 struct World {
     config: Config,
-    credentials: Credentials,
+    credentials: Arc<Credentials>,
     asked: Arc<ApiRequests>,
     default_directory: tempfile::TempDir,
     _work: tokio::task::JoinHandle<()>,
@@ -89,7 +89,7 @@ impl World {
     }
 
     fn followed(&self) -> Vec<String> {
-        self.credentials.shared.known.lock().sources.keys().map(|(location, _)| location.to_string()).collect()
+        self.credentials.known.lock().sources.keys().map(|(location, _)| location.to_string()).collect()
     }
 }
 
@@ -246,7 +246,7 @@ async fn a_secret_of_nsx_alone_is_followed_while_somebody_listens() {
     assert_eq!(world.followed(), ["Secret ns/n"]);
     drop(offers);
     tokio::time::sleep(LINGER * 2).await;
-    let known = world.credentials.shared.known.lock();
+    let known = world.credentials.known.lock();
     assert!(known.sources.is_empty() && known.entries.is_empty());
 }
 

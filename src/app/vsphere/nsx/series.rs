@@ -64,7 +64,7 @@ impl NsxSeries {
         let (counters, state) = (CallCounters::default(), StateMetrics::default());
         registry.register(Box::new(counters.clone()))?;
         registry.register(Box::new(state.clone()))?;
-        Ok(Self { calls: Calls::register(registry, &NSX)?, counters, state })
+        Ok(Self { calls: Calls::register(registry, NSX)?, counters, state })
     }
 
     /// Sets the function that reports the state of the connection at each scrape.

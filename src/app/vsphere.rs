@@ -151,8 +151,9 @@ pub struct Connections {
     certificates: Certificates,
     proxy: ProxySettings,
     current: watch::Receiver<Arc<CloudConfig>>,
-    /// The clients of the vCenters, by the key of the entry.
-    clients: Mutex<BTreeMap<String, VcenterClient>>,
+    /// The clients of the vCenters, by the key of the entry and by the server: while a changed configuration is applied,
+    /// an entry may have a client of its old and of its new server.
+    clients: Mutex<BTreeMap<(String, String), VcenterClient>>,
     credentials: Arc<Credentials>,
     nsx: Arc<NsxConnection>,
 }
@@ -188,18 +189,29 @@ impl Connections {
         Ok(Self { calls, certificates, proxy, current, clients, credentials, nsx })
     }
 
-    /// Applies the TLS settings of a new active configuration to the clients. Drops the clients of removed entries.
+    /// Applies the TLS settings of a new active configuration to the clients of its entries.
     fn update(&self) {
         self.nsx.update();
         let current = Arc::clone(&self.current.borrow());
-        let server = |entry: &VcenterConfig| (entry.key.clone(), host_and_port(&entry.server, entry.port));
-        let servers: BTreeMap<String, String> = current.config.vcenters.iter().map(server).collect();
-        let mut clients = self.clients.lock();
-        clients.retain(|key, client| servers.get(key).is_some_and(|server| server == client.http.endpoint()));
-        for (key, client) in &*clients {
-            set_tls(&client.http, current.tls.get(key).cloned().unwrap_or_default());
+        let clients = self.clients.lock();
+        for entry in &current.config.vcenters {
+            if let Some(client) = clients.get(&client_key(entry)) {
+                set_tls(&client.http, current.tls.get(&entry.key).cloned().unwrap_or_default());
+            }
         }
     }
+
+    /// Drops the clients of entries that the active configuration does not have.
+    fn drop_unused(&self) {
+        self.nsx.drop_unused();
+        let current = Arc::clone(&self.current.borrow());
+        let keys: Vec<_> = current.config.vcenters.iter().map(client_key).collect();
+        self.clients.lock().retain(|key, _| keys.contains(key));
+    }
+}
+
+fn client_key(entry: &VcenterConfig) -> (String, String) {
+    (entry.key.clone(), host_and_port(&entry.server, entry.port))
 }
 
 fn set_tls(client: &http::Client, tls: TlsSettings) {
@@ -218,7 +230,7 @@ impl Connect for Connections {
         let http = http::Client::new(connection).map_err(|error| error.to_string())?;
         self.certificates.show(&http);
         let client = VcenterClient { http: http.clone(), _offers: self.offers(entry) };
-        self.clients.lock().insert(entry.key.clone(), client);
+        self.clients.lock().insert(client_key(entry), client);
         Ok(http)
     }
 

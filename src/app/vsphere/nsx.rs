@@ -72,13 +72,8 @@ impl NsxConnection {
     /// another server or of a removed connection keeps its TLS settings, which it needs for the logout.
     pub fn update(&self) {
         let current = Arc::clone(&self.current.borrow());
-        let mut state = self.state.lock();
-        let Some(nsx) = current.config.nsx.used() else {
-            // The removed connection keeps its own receiver of the offers until the logout.
-            state.offers = None;
-            state.tokens = None;
-            return;
-        };
+        let state = self.state.lock();
+        let Some(nsx) = current.config.nsx.used() else { return };
         let tls = current.nsx_tls.clone().unwrap_or_default();
         // If the host of the token service changes too, `source` replaces this client.
         if let Some(service) = state.token_service.as_ref().and_then(WeakClient::upgrade) {
@@ -86,6 +81,16 @@ impl NsxConnection {
         }
         if let Some(client) = client_of(state.client.as_ref(), &nsx.host, nsx.port) {
             set_tls(&client, tls);
+        }
+    }
+
+    /// Drops the credentials if the active configuration does not use NSX. The removed connection keeps its own receiver
+    /// of the offers until the logout.
+    pub fn drop_unused(&self) {
+        if self.current.borrow().config.nsx.used().is_none() {
+            let mut state = self.state.lock();
+            state.offers = None;
+            state.tokens = None;
         }
     }
 

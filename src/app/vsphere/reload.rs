@@ -110,8 +110,12 @@ impl Reload {
             tracing::warn!("{oddity}");
         }
         self.activate(Arc::clone(&new));
-        if let Err(errors) = self.apply() {
+        let applied = self.apply();
+        if applied.is_err() {
             self.activate(before);
+        }
+        self.connections.drop_unused();
+        if let Err(errors) = applied {
             let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
             return self.refuse(&errors.join("; ")).await;
         }

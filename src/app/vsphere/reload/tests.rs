@@ -1,16 +1,32 @@
 //! Tests of the reload: which changes of the files are applied, and when.
 
-use super::{Background, GRACE, watch};
+use super::{Background, Connections, GRACE, Reload, ReloadMetrics, watch};
 use crate::app::files::{FileSystem, SystemFiles};
+use crate::app::settings::Standby;
 use crate::app::settings::vsphere::{CloudConfig, CloudConfigFile};
+use crate::app::vsphere::credentials::Credentials;
+use crate::app::vsphere::metrics::{Calls, Certificates, VCENTER};
+use crate::app::vsphere::nsx::NsxConnection;
 use crate::base::error_chain::chain;
+use crate::clients::http::{ProxySettings, TlsSettings, TlsTrust};
+use crate::clients::vim::Timeouts;
+use crate::kubernetes::cluster::Cluster;
+use crate::kubernetes::events;
+use crate::kubernetes::leader_election::{LeaseEvents, LeaseObject};
+use crate::kubernetes::login_ledger::{LeaseStore, Ledger};
+use crate::kubernetes::stores;
 use crate::providers::Task;
 use crate::providers::vsphere::config::Environment;
+use crate::providers::vsphere::nodes::metadata::topology::TopologyLabels;
+use crate::providers::vsphere::{Connect, Options, Provider};
+use crate::runtime::metrics::Registry;
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch as latest};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
@@ -35,6 +51,81 @@ fn file(path: &str) -> CloudConfigFile {
 /// Parses this text as `vsphere.conf`.
 pub(super) fn cloud_config(text: &str) -> CloudConfig {
     file("vsphere.conf").read(&Only(text)).0.unwrap()
+}
+
+/// Returns a task whose provider has this configuration. No request reaches an API server.
+fn reload(active: CloudConfig) -> Reload {
+    let no_server = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+        Err::<http::Response<kube::client::Body>, tower::BoxError>("there is no API server".into())
+    });
+    let client = kube::Client::new(no_server, "default");
+    let (registry, current) = (Registry::default(), latest::Sender::new(Arc::new(active)));
+    let (credentials, _) = Credentials::new(client.clone(), BTreeSet::new(), PathBuf::new(), PathBuf::new());
+    let proxy = ProxySettings::default();
+    let nsx = NsxConnection::new(&registry, current.subscribe(), credentials.clone(), proxy.clone()).unwrap();
+    let connections = Arc::new(Connections {
+        calls: Arc::new(Calls::register(&registry, VCENTER).unwrap()),
+        certificates: Certificates::register(&registry, VCENTER).unwrap(),
+        proxy,
+        current: current.subscribe(),
+        clients: Mutex::default(),
+        credentials,
+        nsx: Arc::new(nsx),
+    });
+    let options = Options {
+        file: "vsphere.conf".to_owned(),
+        tag_poll: Duration::from_secs(60),
+        allow_name_match: false,
+        trusts_unseen: false,
+        topology: TopologyLabels::default(),
+        demotes_virtual_ips: true,
+        trusts_guest_interfaces: false,
+        api_server: Vec::new(),
+        family_wait: Duration::ZERO,
+        timeouts: Timeouts::default(),
+    };
+    let ledger = Arc::new(Ledger::new(LeaseStore::new(client.clone(), "kube-system")));
+    let cluster = Arc::new(Cluster::new(stores::watch_nodes(client.clone(), None).0, None));
+    let connect = Arc::clone(&connections) as Arc<dyn Connect>;
+    let (provider, _) = Provider::new(options, connect, ledger, cluster, &CancellationToken::new());
+    let recorder = events::recorder(client.clone(), "test").0;
+    let lease = LeaseObject { client, namespace: "kube-system".to_owned(), name: "ccm".to_owned() };
+    let mut reload = Reload {
+        provider: Arc::new(provider),
+        connections,
+        background: Background::default(),
+        file: "vsphere.conf".into(),
+        current,
+        standby: Standby::Warm,
+        leads: latest::Sender::new(true).subscribe(),
+        events: Arc::new(LeaseEvents { lease, recorder }),
+        metrics: ReloadMetrics::register(&registry).unwrap(),
+        lacks_cluster_cidr: false,
+    };
+    reload.apply().unwrap();
+    reload
+}
+
+#[tokio::test]
+async fn the_client_in_use_follows_the_trust_settings_also_after_a_refused_reload() {
+    let config = |entries: &[(&str, u16, &str)]| {
+        let entries = entries
+            .iter()
+            .map(|(name, port, more)| format!("[VirtualCenter \"{name}\"]\nserver = 127.0.0.1\nport = {port}\n{more}"));
+        cloud_config(&format!("[Global]\nuser = u\npassword = p\n{}", entries.collect::<String>()))
+    };
+    let mut reload = reload(config(&[("a", 1, "")]));
+    let client = reload.connections.clients.lock().values().next().unwrap().http.clone();
+    // The new port of the first entry can be used. The second entry refuses the whole configuration.
+    let mut refused = config(&[("a", 2, ""), ("b", 3, "")]);
+    let trust = TlsTrust::Ca { pem: Vec::new(), path: "empty".to_owned() };
+    refused.tls.insert("b".to_owned(), TlsSettings { trust, ..TlsSettings::default() });
+    reload.take(Ok(refused)).await;
+    assert_eq!(reload.current.borrow().config.vcenters[0].port, 1, "the configuration is refused");
+    assert!(client.is_verified());
+    reload.take(Ok(config(&[("a", 1, "insecure-flag = true\n")]))).await;
+    assert!(!client.is_verified());
+    assert_eq!(reload.connections.clients.lock().len(), 1, "no client of the refused configuration is left");
 }
 
 /// Waits for the result of the next changed content. With a paused clock this takes no real time.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ccm::cloud::login_ledger::{LoginClaim, LoginThrottle, Outcome, PlannedLogin, SecretVersion};
 use ccm::kubernetes::client::{self, purpose};
-use ccm::kubernetes::login_ledger::{LeaseStore, Ledger, record_name};
+use ccm::kubernetes::login_ledger::{LeaseStore, Ledger, LedgerStore, StoreError, record_name};
 use ccm::providers::vsphere::login::policy::LOGIN_POLICY;
 use futures::future::join_all;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -166,4 +166,21 @@ async fn without_the_right_to_leases_a_process_makes_one_attempt_in_200_s() {
     let refused = ledger.claim(&attempt).await.unwrap_err();
     assert!((190..=250).contains(&refused.pause.as_secs()), "{refused}");
     assert_eq!(text_of(&server.client().await, &attempt).await, None);
+}
+
+#[tokio::test]
+async fn in_a_namespace_that_does_not_exist_a_process_makes_one_attempt_in_200_s() {
+    let server = ApiServer::shared().await;
+    let namespace = unique("missing");
+    let store = LeaseStore::new(server.client().await, &namespace);
+    let created = store.write("a", None, "{}").await;
+    let message = format!("namespaces \"{namespace}\" not found");
+    assert!(matches!(&created, Err(StoreError::OutOfReach(text)) if text.contains(&message)), "{created:?}");
+    assert_eq!(store.write("a", Some("1"), "{}").await, Err(StoreError::Conflict), "it was there when it was read");
+    let (ledger, attempt) = (Ledger::new(store), attempt(&unique("ledger")));
+    let claimed = ledger.claim(&attempt).await.unwrap();
+    assert_eq!(claimed.pause_if_rejected, Duration::from_secs(200));
+    ledger.record_outcome(claimed, Outcome::Rejected).await;
+    let refused = ledger.claim(&attempt).await.unwrap_err();
+    assert!((190..=250).contains(&refused.pause.as_secs()), "{refused}");
 }

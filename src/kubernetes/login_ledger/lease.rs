@@ -95,7 +95,11 @@ impl LedgerStore for LeaseStore {
                 limited(&format!("update lease {name}"), CALL_LIMIT, self.api.replace(name, &parameters, &lease)).await
             }
         };
-        written.map(drop).map_err(|error| sorted(&error))
+        written.map(drop).map_err(|error| match version {
+            // The namespace was deleted after the read, so the caller reads again. It is no conflict for a create.
+            Some(_) if error.is_not_found() => StoreError::Conflict,
+            _ => sorted(&error),
+        })
     }
 }
 
@@ -111,12 +115,8 @@ fn delete_command(namespace: &str, names: &BTreeSet<String>) -> String {
 }
 
 fn sorted(error: &CallError) -> StoreError {
-    // The Lease was changed or deleted between read and write. The caller reads again.
-    if error.is_conflict() || error.is_not_found() {
-        StoreError::Conflict
-    } else {
-        StoreError::OutOfReach(chain(error))
-    }
+    // After a conflict, the caller reads again.
+    if error.is_conflict() { StoreError::Conflict } else { StoreError::OutOfReach(chain(error)) }
 }
 
 #[cfg(test)]

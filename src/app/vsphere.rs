@@ -151,8 +151,8 @@ pub struct Connections {
     certificates: Certificates,
     proxy: ProxySettings,
     current: watch::Receiver<Arc<CloudConfig>>,
-    /// The clients of the vCenters, by the key of the entry and by the server: while a changed configuration is applied,
-    /// an entry may have a client of its old and of its new server.
+    /// The clients of the vCenters, by the key of the entry and by the server: while a changed configuration is
+    /// applied, an entry may have a client of its old and of its new server.
     clients: Mutex<BTreeMap<(String, String), VcenterClient>>,
     credentials: Arc<Credentials>,
     nsx: Arc<NsxConnection>,

@@ -74,8 +74,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns the default settings for a server with TLS: no proxy, 10 s to connect, no observer. An IPv6 `host` has no
-    /// brackets.
+    /// Returns the default settings for a server with TLS: no proxy, 10 s to connect, no observer. An IPv6 `host` has
+    /// no brackets.
     pub fn new(host: impl Into<String>, port: u16, tls: TlsSettings, user_agent: impl Into<String>) -> Self {
         Self {
             endpoint: Endpoint::https(&host.into(), port),
@@ -191,8 +191,8 @@ impl Client {
         };
         let transport = self.current().transport;
         let response = tokio::select! {
-            // Any poll of the exchange can send the request, for example once a connection is established, so the permit
-            // is polled before it.
+            // Any poll of the exchange can send the request, for example once a connection is established, so the
+            // permit is polled before it.
             biased;
             () = ended => return Err(Failure::Final(Error::PermitEnded(self.failed(operation)))),
             response = transport.exchange(&self.inner.settings.endpoint, request) => response?,

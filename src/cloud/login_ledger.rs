@@ -52,7 +52,7 @@ pub struct PlannedLogin {
 #[derive(Debug, PartialEq, Eq)]
 pub struct LoginClaim {
     /// The planned login.
-    pub attempt: PlannedLogin,
+    pub planned: PlannedLogin,
     /// Unique id of this attempt in the shared record of logins.
     pub id: String,
     /// Minimum time between a rejection and a retry of the credentials.
@@ -85,7 +85,8 @@ pub enum Outcome {
     Unanswered,
 }
 
-/// Counter of logins. Each method returns within seconds, even if the shared record is unreachable.
+/// Counter of logins. Each method returns within seconds, even if the shared record is unreachable. Only `claim` may
+/// take longer, if the record is slow: it sends several requests, each with its own time limit.
 #[async_trait]
 pub trait LoginThrottle: Send + Sync {
     /// Registers a server (`host:port`). Rejections of this server count for accounts of the same name at all other
@@ -93,15 +94,15 @@ pub trait LoginThrottle: Send + Sync {
     fn register_server(&self, policy: LoginPolicy, server: &str);
 
     /// Requests the permission for one login. The caller must request the permission before the login.
-    async fn claim(&self, attempt: &PlannedLogin) -> Result<LoginClaim, LoginRefusal>;
+    async fn claim(&self, planned: &PlannedLogin) -> Result<LoginClaim, LoginRefusal>;
 
     /// Counts a rejection that follows no claim: the server rejected a request with credentials that it had accepted.
-    async fn count_rejection(&self, attempt: &PlannedLogin);
+    async fn count_rejection(&self, planned: &PlannedLogin);
 
     /// Returns true if the counts of all replicas now allow an attempt that was refused before. Returns false while the
     /// counts cannot be read. If the server rejected the credentials of this process (`was_rejected`), the rejection
     /// must have been deleted.
-    async fn can_retry(&self, attempt: &PlannedLogin, was_rejected: bool) -> bool;
+    async fn can_retry(&self, planned: &PlannedLogin, was_rejected: bool) -> bool;
 
     /// Returns the command that deletes the failed logins of this account for all replicas, at this server and at all
     /// other servers of any product. Returns `None` while each process counts only its own logins.

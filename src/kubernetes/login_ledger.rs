@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::local::{LocalState, Process};
-use self::record::{AgedEntry, Clock, Endpoint, Entry, RETENTION, Record, decide};
+use self::record::{AgedEntry, Clock, Entry, RETENTION, Record, ServerRelation, decide};
 use crate::base::backoff::Backoff;
 use crate::cloud::login_ledger::{LoginClaim, LoginPolicy, LoginRefusal, LoginThrottle, Outcome, PlannedLogin};
 use async_trait::async_trait;
@@ -107,8 +107,8 @@ impl Ledger {
         Clock { time: (self.wall_clock)(), margin: SKEW }
     }
 
-    fn entry(&self, id: &str, at: i64, attempt: &PlannedLogin) -> Entry {
-        let entry = Entry::claim(id.to_owned(), at, attempt);
+    fn entry(&self, id: &str, at: i64, planned: &PlannedLogin) -> Entry {
+        let entry = Entry::claim(id.to_owned(), at, planned);
         match &self.process {
             Some(Process { pod, start }) => Entry { pod: Some(pod.clone()), start: Some(start.clone()), ..entry },
             None => entry,
@@ -116,35 +116,35 @@ impl Ledger {
     }
 
     /// Claims a login, based only on the attempts of this process.
-    fn claim_alone(&self, attempt: &PlannedLogin, id: &str) -> Result<(), LoginRefusal> {
-        let account = self.records_of(attempt.policy, &attempt.server, &attempt.user);
-        let here = record_name(attempt.policy.scope, &attempt.server, &attempt.user);
-        let entry = self.entry(id, (self.wall_clock)(), attempt);
+    fn claim_alone(&self, planned: &PlannedLogin, id: &str) -> Result<(), LoginRefusal> {
+        let account = self.records_of(planned.policy, &planned.server, &planned.user);
+        let here = record_name(planned.policy.scope, &planned.server, &planned.user);
+        let entry = self.entry(id, (self.wall_clock)(), planned);
         // One lock for the decision and the claim, so that of two concurrent claims one sees the other.
         let mut local = self.local.lock();
         let mut aged: Vec<AgedEntry<'_>> = Vec::new();
-        for (name, endpoint) in &account {
+        for (name, relation) in &account {
             let others = local.attempts(name).filter(|(entry, _)| entry.id != id);
-            aged.extend(others.map(|(entry, age)| AgedEntry { entry, age, endpoint: *endpoint }));
+            aged.extend(others.map(|(entry, age)| AgedEntry { entry, age, relation: *relation }));
         }
-        let judged = decide(&aged, false, attempt, fastrand::f64());
+        let judged = decide(&aged, false, planned, fastrand::f64());
         local.put(&here, entry, false);
         judged
     }
 
     /// Claims a login in the store. Returns whether the login is allowed, or the error of the store.
-    async fn claim_shared(&self, attempt: &PlannedLogin, id: &str) -> Result<Result<(), LoginRefusal>, StoreError> {
-        let account = self.records_of(attempt.policy, &attempt.server, &attempt.user);
-        let here = &record_name(attempt.policy.scope, &attempt.server, &attempt.user);
+    async fn claim_shared(&self, planned: &PlannedLogin, id: &str) -> Result<Result<(), LoginRefusal>, StoreError> {
+        let account = self.records_of(planned.policy, &planned.server, &planned.user);
+        let here = &record_name(planned.policy.scope, &planned.server, &planned.user);
         for turn in 0..TRIES {
             let mut fetched = self.fetch(here).await?;
-            if let Err(refused) = self.decide(std::slice::from_ref(&fetched), &account, attempt, None) {
+            if let Err(refused) = self.decide(std::slice::from_ref(&fetched), &account, planned, None) {
                 // The cause may be attempts of this process that the store lacks, and other replicas need them. If the
                 // write fails, the next claim repeats it.
                 let _ = self.save(&fetched).await;
                 return Ok(Err(refused));
             }
-            let entry = self.entry(id, fetched.clock.time, attempt);
+            let entry = self.entry(id, fetched.clock.time, planned);
             fetched.record.put(entry.clone());
             match self.save(&fetched).await {
                 Err(StoreError::Conflict) => {
@@ -159,9 +159,9 @@ impl Ledger {
             for name in account.keys().filter(|name| *name != here) {
                 records.push(self.fetch(name).await?);
             }
-            let judged = self.decide(&records, &account, attempt, Some(id));
+            let judged = self.decide(&records, &account, planned, Some(id));
             if judged.is_err() {
-                self.settle(attempt, id, Outcome::Harmless).await;
+                self.settle(planned, id, Outcome::Harmless).await;
             }
             return Ok(judged);
         }
@@ -172,22 +172,22 @@ impl Ledger {
         }))
     }
 
-    /// Returns the records of an account at all registered servers and `server`, with their locations relative to
-    /// `server`.
-    fn records_of(&self, policy: LoginPolicy, server: &str, user: &str) -> BTreeMap<String, Endpoint> {
+    /// Returns the records of an account at all registered servers and `server`, with their relations to `server`.
+    fn records_of(&self, policy: LoginPolicy, server: &str, user: &str) -> BTreeMap<String, ServerRelation> {
         let of_server = |(scope, server): &(&'static str, String)| {
-            let endpoint = if *scope == policy.scope { Endpoint::SameProduct } else { Endpoint::OtherProduct };
-            (record_name(scope, server, user), endpoint)
+            let relation =
+                if *scope == policy.scope { ServerRelation::SameProduct } else { ServerRelation::OtherProduct };
+            (record_name(scope, server, user), relation)
         };
         let mut records: BTreeMap<_, _> = self.local.lock().servers.iter().map(of_server).collect();
-        records.insert(record_name(policy.scope, server, user), Endpoint::This);
+        records.insert(record_name(policy.scope, server, user), ServerRelation::SameServer);
         records
     }
 
     /// Reads a record, and completes it with the attempts and outcomes of this process.
     async fn fetch(&self, name: &str) -> Result<FetchedRecord, StoreError> {
         let read_at = Instant::now();
-        let Reading { stored, server_time } = within(CALL_LIMIT, self.store.read(name)).await?;
+        let StoreReading { stored, server_time } = within(CALL_LIMIT, self.store.read(name)).await?;
         let clock = server_time.map_or_else(|| self.own_clock(), |time| Clock { time, margin: MARGIN });
         let mut record = stored.as_ref().map(|stored| Record::from_text(&stored.text)).unwrap_or_default();
         record.correct_dates(clock.time);
@@ -253,37 +253,37 @@ impl Ledger {
         Ok(())
     }
 
-    /// Decides about `attempt` by the records, without the entry `except`, which is the claim of the attempt itself.
+    /// Decides about `planned` by the records, without the entry `except`, which is the claim of the attempt itself.
     fn decide(
         &self,
         records: &[FetchedRecord],
-        account: &BTreeMap<String, Endpoint>,
-        attempt: &PlannedLogin,
+        account: &BTreeMap<String, ServerRelation>,
+        planned: &PlannedLogin,
         except: Option<&str>,
     ) -> Result<(), LoginRefusal> {
         let mut aged: Vec<AgedEntry<'_>> = Vec::new();
         let local = self.local.lock();
         for FetchedRecord { name, record, clock, .. } in records {
-            let endpoint = account.get(name).copied().unwrap_or(Endpoint::SameProduct);
+            let relation = account.get(name).copied().unwrap_or(ServerRelation::SameProduct);
             for entry in &record.entries {
                 let age = local.age(name, entry, *clock);
                 if except != Some(entry.id.as_str()) && age < RETENTION {
-                    aged.push(AgedEntry { entry, age, endpoint });
+                    aged.push(AgedEntry { entry, age, relation });
                 }
             }
         }
-        decide(&aged, true, attempt, fastrand::f64())
+        decide(&aged, true, planned, fastrand::f64())
     }
 
     /// Applies the outcome of an attempt of this process, here and in the store. If the store is out of reach, a later
     /// write adds the outcome. It then drops only the claim of an accepted login, because there may be newer failures.
-    async fn settle(&self, attempt: &PlannedLogin, id: &str, outcome: Outcome) {
-        let name = &record_name(attempt.policy.scope, &attempt.server, &attempt.user);
-        let version = attempt.version.as_ref();
+    async fn settle(&self, planned: &PlannedLogin, id: &str, outcome: Outcome) {
+        let name = &record_name(planned.policy.scope, &planned.server, &planned.user);
+        let version = planned.version.as_ref();
         let window = {
             let mut local = self.local.lock();
             local.settle(name, id, outcome, version);
-            local.longest_window.max(attempt.policy.window)
+            local.longest_window.max(planned.policy.window)
         };
         let written = async {
             for turn in 0..TRIES {
@@ -299,12 +299,12 @@ impl Ledger {
             Err(StoreError::Conflict)
         };
         let written = within(CALL_LIMIT, written).await;
-        self.log_availability(attempt, written.as_ref().err());
+        self.log_availability(planned, written.as_ref().err());
     }
 
     /// Logs once per product that the store is out of reach, and once that it is available again.
-    fn log_availability(&self, attempt: &PlannedLogin, problem: Option<&StoreError>) {
-        let PlannedLogin { policy, server, .. } = attempt;
+    fn log_availability(&self, planned: &PlannedLogin, problem: Option<&StoreError>) {
+        let PlannedLogin { policy, server, .. } = planned;
         let LoginPolicy { scope, window, budget_alone, .. } = *policy;
         match problem {
             Some(error @ StoreError::OutOfReach(_)) if self.local.lock().out_of_reach.insert(scope) => tracing::warn!(
@@ -340,37 +340,37 @@ impl LoginThrottle for Ledger {
         self.store.delete_command(&self.records_of(policy, server, user).into_keys().collect())
     }
 
-    async fn claim(&self, attempt: &PlannedLogin) -> Result<LoginClaim, LoginRefusal> {
+    async fn claim(&self, planned: &PlannedLogin) -> Result<LoginClaim, LoginRefusal> {
         let id = uuid::Uuid::new_v4().to_string();
-        let claim = |pause_if_rejected| LoginClaim { attempt: attempt.clone(), id: id.clone(), pause_if_rejected };
-        match self.claim_shared(attempt, &id).await {
+        let claim = |pause_if_rejected| LoginClaim { planned: planned.clone(), id: id.clone(), pause_if_rejected };
+        match self.claim_shared(planned, &id).await {
             Ok(judged) => {
-                self.log_availability(attempt, None);
+                self.log_availability(planned, None);
                 judged.map(|()| claim(Duration::ZERO))
             }
             Err(error) => {
-                self.log_availability(attempt, Some(&error));
-                let alone = self.claim_alone(attempt, &id);
+                self.log_availability(planned, Some(&error));
+                let alone = self.claim_alone(planned, &id);
                 if alone.is_err() {
                     // The claim may have reached the store.
-                    self.settle(attempt, &id, Outcome::Harmless).await;
+                    self.settle(planned, &id, Outcome::Harmless).await;
                 }
-                alone.map(|()| claim(attempt.policy.window))
+                alone.map(|()| claim(planned.policy.window))
             }
         }
     }
 
-    async fn count_rejection(&self, attempt: &PlannedLogin) {
+    async fn count_rejection(&self, planned: &PlannedLogin) {
         let id = uuid::Uuid::new_v4().to_string();
-        let name = record_name(attempt.policy.scope, &attempt.server, &attempt.user);
-        let entry = self.entry(&id, (self.wall_clock)(), attempt);
+        let name = record_name(planned.policy.scope, &planned.server, &planned.user);
+        let entry = self.entry(&id, (self.wall_clock)(), planned);
         self.local.lock().put(&name, entry, false);
-        self.settle(attempt, &id, Outcome::Rejected).await;
+        self.settle(planned, &id, Outcome::Rejected).await;
     }
 
-    async fn can_retry(&self, attempt: &PlannedLogin, was_rejected: bool) -> bool {
-        let account = self.records_of(attempt.policy, &attempt.server, &attempt.user);
-        let here = &record_name(attempt.policy.scope, &attempt.server, &attempt.user);
+    async fn can_retry(&self, planned: &PlannedLogin, was_rejected: bool) -> bool {
+        let account = self.records_of(planned.policy, &planned.server, &planned.user);
+        let here = &record_name(planned.policy.scope, &planned.server, &planned.user);
         let Ok(records) = self.read_for_review(account.keys()).await else { return false };
         let is_deleted = |fetched: &FetchedRecord| {
             let rejections = self.local.lock().rejections(here);
@@ -379,11 +379,11 @@ impl LoginThrottle for Ledger {
         if was_rejected && !records.iter().any(is_deleted) {
             return false;
         }
-        !self.decide(&records, &account, attempt, None).is_err_and(|refused| refused.is_lockout)
+        !self.decide(&records, &account, planned, None).is_err_and(|refused| refused.is_lockout)
     }
 
     async fn record_outcome(&self, claim: LoginClaim, outcome: Outcome) {
-        self.settle(&claim.attempt, &claim.id, outcome).await;
+        self.settle(&claim.planned, &claim.id, outcome).await;
     }
 }
 
@@ -398,7 +398,7 @@ pub struct StoredText {
 
 /// Result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reading {
+pub struct StoreReading {
     /// The stored record; `None` before the first write.
     pub stored: Option<StoredText>,
     /// Time by the store's clock, in seconds since 1970, if the store has a clock.
@@ -421,7 +421,7 @@ pub enum StoreError {
 #[async_trait]
 pub trait LedgerStore: Send + Sync {
     /// Reads the record and the store's time.
-    async fn read(&self, name: &str) -> Result<Reading, StoreError>;
+    async fn read(&self, name: &str) -> Result<StoreReading, StoreError>;
 
     /// Returns the command with which an administrator deletes these records, or `None` if there is none.
     fn delete_command(&self, _names: &BTreeSet<String>) -> Option<String> {

@@ -96,7 +96,7 @@ pub struct Provider {
     instances: Arc<VsphereInstances>,
     options: Options,
     connect: Arc<dyn Connect>,
-    ledger: Arc<dyn LoginThrottle>,
+    throttle: Arc<dyn LoginThrottle>,
     /// Limits how many unavailable vCenters are probed at the same time.
     probes: Arc<Semaphore>,
     setup: watch::Sender<Arc<TrackerConfig>>,
@@ -137,7 +137,7 @@ impl Provider {
     pub fn new(
         options: Options,
         connect: Arc<dyn Connect>,
-        ledger: Arc<dyn LoginThrottle>,
+        throttle: Arc<dyn LoginThrottle>,
         cluster: Arc<dyn ClusterReads>,
         stop: &CancellationToken,
     ) -> (Self, Task) {
@@ -148,7 +148,7 @@ impl Provider {
             Task { name: "node-tracker".to_string(), stop: stop.clone(), run: Box::pin(tracker.run(stop.clone())) };
         let instances = Arc::new(VsphereInstances::new(board, setup.subscribe(), options.trusts_unseen));
         let (probes, configured) = (Arc::new(Semaphore::new(PROBES)), Mutex::default());
-        (Self { instances, options, connect, ledger, probes, setup, configured, nsx: None, stop: stop.clone() }, task)
+        (Self { instances, options, connect, throttle, probes, setup, configured, nsx: None, stop: stop.clone() }, task)
     }
 
     /// Adds the load balancers and routes on NSX, if they are configured.
@@ -246,9 +246,9 @@ impl Provider {
     fn entry(&self, config: &Config, entry: &config::VcenterConfig) -> Result<Entry, String> {
         let http = self.connect.http(entry)?;
         let server = host_and_port(&entry.server, entry.port);
-        let (offers, ledger) = (self.connect.offers(entry), Arc::clone(&self.ledger));
+        let (offers, throttle) = (self.connect.offers(entry), Arc::clone(&self.throttle));
         let session =
-            Session::new(http, offers, ledger, server, self.options.timeouts).with_probes(Arc::clone(&self.probes));
+            Session::new(http, offers, throttle, server, self.options.timeouts).with_probes(Arc::clone(&self.probes));
         let vcenter = Vcenter::new(self.settings(config), session);
         Ok(Entry { config: entry.clone(), vcenter, stop: self.stop.child_token() })
     }

@@ -1,5 +1,5 @@
-//! The node controller with the memory provider and a real API server: one test for each shape of write. The vectors are
-//! in `src/controllers/node/plan/tests.rs`.
+//! The node controller with the memory provider and a real API server: one test for each shape of write. The vectors
+//! are in `src/controllers/node/plan/tests.rs`.
 
 mod condition;
 mod harness;

@@ -117,7 +117,7 @@ impl NsxWorld {
         let running = Running::start_as(Arc::new(Files), &text, Running::options(), |provider, nodes| {
             provider.with_nsx(NsxServicesContext {
                 connect: Arc::new(ToFake::new(&nsx)),
-                ledger: Arc::new(Ledger::new(MemoryStore::default())),
+                throttle: Arc::new(Ledger::new(MemoryStore::default())),
                 nodes,
                 live: Arc::new(Live),
                 events: Arc::new(Live),

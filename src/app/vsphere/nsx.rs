@@ -84,8 +84,8 @@ impl NsxConnection {
         }
     }
 
-    /// Drops the credentials if the active configuration does not use NSX. The removed connection keeps its own receiver
-    /// of the offers until the logout.
+    /// Drops the credentials if the active configuration does not use NSX. The removed connection keeps its own
+    /// receiver of the offers until the logout.
     pub fn drop_unused(&self) {
         if self.current.borrow().config.nsx.used().is_none() {
             let mut state = self.state.lock();
@@ -178,7 +178,7 @@ impl ConnectNsx for NsxConnection {
 
 pub(super) fn setup(
     connect: &Arc<NsxConnection>,
-    ledger: Arc<dyn LoginThrottle>,
+    throttle: Arc<dyn LoginThrottle>,
     nodes: Arc<dyn ClusterReads>,
     events: Arc<dyn ClusterEvents>,
     settings: &NsxSettings,
@@ -188,7 +188,7 @@ pub(super) fn setup(
     let leads = [ROUTE, SERVICE].into_iter().filter_map(|name| parts.elections.leadership_of(name));
     NsxServicesContext {
         connect: Arc::clone(connect) as Arc<dyn ConnectNsx>,
-        ledger,
+        throttle,
         nodes,
         live: Arc::new(LiveApi::new(parts.api_server.clients.auxiliary.clone())),
         events,

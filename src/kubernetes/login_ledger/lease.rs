@@ -13,7 +13,7 @@ use kube::core::Status;
 use kube::{Api, Client};
 use tokio::time::Duration;
 
-use super::{LedgerStore, Reading, StoreError, StoredText};
+use super::{LedgerStore, StoreError, StoreReading, StoredText};
 use crate::base::error_chain::chain;
 use crate::kubernetes::call::{CallError, limited};
 
@@ -63,14 +63,14 @@ fn date(headers: &HeaderMap) -> Option<i64> {
 
 #[async_trait]
 impl LedgerStore for LeaseStore {
-    async fn read(&self, name: &str) -> Result<Reading, StoreError> {
+    async fn read(&self, name: &str) -> Result<StoreReading, StoreError> {
         let answer = limited(&format!("get lease {name}"), CALL_LIMIT, self.fetch(name)).await;
         let (lease, server_time) = answer.map_err(|error| sorted(&error))?;
         let stored = lease.map(|lease| {
             let text = lease.metadata.annotations.unwrap_or_default().remove(ANNOTATION).unwrap_or_default();
             StoredText { text, version: lease.metadata.resource_version.unwrap_or_default() }
         });
-        Ok(Reading { stored, server_time })
+        Ok(StoreReading { stored, server_time })
     }
 
     fn delete_command(&self, names: &BTreeSet<String>) -> Option<String> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::FetchedRecord;
-use super::record::{Clock, Entry, LoginState, MAX_ENTRIES, RETENTION, Record};
+use super::record::{Clock, Entry, EntryState, MAX_ENTRIES, RETENTION, Record};
 use crate::cloud::login_ledger::{Outcome, SecretVersion};
 
 /// The state of one process. Never locked across an await.
@@ -55,7 +55,7 @@ impl Process {
     /// Whether `entry` is a claim of an earlier process in this pod. Valid only at the first read of the record.
     fn replaced(&self, entry: &Entry) -> bool {
         let is_other = entry.start.is_some() && entry.start.as_ref() != Some(&self.start);
-        entry.state == LoginState::Claimed && entry.pod.as_ref() == Some(&self.pod) && is_other
+        entry.state == EntryState::Claimed && entry.pod.as_ref() == Some(&self.pod) && is_other
     }
 }
 
@@ -82,12 +82,12 @@ impl LocalState {
         let attempts = self.own_attempts.entry(name.to_owned()).or_default();
         if outcome == Outcome::Accepted {
             let is_its = |own: &OwnAttempt| version.is_none() || own.entry.version.as_ref() == version;
-            attempts.retain(|own| own.entry.state != LoginState::Unanswered || !is_its(own));
+            attempts.retain(|own| own.entry.state != EntryState::Unanswered || !is_its(own));
         }
         if let Some(own) = attempts.iter_mut().find(|own| own.entry.id == id) {
             own.since = Instant::now();
             own.is_stored = false;
-            match LoginState::after(outcome) {
+            match EntryState::after(outcome) {
                 Some(state) => own.entry.settle(state),
                 None => own.counts = false,
             }
@@ -104,7 +104,7 @@ impl LocalState {
     /// Returns the ids of this process's own rejections that are in the store.
     pub(super) fn rejections(&self, name: &str) -> Vec<String> {
         let own = self.own_attempts.get(name).into_iter().flatten();
-        let rejected = own.filter(|own| own.is_stored && own.entry.state == LoginState::Rejected);
+        let rejected = own.filter(|own| own.is_stored && own.entry.state == EntryState::Rejected);
         rejected.map(|own| own.entry.id.clone()).collect()
     }
 
@@ -124,8 +124,8 @@ impl LocalState {
         });
         inherited.last_read = Instant::now();
         for entry in &mut record.entries {
-            if entry.state == LoginState::Claimed && inherited.ids.contains(&entry.id) {
-                entry.settle(LoginState::Unanswered);
+            if entry.state == EntryState::Claimed && inherited.ids.contains(&entry.id) {
+                entry.settle(EntryState::Unanswered);
             }
         }
         for own in self.own_attempts.get(name).into_iter().flatten().filter(|own| !own.is_stored) {

@@ -34,7 +34,7 @@ const LONGEST: Duration = Duration::from_secs(30 * 60);
 /// State of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum LoginState {
+pub enum EntryState {
     /// Claimed without a recorded outcome: the attempt is in flight, or its answer was lost with its process.
     Claimed,
     /// The server rejected the credentials.
@@ -43,12 +43,12 @@ pub enum LoginState {
     Unanswered,
 }
 
-impl LoginState {
+impl EntryState {
     pub(super) fn after(outcome: Outcome) -> Option<Self> {
         match outcome {
             Outcome::Accepted | Outcome::Harmless => None,
-            Outcome::Rejected => Some(LoginState::Rejected),
-            Outcome::Unanswered => Some(LoginState::Unanswered),
+            Outcome::Rejected => Some(EntryState::Rejected),
+            Outcome::Unanswered => Some(EntryState::Unanswered),
         }
     }
 }
@@ -62,7 +62,7 @@ pub struct Entry {
     /// Time of the state change in seconds since 1970, by the API server's clock if known.
     pub at: i64,
     /// State of the attempt.
-    pub state: LoginState,
+    pub state: EntryState,
     /// Secret version of the credentials, if they come from a Secret.
     #[serde(flatten)]
     pub version: Option<SecretVersion>,
@@ -76,12 +76,12 @@ pub struct Entry {
 
 impl Entry {
     /// Creates a claim.
-    pub fn claim(id: String, at: i64, attempt: &PlannedLogin) -> Self {
-        Self { id, at, state: LoginState::Claimed, version: attempt.version.clone(), pod: None, start: None }
+    pub fn claim(id: String, at: i64, planned: &PlannedLogin) -> Self {
+        Self { id, at, state: EntryState::Claimed, version: planned.version.clone(), pod: None, start: None }
     }
 
     /// Changes the state. A settled attempt names no process.
-    pub fn settle(&mut self, state: LoginState) {
+    pub fn settle(&mut self, state: EntryState) {
         self.state = state;
         self.pod = None;
         self.start = None;
@@ -121,7 +121,7 @@ impl Record {
     }
 
     /// Returns the state of the entry with this id.
-    pub fn state_of(&self, id: &str) -> Option<LoginState> {
+    pub fn state_of(&self, id: &str) -> Option<EntryState> {
         self.entries.iter().find(|entry| entry.id == id).map(|entry| entry.state)
     }
 
@@ -133,14 +133,15 @@ impl Record {
     /// Applies an accepted login with credentials of this version, because the server's count of rejections starts
     /// over. Drops the unanswered attempts of this version, and its claims that have outlived their login. Without a
     /// version, drops those of all credentials. Drops also the rejections of this version that are older than `window`,
-    /// so that they lengthen no pause. Younger rejections stay.
+    /// so that they lengthen no pause. Younger rejections stay, because the budget limits all rejections of the account
+    /// within a window, also those of other replicas with other credentials.
     pub fn accept(&mut self, version: Option<&SecretVersion>, clock: Clock, window: Duration) {
         self.entries.retain(|entry| {
             let is_its = version.is_none_or(|version| entry.is_of(version));
             match entry.state {
-                LoginState::Unanswered => !is_its,
-                LoginState::Claimed => !is_its || clock.age(entry) < UNDER_WAY,
-                LoginState::Rejected => entry.version.as_ref() != version || clock.age(entry) < window,
+                EntryState::Unanswered => !is_its,
+                EntryState::Claimed => !is_its || clock.age(entry) < UNDER_WAY,
+                EntryState::Rejected => entry.version.as_ref() != version || clock.age(entry) < window,
             }
         });
     }
@@ -189,11 +190,11 @@ impl Clock {
     }
 }
 
-/// Location of an attempt, relative to the server of the login.
+/// Relation of the server of an attempt to the server of the login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Endpoint {
+pub enum ServerRelation {
     /// The same server.
-    This,
+    SameServer,
     /// Another server of the same product.
     SameProduct,
     /// A server of another product.
@@ -207,39 +208,39 @@ pub struct AgedEntry<'a> {
     pub entry: &'a Entry,
     /// Minimum time since the entry entered its state.
     pub age: Duration,
-    /// Location of the attempt.
-    pub endpoint: Endpoint,
+    /// Relation of the server of the attempt to the server of the login.
+    pub relation: ServerRelation,
 }
 
 impl AgedEntry<'_> {
     fn is_under_way(&self) -> bool {
-        self.entry.state == LoginState::Claimed && self.age < UNDER_WAY
+        self.entry.state == EntryState::Claimed && self.age < UNDER_WAY
     }
 
     /// Whether the next login at this server waits for this login.
     fn delays_the_next(&self) -> bool {
-        self.endpoint == Endpoint::This && self.is_under_way() && self.age < QUEUE_LIMIT
+        self.relation == ServerRelation::SameServer && self.is_under_way() && self.age < QUEUE_LIMIT
     }
 
     /// Whether the entry counts for a login at this server. Rejections count at all servers, but rejections at another
     /// product count only within the window. Logins in flight count at all servers, because they may still be rejected.
     /// A lost answer counts only at its own server.
     fn counts(&self, window: Duration) -> bool {
-        match self.endpoint {
-            Endpoint::This => true,
-            Endpoint::SameProduct => self.entry.state == LoginState::Rejected || self.is_under_way(),
-            Endpoint::OtherProduct => {
-                self.entry.state == LoginState::Rejected && self.age < window || self.is_under_way()
+        match self.relation {
+            ServerRelation::SameServer => true,
+            ServerRelation::SameProduct => self.entry.state == EntryState::Rejected || self.is_under_way(),
+            ServerRelation::OtherProduct => {
+                self.entry.state == EntryState::Rejected && self.age < window || self.is_under_way()
             }
         }
     }
 
     fn is_of_other_product(&self) -> bool {
-        self.endpoint == Endpoint::OtherProduct
+        self.relation == ServerRelation::OtherProduct
     }
 }
 
-/// Decides whether `attempt` is allowed after the attempts `entries` of its account. `is_shared` means that these are
+/// Decides whether `planned` is allowed after the attempts `entries` of its account. `is_shared` means that these are
 /// the attempts of all replicas. Otherwise they are those of this process, and each other replica may have made as
 /// many. `random` in 0..1 lengthens a pause by up to a quarter.
 ///
@@ -248,17 +249,17 @@ impl AgedEntry<'_> {
 pub fn decide(
     entries: &[AgedEntry<'_>],
     is_shared: bool,
-    attempt: &PlannedLogin,
+    planned: &PlannedLogin,
     random: f64,
 ) -> Result<(), LoginRefusal> {
-    let policy = attempt.policy;
+    let policy = planned.policy;
     let mut counted: Vec<&AgedEntry<'_>> = entries.iter().filter(|aged| aged.counts(policy.window)).collect();
     counted.sort_by_key(|aged| aged.age);
     if counted.iter().any(|aged| aged.delays_the_next()) {
         return queued("another login of the account is under way", random);
     }
     let in_window: Vec<&&AgedEntry<'_>> = counted.iter().filter(|aged| aged.age < policy.window).collect();
-    let was_rejected = in_window.iter().any(|aged| aged.entry.state == LoginState::Rejected);
+    let was_rejected = in_window.iter().any(|aged| aged.entry.state == EntryState::Rejected);
     let (budget, what) = match (is_shared, was_rejected) {
         // With a `budget` of three and a `budget_alone` of one, three replicas together keep to the budget.
         (false, _) => (policy.budget_alone, "rejected or not answered"),
@@ -266,19 +267,23 @@ pub fn decide(
         // Each unanswered attempt may have been a rejection.
         (true, false) => (budget_without_rejections(policy), "not answered"),
     };
-    let last = in_window.get(budget.saturating_sub(1));
-    let under_way = in_window.iter().filter(|aged| aged.is_under_way()).count();
-    // Logins under way may all be rejected, so together with this one they keep to the budget of rejections.
-    let most = if under_way > 0 { budget.min(policy.budget) } else { budget };
-    if in_window.len() >= most && in_window.len() - under_way < budget {
+    let in_flight = in_window.iter().filter(|aged| aged.is_under_way()).count();
+    let settled = in_window.len() - in_flight;
+    // Logins in flight may all be rejected, so together with this one they keep to the budget of rejections. Example
+    // for a policy with a budget of 3: after three lost answers, a fourth login is allowed. After two lost answers and
+    // with a third login in flight, the fourth login waits for the outcome of the third.
+    let limit = if in_flight > 0 { budget.min(policy.budget) } else { budget };
+    if in_window.len() >= limit && settled < budget {
         return queued("other logins of the account are under way", random);
     }
-    let used_up = last.map(|last| {
+    // The youngest attempts use up the budget until the oldest of them leaves the window.
+    let oldest_in_budget = in_window.get(budget.saturating_sub(1));
+    let used_up = oldest_in_budget.map(|oldest| {
         let alone = if is_shared { "" } else { ", and the replicas cannot count together" };
         let why = format!("{}{alone}", too_often(what, budget, &counted, policy));
-        (policy.window.saturating_sub(last.age), why)
+        (policy.window.saturating_sub(oldest.age), why)
     });
-    match [slow_down(&counted, attempt), used_up].into_iter().flatten().max_by_key(|(pause, _)| *pause) {
+    match [slow_down(&counted, planned), used_up].into_iter().flatten().max_by_key(|(pause, _)| *pause) {
         Some((pause, why)) => Err(LoginRefusal { pause: lengthened(pause, random), reason: why, is_lockout: true }),
         None => Ok(()),
     }
@@ -292,16 +297,16 @@ fn budget_without_rejections(policy: LoginPolicy) -> usize {
 /// Returns the remaining pause after rejections of the attempt's Secret version or, without a version, after attempts
 /// beyond the budget. `counted` is sorted by age. Attempts at another product do not cause this pause, because one
 /// Secret may contain other credentials for that product.
-fn slow_down(counted: &[&AgedEntry<'_>], attempt: &PlannedLogin) -> Option<RequiredWait> {
-    let policy = attempt.policy;
+fn slow_down(counted: &[&AgedEntry<'_>], planned: &PlannedLogin) -> Option<RequiredWait> {
+    let policy = planned.policy;
     let of_product = || counted.iter().filter(|aged| !aged.is_of_other_product());
-    if let Some(version) = &attempt.version {
+    if let Some(version) = &planned.version {
         let mut same =
-            of_product().filter(|aged| aged.entry.state == LoginState::Rejected && aged.entry.is_of(version));
+            of_product().filter(|aged| aged.entry.state == EntryState::Rejected && aged.entry.is_of(version));
         let youngest = same.next()?;
         let backoff = Backoff::doubling(policy.window * 7 / 20, LONGEST);
         let pause = pause_after(backoff, same.count()).checked_sub(youngest.age)?;
-        let most = match attempt.was_accepted {
+        let most = match planned.was_accepted {
             // The server may accept it again. So the wait ends with the window.
             true => policy.window.checked_sub(youngest.age).filter(|rest| !rest.is_zero())?,
             false => Duration::MAX,
@@ -309,15 +314,15 @@ fn slow_down(counted: &[&AgedEntry<'_>], attempt: &PlannedLogin) -> Option<Requi
         return Some((pause.min(most), "this version of the Secret was rejected".to_owned()));
     }
     // Credentials that were accepted before are most likely not the ones that are rejected again and again.
-    if attempt.was_accepted {
+    if planned.was_accepted {
         return None;
     }
     let settled: Vec<&&AgedEntry<'_>> = of_product().filter(|aged| !aged.is_under_way()).collect();
-    let was_rejected = settled.iter().any(|aged| aged.entry.state == LoginState::Rejected);
+    let was_rejected = settled.iter().any(|aged| aged.entry.state == EntryState::Rejected);
     let budget = if was_rejected { policy.budget } else { budget_without_rejections(policy) };
     let surplus = settled.len().checked_sub(budget)?;
     // The maximum pause is shorter if no attempt was rejected, or if the credentials may differ from the rejected ones.
-    let has_hope = attempt.is_new || !was_rejected;
+    let has_hope = planned.is_new || !was_rejected;
     let backoff = Backoff::doubling(policy.window / 2, if has_hope { policy.window * 3 / 2 } else { LONGEST });
     let pause = pause_after(backoff, surplus).checked_sub(settled.first()?.age)?;
     Some((pause, "logins were rejected or not answered again and again".to_owned()))

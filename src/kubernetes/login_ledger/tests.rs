@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use self::memory::MemoryStore;
 use super::*;
 use crate::cloud::login_ledger::SecretVersion;
-use crate::kubernetes::login_ledger::record::LoginState;
+use crate::kubernetes::login_ledger::record::EntryState;
 
 #[path = "../../../tests/doubles/src/login_store.rs"]
 mod memory;
@@ -87,9 +87,9 @@ async fn an_outcome_that_did_not_reach_the_store_is_written_by_the_next_review()
     let name = record_name("", "vc.test:443", "ccm@vsphere.local");
     let stored =
         async || Record::from_text(&store.read(&name).await.unwrap().stored.unwrap().text).entries.remove(0).state;
-    assert_eq!(stored().await, LoginState::Claimed);
+    assert_eq!(stored().await, EntryState::Claimed);
     assert!(!ledger.can_retry(&attempt(false), true).await);
-    assert_eq!(stored().await, LoginState::Rejected);
+    assert_eq!(stored().await, EntryState::Rejected);
 }
 
 /// The rejected request was a failed login for the account, although no login would have been allowed.
@@ -214,7 +214,7 @@ struct Slow(MemoryStore, Duration);
 
 #[async_trait]
 impl LedgerStore for Slow {
-    async fn read(&self, name: &str) -> Result<Reading, StoreError> {
+    async fn read(&self, name: &str) -> Result<StoreReading, StoreError> {
         tokio::time::sleep(self.1).await;
         self.0.read(name).await
     }
@@ -555,7 +555,7 @@ struct CountingStore {
 
 #[async_trait]
 impl LedgerStore for CountingStore {
-    async fn read(&self, name: &str) -> Result<Reading, StoreError> {
+    async fn read(&self, name: &str) -> Result<StoreReading, StoreError> {
         self.reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         tokio::time::sleep(Duration::from_millis(5)).await;
         self.store.read(name).await

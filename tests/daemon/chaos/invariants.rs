@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use ccm::kubernetes::login_ledger::record::{LoginState, Record};
+use ccm::kubernetes::login_ledger::record::{EntryState, Record};
 use k8s_openapi::api::core::v1::Node;
 use support::nodes::{NodeView, UNINITIALIZED_TAINT};
 use support::{LoginAttempt, LoginOutcome};
@@ -115,7 +115,7 @@ pub fn excused(records: &[Record], logins: &[Vec<LoginAttempt>]) -> Duration {
     let lost = counted(logins, Instant::now());
     let of_one = |own: &Record| {
         let others = records.iter().filter(|record| !std::ptr::eq(*record, own));
-        let rejected = others.flat_map(|record| &record.entries).filter(|entry| entry.state == LoginState::Rejected);
+        let rejected = others.flat_map(|record| &record.entries).filter(|entry| entry.state == EntryState::Rejected);
         let on_record = own.entries.len() + rejected.count();
         let Some(surplus) = on_record.max(lost).checked_sub(BUDGET) else { return Duration::ZERO };
         let doublings = u32::try_from(surplus).unwrap_or(u32::MAX).min(8);
@@ -276,14 +276,14 @@ mod tests {
 
     #[test]
     fn only_three_logins_on_record_excuse_a_longer_wait() {
-        use LoginState::{Claimed, Rejected, Unanswered};
-        let record = |states: &[LoginState]| {
+        use EntryState::{Claimed, Rejected, Unanswered};
+        let record = |states: &[EntryState]| {
             let entry =
                 |&state| Entry { id: "of this".to_owned(), at: 0, state, version: None, pod: None, start: None };
             Record { entries: states.iter().map(entry).collect() }
         };
         let seconds = Duration::from_secs;
-        let cases: [(&str, &[&[LoginState]], Duration); 7] = [
+        let cases: [(&str, &[&[EntryState]], Duration); 7] = [
             ("none", &[], Duration::ZERO),
             ("two", &[&[Rejected, Unanswered]], Duration::ZERO),
             ("three, whatever they are", &[&[Rejected, Unanswered, Claimed]], seconds(250)),

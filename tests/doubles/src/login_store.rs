@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use tokio::time::Instant;
 
-use ccm::kubernetes::login_ledger::{LedgerStore, Reading, StoreError, StoredText};
+use ccm::kubernetes::login_ledger::{LedgerStore, StoreError, StoreReading, StoredText};
 
 /// Server time of a new store, in Unix seconds.
 const EPOCH: i64 = 1_900_000_000;
@@ -59,7 +59,7 @@ impl MemoryStore {
 
 #[async_trait]
 impl LedgerStore for MemoryStore {
-    async fn read(&self, name: &str) -> Result<Reading, StoreError> {
+    async fn read(&self, name: &str) -> Result<StoreReading, StoreError> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(trouble) = &inner.trouble {
             return Err(StoreError::OutOfReach(trouble.clone()));
@@ -67,7 +67,7 @@ impl LedgerStore for MemoryStore {
         let stored = inner.texts.get(name);
         let stored = stored.map(|(version, text)| StoredText { text: text.clone(), version: version.to_string() });
         let elapsed = i64::try_from(inner.began.elapsed().as_secs()).unwrap_or(i64::MAX);
-        Ok(Reading { stored, server_time: inner.tells_time.then(|| EPOCH.saturating_add(elapsed)) })
+        Ok(StoreReading { stored, server_time: inner.tells_time.then(|| EPOCH.saturating_add(elapsed)) })
     }
 
     fn delete_command(&self, names: &BTreeSet<String>) -> Option<String> {

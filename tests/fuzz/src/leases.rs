@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use ccm::cloud::login_ledger::{LoginThrottle, Outcome, PlannedLogin};
 use ccm::kubernetes::leader_election::{LeaderElector, LeaseConfig};
 use ccm::kubernetes::login_ledger::record::{MAX_ENTRIES, Record};
-use ccm::kubernetes::login_ledger::{Ledger, LedgerStore, Reading, StoreError, StoredText};
+use ccm::kubernetes::login_ledger::{Ledger, LedgerStore, StoreError, StoreReading, StoredText};
 use ccm::providers::vsphere::login::policy::{LOGIN_POLICY, NSX_LOGIN_POLICY};
 use k8s_openapi::api::coordination::v1::Lease;
 
@@ -26,9 +26,9 @@ struct Same(Mutex<String>);
 
 #[async_trait]
 impl LedgerStore for Same {
-    async fn read(&self, _: &str) -> Result<Reading, StoreError> {
+    async fn read(&self, _: &str) -> Result<StoreReading, StoreError> {
         let stored = Some(StoredText { text: self.text(), version: "1".to_owned() });
-        Ok(Reading { stored, server_time: Some(NOW) })
+        Ok(StoreReading { stored, server_time: Some(NOW) })
     }
 
     async fn write(&self, _: &str, _: Option<&str>, text: &str) -> Result<(), StoreError> {

@@ -135,7 +135,7 @@ async fn what_a_crash_left_of_a_service_that_is_gone_goes_after_two_readings() {
     world.ensured(&stays).await;
     advance(AGAIN).await;
     support::eventually("they are found", SOON, async || match world.balancers.counts() {
-        Some(counts) if counts.owned == 6 => Ok(()),
+        Some(counts) if counts.named == 6 => Ok(()),
         counts => Err(format!("{counts:?}")),
     })
     .await;

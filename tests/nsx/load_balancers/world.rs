@@ -410,8 +410,8 @@ impl World {
         self.fake.written_from(seen)
     }
 
-    /// Holds the next write of this operation, or of any for `*`. `meanwhile` begins when the write is held, and its end
-    /// releases the write. Returns both results.
+    /// Holds the next write of this operation, or of any for `*`. `meanwhile` begins when the write is held, and its
+    /// end releases the write. Returns both results.
     pub async fn during<T, R>(
         &self,
         operation: &str,

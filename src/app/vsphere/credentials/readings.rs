@@ -11,14 +11,14 @@ use crate::cloud::login_ledger::SecretVersion;
 use crate::kubernetes::secrets::{SecretState, watch_secret};
 use crate::providers::vsphere::login::credentials::Origin;
 use crate::providers::vsphere::login::credentials::layout::{KeyLayout, SessionManagers, StoredKeys, is_basic_auth};
-use crate::providers::vsphere::login::credentials::source::{Reading, SourceLocation};
+use crate::providers::vsphere::login::credentials::source::{SourceLocation, SourceReading};
 
 /// The new contents of a source.
 pub(super) enum Observation {
     /// The state of a Secret.
     Secret(SecretState),
     /// The parsed outcome of a poll of a directory.
-    Directory(Reading),
+    Directory(SourceReading),
 }
 
 /// Watches a Secret or polls a directory, and yields each change.
@@ -58,12 +58,12 @@ pub(super) fn of_secret(
     state: &SecretState,
     layouts: &BTreeSet<KeyLayout>,
     managers: &SessionManagers,
-) -> Vec<(KeyLayout, Reading)> {
+) -> Vec<(KeyLayout, SourceReading)> {
     let is_shared = layouts.contains(&KeyLayout::BasicAuth);
     let read = |layout| match state {
         SecretState::Pending => None,
-        SecretState::Failing(reason) => Some(Reading::Failing(reason.clone())),
-        SecretState::Absent(why) => Some(Reading::Absent(why.clone())),
+        SecretState::Failing(reason) => Some(SourceReading::Failing(reason.clone())),
+        SecretState::Absent(why) => Some(SourceReading::Absent(why.clone())),
         SecretState::Read(version) => {
             let stored = match layout {
                 KeyLayout::Vcenter => of_vcenters(version.entries(), is_shared, managers),
@@ -72,7 +72,7 @@ pub(super) fn of_secret(
             let location = location.clone();
             let version =
                 SecretVersion { uid: version.uid.clone(), resource_version: version.resource_version.clone() };
-            Some(Reading::Read { stored, origin: Origin::Source { location, version: Some(version) } })
+            Some(SourceReading::Read { stored, origin: Origin::Source { location, version: Some(version) } })
         }
     };
     layouts.iter().filter_map(|layout| Some((*layout, read(*layout)?))).collect()
@@ -88,14 +88,14 @@ fn of_vcenters<'a>(
     StoredKeys::read(own.map(|(key, value)| (key, Some(value))), managers)
 }
 
-fn of_directory(location: &SourceLocation, observed: &DirectoryReading, managers: &SessionManagers) -> Reading {
+fn of_directory(location: &SourceLocation, observed: &DirectoryReading, managers: &SessionManagers) -> SourceReading {
     match observed {
-        DirectoryReading::Failing(reason) => Reading::Failing(reason.clone()),
-        DirectoryReading::Absent(why) => Reading::Absent(why.clone()),
+        DirectoryReading::Failing(reason) => SourceReading::Failing(reason.clone()),
+        DirectoryReading::Absent(why) => SourceReading::Absent(why.clone()),
         DirectoryReading::Files(files) => {
             let mut stored = StoredKeys::read(files.entries(), managers);
             stored.problems.extend(files.problems.iter().cloned());
-            Reading::Read { stored, origin: Origin::Source { location: location.clone(), version: None } }
+            SourceReading::Read { stored, origin: Origin::Source { location: location.clone(), version: None } }
         }
     }
 }

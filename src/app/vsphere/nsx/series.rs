@@ -112,7 +112,7 @@ impl Collector for StateMetrics {
                 }
                 if let Some(counts) = report.balancers {
                     let server = report.server.as_str();
-                    objects.with_label_values(&[server, "known"]).set(counts.owned as f64);
+                    objects.with_label_values(&[server, "known"]).set(counts.named as f64);
                     objects.with_label_values(&[server, "held"]).set(counts.ambiguous as f64);
                     orphans.with_label_values(&[server]).set(counts.orphans as f64);
                 }
@@ -146,7 +146,7 @@ mod tests {
         let asked = Arc::clone(&leads);
         series.show(move || {
             let leads = asked.load(Ordering::SeqCst);
-            let balancers = Some(Counts { owned: 9, ambiguous: 2, orphans: 1 });
+            let balancers = Some(Counts { named: 9, ambiguous: 2, orphans: 1 });
             Some(NsxReport {
                 server: "nsx:443".to_owned(),
                 leads,

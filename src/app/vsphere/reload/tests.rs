@@ -12,7 +12,7 @@ use crate::clients::http::{ProxySettings, TlsSettings, TlsTrust};
 use crate::clients::vim::Timeouts;
 use crate::kubernetes::cluster::Cluster;
 use crate::kubernetes::events;
-use crate::kubernetes::leader_election::{LeaseEvents, LeaseObject};
+use crate::kubernetes::leader_election::LeaseEvents;
 use crate::kubernetes::login_ledger::{LeaseStore, Ledger};
 use crate::kubernetes::stores;
 use crate::providers::Task;
@@ -89,7 +89,7 @@ fn reload(active: CloudConfig) -> Reload {
     let connect = Arc::clone(&connections) as Arc<dyn Connect>;
     let (provider, _) = Provider::new(options, connect, ledger, cluster, &CancellationToken::new());
     let recorder = events::recorder(client.clone(), "test").0;
-    let lease = LeaseObject { client, namespace: "kube-system".to_owned(), name: "ccm".to_owned() };
+    let events = LeaseEvents { client, namespace: "kube-system".to_owned(), name: "ccm".to_owned(), recorder };
     let mut reload = Reload {
         provider: Arc::new(provider),
         connections,
@@ -98,7 +98,7 @@ fn reload(active: CloudConfig) -> Reload {
         current,
         standby: Standby::Warm,
         leads: latest::Sender::new(true).subscribe(),
-        events: Arc::new(LeaseEvents { lease, recorder }),
+        events: Arc::new(events),
         metrics: ReloadMetrics::register(&registry).unwrap(),
         lacks_cluster_cidr: false,
     };

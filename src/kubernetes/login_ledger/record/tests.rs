@@ -25,7 +25,7 @@ fn of_version(number: &str) -> PlannedLogin {
 }
 
 /// One entry: age in seconds, state, whether it is of this server, and its attempt.
-struct Case(u64, LoginState, bool, PlannedLogin);
+struct Case(u64, EntryState, bool, PlannedLogin);
 
 fn decided(cases: &[Case], attempt: &PlannedLogin) -> Result<(), LoginRefusal> {
     decided_by(cases, attempt, true)
@@ -41,8 +41,8 @@ fn decided_by(cases: &[Case], attempt: &PlannedLogin, is_shared: bool) -> Result
         .zip(&entries)
         .map(|(Case(age, _, is_here, _), entry)| {
             let age = Duration::from_secs(*age);
-            let endpoint = if *is_here { Endpoint::This } else { Endpoint::SameProduct };
-            AgedEntry { entry, age, endpoint }
+            let relation = if *is_here { ServerRelation::SameServer } else { ServerRelation::SameProduct };
+            AgedEntry { entry, age, relation }
         })
         .collect();
     decide(&aged, is_shared, attempt, 0.0)
@@ -54,7 +54,7 @@ fn waits(decision: &Result<(), LoginRefusal>) -> u64 {
 
 #[test]
 fn three_that_count_in_the_window_make_the_next_one_wait_until_the_oldest_has_left_it() {
-    use LoginState::{Claimed, Rejected, Unanswered};
+    use EntryState::{Claimed, Rejected, Unanswered};
     let other = || PlannedLogin { is_new: false, ..attempt() };
     let table: Vec<(&str, Vec<Case>, PlannedLogin, u64)> = vec![
         ("nothing happened", vec![], attempt(), 0),
@@ -156,7 +156,7 @@ fn three_that_count_in_the_window_make_the_next_one_wait_until_the_oldest_has_le
 
 #[test]
 fn a_process_that_counts_alone_makes_one_attempt_in_the_window_and_one_at_a_time() {
-    use LoginState::{Claimed, Rejected, Unanswered};
+    use EntryState::{Claimed, Rejected, Unanswered};
     let known = || PlannedLogin { was_accepted: true, is_new: false, ..attempt() };
     let look_again = RECHECK_AFTER.as_secs();
     for (case, cases, made, expected) in [
@@ -181,7 +181,7 @@ fn a_process_that_counts_alone_makes_one_attempt_in_the_window_and_one_at_a_time
 
 #[test]
 fn a_version_of_a_secret_that_was_rejected_is_not_repeated_early_and_a_new_one_is_not_held_for_it() {
-    let rejected = |age, number| Case(age, LoginState::Rejected, false, of_version(number));
+    let rejected = |age, number| Case(age, EntryState::Rejected, false, of_version(number));
     assert_eq!(waits(&decided(&[rejected(10, "7")], &of_version("7"))), 60);
     assert_eq!(waits(&decided(&[rejected(10, "7"), rejected(90, "7")], &of_version("7"))), 130);
     assert_eq!(waits(&decided(&[rejected(10, "7"), rejected(90, "7")], &of_version("8"))), 0);
@@ -193,20 +193,20 @@ fn a_version_of_a_secret_that_was_rejected_is_not_repeated_early_and_a_new_one_i
 #[test]
 fn without_a_version_the_pauses_grow_and_a_pair_that_may_be_another_one_waits_five_minutes_at_most() {
     let rejections = |count: u64| -> Vec<Case> {
-        (0..count).map(|number| Case(250 + 300 * number, LoginState::Rejected, true, attempt())).collect()
+        (0..count).map(|number| Case(250 + 300 * number, EntryState::Rejected, true, attempt())).collect()
     };
     let again = PlannedLogin { is_new: false, ..attempt() };
     let pauses: Vec<u64> = (3..9).map(|count| waits(&decided(&rejections(count), &again))).collect();
     assert_eq!(pauses, [0, 0, 150, 550, 1350, 1550]);
     assert_eq!(waits(&decided(&rejections(9), &attempt())), 50);
     let lost: Vec<Case> =
-        (0..9).map(|number| Case(250 + 300 * number, LoginState::Unanswered, true, attempt())).collect();
+        (0..9).map(|number| Case(250 + 300 * number, EntryState::Unanswered, true, attempt())).collect();
     assert_eq!(waits(&decided(&lost, &again)), 50, "a server that only loses answers is asked every five minutes");
 }
 
 #[test]
 fn what_was_accepted_waits_within_the_window_and_for_no_growing_pause() {
-    use LoginState::{Claimed, Rejected, Unanswered};
+    use EntryState::{Claimed, Rejected, Unanswered};
     let known = PlannedLogin { was_accepted: true, is_new: false, ..attempt() };
     let known_of = |number| PlannedLogin { was_accepted: true, ..of_version(number) };
     let of = |state, ages: &[u64], made: &PlannedLogin| -> Vec<Case> {
@@ -237,15 +237,15 @@ fn an_accepted_login_forgets_lost_answers_and_old_rejections_of_its_version() {
         |id: &str, age, state, made: &PlannedLogin| Entry { state, ..Entry::claim(id.to_owned(), NOW - age, made) };
     let all = || Record {
         entries: vec![
-            entry("unanswered", 5, LoginState::Unanswered, &attempt()),
-            entry("unanswered of 7", 5, LoginState::Unanswered, &of_version("7")),
-            entry("lost", 105, LoginState::Claimed, &attempt()),
-            entry("lost of 7", 105, LoginState::Claimed, &of_version("7")),
-            entry("under way of 7", 104, LoginState::Claimed, &of_version("7")),
-            entry("rejected", 229, LoginState::Rejected, &attempt()),
-            entry("rejected of 7", 229, LoginState::Rejected, &of_version("7")),
-            entry("rejected long ago", 230, LoginState::Rejected, &attempt()),
-            entry("rejected of 7 long ago", 230, LoginState::Rejected, &of_version("7")),
+            entry("unanswered", 5, EntryState::Unanswered, &attempt()),
+            entry("unanswered of 7", 5, EntryState::Unanswered, &of_version("7")),
+            entry("lost", 105, EntryState::Claimed, &attempt()),
+            entry("lost of 7", 105, EntryState::Claimed, &of_version("7")),
+            entry("under way of 7", 104, EntryState::Claimed, &of_version("7")),
+            entry("rejected", 229, EntryState::Rejected, &attempt()),
+            entry("rejected of 7", 229, EntryState::Rejected, &of_version("7")),
+            entry("rejected long ago", 230, EntryState::Rejected, &attempt()),
+            entry("rejected of 7 long ago", 230, EntryState::Rejected, &of_version("7")),
         ],
     };
     let left = |version: Option<SecretVersion>| -> Vec<String> {
@@ -277,8 +277,8 @@ fn attempts_that_are_gone_from_a_record_were_deleted_unless_it_is_full() {
 
 #[test]
 fn jitter_makes_a_pause_longer_and_never_shorter() {
-    let entry = Entry { state: LoginState::Rejected, ..Entry::claim("id".to_owned(), 0, &of_version("7")) };
-    let aged = [AgedEntry { entry: &entry, age: Duration::ZERO, endpoint: Endpoint::This }];
+    let entry = Entry { state: EntryState::Rejected, ..Entry::claim("id".to_owned(), 0, &of_version("7")) };
+    let aged = [AgedEntry { entry: &entry, age: Duration::ZERO, relation: ServerRelation::SameServer }];
     for (random, expected) in [(0.0, 70_000), (0.5, 78_750), (1.0, 87_500)] {
         let refused = decide(&aged, true, &of_version("7"), random).unwrap_err();
         assert!(refused.is_lockout);
@@ -319,10 +319,10 @@ const RECORD_BEFORE: &str = concat!(
 #[test]
 fn a_record_of_the_version_before_is_read_with_all_its_entries() {
     let entry = |id: &str, at, state, made: &PlannedLogin| Entry { state, ..Entry::claim(id.to_owned(), at, made) };
-    let claimed = entry("c04f", 1_900_000_031, LoginState::Claimed, &attempt());
+    let claimed = entry("c04f", 1_900_000_031, EntryState::Claimed, &attempt());
     let entries = vec![
-        entry("8ec7", 1_900_000_000, LoginState::Rejected, &of_version("7")),
-        entry("91b2", 1_900_000_012, LoginState::Unanswered, &attempt()),
+        entry("8ec7", 1_900_000_000, EntryState::Rejected, &of_version("7")),
+        entry("91b2", 1_900_000_012, EntryState::Unanswered, &attempt()),
         Entry { pod: Some("ccm-0".to_owned()), start: Some("5e1f".to_owned()), ..claimed },
     ];
     assert_eq!(Record::from_text(RECORD_BEFORE), Record { entries });
@@ -352,7 +352,7 @@ fn another_product_has_its_own_budget_and_pauses() {
     let policy = LoginPolicy { scope: "nsx", window: Duration::from_secs(15 * 60), budget: 2, budget_alone: 1 };
     let of = |made: PlannedLogin| PlannedLogin { policy, is_new: false, ..made };
     let rejected = |ages: &[u64], made: &PlannedLogin| -> Vec<Case> {
-        ages.iter().map(|age| Case(*age, LoginState::Rejected, true, made.clone())).collect()
+        ages.iter().map(|age| Case(*age, EntryState::Rejected, true, made.clone())).collect()
     };
     let (any, seventh) = (of(attempt()), of(of_version("7")));
     assert_eq!(waits(&decided(&rejected(&[800], &any), &any)), 0);
@@ -374,7 +374,7 @@ fn another_product_has_its_own_budget_and_pauses() {
 }
 
 /// Decides about `attempt` after attempts with these ages and states at another product.
-fn decided_for_sum(cases: &[(u64, LoginState)], attempt: &PlannedLogin, is_shared: bool) -> Result<(), LoginRefusal> {
+fn decided_for_sum(cases: &[(u64, EntryState)], attempt: &PlannedLogin, is_shared: bool) -> Result<(), LoginRefusal> {
     let entries: Vec<Entry> =
         cases.iter().map(|(_, state)| Entry { state: *state, ..Entry::claim("id".to_owned(), 0, attempt) }).collect();
     let aged: Vec<AgedEntry<'_>> = cases
@@ -382,7 +382,7 @@ fn decided_for_sum(cases: &[(u64, LoginState)], attempt: &PlannedLogin, is_share
         .zip(&entries)
         .map(|((age, _), entry)| {
             let age = Duration::from_secs(*age);
-            AgedEntry { entry, age, endpoint: Endpoint::OtherProduct }
+            AgedEntry { entry, age, relation: ServerRelation::OtherProduct }
         })
         .collect();
     decide(&aged, is_shared, attempt, 0.0)
@@ -390,12 +390,12 @@ fn decided_for_sum(cases: &[(u64, LoginState)], attempt: &PlannedLogin, is_share
 
 #[test]
 fn of_another_product_rejections_count_within_the_products_own_window_and_lost_answers_do_not() {
-    use LoginState::{Claimed, Rejected, Unanswered};
+    use EntryState::{Claimed, Rejected, Unanswered};
     let vcenter = PlannedLogin { is_new: false, ..attempt() };
     let policy = LoginPolicy { scope: "nsx", window: Duration::from_secs(15 * 60), budget: 3, budget_alone: 1 };
     let nsx = PlannedLogin { policy, ..vcenter.clone() };
     let of_secret = |made: &PlannedLogin| PlannedLogin { version: Some(version("7")), ..made.clone() };
-    let rejected = |ages: &[u64]| -> Vec<(u64, LoginState)> { ages.iter().map(|age| (*age, Rejected)).collect() };
+    let rejected = |ages: &[u64]| -> Vec<(u64, EntryState)> { ages.iter().map(|age| (*age, Rejected)).collect() };
     let look_again = RECHECK_AFTER.as_secs();
     for (case, cases, [at_nsx, at_vcenter]) in [
         ("two", rejected(&[10, 20]), [0, 0]),

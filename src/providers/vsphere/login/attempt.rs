@@ -94,7 +94,7 @@ impl LoginAttempts {
             if let Some(blocked) = schedule.blocked(credential, interface, self.began.elapsed()) {
                 return Err(blocked);
             }
-            schedule.attempt(credential, &self.server)
+            schedule.planned_login(credential, &self.server)
         };
         match self.throttle.claim(&planned).await {
             Ok(claim) => Ok(LoginAttempt { attempts: self, credential, interface, claim }),
@@ -103,7 +103,7 @@ impl LoginAttempts {
                     true => self.now().lockout(refused.pause, refused.reason),
                     false => self.now().wait(refused.pause, refused.reason),
                 };
-                self.schedule().hold(credential, interface, blocked.clone());
+                self.schedule().block(credential, interface, blocked.clone());
                 Err(blocked)
             }
         }
@@ -130,7 +130,7 @@ impl LoginAttempts {
 
     /// Counts in the login throttle a rejection that follows no claim.
     pub(in super::super) async fn count_rejection(&self, credential: &Credential) {
-        let planned = self.schedule().attempt(credential, &self.server);
+        let planned = self.schedule().planned_login(credential, &self.server);
         self.throttle.count_rejection(&planned).await;
     }
 
@@ -145,7 +145,7 @@ impl LoginAttempts {
         let paused = self.schedule().paused(self.began.elapsed());
         let mut is_released = false;
         for pause in paused {
-            let planned = self.schedule().attempt(&pause.credential, &self.server);
+            let planned = self.schedule().planned_login(&pause.credential, &self.server);
             if self.throttle.can_retry(&planned, pause.is_of_rejection).await {
                 self.schedule().release(&pause.credential, pause.interface);
                 is_released = true;

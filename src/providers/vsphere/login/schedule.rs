@@ -1,4 +1,5 @@
-//! Pure: chooses the credential to try next and the time of the attempt. Times are durations since the process started.
+//! Pure: chooses the credential to try next and the time of the attempt. Times are durations since the creation of the
+//! `LoginAttempts` of the server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,12 +24,12 @@ pub(in super::super) enum Interface {
 /// The attempts so far for each login that is offered or in use.
 pub(in super::super) struct LoginSchedule {
     policy: LoginPolicy,
-    credentials: Vec<LoginState>,
+    credentials: Vec<CredentialHistory>,
 }
 
-/// State of one login. `was_accepted` means that the server accepted the login, and no later attempt was rejected or
+/// History of one login. `was_accepted` means that the server accepted the login, and no later attempt was rejected or
 /// left unanswered.
-struct LoginState {
+struct CredentialHistory {
     credential: Arc<Credential>,
     was_accepted: bool,
     was_tried: bool,
@@ -47,7 +48,7 @@ pub(in super::super) struct LoginBlocked {
     pub(in super::super) reason: String,
     /// End of a wait that protects the account from lockout. Computed once, so that the message stays the same.
     lockout_until: Option<Timestamp>,
-    /// Whether a rejected login of this process causes the wait, and not the ledger.
+    /// Whether a rejected login of this process causes the wait, and not the login throttle.
     is_of_rejection: bool,
 }
 
@@ -68,12 +69,12 @@ impl LoginBlocked {
 
     /// Returns the reason and, for a pause against lockout, how to end the pause. `is_of_secret` means that another
     /// version of a Secret may be tried earlier. `reset` is the command that clears the failed logins for all replicas;
-    /// `None` without a shared ledger.
+    /// `None` without a shared login throttle.
     pub(super) fn why(&self, policy: LoginPolicy, is_of_secret: bool, reset: Option<&str>) -> String {
         if self.lockout_until.is_none() {
             return self.reason.clone();
         }
-        // Without a shared ledger, a process has one attempt for all versions together.
+        // Without a shared login throttle, a process has one attempt for all versions together.
         let secret = match is_of_secret && reset.is_some() {
             true => format!(
                 " Another version of the Secret is tried at once, unless {} logins have failed within {} s.",
@@ -171,10 +172,10 @@ impl LoginSchedule {
             if credential.login == in_use.login {
                 return if credential == in_use { Better::Nothing } else { Better::Same(Arc::clone(credential)) };
             }
-            let is_last_resort = !offered.iter().any(|other| other.login == in_use.login);
+            let is_in_use_withdrawn = !offered.iter().any(|other| other.login == in_use.login);
             match self.schedule(credential, Interface::Primary).and_then(|schedule| schedule.block.as_ref()) {
                 // Skips a rejected credential if the credential in use is offered further down the list.
-                Some(_) if !is_last_resort && self.was_rejected(credential) => {}
+                Some(_) if !is_in_use_withdrawn && self.was_rejected(credential) => {}
                 Some(blocked) if blocked.until > at => {
                     soonest = Some(soonest.map_or(blocked.until, |before| before.min(blocked.until)));
                 }
@@ -194,15 +195,15 @@ impl LoginSchedule {
         self.schedule(credential, Interface::Primary).is_some_and(|schedule| !schedule.rejections.is_none())
     }
 
-    pub(super) fn attempt(&self, credential: &Credential, server: &str) -> PlannedLogin {
-        let standing = self.find(credential);
+    pub(super) fn planned_login(&self, credential: &Credential, server: &str) -> PlannedLogin {
+        let history = self.find(credential);
         PlannedLogin {
             policy: self.policy,
             server: server.to_owned(),
             user: account(&credential.login).to_owned(),
             version: credential.origin.secret_version(),
-            was_accepted: standing.is_some_and(|standing| standing.was_accepted),
-            is_new: !standing.is_some_and(|standing| standing.was_tried),
+            was_accepted: history.is_some_and(|history| history.was_accepted),
+            is_new: !history.is_some_and(|history| history.was_tried),
         }
     }
 
@@ -235,24 +236,30 @@ impl LoginSchedule {
     }
 
     fn record_attempt(&mut self, credential: &Arc<Credential>, was_accepted: bool) {
-        let standing = self.login_state(credential);
-        standing.was_accepted = was_accepted;
-        standing.was_tried = true;
+        let history = self.history_of(credential);
+        history.was_accepted = was_accepted;
+        history.was_tried = true;
     }
 
-    /// Records that the login must wait, because of the ledger or of a transient failure.
-    pub(in super::super) fn hold(&mut self, credential: &Arc<Credential>, interface: Interface, blocked: LoginBlocked) {
+    /// Records that the login must wait, because of the login throttle or of a transient failure.
+    pub(in super::super) fn block(
+        &mut self,
+        credential: &Arc<Credential>,
+        interface: Interface,
+        blocked: LoginBlocked,
+    ) {
         self.schedule_mut(credential, interface).block = Some(blocked);
     }
 
     /// Returns the logins that wait so that the account is not locked.
     pub(super) fn paused(&self, at: Duration) -> Vec<PausedLogin> {
         let mut paused = Vec::new();
-        for standing in &self.credentials {
-            for (interface, schedule) in &standing.schedules {
-                let blocked = schedule.block.as_ref().filter(|held| held.until > at && held.lockout_until.is_some());
+        for history in &self.credentials {
+            for (interface, schedule) in &history.schedules {
+                let blocked =
+                    schedule.block.as_ref().filter(|blocked| blocked.until > at && blocked.lockout_until.is_some());
                 let Some(LoginBlocked { is_of_rejection, .. }) = blocked else { continue };
-                let credential = Arc::clone(&standing.credential);
+                let credential = Arc::clone(&history.credential);
                 paused.push(PausedLogin { credential, interface: *interface, is_of_rejection: *is_of_rejection });
             }
         }
@@ -264,13 +271,13 @@ impl LoginSchedule {
     }
 
     pub(super) fn forget_others(&mut self, offered: &[Arc<Credential>], in_use: Option<&Arc<Credential>>) {
-        self.credentials.retain(|standing| {
-            offered.iter().chain(in_use).any(|credential| credential.login == standing.credential.login)
+        self.credentials.retain(|history| {
+            offered.iter().chain(in_use).any(|credential| credential.login == history.credential.login)
         });
     }
 
-    fn find(&self, credential: &Credential) -> Option<&LoginState> {
-        self.credentials.iter().find(|standing| standing.credential.login == credential.login)
+    fn find(&self, credential: &Credential) -> Option<&CredentialHistory> {
+        self.credentials.iter().find(|history| history.credential.login == credential.login)
     }
 
     fn schedule(&self, credential: &Credential, interface: Interface) -> Option<&Schedule> {
@@ -278,14 +285,14 @@ impl LoginSchedule {
     }
 
     fn schedule_mut(&mut self, credential: &Arc<Credential>, interface: Interface) -> &mut Schedule {
-        self.login_state(credential).schedules.entry(interface).or_default()
+        self.history_of(credential).schedules.entry(interface).or_default()
     }
 
-    fn login_state(&mut self, credential: &Arc<Credential>) -> &mut LoginState {
-        let found = self.credentials.iter().position(|standing| standing.credential.login == credential.login);
+    fn history_of(&mut self, credential: &Arc<Credential>) -> &mut CredentialHistory {
+        let found = self.credentials.iter().position(|history| history.credential.login == credential.login);
         let at = found.unwrap_or_else(|| {
             let (credential, schedules) = (Arc::clone(credential), BTreeMap::new());
-            self.credentials.push(LoginState { credential, was_accepted: false, was_tried: false, schedules });
+            self.credentials.push(CredentialHistory { credential, was_accepted: false, was_tried: false, schedules });
             self.credentials.len() - 1
         });
         #[expect(clippy::indexing_slicing, reason = "the place was found, or made just above")]

@@ -91,7 +91,7 @@ pub struct NsxLoadBalancers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
     /// Number of objects that name this cluster, except load balancer services.
-    pub owned: usize,
+    pub named: usize,
     /// Number of reported ambiguous objects, which may belong to this cluster or to another cluster.
     pub ambiguous: usize,
     /// Number of deleted Services that still have load balancers.
@@ -122,8 +122,8 @@ pub struct LoadBalancerSettings {
 }
 
 impl NsxLoadBalancers {
-    /// Creates the load balancers. [`NsxLoadBalancers::run`] lists the objects. `events` receives cluster-wide Events, in
-    /// addition to the log.
+    /// Creates the load balancers. [`NsxLoadBalancers::run`] lists the objects. `events` receives cluster-wide Events,
+    /// in addition to the log.
     pub fn new(
         config: config::LoadBalancerConfig,
         settings: LoadBalancerSettings,
@@ -170,8 +170,8 @@ impl NsxLoadBalancers {
 
     /// Returns the current counts; `None` before the first list of a leadership term, and after the end of the term.
     pub fn counts(&self) -> Option<Counts> {
-        let (known, held) = self.resources.counts()?;
-        Some(Counts { owned: known, ambiguous: held, orphans: self.cleanup.count() })
+        let (named, ambiguous) = self.resources.counts()?;
+        Some(Counts { named, ambiguous, orphans: self.cleanup.count() })
     }
 
     /// Returns an error message if the configured tags and the tags of this program exceed the NSX limit.

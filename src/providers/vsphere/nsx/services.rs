@@ -40,8 +40,8 @@ pub trait ConnectNsx: Send + Sync {
 pub struct NsxServicesContext {
     /// Builder of the HTTP client and the login source.
     pub connect: Arc<dyn ConnectNsx>,
-    /// The ledger that limits the failed logins of all replicas.
-    pub ledger: Arc<dyn LoginThrottle>,
+    /// The login throttle that limits the failed logins of all replicas.
+    pub throttle: Arc<dyn LoginThrottle>,
     /// The cached Nodes.
     pub nodes: Arc<dyn ClusterReads>,
     /// Uncached reads of the API server.
@@ -212,9 +212,9 @@ impl NsxServices {
     }
 
     fn connect(&self, nsx: &NsxConfig, source: LoginSource) -> Result<(NsxConnection, Task), String> {
-        let NsxServicesContext { connect, ledger, leads, calls_per_second, timeouts, .. } = &self.setup;
+        let NsxServicesContext { connect, throttle, leads, calls_per_second, timeouts, .. } = &self.setup;
         let http = connect.http(nsx)?;
-        let gate = Arc::new(NsxSession::new(http.endpoint(), source, Arc::clone(ledger), leads.clone()));
+        let gate = Arc::new(NsxSession::new(http.endpoint(), source, Arc::clone(throttle), leads.clone()));
         let pace = Arc::new(Pace::new(*calls_per_second));
         let client = Client::new(http, &nsx.path_prefix, pace, Arc::clone(&gate) as _, *timeouts);
         let stop = self.stop.child_token();

@@ -1,7 +1,8 @@
 //! Opens, renews, replaces and ends the session with NSX. Only this module logs in to NSX.
 //!
 //! One task logs in for all calls, so that a cancelled call interrupts no login. Each login with a password first
-//! claims an attempt in the ledger, so that all replicas together do not lock the account. A standby does not log in.
+//! claims an attempt in the login throttle, so that all replicas together do not lock the account. A standby does not
+//! log in.
 
 mod login;
 
@@ -46,7 +47,7 @@ const SHORT_LIFE: Duration = Duration::from_secs(5);
 const SHORT_LIVES: u32 = 2;
 
 /// Minimum interval between two logins that follow a web page as the answer to a call. A proxy in front of NSX may
-/// answer the login with a web page, too, and each login counts in the ledger.
+/// answer the login with a web page, too, and each login counts in the login throttle.
 const SUSPICION_WINDOW: Duration = NSX_LOGIN_POLICY.window;
 
 /// Fraction of its lifetime after which a token is renewed.
@@ -107,15 +108,15 @@ pub struct NsxSession {
 
 /// Behavior of sessions, as observed in this term of leadership.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Sessions {
+enum SessionMode {
     /// Sessions work, or their behavior is unknown.
     #[default]
-    Serve,
+    Usable,
     /// Sessions end within seconds. The next login tries per-request authentication (user and password with each
     /// request).
-    End,
+    ShortLived,
     /// Per-request authentication works, and replaces sessions.
-    Replaced,
+    PerRequest,
     /// Sessions end within seconds, and NSX refuses per-request authentication. Each new session waits for a backoff.
     Required,
 }
@@ -128,7 +129,7 @@ struct NsxSessionState {
     adopted: Option<(Login, Instant)>,
     /// Number of consecutive short-lived sessions, or of consecutive fresh tokens that NSX rejected.
     short_lived: u32,
-    sessions: Sessions,
+    session_mode: SessionMode,
     /// Time of the last login that was requested because a web page answered a call; see `SUSPICION_WINDOW`.
     suspected_since: Option<Instant>,
     /// The refresh token that was exchanged for the access token in use.
@@ -136,12 +137,14 @@ struct NsxSessionState {
     renewal: Option<Instant>,
     /// Earliest time of the next attempt with better credentials, while a login is in use.
     not_before: Option<Instant>,
+    /// Number of consecutive failed exchanges of a token or, with user and password, of consecutive failed attempts
+    /// with better credentials, for the backoff.
     failures: Failures,
     /// Earliest time of the next login after a failure other than a rejection, or of the next token exchange.
     retry: Option<(Instant, NoLogin)>,
     /// Number of consecutive failed logins, except rejections, for the backoff.
     login_failures: Failures,
-    /// Credentials that NSX rejected with a request and that the ledger has not counted yet.
+    /// Credentials that NSX rejected with a request and that the login throttle has not counted yet.
     unreported: Vec<Arc<Credential>>,
     /// Replaced logins that are not ended yet.
     closing: Vec<Leaving>,
@@ -170,15 +173,15 @@ impl NsxSession {
     pub fn new(
         server: impl Into<String>,
         source: LoginSource,
-        ledger: Arc<dyn LoginThrottle>,
+        throttle: Arc<dyn LoginThrottle>,
         leads: AnyLeader,
     ) -> Self {
         let server = server.into();
         if matches!(source, LoginSource::Pairs { .. }) {
-            ledger.register_server(NSX_LOGIN_POLICY, &server);
+            throttle.register_server(NSX_LOGIN_POLICY, &server);
         }
         Self {
-            attempts: LoginAttempts::new(NSX_LOGIN_POLICY, &server, ledger),
+            attempts: LoginAttempts::new(NSX_LOGIN_POLICY, &server, throttle),
             server,
             source,
             leads,
@@ -215,16 +218,16 @@ impl NsxSession {
                         self.end_all(client).await;
                     }
                 }
-                () = self.login_rejected.notified() => self.finish(&stop, self.count_refusals()).await,
-                () = self.session_suspected.notified() => self.finish(&stop, self.replace(client)).await,
-                () = self.login_requested.notified() => self.finish(&stop, self.make(client)).await,
-                Some(()) = OptionFuture::from(renewal.map(sleep_until)) => self.finish(&stop, self.renew(client)).await,
+                () = self.login_rejected.notified() => self.run_with_grace(&stop, self.count_refusals()).await,
+                () = self.session_suspected.notified() => self.run_with_grace(&stop, self.replace(client)).await,
+                () = self.login_requested.notified() => self.run_with_grace(&stop, self.answer_request(client)).await,
+                Some(()) = OptionFuture::from(renewal.map(sleep_until)) => self.run_with_grace(&stop, self.renew(client)).await,
                 Some(()) = OptionFuture::from(leaving.map(sleep_until)) => self.end_replaced(client).await,
                 () = another_token(&mut tokens) => {
                     self.state.lock().retry = None;
-                    self.finish(&stop, self.renew(client)).await;
+                    self.run_with_grace(&stop, self.renew(client)).await;
                 }
-                () = self.better_credentials() => self.finish(&stop, self.rotate(client)).await,
+                () = self.better_credentials() => self.run_with_grace(&stop, self.rotate(client)).await,
                 () = sleep_until(review) => {
                     if self.attempts.review().await {
                         info!(
@@ -244,7 +247,7 @@ impl NsxSession {
     }
 
     /// Gives a login in flight, or the count of a rejection, up to 3 s after `stop`, so that a session can be ended.
-    async fn finish(&self, stop: &CancellationToken, login: impl Future<Output = ()>) {
+    async fn run_with_grace(&self, stop: &CancellationToken, login: impl Future<Output = ()>) {
         let late = async {
             stop.cancelled().await;
             tokio::time::sleep(END).await;
@@ -256,11 +259,11 @@ impl NsxSession {
     }
 
     /// Logs in unless the client has a login or this process is not the leader. Wakes the waiting calls.
-    async fn make(&self, client: &Client) {
+    async fn answer_request(&self, client: &Client) {
         let result = match client.login() {
             Some(_) => Ok(()),
             None if !self.leads.is_leader() => Err(not_leading()),
-            None => self.log_in(client).await,
+            None => self.log_in_from_source(client).await,
         };
         {
             let facts = &mut self.state.lock().status;
@@ -270,13 +273,13 @@ impl NsxSession {
         self.answers.send_modify(|(count, failure)| (*count, *failure) = (count.wrapping_add(1), result.err()));
     }
 
-    async fn log_in(&self, client: &Client) -> Result<(), NoLogin> {
+    async fn log_in_from_source(&self, client: &Client) -> Result<(), NoLogin> {
         match &self.source {
             LoginSource::Certificate => drop(client.adopt(Login::with_certificate())),
             LoginSource::Token(tokens) => self.exchange(client, tokens).await?,
             LoginSource::Pairs { offers, scheme } => {
                 self.may_log_in()?;
-                let (login, credential) = self.log_in_with(client, offers, *scheme).await?;
+                let (login, credential) = self.try_offered_credentials(client, offers, *scheme).await?;
                 info!(nsx = self.server, from = %credential.origin, "logged in to NSX with a {login:?}");
                 self.switch_to(client, login, credential);
             }
@@ -498,17 +501,17 @@ impl NsxSession {
             state.short_lived,
             SHORT_LIFE.as_secs()
         );
-        if state.sessions == Sessions::Serve {
+        if state.session_mode == SessionMode::Usable {
             warn!(nsx = self.server, "user and password are sent with each request from now on: {why}");
-            state.sessions = Sessions::End;
+            state.session_mode = SessionMode::ShortLived;
         }
-        if state.sessions == Sessions::Required {
+        if state.session_mode == SessionMode::Required {
             let pause = HARMLESS.pause(state.short_lived - SHORT_LIVES + 1, fastrand::f64());
             state.retry = Some((Instant::now() + pause, NoLogin { kind: Kind::Unavailable, reason: why }));
         }
     }
 
-    /// Counts rejected requests in the ledger, because each rejection was a failed login for the account.
+    /// Counts rejected requests in the login throttle, because each rejection was a failed login for the account.
     async fn count_refusals(&self) {
         let uncounted = std::mem::take(&mut self.state.lock().unreported);
         for credential in uncounted {
@@ -536,7 +539,7 @@ impl NsxSession {
             let mut state = self.state.lock();
             state.renewal = None;
             // The next term of leadership observes again whether sessions work.
-            (state.sessions, state.short_lived) = (Sessions::Serve, 0);
+            (state.session_mode, state.short_lived) = (SessionMode::Usable, 0);
             state.status.is_logged_in = false;
             let leaving = std::mem::take(&mut state.closing);
             leaving.into_iter().map(|leaving| leaving.login).chain(client.take()).collect()
@@ -591,10 +594,10 @@ impl LogIn for NsxSession {
             LoginSource::Token(_) => Err(self.refuse_token(client)),
             LoginSource::Pairs { .. } => {
                 self.record_over(over);
-                match self.state.lock().sessions {
-                    Sessions::End | Sessions::Replaced => {}
+                match self.state.lock().session_mode {
+                    SessionMode::ShortLived | SessionMode::PerRequest => {}
                     // NSX has accepted the login, so the password is valid. The next call may log in again.
-                    Sessions::Serve | Sessions::Required => {
+                    SessionMode::Usable | SessionMode::Required => {
                         let reason = "NSX accepts the login and refuses the requests after it".to_owned();
                         return Err(NoLogin { kind: Kind::SessionOver, reason });
                     }
@@ -638,12 +641,12 @@ impl LogIn for NsxSession {
         self.attempts.reject(&presented, Interface::Primary, reason, Duration::ZERO);
         if is_adopted {
             state.status.is_logged_in = false;
-            if state.sessions == Sessions::Replaced {
+            if state.session_mode == SessionMode::PerRequest {
                 // If per-request authentication has worked for at least 5 s, sessions are tried again. Otherwise, NSX
                 // refuses per-request authentication, and sessions are required.
                 let has_served = state.adopted.as_ref().is_some_and(|(_, made)| made.elapsed() >= SHORT_LIFE);
-                (state.sessions, state.short_lived) =
-                    if has_served { (Sessions::Serve, 0) } else { (Sessions::Required, state.short_lived) };
+                (state.session_mode, state.short_lived) =
+                    if has_served { (SessionMode::Usable, 0) } else { (SessionMode::Required, state.short_lived) };
             }
         }
         state.unreported.push(presented);

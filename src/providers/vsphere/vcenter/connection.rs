@@ -249,9 +249,9 @@ impl Vcenter {
                 failure = subscription.follow(retry) => failure,
                 Err(failure) = subscription.keep_members() => failure,
                 never = &mut tags => match never {},
-                (link, prepared) = &mut rotation => {
+                (handle, prepared) = &mut rotation => {
                     // The old subscription ends with its session. The new subscription reports all objects again.
-                    self.session.switch_to(link);
+                    self.session.switch_to(handle);
                     subscription = prepared.begin();
                     rotation.set(self.rotate());
                     continue;
@@ -315,30 +315,30 @@ impl Vcenter {
             match self.session.rotated(&mut retry, is_told).await {
                 Rotation::Refused(reason) => self.report_credential_failure(Some(reason)),
                 Rotation::Settled => self.report_credential_failure(None),
-                Rotation::Accepted(link) => match self.prepare_on(&link).await {
+                Rotation::Accepted(handle) => match self.prepare_on(&handle).await {
                     Some(prepared) => {
                         self.report_credential_failure(None);
-                        return (link, prepared);
+                        return (handle, prepared);
                     }
-                    None => self.session.discard(&link),
+                    None => self.session.discard(&handle),
                 },
             }
         }
     }
 
     /// Subscribes on a session that is not in use yet; `None` if the session ended or its credentials were withdrawn.
-    async fn prepare_on(&self, link: &Arc<SessionHandle>) -> Option<PreparedSubscription<'_>> {
+    async fn prepare_on(&self, handle: &Arc<SessionHandle>) -> Option<PreparedSubscription<'_>> {
         let mut retry = Failures::default();
         loop {
-            let failure = match self.prepare(link.soap()).await {
+            let failure = match self.prepare(handle.soap()).await {
                 Ok(prepared) => return Some(prepared),
                 Err(failure) if failure.source.is_not_authenticated() => return None,
                 Err(failure) => failure,
             };
-            clear_leftovers(&link.soap(), self.server()).await;
+            clear_leftovers(&handle.soap(), self.server()).await;
             self.report_credential_failure(Some(chain(&failure)));
             let pause = retry.next_pause(&PASSING, fastrand::f64());
-            if timeout(pause, self.session.withdrawn(link)).await.is_ok() {
+            if timeout(pause, self.session.withdrawn(handle)).await.is_ok() {
                 return None;
             }
         }

@@ -1,6 +1,6 @@
 //! The session with one vCenter: login, change of credentials during use, and logout. Only this module logs in.
 //!
-//! One caller logs in while other callers wait. Each login is claimed in the ledger first, so that the replicas
+//! One caller logs in while other callers wait. Each login is claimed in the login throttle first, so that the replicas
 //! together do not lock the account. New credentials are tried while the current session stays. The current session
 //! ends after the new session has replaced it and its calls in flight have ended.
 
@@ -108,20 +108,20 @@ impl Session {
     pub fn new(
         http: http::Client,
         offers: Offers,
-        ledger: Arc<dyn LoginThrottle>,
+        throttle: Arc<dyn LoginThrottle>,
         server: String,
         timeouts: Timeouts,
     ) -> Self {
-        ledger.register_server(LOGIN_POLICY, &server);
+        throttle.register_server(LOGIN_POLICY, &server);
         let state = VcenterSessionState {
-            current: link(&http, timeouts),
+            current: new_handle(&http, timeouts),
             next: None,
             closing: Vec::new(),
             refuses_loans: None,
             status: SessionStatus::default(),
         };
         Self {
-            attempts: LoginAttempts::new(LOGIN_POLICY, &server, ledger),
+            attempts: LoginAttempts::new(LOGIN_POLICY, &server, throttle),
             server,
             spelling: Mutex::default(),
             http,
@@ -210,46 +210,46 @@ impl Session {
     /// Connects, and logs in unless the previous session is still valid. One caller does this while other callers wait.
     pub(super) async fn open(&self) -> Result<vim::ServiceContent, ConnectionFailure> {
         let _turn = self.login_lock.acquire().await;
-        let coming = self.state.lock().next.take();
-        if let Some(link) = coming {
-            self.switch_to(link);
+        let next = self.state.lock().next.take();
+        if let Some(handle) = next {
+            self.switch_to(handle);
         }
-        let link = self.current();
-        let content = self.persist(|| self.connect(&link)).await?;
-        if link.soap.session_secret().is_some() {
+        let handle = self.current();
+        let content = self.persist(|| self.connect(&handle)).await?;
+        if handle.soap.session_secret().is_some() {
             // A failed check causes no new login, because the old session may still exist and would be leaked.
             let doing = format!("looking whether the session with vCenter {} lives", self.server);
-            if self.persist(|| link.soap.is_logged_in()).await.map_err(failed(&doing))? {
+            if self.persist(|| handle.soap.is_logged_in()).await.map_err(failed(&doing))? {
                 return Ok(content);
             }
         }
-        self.log_in(&link).await.map(|()| content)
+        self.log_in(&handle).await.map(|()| content)
     }
 
-    async fn connect(&self, link: &SessionHandle) -> Result<vim::ServiceContent, ConnectionFailure> {
+    async fn connect(&self, handle: &SessionHandle) -> Result<vim::ServiceContent, ConnectionFailure> {
         let doing = format!(
             "connecting to vCenter {}; expected is a vCenter Server at the server and port of {}",
             self.server,
             self.spelling().place()
         );
-        let content = link.soap.connect().await.map_err(failed(&doing))?;
-        link.set_about(content.about.clone());
+        let content = handle.soap.connect().await.map_err(failed(&doing))?;
+        handle.set_about(content.about.clone());
         Ok(content)
     }
 
     /// Tries [`LoginAttempts::candidates`] in order, until the server accepts one. Stops at a failure other than a
     /// rejected or paused login, or at a credential that may not be tried.
-    async fn log_in(&self, link: &Arc<SessionHandle>) -> Result<(), ConnectionFailure> {
-        let in_use = link.credential();
+    async fn log_in(&self, handle: &Arc<SessionHandle>) -> Result<(), ConnectionFailure> {
+        let in_use = handle.credential();
         let (offered, _) = self.offered();
         let mut last: Option<ConnectionFailure> = None;
         for credential in self.attempts.candidates(&offered, in_use.as_ref()) {
             if !self.attempts.schedule().may_be_tried(&credential, &offered) {
                 break;
             }
-            let failure = match self.try_credential(link, &credential).await {
+            let failure = match self.try_credential(handle, &credential).await {
                 Ok(()) => {
-                    self.logged_in(link, credential).await;
+                    self.logged_in(handle, credential).await;
                     return Ok(());
                 }
                 Err(failure) if failure.pause == Pause::Backoff => return Err(failure),
@@ -267,13 +267,13 @@ impl Session {
         }))
     }
 
-    async fn logged_in(&self, link: &Arc<SessionHandle>, credential: Arc<Credential>) {
-        let was_other = link.credential().is_some_and(|before| before.login != credential.login);
-        link.set_credential(credential);
-        if link.is_borrowing() || was_other {
+    async fn logged_in(&self, handle: &Arc<SessionHandle>, credential: Arc<Credential>) {
+        let was_other = handle.credential().is_some_and(|before| before.login != credential.login);
+        handle.set_credential(credential);
+        if handle.is_borrowing() || was_other {
             // The REST session used the old SOAP session or other credentials. A failed logout is only logged.
-            link.set_borrowing(false);
-            let ended = link.rest.logout().await;
+            handle.set_borrowing(false);
+            let ended = handle.rest.logout().await;
             debug!(
                 vcenter = self.server,
                 error = ended.as_ref().err().map(|error| chain(error)),
@@ -314,14 +314,14 @@ impl Session {
                         () = tokio::time::sleep(pause) => {}
                     }
                 }
-                (Better::Try(credential), _) => match self.recheck_login(&credential).await {
-                    Ok(link) => return Rotation::Accepted(link),
+                (Better::Try(credential), _) => match self.open_with(&credential).await {
+                    Ok(handle) => return Rotation::Accepted(handle),
                     Err(failure) => {
                         let why = chain(&failure);
                         if failure.pause == Pause::Backoff {
                             let pause = retry.next_pause(&PASSING, fastrand::f64());
                             let blocked = self.attempts.now().wait(pause, why.clone());
-                            self.attempts.schedule().hold(&credential, Interface::Primary, blocked);
+                            self.attempts.schedule().block(&credential, Interface::Primary, blocked);
                         }
                         return Rotation::Refused(why);
                     }
@@ -330,40 +330,41 @@ impl Session {
         }
     }
 
-    async fn recheck_login(&self, credential: &Arc<Credential>) -> Result<Arc<SessionHandle>, ConnectionFailure> {
+    /// Connects and logs in with this credential in a new session, beside the current session.
+    async fn open_with(&self, credential: &Arc<Credential>) -> Result<Arc<SessionHandle>, ConnectionFailure> {
         let _turn = self.login_lock.acquire().await;
-        let link = link(&self.http, self.timeouts);
-        self.connect(&link).await?;
-        self.try_credential(&link, credential).await?;
-        link.set_credential(Arc::clone(credential));
-        let before = self.state.lock().next.replace(Arc::clone(&link));
+        let handle = new_handle(&self.http, self.timeouts);
+        self.connect(&handle).await?;
+        self.try_credential(&handle, credential).await?;
+        handle.set_credential(Arc::clone(credential));
+        let before = self.state.lock().next.replace(Arc::clone(&handle));
         self.retire(before);
-        Ok(link)
+        Ok(handle)
     }
 
     /// Makes a session from [`Session::rotated`] the current session. The old session ends when it has no more users.
-    pub(super) fn switch_to(&self, link: Arc<SessionHandle>) {
+    pub(super) fn switch_to(&self, handle: Arc<SessionHandle>) {
         let location =
-            link.credential().map(|credential| place(&credential.origin, || self.spelling().credentials_place()));
+            handle.credential().map(|credential| place(&credential.origin, || self.spelling().credentials_place()));
         let before = {
             let mut state = self.state.lock();
             state.next = None;
             state.status.since = Some(Instant::now());
-            std::mem::replace(&mut state.current, link)
+            std::mem::replace(&mut state.current, handle)
         };
         self.retire(Some(before));
         info!(vcenter = self.server, from = location, "the session is made with other credentials now");
     }
 
     /// Drops a session from [`Session::rotated`] that cannot be used.
-    pub(super) fn discard(&self, link: &Arc<SessionHandle>) {
-        let coming = self.state.lock().next.take_if(|coming| Arc::ptr_eq(coming, link));
-        self.retire(coming);
+    pub(super) fn discard(&self, handle: &Arc<SessionHandle>) {
+        let next = self.state.lock().next.take_if(|next| Arc::ptr_eq(next, handle));
+        self.retire(next);
     }
 
     /// Completes when the credentials of this session are no longer offered, but other credentials are.
-    pub(super) async fn withdrawn(&self, link: &SessionHandle) {
-        let credential = link.credential();
+    pub(super) async fn withdrawn(&self, handle: &SessionHandle) {
+        let credential = handle.credential();
         let is_its = |offered: &Arc<Credential>| credential.as_ref().is_some_and(|own| own.login == offered.login);
         let is_other =
             |offer: &Arc<CredentialState>| matches!(&**offer, CredentialState::Ready(all) if !all.iter().any(is_its));
@@ -372,9 +373,9 @@ impl Session {
         }
     }
 
-    fn retire(&self, link: Option<Arc<SessionHandle>>) {
-        if let Some(link) = link {
-            self.state.lock().closing.push(link);
+    fn retire(&self, handle: Option<Arc<SessionHandle>>) {
+        if let Some(handle) = handle {
+            self.state.lock().closing.push(handle);
             self.closing_changed.notify_one();
         }
     }
@@ -383,13 +384,13 @@ impl Session {
     pub(super) async fn tend(&self) -> Infallible {
         loop {
             let next = self.state.lock().closing.first().cloned();
-            let Some(link) = next else {
+            let Some(handle) = next else {
                 self.closing_changed.notified().await;
                 continue;
             };
-            let _ = timeout(USE_LIMIT, link.unused()).await;
-            self.log_out_of(&link).await;
-            self.state.lock().closing.retain(|other| !Arc::ptr_eq(other, &link));
+            let _ = timeout(USE_LIMIT, handle.unused()).await;
+            self.log_out_of(&handle).await;
+            self.state.lock().closing.retain(|other| !Arc::ptr_eq(other, &handle));
         }
     }
 
@@ -397,31 +398,31 @@ impl Session {
     /// separate session with credentials that SOAP has accepted.
     pub(super) async fn rest(&self) -> Result<ClientInUse<vapi::Client>, RestFailure> {
         let _turn = self.rest_login_lock.acquire().await;
-        let link = self.current();
-        if link.rest.has_session() {
-            return Ok(link.rest());
+        let handle = self.current();
+        if handle.rest.has_session() {
+            return Ok(handle.rest());
         }
-        let (Some(credential), Some(secret)) = (link.credential(), link.soap.session_secret()) else {
+        let (Some(credential), Some(secret)) = (handle.credential(), handle.soap.session_secret()) else {
             return Err(RestFailure::NoSession);
         };
-        let about = link.about();
+        let about = handle.about();
         let refuses = self.state.lock().refuses_loans.as_ref() == Some(&about.full_name);
         if login::is_shared(&credential) || about.is_api_at_least(ONE_SESSION) && !refuses {
-            link.rest.borrow_session(secret);
-            link.set_borrowing(true);
-            return Ok(link.rest());
+            handle.rest.borrow_session(secret);
+            handle.set_borrowing(true);
+            return Ok(handle.rest());
         }
-        self.enter_rest(&link, &credential).await?;
-        Ok(link.rest())
+        self.enter_rest(&handle, &credential).await?;
+        Ok(handle.rest())
     }
 
     /// Handles a refused REST session. The next [`Session::rest`] opens another session.
     pub(super) async fn rest_refused(&self, refused: &ClientInUse<vapi::Client>) {
         let _turn = self.rest_login_lock.acquire().await;
-        let link = &refused.link;
-        if !link.is_borrowing() {
+        let handle = &refused.handle;
+        if !handle.is_borrowing() {
             // The refused session may still exist, so it is logged out. A failed logout is only logged.
-            let ended = link.rest.logout().await;
+            let ended = handle.rest.logout().await;
             debug!(
                 vcenter = self.server,
                 error = ended.as_ref().err().map(|error| chain(error)),
@@ -429,12 +430,12 @@ impl Session {
             );
             return;
         }
-        link.rest.forget_session();
-        link.set_borrowing(false);
-        let is_ours = link.credential().is_some_and(|credential| !login::is_shared(&credential));
+        handle.rest.forget_session();
+        handle.set_borrowing(false);
+        let is_ours = handle.credential().is_some_and(|credential| !login::is_shared(&credential));
         // After the end of the SOAP session, a refusal proves nothing about other SOAP sessions.
-        if is_ours && matches!(link.soap.is_logged_in().await, Ok(true)) {
-            let version = link.about().full_name;
+        if is_ours && matches!(handle.soap.is_logged_in().await, Ok(true)) {
+            let version = handle.about().full_name;
             debug!(vcenter = self.server, version, "REST does not take the SOAP session, and gets its own");
             self.state.lock().refuses_loans = Some(version);
         }
@@ -442,20 +443,20 @@ impl Session {
 
     /// Ends all sessions within 3 s.
     pub(super) async fn log_out(&self) {
-        let links: Vec<Arc<SessionHandle>> = {
+        let handles: Vec<Arc<SessionHandle>> = {
             let mut state = self.state.lock();
             let leaving = std::mem::take(&mut state.closing);
             leaving.into_iter().chain(state.next.take()).chain([Arc::clone(&state.current)]).collect()
         };
-        futures::future::join_all(links.iter().map(|link| self.log_out_of(link))).await;
+        futures::future::join_all(handles.iter().map(|handle| self.log_out_of(handle))).await;
     }
 
-    async fn log_out_of(&self, link: &SessionHandle) {
+    async fn log_out_of(&self, handle: &SessionHandle) {
         let both = async {
-            let rest = link.rest.logout();
+            let rest = handle.rest.logout();
             let soap = async {
-                match link.soap.session_secret() {
-                    Some(_) => link.soap.logout().await,
+                match handle.soap.session_secret() {
+                    Some(_) => handle.soap.logout().await,
                     None => Ok(()),
                 }
             };
@@ -480,7 +481,7 @@ async fn next_change<T>(mut watched: watch::Receiver<T>) {
     }
 }
 
-fn link(http: &http::Client, timeouts: Timeouts) -> Arc<SessionHandle> {
+fn new_handle(http: &http::Client, timeouts: Timeouts) -> Arc<SessionHandle> {
     let soap = vim::Client::with_timeouts(http.clone(), timeouts);
     SessionHandle::new(soap, vapi::Client::with_timeouts(http.clone(), timeouts))
 }

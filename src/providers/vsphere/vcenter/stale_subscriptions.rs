@@ -1,6 +1,6 @@
-//! Server-side objects of failed, cancelled and old subscriptions on an open session. Until the session ends, the server
-//! would keep these objects and collect changes for them. The objects of a subscription also count as leftovers during
-//! its setup, so that a cancelled setup leaves none behind.
+//! Server-side objects of failed, cancelled and old subscriptions on an open session. Until the session ends, the
+//! server would keep these objects and collect changes for them. The objects of a subscription also count as leftovers
+//! during its setup, so that a cancelled setup leaves none behind.
 
 use parking_lot::Mutex;
 

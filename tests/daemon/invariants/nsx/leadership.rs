@@ -28,8 +28,8 @@ pub fn breaches(writes: &[NsxWrite], terms: &[Term]) -> Vec<(NsxWrite, Option<Te
     writes.iter().filter_map(breach).collect()
 }
 
-/// Waits until the audit log has the end of the last term of this Lease, and checks that none of these users wrote to NSX
-/// or to the API server while it did not lead. Returns the terms and the audit log.
+/// Waits until the audit log has the end of the last term of this Lease, and checks that none of these users wrote to
+/// NSX or to the API server while it did not lead. Returns the terms and the audit log.
 pub async fn assert_only_leaders_wrote(
     server: &ApiServer,
     lease: &str,

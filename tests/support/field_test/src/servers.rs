@@ -18,7 +18,7 @@ use ccm::providers::vsphere::config::{
     distinct_vcenters,
 };
 use ccm::providers::vsphere::login::credentials::layout::{SessionManagers, StoredKeys};
-use ccm::providers::vsphere::login::credentials::source::{CredentialSource, Reading, SourceLocation};
+use ccm::providers::vsphere::login::credentials::source::{CredentialSource, SourceLocation, SourceReading};
 use ccm::providers::vsphere::login::credentials::{CredentialState, Credentials, Login, Origin, ReadToken};
 use secrecy::SecretString;
 
@@ -236,17 +236,17 @@ fn vcenter_login(entry: &VcenterConfig) -> Result<Login, String> {
 }
 
 /// Reads the files of a directory. Each file is one key.
-fn read_directory(path: &PathBuf) -> Reading {
+fn read_directory(path: &PathBuf) -> SourceReading {
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
-        Err(error) => return Reading::Absent(error.to_string()),
+        Err(error) => return SourceReading::Absent(error.to_string()),
     };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let keys: Vec<_> = names.filter(|name| !name.starts_with("..") && path.join(name).is_file()).collect();
     let contents: Vec<_> = keys.iter().map(|key| (key.as_str(), SystemFiles.read(&path.join(key)).ok())).collect();
     let managers = SessionManagers { account: Arc::new(ServiceAccount), hosts: BTreeSet::new() };
     let entries = contents.iter().map(|(key, content)| (*key, content.as_ref().map(|content| content.as_slice())));
-    Reading::Read {
+    SourceReading::Read {
         stored: StoredKeys::read(entries, &managers),
         origin: Origin::Source { location: SourceLocation::Directory(path.clone()), version: None },
     }

@@ -28,7 +28,7 @@ pub enum SourceLocation {
 }
 
 /// Result of reading a source once.
-pub enum Reading {
+pub enum SourceReading {
     /// The read failed, for this reason.
     Failing(String),
     /// The Secret or directory does not exist, or this process may not read it. The text gives the reason.
@@ -90,24 +90,24 @@ pub enum SourceAnswer {
 
 impl CredentialSource {
     /// Applies the result of a read.
-    pub fn take(&mut self, reading: Reading) -> SourceChanges {
+    pub fn take(&mut self, reading: SourceReading) -> SourceChanges {
         let mut problems = BTreeSet::new();
         let mut read = None;
         match reading {
-            Reading::Failing(reason) => {
+            SourceReading::Failing(reason) => {
                 // A failed read does not discard an earlier result.
                 if matches!(self.state, SourceState::Unread | SourceState::Failing(_)) {
                     self.state = SourceState::Failing(reason);
                 }
                 return SourceChanges::default();
             }
-            Reading::Absent(why) => {
+            SourceReading::Absent(why) => {
                 if self.has_credentials() {
                     problems.insert(format!("{why}; the last credentials from it stay in use"));
                 }
                 self.state = SourceState::Absent(why);
             }
-            Reading::Read { stored, origin } => {
+            SourceReading::Read { stored, origin } => {
                 problems.extend(stored.problems.iter().cloned());
                 let is_first = self.state != SourceState::Read;
                 self.state = SourceState::Read;
@@ -128,8 +128,8 @@ impl CredentialSource {
     /// Looks the server up by its exact name; otherwise by the one name that differs only in case, brackets, a trailing
     /// dot or the spelling of an address.
     pub fn find(&self, server: &str, location: &SourceLocation) -> SourceAnswer {
-        let blocked = match self.servers.get(server) {
-            Some(held) => Some(held),
+        let entry = match self.servers.get(server) {
+            Some(entry) => Some(entry),
             None => {
                 let mut alike = self.servers.iter().filter(|(other, _)| normal(other) == normal(server));
                 match (alike.next(), alike.next()) {
@@ -138,11 +138,11 @@ impl CredentialSource {
                             "{location} has {one:?} and {other:?}, and none of them is {server:?} exactly"
                         ));
                     }
-                    (found, _) => found.map(|(_, held)| held),
+                    (found, _) => found.map(|(_, entry)| entry),
                 }
             }
         };
-        match (blocked, &self.state) {
+        match (entry, &self.state) {
             (Some(ServerCredential { credential: Some(credential), .. }), _) => {
                 SourceAnswer::Found(Arc::clone(credential))
             }
@@ -176,37 +176,35 @@ impl CredentialSource {
         let mut before = std::mem::take(&mut self.servers);
         let mut problems = Vec::new();
         for (server, login) in stored.servers {
-            let blocked = match login {
+            let entry = match login {
                 Ok(login) => {
                     let credential = Arc::new(Credential { login, origin: origin.clone() });
                     ServerCredential { credential: Some(credential), error: None }
                 }
                 Err(trouble) => {
-                    let credential = before.remove(&server).and_then(|held| held.credential);
+                    let credential = before.remove(&server).and_then(|entry| entry.credential);
                     let kept = if credential.is_some() { "; the last good ones stay in use" } else { "" };
                     problems.push(format!("credentials{}: {trouble}{kept}", of_server(" for server", &server)));
                     ServerCredential { credential, error: Some(trouble) }
                 }
             };
-            self.servers.insert(server, blocked);
+            self.servers.insert(server, entry);
         }
         problems
     }
 
     fn says_the_same(&self, stored: &StoredKeys) -> bool {
-        let is_same = |blocked: &ServerCredential, login: &Result<Login, String>| match login {
-            Ok(login) => {
-                blocked.credential.as_ref().is_some_and(|known| known.login == *login) && blocked.error.is_none()
-            }
-            Err(reason) => blocked.error.as_ref() == Some(reason),
+        let is_same = |entry: &ServerCredential, login: &Result<Login, String>| match login {
+            Ok(login) => entry.credential.as_ref().is_some_and(|known| known.login == *login) && entry.error.is_none(),
+            Err(reason) => entry.error.as_ref() == Some(reason),
         };
         let both = self.servers.iter().zip(&stored.servers);
         self.servers.len() == stored.servers.len()
-            && both.into_iter().all(|((one, held), (other, login))| one == other && is_same(held, login))
+            && both.into_iter().all(|((one, entry), (other, login))| one == other && is_same(entry, login))
     }
 
     fn has_credentials(&self) -> bool {
-        self.servers.values().any(|blocked| blocked.credential.is_some())
+        self.servers.values().any(|entry| entry.credential.is_some())
     }
 }
 

@@ -106,24 +106,24 @@ fn pairs_that_are_offered_no_longer_are_forgotten_while_a_session_lasts() {
         in_use = new;
         assert!(pairs.credentials.len() <= 2, "{}", pairs.credentials.len());
     }
-    assert!(pairs.attempt(&in_use, "vc:443").was_accepted);
+    assert!(pairs.planned_login(&in_use, "vc:443").was_accepted);
 }
 
 #[test]
 fn the_ledger_hears_what_is_known_of_a_pair() {
     let mut pairs = LoginSchedule::new(LOGIN_POLICY);
     let pair = from_secret("old", "1");
-    let attempt = pairs.attempt(&pair, "vc:443");
+    let attempt = pairs.planned_login(&pair, "vc:443");
     assert_eq!((attempt.is_new, attempt.was_accepted, attempt.user.as_str()), (true, false, "ccm@vsphere.local"));
     assert_eq!(attempt.version.map(|version| version.resource_version).as_deref(), Some("1"));
     pairs.accepted(&pair, Interface::Primary);
-    assert!(pairs.attempt(&pair, "vc:443").was_accepted);
+    assert!(pairs.planned_login(&pair, "vc:443").was_accepted);
     pairs.rejected(&pair, Interface::Rest, wrong(), 0.0);
-    let attempt = pairs.attempt(&pair, "vc:443");
+    let attempt = pairs.planned_login(&pair, "vc:443");
     assert_eq!((attempt.is_new, attempt.was_accepted), (false, false), "refused anywhere is refused");
     pairs.accepted(&pair, Interface::Primary);
     pairs.unanswered(&pair);
-    assert!(!pairs.attempt(&pair, "vc:443").was_accepted, "once without the budget, not more");
+    assert!(!pairs.planned_login(&pair, "vc:443").was_accepted, "once without the budget, not more");
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn what_is_offered_no_longer_is_tried_once_all_that_is_was_refused() {
     assert!(pairs.may_be_tried(&new, &offered) && pairs.may_be_tried(&old, std::slice::from_ref(&old)));
     assert!(pairs.may_be_tried(&old, &[]), "nothing is offered");
     let blocked = MOMENT.lockout(Duration::from_secs(190), "others were refused".to_owned());
-    pairs.hold(&new, Interface::Primary, blocked);
+    pairs.block(&new, Interface::Primary, blocked);
     assert!(!pairs.may_be_tried(&old, &offered), "the new one has to wait and may be right");
     pairs.rejected(&new, Interface::Primary, wrong(), 0.0);
     assert!(!pairs.may_be_tried(&old, &offered), "one more is offered");
@@ -148,8 +148,8 @@ fn logins_that_wait_for_the_sake_of_the_account_are_listed_and_can_be_released()
     let mut pairs = LoginSchedule::new(LOGIN_POLICY);
     let (one, other) = (from_file("one"), from_file("other"));
     pairs.rejected(&one, Interface::Primary, wrong(), 0.0);
-    pairs.hold(&other, Interface::Rest, MOMENT.lockout(Duration::from_secs(190), "others were refused".to_owned()));
-    pairs.hold(&other, Interface::Primary, MOMENT.wait(Duration::from_secs(1), "one is under way".to_owned()));
+    pairs.block(&other, Interface::Rest, MOMENT.lockout(Duration::from_secs(190), "others were refused".to_owned()));
+    pairs.block(&other, Interface::Primary, MOMENT.wait(Duration::from_secs(1), "one is under way".to_owned()));
     let listed = |pairs: &LoginSchedule, at| -> Vec<(bool, Interface, bool)> {
         let of = |paused: PausedLogin| (paused.credential == one, paused.interface, paused.is_of_rejection);
         pairs.paused(at).into_iter().map(of).collect()
@@ -188,7 +188,7 @@ fn a_lockout_says_until_when_and_how_to_end_it_and_a_wait_says_neither() {
     // Replicas that start together wait for each other several times, 1 s each. The message is always the same.
     let waits = [MOMENT, Moment { since_start: NOW * 2, ..MOMENT }]
         .map(|moment| moment.wait(Duration::from_secs(1), "another login is under way".to_owned()))
-        .map(|held| (held.what("vc"), held.why(LOGIN_POLICY, true, Some(reset))));
+        .map(|blocked| (blocked.what("vc"), blocked.why(LOGIN_POLICY, true, Some(reset))));
     assert_eq!(waits[0], ("login to vc waits".to_owned(), "another login is under way".to_owned()));
     assert_eq!(waits[0], waits[1]);
 }

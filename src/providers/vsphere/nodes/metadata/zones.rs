@@ -16,8 +16,8 @@ pub const NOT_READ_YET: &str = "not read yet";
 /// Maximum number of tags per object in a message.
 const MAX_TAGS: usize = 5;
 
-/// An object and its ancestors, in this order; empty if there is no such object, for example no pool because the VM is a
-/// template. If the ancestors were not read, the reason.
+/// An object and its ancestors, in this order; empty if there is no such object, for example no pool because the VM is
+/// a template. If the ancestors were not read, the reason.
 pub type Chain = Result<Vec<MoRef>, String>;
 
 /// The three chains, in the order in which they are tried.

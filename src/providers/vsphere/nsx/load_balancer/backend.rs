@@ -26,10 +26,11 @@ pub use nsx::NsxBackend;
 #[derive(Clone, Debug, PartialEq)]
 pub enum ObjectChange {
     /// The object exists in this version.
-    Entered(ObjectKind, Object),
+    Present(ObjectKind, Object),
     /// The object at this path does not exist.
     Gone(String),
-    /// NSX refused to delete the object at this path, because another object refers to it.
+    /// The object at this path cannot be deleted yet: another object refers to it, or a call in flight may create such
+    /// an object.
     Referenced(String),
     /// The allocation at this path has this address.
     Reserved {
@@ -48,7 +49,7 @@ pub type Record<'a> = &'a (dyn Fn(ObjectChange) + Send + Sync);
 pub struct Request<'a> {
     /// The caller's permit to write.
     pub permit: &'a LeaderToken,
-    /// Properties that all objects share.
+    /// Properties that all objects of the load balancer share.
     pub layout: &'a ClusterLayout,
     /// The Service of the load balancer.
     pub owner: Owner<'a>,

@@ -55,7 +55,7 @@ pub fn new_object(layout: &ClusterLayout, owner: &Owner<'_>, of: &LoadBalancerSp
             set(&mut object, "snat_translation", snat_translation(spec.is_snat_disabled == Some(true)));
             set(&mut object, "members", members::merged(&[], &of.members, &layout.cluster));
             set_monitor(&mut object, new);
-            if layout.has_capacity(ObjectKind::Pool, ADDRESS_POOL) {
+            if layout.has_tag_room(ObjectKind::Pool, ADDRESS_POOL) {
                 tags = tags.with(ADDRESS_POOL, of.address_pool.as_str());
             }
         }

@@ -83,7 +83,7 @@ impl Cleanup {
 impl NsxLoadBalancers {
     /// Processes each relist and continues deletions, until `stop` is cancelled.
     pub(super) async fn clean_up(&self, stop: &CancellationToken) {
-        let (mut readings, mut asked) = (self.resources.completed_lists(), None);
+        let (mut readings, mut asked) = (self.resources.relist_counter(), None);
         loop {
             // Requests each due relist only once.
             let next =
@@ -230,8 +230,8 @@ impl NsxLoadBalancers {
         self.cleanup.last_checked.lock().retain(|service, (at, _)| at.elapsed() < CHECK_PERIOD && is_here(service));
         let mut reads = MAX_READS;
         for (service, objects) in all {
-            let ClassifiedResources { ambiguous: mut held, unresolved: unread, .. } = classify(&objects, &facts);
-            held.0.extend(unread);
+            let ClassifiedResources { ambiguous: mut held, unresolved, .. } = classify(&objects, &facts);
+            held.0.extend(unresolved);
             let is_unneeded = match held.is_empty() {
                 true => Some(true),
                 false => self.is_unneeded(&service, &held, &mut reads).await,

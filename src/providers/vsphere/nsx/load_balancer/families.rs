@@ -42,9 +42,9 @@ impl RequestedFamilies<'_> {
     pub fn balancers(&self, ours: &ServiceResources) -> Vec<FamilyLoadBalancer> {
         let first = address_of(ours, None).map(IpFamily::of);
         let has_pool = self.has_ipv6_pool || has_address(ours, Some(SECOND));
-        // The unread address of the first load balancer may be IPv6, so the second load balancer has to wait.
-        let is_unread = first.is_none() && has_address(ours, None) && !has_address(ours, Some(SECOND));
-        let has_second = self.asks_for(SECOND) && first != Some(SECOND) && has_pool && !is_unread;
+        // The unknown address of the first load balancer may be IPv6, so the second load balancer has to wait.
+        let is_unknown = first.is_none() && has_address(ours, None) && !has_address(ours, Some(SECOND));
+        let has_second = self.asks_for(SECOND) && first != Some(SECOND) && has_pool && !is_unknown;
         let of_first = || ours.iter().filter(|one| one.tags.secondary.is_none());
         let is_adopted = of_first().any(|one| !has_own_form(&one.tags.id));
         let family = first.unwrap_or(if self.asks_for(V4) { V4 } else { V6 });
@@ -66,7 +66,7 @@ impl RequestedFamilies<'_> {
     /// Returns the required family of a new load balancer. `None` accepts any family, as in the Go program.
     pub fn required(&self, balancer: &FamilyLoadBalancer) -> Option<IpFamily> {
         match balancer.secondary {
-            Some(second) => Some(second),
+            Some(secondary) => Some(secondary),
             None if !self.asks_for(V4) => Some(V6),
             None if self.asks_for(V6) && self.has_ipv6_pool => Some(V4),
             None => None,
@@ -75,15 +75,15 @@ impl RequestedFamilies<'_> {
 }
 
 /// Returns the address of the first load balancer (`None`), or of the second load balancer with this family.
-fn address_of(ours: &ServiceResources, second: Option<IpFamily>) -> Option<IpAddr> {
-    let mut all = ours.servers().chain(ours.allocations()).filter(|one| one.tags.secondary == second);
+fn address_of(ours: &ServiceResources, secondary: Option<IpFamily>) -> Option<IpAddr> {
+    let mut all = ours.servers().chain(ours.allocations()).filter(|one| one.tags.secondary == secondary);
     all.find_map(|one| one.address)
 }
 
 /// Whether this load balancer has an address, even if the address is not read yet.
-fn has_address(ours: &ServiceResources, second: Option<IpFamily>) -> bool {
+fn has_address(ours: &ServiceResources, secondary: Option<IpFamily>) -> bool {
     let kinds = [ObjectKind::VirtualServer, ObjectKind::Allocation];
-    ours.iter().any(|one| one.tags.secondary == second && kinds.contains(&one.kind))
+    ours.iter().any(|one| one.tags.secondary == secondary && kinds.contains(&one.kind))
 }
 
 /// Sorts addresses in the order of the requested families.

@@ -251,7 +251,8 @@ pub struct Owner<'a> {
     pub uid: &'a str,
 }
 
-/// Properties that all objects of a cluster share.
+/// Properties that all objects of one load balancer share. Only `secondary` differs between the load balancers of a
+/// cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterLayout {
     /// The name of the cluster.
@@ -267,8 +268,8 @@ pub struct ClusterLayout {
 impl ClusterLayout {
     /// Returns the layout of the first load balancer (`None`), or of the second load balancer with this family.
     #[must_use]
-    pub fn of(&self, second: Option<IpFamily>) -> Self {
-        Self { secondary: second, ..self.clone() }
+    pub fn of(&self, secondary: Option<IpFamily>) -> Self {
+        Self { secondary, ..self.clone() }
     }
 
     /// Returns the value of the tag [`OWNER`].
@@ -292,20 +293,20 @@ impl ClusterLayout {
 
     /// Returns the common tags of every object of a kind.
     pub fn tags(&self, kind: ObjectKind) -> ScopedTags {
-        let tags = self.free().fold(ScopedTags::default(), |tags, (scope, tag)| tags.with(scope, tag));
+        let tags = self.configured_tags().fold(ScopedTags::default(), |tags, (scope, tag)| tags.with(scope, tag));
         let tags = tags.with(OWNER, self.owner()).with(CLUSTER, &self.cluster);
         let tags = match self.secondary {
             Some(family) => tags.with(FAMILY, family.as_str()),
             None => tags,
         };
-        match self.cluster_uid.as_ref().filter(|_| self.has_capacity(kind, CLUSTER_UID)) {
+        match self.cluster_uid.as_ref().filter(|_| self.has_tag_room(kind, CLUSTER_UID)) {
             Some(uid) => tags.with(CLUSTER_UID, uid),
             None => tags,
         }
     }
 
     /// Returns the configured tags, except those in scopes that only this program may write.
-    fn free(&self) -> impl Iterator<Item = (&String, &String)> {
+    fn configured_tags(&self) -> impl Iterator<Item = (&String, &String)> {
         // Changes overwrite existing tags. A configured `service` would assign objects to another Service, and a
         // configured cluster UID would assign them to another cluster.
         let own = [SERVICE, PORT, ADDRESS_POOL, CLASS, CLUSTER_UID, SERVICE_UID, ADDRESS, FAMILY];
@@ -314,7 +315,7 @@ impl ClusterLayout {
 
     /// Whether an object of a kind has room for a tag that the Go program does not write. NSX allows 30 tags per
     /// object. The last scopes in `tags` are dropped first.
-    pub fn has_capacity(&self, kind: ObjectKind, scope: &str) -> bool {
+    pub fn has_tag_room(&self, kind: ObjectKind, scope: &str) -> bool {
         let (of_go, tags): (usize, &[&str]) = match kind {
             ObjectKind::LbService => (2, &[CLUSTER_UID]),
             ObjectKind::VirtualServer => (6, &[CLUSTER_UID]),
@@ -323,7 +324,8 @@ impl ClusterLayout {
             ObjectKind::Allocation | ObjectKind::Group | ObjectKind::PersistenceProfile => (3, &[CLUSTER_UID]),
         };
         let Some(position) = tags.iter().position(|mark| *mark == scope) else { return false };
-        let configured = self.free().filter(|(scope, _)| ![OWNER, CLUSTER].contains(&scope.as_str())).count();
+        let configured =
+            self.configured_tags().filter(|(scope, _)| ![OWNER, CLUSTER].contains(&scope.as_str())).count();
         configured + usize::from(self.secondary.is_some()) + of_go + position < MAX_TAGS
     }
 
@@ -338,11 +340,18 @@ impl ClusterLayout {
         id_of(self, self.secondary, of.word(port.protocol), uid, Some(port), attempt)
     }
 
-    /// Whether this program generates `id` for an object of this kind and port of the Service `uid`. `second` is the
+    /// Whether this program generates `id` for an object of this kind and port of the Service `uid`. `secondary` is the
     /// family of a second load balancer; `None` for the first.
-    pub fn has_id(&self, second: Option<IpFamily>, kind: ObjectKind, uid: &str, port: Option<Port>, id: &str) -> bool {
+    pub fn has_id(
+        &self,
+        secondary: Option<IpFamily>,
+        kind: ObjectKind,
+        uid: &str,
+        port: Option<Port>,
+        id: &str,
+    ) -> bool {
         let mut all = kind.words().into_iter().flat_map(|word| (0..IDS).map(move |attempt| (word, attempt)));
-        all.any(|(word, attempt)| id_of(self, second, word, uid, port, attempt) == id)
+        all.any(|(word, attempt)| id_of(self, secondary, word, uid, port, attempt) == id)
     }
 
     /// Returns the id of the load balancer service on this gateway.
@@ -356,14 +365,14 @@ impl ClusterLayout {
 /// word for both families, because its family may be unknown until some of its objects exist.
 fn id_of(
     layout: &ClusterLayout,
-    second: Option<IpFamily>,
+    secondary: Option<IpFamily>,
     word: &str,
     uid: &str,
     port: Option<Port>,
     attempt: u8,
 ) -> String {
     let port = port.map(|port| port.to_string()).unwrap_or_default();
-    let family = match second {
+    let family = match secondary {
         None => "ipv4",
         Some(IpFamily::V4) => "second-ipv4",
         Some(IpFamily::V6) => "second-ipv6",

@@ -62,7 +62,7 @@ pub(super) async fn update(
 }
 
 fn planned(call: &ServiceCall<'_>, wanted: &DesiredMembers) -> Result<BTreeMap<Box<str>, PoolUpdate>, Error> {
-    call.check(RequiredFreshness::AnyList)?;
+    call.require_fresh(RequiredFreshness::AnyList)?;
     let observation = call.observe();
     if !observation.classified.owned.has(ObjectKind::Pool) && observation.classified.ambiguous.has(ObjectKind::Pool) {
         call.check_lb_service(&observation)?;
@@ -76,6 +76,7 @@ fn planned(call: &ServiceCall<'_>, wanted: &DesiredMembers) -> Result<BTreeMap<B
             call.key
         )));
     }
+    // The IP pool for IPv6 matters only for new load balancers, and none is created here.
     let asked = RequestedFamilies { families: &families_of(call.service), has_ipv6_pool: false };
     let balancers = asked.balancers(&ours);
     let members_of = |pool: &Resource| {
@@ -112,7 +113,7 @@ async fn write(
     let created_again: Mutex<Vec<&str>> = Mutex::default();
     let record = |change: ObjectChange| {
         // The batch has recreated a pool that this process deleted meanwhile. A sync decides whether the pool stays.
-        if let ObjectChange::Entered(ObjectKind::Pool, pool) = &change
+        if let ObjectChange::Present(ObjectKind::Pool, pool) = &change
             && let Some(key) = keys.get(pool.path())
             && of.resources.of_service(key).at(pool.path()).is_none()
         {

@@ -4,9 +4,10 @@
 //! |---|---|
 //! | the `cluster-uid` of another cluster | foreign: never changed, never deleted |
 //! | the `cluster-uid` of this cluster, the `service-uid` of the Service, or an id that this program generates | ours |
-//! | a virtual server on the load balancer service in use, with an ingress address of the Service; or, if the Service has no ingress and the id is not one of this program, with a non-empty pool whose members all have addresses of our Nodes | ours |
-//! | a pool, monitor, group or persistence profile that such a virtual server refers to; an allocation with the address of such a virtual server, with an ingress address of the Service, or with the address in the tag of one of our pools | ours |
-//! | an allocation with an unread address | unresolved: the address is read first |
+//! | a virtual server on the load balancer service in use, with an ingress address of the Service | ours |
+//! | a virtual server on the load balancer service in use, if the Service exists and has no ingress, the id is not one of this program, neither the virtual server nor its pool has a `cluster-uid` that may be of another cluster, and the pool has members, all with addresses of our Nodes | ours |
+//! | a pool, monitor, group or persistence profile that another of our objects refers to, without a `cluster-uid` that may be of another cluster; an allocation with the address of one of our virtual servers, with an ingress address of the Service, or with the address in the tag of one of our pools | ours |
+//! | an allocation with an unknown address | unresolved: the address is read first |
 //! | anything else | ambiguous: never changed, never deleted, reported once |
 //!
 //! While the UID of this cluster is unknown, an object with a `cluster-uid` is ours only if its `service-uid`, its id
@@ -32,7 +33,8 @@ pub struct ClusterContext<'a> {
     pub ingress: &'a [IpAddr],
     /// The path of the load balancer service in use, if there is one.
     pub lb_service: Option<&'a str>,
-    /// The addresses of all Nodes of this cluster.
+    /// The usable addresses of the Nodes of this cluster, except unconfirmed ones; empty if the Service reports an
+    /// address. To check whether unconfirmed addresses matter, a call also classifies with them.
     pub nodes: &'a BTreeSet<IpAddr>,
 }
 
@@ -43,7 +45,7 @@ pub struct ClassifiedResources {
     pub owned: ServiceResources,
     /// Objects that may belong to this cluster or to another cluster.
     pub ambiguous: ServiceResources,
-    /// Allocations with an unread address. Only the address can show the owner of such an allocation.
+    /// Allocations with an unknown address. Only the address can show the owner of such an allocation.
     pub unresolved: Vec<Resource>,
 }
 
@@ -51,9 +53,10 @@ pub struct ClassifiedResources {
 enum TagOwnership {
     Foreign,
     Ours,
-    /// Undecided by tags and id. `is_tagged`: the object has a cluster UID, but the UID of this cluster is unknown.
-    Untagged {
-        is_tagged: bool,
+    /// Undecided by tags and id. `has_cluster_uid`: the object has a cluster UID, but the UID of this cluster is
+    /// unknown.
+    Undecided {
+        has_cluster_uid: bool,
     },
 }
 
@@ -76,14 +79,14 @@ pub fn classify(objects: &ServiceResources, facts: &ClusterContext<'_>) -> Class
         let is_ours = match by_tags(resource, facts) {
             TagOwnership::Foreign => continue,
             TagOwnership::Ours => true,
-            TagOwnership::Untagged { is_tagged } => match resource.kind {
-                ObjectKind::VirtualServer => is_served(resource, is_tagged, objects, facts),
+            TagOwnership::Undecided { has_cluster_uid } => match resource.kind {
+                ObjectKind::VirtualServer => is_served(resource, has_cluster_uid, objects, facts),
                 ObjectKind::Allocation if resource.address.is_none() => {
                     unresolved.push(resource.clone());
                     continue;
                 }
                 ObjectKind::Allocation => is_in_use(resource, owned, facts),
-                _ => !is_tagged && owned.refer_to(&resource.tags.path),
+                _ => !has_cluster_uid && owned.refer_to(&resource.tags.path),
             },
         };
         let list = if is_ours { &mut *owned } else { &mut *ambiguous };
@@ -109,12 +112,12 @@ fn by_tags(resource: &Resource, facts: &ClusterContext<'_>) -> TagOwnership {
     });
     match is_of_service {
         true => TagOwnership::Ours,
-        false => TagOwnership::Untagged { is_tagged: tags.cluster_uid.is_some() },
+        false => TagOwnership::Undecided { has_cluster_uid: tags.cluster_uid.is_some() },
     }
 }
 
 /// Whether a virtual server without decisive tags serves the Service.
-fn is_served(server: &Resource, is_tagged: bool, objects: &ServiceResources, facts: &ClusterContext<'_>) -> bool {
+fn is_served(server: &Resource, has_cluster_uid: bool, objects: &ServiceResources, facts: &ClusterContext<'_>) -> bool {
     if facts.lb_service.is_none_or(|used| *used != *server.reference(ObjectKind::LbService)) {
         return false;
     }
@@ -129,10 +132,10 @@ fn is_served(server: &Resource, is_tagged: bool, objects: &ServiceResources, fac
     let pool = objects.pools().find(|pool| server.refers_to(&pool.tags.path));
     let leads_here = pool.is_some_and(|pool| {
         let is_tagged_by_another =
-            matches!(by_tags(pool, facts), TagOwnership::Foreign | TagOwnership::Untagged { is_tagged: true });
+            matches!(by_tags(pool, facts), TagOwnership::Foreign | TagOwnership::Undecided { has_cluster_uid: true });
         !is_tagged_by_another && !pool.spec.members.is_empty() && pool.spec.members.is_subset(facts.nodes)
     });
-    facts.service_uid.is_some() && !is_tagged && leads_here
+    facts.service_uid.is_some() && !has_cluster_uid && leads_here
 }
 
 /// Whether the Service uses the address of an allocation, or used it before its virtual servers were deleted.

@@ -62,7 +62,7 @@ pub struct DesiredLoadBalancer {
     /// The address that the Service reports for this load balancer. A reservation prefers this address.
     pub reported: Option<IpAddr>,
     /// Whether an allocation with an unknown address may belong to this load balancer.
-    pub has_unread: bool,
+    pub has_unresolved: bool,
     /// Whether an earlier process may have left a group or persistence profile without references. Used for deletions.
     pub may_have_references: bool,
     /// Whether [`Self::features`] also apply to a load balancer that another program created.
@@ -80,10 +80,11 @@ pub struct CurrentState<'a> {
     pub lb_service: Option<&'a Resource>,
     /// The layout, for ids and tags.
     pub layout: &'a ClusterLayout,
-    /// Paths that this sync does not read again: groups and persistence profiles that it has read, written or deleted;
-    /// allocations without an address; virtual servers whose address it tried to reserve. A group or profile in this
-    /// set that is not in `ours` does not exist or is not owned by this cluster.
-    pub read_paths: &'a BTreeSet<Box<str>>,
+    /// Paths that this sync does not read again, or for which it does not try again: groups and persistence profiles
+    /// that it has read or written, or may not read; objects of all kinds that it has deleted or not found; allocations
+    /// without an address; virtual servers whose address it tried to reserve. A group or profile in this set that is
+    /// not in `ours` does not exist or is not owned by this cluster.
+    pub settled_paths: &'a BTreeSet<Box<str>>,
     /// Addresses of allocations that virtual servers outside of `ours` and `ambiguous` use.
     pub addresses_in_use: &'a BTreeSet<IpAddr>,
 }
@@ -94,7 +95,8 @@ impl<'a> CurrentState<'a> {
         allocation.address.is_some_and(|address| self.addresses_in_use.contains(&address))
     }
 
-    /// Whether a virtual server of the Service has the address of an allocation; an unknown address may be any address.
+    /// Whether a virtual server of the load balancer, or an ambiguous one, has the address of an allocation; an unknown
+    /// address may be any address.
     pub fn has_server_on(&self, allocation: &Resource) -> bool {
         self.servers().any(|server| allocation.address.is_none() || server.address == allocation.address)
     }
@@ -137,36 +139,36 @@ const PHASES: [Phase; 5] = [Phase::Change, Phase::Create, Phase::Delete, Phase::
 
 /// Returns the next step, with the index of its load balancer; `None` if all load balancers have the desired state.
 pub fn next<'a>(all: &[(&'a DesiredLoadBalancer, CurrentState<'a>)]) -> Option<(usize, Action<'a>)> {
-    let of = |phase, (at, (wanted, known)): (usize, &(&'a DesiredLoadBalancer, CurrentState<'a>))| {
-        next_of(phase, wanted, known).map(|step| (at, step))
+    let of = |phase, (at, (desired, current)): (usize, &(&'a DesiredLoadBalancer, CurrentState<'a>))| {
+        next_of(phase, desired, current).map(|step| (at, step))
     };
     PHASES.into_iter().find_map(|phase| all.iter().enumerate().find_map(|one| of(phase, one)))
 }
 
-fn next_of<'a>(phase: Phase, wanted: &'a DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Action<'a>> {
-    if wanted.ports.is_empty() {
-        return next_deletion(wanted, known).filter(|_| phase == Phase::Delete);
+fn next_of<'a>(phase: Phase, desired: &'a DesiredLoadBalancer, current: &CurrentState<'a>) -> Option<Action<'a>> {
+    if desired.ports.is_empty() {
+        return next_deletion(desired, current).filter(|_| phase == Phase::Delete);
     }
     // The address of the load balancer depends on the address of this allocation.
-    if let Some(allocation) = unread(known).filter(|_| is_doubtful(&wanted.ingress, known.ours)) {
+    if let Some(allocation) = unread_allocation(current).filter(|_| is_doubtful(&desired.ingress, current.ours)) {
         return Some(Action::ReadAddress(allocation));
     }
-    let address = address(wanted, known.ours);
-    let rows = PortStates::find(wanted, known, address);
-    let references = References::find(&rows, wanted, known);
+    let address = address(desired, current.ours);
+    let rows = PortStates::find(desired, current, address);
+    let references = References::find(&rows, desired, current);
     match phase {
         Phase::Change => {
-            let change = rows.all().find_map(|row| change(row, &references, wanted, known));
-            change.or_else(|| references.change(&rows, wanted, known))
+            let change = rows.all().find_map(|row| change(row, &references, desired, current));
+            change.or_else(|| references.change(&rows, desired, current))
         }
         Phase::Create => {
-            let creation = || rows.ports.iter().find_map(|row| creation(row, &references, wanted, known));
+            let creation = || rows.ports.iter().find_map(|row| creation(row, &references, desired, current));
             references.creation().or_else(creation)
         }
-        Phase::Delete => surplus(&rows, &references, wanted, known),
+        Phase::Delete => surplus(&rows, &references, desired, current),
         Phase::Address => {
-            let unreserved = || unreserved(wanted, known).map(Action::Reserve);
-            addresses::set_back(&rows, wanted, known, address?).or_else(unreserved)
+            let unreserved = || unreserved(desired, current).map(Action::Reserve);
+            addresses::set_back(&rows, desired, current, address?).or_else(unreserved)
         }
         Phase::Report => {
             let obstructed =
@@ -179,82 +181,82 @@ fn next_of<'a>(phase: Phase, wanted: &'a DesiredLoadBalancer, known: &CurrentSta
 fn change<'a>(
     row: &PortState<'a>,
     references: &References<'a>,
-    wanted: &DesiredLoadBalancer,
-    known: &CurrentState<'a>,
+    desired: &DesiredLoadBalancer,
+    current: &CurrentState<'a>,
 ) -> Option<Action<'a>> {
     let port = row.port.port;
     if let Some((monitor, probe)) = row.monitor.zip(row.probe)
         && (!monitor.asks(probe) || monitor.tags.port != Some(port))
     {
-        let mut desired = monitor.clone();
-        desired.tags.port = Some(port);
-        desired.set_probe(probe);
-        return Some(Action::update(monitor, desired));
+        let mut changed = monitor.clone();
+        changed.tags.port = Some(port);
+        changed.set_probe(probe);
+        return Some(Action::update(monitor, changed));
     }
-    change_of_pool(row, wanted, known).or_else(|| change_of_server(row, references, wanted, known))
+    change_of_pool(row, desired, current).or_else(|| change_of_server(row, references, desired, current))
 }
 
 fn change_of_pool<'a>(
     row: &PortState<'a>,
-    wanted: &DesiredLoadBalancer,
-    known: &CurrentState<'a>,
+    desired: &DesiredLoadBalancer,
+    current: &CurrentState<'a>,
 ) -> Option<Action<'a>> {
     let pool = row.pool?;
     let is_missing = row.probe.is_some() && row.monitor.is_none();
     let has_monitor = !pool.reference(ObjectKind::Monitor).is_empty();
     // The pool keeps its monitor until a monitor of the new type exists.
-    let kept = || pool.references.iter().find_map(|(_, path)| known.ours.at(path));
+    let kept = || pool.references.iter().find_map(|(_, path)| current.ours.at(path));
     let monitor = if is_missing { kept() } else { row.monitor };
     // NSX may refuse all changes of a pool whose monitor does not exist, so the monitor is created first.
     if is_missing && monitor.is_none() && has_monitor {
         return None;
     }
     let monitor = monitor.map(|monitor| &*monitor.tags.path).unwrap_or_default();
-    let snat = Some(wanted.features.is_snat_disabled).filter(|_| row.is_compared);
+    let snat = Some(desired.features.is_snat_disabled).filter(|_| row.is_compared);
     let is_asked = is_missing || pool.has_only_reference(ObjectKind::Monitor, monitor);
     let is_translated = !row.is_compared || pool.spec.is_snat_disabled == snat;
-    let has_members = members::are_equal(&pool.spec.members, &wanted.members);
+    let has_members = members::are_equal(&pool.spec.members, &desired.members);
     if is_asked && is_translated && has_members && pool.tags.port == Some(row.port.port) {
         return None;
     }
     // Only a change copies the pool, which may have thousands of members.
-    let mut desired = pool.clone();
-    desired.tags.port = Some(row.port.port);
-    desired.spec.is_snat_disabled = snat;
-    desired.set_reference(ObjectKind::Monitor, monitor);
-    let change = Action::update(pool, desired);
-    Some(if !is_asked && has_monitor { mark(wanted, known).unwrap_or(change) } else { change })
+    let mut changed = pool.clone();
+    changed.tags.port = Some(row.port.port);
+    changed.spec.is_snat_disabled = snat;
+    changed.set_reference(ObjectKind::Monitor, monitor);
+    let change = Action::update(pool, changed);
+    Some(if !is_asked && has_monitor { mark(desired, current).unwrap_or(change) } else { change })
 }
 
 fn change_of_server<'a>(
     row: &PortState<'a>,
     references: &References<'a>,
-    wanted: &DesiredLoadBalancer,
-    known: &CurrentState<'a>,
+    desired: &DesiredLoadBalancer,
+    current: &CurrentState<'a>,
 ) -> Option<Action<'a>> {
     // NSX refuses all changes of a virtual server with a missing reference, so the missing object is created first.
     let is_whole = !row.is_pool_missing && !references.are_missing(row);
     let server = row.server.filter(|_| row.conflict.is_none() && is_whole)?;
-    let mut desired = server.clone();
-    desired.set_port(row.port.port, row.port.node_port, &row.port.profile);
+    let mut changed = server.clone();
+    changed.set_port(row.port.port, row.port.node_port, &row.port.profile);
     if let Some(pool) = row.pool {
-        desired.set_reference(ObjectKind::Pool, &pool.tags.path);
+        changed.set_reference(ObjectKind::Pool, &pool.tags.path);
     }
-    references.apply(row, known, &mut desired);
-    if desired == *server {
+    references.apply(row, current, &mut changed);
+    if changed == *server {
         return None;
     }
     let pool = server.reference(ObjectKind::Pool);
-    let is_moved = !pool.is_empty() && pool != desired.reference(ObjectKind::Pool);
-    let change = Action::update(server, desired);
-    Some(if is_moved { mark(wanted, known).unwrap_or(change) } else { change })
+    let is_moved = !pool.is_empty() && pool != changed.reference(ObjectKind::Pool);
+    let change = Action::update(server, changed);
+    Some(if is_moved { mark(desired, current).unwrap_or(change) } else { change })
 }
 
 fn creation<'a>(
     row: &PortState<'a>,
     references: &References<'a>,
-    wanted: &DesiredLoadBalancer,
-    known: &CurrentState<'a>,
+    desired: &DesiredLoadBalancer,
+    current: &CurrentState<'a>,
 ) -> Option<Action<'a>> {
     let PortState { port, server, pool, monitor, probe, conflict: obstacle, .. } = *row;
     if let Some(probe) = probe.filter(|_| monitor.is_none()) {
@@ -265,14 +267,14 @@ fn creation<'a>(
     let Some(pool) = pool else {
         let mut pool = Resource::new(ObjectKind::Pool, Some(port.port));
         pool.set_reference(ObjectKind::Monitor, monitor.map(|monitor| &*monitor.tags.path).unwrap_or_default());
-        pool.spec.is_snat_disabled = Some(wanted.features.is_snat_disabled);
+        pool.spec.is_snat_disabled = Some(desired.features.is_snat_disabled);
         return Some(Action::Create(Box::new(pool)));
     };
     if server.is_some() || obstacle.is_some() {
         return None;
     }
-    let unread = unread(known).or_else(|| known.ours.allocations().find(|one| one.address.is_none()));
-    Some(match (address(wanted, known.ours), known.lb_service) {
+    let unread = unread_allocation(current).or_else(|| current.ours.allocations().find(|one| one.address.is_none()));
+    Some(match (address(desired, current.ours), current.lb_service) {
         (Some(address), Some(lb_service)) => {
             let mut server = Resource::new(ObjectKind::VirtualServer, Some(port.port));
             server.address = Some(address);
@@ -285,7 +287,7 @@ fn creation<'a>(
         (Some(_), None) => Action::Create(Box::new(Resource::new(ObjectKind::LbService, None))),
         (None, _) => match unread {
             Some(allocation) => Action::ReadAddress(allocation),
-            None => Action::Allocate(AllocationRequest::of(wanted)),
+            None => Action::Allocate(AllocationRequest::of(desired)),
         },
     })
 }
@@ -294,82 +296,82 @@ fn creation<'a>(
 fn surplus<'a>(
     rows: &PortStates<'a>,
     references: &References<'a>,
-    wanted: &DesiredLoadBalancer,
-    known: &CurrentState<'a>,
+    desired: &DesiredLoadBalancer,
+    current: &CurrentState<'a>,
 ) -> Option<Action<'a>> {
-    let ours = known.ours;
+    let ours = current.ours;
     if let Some(server) = ours.servers().find(|server| !rows.have(server)) {
-        return Some(mark(wanted, known).unwrap_or(Action::Delete(server)));
+        return Some(mark(desired, current).unwrap_or(Action::Delete(server)));
     }
     let unmark = || {
         let pool = ours.pools().find(|pool| pool.address.is_some())?;
         Some(Action::update(pool, Resource { address: None, ..pool.clone() }))
     };
-    let unused = unreferenced(known).find(|one| !rows.have(one) && !references.need(one));
-    unused.map(Action::Delete).or_else(|| surplus_address(wanted, known)).or_else(unmark)
+    let unused = unreferenced(current).find(|one| !rows.have(one) && !references.need(one));
+    unused.map(Action::Delete).or_else(|| surplus_address(desired, current)).or_else(unmark)
 }
 
 /// Returns the objects that nothing refers to, each before those to which it may have referred. NSX does not delete an
 /// object that another object refers to, even an ambiguous one.
-fn unreferenced<'a>(known: &CurrentState<'a>) -> impl Iterator<Item = &'a Resource> {
+fn unreferenced<'a>(current: &CurrentState<'a>) -> impl Iterator<Item = &'a Resource> {
     let kinds = [ObjectKind::Pool, ObjectKind::Monitor, ObjectKind::PersistenceProfile, ObjectKind::Group];
-    let ours = known.ours;
-    kinds.into_iter().flat_map(move |kind| ours.of_kind(kind)).filter(move |one| !known.refers_to(&one.tags.path))
+    let ours = current.ours;
+    kinds.into_iter().flat_map(move |kind| ours.of_kind(kind)).filter(move |one| !current.refers_to(&one.tags.path))
 }
 
-fn surplus_address<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Action<'a>> {
-    let (ours, address) = (known.ours, address(wanted, known.ours));
+fn surplus_address<'a>(desired: &DesiredLoadBalancer, current: &CurrentState<'a>) -> Option<Action<'a>> {
+    let (ours, address) = (current.ours, address(desired, current.ours));
     if ours.allocations().count() < 2 {
         return None;
     }
     // An allocation with an unknown address may never get an address, so such an allocation comes last.
     let is_read = |allocation: &Resource| allocation.address.is_some() && allocation.address != address;
-    let free = ours.allocations().find(|one| is_read(one) && is_free(one, known));
-    free.map(Action::Delete).or_else(|| unread(known).map(Action::ReadAddress))
+    let free = ours.allocations().find(|one| is_read(one) && is_free(one, current));
+    free.map(Action::Delete).or_else(|| unread_allocation(current).map(Action::ReadAddress))
 }
 
 /// Whether no known virtual server uses the address of an allocation.
-fn is_free(allocation: &Resource, known: &CurrentState<'_>) -> bool {
-    !known.has_server_on(allocation) && !known.is_used_elsewhere(allocation)
+fn is_free(allocation: &Resource, current: &CurrentState<'_>) -> bool {
+    !current.has_server_on(allocation) && !current.is_used_elsewhere(allocation)
 }
 
 /// Returns an allocation with an unknown address, except allocations that this sync has read without result.
-fn unread<'a>(known: &CurrentState<'a>) -> Option<&'a Resource> {
-    known.ours.allocations().find(|one| one.address.is_none() && !known.read_paths.contains(&one.tags.path))
+fn unread_allocation<'a>(current: &CurrentState<'a>) -> Option<&'a Resource> {
+    current.ours.allocations().find(|one| one.address.is_none() && !current.settled_paths.contains(&one.tags.path))
 }
 
 /// Returns the next step of the deletion of this load balancer; `None` if no object may be deleted. Allocations with an
 /// unknown address are released unless a virtual server of the Service is left.
-fn next_deletion<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Action<'a>> {
-    let ours = known.ours;
-    let read = || references::read_for_deletion(wanted, known);
+fn next_deletion<'a>(desired: &DesiredLoadBalancer, current: &CurrentState<'a>) -> Option<Action<'a>> {
+    let ours = current.ours;
+    let read = || references::read_for_deletion(desired, current);
     if let Some(server) = ours.servers().next() {
         // Pools and monitors are tagged first. Tags may be the only sign of the owner after the virtual servers are
         // deleted.
-        let tags = mark_with_address(wanted, known).or_else(|| mark(wanted, known));
+        let tags = mark_with_address(desired, current).or_else(|| mark(desired, current));
         return tags.or_else(read).or(Some(Action::Delete(server)));
     }
     // The allocation is released before the pools are deleted, because only the tag of a pool may show its owner.
-    let shown = ours.allocations().find(|one| is_free(one, known) && has_tagged_pool(one, known));
-    let part = || unreferenced(known).next();
-    let free = || ours.allocations().find(|one| is_free(one, known));
+    let shown = ours.allocations().find(|one| is_free(one, current) && has_tagged_pool(one, current));
+    let part = || unreferenced(current).next();
+    let free = || ours.allocations().find(|one| is_free(one, current));
     shown.or_else(part).map(Action::Delete).or_else(read).or_else(|| free().map(Action::Delete))
 }
 
 /// Tags a pool or monitor before the deletion of the virtual server that proves its ownership. Objects of another
 /// program get all known UIDs, because the next process may be able to read only one UID.
-fn mark<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Action<'a>> {
+fn mark<'a>(desired: &DesiredLoadBalancer, current: &CurrentState<'a>) -> Option<Action<'a>> {
     // A tag that has no room on the object does not count as missing.
-    let fits = |scope| known.layout.has_capacity(ObjectKind::Pool, scope);
-    let cluster_uid = &wanted.cluster_uid.clone().filter(|_| fits(CLUSTER_UID));
-    let service_uid = &wanted.service_uid.clone().filter(|_| fits(SERVICE_UID));
+    let fits = |scope| current.layout.has_tag_room(ObjectKind::Pool, scope);
+    let cluster_uid = &desired.cluster_uid.clone().filter(|_| fits(CLUSTER_UID));
+    let service_uid = &desired.service_uid.clone().filter(|_| fits(SERVICE_UID));
     let lacks = |uid: &Option<String>, tagged: &Option<Box<str>>| uid.is_some() && uid.as_deref() != tagged.as_deref();
     let is_unmarked = |one: &&Resource| match has_own_form(&one.tags.id) {
         // The id also shows the owner, so one of the tags is enough.
-        true => !is_tagged(&one.tags, wanted),
+        true => !is_tagged(&one.tags, desired),
         false => lacks(cluster_uid, &one.tags.cluster_uid) || lacks(service_uid, &one.tags.service_uid),
     };
-    let mut all = known.ours.pools().chain(known.ours.of_kind(ObjectKind::Monitor));
+    let mut all = current.ours.pools().chain(current.ours.of_kind(ObjectKind::Monitor));
     let has_uid = cluster_uid.is_some() || service_uid.is_some();
     let resource = all.find(is_unmarked).filter(|_| has_uid)?;
     Some(Action::Tag { resource, address: None })
@@ -377,30 +379,30 @@ fn mark<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Ac
 
 /// Tags a pool with the address of an allocation if only a virtual server proves that the allocation is ours. An
 /// allocation cannot be tagged, and the status of a Service whose type changed is empty.
-fn mark_with_address<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Action<'a>> {
-    let ours = known.ours;
-    let is_reported = |one: &Resource| one.address.is_some_and(|address| wanted.ingress.contains(&address));
-    let has_own_id = |OwnerTags { id, secondary: second, .. }: &OwnerTags| {
-        let uid = wanted.service_uid.as_deref();
-        uid.is_some_and(|uid| known.layout.has_id(*second, ObjectKind::Allocation, uid, None, id))
+fn mark_with_address<'a>(desired: &DesiredLoadBalancer, current: &CurrentState<'a>) -> Option<Action<'a>> {
+    let ours = current.ours;
+    let is_reported = |one: &Resource| one.address.is_some_and(|address| desired.ingress.contains(&address));
+    let has_own_id = |OwnerTags { id, secondary, .. }: &OwnerTags| {
+        let uid = desired.service_uid.as_deref();
+        uid.is_some_and(|uid| current.layout.has_id(*secondary, ObjectKind::Allocation, uid, None, id))
     };
     let is_shown = |one: &Resource| {
-        has_own_id(&one.tags) || is_tagged(&one.tags, wanted) || is_reported(one) || has_tagged_pool(one, known)
+        has_own_id(&one.tags) || is_tagged(&one.tags, desired) || is_reported(one) || has_tagged_pool(one, current)
     };
-    let has_room = known.layout.has_capacity(ObjectKind::Pool, ADDRESS);
+    let has_room = current.layout.has_tag_room(ObjectKind::Pool, ADDRESS);
     let address = ours.allocations().filter(|one| has_room && !is_shown(one)).find_map(|one| one.address)?;
     let resource = ours.pools().find(|pool| pool.address.is_none())?;
     Some(Action::Tag { resource, address: Some(address) })
 }
 
-fn has_tagged_pool(allocation: &Resource, known: &CurrentState<'_>) -> bool {
-    allocation.address.is_some() && known.ours.pools().any(|pool| pool.address == allocation.address)
+fn has_tagged_pool(allocation: &Resource, current: &CurrentState<'_>) -> bool {
+    allocation.address.is_some() && current.ours.pools().any(|pool| pool.address == allocation.address)
 }
 
 /// Whether the UID tags of an object match this cluster or Service.
-fn is_tagged(tags: &OwnerTags, wanted: &DesiredLoadBalancer) -> bool {
+fn is_tagged(tags: &OwnerTags, desired: &DesiredLoadBalancer) -> bool {
     let is_of = |uid: &Option<String>, tagged: &Option<Box<str>>| uid.is_some() && uid.as_deref() == tagged.as_deref();
-    is_of(&wanted.cluster_uid, &tags.cluster_uid) || is_of(&wanted.service_uid, &tags.service_uid)
+    is_of(&desired.cluster_uid, &tags.cluster_uid) || is_of(&desired.service_uid, &tags.service_uid)
 }
 
 /// Returns the tags that every write of an object adds: those of [`Action::Tag`] for a pool or monitor of another
@@ -417,7 +419,7 @@ pub fn tags_of(owner: &Owner<'_>, layout: &ClusterLayout, kind: ObjectKind, addr
     let service_uid = Some(owner.uid.to_owned()).filter(|uid| !uid.is_empty());
     let address = address.map(|address| address.to_string());
     let all = [(SERVICE_UID, service_uid), (CLUSTER_UID, layout.cluster_uid.clone()), (ADDRESS, address)];
-    let fitting = all.into_iter().filter(|(scope, _)| layout.has_capacity(kind, scope));
+    let fitting = all.into_iter().filter(|(scope, _)| layout.has_tag_room(kind, scope));
     fitting.fold(ScopedTags::default(), |tags, (scope, value)| match value {
         Some(value) => tags.with(scope, value),
         None => tags,

@@ -37,7 +37,7 @@ pub struct OwnerTags {
     pub cluster_uid: Option<Box<str>>,
     /// The port, from its tag.
     pub port: Option<Port>,
-    /// The family, for objects of the second load balancer of the Service.
+    /// The family of the second load balancer, for its objects; `None` for objects of the first load balancer.
     pub secondary: Option<IpFamily>,
 }
 
@@ -142,8 +142,8 @@ impl ServiceResources {
 
     /// Returns the resources of the first load balancer (`None`), or of the second load balancer with this family.
     #[must_use]
-    pub fn of(&self, second: Option<IpFamily>) -> Self {
-        Self(self.iter().filter(|one| one.tags.secondary == second).cloned().collect())
+    pub fn of(&self, secondary: Option<IpFamily>) -> Self {
+        Self(self.iter().filter(|one| one.tags.secondary == secondary).cloned().collect())
     }
 
     /// Returns the paths of all resources.

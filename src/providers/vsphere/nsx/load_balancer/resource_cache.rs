@@ -5,8 +5,8 @@
 //! profiles, and run every 30 minutes. No other relist is periodic. A sync does not wait for a relist: the sync returns
 //! [`Error::Pending`], and its Service is requeued after the relist. The cache is cleared when leadership ends.
 //!
-//! If this account may not list an IP pool, the pool is *unread* ([`ResourceCache::unread`]). The known allocations of
-//! the pool stay in the cache, and only Services that depend on the pool wait.
+//! If this account may not list an IP pool, the pool is *unlistable* ([`ResourceCache::unlistable_ip_pool_error`]). The
+//! known allocations of the pool stay in the cache, and only Services that depend on the pool wait.
 
 mod last_step;
 mod quarantine;
@@ -47,7 +47,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Minimum time between two relists that follow refused changes.
 const BETWEEN_REFUSALS: Duration = Duration::from_secs(60);
 /// Maximum number of Services whose IP pools are cached, and of Services whose last step is kept.
-const MAX_TOUCHED: usize = 4096;
+const MAX_SERVICES: usize = 4096;
 /// Maximum number of events by which a subscriber may lag. A slower subscriber gets one event for all Services.
 const BACKLOG: usize = 4096;
 
@@ -61,7 +61,7 @@ pub enum RequiredFreshness {
     /// A list that started after this time.
     ListedAfter(Instant),
     /// A list that started after this time and includes the allocations of all IP pools, even of unconfigured pools.
-    AllPoolsListedAfter(Instant),
+    AllIpPoolsListedAfter(Instant),
 }
 
 pub struct ResourceCache {
@@ -69,7 +69,7 @@ pub struct ResourceCache {
     wake: Notify,
     events: broadcast::Sender<ServiceEvent>,
     /// Number of completed relists in all terms.
-    completed: watch::Sender<u64>,
+    relist_counter: watch::Sender<u64>,
 }
 
 /// State of the cache. No task keeps its lock across an `await`.
@@ -85,7 +85,7 @@ struct CacheState {
     /// Start of the first call of this term.
     term_began: Option<Instant>,
     /// Number of completed relists in this term.
-    completed_relists: u64,
+    relist_count: u64,
     /// Start of the last completed relist.
     last_relist_start: Option<Instant>,
     /// Start of the last relist, completed or not.
@@ -102,29 +102,29 @@ struct CacheState {
     /// Whether the next relist is full, that is, includes groups and persistence profiles.
     is_full_due: bool,
     /// Whether the next relist includes all IP pools.
-    are_pools_due: bool,
+    are_all_ip_pools_due: bool,
     /// Start of the last successful relist with all IP pools.
-    pools_begun: Option<Instant>,
+    ip_pools_relist_start: Option<Instant>,
     /// Error of the last relist with all IP pools, if it failed, and time of the retry.
-    pools_failure: Option<(Error, Instant)>,
+    ip_pools_failure: Option<(Error, Instant)>,
     /// Reason of the last failure to list groups and persistence profiles.
     references_failure: Option<Reason>,
     /// The IP pools whose allocations the last relist could not list, with the errors.
-    unread: BTreeMap<Box<str>, Error>,
-    /// IP pools that the objects of each Service named before their deletion. Cleared when no IP pool is unread.
-    pools: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
+    unlistable_ip_pools: BTreeMap<Box<str>, Error>,
+    /// IP pools that the objects of each Service named before their deletion. Cleared when no IP pool is unlistable.
+    named_ip_pools: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
     /// Services (namespace/name) whose syncs wait for a relist.
     waiting: BTreeSet<Box<str>>,
     /// Error of the last relist, if it failed, and number of consecutive failures.
     failure: Option<(Error, u32)>,
     /// Paths of objects read or written since the start of the running relist; `None` if no relist is running.
-    written_paths: Option<BTreeSet<Box<str>>>,
+    touched_paths: Option<BTreeSet<Box<str>>>,
     /// Paths of objects that stay in the cache although the last list missed them.
     missed: BTreeSet<Box<str>>,
     /// Time of the last response to a write, by Service.
     answered_at: BTreeMap<Box<str>, Instant>,
     /// Services whose load balancers were complete in this term, with their families.
-    complete: BTreeMap<Box<str>, Vec<IpFamily>>,
+    complete_families: BTreeMap<Box<str>, Vec<IpFamily>>,
     /// Services with a call in flight, each with the claims of the call.
     services_in_flight: BTreeMap<Box<str>, CallClaims>,
     /// Suitability of configured objects, and the time of the read.
@@ -176,7 +176,7 @@ fn not_listed(error: &Error) -> Error {
     Error::Failed { reason: error.reason(), message: chain(error), after: error.retry_after() }
 }
 
-/// Guard that excludes other calls of this process for the Service.
+/// Guard that excludes other syncs and deletions of the Service in this process. Updates of Nodes do not take it.
 pub struct ServiceInFlight<'a> {
     cache: &'a ResourceCache,
     service: Box<str>,
@@ -225,7 +225,7 @@ impl CacheState {
     }
 
     fn touch(&mut self, path: &str) {
-        if let Some(touched) = &mut self.written_paths {
+        if let Some(touched) = &mut self.touched_paths {
             touched.insert(path.into());
         }
     }
@@ -234,8 +234,8 @@ impl CacheState {
 impl ResourceCache {
     pub fn new(leads: AnyLeader) -> Self {
         let state = Mutex::new(CacheState { leads, ..CacheState::default() });
-        let (events, completed) = (broadcast::Sender::new(BACKLOG), watch::Sender::new(0));
-        Self { state, wake: Notify::new(), events, completed }
+        let (events, relist_counter) = (broadcast::Sender::new(BACKLOG), watch::Sender::new(0));
+        Self { state, wake: Notify::new(), events, relist_counter }
     }
 
     /// Starts a call of this term, and clears the state of another term.
@@ -259,33 +259,33 @@ impl ResourceCache {
         }
     }
 
-    /// Checks that the cache is fresh enough. If not, requests a relist and requeues the Service after the relist.
+    /// Requires that the cache is fresh enough. If not, requests a relist and requeues the Service after the relist.
     ///
     /// # Errors
-    /// [`Error::Pending`], or the error of the last relist (for `AllPoolsListedAfter` also: with all IP pools).
-    pub fn check(&self, service: &str, need: RequiredFreshness) -> Result<(), Error> {
+    /// [`Error::Pending`], or the error of the last relist (for `AllIpPoolsListedAfter` also: with all IP pools).
+    pub fn require_fresh(&self, service: &str, need: RequiredFreshness) -> Result<(), Error> {
         let mut state = self.state.lock();
         let is_after = |time: Option<Instant>, moment| time.is_some_and(|time| time > moment);
         // Whether the cache is fresh enough, and whether the running relist, if any, makes it fresh enough.
         let (is_met, is_next_enough) = match need {
-            RequiredFreshness::AnyList => (state.completed_relists > 0, true),
-            RequiredFreshness::TwoLists => (state.completed_relists > 1, state.completed_relists > 0),
+            RequiredFreshness::AnyList => (state.relist_count > 0, true),
+            RequiredFreshness::TwoLists => (state.relist_count > 1, state.relist_count > 0),
             RequiredFreshness::ListedAfter(moment) => {
                 (is_after(state.last_relist_start, moment), is_after(state.last_attempt, moment))
             }
-            RequiredFreshness::AllPoolsListedAfter(moment) => (is_after(state.pools_begun, moment), false),
+            RequiredFreshness::AllIpPoolsListedAfter(moment) => (is_after(state.ip_pools_relist_start, moment), false),
         };
         if is_met {
             return Ok(());
         }
-        if matches!(need, RequiredFreshness::AllPoolsListedAfter(_)) {
-            if let Some((failure, _)) = state.pools_failure.as_ref().filter(|(_, again)| Instant::now() < *again) {
+        if matches!(need, RequiredFreshness::AllIpPoolsListedAfter(_)) {
+            if let Some((failure, _)) = state.ip_pools_failure.as_ref().filter(|(_, again)| Instant::now() < *again) {
                 return Err(not_listed(failure));
             }
-            state.are_pools_due = true;
+            state.are_all_ip_pools_due = true;
         }
         state.waiting.insert(service.into());
-        if state.written_paths.is_none() || !is_next_enough {
+        if state.touched_paths.is_none() || !is_next_enough {
             match need {
                 RequiredFreshness::ListedAfter(_) => drop(state.patient_until.get_or_insert(Instant::now() + PATIENCE)),
                 _ => state.is_relist_requested = true,
@@ -324,7 +324,7 @@ impl ResourceCache {
     pub fn record(&self, change: &ObjectChange, layout: &ClusterLayout) {
         let mut state = self.state.lock();
         match change {
-            ObjectChange::Entered(kind, object) => {
+            ObjectChange::Present(kind, object) => {
                 state.touch(object.path());
                 state.index.record(*kind, object, layout);
             }
@@ -411,11 +411,11 @@ impl ResourceCache {
     }
 
     /// Records that the load balancers of this Service are complete, with their families.
-    pub fn completed(&self, service: &str, families: Vec<IpFamily>) {
+    pub fn record_complete(&self, service: &str, families: Vec<IpFamily>) {
         let now = Instant::now();
         let mut state = self.state.lock();
-        state.complete.insert(service.into(), families);
-        state.pools.remove(service);
+        state.complete_families.insert(service.into(), families);
+        state.named_ip_pools.remove(service);
         // Keeps the teardowns of deletions in progress and of unpurged objects, because their time limits continue.
         let CacheState { teardowns, deleted, .. } = &mut *state;
         teardowns.retain(|one, teardown| deleted.contains_key(one) || teardown.until_purge(now.into_std()).is_some());
@@ -423,21 +423,21 @@ impl ResourceCache {
 
     /// Whether the load balancers of this Service were complete in this term.
     pub fn was_complete(&self, service: &str) -> bool {
-        self.state.lock().complete.contains_key(service)
+        self.state.lock().complete_families.contains_key(service)
     }
 
     /// Returns the families of the load balancers of this Service; empty until these are complete in this term.
     pub fn families(&self, service: &str) -> Vec<IpFamily> {
-        self.state.lock().complete.get(service).cloned().unwrap_or_default()
+        self.state.lock().complete_families.get(service).cloned().unwrap_or_default()
     }
 
     /// Clears the state of a Service that has no objects left.
     pub fn forget(&self, service: &str) {
         let mut state = self.state.lock();
-        state.complete.remove(service);
+        state.complete_families.remove(service);
         state.answered_at.remove(service);
         state.deleted.remove(service);
-        state.pools.remove(service);
+        state.named_ip_pools.remove(service);
         state.rollouts.remove(service);
         state.teardowns.remove(service);
         state.waiting.remove(service);
@@ -520,7 +520,7 @@ impl ResourceCache {
     pub fn counts(&self) -> Option<(usize, usize)> {
         let state = self.state.lock();
         let ambiguous = state.blocked.values().map(BTreeSet::len).sum();
-        (state.completed_relists > 0 && !state.is_over()).then(|| (state.index.count(), ambiguous))
+        (state.relist_count > 0 && !state.is_over()).then(|| (state.index.count(), ambiguous))
     }
 
     /// Claims the Service for one call. Fails with [`Error::Pending`] while another call handles the Service.
@@ -615,28 +615,28 @@ impl ResourceCache {
         self.request_relist();
     }
 
-    /// Returns the list error of an unread IP pool for which `is_one` returns true, if any.
-    pub fn unread(&self, is_one: impl Fn(&str) -> bool) -> Option<Error> {
+    /// Returns the list error of an unlistable IP pool for which `is_one` returns true, if any.
+    pub fn unlistable_ip_pool_error(&self, is_one: impl Fn(&str) -> bool) -> Option<Error> {
         let state = self.state.lock();
-        state.unread.iter().find(|(pool, _)| is_one(pool)).map(|(_, failure)| not_listed(failure))
+        state.unlistable_ip_pools.iter().find(|(pool, _)| is_one(pool)).map(|(_, failure)| not_listed(failure))
     }
 
     /// Records the IP pools named by objects of this Service, before the objects are deleted. Returns all recorded
     /// pools.
-    pub fn record_pools<'a>(&self, service: &str, named: impl Iterator<Item = &'a str>) -> BTreeSet<Box<str>> {
+    pub fn record_ip_pools<'a>(&self, service: &str, named: impl Iterator<Item = &'a str>) -> BTreeSet<Box<str>> {
         let mut state = self.state.lock();
-        // Without a record, a deletion waits until no IP pool is unread.
-        if state.pools.len() >= MAX_TOUCHED && !state.pools.contains_key(service) {
-            state.pools.clear();
+        // Without a record, a deletion waits until no IP pool is unlistable.
+        if state.named_ip_pools.len() >= MAX_SERVICES && !state.named_ip_pools.contains_key(service) {
+            state.named_ip_pools.clear();
         }
-        let pools = state.pools.entry(service.into()).or_default();
+        let pools = state.named_ip_pools.entry(service.into()).or_default();
         pools.extend(named.map(Into::into));
         pools.clone()
     }
 
     /// Returns a counter that changes after each completed relist.
-    pub fn completed_lists(&self) -> watch::Receiver<u64> {
-        self.completed.subscribe()
+    pub fn relist_counter(&self) -> watch::Receiver<u64> {
+        self.relist_counter.subscribe()
     }
 
     /// Returns the permit of the term, the start of the last completed relist, and a number that is unique to the term.

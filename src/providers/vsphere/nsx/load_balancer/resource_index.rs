@@ -147,7 +147,7 @@ impl ResourceIndex {
     }
 
     /// Returns the Services with several allocations for one load balancer, at least one of them without an address.
-    pub fn with_unread_surplus(&self) -> BTreeSet<&str> {
+    pub fn with_surplus_allocations(&self) -> BTreeSet<&str> {
         let is_surplus = |one: &&Resource| {
             let mut others = self.named(&one.tags.service).filter(|other| other.kind == one.kind);
             let is_beside =

@@ -42,6 +42,8 @@ const SOON: Duration = Duration::from_secs(10);
 /// Maximum number of consecutive runs of a step. Some repeats are normal while other calls create shared objects.
 const MAX_REPEATS: usize = 12;
 
+/// A call of the controller for one Service. A sync or a deletion claims the Service with [`ServiceCall::claimed`]. An
+/// update of Nodes makes no claim, because it writes only the members of pools.
 pub(super) struct ServiceCall<'a> {
     pub(super) provider: &'a NsxLoadBalancers,
     pub(super) service: &'a Service,
@@ -50,21 +52,23 @@ pub(super) struct ServiceCall<'a> {
     pub(super) key: String,
     /// The addresses that the Service reports.
     pub(super) ingress: Vec<IpAddr>,
-    /// The addresses of all Nodes, if these addresses decide about ownership.
+    /// The confirmed usable addresses of all Nodes; empty if the Service reports an address, which then decides about
+    /// ownership.
     nodes: BTreeSet<IpAddr>,
     /// Allocations whose address this call has read without result, by path; true if their IP pool is exhausted.
     without_address: BTreeMap<Box<str>, bool>,
-    /// Paths for [`CurrentState::read_paths`]. No task keeps this lock across an `await`.
-    pub(super) read_paths: Mutex<BTreeSet<Box<str>>>,
+    /// Paths for [`CurrentState::settled_paths`]. No task keeps this lock across an `await`.
+    pub(super) settled_paths: Mutex<BTreeSet<Box<str>>>,
     /// The permit for writes, and the claim that excludes other calls; `None` for a call that only reads.
     claim: Option<(&'a LeaderToken, ServiceInFlight<'a>)>,
 }
 
-/// Failed load balancers of a Service, with their errors.
+/// Failed load balancers of a Service, each by the family of the second load balancer (`None` is the first), with their
+/// errors.
 type FailedFamilies = Vec<(Option<IpFamily>, Error)>;
 
-fn has_failed(failed: &FailedFamilies, second: Option<IpFamily>) -> bool {
-    failed.iter().any(|(which, _)| *which == second)
+fn has_failed(failed: &FailedFamilies, secondary: Option<IpFamily>) -> bool {
+    failed.iter().any(|(of, _)| *of == secondary)
 }
 
 /// The observed state for one step.
@@ -72,8 +76,8 @@ pub(super) struct CallObservation {
     pub(super) classified: ClassifiedResources,
     /// The load balancer service in use, or the message that the configured one is unusable.
     pub(super) lb_service: Result<Option<Resource>, String>,
-    /// A copy of [`ServiceCall::read_paths`] at the time of the observation.
-    read_paths: BTreeSet<Box<str>>,
+    /// A copy of [`ServiceCall::settled_paths`] at the time of the observation.
+    settled_paths: BTreeSet<Box<str>>,
     /// Addresses of allocations of the Service that virtual servers of other owners use.
     pub(super) addresses_in_use: BTreeSet<IpAddr>,
 }
@@ -90,14 +94,14 @@ pub(super) struct FamilyTarget<'o> {
 }
 
 impl FamilyTarget<'_> {
-    pub(super) fn known(&self) -> CurrentState<'_> {
-        let CallObservation { classified, lb_service, read_paths, addresses_in_use } = self.observation;
+    pub(super) fn current(&self) -> CurrentState<'_> {
+        let CallObservation { classified, lb_service, settled_paths, addresses_in_use } = self.observation;
         CurrentState {
             ours: &self.ours,
             ambiguous: &classified.ambiguous,
             lb_service: lb_service.as_ref().ok().and_then(Option::as_ref),
             layout: &self.layout,
-            read_paths,
+            settled_paths,
             addresses_in_use,
         }
     }
@@ -149,7 +153,7 @@ pub(super) fn next<'a, 'o>(
     targets: impl IntoIterator<Item = &'a FamilyTarget<'o>>,
 ) -> Option<(&'a FamilyTarget<'o>, Action<'a>)> {
     let targets: Vec<&FamilyTarget<'_>> = targets.into_iter().collect();
-    let all: Vec<_> = targets.iter().map(|target| (&target.desired, target.known())).collect();
+    let all: Vec<_> = targets.iter().map(|target| (&target.desired, target.current())).collect();
     let (at, step) = plan::next(&all)?;
     Some((targets.get(at)?, step))
 }
@@ -162,8 +166,8 @@ pub(super) fn key_of(service: &Service) -> String {
 }
 
 /// Whether an allocation with an unknown address may belong to the first (`None`) or second load balancer.
-fn has_unread(observation: &CallObservation, second: Option<IpFamily>) -> bool {
-    observation.classified.unresolved.iter().any(|one| one.tags.secondary == second)
+fn has_unresolved(observation: &CallObservation, secondary: Option<IpFamily>) -> bool {
+    observation.classified.unresolved.iter().any(|one| one.tags.secondary == secondary)
 }
 
 fn ingress_of(service: &Service) -> Vec<IpAddr> {
@@ -199,8 +203,8 @@ impl<'a> ServiceCall<'a> {
     pub(super) fn new(of: &'a NsxLoadBalancers, service: &'a Service, layout: ClusterLayout) -> Self {
         let (key, ingress) = (key_of(service), ingress_of(service));
         let nodes = nodes_of(of, &ingress);
-        let (without_address, read_paths) = (BTreeMap::new(), Mutex::default());
-        Self { provider: of, service, layout, key, ingress, nodes, without_address, read_paths, claim: None }
+        let (without_address, settled_paths) = (BTreeMap::new(), Mutex::default());
+        Self { provider: of, service, layout, key, ingress, nodes, without_address, settled_paths, claim: None }
     }
 
     /// Claims the Service for changes. Fails with [`Error::Pending`] while another call handles the Service.
@@ -216,15 +220,15 @@ impl<'a> ServiceCall<'a> {
 
     /// Returns the status of the load balancer of the Service; `None` if the Service has no objects. Before the first
     /// complete list, fails with [`Error::Pending`] or the error of the last relist. Also fails if a Service without
-    /// objects may have an address in an unread IP pool.
+    /// objects may have an address in an unlistable IP pool.
     pub(super) fn status(&self) -> Result<Option<LoadBalancerStatus>, Error> {
-        self.check(RequiredFreshness::AnyList)?;
+        self.require_fresh(RequiredFreshness::AnyList)?;
         let observation = self.observe_by(&self.nodes);
         let ours = &observation.classified.owned;
         if ours.is_empty() {
             return self.check_absence(&self.ingress, &BTreeSet::new()).map(|()| None);
         }
-        let first_of = |second| plan::shown_address(&ours.of(second), has_unread(&observation, second));
+        let first_of = |secondary| plan::shown_address(&ours.of(secondary), has_unresolved(&observation, secondary));
         let all = [None, Some(IpFamily::V4), Some(IpFamily::V6)].into_iter().filter_map(first_of);
         Ok(Some(status(families::in_order(&service_request::families_of(self.service), all))))
     }
@@ -233,8 +237,8 @@ impl<'a> ServiceCall<'a> {
         &self.provider.resources
     }
 
-    pub(super) fn check(&self, need: RequiredFreshness) -> Result<(), Error> {
-        self.provider.resources.check(&self.key, need)
+    pub(super) fn require_fresh(&self, need: RequiredFreshness) -> Result<(), Error> {
+        self.provider.resources.require_fresh(&self.key, need)
     }
 
     /// Observes the current state. Reports ambiguous objects, unless these may be ambiguous only because of the
@@ -267,12 +271,12 @@ impl<'a> ServiceCall<'a> {
         let is_used_elsewhere =
             |address: &IpAddr| of.resources.read(|index| index.other_server_on(*address, &own).is_some());
         let addresses_in_use = reserved.filter(is_used_elsewhere).collect();
-        CallObservation { classified, lb_service, read_paths: self.read_paths.lock().clone(), addresses_in_use }
+        CallObservation { classified, lb_service, settled_paths: self.settled_paths.lock().clone(), addresses_in_use }
     }
 
     /// Observes the state for a call that writes. Fails with [`Error::Pending`] while the ownership of virtual servers
     /// depends on a Node whose VM is unknown.
-    pub(super) fn observe_with_nodes(&self) -> Result<CallObservation, Error> {
+    pub(super) fn observe_for_write(&self) -> Result<CallObservation, Error> {
         let observation = self.observe();
         self.check_nodes_are_known(&observation)?;
         Ok(observation)
@@ -371,7 +375,7 @@ impl<'a> ServiceCall<'a> {
         failed: &FailedFamilies,
     ) {
         let mut steps = self.cache().last_step(&self.key).map(|last| last.steps).unwrap_or_default();
-        steps.retain(|second, _| has_failed(failed, *second));
+        steps.retain(|secondary, _| has_failed(failed, *secondary));
         steps.extend(planned.map(|(target, step)| (target.balancer.secondary, step.to_string())));
         let last = LastStep {
             at: Instant::now(),
@@ -419,23 +423,23 @@ impl<'a> ServiceCall<'a> {
     async fn perform_in(
         &self,
         layout: &ClusterLayout,
-        parts: Option<&LoadBalancerSpec>,
+        spec: Option<&LoadBalancerSpec>,
         step: &Action<'_>,
     ) -> Result<(), Error> {
-        let request = self.request(layout, parts)?;
+        let request = self.request(layout, spec)?;
         request.permit.check()?;
         let writes = !matches!(step, Action::Read { .. });
         let _answer = writes.then(|| AnswerRecorder { cache: self.cache(), key: &self.key });
         let is_referenced = AtomicBool::new(false);
         let record = |change: ObjectChange| {
             let path = match &change {
-                ObjectChange::Entered(ObjectKind::Group | ObjectKind::PersistenceProfile, object) => {
+                ObjectChange::Present(ObjectKind::Group | ObjectKind::PersistenceProfile, object) => {
                     Some(object.path())
                 }
                 ObjectChange::Gone(path) => Some(path.as_str()),
-                ObjectChange::Entered(..) | ObjectChange::Reserved { .. } | ObjectChange::Referenced(_) => None,
+                ObjectChange::Present(..) | ObjectChange::Reserved { .. } | ObjectChange::Referenced(_) => None,
             };
-            self.read_paths.lock().extend(path.map(Into::into));
+            self.settled_paths.lock().extend(path.map(Into::into));
             is_referenced.fetch_or(matches!(change, ObjectChange::Referenced(_)), Ordering::Relaxed);
             self.record_effect(step, &change);
             self.cache().record(&change, &self.layout);
@@ -468,10 +472,10 @@ impl<'a> ServiceCall<'a> {
     /// Records accepted changes that NSX has to realize before the sync ends.
     fn record_effect(&self, step: &Action<'_>, change: &ObjectChange) {
         match (step, change) {
-            (Action::Create(_), ObjectChange::Entered(ObjectKind::LbService | ObjectKind::VirtualServer, object)) => {
+            (Action::Create(_), ObjectChange::Present(ObjectKind::LbService | ObjectKind::VirtualServer, object)) => {
                 self.cache().record_written(&self.key, object.path(), None)
             }
-            (Action::Update { .. }, ObjectChange::Entered(ObjectKind::VirtualServer, object)) => {
+            (Action::Update { .. }, ObjectChange::Present(ObjectKind::VirtualServer, object)) => {
                 self.cache().record_written(&self.key, object.path(), object.revision());
             }
             (Action::Delete(_), ObjectChange::Gone(path)) => self.cache().record_deleted(&self.key, path),
@@ -479,15 +483,15 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// Returns a load balancer of the Service, with the desired state of a deletion.
-    pub(super) fn deletion<'o>(
+    /// Returns a load balancer of the Service without any desired ports, as for its deletion.
+    pub(super) fn empty_target<'o>(
         &self,
         observation: &'o CallObservation,
         balancer: FamilyLoadBalancer,
     ) -> FamilyTarget<'o> {
         let features =
             service_request::features_of(self.service, self.provider.rules, balancer.family).unwrap_or_default();
-        let wanted = DesiredLoadBalancer {
+        let desired = DesiredLoadBalancer {
             ports: Vec::new(),
             members: Vec::new(),
             ingress: self.ingress.clone(),
@@ -495,12 +499,12 @@ impl<'a> ServiceCall<'a> {
             service_uid: self.uid().map(str::to_owned),
             features,
             reported: None,
-            has_unread: has_unread(observation, balancer.secondary),
+            has_unresolved: has_unresolved(observation, balancer.secondary),
             may_have_references: self.cache().may_have_references(&self.key),
             adopts_fully: false,
         };
         let (layout, ours) = (self.layout.of(balancer.secondary), observation.classified.owned.of(balancer.secondary));
-        FamilyTarget { observation, balancer, layout, ours, desired: wanted, spec: None }
+        FamilyTarget { observation, balancer, layout, ours, desired, spec: None }
     }
 
     /// Whether an address that the Service reports or a virtual server uses belongs to no known allocation. An
@@ -517,13 +521,14 @@ impl<'a> ServiceCall<'a> {
         addresses.any(|address| address.is_none_or(|address| !known.contains(&address)))
     }
 
-    /// Reads the address of the next `unread` allocation, because the address shows whether the allocation is ours.
+    /// Reads the address of the next of these `allocations`, because the address shows whether an allocation is ours.
     /// Returns false if no read is left. Fails if NSX returns no address and `matters` is set, because the Service may
     /// have this address.
-    pub(super) async fn read_one(&mut self, unread: &[Resource], matters: bool) -> Result<bool, Error> {
-        let Some(allocation) = unread.iter().find(|one| !self.without_address.contains_key(&*one.tags.path)) else {
+    pub(super) async fn read_one(&mut self, allocations: &[Resource], matters: bool) -> Result<bool, Error> {
+        let Some(allocation) = allocations.iter().find(|one| !self.without_address.contains_key(&*one.tags.path))
+        else {
             let is_open = |one: &&Resource| self.without_address.get(&*one.tags.path) == Some(&false);
-            return match unread.iter().find(is_open).filter(|_| matters) {
+            return match allocations.iter().find(is_open).filter(|_| matters) {
                 Some(allocation) => self.unless_gone(allocation).await.map(|()| true),
                 None => Ok(false),
             };

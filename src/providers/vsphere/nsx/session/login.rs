@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use tracing::warn;
 
-use super::{NsxSession, Sessions};
+use super::{NsxSession, SessionMode};
 use crate::base::backoff::Backoff;
 use crate::base::error_chain::chain;
 use crate::clients::nsx::{Client, Error, Kind, Login, NoLogin, Scheme};
@@ -22,14 +22,14 @@ use crate::providers::vsphere::login::schedule::{Interface, account, place};
 pub(super) const HARMLESS: Backoff =
     Backoff::doubling(Duration::from_secs(1), Duration::from_secs(10)).shortened_by(0.5);
 
-/// Backoff after a login without an answer. NSX may have counted a rejection, so the ledger grants only a few
+/// Backoff after a login without an answer. NSX may have counted a rejection, so the login throttle grants only a few
 /// unanswered logins in 15 minutes. With this backoff, these few logins cover an outage of one minute.
 const UNANSWERED: Backoff = Backoff::doubling(Duration::from_secs(10), Duration::from_secs(60)).shortened_by(0.5);
 
 impl NsxSession {
     /// Tries `LoginAttempts::candidates` in order, until NSX accepts one. Stops at an attempt that fails without a
     /// rejection, or at a credential that may not be tried.
-    pub(super) async fn log_in_with(
+    pub(super) async fn try_offered_credentials(
         &self,
         client: &Client,
         offers: &Offers,
@@ -54,15 +54,16 @@ impl NsxSession {
         }))
     }
 
-    /// Logs in with this credential, unless the schedule or the ledger requires a wait. The login in use stays in use.
+    /// Logs in with this credential, unless the schedule or the login throttle requires a wait. The login in use stays
+    /// in use.
     pub(super) async fn try_credential(
         &self,
         client: &Client,
         credential: &Arc<Credential>,
         scheme: Scheme,
     ) -> Result<Login, NoLogin> {
-        // The task may take the request for a login before the signal of a rejection, which the ledger has to count
-        // before it decides about another attempt.
+        // The task may take the request for a login before the signal of a rejection, which the login throttle has to
+        // count before it decides about another attempt.
         self.count_refusals().await;
         let credentials::Login::Password { user, password } = &credential.login else {
             let why = "expected a user name and a password for NSX, found a certificate or a URL".to_owned();
@@ -78,16 +79,18 @@ impl NsxSession {
                 return Err(NoLogin { kind, reason: why });
             }
         };
-        let sessions = self.state.lock().sessions;
-        match submit(client, sessions, (scheme, user, password)).await {
+        let mode = self.state.lock().session_mode;
+        match submit(client, mode, (scheme, user, password)).await {
             Ok(login) => {
-                self.accepted(credential, sessions);
+                self.accepted(credential, mode);
                 attempt.accepted().await;
                 Ok(login)
             }
-            Err(error) if sessions == Sessions::End && error.kind == Kind::Rejected && self.is_in_use(credential) => {
-                // NSX has just opened a session with the same password, so the password is valid. The ledger keeps the
-                // request as unanswered until NSX accepts the next login.
+            Err(error)
+                if mode == SessionMode::ShortLived && error.kind == Kind::Rejected && self.is_in_use(credential) =>
+            {
+                // NSX has just opened a session with the same password, so the password is valid. The login throttle
+                // keeps the request as unanswered until NSX accepts the next login.
                 attempt.counts_as(Outcome::Unanswered).await;
                 Err(self.require_sessions(&error))
             }
@@ -95,14 +98,14 @@ impl NsxSession {
         }
     }
 
-    fn accepted(&self, credential: &Arc<Credential>, sessions: Sessions) {
+    fn accepted(&self, credential: &Arc<Credential>, mode: SessionMode) {
         let mut state = self.state.lock();
-        match sessions {
-            Sessions::End => state.sessions = Sessions::Replaced,
+        match mode {
+            SessionMode::ShortLived => state.session_mode = SessionMode::PerRequest,
             // NSX refused per-request authentication while another password was in use. With the new password, sessions
             // and then per-request authentication are tried again.
-            Sessions::Required if state.in_use.as_ref().is_some_and(|in_use| in_use.login != credential.login) => {
-                (state.sessions, state.short_lived) = (Sessions::Serve, 0);
+            SessionMode::Required if state.in_use.as_ref().is_some_and(|in_use| in_use.login != credential.login) => {
+                (state.session_mode, state.short_lived) = (SessionMode::Usable, 0);
             }
             _ => {}
         }
@@ -144,7 +147,7 @@ impl NsxSession {
         warn!(nsx = self.server, "{why}");
         let failure = NoLogin { kind: Kind::Unavailable, reason: why };
         let mut state = self.state.lock();
-        state.sessions = Sessions::Required;
+        state.session_mode = SessionMode::Required;
         state.retry = Some((Instant::now() + HARMLESS.pause(1, fastrand::f64()), failure.clone()));
         failure
     }
@@ -158,10 +161,10 @@ impl NsxSession {
 /// Opens a session. Uses per-request authentication if sessions end within seconds or the manager has no sessions.
 async fn submit(
     client: &Client,
-    sessions: Sessions,
+    mode: SessionMode,
     (scheme, user, password): (Scheme, &str, &SecretString),
 ) -> Result<Login, Error> {
-    if matches!(sessions, Sessions::Serve | Sessions::Required)
+    if matches!(mode, SessionMode::Usable | SessionMode::Required)
         && let Some(login) = client.open_session(scheme, user, password).await?
     {
         return Ok(login);

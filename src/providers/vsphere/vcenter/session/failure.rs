@@ -81,7 +81,7 @@ impl FailureCause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Pause {
     Backoff,
-    /// After this time, or earlier if other credentials are offered or the ledger permits the login.
+    /// After this time, or earlier if other credentials are offered or the login throttle permits the login.
     For(Duration),
     UntilOffered,
 }

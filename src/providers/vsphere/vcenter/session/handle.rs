@@ -86,27 +86,27 @@ impl SessionHandle {
 /// A client in use. The logout of its session waits until the client is dropped.
 pub struct ClientInUse<C> {
     client: C,
-    pub(super) link: Arc<SessionHandle>,
+    pub(super) handle: Arc<SessionHandle>,
 }
 
 impl<C> ClientInUse<C> {
-    fn new(link: &Arc<SessionHandle>, client: C) -> Self {
-        link.uses.send_modify(|count| *count = count.saturating_add(1));
-        Self { client, link: Arc::clone(link) }
+    fn new(handle: &Arc<SessionHandle>, client: C) -> Self {
+        handle.uses.send_modify(|count| *count = count.saturating_add(1));
+        Self { client, handle: Arc::clone(handle) }
     }
 
     pub(in super::super) fn about(&self) -> AboutInfo {
-        self.link.about()
+        self.handle.about()
     }
 
     pub(in super::super) fn leftovers(&self) -> &Leftovers {
-        &self.link.leftovers
+        &self.handle.leftovers
     }
 }
 
 impl<C> Drop for ClientInUse<C> {
     fn drop(&mut self) {
-        self.link.uses.send_modify(|count| *count = count.saturating_sub(1));
+        self.handle.uses.send_modify(|count| *count = count.saturating_sub(1));
     }
 }
 

@@ -28,7 +28,7 @@ impl Session {
     /// Logs in over SOAP, unless the login has to wait.
     pub(super) async fn try_credential(
         &self,
-        link: &SessionHandle,
+        handle: &SessionHandle,
         credential: &Arc<Credential>,
     ) -> Result<(), ConnectionFailure> {
         // Begins before the claim, so that a stop does not leave a claim behind.
@@ -45,7 +45,7 @@ impl Session {
                 });
             }
         };
-        match self.submit(&link.soap, &credential.login).await {
+        match self.submit(&handle.soap, &credential.login).await {
             Ok(()) => {
                 self.state.lock().status.soap_logins += 1;
                 attempt.accepted().await;
@@ -67,7 +67,7 @@ impl Session {
     /// Logs in over REST, unless the login has to wait.
     pub(super) async fn enter_rest(
         &self,
-        link: &SessionHandle,
+        handle: &SessionHandle,
         credential: &Arc<Credential>,
     ) -> Result<(), RestFailure> {
         let _under_way = self.logins.begin();
@@ -81,7 +81,7 @@ impl Session {
                 });
             }
         };
-        match self.present_rest(&link.rest, &credential.login).await {
+        match self.present_rest(&handle.rest, &credential.login).await {
             Ok(()) => {
                 self.state.lock().status.rest_logins += 1;
                 attempt.accepted().await;

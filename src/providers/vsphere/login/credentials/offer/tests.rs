@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use secrecy::SecretString;
 
 use super::super::layout::StoredKeys;
-use super::super::source::Reading;
+use super::super::source::SourceReading;
 use super::super::{Login, ReadToken};
 use super::*;
 use crate::providers::vsphere::config::{self, VcenterConfig};
@@ -24,7 +24,7 @@ impl ReadToken for Account {
 }
 
 /// Returns sources with these readings. `None` means that the source was not read yet.
-fn sources(known: &[(SourceLocation, Option<Reading>)]) -> CredentialSources {
+fn sources(known: &[(SourceLocation, Option<SourceReading>)]) -> CredentialSources {
     let known: Vec<_> = known.iter().map(|(location, reading)| (location.clone(), reading)).collect();
     known
         .into_iter()
@@ -32,10 +32,12 @@ fn sources(known: &[(SourceLocation, Option<Reading>)]) -> CredentialSources {
             let mut source = CredentialSource::default();
             match reading {
                 None => {}
-                Some(Reading::Failing(reason)) => drop(source.take(Reading::Failing(reason.clone()))),
-                Some(Reading::Absent(why)) => drop(source.take(Reading::Absent(why.clone()))),
-                Some(Reading::Read { .. }) => {
-                    drop(source.take(Reading::Read { stored: stored(&place.to_string()), origin: Origin::Config }));
+                Some(SourceReading::Failing(reason)) => drop(source.take(SourceReading::Failing(reason.clone()))),
+                Some(SourceReading::Absent(why)) => drop(source.take(SourceReading::Absent(why.clone()))),
+                Some(SourceReading::Read { .. }) => {
+                    drop(
+                        source.take(SourceReading::Read { stored: stored(&place.to_string()), origin: Origin::Config }),
+                    );
                 }
             }
             ((place, KeyLayout::Vcenter), source)
@@ -48,8 +50,8 @@ fn stored(user: &str) -> StoredKeys {
     StoredKeys::read([("vc.username", Some(user.as_bytes())), ("vc.password", Some(b"p".as_slice()))], &managers)
 }
 
-fn read() -> Option<Reading> {
-    Some(Reading::Read { stored: stored("any"), origin: Origin::Config })
+fn read() -> Option<SourceReading> {
+    Some(SourceReading::Read { stored: stored("any"), origin: Origin::Config })
 }
 
 fn secret() -> SourceLocation {
@@ -91,8 +93,8 @@ fn shown(offer: &CredentialState) -> String {
 fn the_pair_of_the_file_goes_first_and_nothing_is_offered_before_every_source_was_looked_at() {
     let inline = || entry("[Global]\nuser = inline\npassword = p\n[VirtualCenter \"vc\"]\n");
     let in_directory = || entry("[Global]\nsecrets-directory = /dir\n[VirtualCenter \"vc\"]\n");
-    let failing = || Some(Reading::Failing("no route".into()));
-    let absent = || Some(Reading::Absent("it does not exist".into()));
+    let failing = || Some(SourceReading::Failing("no route".into()));
+    let absent = || Some(SourceReading::Absent("it does not exist".into()));
     let default = || directory(DEFAULT);
     for (case, entry, known, expected) in [
         ("a pair alone", inline(), vec![], "inline"),
@@ -164,7 +166,7 @@ fn the_pair_of_the_file_goes_first_and_nothing_is_offered_before_every_source_wa
 #[test]
 fn a_pair_that_stands_in_both_places_is_offered_once() {
     let mut source = CredentialSource::default();
-    source.take(Reading::Read { stored: stored("inline"), origin: Origin::Config });
+    source.take(SourceReading::Read { stored: stored("inline"), origin: Origin::Config });
     let known = BTreeMap::from([((secret(), KeyLayout::Vcenter), source)]);
     assert_eq!(shown(&with_pair().credential_settings().offer(Path::new(DEFAULT), &known)), "inline");
 }
@@ -203,15 +205,20 @@ fn nsx_has_the_credentials_of_its_secret_and_those_of_the_file_until_the_secret_
     let stored = |entries: &[(&str, &str)]| {
         StoredKeys::read_basic_auth(entries.iter().map(|(key, value)| (*key, value.as_bytes())))
     };
-    let read = |entries: &[(&str, &str)]| Reading::Read { stored: stored(entries), origin: Origin::Config };
+    let read = |entries: &[(&str, &str)]| SourceReading::Read { stored: stored(entries), origin: Origin::Config };
     let good = || read(&[("username", "of the secret"), ("password", "p")]);
     let none = "missing: Secret ns/n: its key \"password\" is missing or empty";
     for (case, reading, without_file, with_file) in [
         ("not looked at yet", None, "pending: Secret ns/n has not been read yet", None),
         ("read", Some(good()), "of the secret", Some("of the secret")),
         ("without password", Some(read(&[("username", "u")])), none, Some("of the file")),
-        ("deleted", Some(Reading::Absent("it does not exist".into())), "missing: Secret ns/n: it does not exist", None),
-        ("unreadable", Some(Reading::Failing("no route".into())), "pending: Secret ns/n: no route", None),
+        (
+            "deleted",
+            Some(SourceReading::Absent("it does not exist".into())),
+            "missing: Secret ns/n: it does not exist",
+            None,
+        ),
+        ("unreadable", Some(SourceReading::Failing("no route".into())), "pending: Secret ns/n: no route", None),
     ] {
         let is_unread = reading.is_none();
         let mut source = CredentialSource::default();

@@ -26,10 +26,10 @@ fn origin(version: u32) -> Origin {
     Origin::Source { location: place(), version: Some(version) }
 }
 
-fn version(version: u32, entries: &[(&str, &str)]) -> Reading {
+fn version(version: u32, entries: &[(&str, &str)]) -> SourceReading {
     let managers = SessionManagers { account: Arc::new(Account), hosts: std::collections::BTreeSet::new() };
     let stored = StoredKeys::read(entries.iter().map(|(key, value)| (*key, Some(value.as_bytes()))), &managers);
-    Reading::Read { stored, origin: origin(version) }
+    SourceReading::Read { stored, origin: origin(version) }
 }
 
 fn found(user: &str, password: &str, version: u32) -> SourceAnswer {
@@ -94,7 +94,7 @@ fn s21_a_server_is_found_as_written_first_then_in_another_spelling() {
 fn s22_a_secret_that_is_deleted_keeps_its_last_credentials_and_that_is_told_once() {
     let mut source = CredentialSource::default();
     source.take(version(1, &VC));
-    let absent = || Reading::Absent("it does not exist".into());
+    let absent = || SourceReading::Absent("it does not exist".into());
     assert_eq!(source.take(absent()).problems, ["it does not exist; the last credentials from it stay in use"]);
     assert_eq!(source.take(absent()), SourceChanges::default());
     assert_eq!(source.find("vc", &place()), found("u", "p", 1));
@@ -112,11 +112,11 @@ fn s22_a_secret_that_is_deleted_keeps_its_last_credentials_and_that_is_told_once
 fn s23_nothing_is_there_before_the_secret_is() {
     let mut source = CredentialSource::default();
     assert_eq!(source.find("vc", &place()), SourceAnswer::Unread);
-    source.take(Reading::Failing("no route".into()));
+    source.take(SourceReading::Failing("no route".into()));
     assert_eq!(source.find("vc", &place()), SourceAnswer::Failing("Secret ns/n: no route".into()));
-    assert_eq!(source.take(Reading::Absent("it does not exist".into())), SourceChanges::default());
+    assert_eq!(source.take(SourceReading::Absent("it does not exist".into())), SourceChanges::default());
     assert_eq!(source.find("vc", &place()), SourceAnswer::Missing("Secret ns/n: it does not exist".into()));
-    source.take(Reading::Failing("no route".into()));
+    source.take(SourceReading::Failing("no route".into()));
     assert!(matches!(source.find("vc", &place()), SourceAnswer::Missing(_)), "what was known stays known");
     source.take(version(1, &VC));
     assert_eq!(source.find("vc", &place()), found("u", "p", 1));
@@ -160,7 +160,7 @@ fn a_missing_entry_names_the_keys_that_are_expected_and_the_servers_that_are_the
 fn what_was_read_outlives_a_source_that_cannot_be_asked() {
     let mut source = CredentialSource::default();
     source.take(version(1, &VC));
-    assert_eq!(source.take(Reading::Failing("no route".into())), SourceChanges::default());
+    assert_eq!(source.take(SourceReading::Failing("no route".into())), SourceChanges::default());
     assert_eq!(source.find("vc", &place()), found("u", "p", 1));
     assert!(matches!(source.find("other", &place()), SourceAnswer::Missing(_)));
 }
@@ -192,9 +192,9 @@ fn s14_a_secret_that_is_emptied_keeps_its_last_credentials() {
     assert_eq!(source.find("vc", &place()), found("u", "p", 2));
 }
 
-fn for_nsx(version: u32, entries: &[(&str, &str)]) -> Reading {
+fn for_nsx(version: u32, entries: &[(&str, &str)]) -> SourceReading {
     let stored = StoredKeys::read_basic_auth(entries.iter().map(|(key, value)| (*key, value.as_bytes())));
-    Reading::Read { stored, origin: origin(version) }
+    SourceReading::Read { stored, origin: origin(version) }
 }
 
 /// Case L-17 of `docs/compatibility.md`. Upstream drops the credentials, and ignores deletions that it notices late.
@@ -217,7 +217,7 @@ fn user_name_and_password_for_nsx_stay_when_the_secret_is_deleted_or_loses_a_key
                 .to_owned(),
         ),
         (
-            Reading::Absent("it does not exist".into()),
+            SourceReading::Absent("it does not exist".into()),
             "it does not exist; the last credentials from it stay in use".to_owned(),
         ),
     ] {

@@ -19,7 +19,7 @@ use tracing::info;
 
 use self::capacity::{advertises_addresses, usage_of};
 use self::failures::{
-    failed, is_missing, is_to_be_read, no_address, not_listed, obstructed, part_of, refused, unmarked,
+    create_failed, failed, is_missing, is_to_be_read, kind_of, no_address, not_listed, obstructed, unmarked,
 };
 use super::{
     Backend, ConfiguredObject, Each, ObjectChange, PoolUpdate, Record, Request, Scope, ScopeNames, Suitability, Usage,
@@ -122,7 +122,7 @@ impl NsxBackend {
     /// Whether the object at `path`, which NSX reported as missing, is missing or being deleted, and of a kind that
     /// this program creates. Reads the object, because NSX may also report an existing object.
     async fn lacks_part(&self, path: &str, doing: &str) -> Result<bool, Error> {
-        let Some(kind) = part_of(path) else { return Ok(false) };
+        let Some(kind) = kind_of(path) else { return Ok(false) };
         let found = self.get(kind, path, doing).await?;
         Ok(found.is_none_or(|object| object.is_marked_for_delete()))
     }
@@ -141,7 +141,7 @@ impl NsxBackend {
             match self.create_at(request, &permit, &new, &path).await? {
                 CreateOutcome::Here(object) => {
                     info!(service = %request.owner.service, path, "created in NSX");
-                    record(ObjectChange::Entered(new.resource.kind, object.clone()));
+                    record(ObjectChange::Present(new.resource.kind, object.clone()));
                     return Ok(Some(object));
                 }
                 CreateOutcome::Missing(path) => {
@@ -177,7 +177,7 @@ impl NsxBackend {
                     match self.get(new.resource.kind, path, &new.operation).await? {
                         Some(object) => return Ok(taken(request, new, object)),
                         None if attempt < ATTEMPTS => attempt += 1,
-                        None => return Err(refused(&new.operation, &error)),
+                        None => return Err(create_failed(&new.operation, &error)),
                     }
                 }
                 client::Kind::MissingReference(missing) if self.lacks_part(missing, &new.operation).await? => {
@@ -185,7 +185,7 @@ impl NsxBackend {
                 }
                 // Old versions of NSX reject this field.
                 client::Kind::BadRequest if attempt < ATTEMPTS && body.0.remove(GROUP_TYPE).is_some() => attempt += 1,
-                _ => return Err(refused(&new.operation, &error)),
+                _ => return Err(create_failed(&new.operation, &error)),
             }
         }
     }
@@ -218,7 +218,7 @@ impl NsxBackend {
         desired: &Resource,
         record: Record<'_>,
     ) -> Result<(), Error> {
-        let members = request.spec.map(|parts| parts.members.as_slice()).unwrap_or_default();
+        let members = request.spec.map(|spec| spec.members.as_slice()).unwrap_or_default();
         let tags = plan::tags_at_write(&resource.tags, resource.kind, &request.owner, request.layout);
         let edit = |object: &mut Object| {
             body::edit(object, resource, desired, &request.layout.cluster, members);
@@ -247,7 +247,7 @@ impl NsxBackend {
             match self.client.put(&permit, path, Calls::of(kind).put, &object).await {
                 Ok(stored) => {
                     info!(service = %request.owner.service, path, "changed in NSX");
-                    record(ObjectChange::Entered(kind, stored));
+                    record(ObjectChange::Present(kind, stored));
                     return Ok(());
                 }
                 Err(error) => match &error.kind {
@@ -280,7 +280,7 @@ impl NsxBackend {
         if Resource::read(kind, &object, layout).is_some_and(is_same) {
             return Ok(Some(object));
         }
-        record(ObjectChange::Entered(kind, object));
+        record(ObjectChange::Present(kind, object));
         Ok(None)
     }
 
@@ -476,8 +476,8 @@ impl Backend for NsxBackend {
         let doing = step.to_string();
         match step {
             Action::Create(resource) => {
-                let Some(parts) = request.spec else { return Err(Error::other("a deletion creates nothing")) };
-                let body = body::new_object(request.layout, &request.owner, parts, resource);
+                let Some(spec) = request.spec else { return Err(Error::other("a deletion creates nothing")) };
+                let body = body::new_object(request.layout, &request.owner, spec, resource);
                 let parent = resource.kind.parent();
                 let new = NewObject { resource, parent, body, operation: doing, first: 0 };
                 self.create(request, new, record).await.map(drop)
@@ -496,7 +496,7 @@ impl Backend for NsxBackend {
             Action::Read { kind, path } => {
                 let found = self.get(*kind, path, &doing).await?;
                 let gone = || ObjectChange::Gone(path.clone());
-                record(found.map_or_else(gone, |object| ObjectChange::Entered(*kind, object)));
+                record(found.map_or_else(gone, |object| ObjectChange::Present(*kind, object)));
                 Ok(())
             }
             Action::ReadAddress(allocation) => self.read_address(request, allocation, false, record).await.map(drop),

@@ -64,8 +64,8 @@ pub enum AllocationRequest {
 
 impl AllocationRequest {
     /// Returns the address to reserve. The requested address takes precedence over the reported address.
-    pub fn of(wanted: &DesiredLoadBalancer) -> Self {
-        match (wanted.features.address, wanted.reported) {
+    pub fn of(desired: &DesiredLoadBalancer) -> Self {
+        match (desired.features.address, desired.reported) {
             (Some(address), _) => Self::Only(address),
             (None, Some(address)) => Self::Rather(address),
             (None, None) => Self::Any,

@@ -9,37 +9,37 @@ use crate::providers::vsphere::nsx::load_balancer::layout::ObjectKind;
 use crate::providers::vsphere::nsx::load_balancer::resource::{Resource, ServiceResources};
 
 /// Returns the address of the load balancer. Virtual servers take precedence over allocations. Among virtual servers,
-/// an address that the Service reports comes first, then the address of a virtual server for a port in `wanted`. A
+/// an address that the Service reports comes first, then the address of a virtual server for a port in `desired`. A
 /// virtual server is ignored as edited if its address is not reserved but another address is. Returns `None` if there
 /// is no address, or while an allocation with an unknown address may have the reported address.
-pub fn address(wanted: &DesiredLoadBalancer, ours: &ServiceResources) -> Option<IpAddr> {
-    let servers = || ours.servers().filter(|server| !is_edited(server, ours, wanted.has_unread));
+pub fn address(desired: &DesiredLoadBalancer, ours: &ServiceResources) -> Option<IpAddr> {
+    let servers = || ours.servers().filter(|server| !is_edited(server, ours, desired.has_unresolved));
     let of_servers = || servers().filter_map(|server| server.address);
-    let is_wanted = |server: &&Resource| wanted.ports.iter().any(|port| server.tags.port == Some(port.port));
+    let is_wanted = |server: &&Resource| desired.ports.iter().any(|port| server.tags.port == Some(port.port));
     let of_wanted = || servers().filter(is_wanted).find_map(|server| server.address);
     let of_allocations = || ours.allocations().filter_map(|allocation| allocation.address);
     let are_read = ours.allocations().all(|allocation| allocation.address.is_some());
-    let is_reported = |address: &IpAddr| wanted.ingress.contains(address);
+    let is_reported = |address: &IpAddr| desired.ingress.contains(address);
     of_servers()
         .find(is_reported)
         .or_else(of_wanted)
         .or_else(|| of_servers().next())
         .or_else(|| of_allocations().find(is_reported))
-        .or_else(|| of_allocations().next().filter(|_| are_read || wanted.ingress.is_empty()))
+        .or_else(|| of_allocations().next().filter(|_| are_read || desired.ingress.is_empty()))
 }
 
 /// Returns the address of the virtual servers, if any, or the reserved address if all virtual servers were edited.
-pub fn shown_address(ours: &ServiceResources, has_unread: bool) -> Option<IpAddr> {
-    let servers = ours.servers().filter(|server| !is_edited(server, ours, has_unread));
+pub fn shown_address(ours: &ServiceResources, has_unresolved: bool) -> Option<IpAddr> {
+    let servers = ours.servers().filter(|server| !is_edited(server, ours, has_unresolved));
     let reserved = || ours.allocations().filter(|_| ours.has(ObjectKind::VirtualServer)).find_map(|one| one.address);
     servers.filter_map(|server| server.address).next().or_else(reserved)
 }
 
 /// Whether the address of a virtual server differs from all reserved addresses; false without an allocation, or while
 /// the address of one is unknown.
-fn is_edited(server: &Resource, ours: &ServiceResources, has_unread: bool) -> bool {
+fn is_edited(server: &Resource, ours: &ServiceResources, has_unresolved: bool) -> bool {
     let mut allocations = ours.allocations();
-    let is_known = !has_unread && ours.has(ObjectKind::Allocation);
+    let is_known = !has_unresolved && ours.has(ObjectKind::Allocation);
     is_known && allocations.all(|one| one.address.is_some() && one.address != server.address)
 }
 
@@ -57,13 +57,13 @@ pub fn is_doubtful(ingress: &[IpAddr], ours: &ServiceResources) -> bool {
 /// false, or if another virtual server occupies the address.
 pub fn set_back<'a>(
     rows: &PortStates<'a>,
-    wanted: &DesiredLoadBalancer,
-    known: &CurrentState<'a>,
+    desired: &DesiredLoadBalancer,
+    current: &CurrentState<'a>,
     address: IpAddr,
 ) -> Option<Action<'a>> {
-    let mut all = edited_in(rows, wanted, known).filter(|(row, _)| row.is_compared);
+    let mut all = edited_in(rows, desired, current).filter(|(row, _)| row.is_compared);
     let (_, server) = all.find(|(row, server)| {
-        !known
+        !current
             .servers()
             .any(|other| other.tags.path != server.tags.path && port_states::listens(other, row.port, address))
     })?;
@@ -71,28 +71,28 @@ pub fn set_back<'a>(
 }
 
 /// Returns the virtual servers with an edited address.
-pub fn edited<'a>(wanted: &'a DesiredLoadBalancer, known: &CurrentState<'a>) -> Vec<&'a Resource> {
-    let rows = PortStates::find(wanted, known, address(wanted, known.ours));
-    edited_in(&rows, wanted, known).map(|(_, server)| server).collect()
+pub fn edited<'a>(desired: &'a DesiredLoadBalancer, current: &CurrentState<'a>) -> Vec<&'a Resource> {
+    let rows = PortStates::find(desired, current, address(desired, current.ours));
+    edited_in(&rows, desired, current).map(|(_, server)| server).collect()
 }
 
 fn edited_in<'r, 'a>(
     rows: &'r PortStates<'a>,
-    wanted: &'r DesiredLoadBalancer,
-    known: &'r CurrentState<'a>,
+    desired: &'r DesiredLoadBalancer,
+    current: &'r CurrentState<'a>,
 ) -> impl Iterator<Item = (&'r PortState<'a>, &'a Resource)> {
     let of_row = |row: &'r PortState<'a>| row.server.map(|server| (row, server));
-    rows.ports.iter().filter_map(of_row).filter(|(_, server)| is_edited(server, known.ours, wanted.has_unread))
+    rows.ports.iter().filter_map(of_row).filter(|(_, server)| is_edited(server, current.ours, desired.has_unresolved))
 }
 
 /// Returns a virtual server with the address of the load balancer, if no allocation reserves or may reserve this
 /// address. The tag of the virtual server names the IP pool for the reservation. Returns `None` after this sync has
 /// tried to reserve the address.
-pub fn unreserved<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<&'a Resource> {
-    let has_none = !known.ours.has(ObjectKind::Allocation) && !wanted.has_unread;
-    let address = address(wanted, known.ours).filter(|_| has_none)?;
-    let is_held = known.ambiguous.allocations().any(|one| one.address.is_none_or(|ambiguous| ambiguous == address));
-    let mut servers = known.ours.servers().filter(|server| server.address == Some(address));
+pub fn unreserved<'a>(desired: &DesiredLoadBalancer, current: &CurrentState<'a>) -> Option<&'a Resource> {
+    let has_none = !current.ours.has(ObjectKind::Allocation) && !desired.has_unresolved;
+    let address = address(desired, current.ours).filter(|_| has_none)?;
+    let is_held = current.ambiguous.allocations().any(|one| one.address.is_none_or(|ambiguous| ambiguous == address));
+    let mut servers = current.ours.servers().filter(|server| server.address == Some(address));
     let server = servers.find(|server| !server.address_pool.is_empty()).filter(|_| !is_held)?;
-    (!known.read_paths.contains(&server.tags.path)).then_some(server)
+    (!current.settled_paths.contains(&server.tags.path)).then_some(server)
 }

@@ -42,12 +42,12 @@ pub struct PortStates<'a> {
 
 impl<'a> PortStates<'a> {
     /// Finds the objects of each port. Prefers virtual servers on the address of the load balancer.
-    pub fn find(wanted: &'a DesiredLoadBalancer, known: &CurrentState<'a>, address: Option<IpAddr>) -> Self {
-        let search = PortSearch { desired: wanted, current: *known, address, ids: ids(wanted, known) };
-        let obstructed = |row: PortState<'a>| PortState { conflict: obstacle(&row, known, address), ..row };
-        let ports: Vec<PortState<'a>> = wanted.ports.iter().map(|port| obstructed(search.row(port))).collect();
+    pub fn find(desired: &'a DesiredLoadBalancer, current: &CurrentState<'a>, address: Option<IpAddr>) -> Self {
+        let search = PortSearch { desired, current: *current, address, ids: ids(desired, current) };
+        let obstructed = |row: PortState<'a>| PortState { conflict: obstacle(&row, current, address), ..row };
+        let ports: Vec<PortState<'a>> = desired.ports.iter().map(|port| obstructed(search.row(port))).collect();
         let mut rows = Self { ports, extra: Vec::new() };
-        for server in known.ours.servers() {
+        for server in current.ours.servers() {
             if let Some(row) = search.further(server, &rows) {
                 rows.extra.push(obstructed(row));
             }
@@ -158,15 +158,16 @@ impl<'a> PortSearch<'a> {
 }
 
 /// Returns all ids that this program gives to the objects of each port.
-fn ids(wanted: &DesiredLoadBalancer, known: &CurrentState<'_>) -> BTreeMap<String, Port> {
+fn ids(desired: &DesiredLoadBalancer, current: &CurrentState<'_>) -> BTreeMap<String, Port> {
     let mut ids = BTreeMap::new();
-    for (uid, port) in wanted.service_uid.iter().flat_map(|uid| wanted.ports.iter().map(move |port| (uid, port.port))) {
+    for (uid, port) in desired.service_uid.iter().flat_map(|uid| desired.ports.iter().map(move |port| (uid, port.port)))
+    {
         for attempt in 0..IDS {
             for kind in [ObjectKind::VirtualServer, ObjectKind::Pool] {
-                ids.insert(known.layout.id(kind, uid, Some(port), attempt), port);
+                ids.insert(current.layout.id(kind, uid, Some(port), attempt), port);
             }
             for monitor_type in MonitorType::of(port.protocol) {
-                ids.insert(known.layout.monitor_id(monitor_type, uid, port, attempt), port);
+                ids.insert(current.layout.monitor_id(monitor_type, uid, port, attempt), port);
             }
         }
     }
@@ -179,12 +180,12 @@ pub fn listens(server: &Resource, port: &WantedPort, address: IpAddr) -> bool {
     is_there && *server.spec.profile == *port.profile
 }
 
-fn obstacle<'a>(row: &PortState<'a>, known: &CurrentState<'a>, address: Option<IpAddr>) -> Option<&'a Resource> {
+fn obstacle<'a>(row: &PortState<'a>, current: &CurrentState<'a>, address: Option<IpAddr>) -> Option<&'a Resource> {
     let is_in_place = row.server.is_some_and(|server| {
         server.spec.number == Some(row.port.port.number) && *server.spec.profile == *row.port.profile
     });
     let address = row.server.map_or(address, |server| server.address).filter(|_| !is_in_place)?;
-    known.servers().find(|other| {
+    current.servers().find(|other| {
         listens(other, row.port, address) && row.server.is_none_or(|server| server.tags.path != other.tags.path)
     })
 }

@@ -31,14 +31,14 @@ impl<'a> ReferenceState<'a> {
 
 impl<'a> References<'a> {
     /// Finds the group and the persistence profile. Prefers those that virtual servers refer to.
-    pub fn find(rows: &PortStates<'a>, wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Self {
+    pub fn find(rows: &PortStates<'a>, desired: &DesiredLoadBalancer, current: &CurrentState<'a>) -> Self {
         let is_used = |one: &Resource| rows.all().filter_map(|row| row.server).any(|of| of.refers_to(&one.tags.path));
         let is_needed = rows.all().any(|row| row.is_compared);
         Self(KINDS.map(|kind| ReferenceState {
             kind,
-            found: known.ours.of_kind(kind).min_by_key(|one| !is_used(one)),
+            found: current.ours.of_kind(kind).min_by_key(|one| !is_used(one)),
             desired:
-                (is_needed && has_reference(&wanted.features, kind)).then(|| with_features(kind, &wanted.features)),
+                (is_needed && has_reference(&desired.features, kind)).then(|| with_features(kind, &desired.features)),
         }))
     }
 
@@ -66,8 +66,8 @@ impl<'a> References<'a> {
 
     /// Sets the references of an existing virtual server. A reference stays while the required object is unknown; both
     /// references stay while an object that the virtual server refers to is unknown, or if `is_compared` is false.
-    pub fn apply(&self, row: &PortState<'_>, known: &CurrentState<'_>, desired: &mut Resource) {
-        if !row.is_compared || KINDS.iter().any(|kind| is_unread(desired.reference(*kind), known)) {
+    pub fn apply(&self, row: &PortState<'_>, current: &CurrentState<'_>, desired: &mut Resource) {
+        if !row.is_compared || KINDS.iter().any(|kind| is_unread(desired.reference(*kind), current)) {
             return;
         }
         for one in &self.0 {
@@ -82,17 +82,17 @@ impl<'a> References<'a> {
     pub fn change(
         &self,
         rows: &PortStates<'a>,
-        wanted: &DesiredLoadBalancer,
-        known: &CurrentState<'a>,
+        desired: &DesiredLoadBalancer,
+        current: &CurrentState<'a>,
     ) -> Option<Action<'a>> {
         let mut compared = rows.all().filter(|row| row.is_compared).filter_map(|row| row.server);
-        if let Some(read) = compared.find_map(|server| read_of(server, known)) {
+        if let Some(read) = compared.find_map(|server| read_of(server, current)) {
             return Some(read);
         }
         self.0.iter().find_map(|one| {
-            let (found, desired) = one.found.zip(one.desired.as_ref())?;
-            let desired = Resource { spec: desired.spec.clone(), ..found.clone() };
-            (!has_features(found, &wanted.features)).then(|| Action::update(found, desired))
+            let (found, enforced) = one.found.zip(one.desired.as_ref())?;
+            let changed = Resource { spec: enforced.spec.clone(), ..found.clone() };
+            (!has_features(found, &desired.features)).then(|| Action::update(found, changed))
         })
     }
 
@@ -143,28 +143,28 @@ pub fn has_features(resource: &Resource, features: &Features) -> bool {
 /// Returns the next read of a deletion: the objects that virtual servers refer to or, without virtual servers,
 /// leftovers of an interrupted create or deletion. Objects that the Service does not request are only read if
 /// `may_have_references` is true.
-pub fn read_for_deletion<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Action<'a>> {
-    if known.ours.has(ObjectKind::VirtualServer) {
-        return known.ours.servers().find_map(|server| read_of(server, known));
+pub fn read_for_deletion<'a>(desired: &DesiredLoadBalancer, current: &CurrentState<'a>) -> Option<Action<'a>> {
+    if current.ours.has(ObjectKind::VirtualServer) {
+        return current.ours.servers().find_map(|server| read_of(server, current));
     }
-    let uid = wanted.service_uid.as_deref()?;
-    let may_be = |kind| wanted.may_have_references || has_reference(&wanted.features, kind);
-    let kinds = KINDS.into_iter().filter(|kind| may_be(*kind) && !known.ours.has(*kind));
-    let mut all = kinds.map(|kind| (kind, format!("{}/{}", kind.parent(), known.layout.id(kind, uid, None, 0))));
-    let (kind, path) = all.find(|(_, path)| !known.read_paths.contains(path.as_str()))?;
+    let uid = desired.service_uid.as_deref()?;
+    let may_be = |kind| desired.may_have_references || has_reference(&desired.features, kind);
+    let kinds = KINDS.into_iter().filter(|kind| may_be(*kind) && !current.ours.has(*kind));
+    let mut all = kinds.map(|kind| (kind, format!("{}/{}", kind.parent(), current.layout.id(kind, uid, None, 0))));
+    let (kind, path) = all.find(|(_, path)| !current.settled_paths.contains(path.as_str()))?;
     Some(Action::Read { kind, path })
 }
 
 /// Returns the read of an object of this program that a virtual server refers to and whose state is unknown.
-fn read_of<'a>(server: &Resource, known: &CurrentState<'_>) -> Option<Action<'a>> {
-    let kind = KINDS.into_iter().find(|kind| is_unread(server.reference(*kind), known))?;
+fn read_of<'a>(server: &Resource, current: &CurrentState<'_>) -> Option<Action<'a>> {
+    let kind = KINDS.into_iter().find(|kind| is_unread(server.reference(*kind), current))?;
     Some(Action::Read { kind, path: server.reference(kind).to_owned() })
 }
 
 /// Whether to read the object at this path: its id has the form of this program, it is neither owned nor ambiguous, and
 /// this sync has not read, written or deleted it.
-fn is_unread(path: &str, known: &CurrentState<'_>) -> bool {
+fn is_unread(path: &str, current: &CurrentState<'_>) -> bool {
     let has_own_form = path.rsplit('/').next().is_some_and(has_own_form);
     let is_known = |objects: &ServiceResources| objects.at(path).is_some();
-    has_own_form && !known.read_paths.contains(path) && !is_known(known.ours) && !is_known(known.ambiguous)
+    has_own_form && !current.settled_paths.contains(path) && !is_known(current.ours) && !is_known(current.ambiguous)
 }

@@ -42,7 +42,7 @@ fn wanted(ports: &[(Port, u16)], nodes: &[u8]) -> DesiredLoadBalancer {
         service_uid: Some(UID.to_owned()),
         features: Features::default(),
         reported: None,
-        has_unread: false,
+        has_unresolved: false,
         may_have_references: false,
         adopts_fully: false,
     }
@@ -78,7 +78,7 @@ fn known<'a>(ours: &'a ServiceResources, lb_service: Option<&'a Resource>) -> Cu
         ambiguous: &NOTHING,
         lb_service,
         layout: &LAYOUT,
-        read_paths: &NO_PATHS,
+        settled_paths: &NO_PATHS,
         addresses_in_use: &NO_ADDRESSES,
     }
 }
@@ -313,7 +313,7 @@ impl World {
         self.read.clear();
         for _ in 0..steps {
             let (objects, lb_service, read) = (self.view(), self.lb_service.clone(), self.read.clone());
-            let known = CurrentState { read_paths: &read, ..known(&objects, lb_service.as_ref()) };
+            let known = CurrentState { settled_paths: &read, ..known(&objects, lb_service.as_ref()) };
             let Some(step) = next_for(wanted, known) else { break };
             assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
             let address = address(wanted, &self.objects);
@@ -339,7 +339,7 @@ impl World {
             let (objects, lb_service, read) = (self.view(), self.lb_service.clone(), self.read.clone());
             let (of_first, of_second) = (objects.of(None), objects.of(SECOND));
             let known =
-                |ours, layout| CurrentState { ours, layout, read_paths: &read, ..known(ours, lb_service.as_ref()) };
+                |ours, layout| CurrentState { ours, layout, settled_paths: &read, ..known(ours, lb_service.as_ref()) };
             let mut all = vec![(first, known(&of_first, &*LAYOUT)), (second, known(&of_second, &*SECOND_LAYOUT))];
             // A load balancer that neither exists nor is wanted has no plan.
             all.retain(|(wanted, known)| !wanted.ports.is_empty() || !known.ours.is_empty());
@@ -373,7 +373,7 @@ impl World {
     fn delete_as(&mut self, nothing: &DesiredLoadBalancer) -> Vec<String> {
         self.read.clear();
         while let (objects, read) = (self.view(), self.read.clone())
-            && let Some(step) = next_deletion(nothing, &CurrentState { read_paths: &read, ..known(&objects, None) })
+            && let Some(step) = next_deletion(nothing, &CurrentState { settled_paths: &read, ..known(&objects, None) })
         {
             assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
             self.apply(&step, nothing);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-use super::{MAX_TOUCHED, ResourceCache};
+use super::{MAX_SERVICES, ResourceCache};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 
 /// The last plan for the load balancers of a Service with its inputs as they were, and the outcome of the last call.
@@ -12,8 +12,9 @@ use crate::providers::vsphere::config::address_rules::IpFamily;
 pub struct LastStep {
     /// Time of the plan.
     pub at: Instant,
-    /// The next step, and the failed step of each load balancer that failed in the call of the plan, by second family.
-    /// If empty, the plan found nothing to do; only an `outcome` of `Ok` then says that all is as desired.
+    /// The next step, and the failed step of each load balancer that failed in the call of the plan, by the family of
+    /// the second load balancer; `None` is the first. If empty, the plan found nothing to do; only an `outcome` of `Ok`
+    /// then says that all is as desired.
     pub steps: BTreeMap<Option<IpFamily>, String>,
     /// Number of desired virtual servers in all load balancers of the Service. Zero for a deletion.
     pub desired_servers: usize,
@@ -34,7 +35,7 @@ impl ResourceCache {
     pub fn record_step(&self, service: &str, last: LastStep) {
         let mut state = self.state.lock();
         let steps = &mut state.last_steps;
-        if steps.len() >= MAX_TOUCHED && !steps.contains_key(service) {
+        if steps.len() >= MAX_SERVICES && !steps.contains_key(service) {
             let oldest = steps.iter().min_by_key(|(_, step)| step.at).map(|(service, _)| service.clone());
             if let Some(oldest) = oldest {
                 steps.remove(&oldest);

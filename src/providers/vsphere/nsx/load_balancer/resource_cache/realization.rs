@@ -109,7 +109,7 @@ impl ResourceCache {
     pub fn may_have_references(&self, service: &str) -> bool {
         let state = self.state.lock();
         let has_deleted = state.teardowns.get(service).is_some_and(PendingTeardown::has_deleted);
-        !has_deleted && !state.complete.contains_key(service)
+        !has_deleted && !state.complete_families.contains_key(service)
     }
 
     /// Records that another process has deleted this virtual server, which NSX still realizes.

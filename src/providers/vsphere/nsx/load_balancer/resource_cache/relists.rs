@@ -22,17 +22,17 @@ struct RelistScope {
     epoch: u64,
     began: Instant,
     is_full: bool,
-    has_all_pools: bool,
+    has_all_ip_pools: bool,
 }
 
 struct RelistResult {
     listing: ObjectListing,
     names: ScopeNames,
-    unread: BTreeMap<Box<str>, Error>,
+    unlistable_ip_pools: BTreeMap<Box<str>, Error>,
     /// Error of listing groups and persistence profiles.
     references_failure: Option<Error>,
     /// Error of listing the allocations of all IP pools, if that was requested.
-    pools_failure: Option<Error>,
+    ip_pools_failure: Option<Error>,
 }
 
 impl CacheState {
@@ -53,29 +53,29 @@ impl CacheState {
     }
 
     /// Updates the IP pools whose allocations could not be listed, and logs changes.
-    fn record_unread(&mut self, unread: BTreeMap<Box<str>, Error>) {
-        for (pool, error) in &unread {
+    fn record_unlistable_ip_pools(&mut self, unlistable_ip_pools: BTreeMap<Box<str>, Error>) {
+        for (pool, error) in &unlistable_ip_pools {
             let (reason, message) = (error.reason(), chain(error));
-            if self.unread.get(pool).is_none_or(|known| known.reason() != reason) {
+            if self.unlistable_ip_pools.get(pool).is_none_or(|known| known.reason() != reason) {
                 warn!(%reason, "cannot list the allocations of IP pool {pool}; creations and deletions that depend on it wait: {message}");
             }
         }
-        for pool in self.unread.keys().filter(|pool| !unread.contains_key(*pool)) {
+        for pool in self.unlistable_ip_pools.keys().filter(|pool| !unlistable_ip_pools.contains_key(*pool)) {
             info!("the allocations of IP pool {pool} can be listed again");
         }
-        if unread.is_empty() {
-            self.pools.clear();
+        if unlistable_ip_pools.is_empty() {
+            self.named_ip_pools.clear();
         }
-        self.unread = unread;
+        self.unlistable_ip_pools = unlistable_ip_pools;
     }
 
     /// Records the result of a relist with all IP pools that started at `at`.
-    fn record_pools(&mut self, at: Instant, failure: Option<Error>) {
+    fn record_all_ip_pools(&mut self, at: Instant, failure: Option<Error>) {
         match failure {
-            None => (self.pools_begun, self.pools_failure) = (Some(at), None),
+            None => (self.ip_pools_relist_start, self.ip_pools_failure) = (Some(at), None),
             Some(error) => {
                 let again = Instant::now() + error.retry_after().unwrap_or(LONGEST_PAUSE);
-                self.pools_failure = Some((error, again));
+                self.ip_pools_failure = Some((error, again));
             }
         }
     }
@@ -168,24 +168,28 @@ impl ResourceCache {
         pools.extend(contents.address_pools());
         pools.extend(scope.pools.iter().cloned());
         pools.extend(names.pools.values().flatten().map(|id| id.as_str().into()));
-        let mut unread = BTreeMap::new();
+        let mut unlistable_ip_pools = BTreeMap::new();
         for pool in &pools {
             let mut each = |kind, object| contents.add(kind, &object, layout);
             match backend.read_allocations(pool, &mut each).await {
                 Ok(()) => {}
                 Err(error) if is_of_pool(&error) => {
                     contents.forget_allocations(pool);
-                    unread.insert(pool.clone(), error);
+                    unlistable_ip_pools.insert(pool.clone(), error);
                 }
                 Err(error) => return Err(error),
             }
         }
-        let pools_failure = match started.has_all_pools {
+        let ip_pools_failure = match started.has_all_ip_pools {
             true => self.read_others(backend, layout, &pools, &mut contents).await.err(),
             false => None,
         };
-        let read = ObjectListing { index: contents, has_references, unread: unread.keys().cloned().collect() };
-        Ok(RelistResult { listing: read, names, unread, references_failure, pools_failure })
+        let read = ObjectListing {
+            index: contents,
+            has_references,
+            unlistable_ip_pools: unlistable_ip_pools.keys().cloned().collect(),
+        };
+        Ok(RelistResult { listing: read, names, unlistable_ip_pools, references_failure, ip_pools_failure })
     }
 
     /// Lists the allocations of all IP pools that neither the configuration nor any object names.
@@ -217,10 +221,10 @@ impl ResourceCache {
         if state.refusal_due.take().is_some() {
             state.read_after_refusal = Some(at);
         }
-        state.written_paths = Some(BTreeSet::new());
+        state.touched_paths = Some(BTreeSet::new());
         let is_full = state.is_full_due || state.next_full.is_some_and(|next| next <= at);
-        let has_all_pools = std::mem::take(&mut state.are_pools_due);
-        RelistScope { epoch: state.epoch, began: at, is_full, has_all_pools }
+        let has_all_ip_pools = std::mem::take(&mut state.are_all_ip_pools_due);
+        RelistScope { epoch: state.epoch, began: at, is_full, has_all_ip_pools }
     }
 
     fn end_list(&self, started: &RelistScope, shown: Result<RelistResult, Error>) {
@@ -230,13 +234,14 @@ impl ResourceCache {
         if state.epoch != started.epoch {
             return;
         }
-        let touched = state.written_paths.take().unwrap_or_default();
-        let RelistResult { listing: read, names, unread, references_failure, pools_failure } = match shown {
-            Ok(shown) => shown,
-            Err(error) => return self.record_failure(state, error),
-        };
-        if started.has_all_pools {
-            state.record_pools(started.began, pools_failure);
+        let touched = state.touched_paths.take().unwrap_or_default();
+        let RelistResult { listing: read, names, unlistable_ip_pools, references_failure, ip_pools_failure } =
+            match shown {
+                Ok(shown) => shown,
+                Err(error) => return self.record_failure(state, error),
+            };
+        if started.has_all_ip_pools {
+            state.record_all_ip_pools(started.began, ip_pools_failure);
         }
         if started.is_full {
             // A missing permission may be permanent; other failures are probably temporary.
@@ -251,17 +256,17 @@ impl ResourceCache {
         let MergeResult { index: contents, missed, mut changed } = merged;
         if started.is_full {
             // Lists may lack an address that NSX has assigned later, so a sync reads the address.
-            changed.extend(contents.with_unread_surplus().into_iter().map(Into::into));
+            changed.extend(contents.with_surplus_allocations().into_iter().map(Into::into));
         }
-        let is_first = state.completed_relists == 0;
+        let is_first = state.relist_count == 0;
         if state.failure.is_some() {
             info!("the load balancers in NSX are listed again");
         }
         state.index = contents;
         state.names = names;
         state.failure = None;
-        state.record_unread(unread);
-        state.completed_relists += 1;
+        state.record_unlistable_ip_pools(unlistable_ip_pools);
+        state.relist_count += 1;
         state.last_relist_start = Some(started.began);
         state.next_full.get_or_insert(started.began + FULL_RELIST_INTERVAL);
         state.is_relist_requested |= !missed.is_empty();
@@ -271,7 +276,7 @@ impl ResourceCache {
             self.request_resync(&changed);
         }
         drop(guard);
-        self.completed.send_modify(|completed| *completed += 1);
+        self.relist_counter.send_modify(|count| *count += 1);
     }
 
     fn record_failure(&self, state: &mut CacheState, error: Error) {
@@ -343,10 +348,10 @@ mod tests {
                     Meanwhile::Write => cache.begin(&valid_until(&CancellationToken::new())),
                     Meanwhile::Read => cache.begin_read(),
                 }
-                cache.state.lock().completed_relists = 1;
+                cache.state.lock().relist_count = 1;
                 assert!(reset.now_or_never().is_some(), "{has_permit} {meanwhile:?}");
                 let is_kept = !matches!(meanwhile, Meanwhile::Nothing);
-                assert_eq!(cache.state.lock().completed_relists, u64::from(is_kept), "{has_permit} {meanwhile:?}");
+                assert_eq!(cache.state.lock().relist_count, u64::from(is_kept), "{has_permit} {meanwhile:?}");
             }
         }
     }
@@ -356,21 +361,21 @@ mod tests {
         let [own, other] = [(); 2].map(|()| watch::Sender::new(true));
         let mut leads = AnyLeader::new(vec![own.subscribe(), other.subscribe()]);
         let (cache, over) = (ResourceCache::new(leads.clone()), CancellationToken::new());
-        cache.state.lock().completed_relists = 1;
+        cache.state.lock().relist_count = 1;
         cache.begin_read();
-        assert_eq!(cache.state.lock().completed_relists, 1, "the lead has not changed");
+        assert_eq!(cache.state.lock().relist_count, 1, "the lead has not changed");
         cache.begin(&valid_until(&over));
-        assert_eq!(cache.state.lock().completed_relists, 0);
-        cache.state.lock().completed_relists = 1;
+        assert_eq!(cache.state.lock().relist_count, 0);
+        cache.state.lock().relist_count = 1;
         let mut reset = pin!(cache.until_reset(cache.epoch(), &mut leads));
         assert!((&mut reset).now_or_never().is_none());
         other.send_replace(false);
         cache.begin_read();
         assert!((&mut reset).now_or_never().is_none());
-        assert_eq!(cache.state.lock().completed_relists, 1);
+        assert_eq!(cache.state.lock().relist_count, 1);
         over.cancel();
         assert!(reset.now_or_never().is_some());
-        assert_eq!(cache.state.lock().completed_relists, 0);
+        assert_eq!(cache.state.lock().relist_count, 0);
     }
 
     impl ResourceCache {
@@ -429,16 +434,29 @@ mod tests {
     }
 
     /// Runs a relist with this result. `meanwhile` runs before the relist ends.
-    fn relist(cache: &ResourceCache, objects: &[(ObjectKind, Object)], unread: &[&str], meanwhile: impl FnOnce()) {
+    fn relist(
+        cache: &ResourceCache,
+        objects: &[(ObjectKind, Object)],
+        unlistable_ip_pools: &[&str],
+        meanwhile: impl FnOnce(),
+    ) {
         let started = cache.begin_list();
         let mut index = ResourceIndex::default();
         objects.iter().for_each(|(kind, object)| index.add(*kind, object, &layout()));
         meanwhile();
         let error = || Error::Failed { reason: reason::NSXNoPermission, message: "denied".to_owned(), after: None };
-        let unread: BTreeMap<Box<str>, Error> = unread.iter().map(|pool| ((*pool).into(), error())).collect();
-        let listing = ObjectListing { index, has_references: false, unread: unread.keys().cloned().collect() };
-        let (names, references_failure, pools_failure) = (ScopeNames::default(), None, None);
-        cache.end_list(&started, Ok(RelistResult { listing, names, unread, references_failure, pools_failure }));
+        let unlistable_ip_pools: BTreeMap<Box<str>, Error> =
+            unlistable_ip_pools.iter().map(|pool| ((*pool).into(), error())).collect();
+        let listing = ObjectListing {
+            index,
+            has_references: false,
+            unlistable_ip_pools: unlistable_ip_pools.keys().cloned().collect(),
+        };
+        let (names, references_failure, ip_pools_failure) = (ScopeNames::default(), None, None);
+        cache.end_list(
+            &started,
+            Ok(RelistResult { listing, names, unlistable_ip_pools, references_failure, ip_pools_failure }),
+        );
     }
 
     #[test]
@@ -447,7 +465,7 @@ mod tests {
         let pool = |id: &str, port: &str| (ObjectKind::Pool, object(&format!("/infra/lb-pools/{id}"), port));
         relist(&cache, &[pool("changed", "TCP/1"), pool("deleted", "TCP/1")], &[], || {
             let (kind, object) = pool("changed", "TCP/2");
-            cache.record(&ObjectChange::Entered(kind, object), &layout());
+            cache.record(&ObjectChange::Present(kind, object), &layout());
             cache.record(&ObjectChange::Gone("/infra/lb-pools/deleted".to_owned()), &layout());
         });
         let ports = || -> Vec<String> {
@@ -464,16 +482,17 @@ mod tests {
         let cache = ResourceCache::new(AnyLeader::new(Vec::new()));
         let allocation = || (ObjectKind::Allocation, object("/infra/ip-pools/p/ip-allocations/a", "TCP/1"));
         let has_one = || cache.of_service("ns/s").has(ObjectKind::Allocation);
-        let unread = || cache.unread(|pool| pool == "p").map(|error| (error.reason(), error.to_string()));
+        let unlistable =
+            || cache.unlistable_ip_pool_error(|pool| pool == "p").map(|error| (error.reason(), error.to_string()));
         relist(&cache, &[allocation()], &[], || {});
         for _ in 0..3 {
             relist(&cache, &[], &["p"], || {});
             assert!(has_one(), "the list says nothing about it");
-            assert_eq!(unread(), Some((reason::NSXNoPermission, "denied".to_owned())));
-            assert!(cache.unread(|pool| pool == "q").is_none(), "only Services of this IP pool wait");
+            assert_eq!(unlistable(), Some((reason::NSXNoPermission, "denied".to_owned())));
+            assert!(cache.unlistable_ip_pool_error(|pool| pool == "q").is_none(), "only Services of this IP pool wait");
         }
         relist(&cache, &[], &[], || {});
-        assert_eq!((has_one(), unread()), (true, None), "one list may miss it");
+        assert_eq!((has_one(), unlistable()), (true, None), "one list may miss it");
         relist(&cache, &[], &[], || {});
         assert!(!has_one());
     }

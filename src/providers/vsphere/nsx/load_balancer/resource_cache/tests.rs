@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::{LastStep, LbServiceUsage, MAX_TOUCHED, ResourceCache};
+use super::{LastStep, LbServiceUsage, MAX_SERVICES, ResourceCache};
 use crate::providers::vsphere::nsx::AnyLeader;
 use crate::providers::vsphere::nsx::load_balancer::backend::Usage;
 use crate::providers::vsphere::nsx::load_balancer::realization::NextCheck;
@@ -47,7 +47,7 @@ async fn the_time_of_a_deletion_passes_whatever_becomes_of_other_services() {
         if let NextCheck::Read(paths) = cache.teardown("ns/s", &deleted_before) {
             cache.record_teardown("ns/s", Some(paths.into_iter().collect()));
         }
-        cache.completed("ns/other", Vec::new());
+        cache.record_complete("ns/other", Vec::new());
     }
     assert_eq!(cache.left_in_effect("ns/s"), deleted_before);
     assert_eq!(cache.teardown("ns/s", &deleted_before), NextCheck::Complete);
@@ -108,7 +108,7 @@ async fn the_oldest_of_too_many_last_steps_goes() {
     };
     record("ns/z");
     tokio::time::advance(Duration::from_secs(1)).await;
-    (1..MAX_TOUCHED).for_each(|number| record(&format!("ns/s{number}")));
+    (1..MAX_SERVICES).for_each(|number| record(&format!("ns/s{number}")));
     record("ns/s1");
     assert!(cache.last_step("ns/z").is_some());
     record("ns/a");

@@ -16,7 +16,7 @@ pub struct ObjectListing {
     /// Whether groups and persistence profiles were listed.
     pub has_references: bool,
     /// The IP pools whose allocations could not be listed.
-    pub unread: BTreeSet<Box<str>>,
+    pub unlistable_ip_pools: BTreeSet<Box<str>>,
 }
 
 /// Result of a merge.
@@ -38,18 +38,19 @@ impl MergeResult {
     }
 }
 
-/// Merges a list into `index`, the objects in the cache at the end of the relist. `written_paths` are the paths of
+/// Merges a list into `index`, the objects in the cache at the end of the relist. `touched_paths` are the paths of
 /// objects that this program read or wrote during the relist, and `missed_before` those that the previous list missed.
 pub fn merge(
     listing: ObjectListing,
     index: &ResourceIndex,
-    written_paths: &BTreeSet<Box<str>>,
+    touched_paths: &BTreeSet<Box<str>>,
     missed_before: &BTreeSet<Box<str>>,
 ) -> MergeResult {
-    let ObjectListing { index: ResourceIndex { resources: mut read, .. }, has_references, unread } = listing;
+    let ObjectListing { index: ResourceIndex { resources: mut read, .. }, has_references, unlistable_ip_pools } =
+        listing;
     let known = &index.resources;
     let mut missed = BTreeSet::new();
-    read.retain(|(_, path), _| !written_paths.contains(path));
+    read.retain(|(_, path), _| !touched_paths.contains(path));
     for (key, old) in known {
         if let Some(new) = read.get_mut(key) {
             // A list may lack the address of an allocation.
@@ -59,11 +60,11 @@ pub fn merge(
             continue;
         }
         let is_unlisted = match old.kind {
-            ObjectKind::Allocation => unread.contains(&old.address_pool),
+            ObjectKind::Allocation => unlistable_ip_pools.contains(&old.address_pool),
             kind => kind.is_listed_rarely() && !has_references,
         };
         let path = &old.tags.path;
-        if !is_unlisted && !written_paths.contains(path) {
+        if !is_unlisted && !touched_paths.contains(path) {
             let is_of_others = old.tags.service.is_empty() && old.kind != ObjectKind::LbService;
             if is_of_others || missed_before.contains(path) {
                 continue;
@@ -153,12 +154,12 @@ mod tests {
     #[test]
     fn what_a_pool_had_stays_while_it_cannot_be_listed() {
         let known = contents(&[(ObjectKind::Allocation, allocation("x", Some("192.0.2.1")))]);
-        for unread in [BTreeSet::new(), BTreeSet::from(["p".into()])] {
-            let read = ObjectListing { unread: unread.clone(), ..ObjectListing::default() };
+        for unlistable_ip_pools in [BTreeSet::new(), BTreeSet::from(["p".into()])] {
+            let read = ObjectListing { unlistable_ip_pools: unlistable_ip_pools.clone(), ..ObjectListing::default() };
             let once = merge(read.clone(), &known, &NONE, &NONE);
-            assert_eq!((&once.index, once.missed.len()), (&known, 1 - unread.len()));
+            assert_eq!((&once.index, once.missed.len()), (&known, 1 - unlistable_ip_pools.len()));
             let twice = merge(read, &known, &NONE, &once.missed);
-            assert_eq!(twice.index == known, !unread.is_empty());
+            assert_eq!(twice.index == known, !unlistable_ip_pools.is_empty());
         }
     }
 

@@ -252,7 +252,7 @@ fn an_allocation_without_address_is_surplus_only_beside_one_of_the_same_load_bal
         }
         (Allocation, one)
     };
-    let count = |all: &[(ObjectKind, Object)]| contents(all).with_unread_surplus().len();
+    let count = |all: &[(ObjectKind, Object)]| contents(all).with_surplus_allocations().len();
     let first = || allocation("a", "192.0.2.5", false);
     assert_eq!(count(&[first(), allocation("b", "", false)]), 1);
     assert_eq!(count(&[first(), allocation("b", "", true)]), 0);

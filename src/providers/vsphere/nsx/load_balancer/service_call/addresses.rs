@@ -18,15 +18,15 @@ use crate::providers::vsphere::reason;
 impl ServiceCall<'_> {
     /// Reads the address of the next allocation that may belong to the Service. Returns false if no read is needed.
     pub(super) async fn read_next(&mut self, observation: &CallObservation) -> Result<bool, Error> {
-        let ClassifiedResources { owned: ours, unresolved: unread, .. } = &observation.classified;
-        // An unread allocation may have the address of the Service. A second allocation would be surplus.
+        let ClassifiedResources { owned: ours, unresolved, .. } = &observation.classified;
+        // An unresolved allocation may have the address of the Service. A second allocation would be surplus.
         let has_server = |one: &Resource| ours.servers().any(|server| server.tags.secondary == one.tags.secondary);
         // The address of a virtual server shows which allocation is ours, unless another client may have edited that
         // address.
-        let is_open = unread.iter().any(|one| !has_server(one) || plan::is_doubtful(&self.ingress, ours));
+        let is_open = unresolved.iter().any(|one| !has_server(one) || plan::is_doubtful(&self.ingress, ours));
         let matters = is_open && self.lacks_address(observation);
         let is_read = is_open || ours.has(ObjectKind::Allocation);
-        Ok(is_read && self.read_one(unread, matters).await?)
+        Ok(is_read && self.read_one(unresolved, matters).await?)
     }
 
     /// Performs a step. Claims the address of [`AllocationRequest::Rather`] or [`Action::Reserve`] before the
@@ -51,33 +51,33 @@ impl ServiceCall<'_> {
         }
     }
 
-    /// Checks that the requested address can be reserved, and claims it, if the Service requests one and the load
+    /// Claims the requested address, and checks that it can be reserved, if the Service requests one and the load
     /// balancer has none.
-    pub(super) async fn check_address(&self, target: &FamilyTarget<'_>) -> Result<(), Error> {
+    pub(super) async fn claim_requested_address(&self, target: &FamilyTarget<'_>) -> Result<(), Error> {
         let address = target.desired.features.address.filter(|_| has_no_address(target));
-        let Some((address, parts)) = address.zip(target.spec.as_ref()) else { return Ok(()) };
+        let Some((address, spec)) = address.zip(target.spec.as_ref()) else { return Ok(()) };
         if let Some(namespace) = self.cache().reserved_for(&self.key, address) {
             let reason = format!(
                 "a Service of the namespace {namespace} released it less than 10 minutes ago, and until then only Services of \
                  that namespace get it by spec.loadBalancerIP"
             );
-            return Err(unavailable(&parts.address_pool, address, &reason));
+            return Err(unavailable(&spec.address_pool, address, &reason));
         }
-        self.claim_address(target, parts, address).await
+        self.claim_address(target, spec, address).await
     }
 
     async fn claim_address(
         &self,
         target: &FamilyTarget<'_>,
-        parts: &LoadBalancerSpec,
+        spec: &LoadBalancerSpec,
         address: IpAddr,
     ) -> Result<(), Error> {
         // The claim comes first: after another claim ends, the check finds the reservation of that Service.
         let is_new = self.cache().claim_address(&self.key, address).map_err(|other| {
             let reason = format!("the Service {other} asks for it, too; give one of them another spec.loadBalancerIP");
-            unavailable(&parts.address_pool, address, &reason)
+            unavailable(&spec.address_pool, address, &reason)
         })?;
-        let checked = self.check_is_free(target, parts, address).await;
+        let checked = self.check_is_free(target, spec, address).await;
         // The call goes on without the address, which another Service may then request.
         if is_new && checked.is_err() {
             self.cache().unclaim_address(&self.key, address);
@@ -88,10 +88,10 @@ impl ServiceCall<'_> {
     async fn check_is_free(
         &self,
         target: &FamilyTarget<'_>,
-        parts: &LoadBalancerSpec,
+        spec: &LoadBalancerSpec,
         address: IpAddr,
     ) -> Result<(), Error> {
-        let (request, pool) = (self.request(&target.layout, Some(parts))?, parts.address_pool.as_str());
+        let (request, pool) = (self.request(&target.layout, Some(spec))?, spec.address_pool.as_str());
         // NSX may assign an address twice, and lists do not show the addresses of all allocations.
         if let Some(other) = self.cache().read(|index| index.user_of(&self.key, address)) {
             return Err(unavailable(pool, address, &format!("it is in use by the Service {other}")));
@@ -112,8 +112,8 @@ impl ServiceCall<'_> {
     }
 
     async fn allocate_only(&self, target: &FamilyTarget<'_>, step: &Action<'_>, address: IpAddr) -> Result<(), Error> {
-        if let Some(parts) = &target.spec {
-            self.claim_address(target, parts, address).await?;
+        if let Some(spec) = &target.spec {
+            self.claim_address(target, spec, address).await?;
         }
         self.perform(target, step).await
     }
@@ -127,13 +127,13 @@ impl ServiceCall<'_> {
         progress: &mut EnsureProgress,
     ) -> Result<(), Error> {
         let address = address_of(server)?;
-        let pool = target.spec.as_ref().map(|parts| parts.address_pool.as_str()).unwrap_or_default();
-        // The allocation may exist already, in an unread IP pool.
-        let may_be_there = self.cache().unread(|unread| unread == pool).is_some();
+        let pool = target.spec.as_ref().map(|spec| spec.address_pool.as_str()).unwrap_or_default();
+        // The allocation may exist already, in an unlistable IP pool.
+        let may_be_there = self.cache().unlistable_ip_pool_error(|id| id == pool).is_some();
         if !may_be_there {
             self.check_twice()?;
         }
-        self.read_paths.lock().insert(server.tags.path.clone());
+        self.settled_paths.lock().insert(server.tags.path.clone());
         if may_be_there {
             return Ok(());
         }
@@ -156,7 +156,7 @@ impl ServiceCall<'_> {
         let mut edited = Vec::new();
         for target in targets.iter().filter(|target| target.balancer.is_wanted) {
             let Some(address) = target.address() else { continue };
-            for server in plan::edited(&target.desired, &target.known()) {
+            for server in plan::edited(&target.desired, &target.current()) {
                 edited.push(format!("{} has {}, and {address} is reserved", server.tags.path, text_of(server)));
             }
         }

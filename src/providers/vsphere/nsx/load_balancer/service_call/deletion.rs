@@ -21,10 +21,10 @@ use crate::providers::vsphere::reason;
 /// Returns the allocations whose addresses decide about their release: unresolved allocations, and our allocations with
 /// an unknown address that a virtual server of another owner may use.
 fn undecided(observation: &CallObservation, has_other_servers: bool) -> Vec<Resource> {
-    let ClassifiedResources { owned: ours, ambiguous: held, unresolved: unread } = &observation.classified;
+    let ClassifiedResources { owned: ours, ambiguous: held, unresolved } = &observation.classified;
     let has_others = held.has(ObjectKind::VirtualServer) || has_other_servers;
     let may_be_used = |one: &&Resource| one.address.is_none() && has_others;
-    unread.iter().chain(ours.allocations().filter(may_be_used)).cloned().collect()
+    unresolved.iter().chain(ours.allocations().filter(may_be_used)).cloned().collect()
 }
 
 /// Whether a step reads an unrequested and unreferenced object. An account without permission to read the object has
@@ -48,12 +48,13 @@ impl ServiceCall<'_> {
 
     async fn try_delete(&mut self) -> Result<(), Error> {
         self.cache().begin_deletion(&self.key);
-        self.check(RequiredFreshness::AnyList)?;
+        self.require_fresh(RequiredFreshness::AnyList)?;
+        // The IP pool for IPv6 matters only for new load balancers, and none is created here.
         let asked = RequestedFamilies { families: &service_request::families_of(self.service), has_ipv6_pool: false };
         let mut steps = StepCounts::begin();
         for _ in 0..self.most_steps() {
-            let observation = self.observe_with_nodes()?;
-            self.record_pools(&observation);
+            let observation = self.observe_for_write()?;
+            self.record_ip_pools(&observation);
             let open = undecided(&observation, self.cache().read(ResourceIndex::has_other_servers));
             if self.read_one(&open, self.lacks_address(&observation)).await? {
                 continue;
@@ -62,7 +63,7 @@ impl ServiceCall<'_> {
             let has_second = asked.families.contains(&SECOND) || balancers.iter().any(|one| one.secondary.is_some());
             let expected = self.expected_servers(if has_second { &[None, Some(SECOND)] } else { &[None] });
             let targets: Vec<FamilyTarget<'_>> =
-                balancers.into_iter().map(|one| self.deletion(&observation, one)).collect();
+                balancers.into_iter().map(|one| self.empty_target(&observation, one)).collect();
             let refused = || {
                 let allocation = self.refused_allocation(&observation)?;
                 let target = targets.iter().find(|target| target.balancer.secondary == allocation.tags.secondary)?;
@@ -79,7 +80,7 @@ impl ServiceCall<'_> {
             steps.check_time()?;
             // A single list may miss the virtual server that uses this address.
             if step.is_release() && !self.cache().was_complete(&self.key) {
-                self.check(RequiredFreshness::TwoLists)?;
+                self.require_fresh(RequiredFreshness::TwoLists)?;
             }
             if let Err(error) = self.perform(target, &step).await {
                 if let Action::Read { path, .. } = &step
@@ -87,7 +88,7 @@ impl ServiceCall<'_> {
                     && is_optional(target, &step)
                 {
                     warn!(service = self.key, "cannot check what an interrupted deletion has left: {}", chain(&error));
-                    self.read_paths.lock().insert(path.as_str().into());
+                    self.settled_paths.lock().insert(path.as_str().into());
                     continue;
                 }
                 // A virtual server that the lists missed, or a deleted one, may refer to the object.
@@ -123,7 +124,7 @@ impl ServiceCall<'_> {
     /// Finishes the deletion when all cached objects of the Service are deleted.
     async fn end(&self, observation: &CallObservation) -> Result<(), Error> {
         self.check_left(observation)?;
-        self.check_absence(&self.ingress, &self.record_pools(observation))?;
+        self.check_absence(&self.ingress, &self.record_ip_pools(observation))?;
         match delete_lb_service(self.provider, self.permit()?, &self.layout).await {
             Err(Error::NotLeader) => return Err(Error::NotLeader),
             // The failure is temporary. The deletion of this Service is retried, because possibly no other deletion
@@ -140,8 +141,8 @@ impl ServiceCall<'_> {
         let missing = self.ingress.iter().filter(|address| !released.contains(&Some(**address))).count();
         // A released allocation with an unknown address may have had one of the missing addresses.
         let is_anywhere = missing > released.iter().filter(|address| address.is_none()).count();
-        self.check(if is_anywhere {
-            RequiredFreshness::AllPoolsListedAfter(moment)
+        self.require_fresh(if is_anywhere {
+            RequiredFreshness::AllIpPoolsListedAfter(moment)
         } else {
             RequiredFreshness::ListedAfter(moment)
         })?;

@@ -18,9 +18,9 @@ use crate::providers::vsphere::nsx::load_balancer::resource_cache::RequiredFresh
 use crate::providers::vsphere::nsx::load_balancer::{RECENT, service_request};
 
 /// Returns the IP pools that objects of the Service name.
-fn named(ClassifiedResources { owned: ours, unresolved: unread, .. }: &ClassifiedResources) -> BTreeSet<Box<str>> {
-    let of_unread = unread.iter().map(|allocation| &*allocation.address_pool);
-    ours.address_pools().chain(of_unread).map(Into::into).collect()
+fn named(ClassifiedResources { owned: ours, unresolved, .. }: &ClassifiedResources) -> BTreeSet<Box<str>> {
+    let of_unresolved = unresolved.iter().map(|allocation| &*allocation.address_pool);
+    ours.address_pools().chain(of_unresolved).map(Into::into).collect()
 }
 
 /// Whether an object has an address that the Service reports. Also true if the Service reports no address.
@@ -40,9 +40,9 @@ impl ServiceCall<'_> {
         Some(ids)
     }
 
-    /// Checks that none of these addresses may be in an unread IP pool. `named` contains the IP pools that the objects
-    /// of the Service name, or named before their deletion. If `named` is empty, a reported address may be in any IP
-    /// pool, and an unreported address in those of the class.
+    /// Checks that none of these addresses may be in an unlistable IP pool. `named` contains the IP pools that the
+    /// objects of the Service name, or named before their deletion. If `named` is empty, a reported address may be in
+    /// any IP pool, and an unreported address in those of the class.
     pub(super) fn check_absence(&self, ingress: &[IpAddr], named: &BTreeSet<Box<str>>) -> Result<(), Error> {
         let of_class = self.pools_of_class();
         self.check_listed(|pool| match (named.is_empty(), ingress.is_empty()) {
@@ -54,12 +54,12 @@ impl ServiceCall<'_> {
 
     /// Checks that no IP pool that may have an address of the Service is unread.
     fn check_listed(&self, may_have: impl Fn(&str) -> bool) -> Result<(), Error> {
-        let Some(unread) = self.cache().unread(may_have) else { return Ok(()) };
-        let (reason, after) = (unread.reason(), unread.retry_after());
+        let Some(list_error) = self.cache().unlistable_ip_pool_error(may_have) else { return Ok(()) };
+        let (reason, after) = (list_error.reason(), list_error.retry_after());
         let message = format!(
             "an address of Service {} may be in a pool of addresses that cannot be listed: {}",
             self.key,
-            chain(&unread)
+            chain(&list_error)
         );
         Err(self.unless_outdated(Error::Failed { reason, message, after }))
     }
@@ -67,51 +67,53 @@ impl ServiceCall<'_> {
     /// Returns this error if a recent list confirms it; otherwise requests a relist.
     pub(super) fn unless_outdated(&self, error: Error) -> Error {
         match Instant::now().checked_sub(RECENT) {
-            Some(moment) => self.check(RequiredFreshness::ListedAfter(moment)).err().unwrap_or(error),
+            Some(moment) => self.require_fresh(RequiredFreshness::ListedAfter(moment)).err().unwrap_or(error),
             None => error,
         }
     }
 
     /// Records the IP pools that objects of the Service name, before the objects are deleted.
-    pub(super) fn record_pools(&self, observation: &CallObservation) -> BTreeSet<Box<str>> {
+    pub(super) fn record_ip_pools(&self, observation: &CallObservation) -> BTreeSet<Box<str>> {
         let named = named(&observation.classified);
-        self.cache().record_pools(&self.key, named.iter().map(AsRef::as_ref))
+        self.cache().record_ip_pools(&self.key, named.iter().map(AsRef::as_ref))
     }
 
     /// Records the IP pools of a load balancer that is deleted because the Service does not need its family.
     pub(super) fn record_removed(&self, targets: &[FamilyTarget<'_>]) {
         for target in targets.iter().filter(|target| !target.balancer.is_wanted) {
-            self.cache().record_pools(&self.key, target.ours.address_pools());
+            self.cache().record_ip_pools(&self.key, target.ours.address_pools());
         }
     }
 
-    /// Checks that no address that the Service reports but no longer uses may still be allocated in an unread IP pool.
+    /// Checks that no address that the Service reports but no longer uses may still be allocated in an unlistable IP
+    /// pool.
     pub(super) fn check_removed(&self, addresses: &[IpAddr]) -> Result<(), Error> {
         let removed: Vec<IpAddr> =
             self.ingress.iter().copied().filter(|address| !addresses.contains(address)).collect();
         if removed.is_empty() {
             return Ok(());
         }
-        let named = self.cache().record_pools(&self.key, std::iter::empty());
+        let named = self.cache().record_ip_pools(&self.key, std::iter::empty());
         self.check_absence(&removed, &named)
     }
 
-    /// Checks that no allocation in an unread IP pool may have the address of a load balancer without virtual servers.
+    /// Checks that no allocation in an unlistable IP pool may have the address of a load balancer without virtual
+    /// servers.
     pub(super) fn check_choice(&self, target: &FamilyTarget<'_>) -> Result<(), Error> {
         let ours = &target.ours;
-        let second = target.balancer.secondary;
+        let secondary = target.balancer.secondary;
         let family = target.balancer.family;
         if ours.has(ObjectKind::VirtualServer) {
             return Ok(());
         }
         let ingress: Vec<IpAddr> =
             self.ingress.iter().copied().filter(|address| IpFamily::of(*address) == family).collect();
-        let is_its = |one: &&Resource| one.tags.secondary == second;
+        let is_its = |one: &&Resource| one.tags.secondary == secondary;
         let unresolved = &target.observation.classified.unresolved;
-        let of_unread = unresolved.iter().filter(is_its).map(|allocation| &*allocation.address_pool);
-        let (named, has_reported) = (ours.address_pools().chain(of_unread), has_reported(ours, &ingress));
+        let of_unresolved = unresolved.iter().filter(is_its).map(|allocation| &*allocation.address_pool);
+        let (named, has_reported) = (ours.address_pools().chain(of_unresolved), has_reported(ours, &ingress));
         let named: BTreeSet<&str> = named.collect();
-        let pool = target.spec.as_ref().map(|parts| parts.address_pool.as_str());
+        let pool = target.spec.as_ref().map(|spec| spec.address_pool.as_str());
         let is_reserved_here = |id: &str| !ours.has(ObjectKind::Allocation) && pool == Some(id);
         self.check_listed(|id| !has_reported || named.contains(id) || is_reserved_here(id))
     }

@@ -110,13 +110,13 @@ impl ServiceCall<'_> {
     }
 
     /// Returns the paths of the virtual servers that this program creates for these load balancers of the Service.
-    pub(super) fn expected_servers(&self, seconds: &[Option<IpFamily>]) -> BTreeSet<Box<str>> {
+    pub(super) fn expected_servers(&self, secondaries: &[Option<IpFamily>]) -> BTreeSet<Box<str>> {
         let (Some(uid), Ok(ports)) = (self.uid(), service_request::ports_of(self.service)) else {
             return BTreeSet::new();
         };
         let mut paths = BTreeSet::new();
-        for second in seconds {
-            let layout = self.layout.of(*second);
+        for secondary in secondaries {
+            let layout = self.layout.of(*secondary);
             for (port, _) in &ports {
                 let id = layout.id(ObjectKind::VirtualServer, uid, Some(*port), 0);
                 paths.insert(format!("{}/{id}", ObjectKind::VirtualServer.parent()).into());

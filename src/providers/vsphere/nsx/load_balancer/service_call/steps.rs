@@ -1,4 +1,4 @@
-//! Creates or updates the load balancer of a Service.
+//! Ensures the load balancer of a Service: creates or updates it in single steps.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -27,10 +27,11 @@ const CAPACITY_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub(super) struct EnsureProgress {
-    /// Load balancers whose address this call has reserved.
+    /// Load balancers whose address this call has reserved, by the family of the second load balancer. `None` is the
+    /// first load balancer, here and below.
     allocated: Vec<Option<IpFamily>>,
     /// Load balancers whose creation this call has checked.
-    checked_addresses: Vec<Option<IpFamily>>,
+    checked_creations: Vec<Option<IpFamily>>,
     /// Load balancers that wait for capacity, because calls in flight may need it.
     waiting: Vec<Option<IpFamily>>,
     /// Messages about addresses of virtual servers that could not be reserved.
@@ -55,11 +56,11 @@ impl ServiceCall<'_> {
         let class = service_request::class_of(self.service);
         let has_ipv6_pool = self.provider.config.ipv6_pools.contains_key(class);
         let asked = RequestedFamilies { families: &service_request::families_of(self.service), has_ipv6_pool };
-        self.check(RequiredFreshness::AnyList)?;
+        self.require_fresh(RequiredFreshness::AnyList)?;
         self.cache().is_needed(&self.key);
         let (mut progress, mut steps) = (EnsureProgress::default(), StepCounts::begin());
         for _ in 0..self.most_steps() {
-            let observation = self.observe_with_nodes()?;
+            let observation = self.observe_for_write()?;
             self.check_lb_service(&observation).map_err(|error| self.unless_created(error))?;
             if self.read_next(&observation).await? {
                 continue;
@@ -69,8 +70,8 @@ impl ServiceCall<'_> {
             self.record_removed(&targets);
             // An unneeded load balancer stays until its replacement is complete.
             let is_open = |target: &&FamilyTarget<'_>| {
-                let FamilyLoadBalancer { secondary: second, is_wanted, .. } = &target.balancer;
-                !has_failed(&progress.failed, *second) && (*is_wanted || progress.failed.is_empty())
+                let FamilyLoadBalancer { secondary, is_wanted, .. } = &target.balancer;
+                !has_failed(&progress.failed, *secondary) && (*is_wanted || progress.failed.is_empty())
             };
             let open = targets.iter().filter(is_open);
             let planned = next(open);
@@ -127,12 +128,12 @@ impl ServiceCall<'_> {
             }
             self.remark_left(&self.cache().left_in_effect(&self.key));
         }
-        let which = target.balancer.secondary;
+        let secondary = target.balancer.secondary;
         if step.is_creation() {
             self.check_gateway(target, step)?;
             self.check_creation(asked, target, progress).await?;
         }
-        let is_allocated = progress.allocated.contains(&which);
+        let is_allocated = progress.allocated.contains(&secondary);
         if let Some(address) = step.address_of_new_server()
             && !target.ours.has(ObjectKind::VirtualServer)
             && !self.ingress.contains(&address)
@@ -147,15 +148,15 @@ impl ServiceCall<'_> {
         match self.make(target, step, progress).await {
             Ok(()) => {
                 if matches!(step, Action::Allocate(_)) {
-                    progress.allocated.push(which);
+                    progress.allocated.push(secondary);
                 }
                 // With one more known address, allocations without an address may be surplus, so they are read again.
                 if matches!(step, Action::ReadAddress(_)) {
-                    self.read_paths.lock().retain(|path| !path.contains("/ip-allocations/"));
+                    self.settled_paths.lock().retain(|path| !path.contains("/ip-allocations/"));
                 }
                 Ok(())
             }
-            Err(error) => self.refused(target, step, is_allocated, error).await,
+            Err(error) => self.handle_failed_step(target, step, is_allocated, error).await,
         }
     }
 
@@ -167,17 +168,17 @@ impl ServiceCall<'_> {
         progress: &mut EnsureProgress,
     ) -> Result<(), Error> {
         self.check_choice(target)?;
-        if progress.checked_addresses.contains(&target.balancer.secondary) {
+        if progress.checked_creations.contains(&target.balancer.secondary) {
             return Ok(());
         }
-        progress.checked_addresses.push(target.balancer.secondary);
+        progress.checked_creations.push(target.balancer.secondary);
         self.check_configured(target).await?;
-        let capacity = self.check_capacity(target).await;
+        let capacity = self.claim_capacity(target).await;
         if matches!(capacity, Err(Error::Pending { .. })) {
             progress.waiting.push(target.balancer.secondary);
         }
         capacity?;
-        self.check_address(target).await?;
+        self.claim_requested_address(target).await?;
         match asked.required(&target.balancer).filter(|_| has_no_address(target)) {
             Some(family) => self.check_family(target, family).await,
             None => Ok(()),
@@ -191,9 +192,9 @@ impl ServiceCall<'_> {
     ) -> Result<LoadBalancerStatus, Error> {
         let wanted = || targets.iter().filter(|target| target.balancer.is_wanted);
         self.check_removed(&wanted().filter_map(FamilyTarget::address).collect::<Vec<_>>())?;
-        self.cache().completed(&self.key, wanted().map(|target| target.balancer.family).collect());
+        self.cache().record_complete(&self.key, wanted().map(|target| target.balancer.family).collect());
         let mut ignored: Vec<&str> = Vec::new();
-        for field in wanted().flat_map(|target| plan::ignored(&target.desired, &target.known())) {
+        for field in wanted().flat_map(|target| plan::ignored(&target.desired, &target.current())) {
             if !ignored.contains(&field) {
                 ignored.push(field);
             }
@@ -265,7 +266,7 @@ impl ServiceCall<'_> {
 
     /// Checks that two lists, or a complete load balancer in this term, have shown the existing objects.
     pub(super) fn check_twice(&self) -> Result<(), Error> {
-        if self.cache().was_complete(&self.key) { Ok(()) } else { self.check(RequiredFreshness::TwoLists) }
+        if self.cache().was_complete(&self.key) { Ok(()) } else { self.require_fresh(RequiredFreshness::TwoLists) }
     }
 
     /// Refuses new ports and a new load balancer service while virtual servers with the address of the Service are not
@@ -280,7 +281,7 @@ impl ServiceCall<'_> {
         if !is_new {
             return Ok(());
         }
-        let (used, address) = (target.known().lb_service, target.address());
+        let (used, address) = (target.current().lb_service, target.address());
         let is_elsewhere = |server: &&Resource| {
             server.address == address
                 && used.is_none_or(|used| !server.refers_to(&used.tags.path))
@@ -369,11 +370,11 @@ impl ServiceCall<'_> {
         Ok(suitability)
     }
 
-    /// Checks and claims the capacity of the load balancer service for all missing ports, because two Services with a
-    /// part of their ports each could leave no capacity for the other. The claim ends with the call, so this can still
-    /// happen to a Service whose call is interrupted. If the usage is unreadable, NSX itself refuses creations on a full
-    /// load balancer service.
-    async fn check_capacity(&self, target: &FamilyTarget<'_>) -> Result<(), Error> {
+    /// Claims the capacity of the load balancer service for all missing ports, because two Services with a part of
+    /// their ports each could leave no capacity for the other. The claim ends with the call, so this can still happen
+    /// to a Service whose call is interrupted. If the usage is unreadable, NSX itself refuses creations on a full load
+    /// balancer service.
+    async fn claim_capacity(&self, target: &FamilyTarget<'_>) -> Result<(), Error> {
         let DesiredLoadBalancer { ports, members, .. } = &target.desired;
         let lacks_server = |port: &&WantedPort| target.ours.servers().all(|one| one.tags.port != Some(port.port));
         let ports = ports.iter().filter(lacks_server).count();
@@ -399,7 +400,7 @@ impl ServiceCall<'_> {
     }
 
     /// Handles a failed step. Returns an error only if the load balancer depends on the step.
-    async fn refused(
+    async fn handle_failed_step(
         &self,
         target: &FamilyTarget<'_>,
         step: &Action<'_>,
@@ -415,7 +416,7 @@ impl ServiceCall<'_> {
             }
             let path = &allocation.tags.path;
             let is_other = |one: &Resource| one.address.is_none() && one.tags.path != *path;
-            let is_first = self.read_paths.lock().insert(path.clone());
+            let is_first = self.settled_paths.lock().insert(path.clone());
             // Without this address, the Service would report the edited address of a virtual server.
             if !is_unavailable && plan::is_doubtful(&self.ingress, &target.ours) {
                 return Err(error);
@@ -435,7 +436,7 @@ impl ServiceCall<'_> {
         }
         if let Some(address) = step.address_of_new_server()
             && is_allocated
-            && is_refusal(error.reason())
+            && is_nsx_refusal(error.reason())
         {
             self.release(target, address).await?;
         }
@@ -443,9 +444,9 @@ impl ServiceCall<'_> {
     }
 
     async fn release(&self, target: &FamilyTarget<'_>, address: IpAddr) -> Result<(), Error> {
-        let known = target.known();
-        let is_free = |one: &&Resource| one.address == Some(address) && !known.has_server_on(one);
-        match known.ours.allocations().find(is_free) {
+        let current = target.current();
+        let is_free = |one: &&Resource| one.address == Some(address) && !current.has_server_on(one);
+        match current.ours.allocations().find(is_free) {
             Some(allocation) => self.perform(target, &Action::Delete(allocation)).await,
             None => Ok(()),
         }
@@ -492,7 +493,7 @@ impl ServiceCall<'_> {
         let ports: Vec<WantedPort> = ports.iter().map(wanted_port).collect::<Result<_, Error>>()?;
         let mut targets = Vec::new();
         for balancer in asked.balancers(&observation.classified.owned) {
-            let mut target = self.deletion(observation, balancer);
+            let mut target = self.empty_target(observation, balancer);
             if balancer.is_wanted {
                 self.set_wanted(&mut target, (class, &complete), &ports, nodes)?;
                 let is_its = |one: &&IpAddr| asked.required(&balancer).is_none_or(|of| IpFamily::of(**one) == of);
@@ -620,7 +621,7 @@ pub(super) fn has_no_address(target: &FamilyTarget<'_>) -> bool {
 }
 
 fn wrong_family(target: &FamilyTarget<'_>, address: IpAddr, family: IpFamily) -> Error {
-    let pool = target.spec.as_ref().map(|parts| parts.address_pool.as_str()).unwrap_or_default();
+    let pool = target.spec.as_ref().map(|spec| spec.address_pool.as_str()).unwrap_or_default();
     let family = family.as_str();
     config_wrong(format!(
         "the IP pool {pool} gave the address {address}, but the Service needs {family}; use a pool with {family} ranges only"
@@ -636,7 +637,7 @@ fn adopted_as_is(ignored: &[&str]) -> String {
 }
 
 /// Whether NSX has answered and refused the request.
-fn is_refusal(reason: Reason) -> bool {
+fn is_nsx_refusal(reason: Reason) -> bool {
     reason == reason::NSXRefused || reason == reason::LoadBalancerConfigWrong
 }
 

@@ -31,7 +31,7 @@ fn plan() -> Vec<Mutant> {
         Mutant::new(
             "addresses-another-allocation-may-be-its",
             ADDRESSES,
-            ("let is_known = !has_unread && ours", "let is_known = ours"),
+            ("let is_known = !has_unresolved && ours", "let is_known = ours"),
             UNIT,
         ),
         Mutant::new(
@@ -50,7 +50,7 @@ fn plan() -> Vec<Mutant> {
         Mutant::new(
             "addresses-reserve-again-and-again",
             ADDRESSES,
-            ("(!known.read_paths.contains(&server.tags.path)).then_some", "true.then_some"),
+            ("(!current.settled_paths.contains(&server.tags.path)).then_some", "true.then_some"),
             UNIT,
         ),
         Mutant::new(
@@ -62,7 +62,7 @@ fn plan() -> Vec<Mutant> {
         Mutant::new(
             "plan-an-edited-address-is-believed",
             PLAN,
-            ("is_doubtful(&wanted.ingress, known.ours)", "false"),
+            ("is_doubtful(&desired.ingress, current.ours)", "false"),
             UNIT,
         ),
     ]

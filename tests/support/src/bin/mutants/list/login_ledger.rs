@@ -15,23 +15,26 @@ pub fn all() -> Vec<Mutant> {
             "ledger-logins-under-way-do-not-count",
             RECORD,
             (
-                "Endpoint::SameProduct => self.entry.state == LoginState::Rejected || self.is_under_way(),",
-                "Endpoint::SameProduct => self.entry.state == LoginState::Rejected,",
+                "ServerRelation::SameProduct => self.entry.state == EntryState::Rejected || self.is_under_way(),",
+                "ServerRelation::SameProduct => self.entry.state == EntryState::Rejected,",
             ),
             UNIT,
         ),
         Mutant::new(
             "ledger-lost-answers-do-not-count",
             RECORD,
-            ("Endpoint::This => true,", "Endpoint::This => self.entry.state != LoginState::Unanswered,"),
+            (
+                "ServerRelation::SameServer => true,",
+                "ServerRelation::SameServer => self.entry.state != EntryState::Unanswered,",
+            ),
             UNIT,
         ),
         Mutant::new(
             "ledger-rejections-do-not-count",
             RECORD,
             (
-                "Outcome::Rejected => Some(LoginState::Rejected),",
-                "Outcome::Rejected => Some(LoginState::Rejected).filter(|_| false),",
+                "Outcome::Rejected => Some(EntryState::Rejected),",
+                "Outcome::Rejected => Some(EntryState::Rejected).filter(|_| false),",
             ),
             UNIT,
         ),
@@ -112,8 +115,8 @@ pub fn all() -> Vec<Mutant> {
             "ledger-a-claim-of-a-killed-process-is-under-way-for-ever",
             RECORD,
             (
-                "self.entry.state == LoginState::Claimed && self.age < UNDER_WAY",
-                "self.entry.state == LoginState::Claimed",
+                "self.entry.state == EntryState::Claimed && self.age < UNDER_WAY",
+                "self.entry.state == EntryState::Claimed",
             ),
             UNIT,
         ),

@@ -144,8 +144,8 @@ fn of_changes() -> Vec<Mutant> {
             "machines-surplus-address-of-another",
             PLAN,
             (
-                "    !known.has_server_on(allocation) && !known.is_used_elsewhere(allocation)\n",
-                "    !known.has_server_on(allocation)\n",
+                "    !current.has_server_on(allocation) && !current.is_used_elsewhere(allocation)\n",
+                "    !current.has_server_on(allocation)\n",
             ),
             UNIT,
         ),

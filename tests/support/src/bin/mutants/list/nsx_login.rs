@@ -100,7 +100,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "gate-a-term-remembers",
             GATE,
-            ("(state.sessions, state.short_lived) = (Sessions::Serve, 0);", "state.short_lived = 0;"),
+            ("(state.session_mode, state.short_lived) = (SessionMode::Usable, 0);", "state.short_lived = 0;"),
             LOGIN,
         ),
         Mutant::new(
@@ -139,7 +139,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "enter-sessions-although-they-end",
             ENTER,
-            ("if matches!(sessions, Sessions::Serve | Sessions::Required)", "if sessions != Sessions::Replaced"),
+            ("if matches!(mode, SessionMode::Usable | SessionMode::Required)", "if mode != SessionMode::PerRequest"),
             LOGIN,
         ),
     ]

@@ -35,11 +35,11 @@ impl NsxBackend {
         record: Record<'_>,
     ) -> Result<(), Error> {
         let Request { layout, owner, .. } = *request;
-        let Some(parts) = request.spec else { return Err(Error::other("a deletion creates nothing")) };
-        let pool = &parts.address_pool;
+        let Some(spec) = request.spec else { return Err(Error::other("a deletion creates nothing")) };
+        let pool = &spec.address_pool;
         let resource = &Resource { address: requested, ..Resource::new(ObjectKind::Allocation, None) };
         let (parent, doing) = (&allocations_of(pool), format!("reserve an address of the pool {pool}"));
-        let body = body::new_object(layout, &owner, parts, resource);
+        let body = body::new_object(layout, &owner, spec, resource);
         let mut first = 0;
         loop {
             let new = NewObject { resource, parent, body: body.clone(), operation: doing.clone(), first };

@@ -10,7 +10,7 @@ use crate::providers::vsphere::{nsx, reason};
 
 /// Returns the kind of an object by its path; `None` for kinds that this program does not create or that no object
 /// refers to.
-pub(super) fn part_of(path: &str) -> Option<ObjectKind> {
+pub(super) fn kind_of(path: &str) -> Option<ObjectKind> {
     let parts = [
         ObjectKind::LbService,
         ObjectKind::Pool,
@@ -31,7 +31,7 @@ pub(super) fn failed(doing: &str, owner: Option<&str>, error: &client::Error) ->
 }
 
 /// Maps the failure of a create to an error.
-pub(super) fn refused(doing: &str, error: &client::Error) -> Error {
+pub(super) fn create_failed(doing: &str, error: &client::Error) -> Error {
     match failed(doing, None, error) {
         // This program does not create the missing object: an IP pool, an application profile or a gateway.
         Error::Failed { message, .. } if is_missing(error) && !names_part(error) => config_wrong(message),
@@ -58,7 +58,7 @@ pub(super) fn obstructed(port: &WantedPort, server: &Resource) -> Error {
 }
 
 fn names_part(error: &client::Error) -> bool {
-    matches!(&error.kind, client::Kind::MissingReference(path) if part_of(path).is_some())
+    matches!(&error.kind, client::Kind::MissingReference(path) if kind_of(path).is_some())
 }
 
 pub(super) fn is_missing(error: &client::Error) -> bool {

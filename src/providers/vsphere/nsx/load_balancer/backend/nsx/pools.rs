@@ -143,7 +143,7 @@ impl PoolWriteRound<'_> {
             return Some(object);
         }
         self.pending.remove(object.path());
-        (self.record)(ObjectChange::Entered(ObjectKind::Pool, object));
+        (self.record)(ObjectChange::Present(ObjectKind::Pool, object));
         None
     }
 
@@ -224,14 +224,14 @@ impl PoolWriteRound<'_> {
             members.truncate(count);
         }
         match self.nsx.client.put(&self.permit, object.path(), Calls::of(ObjectKind::Pool).put, &object).await {
-            Ok(stored) => (self.record)(ObjectChange::Entered(ObjectKind::Pool, stored)),
+            Ok(stored) => (self.record)(ObjectChange::Present(ObjectKind::Pool, stored)),
             Err(error) => debug!("cannot remove members of the pool {}: {error}", object.path()),
         }
     }
 
     fn written(&mut self, object: Object) {
         self.pending.remove(object.path());
-        (self.record)(ObjectChange::Entered(ObjectKind::Pool, object));
+        (self.record)(ObjectChange::Present(ObjectKind::Pool, object));
     }
 
     fn fail(&mut self, path: &str, error: Error) {

@@ -71,7 +71,7 @@ fn an_edited_address_of_another_program_stays_and_is_said() {
 fn an_address_that_may_be_reserved_is_not_set_back() {
     let (mut world, one) = served();
     world.objects[(VirtualServer, 0)].address = Some(ip(9));
-    let unread = DesiredLoadBalancer { has_unread: true, ..one.clone() };
+    let unread = DesiredLoadBalancer { has_unresolved: true, ..one.clone() };
     assert_eq!(next_of(&unread, &world, &NOTHING), None);
     assert_eq!((address(&unread, &world.objects), shown_address(&world.objects, true)), (Some(ip(9)), Some(ip(9))));
     let mut second = world.objects[(Allocation, 0)].clone();
@@ -103,7 +103,7 @@ fn an_edited_address_is_not_set_back_to_where_another_virtual_server_listens() {
 fn an_address_that_nothing_reserves_is_reserved_once_in_a_sync() {
     let (mut world, one) = served();
     let allocations = world.objects.take(Allocation);
-    let unread = DesiredLoadBalancer { has_unread: true, ..one.clone() };
+    let unread = DesiredLoadBalancer { has_unresolved: true, ..one.clone() };
     assert_eq!(next_of(&unread, &world, &NOTHING), None, "it may be reserved");
     for address in [None, Some(ip(1))] {
         let mut ambiguous = allocations.clone();
@@ -111,7 +111,7 @@ fn an_address_that_nothing_reserves_is_reserved_once_in_a_sync() {
         assert_eq!(next_of(&one, &world, &ambiguous), None, "it may be reserved");
     }
     let tried: BTreeSet<Box<str>> = [world.objects[(VirtualServer, 0)].tags.path.clone()].into();
-    let again = CurrentState { read_paths: &tried, ..known(&world.objects, world.lb_service.as_ref()) };
+    let again = CurrentState { settled_paths: &tried, ..known(&world.objects, world.lb_service.as_ref()) };
     assert_eq!(next_for(&one, again), None);
     let mut without_pool = world.clone();
     without_pool.objects[(VirtualServer, 0)].address_pool = "".into();

@@ -48,7 +48,7 @@ pub struct Nsx {
     may_have_references: bool,
     /// Paths of groups and persistence profiles in the cache of the program.
     listed: BTreeSet<String>,
-    /// Paths for [`CurrentState::read_paths`].
+    /// Paths for [`CurrentState::settled_paths`].
     read: BTreeSet<Box<str>>,
     /// Ids of objects, by name.
     ids: BTreeMap<String, String>,
@@ -137,12 +137,15 @@ impl Nsx {
                 continue;
             }
             let targets = self.targets(request, &classified);
-            let (addresses_in_use, read_paths) = (self.addresses_in_use(&index, &classified), self.read.clone());
+            let (addresses_in_use, settled_paths) = (self.addresses_in_use(&index, &classified), self.read.clone());
             let mut all = Vec::new();
             for (layout, ours, desired) in &targets {
                 let ambiguous = &classified.ambiguous;
-                let (read_paths, addresses_in_use) = (&read_paths, &addresses_in_use);
-                all.push((desired, CurrentState { ours, ambiguous, lb_service, layout, read_paths, addresses_in_use }));
+                let (settled_paths, addresses_in_use) = (&settled_paths, &addresses_in_use);
+                all.push((
+                    desired,
+                    CurrentState { ours, ambiguous, lb_service, layout, settled_paths, addresses_in_use },
+                ));
             }
             let Some((at, step)) = next(&all) else {
                 self.end(&targets);
@@ -227,7 +230,7 @@ impl Nsx {
             desired.cluster_uid.clone_from(&self.layout.cluster_uid);
             desired.ingress.clone_from(&self.ingress);
             desired.may_have_references = self.may_have_references;
-            desired.has_unread = classified.unresolved.iter().any(|one| one.tags.secondary == balancer.secondary);
+            desired.has_unresolved = classified.unresolved.iter().any(|one| one.tags.secondary == balancer.secondary);
             if balancer.family == V6 {
                 desired.members.iter_mut().for_each(|member| member.address = v6_of(member.address));
             }

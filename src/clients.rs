@@ -5,6 +5,7 @@ pub mod nsx;
 pub mod object;
 pub mod session_manager;
 pub mod sts;
+pub mod timeouts;
 pub mod token;
 pub mod vapi;
 pub mod vim;

@@ -21,7 +21,7 @@ pub use error::{Error, Refusal, Unreadable};
 pub use tagging::{Category, ObjectTags, Tag, TagObjects};
 
 use super::http;
-use super::vim::Timeouts;
+use super::timeouts::Timeouts;
 
 /// Framing of requests and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

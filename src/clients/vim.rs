@@ -18,7 +18,6 @@ mod version;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use secrecy::SecretString;
@@ -33,6 +32,7 @@ pub use value::{GuestNic, Value, decode_name};
 
 use super::http;
 pub use super::object::MoRef;
+pub use super::timeouts::Timeouts;
 
 /// Returns the `User-Agent` for the HTTP client, which vCenter shows in its session list. The text begins with the name
 /// of the Go program, for which administrators search. `commit` is the commit of the build, if known.
@@ -40,30 +40,6 @@ pub fn user_agent(commit: Option<&str>) -> String {
     let (name, version) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
     let commit = commit.and_then(|commit| commit.get(..7)).unwrap_or("unknown");
     format!("k8s-cloud-provider-vsphere ({name} {version} {commit})")
-}
-
-/// Time limits of the calls to a vCenter, over SOAP and REST, including connecting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// Limit of ordinary calls.
-    pub call: Duration,
-    /// Limit of a login, which may involve a directory service.
-    pub login: Duration,
-    /// Limit of a logout, which must not delay a shutdown.
-    pub logout: Duration,
-    /// Time that `WaitForUpdatesEx` may take beyond its requested wait.
-    pub wait_margin: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            call: Duration::from_secs(30),
-            login: Duration::from_secs(60),
-            logout: Duration::from_secs(3),
-            wait_margin: Duration::from_secs(20),
-        }
-    }
 }
 
 /// A client of one vCenter. Clones share the session.

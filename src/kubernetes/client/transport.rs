@@ -76,6 +76,7 @@ pub(super) fn server_name(text: &str) -> Result<ServerName<'static>, &'static st
 /// The connections with one client certificate, or without one.
 #[derive(Clone)]
 struct ClientConnections {
+    /// The certificate, or a later one for which there could be no connections.
     identity: Option<Arc<CertifiedKey>>,
     watches: Wire,
     calls: Wire,
@@ -162,7 +163,7 @@ impl Server {
         }
         // A program never supplies a certificate if the kubeconfig has one.
         let identity = proof.identity.clone().or_else(|| self.certificate.lock().current(&self.config));
-        let connections = self.connections(identity)?;
+        let connections = self.connections(identity);
         let wire = if metrics::is_watch(&request) { connections.watches } else { connections.calls };
         let response = wire.request(request).await?;
         if response.status() == StatusCode::UNAUTHORIZED {
@@ -171,18 +172,29 @@ impl Server {
         Ok(response)
     }
 
-    /// Returns the connections with this certificate. Connections with an earlier certificate end with their requests.
-    fn connections(&self, identity: Option<Arc<CertifiedKey>>) -> Result<ClientConnections, BoxError> {
+    /// Returns the connections with this certificate. Connections with an earlier certificate end with their requests,
+    /// but stay if there cannot be new ones, for example because the operating system's trust store cannot be read.
+    fn connections(&self, identity: Option<Arc<CertifiedKey>>) -> ClientConnections {
         let mut connections = self.connections.lock();
         if connections.identity.as_ref().map(Arc::as_ptr) != identity.as_ref().map(Arc::as_ptr) {
-            *connections = ClientConnections::new(&self.config, identity)?;
+            match ClientConnections::new(&self.config, identity.clone()) {
+                Ok(new) => *connections = new,
+                Err(error) => {
+                    let server = &self.url;
+                    tracing::warn!(%server, "no connection with the changed client certificate; the old one stays: {error}");
+                    connections.identity = identity;
+                }
+            }
         }
-        Ok(connections.clone())
+        connections.clone()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+
     use super::*;
 
     #[test]
@@ -197,5 +209,30 @@ mod tests {
             let is_spoken = speaks_http2(is_for_watches, disabled.map(OsStr::new));
             assert_eq!(is_spoken, expected, "{is_for_watches} {disabled:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_old_connections_stay_when_there_cannot_be_new_ones() {
+        let golden = |name: &str| std::fs::read_to_string(format!("tests/golden/credentials/{name}")).unwrap();
+        let mut config = Config::new("https://a.example".parse().unwrap());
+        config.accept_invalid_certs = true;
+        let mut server = Server {
+            credentials: Credentials::of(&config.auth_info).unwrap(),
+            connections: Mutex::new(ClientConnections::new(&config, None).unwrap()),
+            certificate: Mutex::new(ClientCertificate::read(&config).unwrap()),
+            url: "https://a.example".into(),
+            config: config.clone(),
+        };
+        config.auth_info.client_certificate_data = Some(STANDARD.encode(golden("p256.crt")));
+        config.auth_info.client_key_data = Some(STANDARD.encode(golden("p256.key")).into());
+        let identity = ClientCertificate::read(&config).unwrap().current(&config);
+        assert!(identity.is_some());
+        server.config.tls_server_name = Some("not a name".to_owned());
+        for _ in 0..2 {
+            drop(server.connections(identity.clone()));
+        }
+        server.config.tls_server_name = None;
+        drop(server.connections(None));
+        assert!(server.connections.lock().identity.is_none());
     }
 }

@@ -40,6 +40,9 @@ const USE: Duration = Duration::from_secs(30);
 /// Time limit of logouts and, at shutdown, of a login in flight.
 const END: Duration = Duration::from_secs(3);
 
+/// Time limit of the count of rejected requests. The ledger gives up a write of its own after 5 s.
+const COUNT: Duration = Duration::from_secs(6);
+
 /// A session that ends sooner after its login counts as short-lived: it has served only a few calls.
 const SHORT_LIFE: Duration = Duration::from_secs(5);
 
@@ -218,7 +221,7 @@ impl NsxSession {
                         self.end_all(client).await;
                     }
                 }
-                () = self.login_rejected.notified() => self.run_with_grace(&stop, self.count_refusals()).await,
+                () = self.login_rejected.notified() => self.count_refusals().await,
                 () = self.session_suspected.notified() => self.run_with_grace(&stop, self.replace(client)).await,
                 () = self.login_requested.notified() => self.run_with_grace(&stop, self.answer_request(client)).await,
                 Some(()) = OptionFuture::from(renewal.map(sleep_until)) => self.run_with_grace(&stop, self.renew(client)).await,
@@ -243,10 +246,11 @@ impl NsxSession {
         // Calls now fail immediately, because no login follows.
         self.state.lock().has_ended = true;
         self.answers.send_modify(|(count, failure)| (*count, *failure) = (count.wrapping_add(1), Some(ended())));
-        self.end_all(client).await;
+        // Other sessions of the account and other replicas need the count.
+        tokio::join!(self.end_all(client), self.count_refusals());
     }
 
-    /// Gives a login in flight, or the count of a rejection, up to 3 s after `stop`, so that a session can be ended.
+    /// Gives a login in flight up to 3 s after `stop`, so that a session can be ended.
     async fn run_with_grace(&self, stop: &CancellationToken, login: impl Future<Output = ()>) {
         let late = async {
             stop.cancelled().await;
@@ -514,8 +518,10 @@ impl NsxSession {
     /// Counts rejected requests in the login throttle, because each rejection was a failed login for the account.
     async fn count_refusals(&self) {
         let uncounted = std::mem::take(&mut self.state.lock().unreported);
-        for credential in uncounted {
-            self.attempts.count_rejection(&credential).await;
+        // Together, so that this process counts each of them, even if the shared record cannot be written.
+        let counts = uncounted.iter().map(|credential| self.attempts.count_rejection(credential));
+        if timeout(COUNT, futures::future::join_all(counts)).await.is_err() {
+            warn!(nsx = self.server, "rejected requests were not counted for other replicas within {COUNT:?}");
         }
     }
 

@@ -71,9 +71,9 @@ async fn rejected_requests_count_before_the_next_claim() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_waits_three_seconds_at_most_for_a_count() {
+async fn a_stop_waits_six_seconds_at_most_for_counts() {
     let ledger = Arc::new(FullLedger { hangs: true, ..FullLedger::default() });
-    let (session, client) = session(&ledger, &["one"]);
+    let (session, client) = session(&ledger, &["one", "two"]);
     session.login_rejected.notify_one();
     let stop = CancellationToken::new();
     let stops = async {
@@ -83,7 +83,18 @@ async fn a_stop_waits_three_seconds_at_most_for_a_count() {
         stop.cancel();
     };
     let began = Instant::now();
-    let run = timeout(END * 2, session.run(&client, stop.clone()));
+    let run = timeout(COUNT * 2, session.run(&client, stop.clone()));
     assert!(tokio::join!(run, stops).0.is_ok(), "it waits without end");
-    assert!(began.elapsed() <= END, "{:?}", began.elapsed());
+    assert!(began.elapsed() <= COUNT, "{:?}", began.elapsed());
+    assert_eq!(*ledger.calls.lock(), ["count one", "count two"], "this process counts both");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_stops_first_counts_what_was_rejected() {
+    let ledger = Arc::new(FullLedger::default());
+    let (session, client) = session(&ledger, &["one"]);
+    let stop = CancellationToken::new();
+    stop.cancel();
+    session.run(&client, stop).await;
+    assert_eq!(*ledger.calls.lock(), ["count one"]);
 }

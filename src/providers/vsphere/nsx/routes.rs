@@ -437,11 +437,16 @@ impl crate::cloud::Routes for RouterRoutes {
             }
             None => own,
         };
-        // The route stays unrealized if this call fails or is cancelled.
+        // The route stays unrealized if this call fails.
         self.cache.lock().unrealized.entry(id.clone()).or_insert_with(|| LastWrite::now(false));
         let revision = self.ensure(permit, cluster_name, &id, route, hop).await?;
-        let last_write = self.cache.lock().unrealized.get(&id).copied().unwrap_or_else(|| LastWrite::now(false));
-        self.wait_until_realized(&id, revision, last_write).await?;
+        // A list that missed the route may have removed the entry meanwhile.
+        let mark = |last: LastWrite| *self.cache.lock().unrealized.entry(id.clone()).or_insert(last);
+        let last_write = mark(LastWrite::now(false));
+        if let Err(error) = self.wait_until_realized(&id, revision, last_write).await {
+            mark(last_write);
+            return Err(error);
+        }
         let mut known = self.cache.lock();
         known.unrealized.remove(&id);
         known.ids.insert((target_node.clone(), network), id);

@@ -132,7 +132,8 @@ impl Ledger {
         judged
     }
 
-    /// Claims a login in the store. Returns whether the login is allowed, or the error of the store.
+    /// Claims a login in the store. Returns whether the login is allowed, or the error of the store. Logs a change of the
+    /// store's availability, unless it returns the error.
     async fn claim_shared(&self, planned: &PlannedLogin, id: &str) -> Result<Result<(), LoginRefusal>, StoreError> {
         let account = self.records_of(planned.policy, &planned.server, &planned.user);
         let here = &record_name(planned.policy.scope, &planned.server, &planned.user);
@@ -140,8 +141,9 @@ impl Ledger {
             let mut fetched = self.fetch(here).await?;
             if let Err(refused) = self.decide(std::slice::from_ref(&fetched), &account, planned, None) {
                 // The cause may be attempts of this process that the store lacks, and other replicas need them. If the
-                // write fails, the next claim repeats it.
-                let _ = self.save(&fetched).await;
+                // write fails, the refusal holds, and the next claim repeats the write.
+                let saved = self.save(&fetched).await;
+                self.log_availability(planned, saved.err().as_ref());
                 return Ok(Err(refused));
             }
             let entry = self.entry(id, fetched.clock.time, planned);
@@ -163,6 +165,7 @@ impl Ledger {
             if judged.is_err() {
                 self.settle(planned, id, Outcome::Harmless).await;
             }
+            self.log_availability(planned, None);
             return Ok(judged);
         }
         Ok(Err(LoginRefusal {
@@ -344,10 +347,7 @@ impl LoginThrottle for Ledger {
         let id = uuid::Uuid::new_v4().to_string();
         let claim = |pause_if_rejected| LoginClaim { planned: planned.clone(), id: id.clone(), pause_if_rejected };
         match self.claim_shared(planned, &id).await {
-            Ok(judged) => {
-                self.log_availability(planned, None);
-                judged.map(|()| claim(Duration::ZERO))
-            }
+            Ok(judged) => judged.map(|()| claim(Duration::ZERO)),
             Err(error) => {
                 self.log_availability(planned, Some(&error));
                 let alone = self.claim_alone(planned, &id);

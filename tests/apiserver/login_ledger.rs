@@ -183,4 +183,15 @@ async fn in_a_namespace_that_does_not_exist_a_process_makes_one_attempt_in_200_s
     ledger.record_outcome(claimed, Outcome::Rejected).await;
     let refused = ledger.claim(&attempt).await.unwrap_err();
     assert!((190..=250).contains(&refused.pause.as_secs()), "{refused}");
+    // After several rejections a refusal is decided without the store, which is still out of reach.
+    for number in 2..=4 {
+        tokio::time::pause();
+        tokio::time::advance(LOGIN_POLICY.window).await;
+        tokio::time::resume();
+        let claimed = ledger.claim(&attempt).await.unwrap();
+        ledger.record_outcome(claimed, Outcome::Rejected).await;
+        let refused = ledger.claim(&attempt).await.unwrap_err();
+        let command = ledger.reset_command(LOGIN_POLICY, &attempt.server, &attempt.user);
+        assert_eq!((command, refused.is_lockout), (None, true), "rejection {number}: {refused}");
+    }
 }

@@ -96,7 +96,8 @@ impl LedgerStore for LeaseStore {
             }
         };
         written.map(drop).map_err(|error| match version {
-            // The namespace was deleted after the read, so the caller reads again. It is no conflict for a create.
+            // The Lease was deleted after the read, so the caller reads again. A create gets a 404 only if the namespace
+            // does not exist, and to read again would not help.
             Some(_) if error.is_not_found() => StoreError::Conflict,
             _ => sorted(&error),
         })

@@ -244,6 +244,19 @@ async fn w39_a_machine_that_is_off_and_says_nothing_exists_and_is_shut_down() {
     scene.running.stop().await;
 }
 
+#[tokio::test]
+async fn what_is_known_stays_while_vcenter_is_away_and_is_made_true_when_it_is_back() {
+    let scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    scene.fake().stop_listening().await;
+    let stale = scene.found_with(&node, |metadata| metadata.stale.is_some()).await;
+    assert_eq!(address(&stale), "10.0.0.1");
+    scene.fake().change_vm("n", |vm| vm.ip("10.0.0.2"));
+    scene.fake().resume_listening().await;
+    scene.found_with(&node, |metadata| metadata.stale.is_none() && address(metadata) == "10.0.0.2").await;
+    scene.running.stop().await;
+}
+
 // Identity.
 
 #[tokio::test]

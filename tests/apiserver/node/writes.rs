@@ -1,9 +1,10 @@
-//! The record of a machine on its Node.
+//! Writes to initialised Nodes that wait for a turn: the record of a machine, and missing labels of `--node-labels`.
 
-use super::harness::{Form, Start, instance, is_tainted, waiting};
-use super::metadata;
+use super::harness::{Form, Start, instance, is_tainted, labels, lines, waiting};
+use super::{A3, metadata};
 use ccm::cloud::InstanceMetadata;
 use ccm::cloud::node::ANNOTATION_VM;
+use ccm::controllers::node::{NodeLabelsOn, Policy};
 use doubles::memory::Memory;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
@@ -42,4 +43,29 @@ async fn the_record_of_a_ready_node_follows_its_machine_once_and_not_again_soon(
     at("d", "10.0.0.2");
     next.patch_status(&name, ready("Unknown")).await;
     next.wait("it followed at once", &name, is_recorded_at("d")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn labels_of_the_flag_are_set_at_a_join_and_on_initialised_nodes_only_where_all_are_asked_for() {
+    let (before, after) = (labels(&[("rack", "7")]), labels(&[("rack", "7"), ("team", "storage")]));
+    for (on, expected) in [(NodeLabelsOn::Join, &before), (NodeLabelsOn::All, &after)] {
+        let cloud = Memory::default();
+        let node_labels = labels(&[("team", "storage"), ("rack", "of the flag"), ("k8s.io/reserved", "x")]);
+        let policy = Policy { node_labels, node_labels_on: on, ..Policy::default() };
+        let run = Start::on(&cloud).restless().policy(policy).run().await;
+        let (old, new) = (unique("n"), unique("n"));
+        let id = |name: &str| format!("memory://{name}");
+        for name in [&old, &new] {
+            cloud.put(instance(name, metadata(&id(name), A3)));
+        }
+        let initialised = Form { name: old.clone(), provider_id: id(&old), addresses: lines(A3), ..Form::default() };
+        run.register(&Form { labels: before.clone(), ..initialised }).await;
+        run.register(&Form { labels: before.clone(), ..waiting(&new) }).await;
+        let node = run.wait("initialised", &new, |node| !is_tainted(node)).await;
+        assert_eq!(Form::of(&node).labels, after, "{on:?}");
+        run.wait("labelled", &old, |node| Form::of(node).labels == *expected).await;
+        run.wait_for_looks("Settled", 10).await;
+        assert_eq!(Form::of(&run.get(&old).await).labels, *expected, "{on:?}");
+        assert_eq!(run.writes(&old).await.len(), usize::from(on == NodeLabelsOn::All), "{on:?}");
+    }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ccm::providers::vsphere::config::{IpPool, LoadBalancerConfig as Config};
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
-use support::fake_nsx::go::{GoBalancer, GoPaths};
+use support::fake_nsx::go::{GoBalancer, GoPaths, GoStep};
 use support::fake_nsx::{Behaviour, Model, Realization, Trouble};
 
 use super::references::AGAIN;
@@ -240,7 +240,7 @@ async fn a_half_made_one_is_completed_and_nothing_held_changes() {
                 let one = service("ns/s", &[("TCP", 80, 30080)]);
                 let one = if has_status { reporting(one, ADDRESS) } else { one };
                 let status = world.ensure(&one).await.unwrap_or_else(|error| panic!("{count} {uid:?}: {error}"));
-                let has_allocation = paths.keys().any(|step| *step == support::fake_nsx::go::GoStep::Allocation);
+                let has_allocation = paths.keys().any(|step| *step == GoStep::Allocation);
                 if has_status && has_allocation {
                     assert_eq!(addresses(&status), [address()], "{count}");
                 }
@@ -257,6 +257,13 @@ async fn a_half_made_one_is_completed_and_nothing_held_changes() {
     }
 }
 
+/// Returns the pools and monitors with these paths.
+fn pools_and_monitors(world: &World, paths: &GoPaths) -> Vec<Option<Value>> {
+    let paths = paths.iter().filter(|(step, _)| matches!(step, GoStep::Pool(_) | GoStep::Monitor(_)));
+    paths.map(|(_, path)| world.object(path)).collect()
+}
+
+/// Without their virtual server, nothing proves the owner of a pool and a monitor.
 #[tokio::test]
 async fn a_half_deleted_one_is_completed() {
     for uid in [Some(UID), None] {
@@ -265,8 +272,10 @@ async fn a_half_deleted_one_is_completed() {
             // The deletion continues.
             let world = World::with(model(), uid, config()).await;
             let left = balancer.put_half_deleted(&world.fake, "go", count);
+            let before = pools_and_monitors(&world, &left);
             let one = reporting(service("ns/s", &[("TCP", 80, 30080)]), ADDRESS);
             world.delete(&one).await.unwrap();
+            assert_eq!(pools_and_monitors(&world, &left), before, "{count} {uid:?}: the deletion");
             assert_eq!(world.objects("ip-allocations").len(), 0, "{count}: its address is an ingress of the Service");
             let held: usize = world.objects("lb-pools").len() + world.objects("lb-monitor-profiles").len();
             assert_eq!(world.held(), held, "{count} {uid:?} {left:?}");
@@ -274,7 +283,9 @@ async fn a_half_deleted_one_is_completed() {
             // Or the Service requests a load balancer again.
             let world = World::with(model(), uid, config()).await;
             let left = balancer.put_half_deleted(&world.fake, "go", count);
+            let before = pools_and_monitors(&world, &left);
             let status = world.ensure(&one).await.unwrap();
+            assert_eq!(pools_and_monitors(&world, &left), before, "{count} {uid:?}: the creation");
             if left.values().any(|path| path.contains("ip-allocations")) {
                 assert_eq!(addresses(&status), [address()], "{count} {uid:?}");
             }

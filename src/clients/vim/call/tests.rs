@@ -344,6 +344,21 @@ async fn a_read_follows_every_page_and_fails_whole() {
 }
 
 #[tokio::test]
+async fn a_read_is_sent_again_when_the_connection_broke_before_an_answer_and_a_write_is_not() {
+    let calls = AtomicUsize::new(0);
+    let server = TestServer::start(move |received| match calls.fetch_add(1, Ordering::SeqCst) {
+        0 | 2 => Reply::Close,
+        _ => answer(&method(received), "<returnval type=\"VirtualMachine\">vm-1</returnval>"),
+    })
+    .await;
+    let client = Client::new(server.client());
+    assert_eq!(client.find_all_by_uuid("u").await.unwrap(), [vm("vm-1")]);
+    assert_eq!(server.received().len(), 2);
+    let error = client.destroy_view(&MoRef::new("ListView", "v")).await.unwrap_err();
+    assert_eq!((error.reason(), server.received().len()), ("Broken", 3), "{error}");
+}
+
+#[tokio::test]
 async fn connecting_agrees_on_a_version_and_refuses_what_is_no_vcenter() {
     let versions = "<namespaces><namespace><name>urn:vim25</name><version>6.5</version></namespace></namespaces>";
     let cases: [(&str, Reply, &str, Result<&str, &str>); 4] = [

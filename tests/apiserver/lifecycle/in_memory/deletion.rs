@@ -238,13 +238,16 @@ async fn a_node_recreated_while_the_second_proof_is_made_stays() {
 #[tokio::test(start_paused = true)]
 async fn a_configuration_that_changes_while_the_second_proof_is_made_makes_it_late() {
     // The provider announces changes during the proof.
-    let world = world(settings()).await;
-    in_the_second_proof(&world, |_, cloud| cloud.announce(InstanceEvent::All));
-    pass(seconds(45)).await;
-    assert_eq!((world.asked("a"), world.deletions().len()), (4, 1), "two more proofs, and then it is deleted");
+    for event in [InstanceEvent::All, InstanceEvent::Node("a".into())] {
+        let (world, announced) = (world(settings()).await, event.clone());
+        in_the_second_proof(&world, move |_, cloud| cloud.announce(announced.clone()));
+        pass(seconds(45)).await;
+        let counts = (world.asked("a"), world.deletions().len());
+        assert_eq!(counts, (4, 1), "{event:?}: two more proofs, and then it is deleted");
+    }
 
     // The vCenter of the machine is removed from the configuration.
-    let world = self::world(settings()).await;
+    let world = world(settings()).await;
     in_the_second_proof(&world, |_, cloud| {
         let cloud = cloud.clone();
         // The answer was made before the removal.

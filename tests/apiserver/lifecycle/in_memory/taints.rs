@@ -115,6 +115,32 @@ async fn a_slow_read_of_a_power_state_holds_no_deletion_and_none_is_made_while_t
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_more_machines_are_taken_out_of_service_than_the_limit_for_deletions_allows() {
+    let limit = Limit { nodes: 1, percent: 0, window: seconds(600) };
+    let world = World::start(LifecycleSettings { out_of_service_after: Some(AFTER), limit, ..settings() }).await;
+    let names = ["a", "b", "c"];
+    for name in names {
+        world.create(name, "Unknown", PowerState::Off);
+    }
+    pass(AFTER + seconds(60)).await;
+    let taken = names.into_iter().filter(|name| world.taints(name).contains(&out_of_service())).count();
+    assert_eq!((taken, world.held("DeletionLimitReached")), (1, 2));
+    assert_eq!(world.metric("vsphere_ccm_node_out_of_service_taints_total"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn taints_that_others_add_meanwhile_survive() {
+    let world = world().await;
+    world.create("a", "Unknown", PowerState::Off);
+    // The cache does not receive the change.
+    world.server.hold_watch(true);
+    let other = json!({"spec": {"taints": [{"key": "other", "effect": "NoSchedule"}]}});
+    world.server.before(&Method::PATCH, move |state| state.change("a", &other));
+    pass(MOMENT).await;
+    assert_eq!(world.taints("a"), ["other:NoSchedule".to_owned(), shutdown()]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn our_taint_goes_when_the_node_is_ready_whichever_machine_it_runs_on() {
     let world = world().await;
     world.create("a", "Unknown", PowerState::Off);

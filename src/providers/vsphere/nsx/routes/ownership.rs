@@ -83,6 +83,7 @@ mod tests {
         for (case, id, hop, tags, expected) in [
             ("no name", of_node, HOP, &[this, node][..], Foreign),
             ("another name", of_node, HOP, &[(CLUSTER_NAME, "test"), this, node], Foreign),
+            ("the name in another case", of_node, HOP, &[(CLUSTER_NAME, "PROD"), this, node], Foreign),
             ("another cluster of the name", of_node, HOP, &[name, another, node], Foreign),
             ("this cluster, whatever its target", of_nobody, "192.0.2.1", &[name, this], Ours),
             ("the UID of a Node", of_node, "192.0.2.1", &[name], Ours),

@@ -173,7 +173,8 @@ impl NsxServices {
             requested_addresses: setup.requested_addresses,
         };
         let backend = Arc::new(backend::NsxBackend::new(connected.client.clone(), setup.batches));
-        let (nodes, live, events) = (Arc::clone(&setup.nodes), Arc::clone(&setup.live), Arc::clone(&setup.events));
+        let (nodes, live) = (Arc::clone(&setup.nodes), Arc::clone(&setup.live));
+        let events = Arc::clone(&setup.events);
         let leads = setup.leads.clone();
         let balancers = NsxLoadBalancers::new(wanted.clone(), settings, backend, nodes, live, events, leads);
         let balancers = Arc::new(balancers.with_usable_addresses(Arc::clone(&self.usable_addresses)));

@@ -62,8 +62,8 @@ impl ResourceCache {
     pub fn record_rollout(&self, service: &str, shown: BTreeMap<Box<str>, Effect>) {
         let mut state = self.state.lock();
         let realized = shown.iter().filter(|(_, effect)| **effect == Effect::Realized).map(|(path, _)| path);
-        let is_lb_service = |path: &&Box<str>| path.starts_with(ObjectKind::LbService.parent());
-        let lb_services: Vec<Box<str>> = realized.filter(is_lb_service).cloned().collect();
+        let parent = ObjectKind::LbService.parent();
+        let lb_services: Vec<Box<str>> = realized.filter(|path| path.starts_with(parent)).cloned().collect();
         state.realized_lb_services.extend(lb_services);
         if let Some(rollout) = state.rollouts.get_mut(service) {
             rollout.note(shown, Instant::now().into_std());

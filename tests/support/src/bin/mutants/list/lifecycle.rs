@@ -424,7 +424,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "roll-absent-is-kept",
             ROLL,
-            ("*count -= 1;", "*count -= usize::from(mark != NodeCategory::Absent);"),
+            ("*count -= 1;", "*count -= usize::from(category != NodeCategory::Absent);"),
             UNIT,
         ),
     ]

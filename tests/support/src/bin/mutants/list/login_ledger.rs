@@ -78,7 +78,7 @@ pub fn all() -> Vec<Mutant> {
             RECORD,
             (
                 "counted.iter().filter(|aged| aged.age < policy.window)",
-                "counted.iter().filter(|aged| aged.age < policy.window && aged.entry.version == attempt.version)",
+                "counted.iter().filter(|aged| aged.age < policy.window && aged.entry.version == planned.version)",
             ),
             UNIT,
         ),
@@ -101,7 +101,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "ledger-claims-are-dated-by-the-own-clock",
             LEDGER,
-            ("self.entry(id, fetched.clock.time, attempt)", "self.entry(id, self.own_clock().time, attempt)"),
+            ("self.entry(id, fetched.clock.time, planned)", "self.entry(id, self.own_clock().time, planned)"),
             UNIT,
         ),
         Mutant::new(

@@ -69,7 +69,7 @@ pub fn all() -> Vec<Mutant> {
             ABSENCE,
             (
                 "if !case.last.are_known && !case.trusts_unseen {",
-                "if case.last.places.is_empty() && !case.trusts_unseen {",
+                "if case.last.locations.is_empty() && !case.trusts_unseen {",
             ),
             UNIT,
         ),

@@ -420,7 +420,7 @@ enum Trouble {
 
 /// Range of the ports that [`free_port`] returns. It is below the ephemeral range, so that the system assigns none of
 /// them by chance.
-const PORTS: Range<u16> = 20_000..32_000;
+const PORTS: Range<u16> = 14_000..32_000;
 
 /// Returns a port that is currently free. No port is returned twice, because state about an address, such as its
 /// logins, outlives its server. Parallel test programs have separate shares: `TEST_PORTS=0/3` is the first third.
@@ -468,9 +468,9 @@ mod tests {
 
     #[test]
     fn shares_of_ports_are_disjoint_and_cover_all() {
-        assert_eq!(share_of_ports(None), 20_000..32_000);
+        assert_eq!(share_of_ports(None), 14_000..32_000);
         let thirds = ["0/3", "1/3", "2/3"].map(|share| share_of_ports(Some(share)));
-        assert_eq!(thirds, [20_000..24_000, 24_000..28_000, 28_000..32_000]);
+        assert_eq!(thirds, [14_000..20_000, 20_000..26_000, 26_000..32_000]);
     }
 
     #[test]

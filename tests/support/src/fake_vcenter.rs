@@ -22,7 +22,7 @@ mod xml;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
@@ -53,6 +53,7 @@ struct World {
     /// Whether cookies come without quotes.
     is_cookie_bare: bool,
     last_cookie: String,
+    last_cookie_since: Option<Instant>,
     sessions: BTreeMap<String, Session>,
     rest_sessions: BTreeSet<String>,
     rules: Rules<Trouble>,
@@ -120,6 +121,7 @@ impl FakeVcenter {
             tagging: model.tagging,
             is_cookie_bare: false,
             last_cookie: String::new(),
+            last_cookie_since: None,
             sessions: BTreeMap::new(),
             rest_sessions: BTreeSet::new(),
             rules: Rules::default(),

@@ -30,7 +30,7 @@ pub struct FakeCounts {
     pub collectors: usize,
     /// Views of the open sessions.
     pub views: usize,
-    /// SOAP calls with a cookie other than that of the last login.
+    /// SOAP calls with a cookie other than that of the last login, from a second after the first call with that one.
     pub old_cookies: u32,
     /// Bytes of request bodies.
     pub bytes_received: u64,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::World;
 use super::collector::{Collector, Filter, properties};
@@ -120,15 +121,21 @@ impl World {
         let content = format!("<returnval xsi:type=\"UserSession\">{}</returnval>", user_session(&key, &self.user));
         self.sessions.insert(cookie.clone(), Session { key, ..Session::default() });
         self.last_cookie.clone_from(&cookie);
+        self.last_cookie_since = None;
         self.counts.soap_logins += 1;
         self.counts.most_soap_sessions = self.counts.most_soap_sessions.max(self.sessions.len());
         Ok(Done { content, new_session: Some(cookie) })
     }
 
-    /// Counts a call with a cookie other than that of the last login.
+    /// Counts a call with a cookie other than that of the last login. A call that began before the login may still wait
+    /// for its connection, so such calls count from a second after the first call with the last cookie.
     pub(super) fn note_cookie(&mut self, cookie: Option<&str>) {
-        self.counts.old_cookies +=
-            u32::from(!self.last_cookie.is_empty() && cookie.is_some_and(|sent| sent != self.last_cookie));
+        let Some(cookie) = cookie else { return };
+        if cookie == self.last_cookie {
+            self.last_cookie_since.get_or_insert_with(Instant::now);
+        } else if self.last_cookie_since.is_some_and(|since| since.elapsed() > Duration::from_secs(1)) {
+            self.counts.old_cookies += 1;
+        }
     }
 
     /// Reads properties. It needs no session, but without one everything except for `currentSession` is unreadable.

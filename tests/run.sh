@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # Runs every test: `make test`. With CHECKED=1 those that `make check` does not run: `make suites`.
 #
-# The slow suites wait most of their time. They run in lanes side by side, after all others, each lane with ports of its
+# The suites of the lanes wait most of their time. They run side by side, after all others, each lane with ports of its
 # own; each line of theirs begins with the name of the suite. The release binary is built beside them, and the one test
 # that needs it comes last. Tests in a module `nightly` are left to `make nightly`.
 #
-# Cargo knows which test programs there are. It hands each to this script (`--program`), which puts the slow ones aside.
+# Cargo knows which test programs there are. It hands each to this script (`--program`), which puts those of the lanes aside.
 set -euo pipefail
 
 # A line is a lane: its suites run one after the other. The lanes take about the same time.
 lanes="
 daemon
 vcenter contract
-apiserver nsx servers writes recording logins
+apiserver servers writes recording logins
 "
 # The programs of `cargo test --workspace --lib --test architecture --test cli`.
 checked="ccm support image_archive doubles fuzz_targets architecture cli"

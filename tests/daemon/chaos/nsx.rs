@@ -14,7 +14,7 @@ use support::fake_nsx::{Model, Realization, Recorded, Trouble};
 use support::{Daemon, eventually};
 
 use super::fault::{Fault, REPLICAS};
-use super::invariants::{Apart, Run};
+use super::invariants::Run;
 use super::site::Site;
 use super::world::World;
 use super::{RECOVERY, services};
@@ -293,14 +293,13 @@ impl World {
         let writes = self.watch.take_judgeable();
         let terms = terms(&self.audit, self.cluster.pool());
         assert_eq!(breaches(&writes, &terms), [], "a replica that did not lead wrote to NSX");
-        let apart: Vec<Apart> = self.apart.iter().map(|(begin, end)| (*begin, end.map(|end| end + LATE))).collect();
         let attempts = self.site.nsx.login_attempts();
         let mut waits = Vec::new();
         for (number, account) in self.site.accounts[..REPLICAS].iter().enumerate() {
             let own: Vec<_> = attempts.iter().filter(|attempt| attempt.user == *account).cloned().collect();
             let runs: Vec<Run> = runs.iter().filter(|(replica, _)| *replica == number).map(|(_, run)| *run).collect();
-            let excess = logins::excess(&own, &apart, &runs);
-            assert_eq!(excess, None, "NSX rejected {account} too often: {own:#?}, apart: {apart:?}");
+            let excess = logins::excess(&own, &self.apart, LATE, &runs);
+            assert_eq!(excess, None, "NSX rejected {account} too often: {own:#?}, apart: {:?}", self.apart);
             assert!(!self.site.nsx.is_locked(account), "NSX has locked {account}");
             waits.extend(logins::waits(&own));
         }

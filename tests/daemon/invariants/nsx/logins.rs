@@ -14,17 +14,19 @@ pub const BUDGET: usize = 3;
 
 /// Returns the number of rejections and the permitted number, for a window in which NSX rejected an account too often.
 /// `attempts` are the logins of one account, in their order. During the spans in `apart` replicas may not reach their
-/// record. Then each process counts alone and may be rejected once. `runs` are the processes of the account.
-pub fn excess(attempts: &[LoginAttempt], apart: &[Span], runs: &[Span]) -> Option<(usize, usize)> {
-    let is_within =
-        |at: Instant, spans: &[Span]| spans.iter().any(|(begin, end)| at >= *begin && end.is_none_or(|end| at <= end));
+/// record. Then each process counts alone and may be rejected once. For the time `late` after such a span, a login can
+/// be one that a process counted alone, or one that is in the record. `runs` are the processes of the account.
+pub fn excess(attempts: &[LoginAttempt], apart: &[Span], late: Duration, runs: &[Span]) -> Option<(usize, usize)> {
+    let is_in = |at: Instant, later: Duration| {
+        apart.iter().any(|(begin, end)| at >= *begin && end.is_none_or(|end| at <= end + later))
+    };
     let rejected: Vec<&LoginAttempt> =
         attempts.iter().filter(|attempt| attempt.outcome == LoginOutcome::Rejected).collect();
     rejected.iter().find_map(|last| {
         let in_window = |attempt: &&&LoginAttempt| attempt.at <= last.at && last.at - attempt.at < WINDOW;
         let window: Vec<_> = rejected.iter().filter(in_window).collect();
-        let (alone, together): (Vec<&&LoginAttempt>, Vec<_>) =
-            window.iter().partition(|attempt| is_within(attempt.at, apart));
+        let alone = window.iter().filter(|attempt| is_in(attempt.at, Duration::ZERO)).count();
+        let together = window.iter().filter(|attempt| !is_in(attempt.at, late)).count();
         let first = window.first().map_or(last.at, |first| first.at);
         let was_accepted = attempts
             .iter()
@@ -32,11 +34,8 @@ pub fn excess(attempts: &[LoginAttempt], apart: &[Span], runs: &[Span]) -> Optio
         let allowed = BUDGET + usize::from(was_accepted);
         let processes =
             runs.iter().filter(|(begin, end)| *begin <= last.at && end.is_none_or(|end| end >= first)).count();
-        if together.len() > allowed {
-            Some((together.len(), allowed))
-        } else {
-            (alone.len() > processes).then_some((alone.len(), processes))
-        }
+        let limits = [(together, allowed), (alone, processes), (window.len(), allowed + processes)];
+        limits.into_iter().find(|(count, limit)| count > limit)
     })
 }
 
@@ -76,24 +75,29 @@ mod tests {
     fn more_rejections_than_the_budget_are_reported() {
         use LoginOutcome::{Accepted, Rejected, Unanswered};
         let start = Instant::now();
-        let at = |second| start + Duration::from_secs(second);
+        let (at, late) = (|second| start + Duration::from_secs(second), Duration::from_secs(10));
         let four = [0, 10, 20, 30].map(|second| (second, Rejected));
+        let late_fifth = [0, 7, 8, 20, 30].map(|second| (second, Rejected));
         let always: Span = (start, None);
         let again = [(0, Rejected), (1, Rejected), (2, Accepted), (3, Rejected), (4, Rejected), (5, Rejected)];
         let lost = [(0, Unanswered), (1, Unanswered), (2, Rejected), (3, Rejected), (4, Rejected)];
-        let late = [(0, Rejected), (1, Rejected), (2, Rejected), (900, Rejected)];
-        let cases: [Case<'_>; 8] = [
+        let forgotten = [(0, Rejected), (1, Rejected), (2, Rejected), (900, Rejected)];
+        let outage = (at(0), Some(at(5)));
+        let cases: [Case<'_>; 11] = [
             ("three", &four[..3], &[], None),
             ("four", &four, &[], Some((4, 3))),
-            ("the fourth when the first is forgotten", &late, &[], None),
+            ("the fourth when the first is forgotten", &forgotten, &[], None),
             ("four, one accepted in between", &again[..5], &[], None),
             ("five, one accepted in between", &again, &[], Some((5, 4))),
             ("not answered ones do not lock", &lost, &[], None),
             ("one apart", &four, &[(at(25), None)], None),
             ("two apart by one process", &four, &[(at(15), None)], Some((2, 1))),
+            ("one apart, and one just after it that is in the record", &four[..2], &[outage], None),
+            ("one apart, one just after it, and two later", &four, &[outage], None),
+            ("one apart and the whole budget later", &late_fifth, &[outage], Some((5, 4))),
         ];
         for (case, all, apart, expected) in cases {
-            assert_eq!(excess(&attempts(start, all), apart, &[always]), expected, "{case}");
+            assert_eq!(excess(&attempts(start, all), apart, late, &[always]), expected, "{case}");
         }
     }
 

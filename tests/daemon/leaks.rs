@@ -33,7 +33,7 @@ const LASTING_SERVICES: usize = 6;
 /// Numbers of the Nodes that come and leave. Nodes with lower numbers never leave.
 const NODES: Range<usize> = 2..7;
 /// Numbers of the Nodes that actions change. The Node of [`NODES`] that is not in this range changes only in periods
-/// without faults. A Node with more than five changes in a minute leaves or joins load balancers up to a minute late.
+/// without faults. A Node with more than five changes in a minute leaves or joins load balancers late.
 const ACTION_NODES: Range<usize> = 3..7;
 /// After this time without a write to NSX the world counts as stable.
 const QUIET: Duration = Duration::from_secs(2);

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use support::Daemon;
 use support::supervisor::Output;
 
-/// Numbers of actions, of processes, and of lines of each process that a failed run prints.
+/// Numbers of actions, of processes, and of lines of each process that a failed run prints. All running processes are
+/// printed, because the leader may be the oldest one.
 const ACTIONS: usize = 60;
 const PROCESSES: usize = 4;
 const LINES: usize = 60;
@@ -43,7 +44,12 @@ impl Story {
     /// Records the start of a process.
     pub fn started(&mut self, name: &str, daemon: &Daemon) {
         self.outputs.push_back((name.to_owned(), daemon.output().clone()));
-        self.outputs.drain(..self.outputs.len().saturating_sub(PROCESSES));
+        let mut excess = self.outputs.len().saturating_sub(PROCESSES);
+        self.outputs.retain(|(_, output)| {
+            let is_dropped = excess > 0 && output.is_last();
+            excess -= usize::from(is_dropped);
+            !is_dropped
+        });
     }
 
     /// Whether one of the last processes has logged this text.

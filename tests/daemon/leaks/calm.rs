@@ -1,6 +1,7 @@
 //! A period without faults, with work that even slow replicas complete.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::eventually;
@@ -13,6 +14,10 @@ use crate::services::{PORTS, ServiceChange};
 
 /// The Node that leaves the load balancer and comes back.
 const NODE: usize = NODES.start;
+/// Maximum number of times that [`NODE`] leaves in a [`MINUTE`]. After more than five changes in a minute, the changes of
+/// a Node apply after a pause of up to five minutes, longer than [`RECOVERY`].
+const DEPARTURES: usize = 2;
+const MINUTE: Duration = Duration::from_secs(60);
 /// Source ranges and session affinity, which need a group and a persistence profile.
 const POLICIES: usize = 0b11;
 
@@ -49,7 +54,8 @@ impl Balancer {
 
 impl World {
     /// Ends the faults of NSX. Then a Service without other changes gets a load balancer, a Node leaves the load
-    /// balancer and comes back, and the Service is deleted. A frozen replica stays frozen, so the other one leads.
+    /// balancer and comes back, and the Service is deleted. The Node leaves at most [`DEPARTURES`] times in a minute. A
+    /// frozen replica stays frozen, so the other one leads.
     pub async fn complete_one(&mut self) {
         self.end_faults().await;
         let number = SERVICES + self.completed;
@@ -58,10 +64,14 @@ impl World {
         self.act(Action::Exclude(NODE, false)).await;
         self.act(Action::Create(number, (1 << PORTS.len()) - 1, POLICIES)).await;
         self.until("it has its load balancer", number, |balancer, node| balancer.has_member(node, true)).await;
-        self.act(Action::Exclude(NODE, true)).await;
-        self.until("a Node has left it", number, |balancer, node| balancer.has_member(node, false)).await;
-        self.act(Action::Exclude(NODE, false)).await;
-        self.until("the Node has come back", number, |balancer, node| balancer.has_member(node, true)).await;
+        self.departures.retain(|at| at.elapsed() < MINUTE);
+        if self.departures.len() < DEPARTURES {
+            self.departures.push(Instant::now());
+            self.act(Action::Exclude(NODE, true)).await;
+            self.until("a Node has left it", number, |balancer, node| balancer.has_member(node, false)).await;
+            self.act(Action::Exclude(NODE, false)).await;
+            self.until("the Node has come back", number, |balancer, node| balancer.has_member(node, true)).await;
+        }
         self.act(Action::Change(number, ServiceChange::Delete)).await;
         self.until("nothing of it is left", number, |balancer, _| balancer.is_gone()).await;
     }

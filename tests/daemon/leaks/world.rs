@@ -1,7 +1,7 @@
 //! The cluster, NSX and two replicas, and the execution of actions.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ccm::controllers::service::node_set::LABEL_EXCLUDE;
 use k8s_openapi::api::core::v1::Node;
@@ -61,6 +61,8 @@ pub struct World {
     pub story: Story,
     /// Number of Services that were created and deleted in periods without faults.
     pub completed: usize,
+    /// Times of the last minute at which a Node left the load balancers in periods without faults.
+    pub departures: Vec<Instant>,
     server: ApiServer,
     cluster: Cluster,
     vcenter: FakeVcenter,
@@ -96,6 +98,7 @@ impl World {
         let mut world = Self {
             story: Story::new(),
             completed: 0,
+            departures: Vec::new(),
             nodes: Api::all(cluster.client.clone()),
             operator: Operator::new(services.cluster.clone()),
             services,

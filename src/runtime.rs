@@ -1,5 +1,6 @@
 //! General parts of a daemon. Another project could use this module unchanged.
 
+mod accept_retry;
 pub mod admin;
 pub mod core_dumps;
 pub mod logging;

@@ -26,6 +26,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::accept_retry::AcceptRetry;
 use super::logging::Verbosity;
 use super::metrics::Metrics;
 use super::tasks::{BoxError, PanicError, contain};
@@ -45,9 +46,6 @@ const RESERVED_CONNECTIONS: usize = 16;
 
 /// Minimum time between two log lines about refused connections.
 const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(60);
-
-/// Pause after a failed accept. Causes such as a lack of file descriptors do not disappear immediately.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Maximum number of connections that wait in the kernel until this process accepts them.
 const BACKLOG: u32 = 1024;
@@ -157,22 +155,19 @@ impl Server {
 
 async fn accept_connections(listener: TcpListener, server: Arc<Server>) {
     let mut connections = FuturesUnordered::new();
-    let mut is_failing = false;
-    let mut accepts_from = Instant::now();
+    let mut retry = AcceptRetry::new("the secure port");
     let mut refusal_logged_at: Option<Instant> = None;
     loop {
         // Includes the pause after a failed accept, which must delay neither the shutdown nor existing connections.
         let accept = async {
-            tokio::time::sleep_until(accepts_from).await;
+            retry.wait().await;
             listener.accept().await
         };
         tokio::select! {
             () = server.stop.cancelled() => break,
             accepted = accept => match accepted {
                 Ok((tcp, address)) => {
-                    if std::mem::take(&mut is_failing) {
-                        tracing::info!("connections are accepted again");
-                    }
+                    retry.record_success();
                     let local = tcp.local_addr();
                     let is_on_this_host = local.is_ok_and(|local| is_on_this_host(address.ip(), local.ip()));
                     if let Some(permit) = connection_permit(&server.connections, is_on_this_host) {
@@ -186,13 +181,7 @@ async fn accept_connections(listener: TcpListener, server: Arc<Server>) {
                         );
                     }
                 }
-                Err(error) => {
-                    match std::mem::replace(&mut is_failing, true) {
-                        false => tracing::warn!("cannot accept a connection: {error}; told once until it works again"),
-                        true => tracing::debug!("cannot accept a connection: {error}"),
-                    }
-                    accepts_from = Instant::now() + ACCEPT_PAUSE;
-                }
+                Err(error) => retry.record_failure(&error),
             },
             Some(ended) = connections.next(), if !connections.is_empty() => log_panic(ended),
         }

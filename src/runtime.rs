@@ -3,6 +3,7 @@
 mod accept_retry;
 pub mod admin;
 pub mod core_dumps;
+pub mod local_socket;
 pub mod logging;
 pub mod metrics;
 pub mod pulse;

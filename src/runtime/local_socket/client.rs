@@ -101,8 +101,8 @@ pub(super) async fn ask_checked(
     timeout(limit, exchange).await.unwrap_or(Err(AskError::Timeout(limit)))
 }
 
-/// The end of one pass over all sockets.
-enum Search {
+/// Outcome of one pass over all sockets.
+enum SearchOutcome {
     Connected(UnixStream),
     /// The queue of at least one socket is full. Another pass may be successful.
     QueueFull,
@@ -118,10 +118,10 @@ async fn connect(program: &str, check_peer: &PeerCheck) -> Result<UnixStream, As
     let start = Instant::now();
     loop {
         match search(&prefix, check_peer).await.map_err(AskError::Search)? {
-            Search::Connected(stream) => return Ok(stream),
-            Search::QueueFull if start.elapsed() < SEARCH_LIMIT => sleep(SEARCH_PAUSE).await,
-            Search::QueueFull | Search::Nothing { other_user: None } => return Err(AskError::NoProcess),
-            Search::Nothing { other_user: Some(process) } => {
+            SearchOutcome::Connected(stream) => return Ok(stream),
+            SearchOutcome::QueueFull if start.elapsed() < SEARCH_LIMIT => sleep(SEARCH_PAUSE).await,
+            SearchOutcome::QueueFull | SearchOutcome::Nothing { other_user: None } => return Err(AskError::NoProcess),
+            SearchOutcome::Nothing { other_user: Some(process) } => {
                 return Err(AskError::OtherUser { process, own: rustix::process::geteuid().as_raw() });
             }
         }
@@ -130,7 +130,7 @@ async fn connect(program: &str, check_peer: &PeerCheck) -> Result<UnixStream, As
 
 /// Tries the listed names with the prefix. Other processes may have listened on any number of such names, so the names
 /// are tried while the list is read: neither their number nor one of them keeps the right one from being tried.
-async fn search(prefix: &str, check_peer: &PeerCheck) -> io::Result<Search> {
+async fn search(prefix: &str, check_peer: &PeerCheck) -> io::Result<SearchOutcome> {
     let mut is_queue_full = false;
     let mut other_user = None;
     let mut lines = BufReader::with_capacity(READ_SIZE, File::open(SOCKETS).await?).split(b'\n');
@@ -145,12 +145,12 @@ async fn search(prefix: &str, check_peer: &PeerCheck) -> io::Result<Search> {
             Err(_) => continue,
         };
         match check_peer(&stream) {
-            Ok(()) => return Ok(Search::Connected(stream)),
+            Ok(()) => return Ok(SearchOutcome::Connected(stream)),
             Err(PeerRefusal::OtherUser(user)) => other_user = Some(user),
             Err(PeerRefusal::NoCredentials | PeerRefusal::OtherNamespace) => {}
         }
     }
-    Ok(if is_queue_full { Search::QueueFull } else { Search::Nothing { other_user } })
+    Ok(if is_queue_full { SearchOutcome::QueueFull } else { SearchOutcome::Nothing { other_user } })
 }
 
 /// Sends the request and reads the reply.

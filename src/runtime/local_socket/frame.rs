@@ -44,7 +44,7 @@ pub enum FrameError {
     /// The connection was closed before the end of the message.
     #[error("the connection was closed before the end of the message")]
     Incomplete,
-    /// The status of a reply is unknown, or is followed by unexpected bytes.
+    /// The status of a reply is unknown.
     #[error("the reply has the unknown status {0}")]
     UnknownStatus(u8),
     /// The connection failed.

@@ -21,6 +21,7 @@ mod port;
 mod rest;
 mod services;
 mod soap;
+mod socket;
 mod watch;
 
 /// A fuzz target.
@@ -85,4 +86,5 @@ targets! {
     token_review = port::review, 150;
     client_authorities = port::client_authorities, 60;
     pem = port::pem, 100;
+    socket_frame = socket::frame, 300;
 }

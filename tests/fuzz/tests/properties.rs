@@ -138,6 +138,7 @@ properties! {
     token_review,
     client_authorities,
     pem,
+    socket_frame,
 }
 
 #[test]

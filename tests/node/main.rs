@@ -21,6 +21,7 @@ mod install_forms;
 mod journey;
 mod leftovers;
 mod lifecycle;
+mod local_socket;
 mod memory;
 mod nodes;
 mod placement;

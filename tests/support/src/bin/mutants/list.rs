@@ -4,6 +4,7 @@ mod addresses;
 mod leader_election;
 mod lifecycle;
 mod load_balancers;
+mod local_socket;
 mod login_ledger;
 mod machines;
 mod nsx_login;
@@ -19,6 +20,7 @@ pub fn all() -> Vec<Mutant> {
     [lifecycle::all(), vsphere::all(), machines::all(), leader_election::all(), login_ledger::all()]
         .into_iter()
         .chain(of_nsx)
+        .chain([local_socket::all()])
         .flatten()
         .collect()
 }

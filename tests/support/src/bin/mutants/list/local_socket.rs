@@ -1,0 +1,47 @@
+//! Mutants of the checks of the local socket.
+
+use crate::{Mutant, Tests};
+
+const PEER: &str = "src/runtime/local_socket/peer.rs";
+const SERVER: &str = "src/runtime/local_socket/server.rs";
+const CLIENT: &str = "src/runtime/local_socket/client.rs";
+const SOCKET: &str = "src/runtime/local_socket.rs";
+
+const UNIT: Tests = &[&["--lib", "--", "runtime::local_socket"]];
+
+pub fn all() -> Vec<Mutant> {
+    vec![
+        Mutant::new(
+            "local-socket-server-checks-no-peer",
+            SERVER,
+            ("= (self.check_peer)(&stream)", "= Ok::<(), super::peer::PeerRefusal>(())"),
+            UNIT,
+        ),
+        Mutant::new(
+            "local-socket-client-checks-no-peer",
+            CLIENT,
+            ("match check_peer(&stream) {", "let _ = check_peer;\n        match Ok::<(), PeerRefusal>(()) {"),
+            UNIT,
+        ),
+        Mutant::new("local-socket-any-user", PEER, ("if user != own_user {", "if false {"), UNIT),
+        Mutant::new("local-socket-any-namespace", PEER, ("process <= 0", "process < 0"), UNIT),
+        Mutant::new(
+            "local-socket-no-credentials",
+            SOCKET,
+            ("peer::check(own_user, credentials.uid()", "peer::check(own_user, own_user"),
+            UNIT,
+        ),
+        Mutant::new(
+            "local-socket-first-name-only",
+            CLIENT,
+            ("Err(PeerRefusal::NoCredentials | PeerRefusal::OtherNamespace) => {}", "Err(_) => break,"),
+            UNIT,
+        ),
+        Mutant::new(
+            "local-socket-any-number-of-connections",
+            SERVER,
+            ("Semaphore::new(MAX_CONNECTIONS)", "Semaphore::new(100 * MAX_CONNECTIONS)"),
+            UNIT,
+        ),
+    ]
+}

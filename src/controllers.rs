@@ -16,6 +16,8 @@ pub mod route;
 mod running_gauge;
 pub mod service;
 
+pub use reason_tracker::BlockedObject;
+
 use std::sync::Arc;
 use std::time::Instant;
 

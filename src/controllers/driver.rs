@@ -11,12 +11,13 @@
 //! with `observe`, `plan` and `apply`.
 
 use std::fmt::{self, Display};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::future::join_all;
 use futures::stream::{BoxStream, SelectAll};
+use parking_lot::Mutex;
 use prometheus::IntGauge;
 use prometheus::core::Collector;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -44,9 +45,33 @@ pub struct Controller<R> {
     /// The declaration.
     pub spec: Spec,
     begin_term: Box<dyn Fn() -> R + Send + Sync>,
+    current: CurrentTerm<R>,
     queue: QueueMetrics,
     side_queue: Option<QueueMetrics>,
     running: IntGauge,
+}
+
+/// The reconciler of the current leadership term, for readers of the controller's state. Clones share the term.
+pub struct CurrentTerm<R>(Arc<Mutex<Weak<R>>>);
+
+impl<R> CurrentTerm<R> {
+    /// Returns the reconciler; `None` between two terms. The caller must not keep it, because it has the caches of its
+    /// term.
+    pub fn get(&self) -> Option<Arc<R>> {
+        self.0.lock().upgrade()
+    }
+}
+
+impl<R> Clone for CurrentTerm<R> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<R> Default for CurrentTerm<R> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
 }
 
 struct Queues {
@@ -264,7 +289,12 @@ impl<R: Reconciler> Controller<R> {
     pub fn new(spec: Spec, begin_term: impl Fn() -> R + Send + Sync + 'static) -> Self {
         let (queue, side_queue) = (QueueMetrics::new(spec.queue), spec.side_queue.map(QueueMetrics::new));
         let running = running_gauge::series(spec.name);
-        Self { spec, begin_term: Box::new(begin_term), queue, side_queue, running }
+        Self { spec, begin_term: Box::new(begin_term), current: CurrentTerm::default(), queue, side_queue, running }
+    }
+
+    /// Returns the access to the reconciler of each later term.
+    pub fn current_term(&self) -> CurrentTerm<R> {
+        self.current.clone()
     }
 
     /// Creates the reconciler of a new leadership term.
@@ -289,9 +319,13 @@ impl<R: Reconciler> Controller<R> {
                 () = self.wait_until_due() => {}
             }
             let term = Arc::new(self.begin_term());
+            *self.current.0.lock() = Arc::downgrade(&term);
             tokio::select! {
                 // `select!` drops the future of `lead`, and with it all queued and running work.
-                () = self.wait_until_over() => term.end(),
+                () = self.wait_until_over() => {
+                    *self.current.0.lock() = Weak::new();
+                    term.end();
+                }
                 () = self.lead(&term, &stop) => return Ok(()),
             }
         }

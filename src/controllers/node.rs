@@ -26,7 +26,7 @@ use crate::cloud::node;
 use crate::controllers::driver::{Controller, Event, Reconciler, Requeue, Spec};
 use crate::controllers::instances::BoundedInstances;
 use crate::controllers::reason_tracker::ReasonTracker;
-use crate::controllers::{Context, UnsupportedController, reference};
+use crate::controllers::{BlockedObject, Context, UnsupportedController, reference};
 use crate::kubernetes::call::CallError;
 use crate::kubernetes::events::EventType;
 use crate::kubernetes::stores::Nodes;
@@ -35,7 +35,7 @@ use crate::runtime::tasks::{PanicError, contain};
 use memory::NodeMemory;
 use metrics::NodeMetrics;
 use plan::{NextStep, NodeBlocked};
-use reconciler::NodeReconciler;
+pub use reconciler::NodeReconciler;
 use turns::DeferredWrites;
 
 /// The settings of this controller, from the flags.
@@ -106,6 +106,18 @@ pub enum LabelMode {
     Fill,
     /// Always.
     Follow,
+}
+
+/// The Nodes in the current leadership term.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodesStatus {
+    /// Number of cached Nodes.
+    pub nodes: usize,
+    /// Number of Nodes that were up to date at their last reconcile. The remaining Nodes are blocked, or wait for their
+    /// first reconcile.
+    pub settled: usize,
+    /// The Nodes that cannot be brought up to date, ordered by name.
+    pub blocked: Vec<BlockedObject>,
 }
 
 /// Creates the controller. Fails if the provider has no instances.
@@ -207,6 +219,7 @@ fn next(sync: &NodeReconciler, name: &str, outcome: Result<NextStep, CallError>)
         Ok(NextStep::Done) => {
             sync.metrics.synced(None);
             sync.reasons.clear(name);
+            sync.memory.set_settled(name, sync.store.contains(name));
             return Requeue::PERIOD;
         }
         // An error means lost leadership. The next event of the cache enqueues a superseded Node.
@@ -214,6 +227,7 @@ fn next(sync: &NodeReconciler, name: &str, outcome: Result<NextStep, CallError>)
         Ok(NextStep::Blocked(held)) => held,
     };
     sync.metrics.synced(Some(blocked.reason));
+    sync.memory.set_settled(name, false);
     let node = sync.store.get(name);
     let is_uninitialized = node.as_ref().is_some_and(|node| node::is_uninitialized(node));
     let initialized = if is_uninitialized { "false" } else { "true" };

@@ -23,13 +23,14 @@ use parking_lot::Mutex;
 use crate::controllers::driver::{Controller, Event, Reconciler, Requeue, Spec};
 use crate::controllers::instances::BoundedInstances;
 use crate::controllers::reason_tracker::ReasonTracker;
-use crate::controllers::{Context, UnsupportedController};
+use crate::controllers::{BlockedObject, Context, UnsupportedController};
 use crate::kubernetes::call::CallError;
 use crate::kubernetes::stores::Nodes;
 use crate::runtime::tasks::PanicError;
 use metrics::NodeLifecycleMetrics;
-use recent_deletions::RecentDeletions;
-use reconciler::{LifecycleOutcome, LifecycleState, NodeLifecycleReconciler};
+use recent_deletions::{NodeDeletion, RecentDeletions};
+pub use reconciler::NodeLifecycleReconciler;
+use reconciler::{LifecycleOutcome, LifecycleState};
 
 const WORKERS: usize = 8;
 
@@ -77,6 +78,25 @@ pub struct Limit {
     pub percent: u32,
     /// Length of the window. Deletions before the window do not count.
     pub window: Duration,
+}
+
+/// The deletion of Nodes in the current leadership term.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LifecycleStatus {
+    /// Whether Nodes with absent VMs are deleted.
+    pub mode: DeletionMode,
+    /// Number of Nodes that may be deleted now within the limit.
+    pub allowance: usize,
+    /// The limit: maximum number of Nodes that may be deleted within the window.
+    pub capacity: usize,
+    /// Whether deletions pause because many VMs are absent.
+    pub is_mass_held: bool,
+    /// Number of Nodes whose VM may be absent, and about which the provider has not answered yet.
+    pub unanswered: usize,
+    /// The Nodes that are not deleted, or not taken out of service, for a reason; ordered by name.
+    pub blocked: Vec<BlockedObject>,
+    /// The last deletion by this process, also in an earlier term.
+    pub last_deletion: Option<NodeDeletion>,
 }
 
 /// Creates the controller. Fails if the provider has no instances.

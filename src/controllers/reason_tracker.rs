@@ -1,21 +1,34 @@
 //! The reason that blocks each object. A reason is reported when it changes, not at every retry.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use prometheus::IntGaugeVec;
 
+use super::now;
 use crate::cloud::Reason;
 
 /// The reasons by object key. Objects that are up to date have no entry.
 pub(in crate::controllers) struct ReasonTracker {
     /// Number of objects that each reason blocks. The first label is the reason. Some metrics have a second label.
     gauge: IntGaugeVec,
-    by_key: Mutex<HashMap<String, Entry>>,
+    by_key: Mutex<HashMap<String, (Entry, Instant)>>,
 }
 
 /// The reason, and the value of the second metric label if the metric has one.
 type Entry = (Reason, Option<&'static str>);
+
+/// An object that a reason blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockedObject {
+    /// The key of the object, such as the name of a Node.
+    pub key: String,
+    /// The reason.
+    pub reason: Reason,
+    /// Time for which this reason has blocked the object.
+    pub blocked_for: Duration,
+}
 
 impl ReasonTracker {
     pub(in crate::controllers) fn new(blocked: IntGaugeVec) -> Self {
@@ -24,7 +37,7 @@ impl ReasonTracker {
 
     pub(in crate::controllers) fn clear(&self, key: &str) {
         let mut by_key = self.by_key.lock();
-        let old = by_key.remove(key);
+        let old = by_key.remove(key).map(|(old, _)| old);
         self.changed(old, None);
     }
 
@@ -33,11 +46,31 @@ impl ReasonTracker {
     #[must_use]
     pub(in crate::controllers) fn set(&self, key: &str, reason: Reason, kind: Option<&'static str>) -> bool {
         let new = (reason, kind);
-        let old = self.by_key.lock().insert(key.to_owned(), new);
+        let mut by_key = self.by_key.lock();
+        let before = by_key.get(key).copied();
+        let since = before.filter(|((old, _), _)| *old == reason).map_or_else(now, |(_, since)| since);
+        by_key.insert(key.to_owned(), (new, since));
+        drop(by_key);
+        let old = before.map(|(old, _)| old);
         if old != Some(new) {
             self.changed(old, Some(new));
         }
         old.is_none_or(|(old, _)| old != reason)
+    }
+
+    /// Returns all blocked objects, ordered by key.
+    pub(in crate::controllers) fn list(&self) -> Vec<BlockedObject> {
+        let now = now();
+        let by_key = self.by_key.lock();
+        let blocked = by_key.iter().map(|(key, ((reason, _), since))| BlockedObject {
+            key: key.clone(),
+            reason: *reason,
+            blocked_for: now.saturating_duration_since(*since),
+        });
+        let mut blocked: Vec<_> = blocked.collect();
+        drop(by_key);
+        blocked.sort_by(|one, other| one.key.cmp(&other.key));
+        blocked
     }
 
     pub(in crate::controllers) fn keys(&self) -> Vec<String> {
@@ -58,7 +91,7 @@ impl ReasonTracker {
     }
 
     pub(in crate::controllers) fn forget_all(&self) {
-        for (_, entry) in self.by_key.lock().drain() {
+        for (_, (entry, _)) in self.by_key.lock().drain() {
             self.changed(Some(entry), None);
         }
     }
@@ -88,6 +121,27 @@ mod tests {
         assert!(reasons.set("n", a, None));
         reasons.forget_all();
         assert!(reasons.set("n", a, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_has_the_time_since_which_each_reason_blocks_its_object() {
+        let reasons = ReasonTracker::new(IntGaugeVec::new(Opts::new("held", "nodes"), &["reason"]).unwrap());
+        let second = Duration::from_secs(1);
+        for (key, reason) in [("b", reason::VMNotFound), ("a", reason::CloudError), ("b", reason::VMNotFound)] {
+            let _ = reasons.set(key, reason, None);
+            tokio::time::advance(second).await;
+        }
+        let list = || reasons.list().into_iter().map(|one| (one.key, one.reason, one.blocked_for)).collect::<Vec<_>>();
+        let (a, b) = ("a".to_owned(), "b".to_owned());
+        assert_eq!(
+            list(),
+            [(a.clone(), reason::CloudError, second * 2), (b.clone(), reason::VMNotFound, second * 3)],
+            "the same reason again does not start anew"
+        );
+        let _ = reasons.set("b", reason::CloudError, None);
+        assert_eq!(list(), [(a, reason::CloudError, second * 2), (b, reason::CloudError, Duration::ZERO)]);
+        reasons.clear("a");
+        assert_eq!(list().len(), 1);
     }
 
     #[test]

@@ -27,11 +27,11 @@ use kube::Api;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::controllers::Context;
 use crate::controllers::capability::Capability;
 use crate::controllers::driver::{Controller, Event, Reconciler, Requeue, Spec};
 use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::retry::Retry;
+use crate::controllers::{BlockedObject, Context};
 use crate::kubernetes::cluster::LiveApi;
 use crate::kubernetes::stores::Nodes;
 use crate::runtime::queue::Priority;
@@ -41,7 +41,8 @@ use failure::RouteFailure;
 use key::Key;
 use metrics::RouteMetrics;
 pub use pod_networks::PodNetworks;
-use reconciler::{Progress, RouteOutcome, RouteReconciler};
+pub use reconciler::RouteReconciler;
+use reconciler::{Progress, RouteOutcome};
 use schedule::Schedule;
 pub use schedule::Trigger;
 
@@ -65,6 +66,21 @@ pub struct RouteSettings {
     /// `--route-network-condition`: whether this controller writes the condition `NetworkUnavailable`. If false, the
     /// CNI writes the condition.
     pub writes_condition: bool,
+}
+
+/// The routes in the current leadership term.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RoutesStatus {
+    /// Whether the routes were listed in this term.
+    pub are_listed: bool,
+    /// Reason why the routes cannot be listed now, if any.
+    pub failure: Option<String>,
+    /// Number of routes that match their Node.
+    pub ready: usize,
+    /// Number of destinations whose changes were not tried yet.
+    pub pending: usize,
+    /// The destinations that cannot be changed for a reason, ordered by network.
+    pub blocked: Vec<BlockedObject>,
 }
 
 /// Creates the controller. The controller is idle while the provider has no routes.

@@ -27,12 +27,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cloud::service;
-use crate::controllers::Context;
 use crate::controllers::capability::Capability;
 use crate::controllers::driver::{Cache, CacheKind, Controller, Event, Reconciler, Requeue, Spec};
 use crate::controllers::instances::BoundedInstances;
 use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::retry::Retry;
+use crate::controllers::{BlockedObject, Context};
 use crate::kubernetes::stores::{Nodes, Services};
 use crate::runtime::queue::Priority;
 use crate::runtime::tasks::PanicError;
@@ -42,7 +42,7 @@ use metrics::ServiceMetrics;
 use node_sync::NodeSyncSchedule;
 use outcome::ServiceOutcome;
 use provider_resyncs::ProviderResyncs;
-use reconciler::ServiceReconciler;
+pub use reconciler::ServiceReconciler;
 use targets::{TargetChange, Targets};
 
 /// Resync period of all Services. A resync of an unchanged Service makes no cloud call.
@@ -63,6 +63,17 @@ pub struct ServiceSettings {
     /// Whether `--node-selector` is set. If so, an empty set of Nodes is never written, because a mistyped selector
     /// would empty every load balancer.
     pub has_node_selector: bool,
+}
+
+/// The load balancers in the current leadership term.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadBalancersStatus {
+    /// Number of Services whose load balancer this term has ensured.
+    pub ensured: usize,
+    /// Number of Services that need a load balancer, and wait for their first sync or for a list of the cloud's objects.
+    pub waiting: usize,
+    /// The Services whose load balancer is not up to date for a reason, ordered by namespace and name.
+    pub blocked: Vec<BlockedObject>,
 }
 
 /// Creates the controller. The controller is idle while the provider has no load balancers.

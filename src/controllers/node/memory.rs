@@ -1,7 +1,7 @@
 //! State about Nodes that this process keeps between two reconciles of one leadership term: the start of the wait for
 //! initialisation, the reported label differences, and the `resourceVersion`s that writes of this process replaced.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
@@ -26,6 +26,8 @@ pub(super) struct NodeMemory {
 #[derive(Default)]
 struct Memory {
     nodes: HashMap<String, MemoryEntry>,
+    /// The Nodes that were up to date at their last reconcile.
+    settled: HashSet<Box<str>>,
     /// Whether the term is over. Another process then reconciles the Nodes.
     has_ended: bool,
 }
@@ -102,20 +104,45 @@ impl NodeMemory {
         differences.iter().filter(|difference| !old.contains(difference)).cloned().collect()
     }
 
+    /// Records whether the Node was up to date at its last reconcile.
+    pub(super) fn set_settled(&self, name: &str, is_settled: bool) {
+        let mut memory = self.memory.lock();
+        if !is_settled {
+            memory.settled.remove(name);
+        } else if !memory.has_ended && !memory.settled.contains(name) {
+            memory.settled.insert(name.into());
+        }
+    }
+
+    /// Whether the Node was up to date at its last reconcile.
+    pub(super) fn is_settled(&self, name: &str) -> bool {
+        self.memory.lock().settled.contains(name)
+    }
+
+    /// Returns the number of Nodes that were up to date at their last reconcile.
+    pub(super) fn count_settled(&self) -> usize {
+        self.memory.lock().settled.len()
+    }
+
     pub(super) fn forget(&self, name: &str) {
-        if let Some(entry) = self.memory.lock().nodes.remove(name) {
+        let mut memory = self.memory.lock();
+        memory.settled.remove(name);
+        if let Some(entry) = memory.nodes.remove(name) {
             self.count(&entry.differences, -1);
         }
     }
 
     pub(super) fn nodes(&self) -> Vec<String> {
-        self.memory.lock().nodes.keys().cloned().collect()
+        let memory = self.memory.lock();
+        let settled = memory.settled.iter().map(|name| String::from(&**name));
+        memory.nodes.keys().cloned().chain(settled).collect()
     }
 
     /// Ends the term: clears all state and ignores later changes.
     pub(super) fn forget_all(&self) {
         let mut memory = self.memory.lock();
         memory.has_ended = true;
+        memory.settled.clear();
         for (_, entry) in memory.nodes.drain() {
             self.count(&entry.differences, -1);
         }

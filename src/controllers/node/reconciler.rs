@@ -7,13 +7,13 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 
-use super::Policy;
 use super::apply::{ApplyProgress, apply};
 use super::memory::NodeMemory;
 use super::metrics::NodeMetrics;
 use super::observe::{AllowedWrites, OwnNode, observe};
 use super::plan::{self, NextStep, NodeAction, NodeBlocked, NodePlan, plan};
 use super::turns::{DeferredWrites, SyncResult};
+use super::{NodesStatus, Policy};
 use crate::base::error_chain::chain;
 use crate::cloud::{Presence, Unknown, node};
 use crate::controllers::driver::Requeue;
@@ -43,6 +43,20 @@ pub struct NodeReconciler {
 }
 
 impl NodeReconciler {
+    /// Whether the Node was up to date at its last reconcile in this term.
+    pub fn is_settled(&self, name: &str) -> bool {
+        self.memory.is_settled(name)
+    }
+
+    /// Returns the state of the Nodes in this term.
+    pub fn status(&self) -> NodesStatus {
+        NodesStatus {
+            nodes: self.store.list().len(),
+            settled: self.memory.count_settled(),
+            blocked: self.reasons.list(),
+        }
+    }
+
     /// Syncs one Node. An error means that this process no longer leads.
     pub(super) async fn sync(&self, name: &str) -> Result<NextStep, CallError> {
         let cached = self.store.get(name);

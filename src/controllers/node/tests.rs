@@ -152,13 +152,37 @@ async fn a_node_whose_end_nobody_heard_of_is_forgotten_with_the_next_look_at_all
     let (reasons, remembered) = (&term.reasons, &term.memory);
     assert!(reasons.set("held", reason::VMNotFound, Some("true")));
     remembered.wrote("written", vec!["7".into()]);
+    remembered.set_settled("settled", true);
     let names = term.keys_of(Event::AllObjects(CacheKind::Nodes));
-    assert_eq!(names.len(), 2);
+    assert_eq!(names.len(), 3);
     for name in names {
         let outcome = Arc::clone(&term).reconcile(name.clone()).await;
         assert_eq!(term.conclude(&name, Ok(outcome)).await, Requeue::PERIOD);
     }
     assert_eq!((reasons.keys(), remembered.nodes()), (vec![], vec![]));
+    assert_eq!(term.status(), NodesStatus::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_counts_the_nodes_that_are_up_to_date_and_names_those_that_are_not() {
+    let (controller, watch) = controller(Timed::default(), 1);
+    let watch = tokio::spawn(watch);
+    let term = Arc::new(controller.begin_term());
+    let mut events = term.store.subscribe();
+    while !term.store.contains("n7") {
+        events.next().await;
+    }
+    let nodes = term.store.list().len();
+    assert_eq!(term.status(), NodesStatus { nodes, settled: 0, blocked: vec![] }, "no Node was reconciled yet");
+    assert_eq!(term.conclude("n7", Ok(Ok(NextStep::Done))).await, Requeue::PERIOD);
+    assert_eq!(term.status(), NodesStatus { nodes, settled: 1, blocked: vec![] });
+    let blocked = NodeBlocked::new(reason::VMNotFound, "no VM".to_owned(), Requeue::BACKOFF);
+    let _ = term.conclude("n7", Ok(Ok(NextStep::Blocked(blocked)))).await;
+    let status = term.status();
+    assert_eq!(status.settled, 0);
+    let blocked: Vec<_> = status.blocked.iter().map(|one| (one.key.as_str(), one.reason)).collect();
+    assert_eq!(blocked, [("n7", reason::VMNotFound)]);
+    watch.abort();
 }
 
 /// On another thread, a cancelled reconcile continues until its next `await`.

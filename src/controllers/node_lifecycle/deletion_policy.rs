@@ -276,6 +276,16 @@ impl DeletionPolicy {
         }
     }
 
+    /// Returns the number of Nodes whose VM may be absent, and about which the provider has not answered yet.
+    pub fn unanswered(&self) -> usize {
+        self.nodes.count(NodeCategory::Unanswered(None))
+    }
+
+    /// Returns the limit: the maximum number of deletions within the window.
+    pub fn capacity(&self) -> usize {
+        self.bounds().capacity
+    }
+
     /// Checks the grace period, the control plane majority and the number of absent VMs, in this order. With `by_hand`,
     /// checks only the control plane majority.
     fn check(&self, known: &NodeRecord, by_hand: bool, since: Instant, at: Instant) -> Result<(), HoldReason> {

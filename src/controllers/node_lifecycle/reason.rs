@@ -4,6 +4,12 @@ pub use crate::controllers::reason::*;
 
 use crate::cloud::reason::reasons;
 
+/// Whether a Node that this reason blocks is as it should be: the grace period runs, or a setting keeps the Node. The
+/// alert `VsphereCcmDeletionsHeld` does not count the settings either.
+pub fn is_expected(reason: crate::cloud::Reason) -> bool {
+    [DeletionGracePeriod, DeletionDryRun, DeletionOff].contains(&reason)
+}
+
 reasons! {
     /// Not deleted yet: the grace period has not ended.
     DeletionGracePeriod,

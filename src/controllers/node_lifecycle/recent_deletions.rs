@@ -50,6 +50,11 @@ impl RecentDeletions {
         deletions.retain(|known| known.uid != uid || known.is_confirmed);
     }
 
+    /// Returns the last confirmed deletion.
+    pub fn last(&self) -> Option<NodeDeletion> {
+        self.0.lock().iter().rev().find(|deletion| deletion.is_confirmed).cloned()
+    }
+
     /// Returns the last deletion of a Node of this name.
     pub fn find(&self, node: &str) -> Option<NodeDeletion> {
         self.0.lock().iter().rev().find(|deletion| deletion.node == node).cloned()

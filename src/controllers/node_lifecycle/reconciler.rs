@@ -17,7 +17,7 @@ use super::plan::{self, Change};
 use super::recent_deletions::{NodeDeletion, RecentDeletions};
 use super::retries::Retries;
 use super::unreachable::Unreachable;
-use super::{DeletionMode, LifecycleSettings};
+use super::{DeletionMode, LifecycleSettings, LifecycleStatus};
 use crate::base::error_chain::chain;
 use crate::cloud::node::{self, Readiness};
 use crate::cloud::{AbsenceProof, Presence, Reason};
@@ -157,6 +157,24 @@ fn wall_clock_in(left: Duration) -> String {
 }
 
 impl NodeLifecycleReconciler {
+    /// Returns the state of deletions in this term.
+    pub fn status(&self) -> LifecycleStatus {
+        let state = self.state.lock();
+        let counts = state.policy.counts(now());
+        let capacity = state.policy.capacity();
+        let unanswered = state.policy.unanswered();
+        drop(state);
+        LifecycleStatus {
+            mode: self.settings.deletion.clone(),
+            allowance: counts.allowance,
+            capacity,
+            is_mass_held: counts.is_mass_held,
+            unanswered,
+            blocked: self.reasons.list(),
+            last_deletion: self.deletions.last(),
+        }
+    }
+
     /// Records the Node's current facts before any other work on the Node. Returns the cached Node, if any.
     pub(super) fn observe(&self, name: &str) -> Option<Arc<Node>> {
         let node = self.store.get(name);

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::timeout_at;
 
+use super::RoutesStatus;
 use super::apply::{ApplyResult, Cloud, Listing};
 use super::condition;
 use super::destinations::{Destinations, Routing};
@@ -55,6 +56,10 @@ pub struct RouteReconciler {
 pub(super) struct Progress {
     schedule: Schedule,
     listing_failures: Failures,
+    /// Whether a listing was successful in this term.
+    are_listed: bool,
+    /// The failure of the last listing, if it failed.
+    listing_failure: Option<String>,
     nodes: TrackedNodes,
     destinations: Destinations,
     /// The keys in `reasons` that belong to refused networks of the last pass.
@@ -96,7 +101,18 @@ impl Progress {
         let refused = BTreeSet::new();
         let kept = BTreeSet::new();
         let (unwritten, due) = (BTreeMap::new(), BTreeSet::new());
-        Self { schedule, listing_failures, nodes, destinations, rejected: refused, kept_routes: kept, unwritten, due }
+        Self {
+            schedule,
+            listing_failures,
+            are_listed: false,
+            listing_failure: None,
+            nodes,
+            destinations,
+            rejected: refused,
+            kept_routes: kept,
+            unwritten,
+            due,
+        }
     }
 }
 
@@ -123,6 +139,15 @@ impl RouteReconciler {
         progress.nodes.replace_all(all);
         progress.schedule.all_known(now());
         self.changed.notify_one();
+    }
+
+    /// Returns the state of the routes in this term.
+    pub fn status(&self) -> RoutesStatus {
+        let progress = self.progress.lock();
+        let (ready, pending) = progress.destinations.counts();
+        let (are_listed, failure) = (progress.are_listed, progress.listing_failure.clone());
+        drop(progress);
+        RoutesStatus { are_listed, failure, ready, pending, blocked: self.reasons.list() }
     }
 
     pub(super) async fn next_due(&self) -> Key {
@@ -222,6 +247,8 @@ impl RouteReconciler {
             }
         }
         progress.listing_failures.reset();
+        progress.are_listed = true;
+        progress.listing_failure = None;
         let changed = progress.nodes.plan(&pass.nodes, pass.targets);
         let adopted = progress.destinations.adopt(pass.plan, &pass.nodes, &pass.rejected, &changed);
         if adopted.is_outdated {
@@ -258,6 +285,7 @@ impl RouteReconciler {
         let mut progress = self.progress.lock();
         let pause = failure.pause(&mut progress.listing_failures).unwrap_or_default();
         progress.schedule.fail(now(), pause);
+        progress.listing_failure = Some(failure.message.clone());
         drop(progress);
         self.changed.notify_one();
         if failure.retry.is_some() {

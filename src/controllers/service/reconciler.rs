@@ -17,7 +17,7 @@ use super::outcome::ServiceOutcome;
 use super::plan::{self, Rejection, ServicePlan, plan};
 use super::records::{Records, ServiceLock, SyncInput};
 use super::targets::Targets;
-use super::{ServiceSettings, reason};
+use super::{LoadBalancersStatus, ServiceSettings, reason};
 use crate::base::error_chain::chain;
 use crate::cloud::service::cache_filter::{reduced, too_large, without_unread};
 use crate::cloud::{CloudProvider, Error, Handling, LeaderToken, LoadBalancer, service};
@@ -54,6 +54,17 @@ pub struct ServiceReconciler {
 type EnsureResult = Option<(Inputs, Option<Vec<LoadBalancerIngress>>)>;
 
 impl ServiceReconciler {
+    /// Returns the state of the load balancers in this term.
+    pub fn status(&self) -> LoadBalancersStatus {
+        let blocked = self.reasons.list();
+        let is_blocked = |key: &str| blocked.binary_search_by(|one| one.key.as_str().cmp(key)).is_ok();
+        let is_wanted =
+            |key: &str| self.services.get(key).is_some_and(|service| service::wants_load_balancer(&service));
+        let is_waiting = |key: &&String| is_wanted(key) && !self.records.was_ensured(key) && !is_blocked(key);
+        let waiting = self.services.keys().iter().filter(is_waiting).count();
+        LoadBalancersStatus { ensured: self.records.count_ensured(), waiting, blocked }
+    }
+
     /// Returns the provider's load balancers. Returns `None` if the provider has none, or if the cache of Nodes or
     /// Services is not filled. The event of the filled cache enqueues the Services that were skipped.
     pub(super) fn balancer(&self) -> Option<Arc<dyn LoadBalancer>> {

@@ -33,6 +33,7 @@ use tracing::trace;
 
 pub use authorization::authorization;
 pub use body::{Body, BodyWriter};
+pub use certificate::CertificateStatus;
 pub use endpoint::Endpoint;
 pub use error::{Error, FailedRequest};
 pub use identity::ClientIdentity;
@@ -44,6 +45,7 @@ pub use thumbprint::Thumbprint;
 pub use tls::{TlsSettings, TlsTrust};
 pub use transport::{Failure, Transport};
 
+use crate::base::x509;
 use certificate::PeerCertificate;
 use transport::Network;
 
@@ -215,6 +217,13 @@ impl Client {
         let renewed = Current::new(&self.inner.settings, tls, &self.inner.peer_certificate)?;
         *self.inner.current.lock() = renewed;
         Ok(())
+    }
+
+    /// Returns the status of the server's certificate.
+    pub fn certificate_status(&self) -> CertificateStatus {
+        let certificate = self.peer_certificate();
+        let expiry = certificate.and_then(|certificate| x509::expiry(&certificate));
+        CertificateStatus { is_verified: self.is_verified(), expiry }
     }
 
     /// Stops reusing idle connections. Calls in flight are not affected. A server that authenticates the client once

@@ -103,6 +103,11 @@ impl Client {
         Self { inner: Arc::new(inner) }
     }
 
+    /// Returns the client of the connection.
+    pub fn http(&self) -> &http::Client {
+        &self.inner.http
+    }
+
     /// Returns `host:port`, for messages.
     pub fn endpoint(&self) -> &str {
         self.inner.http.endpoint()

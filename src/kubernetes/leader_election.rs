@@ -17,6 +17,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use prometheus::{IntCounterVec, IntGaugeVec};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -52,7 +53,17 @@ pub struct LeaderElector {
     /// Creation time of the candidate. Times of observations count from this time.
     began: Instant,
     recorder: Option<Recorder>,
+    status: watch::Sender<LeaseStatus>,
     metrics: ElectionMetrics,
+}
+
+/// The Lease as this candidate last read or wrote it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeaseStatus {
+    /// Identity of the holder; `None` without a holder, or before the first read.
+    pub holder: Option<String>,
+    /// Time at which the holder acquired the Lease, by the clock of the holder.
+    pub acquired: Option<Timestamp>,
 }
 
 enum Attempt {
@@ -92,10 +103,16 @@ impl LeaderElector {
             failures: 0,
             began: Instant::now(),
             recorder: None,
+            status: watch::Sender::default(),
             metrics: ElectionMetrics::default(),
         };
         elector.show(false);
         Ok((elector, leadership))
+    }
+
+    /// Returns the holder of the Lease, also after later reads and writes.
+    pub fn status(&self) -> watch::Receiver<LeaseStatus> {
+        self.status.subscribe()
     }
 
     /// Records Events on the Lease when the leader changes.
@@ -226,6 +243,20 @@ impl LeaderElector {
 
     fn observe(&mut self, lease: Lease) {
         self.update_observation(&lease.spec.clone().unwrap_or_default());
+        self.remember(lease);
+    }
+
+    fn remember(&mut self, lease: Lease) {
+        let spec = lease.spec.as_ref();
+        let status = LeaseStatus {
+            holder: spec.and_then(record::holder).map(str::to_owned),
+            acquired: spec.and_then(|spec| spec.acquire_time.as_ref()).map(|time| time.0),
+        };
+        self.status.send_if_modified(|known| {
+            let is_changed = *known != status;
+            *known = status;
+            is_changed
+        });
         self.last = Some(lease);
     }
 
@@ -294,7 +325,7 @@ impl LeaderElector {
             answer => answer?,
         };
         let observed = self.update_observation(&lease.spec.clone().unwrap_or_default());
-        self.last = Some(lease.clone());
+        self.remember(lease.clone());
         match self.decide(&observed) {
             LeaseDecision::HeldBy { holder, until } => {
                 self.may_have_acquired = false;

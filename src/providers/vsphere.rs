@@ -34,6 +34,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::config::Config;
+use self::login::LoginPause;
 use self::login::credentials::Offers;
 use self::nodes::instances::VsphereInstances;
 use self::nodes::lookup::Tracker;
@@ -45,7 +46,7 @@ use self::nsx::UsableAddressesOf;
 use self::nsx::services::{self, RoutesPart};
 use self::vcenter::session::{PROBES, SessionStatus};
 use self::vcenter::snapshot::Freshness;
-use self::vcenter::{Session, TagSettings, Vcenter, VcenterId};
+use self::vcenter::{Session, TagReads, TagSettings, Vcenter, VcenterId};
 use crate::base::addresses::host_and_port;
 use crate::clients::http;
 use crate::clients::vim::Timeouts;
@@ -129,6 +130,16 @@ pub struct VcenterReport {
     pub ancestors: usize,
     /// The session and its logins.
     pub session: SessionStatus,
+    /// Reason why the inventory is not current, if it is not.
+    pub failure: Option<String>,
+    /// The certificate of the server.
+    pub certificate: http::CertificateStatus,
+    /// Pause of logins that protects the account from lockout, if any.
+    pub login_pause: Option<LoginPause>,
+    /// The times of the polls of tags.
+    pub tag_reads: TagReads,
+    /// Reason why zones and regions cannot be read, if any.
+    pub tag_failure: Option<String>,
 }
 
 impl Provider {
@@ -336,6 +347,11 @@ fn report(vcenter: &Vcenter) -> VcenterReport {
         virtual_machines: snapshot.vms.len(),
         ancestors: snapshot.entities.len(),
         session: vcenter.session().facts(),
+        failure: snapshot.freshness.failure().map(str::to_owned),
+        certificate: vcenter.session().certificate(),
+        login_pause: vcenter.session().login_pause(),
+        tag_reads: vcenter.tag_reads(),
+        tag_failure: snapshot.tags.error.clone(),
     }
 }
 

@@ -1,6 +1,5 @@
 //! Metrics of vCenter and NSX from the HTTP clients: calls, and the expiry and verification of certificates.
 
-use crate::base::x509;
 use crate::clients::http::{CallObserver, Client, WeakClient};
 use crate::runtime::metrics::{Registry, gauge_vec, histogram_vec};
 use parking_lot::Mutex;
@@ -84,8 +83,9 @@ impl Collector for Certificates {
         self.verified.reset();
         clients.retain(|server, client| {
             let Some(client) = client.upgrade() else { return false };
-            self.verified.with_label_values(&[server.as_str()]).set(f64::from(u8::from(client.is_verified())));
-            if let Some(seconds) = client.peer_certificate().and_then(|certificate| x509::expiry(&certificate)) {
+            let certificate = client.certificate_status();
+            self.verified.with_label_values(&[server.as_str()]).set(f64::from(u8::from(certificate.is_verified)));
+            if let Some(seconds) = certificate.expiry {
                 self.expiry.with_label_values(&[server.as_str()]).set(seconds as f64);
             }
             true

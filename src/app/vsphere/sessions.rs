@@ -45,7 +45,7 @@ impl Sessions {
     }
 
     fn take(&self, report: &VcenterReport) {
-        let VcenterReport { server, lag, rejected_credentials, virtual_machines, ancestors, session } = report;
+        let VcenterReport { server, lag, rejected_credentials, virtual_machines, ancestors, session, .. } = report;
         let series = &self.series;
         let of = |gauges: &GaugeVec| -> Gauge { gauges.with_label_values(&[server.as_str()]) };
         of(&series.up).set(if lag.is_some_and(|lag| lag.is_zero()) { 1.0 } else { 0.0 });
@@ -123,6 +123,7 @@ mod tests {
                 rejections: 4,
                 unanswered: 5,
             },
+            ..VcenterReport::default()
         };
         tokio::time::advance(Duration::from_secs(60)).await;
         let stale = VcenterReport {

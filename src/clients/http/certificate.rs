@@ -3,6 +3,15 @@
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 
+/// The certificate of a server, for status output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CertificateStatus {
+    /// Whether the certificate is verified. False with `insecure-flag`.
+    pub is_verified: bool,
+    /// Expiry of the certificate that the server presented last, in seconds since 1970; `None` before a handshake.
+    pub expiry: Option<i64>,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct PeerCertificate(Mutex<CertificateState>);
 

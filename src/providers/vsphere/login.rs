@@ -17,3 +17,5 @@ pub mod credentials;
 pub mod policy;
 pub mod retry;
 pub(in crate::providers::vsphere) mod schedule;
+
+pub use schedule::LoginPause;

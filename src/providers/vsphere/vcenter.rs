@@ -33,5 +33,5 @@ pub mod zone_tags;
 
 pub use connection::{Vcenter, reads};
 pub use session::Session;
-pub use tags::TagSettings;
+pub use tags::{TagReads, TagSettings};
 pub use vcenter_id::{VcenterId, VmKey};

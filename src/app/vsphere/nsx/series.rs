@@ -153,6 +153,8 @@ mod tests {
                 login: Default::default(),
                 balancers,
                 too_many_tags: None,
+                certificate: Default::default(),
+                login_pause: None,
             })
         });
         let up = || value(&registry, "vsphere_ccm_nsx_up");

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::cloud::login_ledger::{LoginClaim, LoginPolicy, LoginThrottle, Outcome};
 use crate::providers::vsphere::login::credentials::{Credential, Origin};
 use crate::providers::vsphere::login::schedule::{
-    Better, Interface, LoginBlocked, LoginSchedule, Moment, Rejection, account,
+    Better, Interface, LoginBlocked, LoginPause, LoginSchedule, Moment, Rejection, account,
 };
 
 /// Interval between two reviews while a login waits. Jitter adds up to a quarter.
@@ -53,6 +53,11 @@ impl LoginAttempts {
     /// Locks the schedule. The lock must not be held across an await.
     pub(in super::super) fn schedule(&self) -> MutexGuard<'_, LoginSchedule> {
         self.schedule.lock()
+    }
+
+    /// Returns the current pause of logins that protects an account from lockout, if any.
+    pub(in super::super) fn pause(&self) -> Option<LoginPause> {
+        self.schedule().lockout(self.began.elapsed())
     }
 
     /// Returns the current time in the terms of the schedule.

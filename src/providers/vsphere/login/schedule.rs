@@ -52,6 +52,15 @@ pub(in super::super) struct LoginBlocked {
     is_of_rejection: bool,
 }
 
+/// A pause of logins that protects an account from lockout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoginPause {
+    /// The end of the pause.
+    pub until: Timestamp,
+    /// The reason, such as the last rejection.
+    pub cause: String,
+}
+
 pub(super) struct PausedLogin {
     pub(super) credential: Arc<Credential>,
     pub(super) interface: Interface,
@@ -188,6 +197,15 @@ impl LoginSchedule {
     /// Returns the reason why this login must wait; `None` if the login may be tried.
     pub(super) fn blocked(&self, credential: &Credential, interface: Interface, at: Duration) -> Option<LoginBlocked> {
         self.schedule(credential, interface)?.block.clone().filter(|blocked| blocked.until > at)
+    }
+
+    /// Returns the pause that protects an account from lockout and ends last, if any.
+    pub(super) fn lockout(&self, at: Duration) -> Option<LoginPause> {
+        let schedules = self.credentials.iter().flat_map(|history| history.schedules.values());
+        let blocks = schedules.filter_map(|schedule| schedule.block.as_ref()).filter(|blocked| blocked.until > at);
+        let pauses = blocks
+            .filter_map(|blocked| Some(LoginPause { until: blocked.lockout_until?, cause: blocked.reason.clone() }));
+        pauses.max_by_key(|pause| pause.until)
     }
 
     /// Returns true if the server rejected the last attempt with this login at the primary interface.

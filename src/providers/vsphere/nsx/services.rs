@@ -13,6 +13,7 @@ use crate::clients::nsx::{Client, Pace, Timeouts};
 use crate::cloud::login_ledger::LoginThrottle;
 use crate::cloud::{ClusterEvents, ClusterReads, LiveReads};
 use crate::providers::vsphere::config::{Config, NsxConfig, NsxLogin, OptionalSection};
+use crate::providers::vsphere::login::LoginPause;
 use crate::providers::vsphere::nsx::UsableAddressesOf;
 use crate::providers::vsphere::nsx::load_balancer::orphans::Policy;
 use crate::providers::vsphere::nsx::load_balancer::{self, RequestedAddresses};
@@ -110,6 +111,10 @@ pub struct NsxReport {
     pub balancers: Option<load_balancer::Counts>,
     /// Error if the configured tags of load balancers and the tags of this program exceed the NSX limit.
     pub too_many_tags: Option<String>,
+    /// The certificate of the server.
+    pub certificate: http::CertificateStatus,
+    /// Pause of logins that protects the account from lockout, if any.
+    pub login_pause: Option<LoginPause>,
 }
 
 impl NsxServices {
@@ -256,7 +261,15 @@ impl NsxServices {
         let too_many_tags = balancers.and_then(|balancers| balancers.too_many_tags());
         let balancers = balancers.and_then(|balancers| balancers.counts());
         let (server, leads) = (client.endpoint().to_owned(), self.setup.leads.is_leader());
-        Some(NsxReport { server, leads, login: gate.facts(), balancers, too_many_tags })
+        Some(NsxReport {
+            server,
+            leads,
+            login: gate.facts(),
+            balancers,
+            too_many_tags,
+            certificate: client.http().certificate_status(),
+            login_pause: gate.login_pause(),
+        })
     }
 }
 

@@ -24,6 +24,7 @@ use crate::base::error_chain::chain;
 use crate::clients::http;
 use crate::clients::nsx::{AccessToken, Client, Kind, LogIn, Login, NoLogin, Scheme};
 use crate::cloud::login_ledger::LoginThrottle;
+use crate::providers::vsphere::login::LoginPause;
 use crate::providers::vsphere::login::attempt::LoginAttempts;
 use crate::providers::vsphere::login::credentials::{Credential, Offers};
 use crate::providers::vsphere::login::policy::NSX_LOGIN_POLICY;
@@ -194,6 +195,11 @@ impl NsxSession {
             answers: watch::Sender::default(),
             state: Mutex::default(),
         }
+    }
+
+    /// Returns the pause of logins that protects the account from lockout, if any.
+    pub fn login_pause(&self) -> Option<LoginPause> {
+        self.attempts.pause()
     }
 
     /// Returns the state of the login.

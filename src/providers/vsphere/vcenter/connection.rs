@@ -23,7 +23,7 @@ use super::publisher::Publisher;
 use super::session::{ClientInUse, ConnectionFailure, Pause, Rotation, Session, SessionHandle, text_of_read};
 use super::snapshot::{Freshness, Snapshot, VcenterFailure};
 use super::subscription::{PreparedSubscription, Subscription, clear_leftovers};
-use super::tags::{TagReader, TagRetry, TagSettings};
+use super::tags::{TagReader, TagReads, TagRetry, TagSettings};
 use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::base::go_duration::whole_seconds;
@@ -106,6 +106,11 @@ impl Vcenter {
     /// because an answer in several parts is published when it is complete.
     pub fn last_report(&self) -> Option<Instant> {
         self.publisher.with(|state| state.reported)
+    }
+
+    /// Returns the times of the last and of the next poll of tags.
+    pub fn tag_reads(&self) -> TagReads {
+        self.tag_retry.reads()
     }
 
     /// Subscribes to the snapshots.
@@ -259,6 +264,7 @@ impl Vcenter {
             };
             break failure;
         };
+        tag_retry.disconnected();
         self.session.logins().give_up(futures::future::join(tags, rotation)).await;
         if !failure.source.is_not_authenticated() {
             subscription.clear().await;

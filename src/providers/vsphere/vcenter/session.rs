@@ -25,6 +25,7 @@ use crate::base::error_chain::chain;
 use crate::clients::vim::{self, Timeouts};
 use crate::clients::{http, vapi};
 use crate::cloud::login_ledger::LoginThrottle;
+use crate::providers::vsphere::login::LoginPause;
 use crate::providers::vsphere::login::attempt::LoginAttempts;
 use crate::providers::vsphere::login::credentials::{Credential, CredentialState, Offers};
 use crate::providers::vsphere::login::policy::LOGIN_POLICY;
@@ -134,6 +135,16 @@ impl Session {
             closing_changed: Notify::new(),
             reachability: Reachability::default(),
         }
+    }
+
+    /// Returns the status of the server's certificate.
+    pub fn certificate(&self) -> http::CertificateStatus {
+        self.http.certificate_status()
+    }
+
+    /// Returns the pause of logins that protects the account from lockout, if any.
+    pub fn login_pause(&self) -> Option<LoginPause> {
+        self.attempts.pause()
     }
 
     /// Returns the host and port of this vCenter.

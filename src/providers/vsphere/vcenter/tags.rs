@@ -100,24 +100,64 @@ impl CachedTags {
     }
 }
 
-/// Backoff of tag reads. Kept across connections, which may fail often. Never locked across an await.
+/// Times of the tag reads of one vCenter, for status output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TagReads {
+    /// Time of the last poll that vCenter answered.
+    pub last: Option<Instant>,
+    /// Time of the next poll; `None` while zones are off, or without a connection.
+    pub next: Option<Instant>,
+}
+
+/// Backoff and times of tag reads. Kept across connections, which may fail often. Never locked across an await.
 #[derive(Default)]
 pub(super) struct TagRetry {
-    state: Mutex<(Failures, Option<Instant>)>,
+    state: Mutex<TagRetryState>,
+}
+
+#[derive(Default)]
+struct TagRetryState {
+    failures: Failures,
+    not_before: Option<Instant>,
+    reads: TagReads,
 }
 
 impl TagRetry {
     fn failed(&self, failure: &RestFailure) {
-        let (failures, not_before) = &mut *self.state.lock();
+        let mut state = self.state.lock();
         let pause = match failure {
             RestFailure::Held { pause, .. } => *pause,
-            _ => failures.next_pause(&PASSING, fastrand::f64()),
+            _ => state.failures.next_pause(&PASSING, fastrand::f64()),
         };
-        *not_before = Some(Instant::now() + pause);
+        let next = Some(Instant::now() + pause);
+        state.not_before = next;
+        state.reads.next = next;
+    }
+
+    fn succeeded(&self, next: Instant) {
+        let mut state = self.state.lock();
+        state.failures.reset();
+        state.reads = TagReads { last: Some(Instant::now()), next: Some(next) };
     }
 
     pub(super) fn reset(&self) {
-        *self.state.lock() = Default::default();
+        let mut state = self.state.lock();
+        let last = state.reads.last;
+        *state = TagRetryState { reads: TagReads { last, next: None }, ..TagRetryState::default() };
+    }
+
+    fn stop(&self) {
+        self.state.lock().reads = TagReads::default();
+    }
+
+    /// Records that there is no connection, and so no next poll.
+    pub(super) fn disconnected(&self) {
+        self.state.lock().reads.next = None;
+    }
+
+    /// Returns the times of the reads.
+    pub(super) fn reads(&self) -> TagReads {
+        self.state.lock().reads
     }
 }
 
@@ -148,10 +188,11 @@ impl TagReader<'_> {
     async fn follow_categories(&self, settings: &TagSettings) -> Infallible {
         let Some(categories) = &settings.categories else {
             self.forget_tags();
+            self.retry.stop();
             return std::future::pending().await;
         };
         loop {
-            let (_, not_before) = *self.retry.state.lock();
+            let not_before = self.retry.state.lock().not_before;
             if let Some(moment) = not_before {
                 tokio::select! {
                     () = sleep_until(moment) => {}
@@ -174,10 +215,10 @@ impl TagReader<'_> {
             let read = async {
                 if Instant::now() >= next_poll {
                     self.poll(&rest, categories, &mut known).await?;
-                    self.retry.state.lock().0.reset();
                     refused_in_row = 0;
                     // Jitter spreads the polls of replicas and vCenters.
                     next_poll = Instant::now() + tag_poll.mul_f64(0.9 + fastrand::f64() / 10.0);
+                    self.retry.succeeded(next_poll);
                 }
                 self.read_new_objects(&rest, &known).await
             };

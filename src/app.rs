@@ -8,8 +8,10 @@ mod controller_health;
 mod controllers;
 mod election;
 pub mod files;
+mod inquiries;
 pub mod options;
 mod pages;
+pub mod reports;
 mod selection;
 pub mod settings;
 mod shared_services;
@@ -30,6 +32,7 @@ use crate::runtime::logging::Verbosity;
 use crate::runtime::shutdown::{self, SecondSignal};
 use crate::runtime::tasks::TaskEnded;
 use files::SystemFiles;
+use inquiries::Inquiries;
 use options::{Options, PROGRAM};
 use settings::{ProviderSettings, SettingErrors, Settings};
 use shared_services::SharedServices;
@@ -37,6 +40,7 @@ use shutdown_order::Stages;
 use std::sync::Arc;
 use tokio::net::TcpSocket;
 use tokio_util::sync::CancellationToken;
+use vsphere::VsphereInquiry;
 
 /// Number of worker threads of the async runtime. Tasks mostly wait and compute little.
 const THREADS: usize = 2;
@@ -182,15 +186,17 @@ async fn start(
     }
     // Competes for the Lease after the secure port works: a process that cannot serve must not become the leader.
     parts.compete(stages);
-    let provider = build_provider(settings, &parts, stages)?;
-    controllers::start(settings, &parts, &provider, stages)
+    let (provider, vsphere) = build_provider(settings, &parts, stages)?;
+    let terms = controllers::start(settings, &parts, &provider, stages)?;
+    inquiries::start(Inquiries::new(&parts, terms, vsphere), stages);
+    Ok(())
 }
 
 fn build_provider(
     settings: &Settings,
     parts: &SharedServices,
     stages: &mut Stages,
-) -> Result<Arc<dyn CloudProvider>, Error> {
+) -> Result<(Arc<dyn CloudProvider>, VsphereInquiry), Error> {
     match &settings.provider {
         ProviderSettings::Vsphere(vsphere) => vsphere::build(vsphere, settings, parts, stages),
     }

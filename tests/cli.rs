@@ -79,6 +79,7 @@ fn help_has_the_groups_of_the_go_program_and_ours_at_the_end() {
     let help = text(&run(&["--help"]).stdout);
     let groups: Vec<_> = help.lines().filter(|line| !line.starts_with(' ') && line.ends_with(':')).collect();
     let expected = [
+        "Commands (each has --help):",
         "Debugging flags:",
         "Leader-migration flags:",
         "Generic flags:",
@@ -210,6 +211,9 @@ fn bash_completes_flags() {
     assert_eq!(completed("ccm --cloud-", 1), "--cloud-config --cloud-provider");
     assert_eq!(completed("ccm -v 2 --topology-labels", 3), "--topology-labels");
     assert_eq!(completed("ccm com", 1), "completion");
+    assert_eq!(completed("ccm s", 1), "status");
+    assert_eq!(completed("ccm status --mask", 2), "--mask-users");
+    assert_eq!(completed("ccm status -o json --cloud", 4), "", "a command has its own options only");
     assert_eq!(completed("ccm completion f", 2), "fish");
     assert_eq!(completed("ccm --cloud-config /e", 2), "");
     let registered = format!("{script}\ncomplete -p vsphere-cloud-controller-manager");

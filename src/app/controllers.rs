@@ -1,6 +1,7 @@
 //! Builds the selected controllers and starts them one after the other.
 
 use super::catalogue::ControllerKind;
+use super::reports::status::ControllerState;
 use super::settings::Settings;
 use super::shared_services::SharedServices;
 use super::shutdown_order::{ShutdownStage, Stages};
@@ -8,9 +9,12 @@ use super::startup_log::deletion_mode;
 use super::{Error, controller_health};
 use crate::cloud::{CloudProvider, node};
 use crate::controllers::capability::Capability;
-use crate::controllers::driver::{Cache, Controller, Reconciler};
+use crate::controllers::driver::{Cache, Controller, CurrentTerm, Reconciler};
+use crate::controllers::node::NodeReconciler;
+use crate::controllers::node_lifecycle::NodeLifecycleReconciler;
+use crate::controllers::route::RouteReconciler;
 use crate::controllers::route::withdrawal::{self, Off};
-use crate::controllers::service::no_load_balancers;
+use crate::controllers::service::{ServiceReconciler, no_load_balancers};
 use crate::controllers::{Context, node as node_controller, node_lifecycle, route, service};
 use crate::kubernetes::leadership::Leadership;
 use crate::kubernetes::stores::Services;
@@ -23,27 +27,79 @@ use tokio_util::sync::CancellationToken;
 
 type ControllerFuture = BoxFuture<'static, Result<(), BoxError>>;
 
+/// Access to the controllers that run in this process.
+#[derive(Default)]
+pub struct ControllerTerms {
+    /// Each controller, for its state.
+    pub sources: Vec<ControllerSource>,
+    /// The node controller.
+    pub node: Option<CurrentTerm<NodeReconciler>>,
+    /// The node-lifecycle controller.
+    pub lifecycle: Option<CurrentTerm<NodeLifecycleReconciler>>,
+    /// The route controller.
+    pub route: Option<CurrentTerm<RouteReconciler>>,
+    /// The service controller.
+    pub service: Option<CurrentTerm<ServiceReconciler>>,
+}
+
+/// Access to the state of one controller.
+pub struct ControllerSource {
+    /// The name of the controller.
+    pub name: &'static str,
+    /// The leadership under which the controller works.
+    pub leadership: Leadership,
+    caches: Vec<Arc<dyn Cache>>,
+    capability: Option<Capability>,
+    has_term: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl ControllerSource {
+    /// Returns the state of the controller, with the reason if it does not work.
+    pub fn state(&self) -> (ControllerState, Option<&'static str>) {
+        let refused = self.caches.iter().find_map(|cache| cache.idle());
+        let idle = self.capability.as_ref().and_then(Capability::idle);
+        match (refused, idle) {
+            _ if !self.leadership.is_leader() => (ControllerState::Standby, None),
+            (_, Some(idle)) => (ControllerState::Idle, Some(idle)),
+            (Some(refused), _) => (ControllerState::Refused, Some(refused)),
+            _ if (self.has_term)() => (ControllerState::Working, None),
+            _ => (ControllerState::Starting, None),
+        }
+    }
+}
+
 struct ReadyController {
+    has_term: Box<dyn Fn() -> bool + Send + Sync>,
     caches: Vec<Arc<dyn Cache>>,
     capability: Option<Capability>,
     run: Box<dyn FnOnce(CancellationToken) -> ControllerFuture>,
 }
 
 impl ReadyController {
-    fn new(mut controller: Controller<impl Reconciler>, parts: &SharedServices) -> Result<Self, Error> {
+    /// Registers the controller's metrics, and stores the access to its terms in `term`.
+    fn new<R: Reconciler>(
+        mut controller: Controller<R>,
+        parts: &SharedServices,
+        term: &mut Option<CurrentTerm<R>>,
+    ) -> Result<Self, Error> {
         controller.register(parts.metrics.registry())?;
+        let current = controller.current_term();
+        *term = Some(current.clone());
+        let has_term = Box::new(move || current.get().is_some());
         let (caches, capability) = (controller.spec.caches.clone(), controller.spec.capability.clone());
-        Ok(Self { caches, capability, run: Box::new(|stop| controller.run(stop).boxed()) })
+        Ok(Self { has_term, caches, capability, run: Box::new(|stop| controller.run(stop).boxed()) })
     }
 }
 
-/// Builds and starts the controllers. Controllers write nothing before this process leads.
+/// Builds and starts the controllers. Controllers write nothing before this process leads. Returns the access to their
+/// terms.
 pub fn start(
     settings: &Settings,
     parts: &SharedServices,
     provider: &Arc<dyn CloudProvider>,
     stages: &mut Stages,
-) -> Result<(), Error> {
+) -> Result<ControllerTerms, Error> {
+    let mut terms = ControllerTerms::default();
     let mut delay = Duration::ZERO;
     for controller in &settings.controllers {
         let Some(leadership) = parts.elections.leadership_of(controller.name).cloned() else {
@@ -51,18 +107,28 @@ pub fn start(
             continue;
         };
         let context = parts.context(controller, leadership.clone(), Arc::clone(provider))?;
-        let ReadyController { caches, capability, run } = match controller.kind {
-            ControllerKind::Node => build_node(settings, parts, context)?,
-            ControllerKind::NodeLifecycle => build_node_lifecycle(settings, parts, context)?,
-            ControllerKind::Route => match build_route(settings, parts, context, stages)? {
+        let ReadyController { has_term, caches, capability, run } = match controller.kind {
+            ControllerKind::Node => build_node(settings, parts, context, &mut terms)?,
+            ControllerKind::NodeLifecycle => build_node_lifecycle(settings, parts, context, &mut terms)?,
+            ControllerKind::Route => match build_route(settings, parts, context, (&mut terms, stages))? {
                 Some(runnable) => runnable,
                 None => continue,
             },
             ControllerKind::Service => match &parts.caches.services {
-                Some(services) => build_service(settings, parts, context, services.clone(), stages)?,
+                Some(services) => {
+                    let terms = (&mut terms, &mut *stages);
+                    build_service(settings, parts, context, services.clone(), terms)?
+                }
                 None => continue,
             },
         };
+        terms.sources.push(ControllerSource {
+            name: controller.name,
+            leadership: leadership.clone(),
+            caches: caches.clone(),
+            capability: capability.clone(),
+            has_term,
+        });
         let pulse = controller_health::watch(&parts.checks, controller.name, caches, capability);
         let stop = stages.stop_signal(ShutdownStage::Controllers);
         let run = run(stop.clone());
@@ -70,10 +136,15 @@ pub fn start(
         stages.spawn(ShutdownStage::Controllers, controller.name, delayed(work, delay, leadership, stop));
         delay += pause(settings.generic.controller_start_interval, fastrand::f64());
     }
-    Ok(())
+    Ok(terms)
 }
 
-fn build_node(settings: &Settings, parts: &SharedServices, context: Context) -> Result<ReadyController, Error> {
+fn build_node(
+    settings: &Settings,
+    parts: &SharedServices,
+    context: Context,
+    terms: &mut ControllerTerms,
+) -> Result<ReadyController, Error> {
     let mut settings = settings.nodes.clone();
     // Warns once at the start; the Go program warns for every Node.
     settings.policy.node_labels.retain(|key, _| {
@@ -85,17 +156,20 @@ fn build_node(settings: &Settings, parts: &SharedServices, context: Context) -> 
         }
         !is_reserved
     });
-    ReadyController::new(node_controller::controller(context, parts.caches.nodes.clone(), settings)?, parts)
+    let controller = node_controller::controller(context, parts.caches.nodes.clone(), settings)?;
+    ReadyController::new(controller, parts, &mut terms.node)
 }
 
 fn build_node_lifecycle(
     settings: &Settings,
     parts: &SharedServices,
     context: Context,
+    terms: &mut ControllerTerms,
 ) -> Result<ReadyController, Error> {
     let settings = settings.node_lifecycle.clone();
     tracing::info!("{}", deletion_mode(&settings.deletion));
-    ReadyController::new(node_lifecycle::controller(context, parts.caches.nodes.clone(), settings)?, parts)
+    let controller = node_lifecycle::controller(context, parts.caches.nodes.clone(), settings)?;
+    ReadyController::new(controller, parts, &mut terms.lifecycle)
 }
 
 /// Builds the route controller, and starts the controller that removes conditions of the route controller from Nodes
@@ -104,7 +178,7 @@ fn build_route(
     settings: &Settings,
     parts: &SharedServices,
     context: Context,
-    stages: &mut Stages,
+    (terms, stages): (&mut ControllerTerms, &mut Stages),
 ) -> Result<Option<ReadyController>, Error> {
     let nodes = parts.caches.nodes.clone();
     let off = if settings.routes.is_some() { Off::ByConfiguration } else { Off::ByFlag };
@@ -114,7 +188,7 @@ fn build_route(
         return Ok(None);
     };
     check_networks(&routes, context.provider.routes().is_some())?;
-    ReadyController::new(route::controller(context, nodes, routes), parts).map(Some)
+    ReadyController::new(route::controller(context, nodes, routes), parts, &mut terms.route).map(Some)
 }
 
 /// Requires `--cluster-cidr` if the provider has routes: only routes within these networks are deleted.
@@ -128,13 +202,11 @@ fn build_service(
     parts: &SharedServices,
     context: Context,
     services: Services,
-    stages: &mut Stages,
+    (terms, stages): (&mut ControllerTerms, &mut Stages),
 ) -> Result<ReadyController, Error> {
     start_part(no_load_balancers::controller(context.clone(), services.clone()), stages);
-    ReadyController::new(
-        service::controller(context, services, parts.caches.nodes.clone(), settings.services.clone()),
-        parts,
-    )
+    let controller = service::controller(context, services, parts.caches.nodes.clone(), settings.services.clone());
+    ReadyController::new(controller, parts, &mut terms.service)
 }
 
 /// Starts a controller that is a part of another controller, so it has neither metrics nor health checks.

@@ -7,16 +7,36 @@ use super::settings::leader_migration::{LeaderMigration, Placement};
 use super::shutdown_order::{ShutdownStage, Stages};
 use crate::kubernetes::client::{self, purpose};
 use crate::kubernetes::events::Recorder;
-use crate::kubernetes::leader_election::{LeaderElector, LeaseConfig, RenewalCheck, identity};
+use crate::kubernetes::leader_election::{LeaderElector, LeaseConfig, LeaseStatus, RenewalCheck, identity};
 use crate::kubernetes::leadership::Leadership;
 use crate::runtime::admin::{Checks, Health};
 use crate::runtime::metrics::Metrics;
+use tokio::sync::watch;
 
 /// The leadership of each controller.
 pub struct Elections {
     /// The leadership of the process: that of the main Lease.
     pub main: Leadership,
+    /// The main Lease; `None` without an election.
+    pub lease: Option<LeaseSource>,
     migration: Option<(LeaderMigration, Leadership)>,
+}
+
+/// A Lease, and its holder as this process knows it.
+#[derive(Clone)]
+pub struct LeaseSource {
+    /// The namespace of the Lease.
+    pub namespace: String,
+    /// The name of the Lease.
+    pub name: String,
+    status: watch::Receiver<LeaseStatus>,
+}
+
+impl LeaseSource {
+    /// Returns the holder.
+    pub fn status(&self) -> LeaseStatus {
+        self.status.borrow().clone()
+    }
 }
 
 /// The candidates for the Leases, which compete from [`Candidates::start`] on.
@@ -46,7 +66,7 @@ pub fn prepare(
     metrics: &Metrics,
 ) -> Result<(Option<Candidates>, Elections), Error> {
     let Some(election) = &settings.election else {
-        return Ok((None, Elections { main: Leadership::always(), migration: None }));
+        return Ok((None, Elections { main: Leadership::always(), lease: None, migration: None }));
     };
     let lease = LeaseConfig {
         namespace: settings.lease.namespace.clone(),
@@ -61,7 +81,9 @@ pub fn prepare(
     let (main, leadership) = LeaderElector::new(client.clone(), lease.clone())?;
     main.register(metrics.registry())?;
     let mut checks = vec![RenewalCheck::new(&lease, leadership.clone())];
-    let (mut second, mut elections) = (None, Elections { main: leadership.clone(), migration: None });
+    let source = LeaseSource { namespace: lease.namespace.clone(), name: lease.name.clone(), status: main.status() };
+    let mut second = None;
+    let mut elections = Elections { main: leadership.clone(), lease: Some(source), migration: None };
     if let Some(migration) = &election.migration {
         report(migration, &settings.lease.name);
         let lease = LeaseConfig { name: migration.leader_name.clone(), ..lease };
@@ -134,12 +156,13 @@ mod tests {
         let leader = |name: &str, component: &str| ControllerLeader { name: name.into(), component: component.into() };
         let leaders = vec![leader(NODE_LIFECYCLE, "*"), leader(NODE, "kube-controller-manager")];
         let migration = LeaderMigration { controller_leaders: leaders, ..LeaderMigration::default() };
-        let elections = Elections { main: Leadership::always(), migration: Some((migration, Leadership::never())) };
+        let migration = Some((migration, Leadership::never()));
+        let elections = Elections { main: Leadership::always(), lease: None, migration };
         let leads = |name: &str| elections.leadership_of(name).map(Leadership::is_leader);
         assert_eq!(leads("service-lb-controller"), Some(true), "the main one");
         assert_eq!(leads(NODE_LIFECYCLE), Some(false), "the second one");
         assert_eq!(leads(NODE), None, "another program's");
-        let alone = Elections { main: Leadership::always(), migration: None };
+        let alone = Elections { main: Leadership::always(), lease: None, migration: None };
         assert_eq!(alone.leadership_of(NODE_LIFECYCLE).map(Leadership::is_leader), Some(true));
     }
 

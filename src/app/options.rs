@@ -1,5 +1,6 @@
 //! Parses the command line and environment variables. The values stay texts, which `settings` validates.
 
+pub mod commands;
 pub mod flag;
 pub(super) mod flags;
 pub mod values;
@@ -19,7 +20,8 @@ pub const PROGRAM: &str = "vsphere-cloud-controller-manager";
 
 const ABOUT: &str =
     "Connects a Kubernetes cluster to vSphere: initialises nodes from vCenter and keeps them up to date.";
-const USAGE: &str = "vsphere-cloud-controller-manager [flags]";
+const USAGE: &str = "vsphere-cloud-controller-manager [flags]
+       vsphere-cloud-controller-manager COMMAND [options]";
 
 const OURS: &str = "Flags the Go program does not have (each also an environment variable, which it ignores)";
 
@@ -61,6 +63,7 @@ pub fn command() -> Command {
     Command::new(PROGRAM)
         .about(ABOUT)
         .override_usage(USAGE)
+        .help_template(format!("{{about}}\n\n{{usage-heading}} {{usage}}\n\n{}\n{{all-args}}", commands::help()))
         .disable_help_flag(true)
         .disable_version_flag(true)
         .args_override_self(true)

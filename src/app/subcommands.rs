@@ -1,7 +1,12 @@
 //! Subcommands, selected by the first argument. Subcommands start no watches, elections or background tasks.
 
+mod arguments;
+mod attached;
 mod completion;
 mod config_lint;
+mod explain;
+mod output;
+mod status;
 
 use std::ffi::OsString;
 
@@ -19,8 +24,16 @@ pub struct CommandOutput {
 /// A subcommand, called with the arguments after its name.
 type Subcommand = fn(&[OsString]) -> CommandOutput;
 
-/// All subcommands. No help text lists `config-lint` yet.
-const SUBCOMMANDS: &[(&str, Subcommand)] = &[("completion", completion::run), ("config-lint", config_lint::run)];
+/// All subcommands.
+const SUBCOMMANDS: &[(&str, Subcommand)] = &[
+    ("completion", completion::run),
+    ("config-lint", config_lint::run),
+    ("explain", explain::run),
+    ("status", status::run),
+];
+
+/// Exit code for wrong usage, and if there is no process to ask.
+const USAGE_ERROR: u8 = 2;
 
 /// Runs the subcommand in the arguments, program name first. Returns `None` if the first argument is no subcommand.
 pub fn run(arguments: &[OsString]) -> Option<CommandOutput> {
@@ -36,5 +49,19 @@ impl CommandOutput {
 
     fn failure(message: &str, exit_code: u8) -> Self {
         Self { messages: format!("error: {message}\n"), exit_code, ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SUBCOMMANDS;
+    use crate::app::options::commands::COMMANDS;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_help_text_has_each_subcommand_once() {
+        let run: BTreeSet<&str> = SUBCOMMANDS.iter().map(|(name, _)| *name).collect();
+        let listed: Vec<&str> = COMMANDS.iter().map(|(name, _)| *name).collect();
+        assert_eq!((listed.len(), BTreeSet::from_iter(listed)), (run.len(), run));
     }
 }

@@ -61,8 +61,8 @@ async fn registered() -> Vec<Series> {
     let mut parts = SharedServices::prepare(&settings, &mut stages).await.unwrap();
     let _access = access::prepare(&settings, &parts, &mut stages).await.unwrap();
     parts.compete(&mut stages);
-    let provider = build_provider(&settings, &parts, &mut stages).unwrap();
-    controllers::start(&settings, &parts, &provider, &mut stages).unwrap();
+    let (provider, _) = build_provider(&settings, &parts, &mut stages).unwrap();
+    let _terms = controllers::start(&settings, &parts, &provider, &mut stages).unwrap();
     let registry = parts.metrics.registry();
     let series = registry.series();
     for family in registry.gather() {

@@ -8,8 +8,9 @@ mod sessions;
 
 use super::Error;
 use super::election::hostname;
+use super::reports::status::{ConfigurationStatus, StatusNote};
 use super::settings::vsphere::CloudConfig;
-use super::settings::{Settings, Vsphere};
+use super::settings::{SettingError, Settings, Vsphere};
 use super::shared_services::SharedServices;
 use super::shutdown_order::{ShutdownStage, Stages};
 use crate::base::addresses::host_and_port;
@@ -22,21 +23,22 @@ use crate::kubernetes::cluster::Cluster;
 use crate::kubernetes::leader_election::LeaseEvents;
 use crate::kubernetes::login_ledger::{LeaseStore, Ledger};
 use crate::providers::vsphere::VcenterReport;
-use crate::providers::vsphere::config::{DEFAULT_DIRECTORY, VcenterConfig};
+use crate::providers::vsphere::config::{DEFAULT_DIRECTORY, PartName, VcenterConfig};
 use crate::providers::vsphere::login::credentials::Offers;
 use crate::providers::vsphere::nsx::NsxSessionStatus;
 use crate::providers::vsphere::nsx::services::NsxReport;
 use crate::providers::vsphere::{Connect, Options, Provider};
 use crate::runtime::admin::{Checks, Health};
 use credentials::Credentials;
+use jiff::Timestamp;
 use metrics::{Calls, Certificates, VCENTER};
 use nsx::NsxConnection;
 use parking_lot::Mutex;
 use reload::{Background, Reload, ReloadMetrics};
 use sessions::Sessions;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -46,7 +48,7 @@ pub fn build(
     settings: &Settings,
     parts: &SharedServices,
     stages: &mut Stages,
-) -> Result<Arc<dyn CloudProvider>, Error> {
+) -> Result<(Arc<dyn CloudProvider>, VsphereInquiry), Error> {
     for oddity in &vsphere.cloud_config.notices {
         tracing::warn!("{oddity}");
     }
@@ -78,9 +80,16 @@ pub fn build(
     connections.nsx.show(move || reports.upgrade().and_then(|provider| provider.nsx_report()));
     let mut background = Background::default();
     background.start(tracker);
+    let inquiry = VsphereInquiry {
+        provider: Arc::downgrade(&provider),
+        credentials: Arc::clone(&connections.credentials),
+        current: current.subscribe(),
+        reloads: Arc::new(Mutex::new(ConfigurationStatus::new(Timestamp::now()))),
+    };
     let mut reload = Reload {
         provider: Arc::clone(&provider),
         connections,
+        status: Arc::clone(&inquiry.reloads),
         background,
         file: vsphere.file.path.clone(),
         current,
@@ -98,7 +107,48 @@ pub fn build(
     let reports = move || reports.upgrade().map(|provider| provider.reports()).unwrap_or_default();
     Sessions::register(registry, reports)?;
     show_vcenters(&provider, &parts.checks, nsx::name_problem(settings));
-    Ok(provider)
+    Ok((provider, inquiry))
+}
+
+/// Answers the questions of commands about the provider.
+pub struct VsphereInquiry {
+    provider: Weak<Provider>,
+    credentials: Arc<Credentials>,
+    current: watch::Receiver<Arc<CloudConfig>>,
+    reloads: Arc<Mutex<ConfigurationStatus>>,
+}
+
+impl VsphereInquiry {
+    /// Returns the reports about the vCenters.
+    pub fn vcenter_reports(&self) -> Vec<VcenterReport> {
+        self.provider.upgrade().map(|provider| provider.reports()).unwrap_or_default()
+    }
+
+    /// Returns the report about NSX; `None` without NSX.
+    pub fn nsx_report(&self) -> Option<NsxReport> {
+        self.provider.upgrade()?.nsx_report()
+    }
+
+    /// Returns the state of `vsphere.conf`.
+    pub fn configuration(&self) -> ConfigurationStatus {
+        self.reloads.lock().clone()
+    }
+
+    /// Returns the parts of the configuration that are turned off because of errors.
+    pub fn rejected_parts(&self) -> Vec<StatusNote> {
+        let current = Arc::clone(&self.current.borrow());
+        let note = |(part, error): &(PartName, SettingError)| StatusNote {
+            is_finding: true,
+            subject: part.to_string(),
+            message: format!("turned off: {error}"),
+        };
+        current.rejected.iter().map(note).collect()
+    }
+
+    /// Returns the user names of the credentials.
+    pub fn users(&self) -> BTreeSet<String> {
+        self.credentials.users()
+    }
 }
 
 /// Returns the login throttle. Its records are stored in the namespace of the election's Lease, so that no permission

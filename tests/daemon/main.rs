@@ -15,6 +15,7 @@ mod adoption;
 mod chaos;
 mod claims;
 mod cluster;
+mod commands;
 mod crash;
 mod credentials;
 mod deletion;

@@ -1,4 +1,4 @@
-//! The log contains no secret at any level.
+//! The log contains no secret at any level, and neither does the output of a command.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -6,6 +6,7 @@ use support::rbac::{self, Subject};
 use support::{ApiServer, Rule, Vcenter, eventually, unique};
 
 use crate::cluster::{ANSWERS, Cluster, LIMIT};
+use crate::commands::{CommandResult, ask};
 
 /// XML, URLs and INI escape some of these characters differently.
 const PASSWORD: &str = "Hors3<&>Battery/+%7";
@@ -49,18 +50,30 @@ async fn no_secret_is_in_the_log_at_the_highest_level() {
         count => Err(count),
     })
     .await;
+    let mut printed = Vec::new();
+    for words in [&["status"][..], &["explain", "vcenter", right.host()]] {
+        for form in ["text", "json", "yaml"] {
+            let CommandResult { output, messages, .. } = ask(&daemon, &[words, &["-o", form]].concat()).await;
+            assert!(messages.is_empty() && !output.is_empty(), "{messages}");
+            printed.push(output);
+            let masked = ask(&daemon, &[words, &["-o", form, "--mask-users"]].concat()).await.output;
+            assert!(!masked.is_empty() && !masked.contains(USER) && !masked.contains(OTHER_USER), "{masked}");
+        }
+    }
+    assert!(printed.iter().any(|output| output.contains(USER)), "a rejected login names its user");
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
 
-    let lines = daemon.output().lines();
+    let mut lines = daemon.output().lines();
     println!("{} lines", lines.len());
     assert!(lines.len() < 50_000, "all lines are there, none was dropped");
     assert!(lines.iter().any(|line| line.contains("] \"settings\" ")), "the level is high");
+    lines.extend(printed);
     let secrets = [PASSWORD, WRONG_PASSWORD]
         .into_iter()
         .flat_map(|password| [USER, OTHER_USER].map(|user| forms(user, password)).concat());
     for secret in secrets.chain([token, "vmware_soap_session=".to_owned()]) {
         let found = lines.iter().find(|line| line.contains(&secret));
-        assert!(found.is_none(), "{secret} is in the log: {found:?}");
+        assert!(found.is_none(), "{secret} is in the log or the output of a command: {found:?}");
     }
 }
 

@@ -215,7 +215,7 @@ async fn play(role: &str) {
             end_of_input().await;
         }
         "serve" => serve_requests(&program).await,
-        "ask" => match ask(&program, REQUEST, LIMIT).await {
+        "ask" => match ask(&program, None, REQUEST, LIMIT).await {
             Ok(answer) => println!("{MARK}answer: {}", String::from_utf8(answer).unwrap()),
             Err(error) => println!("{MARK}error: {error}"),
         },

@@ -1,7 +1,10 @@
-//! `completion bash`, `completion zsh`, `completion fish`: prints a script with which the shell completes flags.
+//! `completion bash`, `completion zsh`, `completion fish`: prints a script with which the shell completes flags,
+//! commands and their options.
 
-use super::CommandOutput;
+use super::{CommandOutput, explain, status};
+use crate::app::options::commands::COMMANDS;
 use crate::app::options::{FlagDefinition, Kind, PROGRAM, definitions};
+use clap::Command;
 use std::ffi::OsString;
 
 const WORD: &str = "completion";
@@ -24,19 +27,46 @@ pub(super) fn run(arguments: &[OsString]) -> CommandOutput {
     })
 }
 
+/// The commands with options of their own.
+fn with_options() -> [Command; 2] {
+    [status::command(), explain::command()]
+}
+
+/// Returns the long names of a command's options, each with its help text.
+fn options_of(command: &Command) -> Vec<(String, String)> {
+    let options = command.get_arguments().filter_map(|option| {
+        let help = option.get_help().map(ToString::to_string).unwrap_or_default();
+        Some((option.get_long()?.to_owned(), help))
+    });
+    options.chain([("help".to_owned(), "Print the help of the command".to_owned())]).collect()
+}
+
+fn command_names() -> String {
+    COMMANDS.map(|(name, _)| name).join(" ")
+}
+
 fn bash(flags: &[FlagDefinition]) -> String {
     let function = PROGRAM.replace('-', "_");
     let names: Vec<_> = flags.iter().map(|flag| format!("--{}", flag.name)).collect();
+    let of_command = |command: &Command| {
+        let options: Vec<_> = options_of(command).into_iter().map(|(name, _)| format!("--{name}")).collect();
+        let name = command.get_name();
+        format!("\x20       {name}) COMPREPLY=($(compgen -W \"{}\" -- \"$current\")); return ;;\n", options.join(" "))
+    };
+    let commands: String = with_options().iter().map(of_command).collect();
     format!(
         "# bash completion for {PROGRAM}\n\
          _{function}() {{\n\
          \x20   local current=\"${{COMP_WORDS[COMP_CWORD]}}\"\n\
          \x20   COMPREPLY=()\n\
+         \x20   [ \"$COMP_CWORD\" -gt 1 ] && case \"${{COMP_WORDS[1]}}\" in\n\
+         {commands}\
+         \x20   esac\n\
          \x20   case \"$current\" in\n\
          \x20       -*) COMPREPLY=($(compgen -W \"{names}\" -- \"$current\")) ;;\n\
          \x20       *)\n\
          \x20           if [ \"$COMP_CWORD\" -eq 1 ]; then\n\
-         \x20               COMPREPLY=($(compgen -W \"{WORD}\" -- \"$current\"))\n\
+         \x20               COMPREPLY=($(compgen -W \"{words}\" -- \"$current\"))\n\
          \x20           elif [ \"$COMP_CWORD\" -eq 2 ] && [ \"${{COMP_WORDS[1]}}\" = {WORD} ]; then\n\
          \x20               COMPREPLY=($(compgen -W \"bash zsh fish\" -- \"$current\"))\n\
          \x20           fi\n\
@@ -45,6 +75,7 @@ fn bash(flags: &[FlagDefinition]) -> String {
          }}\n\
          complete -o default -F _{function} {PROGRAM}\n",
         names = names.join(" "),
+        words = command_names(),
     )
 }
 
@@ -68,9 +99,18 @@ fn zsh(flags: &[FlagDefinition]) -> String {
         specs
     };
     let specs: Vec<_> = flags.iter().flat_map(spec).map(|spec| format!("    {spec} \\\n")).collect();
+    let of_command = |command: &Command| {
+        let option = |(name, help): (String, String)| format!("'--{name}[{}]'", quoted(&help));
+        let options: Vec<_> = options_of(command).into_iter().map(option).collect();
+        let name = command.get_name();
+        format!("if [[ $words[2] == {name} ]]; then _arguments {}; return; fi\n", options.join(" "))
+    };
+    let commands: String = with_options().iter().map(of_command).collect();
     format!(
-        "#compdef {PROGRAM}\n\n_arguments -S \\\n{}    '1:command:({WORD})' \\\n    '2:shell:(bash zsh fish)'\n",
-        specs.concat()
+        "#compdef {PROGRAM}\n\n{}_arguments -S \\\n{}    '1:command:({})' \\\n    '2:shell:(bash zsh fish)'\n",
+        commands,
+        specs.concat(),
+        command_names()
     )
 }
 
@@ -86,10 +126,17 @@ fn fish(flags: &[FlagDefinition]) -> String {
         let help = flag.help.replace('\\', "\\\\").replace('\'', "\\'");
         format!("complete -c {PROGRAM}{short} -l {}{value} -d '{help}'\n", flag.name)
     };
-    let words = format!(
-        "complete -c {PROGRAM} -n __fish_use_subcommand -f -a {WORD} -d 'Print a script for a shell'\n\
-         complete -c {PROGRAM} -n '__fish_seen_subcommand_from {WORD}' -f -a 'bash zsh fish'\n"
-    );
+    let mut words = format!("complete -c {PROGRAM} -n '__fish_seen_subcommand_from {WORD}' -f -a 'bash zsh fish'\n");
+    for (name, summary) in COMMANDS {
+        words += &format!("complete -c {PROGRAM} -n __fish_use_subcommand -f -a {name} -d '{summary}'\n");
+    }
+    for command in with_options() {
+        let condition = format!("__fish_seen_subcommand_from {}", command.get_name());
+        for (name, help) in options_of(&command) {
+            let help = help.replace('\'', "\\'");
+            words += &format!("complete -c {PROGRAM} -n '{condition}' -f -a --{name} -d '{help}'\n");
+        }
+    }
     words + &flags.iter().map(line).collect::<String>()
 }
 
@@ -110,6 +157,12 @@ mod tests {
             let CommandOutput { output: script, exit_code, .. } = completion(&[shell]);
             assert_eq!(exit_code, 0, "{shell}");
             assert_eq!(script.replace("\\'", "").replace("'\\''", "").matches('\'').count() % 2, 0, "{shell}: quotes");
+            // Options of commands may have the name of a flag.
+            let is_of_flags = |line: &&str| {
+                !["status)", "explain)", "if [["].iter().any(|start| line.trim_start().starts_with(start))
+                    && !["from status'", "from explain'"].iter().any(|part| line.contains(part))
+            };
+            let script: String = script.lines().filter(is_of_flags).collect();
             for flag in options::command().get_arguments().filter(|flag| !flag.is_hide_set()) {
                 let name = format!("{before}{}", flag.get_long().unwrap());
                 let is_end = |rest: &str| !rest.starts_with(|char: char| char.is_ascii_alphanumeric() || char == '-');

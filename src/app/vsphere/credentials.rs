@@ -38,6 +38,9 @@ const LINGER: Duration = Duration::from_secs(30);
 /// The file in which the kubelet stores the service account's token.
 pub const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
+/// Maximum number of kept user names of earlier credentials of an entry.
+const MAX_USERS: usize = 16;
+
 const TOKEN_LIMIT: Duration = Duration::from_secs(5);
 
 /// The credentials of all vCenter entries and NSX Managers.
@@ -61,6 +64,8 @@ type ServerKey = (Option<String>, String, u16);
 struct Entry {
     settings: CredentialSettings,
     offer: watch::Sender<Arc<CredentialState>>,
+    /// The last user names that were offered before, up to [`MAX_USERS`].
+    former_users: Vec<String>,
     /// Session managers for which the use of the service account's token is logged already.
     trusted: BTreeSet<String>,
 }
@@ -102,6 +107,15 @@ impl Credentials {
         entry.publish(sources, &self.default_directory);
         self.changed.notify_one();
         entry.offer.subscribe()
+    }
+}
+
+impl Credentials {
+    /// Returns the user names of the credentials that are offered, or were offered before: messages about earlier
+    /// logins name them.
+    pub fn users(&self) -> BTreeSet<String> {
+        let known = self.known.lock();
+        known.entries.values().flat_map(|entry| [entry.former_users.clone(), entry.users()].concat()).collect()
     }
 }
 
@@ -207,12 +221,38 @@ async fn next_observation(
 impl Entry {
     fn new(settings: CredentialSettings) -> Self {
         let offer = CredentialState::Pending { reason: "its credentials have not been looked at yet".to_owned() };
-        Self { settings, offer: watch::Sender::new(Arc::new(offer)), trusted: BTreeSet::new() }
+        Self {
+            settings,
+            offer: watch::Sender::new(Arc::new(offer)),
+            former_users: Vec::new(),
+            trusted: BTreeSet::new(),
+        }
+    }
+
+    /// Returns the user names that are offered.
+    fn users(&self) -> Vec<String> {
+        let CredentialState::Ready(credentials) = &**self.offer.borrow() else { return Vec::new() };
+        let name = |credential: &Arc<Credential>| match &credential.login {
+            Login::Password { user, .. } => Some(user.clone()),
+            _ => None,
+        };
+        credentials.iter().filter_map(name).collect()
+    }
+
+    /// Keeps the user names that are offered now, before the offer changes.
+    fn remember_users(&mut self) {
+        for user in self.users() {
+            self.former_users.retain(|known| *known != user);
+            self.former_users.push(user);
+        }
+        let excess = self.former_users.len().saturating_sub(MAX_USERS);
+        self.former_users.drain(..excess);
     }
 
     /// Publishes the offer if it has changed. The log line names the vCenter or the NSX Manager.
     fn publish(&mut self, sources: &CredentialSources, default_directory: &Path) {
         let new = self.settings.offer(default_directory, sources);
+        self.remember_users();
         self.warn_of_trust(&new);
         let vcenter = self.settings.entry.as_deref();
         let nsx = vcenter.is_none().then(|| host_and_port(&self.settings.server, self.settings.port));

@@ -5,6 +5,7 @@ mod differences;
 mod watch;
 
 use super::{Connections, Error};
+use crate::app::reports::status::ConfigurationStatus;
 use crate::app::settings::vsphere::CloudConfig;
 use crate::app::settings::{Standby, Vsphere};
 use crate::base::error_chain::chain;
@@ -16,6 +17,8 @@ use crate::providers::{BuildError, Task};
 use crate::runtime::metrics::{Registry, counter_vec, gauge, int_gauge_vec, metrics};
 use crate::runtime::tasks::{BoxError, EndCause, TaskEnded, Tasks};
 use differences::differences;
+use jiff::Timestamp;
+use parking_lot::Mutex;
 use prometheus::{Gauge, IntCounterVec, IntGaugeVec};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,6 +57,8 @@ pub struct Reload {
     pub leads: latest::Receiver<bool>,
     /// Writes Events about the Lease of the election, because the names of the Pod and the ConfigMap are unknown.
     pub events: Arc<LeaseEvents>,
+    /// The state of `vsphere.conf`, for status output.
+    pub status: Arc<Mutex<ConfigurationStatus>>,
     /// The metrics of reloads.
     pub metrics: ReloadMetrics,
     /// Whether routes are on without `--cluster-cidr`. A configuration with routes is then rejected, as at the start.
@@ -127,9 +132,11 @@ impl Reload {
         let file = self.file.display();
         if changes.is_empty() {
             self.metrics.count("unchanged");
+            self.status.lock().accept(false, Timestamp::now());
             tracing::info!("{file} was read again and means what is in force");
         } else {
             self.metrics.count("applied");
+            self.status.lock().accept(true, Timestamp::now());
             tracing::info!("{file} was read again and is in force: {}", changes.join("; "));
         }
     }
@@ -141,6 +148,7 @@ impl Reload {
 
     async fn refuse(&self, errors: &str) {
         self.metrics.count("refused");
+        self.status.lock().refused = Some(errors.to_owned());
         tracing::error!("the changed cloud config is refused and the old one stays in force: {errors}");
         self.events.recorder.event(&self.events.reference().await, EventType::Warning, INVALID, errors);
     }

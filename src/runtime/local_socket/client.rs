@@ -45,6 +45,9 @@ pub enum AskError {
         /// User id of this process.
         own: u32,
     },
+    /// The queue of a socket stays full, so its process is unknown.
+    #[error("the queue of a socket is full, so the running process cannot be reached: try again later")]
+    QueueFull,
     /// The process answers as many requests as it can.
     #[error("the running process is busy with other requests: try again later")]
     Busy,
@@ -74,14 +77,21 @@ pub enum AskError {
     Io(#[source] io::Error),
 }
 
-/// Sends a request to the process of this program in the PID namespace of this process, and returns the answer. `limit`
+/// Sends a request to the process of this program in the PID namespace of this process, and returns the answer. If
+/// several processes listen, `process` is the id of the one to ask; without it, the first one found is asked. `limit`
 /// is the time limit of everything.
 ///
 /// # Errors
 ///
 /// If the request is too large, no process is found, or it does not answer in time.
-pub async fn ask(program: &str, request: &[u8], limit: Duration) -> Result<Vec<u8>, AskError> {
-    ask_checked(program, request, limit, &*own_peer_check()).await
+pub async fn ask(program: &str, process: Option<i32>, request: &[u8], limit: Duration) -> Result<Vec<u8>, AskError> {
+    let check_user = own_peer_check();
+    let check_process = move |stream: &UnixStream| {
+        check_user(stream)?;
+        let other = stream.peer_cred().map_err(|_| PeerRefusal::NoCredentials)?.pid();
+        if process.is_some() && other != process { Err(PeerRefusal::OtherProcess) } else { Ok(()) }
+    };
+    ask_checked(program, request, limit, &check_process).await
 }
 
 /// Sends a request to the first process that passes the check.
@@ -120,7 +130,8 @@ async fn connect(program: &str, check_peer: &PeerCheck) -> Result<UnixStream, As
         match search(&prefix, check_peer).await.map_err(AskError::Search)? {
             SearchOutcome::Connected(stream) => return Ok(stream),
             SearchOutcome::QueueFull if start.elapsed() < SEARCH_LIMIT => sleep(SEARCH_PAUSE).await,
-            SearchOutcome::QueueFull | SearchOutcome::Nothing { other_user: None } => return Err(AskError::NoProcess),
+            SearchOutcome::QueueFull => return Err(AskError::QueueFull),
+            SearchOutcome::Nothing { other_user: None } => return Err(AskError::NoProcess),
             SearchOutcome::Nothing { other_user: Some(process) } => {
                 return Err(AskError::OtherUser { process, own: rustix::process::geteuid().as_raw() });
             }
@@ -147,7 +158,7 @@ async fn search(prefix: &str, check_peer: &PeerCheck) -> io::Result<SearchOutcom
         match check_peer(&stream) {
             Ok(()) => return Ok(SearchOutcome::Connected(stream)),
             Err(PeerRefusal::OtherUser(user)) => other_user = Some(user),
-            Err(PeerRefusal::NoCredentials | PeerRefusal::OtherNamespace) => {}
+            Err(PeerRefusal::NoCredentials | PeerRefusal::OtherNamespace | PeerRefusal::OtherProcess) => {}
         }
     }
     Ok(if is_queue_full { SearchOutcome::QueueFull } else { SearchOutcome::Nothing { other_user } })

@@ -9,6 +9,8 @@ pub(super) enum PeerRefusal {
     OtherNamespace,
     #[error("the other process runs as user {0}")]
     OtherUser(u32),
+    #[error("the other process is not the one with the selected id")]
+    OtherProcess,
 }
 
 /// Checks the credentials (`SO_PEERCRED`) of the other process: the effective user has to be the same, and the process

@@ -98,7 +98,7 @@ impl Fixture {
     }
 
     async fn ask(&self, request: &[u8]) -> Result<Vec<u8>, AskError> {
-        ask(&self.program, request, LIMIT).await
+        ask(&self.program, None, request, LIMIT).await
     }
 
     /// Connects, also while the queue of the socket is full.
@@ -157,14 +157,19 @@ async fn a_process_answers_the_requests_of_its_own_user_and_namespace() {
     }
     assert_eq!(server.ask(LARGE).await.unwrap().len(), frame::MAX_ANSWER);
 
+    let own = i32::try_from(std::process::id()).unwrap();
+    assert_eq!(ask(&server.program, Some(own), b"status", LIMIT).await.unwrap(), b"status");
+    let other = ask(&server.program, Some(own + 1), b"status", LIMIT).await;
+    assert!(matches!(other, Err(AskError::NoProcess)), "{other:?}");
+
     let too_large = server.ask(&vec![7; frame::MAX_REQUEST + 1]).await.unwrap_err();
     assert_eq!(too_large.to_string(), "the request has 65537 bytes, at most 65536 are allowed");
     assert!(matches!(server.ask(TOO_LARGE).await, Err(AskError::AnswerTooLarge)));
-    let slow = ask(&server.program, HANG, Duration::from_millis(50)).await;
+    let slow = ask(&server.program, None, HANG, Duration::from_millis(50)).await;
     assert!(matches!(slow, Err(AskError::Timeout(_))), "{slow:?}");
     until(|| server.handler.running.load(Ordering::SeqCst) == 0).await;
 
-    let other = ask(&unique_program(), b"status", LIMIT).await;
+    let other = ask(&unique_program(), None, b"status", LIMIT).await;
     assert!(matches!(other, Err(AskError::NoProcess)), "another program: {other:?}");
 }
 
@@ -216,15 +221,16 @@ impl Squatters {
         Self { names: HashSet::new(), received: Arc::default() }
     }
 
-    fn listen(&mut self, prefix: &str, randoms: std::ops::Range<u128>) {
-        for random in randoms {
-            let name = name::full_name(prefix, random);
+    /// Listens on names that are all over the list of the kernel, whose order depends on a hash of the name.
+    fn listen(&mut self, prefix: &str, count: usize) {
+        for index in 0..count {
+            let name = name::full_name(prefix, Uuid::new_v4().as_u128());
             let listener = UnixListener::bind(format!("\0{name}")).unwrap();
             self.names.insert(name);
             let received = Arc::clone(&self.received);
             tokio::spawn(async move {
                 while let Ok((mut connection, _)) = listener.accept().await {
-                    if random % 2 == 0 {
+                    if index % 2 == 0 {
                         let _ = connection.write_all(b"HTTP/1.1 200 OK\r\n\r\nall is well").await;
                     }
                     received.fetch_add(read_all(&mut connection).await.len(), Ordering::SeqCst);
@@ -250,12 +256,12 @@ async fn processes_that_take_names_keep_no_client_from_the_server() {
     let program = unique_program();
     let prefix = own_prefix(&program).unwrap();
     let mut squatters = Squatters::new();
-    squatters.listen(&prefix, 0..300);
+    squatters.listen(&prefix, 300);
     let nobody = ask_checked(&program, b"status", LIMIT, &*squatters.check()).await;
     assert!(matches!(nobody, Err(AskError::NoProcess)), "{nobody:?}");
 
     let server = Fixture::start_as(&program, own_peer_check());
-    squatters.listen(&prefix, 300..600);
+    squatters.listen(&prefix, 300);
     let answer = ask_checked(&program, b"status", LIMIT, &*squatters.check()).await;
     assert_eq!(answer.unwrap(), b"status");
     assert_eq!(squatters.received.load(Ordering::SeqCst), 0, "bytes that the others have got");
@@ -264,9 +270,9 @@ async fn processes_that_take_names_keep_no_client_from_the_server() {
 
 #[tokio::test]
 async fn a_socket_with_a_full_queue_is_tried_again() {
-    // The length of the queue is a setting of the kernel.
-    let longest: u64 = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap().trim().parse().unwrap();
-    allow_open_files(longest + 1024);
+    // tokio asks for a queue of 4,096 connections. A setting of the kernel can make it shorter.
+    let setting: u64 = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap().trim().parse().unwrap();
+    allow_open_files(setting.min(4096) + 1024);
     let program = unique_program();
     let listener = bind(&program).unwrap();
     let mut waiting = Vec::new();
@@ -278,7 +284,7 @@ async fn a_socket_with_a_full_queue_is_tried_again() {
     };
     assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "after {} connections", waiting.len());
 
-    let mut asked = pin!(ask(&program, b"status", LIMIT));
+    let mut asked = pin!(ask(&program, None, b"status", LIMIT));
     assert!(futures::poll!(asked.as_mut()).is_pending());
     let server = SocketServer::new(Arc::new(Echo::default()), own_peer_check());
     let stop = CancellationToken::new();
@@ -390,12 +396,15 @@ async fn a_stop_ends_the_server_and_its_connections() {
     tokio::time::timeout(LIMIT, server.task).await.expect("the server ends in time").unwrap();
     assert_eq!(read_all(&mut hanging).await, b"");
     until(|| server.handler.running.load(Ordering::SeqCst) == 0).await;
-    let outcome = ask(&server.program, b"status", LIMIT).await;
+    let outcome = ask(&server.program, None, b"status", LIMIT).await;
     assert!(matches!(outcome, Err(AskError::NoProcess)), "{outcome:?}");
 }
 
-/// Serves a connection in memory with a small buffer. Returns the client's end, and the result with its time.
-fn in_memory() -> (DuplexStream, JoinHandle<(Result<(), ExchangeError>, Duration)>) {
+/// The end of a connection and the time until then.
+type Serving = JoinHandle<(Result<(), ExchangeError>, Duration)>;
+
+/// Serves a connection in memory with a small buffer. Returns the client's end, and the end of the connection.
+fn in_memory() -> (DuplexStream, Serving) {
     let (client, mut stream) = tokio::io::duplex(1024);
     let serving = tokio::spawn(async move {
         let start = Instant::now();
@@ -501,7 +510,7 @@ async fn a_reply_that_is_none_is_an_error_of_the_client() {
             frame::read_request(&mut stream).await.unwrap();
             stream.write_all(reply).await.unwrap();
         };
-        let (outcome, ()) = tokio::join!(ask(&program, b"status", LIMIT), serve);
+        let (outcome, ()) = tokio::join!(ask(&program, None, b"status", LIMIT), serve);
         assert_eq!(outcome.unwrap_err().to_string(), expected, "{case}");
     }
 }

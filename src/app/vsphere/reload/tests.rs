@@ -2,6 +2,7 @@
 
 use super::{Background, Connections, GRACE, Reload, ReloadMetrics, watch};
 use crate::app::files::{FileSystem, SystemFiles};
+use crate::app::reports::status::ConfigurationStatus;
 use crate::app::settings::Standby;
 use crate::app::settings::vsphere::{CloudConfig, CloudConfigFile};
 use crate::app::vsphere::credentials::Credentials;
@@ -99,6 +100,7 @@ fn reload(active: CloudConfig) -> Reload {
         standby: Standby::Warm,
         leads: latest::Sender::new(true).subscribe(),
         events: Arc::new(events),
+        status: Arc::new(Mutex::new(ConfigurationStatus::new("2026-01-01T00:00:00Z".parse().unwrap()))),
         metrics: ReloadMetrics::register(&registry).unwrap(),
         lacks_cluster_cidr: false,
     };

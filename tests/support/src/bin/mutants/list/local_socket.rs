@@ -1,4 +1,4 @@
-//! Mutants of the checks of the local socket.
+//! Mutants of the checks of the local socket, and of the answers of commands.
 
 use crate::{Mutant, Tests};
 
@@ -7,7 +7,12 @@ const SERVER: &str = "src/runtime/local_socket/server.rs";
 const CLIENT: &str = "src/runtime/local_socket/client.rs";
 const SOCKET: &str = "src/runtime/local_socket.rs";
 
+const INQUIRIES: &str = "src/app/inquiries.rs";
+const PROTOCOL: &str = "src/app/inquiries/protocol.rs";
+
 const UNIT: Tests = &[&["--lib", "--", "runtime::local_socket"]];
+/// A daemon that is asked by commands.
+const DAEMON: Tests = &[&["--test", "daemon", "--", "secrets::no_secret"]];
 
 pub fn all() -> Vec<Mutant> {
     vec![
@@ -34,7 +39,10 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "local-socket-first-name-only",
             CLIENT,
-            ("Err(PeerRefusal::NoCredentials | PeerRefusal::OtherNamespace) => {}", "Err(_) => break,"),
+            (
+                "Err(PeerRefusal::NoCredentials | PeerRefusal::OtherNamespace | PeerRefusal::OtherProcess) => {}",
+                "Err(_) => break,",
+            ),
             UNIT,
         ),
         Mutant::new(
@@ -42,6 +50,18 @@ pub fn all() -> Vec<Mutant> {
             SERVER,
             ("Semaphore::new(MAX_CONNECTIONS)", "Semaphore::new(100 * MAX_CONNECTIONS)"),
             UNIT,
+        ),
+        Mutant::new(
+            "commands-mask-one-user",
+            PROTOCOL,
+            ("            for user in users {", "            for user in users.iter().take(1) {"),
+            &[&["--lib", "--", "app::inquiries"]],
+        ),
+        Mutant::new(
+            "commands-mask-is-not-called",
+            INQUIRIES,
+            ("if masks_users { self.vsphere.users() }", "if false { self.vsphere.users() }"),
+            DAEMON,
         ),
     ]
 }

@@ -1,0 +1,94 @@
+//! Answers the commands that ask this process over the local socket. Answers come from snapshots and do not wait for
+//! controllers, the API server, vCenter or NSX.
+
+mod explain;
+pub mod protocol;
+mod status;
+
+use super::controllers::ControllerTerms;
+use super::election::{LeaseSource, hostname};
+use super::options::PROGRAM;
+use super::shared_services::SharedServices;
+use super::shutdown_order::{ShutdownStage, Stages};
+use super::vsphere::VsphereInquiry;
+use crate::kubernetes::leadership::Leadership;
+use crate::kubernetes::stores::Nodes;
+use crate::runtime::admin::Checks;
+use crate::runtime::local_socket::{self, RequestHandler};
+use async_trait::async_trait;
+use jiff::{Timestamp, Unit};
+use protocol::{Question, Request};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The parts of the process that answer questions.
+pub struct Inquiries {
+    /// Name of the host or Pod.
+    host: String,
+    leadership: Leadership,
+    /// The Lease; `None` without an election.
+    lease: Option<LeaseSource>,
+    checks: Checks,
+    terms: ControllerTerms,
+    nodes: Nodes,
+    vsphere: VsphereInquiry,
+}
+
+impl Inquiries {
+    /// Collects the parts.
+    pub fn new(parts: &SharedServices, terms: ControllerTerms, vsphere: VsphereInquiry) -> Self {
+        Self {
+            host: hostname().unwrap_or_else(|| "unknown-host".to_owned()),
+            leadership: parts.elections.main.clone(),
+            lease: parts.elections.lease.clone(),
+            checks: parts.checks.clone(),
+            terms,
+            nodes: parts.caches.nodes.clone(),
+            vsphere,
+        }
+    }
+
+    fn answer(&self, request: &[u8]) -> Vec<u8> {
+        let Request { question, masks_users, .. } = match protocol::parse(request) {
+            Ok(request) => request,
+            Err(reason) => return protocol::encode(Err(reason), &BTreeSet::new()),
+        };
+        let answer = match question {
+            Question::Status { vcenter, node } => status::answer(self, vcenter.as_deref(), node.as_deref()),
+            Question::Explain { subject, name } => explain::answer(self, subject, &name),
+        };
+        let users = if masks_users { self.vsphere.users() } else { BTreeSet::new() };
+        protocol::encode(Ok(answer), &users)
+    }
+}
+
+#[async_trait]
+impl RequestHandler for Inquiries {
+    async fn handle(&self, request: Vec<u8>) -> Vec<u8> {
+        self.answer(&request)
+    }
+}
+
+/// Whether `wanted` is the host of this server, or its host and port.
+fn is_server(server: &str, wanted: &str) -> bool {
+    server == wanted || server.rsplit_once(':').is_some_and(|(host, _)| host == wanted)
+}
+
+/// Returns the time without fractions of a second.
+fn whole(time: Timestamp) -> Timestamp {
+    time.round(Unit::Second).unwrap_or(time)
+}
+
+/// Serves the local socket. Without a socket, the process works as well, and commands get no answer.
+pub fn start(inquiries: Inquiries, stages: &mut Stages) {
+    let listener = match local_socket::bind(PROGRAM) {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::warn!("commands such as status get no answer from this process: no local socket: {error}");
+            return;
+        }
+    };
+    let stop = stages.stop_signal(ShutdownStage::Services);
+    let served = local_socket::serve(listener, Arc::new(inquiries), stop);
+    stages.spawn(ShutdownStage::Services, "local-socket", served);
+}

@@ -1,0 +1,48 @@
+//! Collects the report of `explain`: dispatches the subjects.
+
+mod vcenter;
+
+use super::protocol::{Answer, ExplainSubject, version};
+use super::{Inquiries, whole};
+use crate::app::reports::explain::{ExplainReport, Section, SubjectState, nearest};
+use jiff::Timestamp;
+
+/// Returns the answer about a name that the process does not know. `names` are those that it knows.
+pub(super) fn not_found(kind: &str, name: &str, names: Vec<String>) -> Answer {
+    Answer::NotFound { kind: kind.to_owned(), name: name.to_owned(), nearest: nearest(name, names) }
+}
+
+/// What is known of a subject, without the facts about this process.
+struct Explanation {
+    /// The subject, such as `Node worker-7`.
+    subject: String,
+    /// The state of the subject in one sentence.
+    summary: String,
+    state: SubjectState,
+    sections: Vec<Section>,
+}
+
+/// Returns the explanation of the subject with this name, or the nearest names.
+pub(super) fn answer(process: &Inquiries, subject: ExplainSubject, name: &str) -> Answer {
+    let explained = match subject {
+        ExplainSubject::Vcenter => vcenter::explain(process, name),
+    };
+    match explained {
+        Ok(explanation) => Answer::Explain(Box::new(report(process, explanation))),
+        Err(names) => not_found(subject.as_str(), name, names),
+    }
+}
+
+fn report(process: &Inquiries, explanation: Explanation) -> ExplainReport {
+    let Explanation { subject, summary, state, sections } = explanation;
+    ExplainReport {
+        version: version(),
+        time: whole(Timestamp::now()),
+        host: process.host.clone(),
+        leads: process.leadership.is_leader(),
+        subject,
+        summary,
+        state,
+        sections,
+    }
+}

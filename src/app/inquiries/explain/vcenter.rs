@@ -1,0 +1,91 @@
+//! `explain vcenter SERVER`: session, trust, inventory, tags and logins of one vCenter.
+
+use super::Explanation;
+use crate::app::inquiries::{Inquiries, is_server, whole};
+use crate::app::reports::explain::{Section, SubjectState};
+use crate::app::reports::text::{count, duration};
+use crate::providers::vsphere::VcenterReport;
+use jiff::Timestamp;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Explains the vCenter with this host, or host and port.
+///
+/// # Errors
+/// The servers that the process has.
+pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Vec<String>> {
+    let reports = process.vsphere.vcenter_reports();
+    let Some(report) = reports.iter().find(|report| is_server(&report.server, name)) else {
+        return Err(reports.into_iter().map(|report| report.server).collect());
+    };
+    let mut findings = findings(report);
+    let (state, summary) = match findings.facts.first() {
+        Some(first) => (SubjectState::Held, first.text.clone()),
+        None => (SubjectState::Settled, "connected, current".to_owned()),
+    };
+    // The summary has the first finding already.
+    if findings.facts.len() == 1 {
+        findings.facts.clear();
+    }
+    let sections = vec![findings, inventory(report), session(report), tags(report)];
+    Ok(Explanation { subject: format!("vCenter {}", report.server), summary, state, sections })
+}
+
+fn findings(report: &VcenterReport) -> Section {
+    let mut section = Section::new("What is wrong");
+    if let Some(failure) = &report.failure {
+        section.add_finding("inventory", format!("not current: {failure}"));
+    }
+    if let Some(why) = &report.rejected_credentials {
+        section.add_finding("credentials", format!("the new credentials are rejected: {why}"));
+    }
+    if let Some(pause) = &report.login_pause {
+        let until = whole(pause.until);
+        section.add_finding("logins", format!("logins are paused until {until}: {}", pause.cause));
+    }
+    if let Some(why) = &report.tag_failure {
+        section.add_finding("tags", format!("zones and regions stay as they are: {why}"));
+    }
+    if !report.certificate.is_verified {
+        section.add_finding("trust", "insecure-flag is on, so the certificate is not verified");
+    }
+    section
+}
+
+fn inventory(report: &VcenterReport) -> Section {
+    let mut section = Section::new("Inventory");
+    let state = match report.lag {
+        Some(Duration::ZERO) => "changes arrive as they happen".to_owned(),
+        Some(lag) => format!("was current {} ago", duration(lag.as_secs())),
+        None => "nothing was read yet".to_owned(),
+    };
+    section.add("state", state);
+    let (vms, ancestors) = (count(report.virtual_machines, "VM"), count(report.ancestors, "object"));
+    section.add("held", format!("{vms} behind Nodes, {ancestors} above them"));
+    section
+}
+
+fn session(report: &VcenterReport) -> Section {
+    let mut section = Section::new("Session");
+    let session = &report.session;
+    // The session of a connection that has failed may be over.
+    let since = session.since.filter(|_| report.failure.is_none());
+    section.add_some("age", since.map(|since| duration(since.elapsed().as_secs())));
+    let (accepted, rejected) = (session.soap_logins + session.rest_logins, session.rejections);
+    section.add("logins", format!("{accepted} accepted, {rejected} rejected, {} unanswered", session.unanswered));
+    let trust = if report.certificate.is_verified { "verified" } else { "not verified" };
+    let expiry = report.certificate.expiry.and_then(|expiry| Timestamp::from_second(expiry).ok());
+    let expiry = expiry.map(|expiry| format!(", expires {expiry}")).unwrap_or_default();
+    section.add("certificate", format!("{trust}{expiry}"));
+    section
+}
+
+fn tags(report: &VcenterReport) -> Section {
+    let mut section = Section::new("Tags");
+    let now = Instant::now();
+    section
+        .add_some("last poll", report.tag_reads.last.map(|last| format!("{} ago", duration((now - last).as_secs()))));
+    let until = |next: Instant| format!("in {}", duration(next.saturating_duration_since(now).as_secs()));
+    section.add_some("next poll", report.tag_reads.next.map(until));
+    section
+}

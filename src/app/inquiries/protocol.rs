@@ -1,0 +1,230 @@
+//! Requests and answers on the local socket. The protocol is private to one version of the program.
+
+use crate::app::reports::explain::ExplainReport;
+use crate::app::reports::status::StatusReport;
+use crate::kubernetes::client::COMMIT;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Maximum number of characters of a message about an unreadable request.
+const MESSAGE: usize = 200;
+
+/// Maximum length of a name in a question. Names of Kubernetes have at most 253 characters; a Service has two.
+const MAX_NAME: usize = 512;
+
+/// Text that replaces a user name.
+const MASK: &str = "***";
+
+/// The fields of reports that have messages. Other fields have no user names, and must stay as they are: a user may have
+/// the name of a server or of a state.
+const MESSAGES: [&str; 11] = [
+    "Err",
+    "cause",
+    "failure",
+    "message",
+    "proof",
+    "refused",
+    "rejectedCredentials",
+    "remedy",
+    "summary",
+    "tagFailure",
+    "text",
+];
+
+/// A request of a command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// [`version`] of the command.
+    pub version: String,
+    /// The question.
+    pub question: Question,
+    /// Whether the answer must not contain the user names of the credentials.
+    pub masks_users: bool,
+}
+
+/// A question to the process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Question {
+    /// The state of the process.
+    Status {
+        /// Show only this vCenter, by host or by host and port.
+        vcenter: Option<String>,
+        /// Show only this Node.
+        node: Option<String>,
+    },
+    /// One subject.
+    Explain {
+        /// Kind of the subject.
+        subject: ExplainSubject,
+        /// Name of the subject.
+        name: String,
+    },
+}
+
+/// Kind of the subject of [`Question::Explain`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ExplainSubject {
+    /// A vCenter, by host or by host and port.
+    Vcenter,
+}
+
+impl ExplainSubject {
+    /// All kinds.
+    pub const ALL: [Self; 1] = [Self::Vcenter];
+
+    /// Returns the word on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Vcenter => "vcenter",
+        }
+    }
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Response {
+    /// [`version`] of the process.
+    pub version: String,
+    /// The answer, or the reason why there is none.
+    pub answer: Result<Answer, String>,
+}
+
+/// The answer to a question.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Answer {
+    /// To [`Question::Status`].
+    Status(Box<StatusReport>),
+    /// To [`Question::Explain`].
+    Explain(Box<ExplainReport>),
+    /// The process does not know the subject of [`Question::Explain`], or the selection of [`Question::Status`].
+    NotFound {
+        /// The kind of the subject, such as `vcenter`.
+        kind: String,
+        /// The name that is not known.
+        name: String,
+        /// The most similar names.
+        nearest: Vec<String>,
+    },
+}
+
+/// Returns version and commit of this program. Command and process must have the same.
+pub fn version() -> String {
+    match COMMIT {
+        Some(commit) => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
+        None => env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+/// Parses a request.
+///
+/// # Errors
+/// The bytes are no request, or the command has another version. The text is for the command's user.
+pub fn parse(bytes: &[u8]) -> Result<Request, String> {
+    // Reads the version first, because another version may have other questions.
+    let fields: Value = serde_json::from_slice(bytes).map_err(|error| unreadable(&error))?;
+    let theirs = fields.get("version").and_then(Value::as_str).unwrap_or_default();
+    if theirs != version() {
+        let theirs: String = theirs.chars().filter(|char| !char.is_control()).take(MESSAGE).collect();
+        return Err(format!(
+            "the command has version {theirs:?}, and the process has version {:?}: run the command in the container of \
+             the process",
+            version()
+        ));
+    }
+    let request: Request = serde_json::from_value(fields).map_err(|error| unreadable(&error))?;
+    match &request.question {
+        Question::Explain { name, .. } if name.len() > MAX_NAME => {
+            Err(format!("the name has {} bytes, at most {MAX_NAME} are allowed", name.len()))
+        }
+        _ => Ok(request),
+    }
+}
+
+fn unreadable(error: &serde_json::Error) -> String {
+    let text: String = error.to_string().chars().take(MESSAGE).collect();
+    format!("the request cannot be read: {text}")
+}
+
+/// Serializes an answer, without the names in `users`.
+pub fn encode(answer: Result<Answer, String>, users: &BTreeSet<String>) -> Vec<u8> {
+    let response = Response { version: version(), answer };
+    // Messages quote some names, which escapes backslashes.
+    let mut users: Vec<String> =
+        users.iter().filter(|user| !user.is_empty()).flat_map(|user| [user.clone(), escaped(user)]).collect();
+    // Longer names first, because a name may begin with another name.
+    users.sort_by_key(|user| std::cmp::Reverse(user.len()));
+    let encoded = serde_json::to_value(response).map(|mut response| {
+        mask(&mut response, &users, false);
+        response.to_string().into_bytes()
+    });
+    encoded.unwrap_or_default()
+}
+
+fn escaped(user: &str) -> String {
+    user.escape_debug().collect()
+}
+
+/// Replaces the names in all messages of the value. `is_message` says whether the value itself is one.
+fn mask(value: &mut Value, users: &[String], is_message: bool) {
+    match value {
+        Value::String(text) if is_message => {
+            for user in users {
+                if text.contains(user.as_str()) {
+                    *text = text.replace(user.as_str(), MASK);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| mask(item, users, is_message)),
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                mask(field, users, MESSAGES.contains(&name.as_str()));
+            }
+        }
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status() -> Question {
+        Question::Status { vcenter: None, node: None }
+    }
+
+    fn request(version: &str) -> Vec<u8> {
+        let request = Request { version: version.to_owned(), question: status(), masks_users: false };
+        serde_json::to_vec(&request).unwrap()
+    }
+
+    #[test]
+    fn a_request_of_the_same_version_is_read() {
+        let expected = Request { version: version(), question: status(), masks_users: false };
+        assert_eq!(parse(&request(&version())), Ok(expected));
+    }
+
+    #[test]
+    fn other_versions_and_other_bytes_get_a_reason() {
+        let error = parse(&request("0.0.7 (abc)")).unwrap_err();
+        assert!(error.contains("\"0.0.7 (abc)\"") && error.contains(&version()), "{error}");
+        let unknown = format!("{{\"version\":\"{}\",\"question\":\"Fly\",\"masks_users\":true}}", version());
+        for bytes in [b"".as_slice(), b"{", b"\xff\xfe", unknown.as_bytes(), b"[]", b"{\"version\": 7}"] {
+            let error = parse(bytes).unwrap_err();
+            assert!(error.len() < 400, "{error}");
+        }
+        let long = format!("{{\"version\":\"{}\"}}", "v".repeat(9000));
+        assert!(parse(long.as_bytes()).unwrap_err().len() < 500);
+    }
+
+    #[test]
+    fn user_names_are_masked_wherever_they_are() {
+        let why = "login of \"ccm@vsphere.local\" is rejected, ccm may not, and \"DOMAIN\\\\ccm\"".to_owned();
+        let names = ["ccm", "ccm@vsphere.local", "DOMAIN\\ccm", "answer", ""];
+        let users = BTreeSet::from(names.map(str::to_owned));
+        let shown = |users: &BTreeSet<String>| String::from_utf8(encode(Err(why.clone()), users)).unwrap();
+        assert!(shown(&BTreeSet::new()).contains("ccm@vsphere.local"));
+        let masked = "{\"Err\":\"login of \\\"***\\\" is rejected, *** may not, and \\\"***\\\"\"}";
+        assert!(shown(&users).contains(&format!("\"answer\":{masked}")), "{}", shown(&users));
+    }
+}

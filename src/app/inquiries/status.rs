@@ -1,0 +1,213 @@
+//! Collects the report of `status`.
+
+use super::explain::not_found;
+use super::protocol::{Answer, version};
+use super::{Inquiries, is_server, whole};
+use crate::app::controllers::ControllerSource;
+use crate::app::reports::status::{
+    BalancerCounts, ConfigurationStatus, ControllerStatus, DeletedNodeStatus, DeletionStatus, ElectionStatus,
+    HeldObject, NodeCounts, NsxStatus, PauseStatus, RouteCounts, StatusNote, StatusReport, VcenterStatus,
+};
+use crate::cloud::Reason;
+use crate::controllers::BlockedObject;
+use crate::controllers::node::NodeReconciler;
+use crate::controllers::node_lifecycle::recent_deletions::NodeDeletion;
+use crate::controllers::node_lifecycle::{DeletionMode, LifecycleStatus, reason};
+use crate::providers::vsphere::VcenterReport;
+use crate::providers::vsphere::login::LoginPause;
+use crate::providers::vsphere::nsx::services::NsxReport;
+use crate::runtime::admin::Health;
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+/// Prefixes of the checks about vCenters and NSX.
+const SERVERS: [&str; 2] = ["vcenter ", "nsx "];
+
+/// Returns the state of the process, or only that of a vCenter (by host, or host and port) and of a Node.
+pub(super) fn answer(process: &Inquiries, vcenter: Option<&str>, node: Option<&str>) -> Answer {
+    let mut report = report(process, node);
+    if let Some(server) = vcenter {
+        let servers = report.vcenters.iter().map(|vcenter| vcenter.server.clone()).collect();
+        report.vcenters.retain(|vcenter| is_server(&vcenter.server, server));
+        if report.vcenters.is_empty() {
+            return not_found("vcenter", server, servers);
+        }
+    }
+    if let Some(name) = node
+        && !process.nodes.contains(name)
+    {
+        return not_found("node", name, process.nodes.keys());
+    }
+    Answer::Status(Box::new(report))
+}
+
+fn report(process: &Inquiries, node: Option<&str>) -> StatusReport {
+    let configuration = process.vsphere.configuration();
+    let election = process.lease.as_ref().map(|lease| {
+        let status = lease.status();
+        ElectionStatus {
+            namespace: lease.namespace.clone(),
+            name: lease.name.clone(),
+            holder: status.holder,
+            since: status.acquired.map(whole),
+        }
+    });
+    StatusReport {
+        version: version(),
+        time: whole(Timestamp::now()),
+        host: process.host.clone(),
+        leads: process.leadership.is_leader(),
+        election,
+        controllers: controllers(process),
+        configuration: ConfigurationStatus { read: whole(configuration.read), ..configuration },
+        vcenters: process.vsphere.vcenter_reports().into_iter().map(vcenter).collect(),
+        nsx: process.vsphere.nsx_report().map(|report| nsx(process, report)),
+        nodes: process.terms.node.as_ref().and_then(|term| term.get()).map(|term| nodes(&term, node)),
+        deletion: process
+            .terms
+            .lifecycle
+            .as_ref()
+            .and_then(|term| term.get())
+            .map(|term| deletion(term.status(), node)),
+        notes: notes(process),
+    }
+}
+
+fn controllers(process: &Inquiries) -> Vec<ControllerStatus> {
+    let status = |source: &ControllerSource| {
+        let (state, reason) = source.state();
+        ControllerStatus { name: source.name.to_owned(), state, reason: reason.map(str::to_owned) }
+    };
+    process.terms.sources.iter().map(status).collect()
+}
+
+fn nodes(term: &NodeReconciler, selected: Option<&str>) -> NodeCounts {
+    let status = term.status();
+    let held = held(status.blocked, |_| false);
+    let Some(name) = selected else {
+        let waiting = status.nodes.saturating_sub(status.settled).saturating_sub(held.len());
+        return NodeCounts { nodes: status.nodes, settled: status.settled, waiting, held, selected: None };
+    };
+    let held: Vec<_> = held.into_iter().filter(|held| held.name == name).collect();
+    let settled = usize::from(term.is_settled(name));
+    let waiting = 1_usize.saturating_sub(settled).saturating_sub(held.len());
+    NodeCounts { nodes: 1, settled, waiting, held, selected: Some(name.to_owned()) }
+}
+
+fn vcenter(report: VcenterReport) -> VcenterStatus {
+    let now = Instant::now();
+    let age = |since: Instant| now.saturating_duration_since(since).as_secs();
+    VcenterStatus {
+        server: report.server,
+        inventory_age_seconds: report.lag.map(|lag| lag.as_secs().max(u64::from(!lag.is_zero()))),
+        failure: report.failure.clone(),
+        virtual_machines: report.virtual_machines,
+        // The session of a connection that has failed may be over.
+        session_age_seconds: report.session.since.filter(|_| report.failure.is_none()).map(age),
+        rejected_credentials: report.rejected_credentials,
+        is_certificate_verified: report.certificate.is_verified,
+        certificate_expiry: report.certificate.expiry.and_then(|expiry| Timestamp::from_second(expiry).ok()),
+        tags_age_seconds: report.tag_reads.last.map(age),
+        next_tag_poll_seconds: report.tag_reads.next.map(|next| next.saturating_duration_since(now).as_secs()),
+        tag_failure: report.tag_failure,
+        login_pause: report.login_pause.map(pause),
+    }
+}
+
+fn nsx(process: &Inquiries, report: NsxReport) -> NsxStatus {
+    let balancers = process.terms.service.as_ref().and_then(|term| term.get()).map(|term| {
+        let status = term.status();
+        BalancerCounts {
+            ensured: status.ensured,
+            waiting: status.waiting,
+            held: held(status.blocked, |_| false),
+            ambiguous_objects: report.balancers.map(|counts| counts.ambiguous),
+            orphans: report.balancers.map(|counts| counts.orphans),
+        }
+    });
+    let routes = process.terms.route.as_ref().and_then(|term| term.get()).map(|term| {
+        let status = term.status();
+        RouteCounts {
+            are_listed: status.are_listed,
+            failure: status.failure,
+            ready: status.ready,
+            pending: status.pending,
+            held: held(status.blocked, |_| false),
+        }
+    });
+    NsxStatus {
+        server: report.server,
+        is_in_use: report.leads,
+        is_logged_in: report.login.is_logged_in,
+        failure: report.login.failure.or(report.login.rejected_credentials),
+        is_certificate_verified: report.certificate.is_verified,
+        certificate_expiry: report.certificate.expiry.and_then(|expiry| Timestamp::from_second(expiry).ok()),
+        login_pause: report.login_pause.map(pause),
+        load_balancers: balancers,
+        routes,
+    }
+}
+
+fn deletion(status: LifecycleStatus, node: Option<&str>) -> DeletionStatus {
+    let mode = match status.mode {
+        DeletionMode::Enforce => "enforce",
+        DeletionMode::DryRun => "dry-run",
+        DeletionMode::Off { .. } => "off",
+    };
+    let last = |deletion: NodeDeletion| DeletedNodeStatus {
+        name: deletion.node,
+        uid: deletion.uid,
+        time: whole(deletion.proof_began),
+        proof: deletion.proof.to_string(),
+    };
+    let mut pending = held(status.blocked, reason::is_expected);
+    pending.retain(|held| node.is_none_or(|node| held.name == node));
+    DeletionStatus {
+        mode: mode.to_owned(),
+        allowance: status.allowance,
+        limit: status.capacity,
+        is_mass_held: status.is_mass_held,
+        unanswered: status.unanswered,
+        pending,
+        last: status.last_deletion.map(last),
+    }
+}
+
+/// Returns the failed checks, the remarks of the other checks, and the parts of the configuration that are turned off.
+fn notes(process: &Inquiries) -> Vec<StatusNote> {
+    let mut notes = process.vsphere.rejected_parts();
+    for (subject, health) in process.checks.all() {
+        let (is_finding, message) = match health {
+            Health::Ok => continue,
+            Health::Note(_) if has_own_line(process, &subject) => continue,
+            Health::Note(note) => (false, note.into_owned()),
+            Health::Failed(reason) => (true, reason),
+        };
+        let note = StatusNote { is_finding, subject, message };
+        // A check may be part of several probes.
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    notes
+}
+
+/// Whether the subject of a check is a server or a controller, which have lines of their own.
+fn has_own_line(process: &Inquiries, subject: &str) -> bool {
+    let is_controller = process.terms.sources.iter().any(|source| source.name == subject);
+    is_controller || SERVERS.iter().any(|prefix| subject.starts_with(prefix))
+}
+
+fn held(blocked: Vec<BlockedObject>, is_expected: fn(Reason) -> bool) -> Vec<HeldObject> {
+    let held = |blocked: BlockedObject| HeldObject {
+        is_expected: is_expected(blocked.reason),
+        name: blocked.key,
+        reason: blocked.reason.as_str().to_owned(),
+        for_seconds: blocked.blocked_for.as_secs(),
+    };
+    blocked.into_iter().map(held).collect()
+}
+
+fn pause(pause: LoginPause) -> PauseStatus {
+    PauseStatus { until: whole(pause.until), cause: pause.cause }
+}

@@ -1,0 +1,190 @@
+//! Pure: the report of `explain`: one subject, what is known of it, and what follows from that.
+
+use super::text::INDENT;
+use super::{Emphasis, Line, Verdict};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Width of the labels in a section, in columns.
+const LABELS: usize = 18;
+
+/// The explanation of one subject.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExplainReport {
+    /// Version of the process.
+    pub version: String,
+    /// Time of the report.
+    pub time: Timestamp,
+    /// Name of the host, which is the name of the Pod unless the Pod uses the host network.
+    pub host: String,
+    /// Whether this process leads.
+    pub leads: bool,
+    /// The subject, such as `Node worker-7`.
+    pub subject: String,
+    /// The state of the subject in one sentence.
+    pub summary: String,
+    /// The state of the subject.
+    pub state: SubjectState,
+    /// What is known, in order.
+    pub sections: Vec<Section>,
+}
+
+/// The state of a subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SubjectState {
+    /// As it should be.
+    Settled,
+    /// Something has to happen first; the summary names it.
+    Held,
+    /// This process does not know, for example because it does not lead.
+    Unknown,
+}
+
+/// A part of an explanation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Section {
+    /// The title, such as `Addresses`.
+    pub title: String,
+    /// The facts, in order.
+    pub facts: Vec<Fact>,
+}
+
+/// One fact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Fact {
+    /// The label, such as `InternalIP`. May be empty.
+    pub label: String,
+    /// The fact.
+    pub text: String,
+    /// Whether the fact blocks the subject.
+    pub is_finding: bool,
+}
+
+impl Section {
+    /// Creates a section without facts.
+    pub fn new(title: &str) -> Self {
+        Self { title: title.to_owned(), facts: Vec::new() }
+    }
+
+    /// Adds a fact.
+    pub fn add(&mut self, label: &str, text: impl Into<String>) {
+        self.facts.push(Fact { label: label.to_owned(), text: text.into(), is_finding: false });
+    }
+
+    /// Adds a fact that blocks the subject.
+    pub fn add_finding(&mut self, label: &str, text: impl Into<String>) {
+        self.facts.push(Fact { label: label.to_owned(), text: text.into(), is_finding: true });
+    }
+
+    /// Adds a fact if there is one.
+    pub fn add_some(&mut self, label: &str, text: Option<impl Into<String>>) {
+        if let Some(text) = text {
+            self.add(label, text);
+        }
+    }
+
+    fn lines(&self) -> Vec<Line> {
+        let mut lines = vec![Line::new(Emphasis::Plain, "")];
+        lines.extend(Line::wrapped(Emphasis::Plain, std::slice::from_ref(&self.title)));
+        for Fact { label, text, is_finding } in &self.facts {
+            let emphasis = if *is_finding { Emphasis::Finding } else { Emphasis::Plain };
+            let field = format!("  {label:<LABELS$}{text}");
+            lines.extend(Line::indented(emphasis, &[field], INDENT + LABELS));
+        }
+        lines
+    }
+}
+
+impl ExplainReport {
+    /// Returns the result.
+    pub fn verdict(&self) -> Verdict {
+        match self.state {
+            SubjectState::Settled => Verdict::Ok,
+            SubjectState::Held => Verdict::Findings,
+            SubjectState::Unknown => Verdict::Incomplete,
+        }
+    }
+
+    /// Returns the text.
+    pub fn lines(&self) -> Vec<Line> {
+        let emphasis = match self.state {
+            SubjectState::Settled => Emphasis::Plain,
+            SubjectState::Held => Emphasis::Finding,
+            SubjectState::Unknown => Emphasis::Notice,
+        };
+        let mut lines = Line::wrapped(emphasis, &[self.subject.clone(), self.summary.clone()]);
+        if !self.leads {
+            let text = format!("{} does not lead: it shows what a standby knows", self.host);
+            lines.extend(Line::wrapped(Emphasis::Notice, &[text]));
+        }
+        let sections = self.sections.iter().filter(|section| !section.facts.is_empty());
+        lines.extend(sections.flat_map(Section::lines));
+        lines
+    }
+}
+
+/// Returns up to three of these names that are most similar to `wanted`, the most similar one first.
+pub fn nearest(wanted: &str, names: impl IntoIterator<Item = String>) -> Vec<String> {
+    let wanted = wanted.to_lowercase();
+    let distance = |name: &String| {
+        let name = name.to_lowercase();
+        let edits = strsim::levenshtein(&wanted, &name);
+        // A part of a name is near, whatever the length of the name.
+        if name.contains(&wanted) { edits.min(1) } else { edits }
+    };
+    let mut near: Vec<(usize, String)> = names.into_iter().map(|name| (distance(&name), name)).collect();
+    near.retain(|(edits, name)| edits * 2 <= wanted.chars().count().max(name.chars().count()));
+    near.sort();
+    near.into_iter().take(3).map(|(_, name)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_stand_below_the_summary_and_empty_ones_are_left_out() {
+        let mut section = Section::new("Addresses");
+        section.add("InternalIP", "10.20.0.17, the first usable address");
+        section.add_finding("", "no ExternalIP");
+        section.add_some("refused", None::<&str>);
+        let report = ExplainReport {
+            version: "0.1.0".to_owned(),
+            time: "2026-11-24T03:13:21Z".parse().unwrap(),
+            host: "cp-2".to_owned(),
+            leads: false,
+            subject: "Node worker-7".to_owned(),
+            summary: "not initialised for 6 m 12 s: NoZoneTags".to_owned(),
+            state: SubjectState::Held,
+            sections: vec![Section::new("VM"), section],
+        };
+        let lines: Vec<_> = report.lines().into_iter().map(|line| (line.emphasis, line.text().to_owned())).collect();
+        assert_eq!(
+            lines,
+            [
+                (Emphasis::Finding, "Node worker-7   not initialised for 6 m 12 s: NoZoneTags".to_owned()),
+                (Emphasis::Notice, "cp-2 does not lead: it shows what a standby knows".to_owned()),
+                (Emphasis::Plain, String::new()),
+                (Emphasis::Plain, "Addresses".to_owned()),
+                (Emphasis::Plain, "  InternalIP        10.20.0.17, the first usable address".to_owned()),
+                (Emphasis::Finding, "                    no ExternalIP".to_owned()),
+            ]
+        );
+        let verdict = |state| ExplainReport { state, ..report.clone() }.verdict().exit_code();
+        let states = [SubjectState::Settled, SubjectState::Held, SubjectState::Unknown];
+        assert_eq!(states.map(verdict), [0, 1, 3]);
+    }
+
+    #[test]
+    fn near_names_are_the_similar_ones_and_those_that_contain_the_word() {
+        let names = ["worker-1", "worker-2", "cp-1", "worker-17", "storage.example.com"].map(str::to_owned);
+        assert_eq!(nearest("workr-1", names.clone()), ["worker-1", "worker-17", "worker-2"]);
+        assert_eq!(nearest("storage", names.clone()), ["storage.example.com"]);
+        assert_eq!(nearest("Worker-2", names.clone())[0], "worker-2");
+        assert_eq!(nearest("xyzxyzxyz", names), [""; 0]);
+    }
+}

@@ -1,0 +1,127 @@
+//! Pure: durations and line breaks in the text of reports.
+
+/// Maximum width of a line, in columns.
+const WIDTH: usize = 100;
+
+/// Separates two fields of a line.
+const GAP: &str = "   ";
+
+/// Indentation of continued lines, in columns.
+pub const INDENT: usize = 2;
+
+const MINUTE: u64 = 60;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
+/// Returns a duration in its two largest units: `3 d 4 h`, `6 m 12 s`, `41 s`.
+pub fn duration(seconds: u64) -> String {
+    let units = [(DAY, "d", HOUR, "h"), (HOUR, "h", MINUTE, "m"), (MINUTE, "m", 1, "s")];
+    for (large, large_unit, small, small_unit) in units {
+        if seconds >= large {
+            let rest = seconds % large / small;
+            let rest = if rest == 0 { String::new() } else { format!(" {rest} {small_unit}") };
+            return format!("{} {large_unit}{rest}", seconds / large);
+        }
+    }
+    format!("{seconds} s")
+}
+
+/// Returns a count with its noun, in the plural unless the count is one.
+pub fn count(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
+/// Replaces control characters by spaces.
+pub fn clean(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
+}
+
+/// Joins fields to lines. A field that does not fit begins a line that is indented by `indent` columns; a field that is
+/// wider than a line is broken between words. Control characters become spaces.
+pub fn wrapped(fields: &[String], indent: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for field in fields {
+        let clean = clean(field);
+        let clean = clean.trim_end();
+        match lines.last_mut() {
+            Some(line) if width(line) + GAP.len() + width(clean) <= WIDTH => {
+                line.push_str(GAP);
+                line.push_str(clean);
+            }
+            before => {
+                let first = if before.is_some() { indent } else { 0 };
+                lines.extend(broken(clean, first, indent));
+            }
+        }
+    }
+    lines
+}
+
+/// Breaks a field between words. `first` is the indentation of its first line, `next` that of the others.
+fn broken(field: &str, first: usize, next: usize) -> Vec<String> {
+    let mut lines = vec![" ".repeat(first)];
+    let mut is_empty = true;
+    for word in field.split(' ') {
+        let fits = lines.last().is_some_and(|line| width(line) + 1 + width(word) <= WIDTH);
+        if !is_empty && !fits {
+            lines.push(" ".repeat(next));
+            is_empty = true;
+        }
+        if let Some(line) = lines.last_mut() {
+            if !is_empty {
+                line.push(' ');
+            }
+            line.push_str(word);
+            is_empty = false;
+        }
+    }
+    lines
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_has_two_units() {
+        let table = [
+            (0, "0 s"),
+            (41, "41 s"),
+            (60, "1 m"),
+            (372, "6 m 12 s"),
+            (7200, "2 h"),
+            (7260, "2 h 1 m"),
+            (273_600, "3 d 4 h"),
+            (18_230_400, "211 d"),
+        ];
+        for (seconds, expected) in table {
+            assert_eq!(duration(seconds), expected);
+        }
+        assert_eq!([count(1, "VM"), count(0, "VM"), count(12, "VM")], ["1 VM", "0 VMs", "12 VMs"]);
+    }
+
+    #[test]
+    fn lines_have_at_most_100_columns_and_lose_no_word() {
+        let fields = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        assert_eq!(wrapped(&fields(&["a", "b  c"]), INDENT), ["a   b  c"]);
+        let wide = "x".repeat(60);
+        assert_eq!(wrapped(&fields(&[&wide, &wide, "y"]), 4), [wide.clone(), format!("    {wide}   y")]);
+        let words = (0..60).map(|number| format!("word{number}")).collect::<Vec<_>>().join(" ");
+        let lines = wrapped(&fields(&["subject", &words]), INDENT);
+        assert!(lines.len() > 3 && lines.iter().all(|line| width(line) <= WIDTH), "{lines:#?}");
+        let joined = lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
+        assert_eq!(joined, format!("subject {words}"));
+        let unbreakable = "z".repeat(150);
+        assert_eq!(wrapped(&fields(&[&unbreakable]), INDENT), [unbreakable]);
+        assert_eq!(
+            wrapped(&fields(&["a\u{1b}[31m\nb"]), INDENT),
+            ["a [31m b"],
+            "no control character reaches a terminal"
+        );
+    }
+}

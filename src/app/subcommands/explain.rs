@@ -1,0 +1,49 @@
+//! `explain`: what the process knows of one subject, and what follows from that.
+
+use super::{CommandOutput, USAGE_ERROR, arguments, attached, output};
+use crate::app::inquiries::protocol::{Answer, ExplainSubject, Question};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, Command};
+use std::ffi::OsString;
+
+const NAME: &str = "explain";
+
+const ABOUT: &str = "Prints what the running process knows of one subject, what it decided, and why.\n\n\
+                     The command asks the process in whose container it runs, and makes no call to the API server, \
+                     vCenter or NSX. Exit codes: 0 as it should be, 1 held, 2 wrong usage, no process or no such \
+                     subject, 3 not known.";
+
+const EXAMPLES: &str = "Examples:\n  \
+    kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager explain vcenter vc.example.com";
+
+/// Returns the command line.
+pub(super) fn command() -> Command {
+    arguments::command(NAME, ABOUT, EXAMPLES).args([
+        Arg::new("subject")
+            .value_name("SUBJECT")
+            .required(true)
+            .value_parser(PossibleValuesParser::new(ExplainSubject::ALL.map(ExplainSubject::as_str)))
+            .help("Kind of the subject"),
+        Arg::new("name").value_name("NAME").required(true).help("Name of the subject"),
+    ])
+}
+
+pub(super) fn run(arguments: &[OsString]) -> CommandOutput {
+    match report(arguments) {
+        Ok(output) | Err(output) => output,
+    }
+}
+
+fn report(arguments: &[OsString]) -> Result<CommandOutput, CommandOutput> {
+    let (options, matches) = arguments::parse(command(), arguments)?;
+    let kind = arguments::text(&matches, "subject").unwrap_or_default();
+    let name = arguments::text(&matches, "name").unwrap_or_default();
+    let subject = ExplainSubject::ALL.into_iter().find(|subject| subject.as_str() == kind);
+    let subject = subject.ok_or_else(|| CommandOutput::failure("no such kind of subject", USAGE_ERROR))?;
+    let question = Question::Explain { subject, name: name.to_owned() };
+    let report = attached::ask(&question, &options, |answer| match answer {
+        Answer::Explain(report) => Some((report.verdict(), *report)),
+        _ => None,
+    })?;
+    Ok(output::report("Explanation", &report, &report.lines(), report.verdict(), &options))
+}

@@ -48,7 +48,7 @@ pub fn all() -> Vec<Mutant> {
             GUARD,
             (
                 "        if self.nodes.count(NodeCategory::NewlyAbsent) > threshold {\n            let names =",
-                "        if self.mass.is_none() {\n            let names =",
+                "        if self.mass_hold.is_none() {\n            let names =",
             ),
             UNIT,
         ),

@@ -5,6 +5,7 @@
 //! the VM runs.
 
 pub mod apply;
+pub mod candidacy;
 pub mod deletion_policy;
 mod metrics;
 pub mod plan;
@@ -29,7 +30,7 @@ use crate::kubernetes::stores::Nodes;
 use crate::runtime::tasks::PanicError;
 use metrics::NodeLifecycleMetrics;
 use recent_deletions::{NodeDeletion, RecentDeletions};
-pub use reconciler::NodeLifecycleReconciler;
+pub use reconciler::{DeletionFacts, NodeDeletionFacts, NodeLifecycleReconciler};
 use reconciler::{LifecycleOutcome, LifecycleState};
 
 const WORKERS: usize = 8;

@@ -58,6 +58,12 @@ impl ReasonTracker {
         old.is_none_or(|(old, _)| old != reason)
     }
 
+    /// Returns the object with this key if a reason blocks it.
+    pub(in crate::controllers) fn get(&self, key: &str) -> Option<BlockedObject> {
+        let ((reason, _), since) = self.by_key.lock().get(key).copied()?;
+        Some(BlockedObject { key: key.to_owned(), reason, blocked_for: now().saturating_duration_since(since) })
+    }
+
     /// Returns all blocked objects, ordered by key.
     pub(in crate::controllers) fn list(&self) -> Vec<BlockedObject> {
         let now = now();
@@ -138,6 +144,8 @@ mod tests {
             [(a.clone(), reason::CloudError, second * 2), (b.clone(), reason::VMNotFound, second * 3)],
             "the same reason again does not start anew"
         );
+        assert_eq!([reasons.get("a"), reasons.get("b")], [0, 1].map(|index| reasons.list().get(index).cloned()));
+        assert_eq!(reasons.get("c"), None);
         let _ = reasons.set("b", reason::CloudError, None);
         assert_eq!(list(), [(a, reason::CloudError, second * 2), (b, reason::CloudError, Duration::ZERO)]);
         reasons.clear("a");

@@ -6,10 +6,12 @@
 
 mod allowance;
 mod answers;
+mod explanation;
 mod facts;
 mod node_table;
 mod reason;
 mod record;
+mod rule;
 
 #[cfg(test)]
 mod tests;
@@ -22,11 +24,14 @@ use super::{DeletionMode, LifecycleSettings, Limit};
 use crate::cloud::Reason;
 use allowance::{Allowance, Bounds};
 use answers::ReasonEnd;
+pub use explanation::DeletionChecks;
 pub use facts::Facts;
 use node_table::{NodeCategory, NodeTable};
 pub use reason::HoldReason;
-pub use record::DeletionDecision;
 use record::NodeRecord;
+pub use record::{DeletionDecision, LastAnswer};
+pub use rule::DeletionRule;
+use rule::Suspect;
 
 /// Number of VMs whose simultaneous absence never causes a pause.
 const MASS_NODES: usize = 5;
@@ -193,28 +198,15 @@ impl DeletionPolicy {
 
     fn decide(&mut self, name: &str, at: Instant) -> DeletionVerdict {
         let Some(known) = self.nodes.get(name) else { return DeletionVerdict::NotSuspected };
-        let Some(since) = known.absent_since() else { return DeletionVerdict::NotSuspected };
-        let is_told = known.is_dry_run_reported;
-        let refused_until = known.retry.not_before(at);
-        let is_first = known.retry.is_first();
-        let Facts { is_control_plane, is_allowed_by_hand: by_hand, .. } = known.facts;
-        let uid = known.facts.uid.clone();
-        if let DeletionMode::Off { reason: because } = self.settings.deletion {
-            return DeletionVerdict::Held(HoldReason::Off { reason: because });
-        }
-        if is_told {
-            return DeletionVerdict::Held(HoldReason::DryRun);
-        }
-        if let Some(until) = refused_until {
-            return DeletionVerdict::Held(HoldReason::Refused { until });
-        }
-        if let Err(hold) = self.check(known, by_hand, since, at) {
+        let Some(suspect) = Suspect::of(known) else { return DeletionVerdict::NotSuspected };
+        if let Some((_, hold)) = self.first_hold(&DeletionRule::ALL, &suspect, at) {
             return DeletionVerdict::Held(hold);
         }
+        let Suspect { since, by_hand, .. } = suspect;
+        let is_first = known.retry.is_first();
+        let Facts { is_control_plane, .. } = known.facts;
+        let uid = known.facts.uid.clone();
         let taken = self.take(at);
-        if let (Err(hold), false) = (&taken, by_hand) {
-            return DeletionVerdict::Held(hold.clone());
-        }
         let number = taken.unwrap_or_else(|_| self.next_number());
         self.recently_deleted.push(DeletedNode {
             permit: number,
@@ -230,7 +222,8 @@ impl DeletionPolicy {
     /// have reported.
     pub fn is_still_permitted(&self, permit: &DeletionPermit, at: Instant) -> bool {
         let Some(known) = self.nodes.get(&permit.name) else { return false };
-        known.absent_since() == Some(permit.since) && self.check(known, permit.by_hand, permit.since, at).is_ok()
+        let suspect = Suspect { known, since: permit.since, by_hand: permit.by_hand };
+        known.absent_since() == Some(permit.since) && self.first_hold(&DeletionRule::REPEATED, &suspect, at).is_none()
     }
 
     /// Permits the out-of-service taint under the limit of deletions, because a taint has the same consequences as a
@@ -286,22 +279,65 @@ impl DeletionPolicy {
         self.bounds().capacity
     }
 
-    /// Checks the grace period, the control plane majority and the number of absent VMs, in this order. With `by_hand`,
-    /// checks only the control plane majority.
-    fn check(&self, known: &NodeRecord, by_hand: bool, since: Instant, at: Instant) -> Result<(), HoldReason> {
-        let until = since + self.settings.grace;
-        if !by_hand && at < until {
-            return Err(HoldReason::Grace { until });
+    /// Returns the first of these rules that holds the deletion at `at`, with the reason.
+    fn first_hold(
+        &self,
+        rules: &[DeletionRule],
+        suspect: &Suspect<'_>,
+        at: Instant,
+    ) -> Option<(DeletionRule, HoldReason)> {
+        rules.iter().find_map(|rule| {
+            let hold = self.check(*rule, suspect, at).err()?;
+            Some((*rule, hold))
+        })
+    }
+
+    fn check(&self, rule: DeletionRule, suspect: &Suspect<'_>, at: Instant) -> Result<(), HoldReason> {
+        let Suspect { known, since, by_hand } = *suspect;
+        if by_hand && rule.is_overridden_by_hand() {
+            return Ok(());
         }
+        match rule {
+            DeletionRule::Mode => self.check_mode(),
+            DeletionRule::DryRun if known.is_dry_run_reported => Err(HoldReason::DryRun),
+            DeletionRule::DryRun => Ok(()),
+            DeletionRule::Refusal => match known.retry.not_before(at) {
+                Some(until) => Err(HoldReason::Refused { until }),
+                None => Ok(()),
+            },
+            DeletionRule::Grace => {
+                let until = self.grace_end(since);
+                if at < until { Err(HoldReason::Grace { until }) } else { Ok(()) }
+            }
+            DeletionRule::ControlPlane => self.check_control_plane(known, at),
+            DeletionRule::MassHold => self.check_absent_count(since, at),
+            DeletionRule::Limit => self.check_limit(at),
+        }
+    }
+
+    fn check_mode(&self) -> Result<(), HoldReason> {
+        match self.settings.deletion {
+            DeletionMode::Off { reason: because } => Err(HoldReason::Off { reason: because }),
+            DeletionMode::Enforce | DeletionMode::DryRun => Ok(()),
+        }
+    }
+
+    fn grace_end(&self, since: Instant) -> Instant {
+        since + self.settings.grace
+    }
+
+    fn check_control_plane(&self, known: &NodeRecord, at: Instant) -> Result<(), HoldReason> {
         if known.facts.is_control_plane {
             let (lost, all) = self.control_plane(at);
             if lost * 2 > all {
                 return Err(HoldReason::ControlPlane { not_ready: lost, all });
             }
         }
-        if by_hand {
-            return Ok(());
-        }
+        Ok(())
+    }
+
+    /// Checks the number of absent VMs for a VM that is absent since `since`.
+    fn check_absent_count(&self, since: Instant, at: Instant) -> Result<(), HoldReason> {
         let (absent, nodes) = (self.nodes.count(NodeCategory::NewlyAbsent), self.nodes.count(NodeCategory::Own));
         if let Some(mass) = &self.mass_hold {
             if mass.from.is_some_and(|from| since < from) {

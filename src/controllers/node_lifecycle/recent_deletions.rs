@@ -55,6 +55,11 @@ impl RecentDeletions {
         self.0.lock().iter().rev().find(|deletion| deletion.is_confirmed).cloned()
     }
 
+    /// Returns the names of the Nodes.
+    pub fn nodes(&self) -> Vec<String> {
+        self.0.lock().iter().map(|deletion| deletion.node.clone()).collect()
+    }
+
     /// Returns the last deletion of a Node of this name.
     pub fn find(&self, node: &str) -> Option<NodeDeletion> {
         self.0.lock().iter().rev().find(|deletion| deletion.node == node).cloned()

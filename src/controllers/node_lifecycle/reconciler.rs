@@ -1,6 +1,7 @@
 //! Reconciles one Node: queries its VM, deletes the Node if permitted, and updates its taints.
 
 mod deletion;
+mod explanation;
 mod taints;
 
 use std::collections::BTreeSet;
@@ -11,6 +12,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use parking_lot::Mutex;
 
+use super::candidacy::{self, Candidacy};
 use super::deletion_policy::{DeletionPolicy, DeletionVerdict, Facts, HoldReason};
 use super::metrics::NodeLifecycleMetrics;
 use super::plan::{self, Change};
@@ -19,7 +21,7 @@ use super::retries::Retries;
 use super::unreachable::Unreachable;
 use super::{DeletionMode, LifecycleSettings, LifecycleStatus};
 use crate::base::error_chain::chain;
-use crate::cloud::node::{self, Readiness};
+use crate::cloud::node;
 use crate::cloud::{AbsenceProof, Presence, Reason};
 use crate::controllers::driver::Requeue;
 use crate::controllers::instances::BoundedInstances;
@@ -30,6 +32,7 @@ use crate::kubernetes::call::CallError;
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::stores::Nodes;
 use crate::runtime::tasks::PanicError;
+pub use explanation::{DeletionFacts, NodeDeletionFacts};
 
 /// Pause before the provider is queried again after an event has outdated its answer.
 const REQUERY_DELAY: Duration = Duration::from_millis(100);
@@ -240,11 +243,12 @@ impl NodeLifecycleReconciler {
             }
             return Ok(LifecycleOutcome::default());
         };
-        if !self.instances.provider.owns(&node) || !plan::needs_reconcile(&node) {
+        let is_own = self.instances.provider.owns(&node);
+        if !is_own || !plan::needs_reconcile(&node) {
             return Ok(LifecycleOutcome::default());
         }
         let mut outcome = LifecycleOutcome::default();
-        if node::readiness(&node) == Readiness::Unknown {
+        if candidacy::exemption(&node, is_own).is_none() {
             outcome = self.reconcile_deletion(&node).await?;
             if self.store.get(name).is_none() {
                 return Ok(outcome);
@@ -283,37 +287,22 @@ impl NodeLifecycleReconciler {
     }
 
     async fn reconcile_deletion(&self, node: &Node) -> Result<LifecycleOutcome, CallError> {
-        if node.metadata.deletion_timestamp.is_some() {
-            // Finalizers block the deletion in progress. Another delete call would only use up the limit.
-            return Ok(LifecycleOutcome::default());
-        }
         let presence = self.presence(node).await;
-        let is_off = matches!(self.settings.deletion, DeletionMode::Off { .. });
-        let is_absent = matches!(presence, Presence::Absent(_));
-        if presence != Presence::Exists(()) && node::is_uninitialized(node) {
-            // The node controller reports the reason if the initialisation takes too long.
-            let message = "the node is not initialized; its VM is not treated as deleted";
-            return Ok(LifecycleOutcome::blocked(reason::Uninitialized, message, !is_absent));
+        match candidacy::candidacy(node, presence, self.is_off()) {
+            Candidacy::VmExists | Candidacy::Unreported(_) => Ok(LifecycleOutcome::default()),
+            Candidacy::Held { reason, message, is_quiet } => Ok(LifecycleOutcome::blocked(reason, message, is_quiet)),
+            Candidacy::VmAbsent(proof) => match self.decide(node::name(node)) {
+                // The answer came too late: the Node was `Ready` meanwhile, or another event outdated the answer.
+                DeletionVerdict::NotSuspected => Ok(LifecycleOutcome::after(REQUERY_DELAY)),
+                DeletionVerdict::Held(hold) => Ok(LifecycleOutcome::by(&hold).with(&proof)),
+                DeletionVerdict::Permitted(permit) => self.delete(node, permit).await,
+            },
         }
-        match presence {
-            Presence::Exists(()) => Ok(LifecycleOutcome::default()),
-            Presence::Unknown(_) if is_off => Ok(LifecycleOutcome::default()),
-            Presence::Unknown(unknown) => {
-                Ok(LifecycleOutcome::blocked(unknown.reason, unknown.message, unknown.is_transient))
-            }
-            Presence::Absent(_) if node::provider_id(node).is_empty() => {
-                let message = "the node has no provider ID, so its VM is unknown";
-                Ok(LifecycleOutcome::blocked(reason::NoProviderID, message, false))
-            }
-            Presence::Absent(proof) => {
-                match self.decide(node::name(node)) {
-                    // The answer came too late: the Node was `Ready` meanwhile, or another event outdated the answer.
-                    DeletionVerdict::NotSuspected => Ok(LifecycleOutcome::after(REQUERY_DELAY)),
-                    DeletionVerdict::Held(hold) => Ok(LifecycleOutcome::by(&hold).with(&proof)),
-                    DeletionVerdict::Permitted(permit) => self.delete(node, permit).await,
-                }
-            }
-        }
+    }
+
+    /// Whether no Node is deleted at all.
+    fn is_off(&self) -> bool {
+        matches!(self.settings.deletion, DeletionMode::Off { .. })
     }
 
     /// Decides about the deletion of a Node, and logs the decision with its inputs.

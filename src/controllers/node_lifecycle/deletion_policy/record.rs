@@ -56,15 +56,17 @@ impl fmt::Display for DeletionDecision {
     }
 }
 
-#[derive(Debug)]
-pub(super) struct LastAnswer {
-    pub(super) presence: Presence,
+/// The provider's last answer about the VM of a Node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LastAnswer {
+    /// The answer.
+    pub presence: Presence,
     /// Time of the answer. For an absent VM, the time of the first of the consecutive absent answers.
-    pub(super) since: Instant,
+    pub since: Instant,
     /// Start of the query for this answer.
-    pub(super) requested_at: Instant,
+    pub requested_at: Instant,
     /// End of the validity; `None` if the provider must be queried again.
-    pub(super) due: Option<Instant>,
+    pub due: Option<Instant>,
 }
 
 impl LastAnswer {

@@ -142,10 +142,24 @@ impl Case {
     }
 
     fn judge_as(&mut self, name: &str, used: PermitOutcome) -> String {
+        self.guard.count_mass(self.at);
+        let checks = self.guard.checks(name, self.at);
+        let (is_suspected, explained) = (checks.is_some(), checks.and_then(|checks| checks.hold));
         match self.guard.verdict(name, self.at) {
-            DeletionVerdict::NotSuspected => "not suspected".into(),
-            DeletionVerdict::Held(hold) => hold.reason().to_string(),
+            DeletionVerdict::NotSuspected => {
+                assert!(!is_suspected, "the explanation of {name}");
+                "not suspected".into()
+            }
+            DeletionVerdict::Held(hold) => {
+                let (rule, expected) = explained.unwrap();
+                assert_eq!(hold, expected, "the explanation of {name}");
+                let is_counting = matches!(hold, HoldReason::Counting { .. });
+                let reason = if is_counting { reason::DeletionMassHold } else { hold.reason() };
+                assert_eq!(rule.reason(), reason, "the explanation of {name}");
+                hold.reason().to_string()
+            }
             DeletionVerdict::Permitted(permit) => {
+                assert!(is_suspected && explained.is_none(), "the explanation of {name}: {explained:?}");
                 assert!(self.guard.is_still_permitted(&permit, self.at));
                 self.guard.settle(permit, used, self.at);
                 "deleted".into()
@@ -687,4 +701,41 @@ fn the_last_decision_has_the_permission_by_hand_and_the_control_plane() {
     let text = decision.to_string();
     assert!(text.starts_with("permitted, 0ns absent, by hand: true, control plane: Some((1, 3)), "), "{text}");
     assert!(!text.contains("Instant"), "{text}");
+}
+
+#[test]
+fn an_explanation_has_the_clocks_and_limits_of_the_decision() {
+    let mut case = Case::settled(&settings());
+    ["control-a", "control-b", "control-c"].iter().for_each(|name| case.ready(name));
+    case.ready_many("other", 20);
+    assert_eq!(case.guard.checks("control-a", case.at), None, "without a proof");
+    assert_eq!(case.guard.stored_answer("control-a", &case.seen["control-a"]), None);
+    case.lose("control-a");
+    let since = case.at;
+    case.pass(Duration::from_secs(10));
+    let checks = case.guard.checks("control-a", case.at).unwrap();
+    let until = since + GRACE;
+    let hold = HoldReason::Grace { until };
+    assert_eq!(checks.hold, Some((DeletionRule::Grace, hold.clone())));
+    assert_eq!((checks.inputs.hold, checks.inputs.control_plane), (Some(hold), Some((1, 3))));
+    assert_eq!((checks.grace_until, checks.refused_until, checks.mass_hold_until), (until, None, None));
+    assert_eq!((checks.capacity, checks.window, checks.next_charge), (5, WINDOW, Some(case.at)));
+    assert_eq!(checks.last_decision, None);
+    let answer = case.guard.stored_answer("control-a", &case.seen["control-a"]).unwrap();
+    assert_eq!((answer.presence, answer.since, answer.requested_at), (gone(), since, since));
+    let changed = Facts { transition: Some(jiff::Timestamp::UNIX_EPOCH), ..case.seen["control-a"].clone() };
+    assert_eq!(case.guard.stored_answer("control-a", &changed), None, "it is about another state of the Node");
+
+    case.pass(GRACE);
+    assert_eq!(case.judge_as("control-a", PermitOutcome::Rejected), "deleted");
+    let refused_until = case.at + Duration::from_secs(5);
+    let checks = case.guard.checks("control-a", case.at).unwrap();
+    assert_eq!(checks.hold, Some((DeletionRule::Refusal, HoldReason::Refused { until: refused_until })));
+    assert_eq!(checks.refused_until, Some(refused_until));
+    assert!(checks.last_decision.is_some_and(|decision| decision.hold.is_none()), "it was permitted");
+    case.lose_many("other", 20);
+    let checks = case.guard.checks("other-0", case.at).unwrap();
+    assert_eq!(checks.mass_hold_until, Some(case.at + HOLD));
+    case.pass(HOLD);
+    assert_eq!(case.guard.checks("other-0", case.at).unwrap().mass_hold_until, None);
 }

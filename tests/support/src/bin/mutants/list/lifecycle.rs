@@ -3,13 +3,14 @@
 use crate::{Mutant, Tests};
 
 const GUARD: &str = "src/controllers/node_lifecycle/deletion_policy.rs";
+const RULE: &str = "src/controllers/node_lifecycle/deletion_policy/rule.rs";
+const CANDIDACY: &str = "src/controllers/node_lifecycle/candidacy.rs";
 const ALLOWANCE: &str = "src/controllers/node_lifecycle/deletion_policy/allowance.rs";
 const FACTS: &str = "src/controllers/node_lifecycle/deletion_policy/facts.rs";
 const DELETION: &str = "src/controllers/node_lifecycle/reconciler/deletion.rs";
 const APPLY: &str = "src/controllers/node_lifecycle/apply.rs";
 const PATCH: &str = "src/kubernetes/patch.rs";
 const TAINTS: &str = "src/controllers/node_lifecycle/reconciler/taints.rs";
-const LOOK: &str = "src/controllers/node_lifecycle/reconciler.rs";
 const ANSWERS: &str = "src/controllers/node_lifecycle/deletion_policy/answers.rs";
 const RECORD: &str = "src/controllers/node_lifecycle/deletion_policy/record.rs";
 const PLAN: &str = "src/controllers/node_lifecycle/plan.rs";
@@ -29,7 +30,34 @@ const GLUE: Tests = &[&["--lib", "--", "node_lifecycle"], &["--test", "apiserver
 
 pub fn all() -> Vec<Mutant> {
     vec![
-        Mutant::new("guard-grace", GUARD, ("if !by_hand && at < until {", "if !by_hand && at > until {"), UNIT),
+        Mutant::new("guard-grace", GUARD, ("if at < until { Err", "if at > until { Err"), UNIT),
+        Mutant::new(
+            "guard-by-hand-and-the-control-plane",
+            RULE,
+            (
+                "Self::Grace | Self::MassHold | Self::Limit => true,\n            Self::Mode | Self::DryRun | Self::Refusal | Self::ControlPlane => false,",
+                "Self::Grace | Self::MassHold | Self::Limit | Self::ControlPlane => true,\n            Self::Mode | Self::DryRun | Self::Refusal => false,",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "guard-by-hand-and-the-limit",
+            RULE,
+            (
+                "Self::Grace | Self::MassHold | Self::Limit => true,\n            Self::Mode | Self::DryRun | Self::Refusal | Self::ControlPlane => false,",
+                "Self::Grace | Self::MassHold => true,\n            Self::Mode | Self::DryRun | Self::Refusal | Self::ControlPlane | Self::Limit => false,",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "guard-mass-before-the-deletion",
+            RULE,
+            (
+                "REPEATED: [Self; 3] = [Self::Grace, Self::ControlPlane, Self::MassHold];",
+                "REPEATED: [Self; 2] = [Self::Grace, Self::ControlPlane];",
+            ),
+            UNIT,
+        ),
         Mutant::new("guard-control-plane-majority", GUARD, ("if lost * 2 > all {", "if lost > all {"), UNIT),
         Mutant::new(
             "guard-mass-is-held",
@@ -74,8 +102,8 @@ pub fn all() -> Vec<Mutant> {
             "guard-same-suspicion",
             GUARD,
             (
-                "known.absent_since() == Some(permit.since) && self.check",
-                "known.absent_since().is_some() && self.check",
+                "known.absent_since() == Some(permit.since) && self.first_hold",
+                "known.absent_since().is_some() && self.first_hold",
             ),
             UNIT,
         ),
@@ -89,24 +117,24 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "guard-told",
             GUARD,
-            ("        if is_told {\n            return", "        if is_told && by_hand {\n            return"),
+            (
+                "DeletionRule::DryRun if known.is_dry_run_reported =>",
+                "DeletionRule::DryRun if known.is_dry_run_reported && by_hand =>",
+            ),
             UNIT,
         ),
         Mutant::new(
             "guard-refused",
             GUARD,
-            (
-                "if let Some(until) = refused_until {",
-                "if let Some(until) = refused_until.filter(|until| *until < at) {",
-            ),
+            ("match known.retry.not_before(at) {", "match known.retry.not_before(at).filter(|until| *until < at) {"),
             UNIT,
         ),
         Mutant::new(
             "guard-off",
             GUARD,
             (
-                "if let DeletionMode::Off { reason: because } = self.settings.deletion {",
-                "if let (DeletionMode::Off { reason: because }, true) = (self.settings.deletion.clone(), by_hand) {",
+                "DeletionRule::Mode => self.check_mode(),",
+                "DeletionRule::Mode if by_hand => self.check_mode(),\n            DeletionRule::Mode => Ok(()),",
             ),
             UNIT,
         ),
@@ -249,7 +277,7 @@ pub fn all() -> Vec<Mutant> {
         ),
         Mutant::new(
             "look-uninitialized",
-            LOOK,
+            CANDIDACY,
             (
                 "if presence != Presence::Exists(()) && node::is_uninitialized(node) {",
                 "if matches!(presence, Presence::Unknown(_)) && node::is_uninitialized(node) {",
@@ -258,8 +286,8 @@ pub fn all() -> Vec<Mutant> {
         ),
         Mutant::new(
             "look-kubelet-reports",
-            LOOK,
-            ("if node::readiness(&node) == Readiness::Unknown {", "if node::readiness(&node) != Readiness::True {"),
+            CANDIDACY,
+            ("Readiness::False => return Some(Exemption::NotReady),", "Readiness::False => {}"),
             UNIT,
         ),
         Mutant {

@@ -188,7 +188,7 @@ async fn start(
     parts.compete(stages);
     let (provider, vsphere) = build_provider(settings, &parts, stages)?;
     let terms = controllers::start(settings, &parts, &provider, stages)?;
-    inquiries::start(Inquiries::new(&parts, terms, vsphere), stages);
+    inquiries::start(Inquiries::new(&parts, settings, terms, vsphere), stages);
     Ok(())
 }
 

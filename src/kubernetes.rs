@@ -9,6 +9,7 @@ pub mod leader_election;
 pub mod leadership;
 pub mod login_ledger;
 pub mod patch;
+pub mod permissions;
 pub mod secrets;
 pub mod stores;
 mod watch;

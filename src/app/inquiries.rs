@@ -1,6 +1,7 @@
 //! Answers the commands that ask this process over the local socket. Answers come from snapshots and do not wait for
-//! controllers, the API server, vCenter or NSX.
+//! controllers, the API server, vCenter or NSX, except those of `check`, which calls with limits.
 
+mod check;
 mod explain;
 pub mod protocol;
 mod status;
@@ -8,18 +9,21 @@ mod status;
 use super::controllers::ControllerTerms;
 use super::election::{LeaseSource, hostname};
 use super::options::PROGRAM;
+use super::settings::Settings;
 use super::shared_services::SharedServices;
 use super::shutdown_order::{ShutdownStage, Stages};
 use super::vsphere::VsphereInquiry;
 use crate::kubernetes::leadership::Leadership;
-use crate::kubernetes::stores::Nodes;
+use crate::kubernetes::stores::{Nodes, Services};
 use crate::runtime::admin::Checks;
 use crate::runtime::local_socket::{self, RequestHandler};
 use async_trait::async_trait;
+use check::permissions::{CALLS, PermissionSettings};
 use jiff::{Timestamp, Unit};
 use protocol::{Question, Request};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 /// The parts of the process that answer questions.
 pub struct Inquiries {
@@ -32,11 +36,20 @@ pub struct Inquiries {
     terms: ControllerTerms,
     nodes: Nodes,
     vsphere: VsphereInquiry,
+    /// `--adopt-untainted-nodes`.
+    adopts_untainted_nodes: bool,
+    /// The cached Services that may need or have a load balancer; `None` if this process manages no Services.
+    services: Option<Services>,
+    permissions: PermissionSettings,
+    /// The client for reviews of permissions.
+    api_server: kube::Client,
+    /// Limits how many calls commands make at the same time.
+    calls: Semaphore,
 }
 
 impl Inquiries {
     /// Collects the parts.
-    pub fn new(parts: &SharedServices, terms: ControllerTerms, vsphere: VsphereInquiry) -> Self {
+    pub fn new(parts: &SharedServices, settings: &Settings, terms: ControllerTerms, vsphere: VsphereInquiry) -> Self {
         Self {
             host: hostname().unwrap_or_else(|| "unknown-host".to_owned()),
             leadership: parts.elections.main.clone(),
@@ -45,16 +58,24 @@ impl Inquiries {
             terms,
             nodes: parts.caches.nodes.clone(),
             vsphere,
+            adopts_untainted_nodes: settings.nodes.policy.adopts_untainted_nodes,
+            services: parts.caches.services.clone(),
+            permissions: PermissionSettings::new(settings, parts),
+            api_server: parts.api_server.clients.auxiliary.clone(),
+            calls: Semaphore::new(CALLS),
         }
     }
 
-    fn answer(&self, request: &[u8]) -> Vec<u8> {
+    async fn answer(&self, request: &[u8]) -> Vec<u8> {
         let Request { question, masks_users, .. } = match protocol::parse(request) {
             Ok(request) => request,
             Err(reason) => return protocol::encode(Err(reason), &BTreeSet::new()),
         };
         let answer = match question {
             Question::Status { vcenter, node } => status::answer(self, vcenter.as_deref(), node.as_deref()),
+            Question::Check { node, vcenter, is_deep } => {
+                check::answer(self, &check::CheckOptions { node, vcenter, is_deep }).await
+            }
             Question::Explain { subject, name } => explain::answer(self, subject, &name),
         };
         let users = if masks_users { self.vsphere.users() } else { BTreeSet::new() };
@@ -65,7 +86,7 @@ impl Inquiries {
 #[async_trait]
 impl RequestHandler for Inquiries {
     async fn handle(&self, request: Vec<u8>) -> Vec<u8> {
-        self.answer(&request)
+        self.answer(&request).await
     }
 }
 

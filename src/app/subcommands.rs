@@ -1,11 +1,12 @@
 //! Subcommands, selected by the first argument. Subcommands start no watches, elections or background tasks.
 
 mod arguments;
-mod attached;
+mod check;
 mod completion;
 mod config_lint;
 mod explain;
 mod output;
+mod process_client;
 mod status;
 
 use std::ffi::OsString;
@@ -26,6 +27,7 @@ type Subcommand = fn(&[OsString]) -> CommandOutput;
 
 /// All subcommands.
 const SUBCOMMANDS: &[(&str, Subcommand)] = &[
+    ("check", check::run),
     ("completion", completion::run),
     ("config-lint", config_lint::run),
     ("explain", explain::run),
@@ -42,6 +44,11 @@ pub fn run(arguments: &[OsString]) -> Option<CommandOutput> {
     Some(subcommand(rest))
 }
 
+/// Whether the arguments ask for the help of a command.
+fn is_help(arguments: &[OsString]) -> bool {
+    arguments.iter().any(|argument| argument == "--help" || argument == "-h")
+}
+
 impl CommandOutput {
     fn success(output: String) -> Self {
         Self { output, ..Self::default() }
@@ -54,9 +61,20 @@ impl CommandOutput {
 
 #[cfg(test)]
 mod tests {
-    use super::SUBCOMMANDS;
+    use super::{CommandOutput, OsString, SUBCOMMANDS, run};
     use crate::app::options::commands::COMMANDS;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn each_subcommand_has_help_with_its_usage_and_an_example() {
+        for (name, _) in COMMANDS {
+            let arguments = ["program", name, "--help"].map(OsString::from);
+            let CommandOutput { output, messages, exit_code } = run(&arguments).unwrap();
+            assert_eq!((messages.as_str(), exit_code), ("", 0), "{name}");
+            let usage = format!("Usage: vsphere-cloud-controller-manager {name} ");
+            assert!(output.contains(&usage) && output.contains("Examples:\n"), "{name}: {output}");
+        }
+    }
 
     #[test]
     fn the_help_text_has_each_subcommand_once() {

@@ -26,11 +26,16 @@ use crate::providers::vsphere::VcenterReport;
 use crate::providers::vsphere::config::{DEFAULT_DIRECTORY, PartName, VcenterConfig};
 use crate::providers::vsphere::login::credentials::Offers;
 use crate::providers::vsphere::nsx::NsxSessionStatus;
+use crate::providers::vsphere::nsx::load_balancer::NsxLoadBalancers;
+use crate::providers::vsphere::nsx::routes::KnownRoute;
 use crate::providers::vsphere::nsx::services::NsxReport;
 use crate::providers::vsphere::{Connect, Options, Provider};
 use crate::runtime::admin::{Checks, Health};
+pub use credentials::CredentialReport;
 use credentials::Credentials;
+use ipnet::IpNet;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
 use metrics::{Calls, Certificates, VCENTER};
 use nsx::NsxConnection;
 use parking_lot::Mutex;
@@ -85,6 +90,7 @@ pub fn build(
         credentials: Arc::clone(&connections.credentials),
         current: current.subscribe(),
         reloads: Arc::new(Mutex::new(ConfigurationStatus::new(Timestamp::now()))),
+        name_problem: nsx::name_problem(settings),
     };
     let mut reload = Reload {
         provider: Arc::clone(&provider),
@@ -116,9 +122,31 @@ pub struct VsphereInquiry {
     credentials: Arc<Credentials>,
     current: watch::Receiver<Arc<CloudConfig>>,
     reloads: Arc<Mutex<ConfigurationStatus>>,
+    /// The problem of `--cluster-name`, if it is the default.
+    name_problem: Option<&'static str>,
 }
 
 impl VsphereInquiry {
+    /// Returns the provider; `None` once the process stops. The caller must not keep it.
+    pub fn provider(&self) -> Option<Arc<Provider>> {
+        self.provider.upgrade()
+    }
+
+    /// Returns the active configuration.
+    pub fn cloud_config(&self) -> Arc<CloudConfig> {
+        Arc::clone(&self.current.borrow())
+    }
+
+    /// Returns the state of the credentials of each vCenter and NSX Manager.
+    pub fn credential_reports(&self) -> Vec<CredentialReport> {
+        self.credentials.reports()
+    }
+
+    /// Returns the problem of `--cluster-name` in NSX, if it is the default.
+    pub fn name_problem(&self) -> Option<&'static str> {
+        self.name_problem
+    }
+
     /// Returns the reports about the vCenters.
     pub fn vcenter_reports(&self) -> Vec<VcenterReport> {
         self.provider.upgrade().map(|provider| provider.reports()).unwrap_or_default()
@@ -127,6 +155,16 @@ impl VsphereInquiry {
     /// Returns the report about NSX; `None` without NSX.
     pub fn nsx_report(&self) -> Option<NsxReport> {
         self.provider.upgrade()?.nsx_report()
+    }
+
+    /// Returns what is known about the route of this Node to this network; `None` without routes on NSX.
+    pub fn known_route(&self, node: &Node, network: &IpNet) -> Option<KnownRoute> {
+        self.provider.upgrade()?.known_route(node, network)
+    }
+
+    /// Returns the load balancers on NSX; `None` without.
+    pub fn load_balancers(&self) -> Option<Arc<NsxLoadBalancers>> {
+        self.provider.upgrade()?.nsx_load_balancers()
     }
 
     /// Returns the state of `vsphere.conf`.

@@ -31,7 +31,7 @@ use crate::cloud::InstanceEvent;
 use crate::kubernetes::leadership::Leadership;
 use crate::kubernetes::stores::{Change, Nodes, Services};
 use crate::runtime::metrics::Registry;
-use crate::runtime::queue::{Priority, Queue, QueueMetrics};
+use crate::runtime::queue::{KeyState, Priority, Queue, QueueMetrics};
 use crate::runtime::tasks::{BoxError, PanicError, contain};
 
 /// The usual backoff of a failed key. The backoff doubles with each failure, up to 60 s.
@@ -52,13 +52,36 @@ pub struct Controller<R> {
 }
 
 /// The reconciler of the current leadership term, for readers of the controller's state. Clones share the term.
-pub struct CurrentTerm<R>(Arc<Mutex<Weak<R>>>);
+pub struct CurrentTerm<R>(Arc<Mutex<TermAccess<R>>>);
+
+/// The reconciler and the queues of a term; empty between two terms.
+struct TermAccess<R> {
+    reconciler: Weak<R>,
+    queues: Option<Queues>,
+}
+
+impl<R> Default for TermAccess<R> {
+    fn default() -> Self {
+        Self { reconciler: Weak::new(), queues: None }
+    }
+}
 
 impl<R> CurrentTerm<R> {
     /// Returns the reconciler; `None` between two terms. The caller must not keep it, because it has the caches of its
     /// term.
     pub fn get(&self) -> Option<Arc<R>> {
-        self.0.lock().upgrade()
+        self.0.lock().reconciler.upgrade()
+    }
+}
+
+impl<R: Reconciler> CurrentTerm<R> {
+    /// Returns the state of `key` in its queue; `None` between two terms.
+    pub fn key_state(&self, key: &str) -> Option<KeyState> {
+        let (reconciler, queues) = {
+            let access = self.0.lock();
+            (access.reconciler.upgrade()?, access.queues.clone()?)
+        };
+        Some(queues.of(&*reconciler, key).key_state(&key.to_owned()))
     }
 }
 
@@ -74,6 +97,7 @@ impl<R> Default for CurrentTerm<R> {
     }
 }
 
+#[derive(Clone)]
 struct Queues {
     main: Queue<String>,
     side: Option<Queue<String>>,
@@ -319,11 +343,11 @@ impl<R: Reconciler> Controller<R> {
                 () = self.wait_until_due() => {}
             }
             let term = Arc::new(self.begin_term());
-            *self.current.0.lock() = Arc::downgrade(&term);
+            self.current.0.lock().reconciler = Arc::downgrade(&term);
             tokio::select! {
                 // `select!` drops the future of `lead`, and with it all queued and running work.
                 () = self.wait_until_over() => {
-                    *self.current.0.lock() = Weak::new();
+                    *self.current.0.lock() = TermAccess::default();
                     term.end();
                 }
                 () = self.lead(&term, &stop) => return Ok(()),
@@ -374,6 +398,7 @@ impl<R: Reconciler> Controller<R> {
         let _works = RunningGauge::begin(&self.running);
         let queue = |metrics| Queue::new(self.spec.backoff, metrics);
         let queues = Queues { main: queue(&self.queue), side: self.side_queue.as_ref().map(queue) };
+        self.current.0.lock().queues = Some(queues.clone());
         let of_main = (0..self.spec.workers).map(|_| work(term, &queues.main));
         let workers = of_main.chain(queues.side.iter().map(|queue| work(term, queue)));
         let feed = async {
@@ -476,6 +501,22 @@ mod tests {
         async fn conclude(self: &Arc<Self>, _: &str, _: Result<(), PanicError>) -> Requeue {
             self.requeue
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn readers_see_the_state_of_a_key_during_a_term_only() {
+        let spec = Spec::new("test", Leadership::always(), Duration::from_secs(60), Vec::new());
+        let fixed = || Fixed { requeue: Requeue::PERIOD, times: Mutex::default() };
+        let controller = Controller::new(spec, fixed);
+        let current = controller.current_term();
+        assert_eq!(current.key_state("a"), None);
+        let stop = CancellationToken::new();
+        let mut run = std::pin::pin!(controller.run(stop.clone()));
+        assert!(tokio::time::timeout(Duration::from_secs(1), &mut run).await.is_err(), "it runs until the stop");
+        assert_eq!(current.key_state("a"), Some(KeyState::Idle));
+        stop.cancel();
+        run.await.unwrap();
+        assert_eq!(current.key_state("a"), None);
     }
 
     #[tokio::test(start_paused = true)]

@@ -36,6 +36,7 @@ use memory::NodeMemory;
 use metrics::NodeMetrics;
 use plan::{NextStep, NodeBlocked};
 pub use reconciler::NodeReconciler;
+pub use reconciler::preview::NodePreview;
 use turns::DeferredWrites;
 
 /// The settings of this controller, from the flags.
@@ -232,6 +233,7 @@ fn next(sync: &NodeReconciler, name: &str, outcome: Result<NextStep, CallError>)
     let is_uninitialized = node.as_ref().is_some_and(|node| node::is_uninitialized(node));
     let initialized = if is_uninitialized { "false" } else { "true" };
     let is_news = sync.reasons.set(name, blocked.reason, Some(initialized));
+    sync.reasons.set_message(name, &blocked.message);
     match blocked.reason {
         _ if !is_news || blocked.is_quiet => {}
         reason::Panic => tracing::error!(node = %name, "{}", blocked.message),

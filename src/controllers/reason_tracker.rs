@@ -13,7 +13,16 @@ use crate::cloud::Reason;
 pub(in crate::controllers) struct ReasonTracker {
     /// Number of objects that each reason blocks. The first label is the reason. Some metrics have a second label.
     gauge: IntGaugeVec,
-    by_key: Mutex<HashMap<String, (Entry, Instant)>>,
+    by_key: Mutex<HashMap<String, TrackedReason>>,
+}
+
+/// Maximum number of characters of a message.
+const MESSAGE: usize = 300;
+
+struct TrackedReason {
+    entry: Entry,
+    since: Instant,
+    message: Box<str>,
 }
 
 /// The reason, and the value of the second metric label if the metric has one.
@@ -28,6 +37,8 @@ pub struct BlockedObject {
     pub reason: Reason,
     /// Time for which this reason has blocked the object.
     pub blocked_for: Duration,
+    /// Details for users, at most 300 characters. Empty if the controller keeps no message.
+    pub message: String,
 }
 
 impl ReasonTracker {
@@ -37,7 +48,7 @@ impl ReasonTracker {
 
     pub(in crate::controllers) fn clear(&self, key: &str) {
         let mut by_key = self.by_key.lock();
-        let old = by_key.remove(key).map(|(old, _)| old);
+        let old = by_key.remove(key).map(|old| old.entry);
         self.changed(old, None);
     }
 
@@ -47,33 +58,38 @@ impl ReasonTracker {
     pub(in crate::controllers) fn set(&self, key: &str, reason: Reason, kind: Option<&'static str>) -> bool {
         let new = (reason, kind);
         let mut by_key = self.by_key.lock();
-        let before = by_key.get(key).copied();
-        let since = before.filter(|((old, _), _)| *old == reason).map_or_else(now, |(_, since)| since);
-        by_key.insert(key.to_owned(), (new, since));
+        let before = by_key.remove(key);
+        let old = before.as_ref().map(|before| before.entry);
+        let tracked = match before.filter(|before| before.entry.0 == reason) {
+            Some(same) => TrackedReason { entry: new, ..same },
+            None => TrackedReason { entry: new, since: now(), message: Box::default() },
+        };
+        by_key.insert(key.to_owned(), tracked);
         drop(by_key);
-        let old = before.map(|(old, _)| old);
         if old != Some(new) {
             self.changed(old, Some(new));
         }
         old.is_none_or(|(old, _)| old != reason)
     }
 
-    /// Returns the object with this key if a reason blocks it.
+    /// Keeps the first 300 characters of the message of a blocked object, for readers.
+    pub(in crate::controllers) fn set_message(&self, key: &str, message: &str) {
+        let clipped: String = message.chars().take(MESSAGE).collect();
+        if let Some(tracked) = self.by_key.lock().get_mut(key) {
+            tracked.message = clipped.into_boxed_str();
+        }
+    }
+
+    /// Returns the object with this key, if a reason blocks it.
     pub(in crate::controllers) fn get(&self, key: &str) -> Option<BlockedObject> {
-        let ((reason, _), since) = self.by_key.lock().get(key).copied()?;
-        Some(BlockedObject { key: key.to_owned(), reason, blocked_for: now().saturating_duration_since(since) })
+        self.by_key.lock().get(key).map(|tracked| tracked.blocked(key, now()))
     }
 
     /// Returns all blocked objects, ordered by key.
     pub(in crate::controllers) fn list(&self) -> Vec<BlockedObject> {
         let now = now();
         let by_key = self.by_key.lock();
-        let blocked = by_key.iter().map(|(key, ((reason, _), since))| BlockedObject {
-            key: key.clone(),
-            reason: *reason,
-            blocked_for: now.saturating_duration_since(*since),
-        });
-        let mut blocked: Vec<_> = blocked.collect();
+        let mut blocked: Vec<_> = by_key.iter().map(|(key, tracked)| tracked.blocked(key, now)).collect();
         drop(by_key);
         blocked.sort_by(|one, other| one.key.cmp(&other.key));
         blocked
@@ -97,8 +113,19 @@ impl ReasonTracker {
     }
 
     pub(in crate::controllers) fn forget_all(&self) {
-        for (_, (entry, _)) in self.by_key.lock().drain() {
-            self.changed(Some(entry), None);
+        for (_, tracked) in self.by_key.lock().drain() {
+            self.changed(Some(tracked.entry), None);
+        }
+    }
+}
+
+impl TrackedReason {
+    fn blocked(&self, key: &str, now: Instant) -> BlockedObject {
+        BlockedObject {
+            key: key.to_owned(),
+            reason: self.entry.0,
+            blocked_for: now.saturating_duration_since(self.since),
+            message: self.message.to_string(),
         }
     }
 }
@@ -150,6 +177,20 @@ mod tests {
         assert_eq!(list(), [(a, reason::CloudError, second * 2), (b, reason::CloudError, Duration::ZERO)]);
         reasons.clear("a");
         assert_eq!(list().len(), 1);
+    }
+
+    #[test]
+    fn the_message_of_a_blocked_object_is_clipped_and_goes_with_its_reason() {
+        let reasons = ReasonTracker::new(IntGaugeVec::new(Opts::new("held", "nodes"), &["reason"]).unwrap());
+        reasons.set_message("n", "not blocked");
+        assert_eq!(reasons.get("n"), None);
+        let message = || reasons.get("n").map(|blocked| blocked.message);
+        let _ = reasons.set("n", reason::VMNotFound, None);
+        reasons.set_message("n", &"é".repeat(MESSAGE + 1));
+        let _ = reasons.set("n", reason::VMNotFound, None);
+        assert_eq!(message(), Some("é".repeat(MESSAGE)));
+        let _ = reasons.set("n", reason::CloudError, None);
+        assert_eq!(message(), Some(String::new()));
     }
 
     #[test]

@@ -42,7 +42,7 @@ use metrics::ServiceMetrics;
 use node_sync::NodeSyncSchedule;
 use outcome::ServiceOutcome;
 use provider_resyncs::ProviderResyncs;
-pub use reconciler::ServiceReconciler;
+pub use reconciler::{ServiceReconciler, explanation};
 use targets::{TargetChange, Targets};
 
 /// Resync period of all Services. A resync of an unchanged Service makes no cloud call.

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::BoxStream;
+use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
@@ -38,20 +39,23 @@ use self::login::LoginPause;
 use self::login::credentials::Offers;
 use self::nodes::instances::VsphereInstances;
 use self::nodes::lookup::Tracker;
-use self::nodes::lookup::instance_cache::{CachedInstance, InstanceCache};
+use self::nodes::lookup::instance_cache::{BoundVm, CachedInstance, InstanceCache};
 use self::nodes::lookup::vcenters::{TrackerConfig, VcenterSource};
 use self::nodes::metadata::MetadataRules;
 use self::nodes::metadata::topology::TopologyLabels;
+use self::nodes::reports::{NodeVmReport, VmReport, node_report, vm_names, vm_reports};
 use self::nsx::UsableAddressesOf;
+use self::nsx::load_balancer::NsxLoadBalancers;
+use self::nsx::routes::KnownRoute;
 use self::nsx::services::{self, RoutesPart};
 use self::vcenter::session::{PROBES, SessionStatus};
-use self::vcenter::snapshot::Freshness;
-use self::vcenter::{Session, TagReads, TagSettings, Vcenter, VcenterId};
+use self::vcenter::snapshot::{ConnectionStep, Freshness, VmRecord};
+use self::vcenter::{Session, TagReads, TagSettings, Vcenter, VcenterId, VmKey};
 use crate::base::addresses::host_and_port;
 use crate::clients::http;
 use crate::clients::vim::Timeouts;
 use crate::cloud::login_ledger::LoginThrottle;
-use crate::cloud::{CloudProvider, ClusterReads, InstanceEvents, InstancesV2, LoadBalancer, Routes};
+use crate::cloud::{CloudProvider, ClusterReads, InstanceEvents, InstancesV2, LoadBalancer, Presence, Routes};
 use crate::providers::{BuildError, Task, provider_id};
 
 /// Options of the provider that are not in `vsphere.conf`.
@@ -132,6 +136,8 @@ pub struct VcenterReport {
     pub session: SessionStatus,
     /// Reason why the inventory is not current, if it is not.
     pub failure: Option<String>,
+    /// The step that failed; `None` while the inventory is current, and before the first attempt to connect.
+    pub failed_step: Option<ConnectionStep>,
     /// The certificate of the server.
     pub certificate: http::CertificateStatus,
     /// Pause of logins that protects the account from lockout, if any.
@@ -175,9 +181,19 @@ impl Provider {
         self.inventories().iter().map(|vcenter| report(vcenter)).collect()
     }
 
+    /// Returns what is known about the route of this Node to this network; `None` without routes on NSX.
+    pub fn known_route(&self, node: &Node, network: &IpNet) -> Option<KnownRoute> {
+        self.nsx.as_ref()?.known_route(node, network)
+    }
+
     /// Reports the state of the connection to NSX; `None` without a connection.
     pub fn nsx_report(&self) -> Option<services::NsxReport> {
         self.nsx.as_ref()?.report()
+    }
+
+    /// Returns the load balancers on NSX, for read-only use; `None` without.
+    pub fn nsx_load_balancers(&self) -> Option<Arc<NsxLoadBalancers>> {
+        self.nsx.as_ref()?.load_balancers()
     }
 
     /// Applies this configuration and returns the tasks of new vCenters and of NSX. An entry with the same name, server
@@ -273,6 +289,33 @@ impl Provider {
         self.instances.view(node)
     }
 
+    /// Returns the VM of this Node, as the controllers get it.
+    pub fn vm_of(&self, node: &Node) -> Presence<Arc<BoundVm>> {
+        self.instances.find(node)
+    }
+
+    /// Reports what is known of the VM of this Node, and the decisions about it. Calls no vCenter.
+    pub fn node_report(&self, node: &Node) -> NodeVmReport {
+        let setup = Arc::clone(&self.setup.borrow());
+        node_report(&setup, node, self.instances.view(node), self.instances.metadata(node))
+    }
+
+    /// Reports the watched VMs that `is_wanted` selects. Calls no vCenter.
+    pub fn vm_reports(&self, is_wanted: impl Fn(&VmKey, &VmRecord) -> bool) -> Vec<VmReport> {
+        let setup = Arc::clone(&self.setup.borrow());
+        vm_reports(&setup, is_wanted)
+    }
+
+    /// Returns ids and names of the watched VMs.
+    pub fn vm_names(&self) -> Vec<String> {
+        vm_names(&Arc::clone(&self.setup.borrow()))
+    }
+
+    /// Returns the addresses of the API server, as this process reaches it.
+    pub fn api_server_addresses(&self) -> &[IpAddr] {
+        &self.options.api_server
+    }
+
     /// Returns the vCenters, for read-only use.
     pub fn inventories(&self) -> Vec<Arc<Vcenter>> {
         let setup = Arc::clone(&self.setup.borrow());
@@ -348,6 +391,10 @@ fn report(vcenter: &Vcenter) -> VcenterReport {
         ancestors: snapshot.entities.len(),
         session: vcenter.session().facts(),
         failure: snapshot.freshness.failure().map(str::to_owned),
+        failed_step: match &snapshot.freshness {
+            Freshness::Live | Freshness::Never => None,
+            Freshness::Unreachable(failure) | Freshness::Stale { failure, .. } => Some(failure.step),
+        },
         certificate: vcenter.session().certificate(),
         login_pause: vcenter.session().login_pause(),
         tag_reads: vcenter.tag_reads(),

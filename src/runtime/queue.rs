@@ -35,6 +35,24 @@ pub enum Priority {
     Normal,
 }
 
+/// The state of a key in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyState {
+    /// The key is not queued.
+    Idle,
+    /// A worker processes the key.
+    Running,
+    /// The key waits for a worker.
+    Ready,
+    /// The key becomes ready later.
+    Delayed {
+        /// Time at which the key becomes ready.
+        until: Instant,
+        /// Number of consecutive failures of the key.
+        failures: u32,
+    },
+}
+
 /// The work queue. Clones share the content.
 pub struct Queue<K> {
     shared: Arc<QueueInner<K>>,
@@ -158,6 +176,19 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Whether `key` failed and waits for its backoff.
     pub fn is_backing_off(&self, key: &K) -> bool {
         self.shared.state.lock().entries.get(key).is_some_and(|entry| entry.backs_off)
+    }
+
+    /// Returns the state of `key`.
+    pub fn key_state(&self, key: &K) -> KeyState {
+        let state = self.shared.state.lock();
+        match state.entries.get(key) {
+            Some(Entry { runs_since: Some(_), .. }) => KeyState::Running,
+            Some(Entry { ready: Some(_), .. }) => KeyState::Ready,
+            Some(Entry { due: Some((until, _)), failures, .. }) => {
+                KeyState::Delayed { until: *until, failures: *failures }
+            }
+            Some(_) | None => KeyState::Idle,
+        }
     }
 
     /// Closes the queue: each current and future [`Queue::next`] returns `None`. Drops waiting keys and all failures.

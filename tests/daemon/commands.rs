@@ -1,5 +1,11 @@
 //! Commands that ask a running daemon over its local socket.
 
+mod check;
+mod deletion;
+mod node;
+mod route;
+mod screen;
+mod service;
 mod socket;
 
 use std::path::Path;
@@ -150,7 +156,11 @@ async fn status_shows_a_vcenter_that_is_down_and_a_refused_file() {
     for selection in ["--vcenter=elsewhere", "--node=elsewhere"] {
         let unknown = ask(&daemon, &["status", selection, "--wait"]).await;
         assert_eq!((unknown.code, unknown.output.as_str()), (Some(2), ""), "{selection}");
-        assert!(unknown.messages.contains("knows no ") && unknown.messages.contains("elsewhere"), "{}", unknown.messages);
+        assert!(
+            unknown.messages.contains("knows no ") && unknown.messages.contains("elsewhere"),
+            "{}",
+            unknown.messages
+        );
     }
 }
 
@@ -173,17 +183,17 @@ pub fn normalised(screen: &str, vcenter: &Vcenter) -> String {
     lines.join("\n")
 }
 
-fn normalised_line(line: &str) -> String {
+pub fn normalised_line(line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
     let mut normalised: Vec<String> = Vec::new();
     let mut at = 0;
     while let Some(word) = words.get(at) {
-        let unit = words.get(at + 1).filter(|unit| is_duration_unit(unit.trim_end_matches(',')));
+        let unit = words.get(at + 1).filter(|unit| is_duration_unit(unit.trim_end_matches([',', ':'])));
         let before = normalised.last().map(String::as_str);
         match (unit, before) {
             // The second unit of a duration.
             (Some(unit), Some(before)) if is_number(word) && is_duration_unit(before) => {
-                let end = &unit[1..];
+                let end = unit.trim_start_matches(|char: char| char.is_ascii_alphabetic());
                 normalised.last_mut().unwrap().push_str(end);
                 at += 2;
             }
@@ -234,6 +244,7 @@ pub fn compare_with_page(command: &str, screen: &str) {
 
 #[test]
 fn a_screen_of_the_page_has_no_time_of_its_run() {
+    assert_eq!(normalised_line("held for 6 m 12 s: X"), "held for 7 m: X");
     let line = "leader host-9 for 3 d 4 h, this process   session 41 s   read 01:02:03Z   12 VMs   expires 2025-01-02T03:04:05Z";
     let expected =
         "leader cp-1 for 7 d, this process   session 7 s   read 03:12:40Z   12 VMs   expires 2026-11-24T03:12:40Z";

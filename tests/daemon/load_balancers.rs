@@ -6,6 +6,6 @@ mod clusters;
 mod crash;
 mod policy;
 mod restoration;
-mod site;
+pub mod site;
 mod takeover;
 mod tenants;

@@ -16,14 +16,14 @@ use support::{Daemon, eventually, replace_file};
 use crate::admin::{Admin, token};
 use crate::cluster::{ANSWERS, Cluster, LIMIT, ip};
 
-const ROUTER: &str = "/infra/tier-1s/t1";
-const CLUSTER_CIDR: &str = "--cluster-cidr=10.244.0.0/16,fd00:244::/48";
-const ROUTE_SECTION: &str = "[Route]\nrouter-path = /infra/tier-1s/t1\n";
+pub const ROUTER: &str = "/infra/tier-1s/t1";
+pub const CLUSTER_CIDR: &str = "--cluster-cidr=10.244.0.0/16,fd00:244::/48";
+pub const ROUTE_SECTION: &str = "[Route]\nrouter-path = /infra/tier-1s/t1\n";
 const BALANCER_SECTION: &str = "[LoadBalancer]\nip-pool-id = p1\nsize = SMALL\ntier1-gateway-path = /infra/tier-1s/t1\n\
     tcp-app-profile-path = /infra/lb-app-profiles/default-tcp-lb-app-profile\n\
     udp-app-profile-path = /infra/lb-app-profiles/default-udp-lb-app-profile\n";
 /// Users of two replicas. They distinguish the replicas' requests.
-const USERS: [(&str, &str); 2] = [("replica-1", "Correct-Horse-1"), ("replica-2", "Correct-Horse-2")];
+pub const USERS: [(&str, &str); 2] = [("replica-1", "Correct-Horse-1"), ("replica-2", "Correct-Horse-2")];
 /// User of the client certificate.
 const PRINCIPAL: &str = "ccm-principal";
 /// Log line for a removed condition.
@@ -32,16 +32,16 @@ const CONDITION_REMOVED: &str = "condition NetworkUnavailable removed";
 const IN_FORCE: &str = "was read again and is in force";
 
 /// A cluster with one vCenter and one NSX Manager.
-struct Site {
-    cluster: Cluster,
+pub struct Site {
+    pub cluster: Cluster,
     vcenter: FakeVcenter,
-    nsx: FakeNsx,
+    pub nsx: FakeNsx,
     folder: tempfile::TempDir,
 }
 
 impl Site {
     /// Creates a site with the VMs of these numbers.
-    async fn new(numbers: std::ops::Range<usize>) -> Self {
+    pub async fn new(numbers: std::ops::Range<usize>) -> Self {
         let cluster = Cluster::new().await;
         let vcenter = FakeVcenter::start(cluster.model(numbers)).await;
         let model = USERS.iter().fold(Model::small().tier1("t2"), |model, (user, password)| model.user(user, password));
@@ -60,7 +60,7 @@ impl Site {
     }
 
     /// Returns the configuration with NSX for one of [`USERS`], without routes.
-    fn with_nsx(&self, (user, password): (&str, &str)) -> String {
+    pub fn with_nsx(&self, (user, password): (&str, &str)) -> String {
         self.with_login(&format!("user = {user}\npassword = {password}\n"))
     }
 
@@ -93,21 +93,21 @@ impl Site {
         .await;
     }
 
-    fn file(&self, name: &str, text: &str) -> PathBuf {
+    pub fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.folder.path().join(name);
         replace_file(&path, text);
         path
     }
 
     /// Starts a replica with leader election.
-    fn start(&self, config: &std::path::Path, more: &[&str]) -> Daemon {
+    pub fn start(&self, config: &std::path::Path, more: &[&str]) -> Daemon {
         let lease = format!("--leader-elect-resource-name={}", self.cluster.pool());
         let name = format!("--cluster-name={}", self.cluster.pool());
         self.cluster.start_on(config, &[&["--leader-elect=true", &lease, &name], more].concat())
     }
 
     /// Registers a node with the network of [`network`] and further ones.
-    async fn join(&self, number: usize, more: &[&str]) {
+    pub async fn join(&self, number: usize, more: &[&str]) {
         let own = network(number);
         let networks = [&[own.as_str()], more].concat();
         self.cluster.kubelet(number).pod_cidrs(&networks).register(&self.cluster.client).await;

@@ -2,10 +2,12 @@
 
 mod addresses;
 mod adoption;
+mod announcement;
 mod behaviours;
 mod clusters;
 mod crash;
 mod dual_stack;
+mod explanation;
 mod faults;
 mod features;
 mod handover;

@@ -1,6 +1,14 @@
 //! Collects the report of `explain`: dispatches the subjects.
 
+mod answer_time;
+mod deletion;
+mod ip;
+mod node;
+mod outside_text;
+mod route;
+mod service;
 mod vcenter;
+mod vm;
 
 use super::protocol::{Answer, ExplainSubject, version};
 use super::{Inquiries, whole};
@@ -26,6 +34,12 @@ struct Explanation {
 pub(super) fn answer(process: &Inquiries, subject: ExplainSubject, name: &str) -> Answer {
     let explained = match subject {
         ExplainSubject::Vcenter => vcenter::explain(process, name),
+        ExplainSubject::Deletion => deletion::explain(process, name),
+        ExplainSubject::Node => node::explain(process, name),
+        ExplainSubject::Vm => vm::explain(process, name),
+        ExplainSubject::Ip => ip::explain(process, name),
+        ExplainSubject::Route => route::explain(process, name),
+        ExplainSubject::Service => service::explain(process, name),
     };
     match explained {
         Ok(explanation) => Answer::Explain(Box::new(report(process, explanation))),

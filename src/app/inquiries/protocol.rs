@@ -1,5 +1,6 @@
 //! Requests and answers on the local socket. The protocol is private to one version of the program.
 
+use crate::app::reports::check::CheckReport;
 use crate::app::reports::explain::ExplainReport;
 use crate::app::reports::status::StatusReport;
 use crate::kubernetes::client::COMMIT;
@@ -60,6 +61,15 @@ pub enum Question {
         /// Name of the subject.
         name: String,
     },
+    /// The checks.
+    Check {
+        /// The only Node to check.
+        node: Option<String>,
+        /// The only vCenter to check, by host or by host and port.
+        vcenter: Option<String>,
+        /// Whether more findings are named.
+        is_deep: bool,
+    },
 }
 
 /// Kind of the subject of [`Question::Explain`].
@@ -67,16 +77,35 @@ pub enum Question {
 pub enum ExplainSubject {
     /// A vCenter, by host or by host and port.
     Vcenter,
+    /// The deletion of a Node, by the name of the Node.
+    Deletion,
+    /// A Node, by name.
+    Node,
+    /// A VM, by managed object id or by name.
+    Vm,
+    /// An IP address.
+    Ip,
+    /// The routes of a Node, by the name of the Node.
+    Route,
+    /// A Service, by namespace and name.
+    Service,
 }
 
 impl ExplainSubject {
     /// All kinds.
-    pub const ALL: [Self; 1] = [Self::Vcenter];
+    pub const ALL: [Self; 7] =
+        [Self::Vcenter, Self::Deletion, Self::Node, Self::Vm, Self::Ip, Self::Route, Self::Service];
 
     /// Returns the word on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Vcenter => "vcenter",
+            Self::Deletion => "deletion",
+            Self::Node => "node",
+            Self::Vm => "vm",
+            Self::Ip => "ip",
+            Self::Route => "route",
+            Self::Service => "service",
         }
     }
 }
@@ -97,7 +126,10 @@ pub enum Answer {
     Status(Box<StatusReport>),
     /// To [`Question::Explain`].
     Explain(Box<ExplainReport>),
-    /// The process does not know the subject of [`Question::Explain`], or the selection of [`Question::Status`].
+    /// To [`Question::Check`].
+    Check(Box<CheckReport>),
+    /// The process does not know the subject of [`Question::Explain`], or the selection of [`Question::Status`] or
+    /// [`Question::Check`].
     NotFound {
         /// The kind of the subject, such as `vcenter`.
         kind: String,

@@ -23,22 +23,33 @@ use tokio::time::Instant;
 /// Prefixes of the checks about vCenters and NSX.
 const SERVERS: [&str; 2] = ["vcenter ", "nsx "];
 
-/// Returns the state of the process, or only that of a vCenter (by host, or host and port) and of a Node.
+/// Returns the report about the process, or only about a vCenter (by host, or host and port) and a Node.
 pub(super) fn answer(process: &Inquiries, vcenter: Option<&str>, node: Option<&str>) -> Answer {
+    match selected(process, vcenter, node) {
+        Ok(report) => Answer::Status(Box::new(report)),
+        Err(not_found) => not_found,
+    }
+}
+
+/// Returns the state of the process, or only that of a vCenter and of a Node.
+///
+/// # Errors
+/// The answer that the process does not know the vCenter or the Node.
+pub(super) fn selected(process: &Inquiries, vcenter: Option<&str>, node: Option<&str>) -> Result<StatusReport, Answer> {
     let mut report = report(process, node);
     if let Some(server) = vcenter {
         let servers = report.vcenters.iter().map(|vcenter| vcenter.server.clone()).collect();
         report.vcenters.retain(|vcenter| is_server(&vcenter.server, server));
         if report.vcenters.is_empty() {
-            return not_found("vcenter", server, servers);
+            return Err(not_found("vcenter", server, servers));
         }
     }
     if let Some(name) = node
         && !process.nodes.contains(name)
     {
-        return not_found("node", name, process.nodes.keys());
+        return Err(not_found("node", name, process.nodes.keys()));
     }
-    Answer::Status(Box::new(report))
+    Ok(report)
 }
 
 fn report(process: &Inquiries, node: Option<&str>) -> StatusReport {

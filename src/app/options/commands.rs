@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 /// Name and summary of each command, in the order of the help text.
-pub const COMMANDS: [(&str, &str); 4] = [
+pub const COMMANDS: [(&str, &str); 5] = [
     ("status", "Print one screen about the running process"),
     ("explain", "Print what the running process knows of one subject, and why"),
+    ("check", "Check what the running process needs, with remedies"),
     ("config-lint", "Check a vsphere.conf"),
     ("completion", "Print a script with which a shell completes flags"),
 ];

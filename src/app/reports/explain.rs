@@ -1,6 +1,6 @@
 //! Pure: the report of `explain`: one subject, what is known of it, and what follows from that.
 
-use super::text::INDENT;
+use super::text::{INDENT, duration};
 use super::{Emphasis, Line, Verdict};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -125,6 +125,11 @@ impl ExplainReport {
         lines.extend(sections.flat_map(Section::lines));
         lines
     }
+}
+
+/// Returns `for 6 m 12 s`.
+pub fn lasting(seconds: u64) -> String {
+    format!("for {}", duration(seconds))
 }
 
 /// Returns up to three of these names that are most similar to `wanted`, the most similar one first.

@@ -373,6 +373,11 @@ impl StatusReport {
     }
 }
 
+/// Whether `wanted`, a host or a host and port, is this server, which has a port.
+pub fn is_same_server(server: &str, wanted: &str) -> bool {
+    server == wanted || server.rsplit_once(':').is_some_and(|(host, _)| host == wanted)
+}
+
 impl ElectionStatus {
     /// Returns the name of the leader's host. The identity is `HOST_UUID`, as the Go program writes it.
     fn host(&self) -> Option<&str> {
@@ -389,7 +394,7 @@ impl ElectionStatus {
     }
 
     /// Returns the command that finds the Pod of the leader. The host is the Pod's name, or the name of its Node.
-    fn command(&self) -> String {
+    pub fn command(&self) -> String {
         let Self { namespace, name, .. } = self;
         // The holder wrote its name itself. A shell must not interpret it.
         let is_name = |char: char| char.is_ascii_alphanumeric() || char == '-' || char == '.';

@@ -51,21 +51,27 @@ pub fn wrapped(fields: &[String], indent: usize) -> Vec<String> {
             }
             before => {
                 let first = if before.is_some() { indent } else { 0 };
-                lines.extend(broken(clean, first, indent));
+                lines.extend(broken(clean, &" ".repeat(first), indent));
             }
         }
     }
     lines
 }
 
-/// Breaks a field between words. `first` is the indentation of its first line, `next` that of the others.
-fn broken(field: &str, first: usize, next: usize) -> Vec<String> {
-    let mut lines = vec![" ".repeat(first)];
+/// Breaks a text between words. The first line begins with `first`, each further line with `indent` columns. Control
+/// characters become spaces.
+pub fn hanging(first: &str, text: &str, indent: usize) -> Vec<String> {
+    broken(clean(text).trim_end(), first, indent)
+}
+
+/// Breaks a field between words. The first line begins with `first`, the others with `indent` columns.
+fn broken(field: &str, first: &str, indent: usize) -> Vec<String> {
+    let mut lines = vec![first.to_owned()];
     let mut is_empty = true;
     for word in field.split(' ') {
         let fits = lines.last().is_some_and(|line| width(line) + 1 + width(word) <= WIDTH);
         if !is_empty && !fits {
-            lines.push(" ".repeat(next));
+            lines.push(" ".repeat(indent));
             is_empty = true;
         }
         if let Some(line) = lines.last_mut() {
@@ -103,6 +109,12 @@ mod tests {
             assert_eq!(duration(seconds), expected);
         }
         assert_eq!([count(1, "VM"), count(0, "VM"), count(12, "VM")], ["1 VM", "0 VMs", "12 VMs"]);
+    }
+
+    #[test]
+    fn the_further_lines_of_a_hanging_text_are_indented() {
+        let text = format!("{} y\u{7}z", "x".repeat(96));
+        assert_eq!(hanging("  ✓ ", &text, 8), [format!("  ✓ {}", "x".repeat(96)), "        y z".to_owned()]);
     }
 
     #[test]

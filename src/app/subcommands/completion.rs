@@ -1,7 +1,7 @@
 //! `completion bash`, `completion zsh`, `completion fish`: prints a script with which the shell completes flags,
 //! commands and their options.
 
-use super::{CommandOutput, explain, status};
+use super::{CommandOutput, check, explain, is_help, status};
 use crate::app::options::commands::COMMANDS;
 use crate::app::options::{FlagDefinition, Kind, PROGRAM, definitions};
 use clap::Command;
@@ -12,8 +12,15 @@ const WORD: &str = "completion";
 /// Value name of flags whose value is a file name.
 const PATH: &str = "PATH";
 
+const HELP: &str = "Prints a script with which the shell completes flags, commands and their options.\n\n\
+                    Usage: vsphere-cloud-controller-manager completion bash|zsh|fish\n\n\
+                    Examples:\n  source <(vsphere-cloud-controller-manager completion bash)\n";
+
 /// Returns the script for a shell. The script omits deprecated flags, as `--help` does.
 pub(super) fn run(arguments: &[OsString]) -> CommandOutput {
+    if is_help(arguments) {
+        return CommandOutput::success(HELP.to_owned());
+    }
     let flags: Vec<_> = definitions().into_iter().filter(|flag| flag.deprecated.is_none()).collect();
     let words: Vec<_> = arguments.iter().map(|word| word.to_str().unwrap_or_default()).collect();
     CommandOutput::success(match words.as_slice() {
@@ -28,8 +35,8 @@ pub(super) fn run(arguments: &[OsString]) -> CommandOutput {
 }
 
 /// The commands with options of their own.
-fn with_options() -> [Command; 2] {
-    [status::command(), explain::command()]
+fn with_options() -> [Command; 3] {
+    [status::command(), explain::command(), check::command()]
 }
 
 /// Returns the long names of a command's options, each with its help text.
@@ -159,8 +166,8 @@ mod tests {
             assert_eq!(script.replace("\\'", "").replace("'\\''", "").matches('\'').count() % 2, 0, "{shell}: quotes");
             // Options of commands may have the name of a flag.
             let is_of_flags = |line: &&str| {
-                !["status)", "explain)", "if [["].iter().any(|start| line.trim_start().starts_with(start))
-                    && !["from status'", "from explain'"].iter().any(|part| line.contains(part))
+                !["status)", "explain)", "check)", "if [["].iter().any(|start| line.trim_start().starts_with(start))
+                    && !["from status'", "from explain'", "from check'"].iter().any(|part| line.contains(part))
             };
             let script: String = script.lines().filter(is_of_flags).collect();
             for flag in options::command().get_arguments().filter(|flag| !flag.is_hide_set()) {

@@ -1,7 +1,7 @@
 //! `config-lint FILE`: checks a `vsphere.conf` and the files that it names as the daemon does, with the environment
 //! variables of this process. Does not check Secrets, since no requests go to the API server.
 
-use super::CommandOutput;
+use super::{CommandOutput, is_help};
 use crate::app::files::SystemFiles;
 use crate::app::options::unknown_variables;
 use crate::app::settings::SettingErrors;
@@ -16,7 +16,15 @@ const ERRORS: u8 = 1;
 /// Exit code for wrong usage, or for a file that cannot be read.
 const NOT_CHECKED: u8 = 2;
 
+const HELP: &str = "Checks a vsphere.conf and the files that it names, as the daemon does, with the environment \
+                    variables of this process. Exit codes: 0 no errors, 1 errors, 2 not checked.\n\n\
+                    Usage: vsphere-cloud-controller-manager config-lint FILE\n\n\
+                    Examples:\n  vsphere-cloud-controller-manager config-lint /etc/cloud/vsphere.conf\n";
+
 pub(super) fn run(arguments: &[OsString]) -> CommandOutput {
+    if is_help(arguments) {
+        return CommandOutput::success(HELP.to_owned());
+    }
     let path = match arguments {
         [path] if !path.to_string_lossy().starts_with('-') => path.into(),
         _ => return CommandOutput::failure("expected config-lint FILE", NOT_CHECKED),

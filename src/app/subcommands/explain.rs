@@ -1,6 +1,6 @@
 //! `explain`: what the process knows of one subject, and what follows from that.
 
-use super::{CommandOutput, USAGE_ERROR, arguments, attached, output};
+use super::{CommandOutput, USAGE_ERROR, arguments, output, process_client};
 use crate::app::inquiries::protocol::{Answer, ExplainSubject, Question};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command};
@@ -14,7 +14,9 @@ const ABOUT: &str = "Prints what the running process knows of one subject, what 
                      subject, 3 not known.";
 
 const EXAMPLES: &str = "Examples:\n  \
-    kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager explain vcenter vc.example.com";
+    kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager explain vcenter vc.example.com\n  \
+    kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager explain node worker-7\n  \
+    kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager explain service shop/web";
 
 /// Returns the command line.
 pub(super) fn command() -> Command {
@@ -41,7 +43,7 @@ fn report(arguments: &[OsString]) -> Result<CommandOutput, CommandOutput> {
     let subject = ExplainSubject::ALL.into_iter().find(|subject| subject.as_str() == kind);
     let subject = subject.ok_or_else(|| CommandOutput::failure("no such kind of subject", USAGE_ERROR))?;
     let question = Question::Explain { subject, name: name.to_owned() };
-    let report = attached::ask(&question, &options, |answer| match answer {
+    let report = process_client::ask(&question, &options, |answer| match answer {
         Answer::Explain(report) => Some((report.verdict(), *report)),
         _ => None,
     })?;

@@ -1,6 +1,6 @@
 //! `status`: one screen about the running process.
 
-use super::{CommandOutput, arguments, attached, output};
+use super::{CommandOutput, arguments, output, process_client};
 use crate::app::inquiries::protocol::{Answer, Question};
 use clap::{Arg, Command};
 use std::ffi::OsString;
@@ -35,7 +35,7 @@ fn report(arguments: &[OsString]) -> Result<CommandOutput, CommandOutput> {
     let (options, matches) = arguments::parse(command(), arguments)?;
     let selection = |name| arguments::text(&matches, name).map(str::to_owned);
     let question = Question::Status { vcenter: selection("vcenter"), node: selection("node") };
-    let report = attached::ask(&question, &options, |answer| match answer {
+    let report = process_client::ask(&question, &options, |answer| match answer {
         Answer::Status(report) => Some((report.verdict(), *report)),
         _ => None,
     })?;

@@ -110,7 +110,27 @@ impl Credentials {
     }
 }
 
+/// The credentials of a vCenter entry or an NSX Manager, as their sources have them.
+pub struct CredentialReport {
+    /// Whether the server is a vCenter, and not an NSX Manager.
+    pub is_of_vcenter: bool,
+    /// Host and port.
+    pub server: String,
+    /// The state.
+    pub state: Arc<CredentialState>,
+}
+
 impl Credentials {
+    /// Returns the state of the credentials of each vCenter entry and NSX Manager.
+    pub fn reports(&self) -> Vec<CredentialReport> {
+        let report = |((entry, server, port), known): (&ServerKey, &Entry)| CredentialReport {
+            is_of_vcenter: entry.is_some(),
+            server: host_and_port(server, *port),
+            state: Arc::clone(&known.offer.borrow()),
+        };
+        self.known.lock().entries.iter().map(report).collect()
+    }
+
     /// Returns the user names of the credentials that are offered, or were offered before: messages about earlier
     /// logins name them.
     pub fn users(&self) -> BTreeSet<String> {

@@ -64,6 +64,14 @@ impl NodeMemory {
         entry.waiting.get_or_insert_with(|| (node.metadata.uid.clone(), Instant::now())).1.elapsed()
     }
 
+    /// Returns the same time as [`NodeMemory::waited`], without starting or ending a wait.
+    pub(super) fn waiting_time(&self, node: &Node) -> Duration {
+        let memory = self.memory.lock();
+        let waiting = memory.nodes.get(node::name(node)).and_then(|entry| entry.waiting.as_ref());
+        let own = waiting.filter(|(uid, _)| *uid == node.metadata.uid);
+        own.map(|(_, since)| since.elapsed()).unwrap_or_default()
+    }
+
     /// Records a write of this process that replaced these `resourceVersion`s of the Node.
     pub(super) fn wrote(&self, name: &str, replaced: Vec<String>) {
         let mut memory = self.memory.lock();
@@ -188,7 +196,9 @@ mod tests {
         let second = Duration::from_secs(1);
         let mut seen = Vec::new();
         for (uid, waits) in [("1", true), ("1", true), ("2", true), ("2", true), ("2", false), ("2", true)] {
-            seen.push(remembered.waited(&node(uid), waits).as_secs());
+            let waited = remembered.waited(&node(uid), waits);
+            assert_eq!(remembered.waiting_time(&node(uid)), waited, "{uid}");
+            seen.push(waited.as_secs());
             tokio::time::advance(second).await;
         }
         assert_eq!(seen, [0, 1, 0, 1, 0, 0]);

@@ -44,14 +44,24 @@ pub async fn observe(
     instances: &BoundedInstances,
 ) -> Option<OwnNode> {
     let node = node?;
-    let instance = match instances.provider.owns(&node) {
-        true => instances.metadata(&node).await,
+    let answer = match instances.provider.owns(&node) {
+        true => Some(instances.metadata(&node).await),
         // The provider is not called, because it might find a different VM with the name of this Node.
-        false if node::is_uninitialized(&node) => Presence::Unknown(foreign(&node, instances.provider.provider_name())),
-        false => return None,
+        false => None,
     };
-    let instance = Box::new(instance);
-    Some(OwnNode { node, instance, observed_at: Timestamp::now(), waiting_time: waited, turn })
+    let instance = usable_answer(&node, answer, instances.provider.provider_name())?;
+    Some(OwnNode { node, instance: Box::new(instance), observed_at: Timestamp::now(), waiting_time: waited, turn })
+}
+
+/// Returns the answer for the plan of `node`. `answer` is the provider's answer; `None` if the Node belongs to another
+/// provider. Returns `None` for a Node that this controller leaves alone.
+pub(super) fn usable_answer(
+    node: &Node,
+    answer: Option<Presence<InstanceMetadata>>,
+    provider: &str,
+) -> Option<Presence<InstanceMetadata>> {
+    let is_waiting = node::is_uninitialized(node);
+    answer.or_else(|| is_waiting.then(|| Presence::Unknown(foreign(node, provider))))
 }
 
 /// Returns the reason why a Node of another provider waits with the taint, and the remedy.

@@ -95,7 +95,8 @@ impl NodePlan {
 }
 
 impl NodeBlocked {
-    pub(super) fn new(reason: Reason, message: String, next: Requeue) -> Self {
+    /// Creates a block that the log reports, without an additional reconcile and without an Event.
+    pub fn new(reason: Reason, message: String, next: Requeue) -> Self {
         Self { reason, message, next, report_after: None, is_quiet: false, has_event: false }
     }
 

@@ -1,5 +1,7 @@
 //! Syncs one Node: observes, plans, applies and reports.
 
+pub mod preview;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

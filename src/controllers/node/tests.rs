@@ -1,7 +1,7 @@
 //! Tests of the node controller with a server in memory. The ids are those of the upstream vectors.
 
 use super::*;
-use crate::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence};
+use crate::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown};
 use crate::controllers::driver::CacheKind;
 use crate::controllers::instances::CONFIRM_LIMIT;
 use crate::kubernetes::events::recorder;
@@ -11,7 +11,7 @@ use crate::runtime::tasks::BoxError;
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use http::{Request, Response};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::Client;
 use kube::client::Body;
 use std::sync::Mutex;
@@ -255,4 +255,36 @@ async fn a_term_begins_when_the_cloud_has_said_whether_all_is_as_known_or_does_n
         // The timer of the runtime has a resolution of 1 ms.
         assert!(asked.len() == NODES && first >= expected && first <= expected + LATENCY, "{confirms:?}: {first:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_preview_plans_with_the_given_answer_and_changes_nothing() {
+    let cloud = Timed::default();
+    let (controller, watch) = controller(cloud.clone(), 1);
+    let watch = tokio::spawn(watch);
+    let term = Arc::new(controller.begin_term());
+    let mut events = term.store.subscribe();
+    while !term.store.contains("n7") {
+        events.next().await;
+    }
+    let node = term.store.get("n7").unwrap();
+    let unknown = || Presence::Unknown(Unknown::new(reason::VMNotFound, "no VM"));
+    let preview = term.preview(&node, unknown());
+    let outcome = preview.plan.map(|plan| plan.outcome);
+    assert!(
+        matches!(&outcome, Some(NextStep::Blocked(blocked)) if blocked.reason == reason::VMNotFound),
+        "{outcome:?}"
+    );
+    assert_eq!((preview.blocked, preview.is_settled), (None, false), "no reconcile has ended");
+    assert!(cloud.asked.lock().unwrap().is_empty(), "the provider is not called");
+    let blocked = NodeBlocked::new(reason::VMNotFound, "x".repeat(301), Requeue::BACKOFF);
+    let _ = term.conclude("n7", Ok(Ok(NextStep::Blocked(blocked)))).await;
+    let message = term.preview(&node, unknown()).blocked.map(|blocked| blocked.message);
+    assert_eq!(message, Some("x".repeat(300)), "the message of the last reconcile, clipped");
+    let mut waiting = (*node).clone();
+    let taint = Taint { key: node::TAINT_UNINITIALIZED.to_owned(), ..Taint::default() };
+    waiting.spec.get_or_insert_default().taints = Some(vec![taint]);
+    tokio::time::advance(Duration::from_secs(9)).await;
+    assert_eq!(term.preview(&Arc::new(waiting), unknown()).waiting_time, Duration::ZERO, "a preview starts no wait");
+    watch.abort();
 }

@@ -75,6 +75,11 @@ impl DeferredWrites {
         self.state.lock().granted.remove(node)
     }
 
+    /// Returns whether the Node has a turn, without ending this turn.
+    pub(super) fn has_turn(&self, node: &str) -> bool {
+        self.state.lock().granted.contains(node)
+    }
+
     pub(super) fn synced(&self, node: &str, result: SyncResult) {
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -163,7 +168,8 @@ mod tests {
     async fn write_next(moves: &DeferredWrites) -> (String, u64) {
         let began = Instant::now();
         let node = moves.next().await;
-        assert!(moves.take_turn(&node) && !moves.take_turn(&node), "a turn is given once");
+        assert!(moves.has_turn(&node) && moves.take_turn(&node), "a turn is given");
+        assert!(!moves.has_turn(&node) && !moves.take_turn(&node), "a turn is given once");
         moves.synced(&node, SyncResult::Written);
         (node, began.elapsed().as_secs())
     }

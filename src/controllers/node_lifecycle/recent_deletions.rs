@@ -89,6 +89,7 @@ mod tests {
         assert_eq!(deletions.find("a"), Some(deletion("a", 0)));
         deletions.record(deletion("a", 1));
         assert_eq!(deletions.find("a"), Some(deletion("a", 1)));
+        assert_eq!(deletions.nodes(), ["a", "a"]);
         (2..=MAX_DELETIONS).for_each(|uid| deletions.record(deletion("b", uid)));
         assert!(deletions.find("a").is_some(), "this is the oldest one of {MAX_DELETIONS}");
         deletions.record(deletion("b", MAX_DELETIONS + 1));

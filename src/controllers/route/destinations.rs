@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
@@ -35,6 +36,17 @@ struct Destination {
     is_tried: bool,
     /// Whether the target Node of a route to delete was added, changed or deleted since the plan.
     is_stale: bool,
+    /// The last attempt, if it failed.
+    last_failure: Option<FailedAttempt>,
+}
+
+/// An attempt to change the routes to one destination that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedAttempt {
+    /// The failure.
+    pub message: String,
+    /// Time of the next attempt, unless a change causes an earlier one; `None` if it waits for a change.
+    pub next: Option<Instant>,
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -48,12 +60,14 @@ pub(super) struct DestinationUpdate {
 
 /// The state of the routes of a Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Routing {
+pub enum Routing {
+    /// The Node wants no route.
     Unwanted,
     /// A route was not tried yet.
     Pending,
     /// A route could not be created, or is refused.
     Failed,
+    /// All routes match the Node.
     Ready,
 }
 
@@ -138,6 +152,18 @@ impl Destinations {
         self.by_network.get_mut(&network).map(|destination| &mut destination.failures)
     }
 
+    /// Records an attempt; `failure` is `None` if the attempt did not fail.
+    pub(super) fn record_attempt(&mut self, network: IpNet, failure: Option<FailedAttempt>) {
+        if let Some(destination) = self.by_network.get_mut(&network) {
+            destination.last_failure = failure;
+        }
+    }
+
+    /// Returns the last attempt to change this destination, if it failed.
+    pub(super) fn last_failure(&self, network: IpNet) -> Option<&FailedAttempt> {
+        self.by_network.get(&network)?.last_failure.as_ref()
+    }
+
     /// Returns the names of the Nodes that wait for a route to this destination.
     pub(super) fn waiting(&self, network: IpNet) -> impl Iterator<Item = &str> {
         let creations = self.by_network.get(&network).into_iter().flat_map(|one| &one.changes.creations);
@@ -163,7 +189,8 @@ impl Destinations {
         self.rejected.get(network).is_some_and(|nodes| nodes.contains(node::name(node)))
     }
 
-    fn routing_of(&self, node: &Node, network: &IpNet) -> Routing {
+    /// Returns the state of the Node's route to this network according to the last plan.
+    pub(super) fn routing_of(&self, node: &Node, network: &IpNet) -> Routing {
         if self.is_refused(node, network) {
             return Routing::Failed;
         }
@@ -267,6 +294,28 @@ mod tests {
         assert!(!pass(&its, fail), "what failed waits for its backoff");
         let succeed = |destinations: &mut Destinations| destinations.failures(network(0)).unwrap().reset();
         assert!(pass(&nobody, succeed) && !pass(&nobody, |_| {}), "the change is checked after the next success");
+    }
+
+    #[test]
+    fn a_failed_attempt_is_kept_until_the_destination_succeeds_or_gets_another_plan() {
+        let failed = || FailedAttempt { message: "no answer".to_owned(), next: Some(Instant::now()) };
+        let plan = |node| BTreeMap::from([(network(0), creation(node, 0))]);
+        let mut destinations = Destinations::default();
+        destinations.record_attempt(network(0), Some(failed()));
+        assert_eq!(destinations.last_failure(network(0)), None, "there is no such destination");
+        let adopt = |destinations: &mut Destinations, node| {
+            destinations.begin_listing();
+            destinations.adopt(plan(node), &[], &[], &BTreeSet::new())
+        };
+        let _due = adopt(&mut destinations, "a");
+        destinations.record_attempt(network(0), Some(failed()));
+        let _due = adopt(&mut destinations, "a");
+        assert_eq!(destinations.last_failure(network(0)).map(|one| one.message.as_str()), Some("no answer"));
+        destinations.record_attempt(network(0), None);
+        assert_eq!(destinations.last_failure(network(0)), None);
+        destinations.record_attempt(network(0), Some(failed()));
+        let _due = adopt(&mut destinations, "b");
+        assert_eq!(destinations.last_failure(network(0)), None, "the plan is another one");
     }
 
     #[test]

@@ -160,8 +160,13 @@ pub fn refused_networks(nodes: &[&Node], routes: &[Route], refused: &RefusedNetw
 impl RefusedNetwork {
     /// Returns the key of the report about this network.
     pub fn key(&self) -> String {
-        let kept = if self.has_route { " kept" } else { "" };
-        format!("{} {}{kept}", self.network, self.node)
+        Self::key_of(self.network, &self.node, self.has_route)
+    }
+
+    /// Returns the key of the report about a network of a Node. `has_route` is [`RefusedNetwork::has_route`].
+    pub fn key_of(network: IpNet, node: &str, has_route: bool) -> String {
+        let kept = if has_route { " kept" } else { "" };
+        format!("{network} {node}{kept}")
     }
 }
 

@@ -1,8 +1,10 @@
 //! The reconciler of the route controller, with the work of its three kinds of keys.
 
+mod explanation;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use jiff::Timestamp;
@@ -16,7 +18,7 @@ use tokio::time::timeout_at;
 use super::RoutesStatus;
 use super::apply::{ApplyResult, Cloud, Listing};
 use super::condition;
-use super::destinations::{Destinations, Routing};
+use super::destinations::{Destinations, FailedAttempt, Routing};
 use super::failure::RouteFailure;
 use super::key::Key;
 use super::metrics::RouteMetrics;
@@ -33,6 +35,7 @@ use crate::controllers::{now, reason_of, record_event};
 use crate::kubernetes::call::CallError;
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::patch::{patch_status, permits_retry};
+pub use explanation::{PodNetworkFacts, RouteFacts};
 
 /// Interval between the checks of a kept route, unless its Node changes earlier.
 const KEPT_ROUTE_PAUSE: Duration = Duration::from_secs(300);
@@ -314,6 +317,11 @@ impl RouteReconciler {
             }
             (_, None) => is_left.then_some(KEPT_ROUTE_PAUSE),
         };
+        let failure = applied.failure.as_ref().map(|(failure, _)| FailedAttempt {
+            message: failure.message.clone(),
+            next: pause.map(|pause| now() + pause),
+        });
+        progress.destinations.record_attempt(network, failure);
         if self.writes_condition {
             let waiting: Vec<String> = progress.destinations.waiting(network).map(str::to_owned).collect();
             let concerned = created.into_iter().map(|creation| creation.route.target_node).chain(waiting);
@@ -409,6 +417,25 @@ impl RouteReconciler {
 }
 
 impl Progress {
+    pub(super) fn destinations(&self) -> &Destinations {
+        &self.destinations
+    }
+
+    /// Returns the time of the next pass; `None` while a pass is queued.
+    pub(super) fn next_pass(&self) -> Option<Instant> {
+        self.schedule.due()
+    }
+
+    /// Whether the last pass planned with this Node's current state.
+    pub(super) fn is_planned(&self, node: &Node) -> bool {
+        self.nodes.is_planned(node)
+    }
+
+    /// Returns the reason why the condition of this Node could not be written.
+    pub(super) fn unwritten_condition(&self, name: &str) -> Option<Reason> {
+        self.unwritten.get(name).copied()
+    }
+
     /// Whether the Node has its routes; `None` if a route is untried, or if the Node neither has nor wants a route.
     fn has_routes(&self, node: &Node) -> Option<bool> {
         match self.destinations.routing(node) {

@@ -87,6 +87,11 @@ impl Damping {
         self.0.values().filter_map(|recent| recent.until).min()
     }
 
+    /// Returns the Nodes in a pause, with the ends of the pauses.
+    pub(super) fn pauses(&self) -> Vec<(String, Instant)> {
+        self.0.iter().filter_map(|(name, recent)| Some((name.clone(), recent.until?))).collect()
+    }
+
     pub(super) fn is_pausing(&self, name: &str) -> bool {
         self.0.get(name).is_some_and(|recent| recent.until.is_some())
     }
@@ -125,6 +130,7 @@ mod tests {
                 DampingVerdict::Wait { until: at(now + pause), is_first: false }
             );
             assert!(damping.is_pausing("n"));
+            assert_eq!(damping.pauses(), [("n".to_owned(), at(now + pause))]);
             assert_eq!(damping.next_end(), Some(at(now + pause)));
             assert_eq!(damping.end_pauses(at(now + pause - 1)), [""; 0]);
             assert_eq!(damping.end_pauses(at(now + pause)), ["n"]);

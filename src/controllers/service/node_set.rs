@@ -2,7 +2,7 @@
 //! `controllers/service/controller.go`, for both traffic policies. The set ignores readiness, because the load balancer
 //! has its own health check.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Node;
 
@@ -55,6 +55,17 @@ impl NodeSet {
             Some(value) => drop(self.0.insert(name.to_owned(), value)),
             None => drop(self.0.remove(name)),
         }
+    }
+
+    /// Returns the number of Nodes.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns the names of the Nodes that differ between both sets, sorted.
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let names: BTreeSet<&String> = self.0.keys().chain(other.0.keys()).collect();
+        names.into_iter().filter(|name| self.0.get(*name) != other.0.get(*name)).cloned().collect()
     }
 
     /// Whether no Node is a target.
@@ -120,6 +131,14 @@ mod tests {
     }
 
     fn same(_: &mut Value) {}
+
+    #[test]
+    fn the_differences_are_the_names_of_new_lost_and_changed_nodes() {
+        let before = set_of(&[node("a", same), node("b", same), node("c", same)]);
+        let after = set_of(&[node("b", id("other")), node("c", same), node("d", same)]);
+        assert_eq!(after.differences(&before), ["a", "b", "d"]);
+        assert_eq!((after.differences(&after), after.count()), (Vec::new(), 3));
+    }
 
     /// Returns true if this change of `n2` updates the load balancers. The other Nodes are `n1` and `n3`.
     fn updates(before: impl FnOnce(&mut Value), after: impl FnOnce(&mut Value)) -> bool {

@@ -1,5 +1,6 @@
 //! The sync of one Service: observes, plans and applies.
 
+pub mod explanation;
 mod node_update;
 
 use std::sync::Arc;

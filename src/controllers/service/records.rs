@@ -130,6 +130,26 @@ pub(super) struct SyncInput {
     pub(super) had_objects: bool,
 }
 
+/// A copy of the state of a record, for readers.
+pub(super) struct RecordView {
+    /// The UID of the Service of the record.
+    pub(super) uid: Option<String>,
+    pub(super) plan_input: ServiceRecord,
+    /// Whether at least one sync of the Service has completed.
+    pub(super) is_synced: bool,
+    pub(super) was_ensured: bool,
+    /// Whether a call for the Service is in flight.
+    pub(super) is_locked: bool,
+    /// The end of the pause after a failed sync.
+    pub(super) sync_not_before: Option<Instant>,
+    /// The Nodes that a call of this term has set last.
+    pub(super) written: Option<Arc<NodeSet>>,
+    /// Whether the load balancer has the Nodes in `written`.
+    pub(super) is_certain: bool,
+    /// The end of the pause after a failed update of the Nodes.
+    pub(super) nodes_not_before: Option<Instant>,
+}
+
 /// Permission to call the cloud for one Service. At most one lock exists for each Service. Dropping the lock releases
 /// the Service.
 pub(super) struct ServiceLock {
@@ -170,7 +190,7 @@ impl Records {
         let new = || Record { uid: service.metadata.uid.clone(), ..Record::default() };
         let record = table.by_key.entry(key.to_owned()).or_insert_with(new);
         SyncInput {
-            record: ServiceRecord { ensured: record.current_inputs().cloned(), rejection: record.rejection.clone() },
+            record: record.plan_input(),
             ensured: record.ensured.as_ref().map(|ensured| ensured.inputs.clone()),
             had_objects: record.had_objects,
         }
@@ -408,6 +428,23 @@ impl Records {
         due
     }
 
+    /// Returns the state of the record; `None` without one. Changes nothing.
+    pub(super) fn view(&self, key: &str) -> Option<RecordView> {
+        let table = self.table.lock();
+        let record = table.by_key.get(key)?;
+        Some(RecordView {
+            uid: record.uid.clone(),
+            plan_input: record.plan_input(),
+            is_synced: record.last_sync.is_some(),
+            was_ensured: record.ensured.is_some(),
+            is_locked: table.locked.contains(key),
+            sync_not_before: record.attempt.failure.not_before,
+            written: record.nodes.written.clone(),
+            is_certain: record.nodes.is_certain,
+            nodes_not_before: record.nodes.failure.not_before,
+        })
+    }
+
     /// Drops the record, because this program has no load balancer for the Service. A call in flight keeps its lock.
     pub(super) fn forget(&self, key: &str) {
         self.table.lock().by_key.remove(key);
@@ -435,6 +472,11 @@ impl Record {
     /// Whether this term may have created objects in the cloud.
     fn may_have_objects(&self) -> bool {
         self.ensured.is_some() || self.attempt.inputs.is_some() || self.had_objects || self.nodes.written.is_some()
+    }
+
+    /// Returns the part of the record on which the plan of a sync depends.
+    fn plan_input(&self) -> ServiceRecord {
+        ServiceRecord { ensured: self.current_inputs().cloned(), rejection: self.rejection.clone() }
     }
 
     /// Returns the inputs of the last ensure, unless the ensure must be repeated.
@@ -635,6 +677,25 @@ mod tests {
             assert_eq!(records.lock(KEY, None, &two).err(), Some(pause));
             tokio::time::advance(pause).await;
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_view_has_the_pauses_the_lock_and_the_input_of_the_next_plan() {
+        let (one, two) = (set("a"), set("b"));
+        let (records, inputs) = ensured(&one);
+        let view = || records.view(KEY).unwrap();
+        assert!(view().was_ensured && view().is_certain && !view().is_locked);
+        assert_eq!((view().plan_input.ensured, view().written), (Some(inputs.clone()), Some(Arc::clone(&one))));
+        let due = records.due(&two);
+        records.begin_node_update(KEY);
+        assert!(view().is_locked && !view().is_certain);
+        records.node_update_failed(KEY, &two, held(Retry::Backoff));
+        drop(due);
+        assert_eq!(view().nodes_not_before, Some(Instant::now() + Duration::from_secs(5)));
+        assert_eq!(view().plan_input.ensured, None, "after a failed update the ensure is repeated");
+        records.synced(KEY, Some(&held(Retry::After(Duration::from_secs(42)))));
+        assert_eq!(view().sync_not_before, Some(Instant::now() + Duration::from_secs(42)));
+        assert!(records.view("n/other").is_none());
     }
 
     #[test]

@@ -129,6 +129,12 @@ impl Targets {
         damping.next_end().map(Instant::from_std)
     }
 
+    /// Returns the Nodes whose changes wait, with the ends of the pauses.
+    pub(super) fn pauses(&self) -> Vec<(String, Instant)> {
+        let pauses = self.state.lock().damping.pauses();
+        pauses.into_iter().map(|(name, until)| (name, Instant::from_std(until))).collect()
+    }
+
     /// Rebuilds the set, because any Node may have changed.
     pub(super) fn observe_all(&self) {
         let mut set = NodeSet::default();

@@ -16,3 +16,4 @@ pub mod absence;
 pub mod instances;
 pub mod lookup;
 pub mod metadata;
+pub mod reports;

@@ -31,6 +31,7 @@ mod tags;
 mod vcenter_id;
 pub mod zone_tags;
 
+pub use connection::account::AccountReads;
 pub use connection::{Vcenter, reads};
 pub use session::Session;
 pub use tags::{TagReads, TagSettings};

@@ -46,6 +46,21 @@ async fn the_first_class_overtakes_and_promotes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_state_of_a_key_shows_when_a_worker_takes_it() {
+    let queue = queue();
+    assert_eq!(queue.key_state(&"a"), KeyState::Idle);
+    queue.add("a");
+    assert_eq!(queue.key_state(&"a"), KeyState::Ready);
+    let work = now(&queue).unwrap();
+    assert_eq!(queue.key_state(&"a"), KeyState::Running);
+    let until = Instant::now() + queue.retry("a");
+    drop(work);
+    assert_eq!(queue.key_state(&"a"), KeyState::Delayed { until, failures: 1 });
+    queue.close();
+    assert_eq!(queue.key_state(&"a"), KeyState::Idle);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_delayed_key_comes_when_it_is_due_and_the_earliest_delay_counts() {
     let queue = queue();
     let start = Instant::now();

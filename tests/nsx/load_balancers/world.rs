@@ -10,6 +10,7 @@ use ccm::clients::nsx::Timeouts;
 use ccm::cloud::{ClusterEvents, ClusterReads, Error, LeaderToken, LiveReads, LoadBalancer as _, ServiceEvent};
 use ccm::providers::vsphere::config::{Class, IpPool, LoadBalancerConfig as Config, Profile, Size};
 use ccm::providers::vsphere::nsx::AnyLeader;
+use ccm::providers::vsphere::nsx::load_balancer::backend::Backend;
 use ccm::providers::vsphere::nsx::load_balancer::orphans::Policy;
 use ccm::providers::vsphere::nsx::load_balancer::{
     LoadBalancerSettings, NsxLoadBalancers, RequestedAddresses, backend,
@@ -25,6 +26,7 @@ use support::fake_nsx::{FakeNsx, Model, ObjectVersion, Side};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::announcement::AnnouncedBackend;
 use crate::routes::world::{Cluster, client, node};
 use crate::world::{SOON, advance};
 
@@ -42,6 +44,8 @@ pub struct World {
     pub fake: Arc<FakeNsx>,
     pub cluster: Arc<Cluster>,
     pub balancers: Arc<NsxLoadBalancers>,
+    /// The backend, which compares the steps of calls with what is announced.
+    pub backend: Arc<AnnouncedBackend>,
     pub config: Config,
     name: String,
     is_leader: Arc<AtomicBool>,
@@ -207,24 +211,26 @@ impl World {
     fn of(fake: Arc<FakeNsx>, cluster: Arc<Cluster>, name: &str, config: Config, flags: Flags) -> Self {
         let Flags { batches, adoption, orphans, requested_addresses } = flags;
         let (nodes, live) = (Arc::clone(&cluster) as Arc<dyn ClusterReads>, Arc::clone(&cluster) as Arc<dyn LiveReads>);
-        let backend = Arc::new(backend::NsxBackend::new(client(&fake, Timeouts::default()), batches));
+        let backend = backend::NsxBackend::new(client(&fake, Timeouts::default()), batches);
+        let backend = Arc::new(AnnouncedBackend::new(backend));
         let leads = watch::Sender::new(true);
         let balancers = NsxLoadBalancers::new(
             config.clone(),
             LoadBalancerSettings { cluster: name.to_owned(), adoption, orphans, requested_addresses },
-            backend,
+            Arc::clone(&backend) as Arc<dyn Backend>,
             nodes,
             live,
             Arc::clone(&cluster) as Arc<dyn ClusterEvents>,
             AnyLeader::new(vec![leads.subscribe()]),
         );
         let balancers = Arc::new(balancers.with_usable_addresses(cluster.usable()));
+        backend.watch(&balancers);
         let stop = CancellationToken::new();
         let (runs, until) = (Arc::clone(&balancers), stop.clone());
         drop(tokio::spawn(async move { runs.run(&until).await }));
         let events = tokio::sync::Mutex::new(balancers.subscribe());
         let is_leader = Arc::new(AtomicBool::new(true));
-        Self { fake, cluster, balancers, config, name: name.to_owned(), is_leader, leads, events, stop }
+        Self { fake, cluster, balancers, backend, config, name: name.to_owned(), is_leader, leads, events, stop }
     }
 
     /// Starts a cluster whose nodes have addresses of both families, on a manager with a pool for each family.
@@ -352,18 +358,23 @@ impl World {
 
     /// Makes one call, which may have to wait.
     pub async fn try_ensure(&self, service: &Service) -> Result<LoadBalancerStatus, Error> {
-        self.balancers.ensure_load_balancer(&self.permit(), &self.name, service, &self.nodes()).await
+        self.ensure_once(service, &self.nodes()).await
+    }
+
+    async fn ensure_once(&self, service: &Service, nodes: &[Arc<Node>]) -> Result<LoadBalancerStatus, Error> {
+        self.backend.begin(service, Some(nodes));
+        self.balancers.ensure_load_balancer(&self.permit(), &self.name, service, nodes).await
     }
 
     /// Makes one call, which may have to wait.
     pub async fn try_delete(&self, service: &Service) -> Result<(), Error> {
+        self.backend.begin(service, None);
         self.balancers.ensure_load_balancer_deleted(&self.permit(), &self.name, service).await
     }
 
     pub async fn ensure(&self, service: &Service) -> Result<LoadBalancerStatus, Error> {
         let nodes = self.nodes();
-        let ensure = async || self.balancers.ensure_load_balancer(&self.permit(), &self.name, service, &nodes).await;
-        self.repeated(ensure).await
+        self.repeated(async || self.ensure_once(service, &nodes).await).await
     }
 
     /// Ensures a Service whose address does not arrive. After each request for the realized state the clock advances
@@ -396,8 +407,7 @@ impl World {
     }
 
     pub async fn delete(&self, service: &Service) -> Result<(), Error> {
-        let delete = async || self.balancers.ensure_load_balancer_deleted(&self.permit(), &self.name, service).await;
-        self.repeated(delete).await
+        self.repeated(async || self.try_delete(service).await).await
     }
 
     pub async fn update(&self, services: &[&Service]) -> Vec<Result<(), Error>> {

@@ -146,7 +146,7 @@ mod tests {
         let asked = Arc::clone(&leads);
         series.show(move || {
             let leads = asked.load(Ordering::SeqCst);
-            let balancers = Some(Counts { named: 9, ambiguous: 2, orphans: 1 });
+            let balancers = Some(Counts { named: 9, ambiguous: 2, orphans: 1, of_other_clusters: 0 });
             Some(NsxReport {
                 server: "nsx:443".to_owned(),
                 leads,

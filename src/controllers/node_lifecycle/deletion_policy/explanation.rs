@@ -52,7 +52,7 @@ impl DeletionPolicy {
         })
     }
 
-    /// Returns the provider's last answer about the Node in the state of `facts`, also if the answer is no longer valid.
+    /// Returns the provider's last answer about the Node in the state of `facts`. The answer may be invalid by now.
     pub fn stored_answer(&self, name: &str, facts: &Facts) -> Option<LastAnswer> {
         let record = self.nodes.get(name).filter(|record| record.facts.is_same_subject(facts))?;
         record.answer.as_deref().cloned()

@@ -34,8 +34,8 @@ impl DeletionRule {
     /// The rules that are checked again right before the deletion, after the deletion was charged to the allowance.
     pub(super) const REPEATED: [Self; 3] = [Self::Grace, Self::ControlPlane, Self::MassHold];
 
-    /// Returns the reason that is reported while the rule holds a deletion. [`HoldReason::Counting`] is an exception: it
-    /// is reported like the grace period, because it lasts only a moment.
+    /// Returns the reason that is reported while the rule holds a deletion. [`HoldReason::Counting`] is an exception:
+    /// it is reported like the grace period, because it lasts only a moment.
     ///
     /// [`HoldReason::Counting`]: super::HoldReason::Counting
     pub fn reason(self) -> Reason {

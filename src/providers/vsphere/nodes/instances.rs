@@ -61,7 +61,8 @@ impl VsphereInstances {
         self.cache.find(node::name(node)).filter(|view| *view.uid == *uid)
     }
 
-    fn find(&self, node: &Node) -> Presence<Arc<BoundVm>> {
+    /// Returns the VM of the Node as the cache has it, or the reason why there is none.
+    pub fn find(&self, node: &Node) -> Presence<Arc<BoundVm>> {
         let provider_id = node::provider_id(node);
         if !provider_id.is_empty() && !provider_id::is_own(provider_id) {
             let message = format!("provider ID {} is not vSphere's", quoted(provider_id));
@@ -102,6 +103,27 @@ impl VsphereInstances {
             Presence::Exists(vm) if !vm.addresses.is_empty() => UsableAddresses::Only(BTreeSet::clone(&vm.addresses)),
             Presence::Unknown(unknown) if unknown.is_transient => UsableAddresses::Pending,
             _ => UsableAddresses::Unknown,
+        }
+    }
+
+    /// Returns the metadata for this Node without waiting, or the reason why there is none.
+    pub fn metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
+        let described = self.find(node).and_then(|vm| {
+            let found = vm.metadata.clone();
+            found.map(|metadata| InstanceMetadata {
+                record: vm.location.to_record(),
+                stale: self.staleness(&vm),
+                ..metadata
+            })
+        });
+        match described {
+            Presence::Unknown(unknown) => {
+                let (view, recorded) = (self.view(node), Location::recorded_on(node));
+                let last =
+                    view.as_ref().and_then(|view| place_to_record(view.last_observation.as_ref(), recorded.as_ref()));
+                Presence::Unknown(Unknown { last_record: last.map(Location::to_record), ..unknown })
+            }
+            other => other,
         }
     }
 
@@ -273,23 +295,7 @@ impl InstancesV2 for VsphereInstances {
     }
 
     async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
-        let described = self.find(node).and_then(|vm| {
-            let found = vm.metadata.clone();
-            found.map(|metadata| InstanceMetadata {
-                record: vm.location.to_record(),
-                stale: self.staleness(&vm),
-                ..metadata
-            })
-        });
-        match described {
-            Presence::Unknown(unknown) => {
-                let (view, recorded) = (self.view(node), Location::recorded_on(node));
-                let last =
-                    view.as_ref().and_then(|view| place_to_record(view.last_observation.as_ref(), recorded.as_ref()));
-                Presence::Unknown(Unknown { last_record: last.map(Location::to_record), ..unknown })
-            }
-            other => other,
-        }
+        self.metadata(node)
     }
 
     async fn refresh(&self) {
@@ -365,7 +371,12 @@ mod tests {
             let cache = Arc::new(InstanceCache::default());
             if let Some((presence, has_no_match)) = view {
                 let (last_observation, inputs) = (None, None);
-                cache.set("n", CachedInstance { uid: "u".into(), presence, has_no_match, last_observation, inputs });
+                let shared_addresses = Vec::new();
+                let uid = "u".into();
+                cache.set(
+                    "n",
+                    CachedInstance { uid, presence, has_no_match, last_observation, inputs, shared_addresses },
+                );
             }
             let mut node = Node::default();
             (node.metadata.name, node.metadata.uid) = (Some("n".to_owned()), Some("u".to_owned()));

@@ -15,15 +15,19 @@ use k8s_openapi::api::core::v1::NodeAddress;
 
 use crate::base::error_chain::chain;
 use crate::clients::vim::{GuestNic, MoRef};
-use crate::cloud::{InstanceMetadata, Reason, Unknown, Zone};
+use crate::cloud::{InstanceMetadata, Reason, Unknown};
 use crate::providers::vsphere::config::address_rules::{AddressRules, IpFamily};
+use crate::providers::vsphere::nodes::metadata::addresses::decisions::{AddressDecision, decisions};
 use crate::providers::vsphere::nodes::metadata::addresses::{
-    AddressError, AwaitedFamily, Preferences, awaited, build_addresses, missing_family, with_guest_interfaces,
+    AddressError, AwaitedFamily, ChosenAddresses, Preferences, awaited, build_addresses, missing_family,
+    with_guest_interfaces,
 };
 use crate::providers::vsphere::nodes::metadata::guest_metadata::parse_static_order;
 use crate::providers::vsphere::nodes::metadata::instance_type::build_instance_type;
 use crate::providers::vsphere::nodes::metadata::topology::TopologyLabels;
-use crate::providers::vsphere::nodes::metadata::zones::{Chains, NOT_READ_YET, ZoneProblem, resolve_zone};
+use crate::providers::vsphere::nodes::metadata::zones::{
+    Chains, NOT_READ_YET, ResolvedZone, ZoneProblem, resolve_zone,
+};
 use crate::providers::vsphere::vcenter::snapshot::{CONNECTED, PowerState, Snapshot, VmRecord};
 use crate::providers::vsphere::vcenter::zone_tags::{ObjectTags, ZoneCategories};
 
@@ -153,23 +157,8 @@ fn addresses(
     beside: AddressContext<'_>,
 ) -> Result<GuestMetadata, AddressError> {
     let families = rules.families.get(&vm.vcenter).map(Vec::as_slice).unwrap_or_default();
-    let mut notes = Vec::new();
-    let mut preferences = Preferences {
-        provided: facts.provided.clone(),
-        current: facts.current_addresses.clone(),
-        ..Preferences::default()
-    };
-    if rules.demotes_virtual_ips {
-        preferences.demoted.extend(beside.shared_addresses.iter().chain(&rules.api_server).map(IpAddr::to_canonical));
-    }
-    // If the guest metadata is unreadable, only the order of the addresses is lost.
-    match parse_static_order(set(&record.metadata), set(&record.metadata_encoding)) {
-        Ok(order) => preferences.listed = order,
-        Err(error) => notes.push(format!(
-            "the order of its addresses is the guest's, because the guest metadata cannot be read: {}",
-            chain(&error)
-        )),
-    }
+    let (preferences, note) = preferences(facts, record, rules, beside.shared_addresses);
+    let mut notes: Vec<String> = note.into_iter().collect();
     let nics = rules.nics(facts, record);
     let chosen = build_addresses(&record.host_name, &nics, &preferences, families, &rules.addresses)?;
     let awaited = if facts.is_initialized {
@@ -202,8 +191,59 @@ fn addresses(
     Ok(GuestMetadata { addresses: chosen.addresses, messages: notes, awaited })
 }
 
+/// Returns the preferences among the addresses of the VM, and a note if its guest metadata cannot be read. Then only the
+/// order of the addresses is lost.
+fn preferences(
+    facts: &NodeFacts,
+    record: &VmRecord,
+    rules: &MetadataRules,
+    shared: &[IpAddr],
+) -> (Preferences, Option<String>) {
+    let mut preferences = Preferences {
+        provided: facts.provided.clone(),
+        current: facts.current_addresses.clone(),
+        ..Preferences::default()
+    };
+    if rules.demotes_virtual_ips {
+        preferences.demoted.extend(shared.iter().chain(&rules.api_server).map(IpAddr::to_canonical));
+    }
+    let note = match parse_static_order(set(&record.metadata), set(&record.metadata_encoding)) {
+        Ok(order) => {
+            preferences.listed = order;
+            None
+        }
+        Err(error) => Some(format!(
+            "the order of its addresses is the guest's, because the guest metadata cannot be read: {}",
+            chain(&error)
+        )),
+    };
+    (preferences, note)
+}
+
+/// Returns the decision about each address that the guest reports, for readers. `shared` are the addresses that running
+/// VMs of other Nodes also report.
+pub fn decide_addresses(
+    facts: &NodeFacts,
+    vm: &VmKey,
+    record: &VmRecord,
+    rules: &MetadataRules,
+    shared: &[IpAddr],
+) -> Vec<AddressDecision> {
+    let families = rules.families.get(&vm.vcenter).map(Vec::as_slice).unwrap_or_default();
+    let (preferences, _) = preferences(facts, record, rules, shared);
+    let nics = rules.nics(facts, record);
+    let chosen: Option<ChosenAddresses> =
+        build_addresses(&record.host_name, &nics, &preferences, families, &rules.addresses).ok();
+    decisions(&nics, chosen.as_ref(), families, &rules.addresses)
+}
+
 fn number(value: Option<i64>) -> i32 {
     value.and_then(|value| i32::try_from(value).ok()).unwrap_or_default()
+}
+
+/// Whether VMware Tools runs or starts in the guest.
+pub fn has_running_tools(record: &VmRecord) -> bool {
+    [TOOLS_RUNNING, TOOLS_STARTING].contains(&record.tools.as_str())
 }
 
 /// Returns the reason why the guest does not report `what`. The state of the VM takes precedence over that of VMware
@@ -269,13 +309,16 @@ fn unreadable(record: &VmRecord) -> String {
     }
 }
 
-/// Returns zone and region, or the reason why initialization waits for them.
-fn zone(
+/// Returns zone and region of a VM with the objects that have the tags; `None` if zones are off.
+///
+/// # Errors
+/// Returns the reason why there is no zone or no region.
+pub fn find_zone(
     snapshot: &Snapshot,
     vm: &VmKey,
     record: &VmRecord,
     rules: &MetadataRules,
-) -> (String, String, Option<Unknown>) {
+) -> Result<Option<ResolvedZone>, ZoneProblem> {
     // A complete chain ends at an object that has no parent or is not readable. Any other chain was cut because it is a
     // circle, as while an object is being moved. The tags of such a chain prove nothing.
     let checked = |objects: Vec<MoRef>| {
@@ -297,17 +340,26 @@ fn zone(
         None if !is_read(object) => Some(&unreadable),
         tags => tags,
     };
-    match resolve_zone(rules.categories.as_ref(), &chains, find_tags) {
-        Ok(found) => {
-            let Zone { failure_domain, region } = found.unwrap_or_default();
-            (failure_domain, region, None)
-        }
+    resolve_zone(rules.categories.as_ref(), &chains, find_tags).map_err(|problem| {
+        problem.named(|object| match snapshot.entities.get(object) {
+            Some(entity) => entity.name.clone(),
+            None if object.kind() == "VirtualMachine" => record.name.clone(),
+            None => String::new(),
+        })
+    })
+}
+
+/// Returns zone and region, or the reason why initialization waits for them.
+fn zone(
+    snapshot: &Snapshot,
+    vm: &VmKey,
+    record: &VmRecord,
+    rules: &MetadataRules,
+) -> (String, String, Option<Unknown>) {
+    match find_zone(snapshot, vm, record, rules) {
+        Ok(None) => (String::new(), String::new(), None),
+        Ok(Some(found)) => (found.zone.failure_domain, found.zone.region, None),
         Err(problem) => {
-            let problem = problem.named(|object| match snapshot.entities.get(object) {
-                Some(entity) => entity.name.clone(),
-                None if object.kind() == "VirtualMachine" => record.name.clone(),
-                None => String::new(),
-            });
             let message = match (&snapshot.tags.error, &problem) {
                 // The reason why no tags can be read comes first, because it explains the rest.
                 (Some(trouble), _) => format!("{trouble}; {problem}"),

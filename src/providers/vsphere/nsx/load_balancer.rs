@@ -15,6 +15,7 @@
 pub mod backend;
 mod body;
 mod cleanup;
+pub mod explanation;
 pub mod families;
 pub mod layout;
 pub mod members;
@@ -45,8 +46,10 @@ use self::cleanup::Cleanup;
 use self::layout::{ClusterLayout, Protocol};
 use self::node_addresses::{HasNode, NodeAddresses};
 use self::orphans::Policy;
-use self::resource_cache::{LastStep, ResourceCache};
+use self::resource_cache::ResourceCache;
+pub use self::resource_cache::{LastStep, ListStatus};
 use self::resource_index::Selection;
+pub use self::service_call::PlannedStep;
 use self::service_call::ServiceCall;
 use self::service_request::ServiceRules;
 use super::AnyLeader;
@@ -96,6 +99,9 @@ pub struct Counts {
     pub ambiguous: usize,
     /// Number of deleted Services that still have load balancers.
     pub orphans: usize,
+    /// Number of objects that name this cluster and have the UID of another cluster, which has the same name. Zero
+    /// while the UID of this cluster is unknown.
+    pub of_other_clusters: usize,
 }
 
 /// Handling of addresses that Services request with `spec.loadBalancerIP`.
@@ -171,7 +177,8 @@ impl NsxLoadBalancers {
     /// Returns the current counts; `None` before the first list of a leadership term, and after the end of the term.
     pub fn counts(&self) -> Option<Counts> {
         let (named, ambiguous) = self.resources.counts()?;
-        Some(Counts { named, ambiguous, orphans: self.cleanup.count() })
+        let of_other_clusters = self.resources.count_of_other_clusters(self.uid.known().as_deref());
+        Some(Counts { named, ambiguous, orphans: self.cleanup.count(), of_other_clusters })
     }
 
     /// Returns an error message if the configured tags and the tags of this program exceed the NSX limit.

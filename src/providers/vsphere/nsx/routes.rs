@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::base::addresses::{parse_ip, parse_network_sloppy};
+use crate::base::error_chain::chain;
 use crate::clients::nsx::{self, Client, Kind, Object};
 use crate::cloud::node::{self, addresses};
 use crate::cloud::{ClusterReads, Error, LeaderToken, LiveReads, Route, UsableAddresses};
@@ -110,6 +111,19 @@ impl LastWrite {
     }
 }
 
+/// The route of one Node to one network, as this process knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownRoute {
+    /// The path of the router.
+    pub router: String,
+    /// The id of the route below the router, if the last list or write showed a route of this cluster.
+    pub id: Option<String>,
+    /// The address that a route leads to, or the reason why there is none.
+    pub next_hop: Result<IpAddr, String>,
+    /// Whether the route was written, and NSX has not reported it as realized since.
+    pub is_unrealized: bool,
+}
+
 struct FoundRoute {
     object: Object,
     listed: ListedRoute,
@@ -141,6 +155,16 @@ impl RouterRoutes {
         self.nodes.node(name).is_some_and(|node| {
             matches!((self.usable_addresses)(&node), UsableAddresses::Unknown | UsableAddresses::Pending)
         })
+    }
+
+    /// Returns what is known about the route of this Node to this network. Sends no request.
+    pub fn known_route(&self, node: &Node, network: &IpNet) -> KnownRoute {
+        let next_hop = self.next_hop(node, network).map_err(|error| chain(&error));
+        let cache = self.cache.lock();
+        let id = cache.ids.get(&(node::name(node).to_owned(), *network)).cloned();
+        let is_unrealized = id.as_ref().is_some_and(|id| cache.unrealized.contains_key(id));
+        drop(cache);
+        KnownRoute { router: self.router.clone(), id, next_hop, is_unrealized }
     }
 
     fn path(&self, id: &str) -> String {

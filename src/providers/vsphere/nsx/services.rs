@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use futures::stream::BoxStream;
+use ipnet::IpNet;
+use k8s_openapi::api::core::v1::Node;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +20,7 @@ use crate::providers::vsphere::nsx::UsableAddressesOf;
 use crate::providers::vsphere::nsx::load_balancer::orphans::Policy;
 use crate::providers::vsphere::nsx::load_balancer::{self, RequestedAddresses};
 use crate::providers::vsphere::nsx::load_balancer::{NsxLoadBalancers, backend};
-use crate::providers::vsphere::nsx::routes::{Adoption, RouterRoutes};
+use crate::providers::vsphere::nsx::routes::{Adoption, KnownRoute, RouterRoutes};
 use crate::providers::{BuildError, Task};
 
 /// Builds the HTTP client and the credentials for NSX. Implemented by `app`.
@@ -251,6 +253,15 @@ impl NsxServices {
             changed.ok().map(|()| ((), (routes, balancers)))
         };
         Box::pin(futures::stream::unfold(changes, next))
+    }
+
+    /// Returns what is known about the route of this Node to this network; `None` without usable routes.
+    pub fn known_route(&self, node: &Node, network: &IpNet) -> Option<KnownRoute> {
+        let part = self.routes.borrow().clone();
+        match part {
+            RoutesPart::Served(routes) => Some(routes.known_route(node, network)),
+            RoutesPart::Off | RoutesPart::Unavailable => None,
+        }
     }
 
     /// Returns the state of the connection; `None` without a connection.

@@ -1,5 +1,6 @@
 //! One vCenter: its session, its snapshot, and fresh reads and searches.
 
+pub mod account;
 mod datacenters;
 mod power;
 pub mod reads;

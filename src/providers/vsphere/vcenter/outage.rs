@@ -4,7 +4,7 @@ use crate::base::error_chain::chain;
 use crate::clients::{http, vim};
 use crate::cloud::Reason;
 use crate::providers::vsphere::reason;
-use crate::providers::vsphere::vcenter::snapshot::VcenterFailure;
+use crate::providers::vsphere::vcenter::snapshot::{ConnectionStep, VcenterFailure};
 
 const FIRST_CALL: &str = "RetrieveServiceContent";
 
@@ -112,6 +112,21 @@ impl Outage {
         }
     }
 
+    /// Returns the step of the connection that fails.
+    fn step(self) -> ConnectionStep {
+        match self {
+            Outage::NameNotResolved | Outage::NotConnectable => ConnectionStep::Resolution,
+            Outage::ConnectionRefused | Outage::ProxyFailed | Outage::HandshakeFailed | Outage::NoAnswer => {
+                ConnectionStep::Network
+            }
+            Outage::CertificateRejected => ConnectionStep::Certificate,
+            Outage::NotVcenter => ConnectionStep::Product,
+            Outage::CredentialsMissing | Outage::CredentialsUnread => ConnectionStep::Credentials,
+            Outage::LoginRejected | Outage::LoginDelayed { .. } | Outage::NoTicket => ConnectionStep::Login,
+            Outage::PermissionDenied | Outage::ErrorAnswered => ConnectionStep::Reads,
+        }
+    }
+
     /// Returns the message for Nodes that wait for the vCenter: a short text if there is one, otherwise `cause`. Only
     /// the log line of the vCenter has the details. The message is short because every waiting Node carries it.
     fn brief(self, cause: String) -> String {
@@ -132,7 +147,7 @@ impl Outage {
 
     /// Converts the outage to `VcenterFailure`. `why` is the full text, and `cause` is the cause alone.
     pub(super) fn vcenter_failure(self, why: String, cause: String) -> VcenterFailure {
-        VcenterFailure { reason: self.reason(), message: why, summary: self.brief(cause) }
+        VcenterFailure { reason: self.reason(), message: why, summary: self.brief(cause), step: self.step() }
     }
 }
 
@@ -157,6 +172,21 @@ mod tests {
 
     fn request() -> FailedRequest {
         FailedRequest { endpoint: "vc:443".to_owned(), operation: "RetrieveServiceContent" }
+    }
+
+    #[test]
+    fn an_outage_fails_at_one_step_of_the_connection() {
+        for (outage, step) in [
+            (Outage::NameNotResolved, ConnectionStep::Resolution),
+            (Outage::NoAnswer, ConnectionStep::Network),
+            (Outage::CertificateRejected, ConnectionStep::Certificate),
+            (Outage::NotVcenter, ConnectionStep::Product),
+            (Outage::CredentialsUnread, ConnectionStep::Credentials),
+            (Outage::LoginDelayed { was_rejected: false }, ConnectionStep::Login),
+            (Outage::PermissionDenied, ConnectionStep::Reads),
+        ] {
+            assert_eq!(outage.vcenter_failure(String::new(), String::new()).step, step, "{outage:?}");
+        }
     }
 
     #[test]

@@ -84,13 +84,35 @@ pub struct VcenterFailure {
     pub message: String,
     /// The short text, for each Node that waits for the vCenter.
     pub summary: String,
+    /// The step that failed.
+    pub step: ConnectionStep,
+}
+
+/// The steps of a connection to a vCenter, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ConnectionStep {
+    /// Prepare the connection, and resolve the host name.
+    Resolution,
+    /// Connect and exchange messages, possibly through a proxy.
+    Network,
+    /// Verify the certificate.
+    Certificate,
+    /// Recognize the server as a vCenter.
+    Product,
+    /// Find credentials.
+    Credentials,
+    /// Log in.
+    Login,
+    /// Read the inventory.
+    Reads,
 }
 
 impl VcenterFailure {
     /// Creates a failure with the reason [`reason::VCenterUnavailable`].
     pub fn unavailable(why: impl Into<String>) -> Self {
         let why = why.into();
-        Self { reason: reason::VCenterUnavailable, summary: why.clone(), message: why }
+        let step = ConnectionStep::Network;
+        Self { reason: reason::VCenterUnavailable, summary: why.clone(), message: why, step }
     }
 }
 
@@ -312,6 +334,26 @@ impl Snapshot {
         chain
     }
 
+    /// Returns the inventory path of an ancestor by names, such as `/dc-1/host/cluster-1`. `None` if the name of an
+    /// object on the path is unknown.
+    pub fn path_of(&self, object: &MoRef) -> Option<String> {
+        let mut path = String::new();
+        for object in self.chain(object) {
+            let entity = self.entities.get(&object)?;
+            if entity.parent.is_some() {
+                path = format!("/{}{path}", path_part(&entity.name));
+            }
+        }
+        Some(path)
+    }
+
+    /// Returns the inventory path of a VM by names, such as `/dc-1/vm/node-1`. `None` if the name of an object on the
+    /// path is unknown.
+    pub fn vm_path(&self, vm: &VmRecord) -> Option<String> {
+        let parent = vm.parent.as_ref().or(vm.parent_vapp.as_ref())?;
+        Some(format!("{}/{}", self.path_of(parent)?, path_part(&vm.name)))
+    }
+
     /// Returns the datacenter of `vm`, then the ancestors of the datacenter. `None` if no datacenter is found above the
     /// folder, vApp, host or resource pool of `vm`.
     fn datacenter_chain(&self, vm: &VmRecord) -> Option<Vec<MoRef>> {
@@ -344,6 +386,11 @@ impl Snapshot {
         path.reverse();
         Datacenter { id: chain.first().map(|datacenter| datacenter.id().to_owned()).unwrap_or_default(), path }
     }
+}
+
+/// Returns a name as a part of a path, in which `govc` expects slashes as `%2f`.
+fn path_part(name: &str) -> String {
+    name.replace('/', "%2f")
 }
 
 /// A datacenter and its location.

@@ -84,6 +84,7 @@ impl Tracker {
             has_no_match: matches!(next_search, NextSearch::NoMatch(_)) && tracked.removed_vcenter.is_none(),
             last_observation: tracked.last_observation.clone(),
             inputs: tracked.inputs.clone(),
+            shared_addresses: self.shared_addresses.of(name).collect(),
         };
         self.cache.set(name, view);
         if has_left {

@@ -35,6 +35,8 @@ pub struct CachedInstance {
     pub last_observation: Option<LastObservation>,
     /// The inputs of the last decision about the VM; `None` before the first decision.
     pub inputs: Option<Arc<LookupInputs>>,
+    /// The addresses that the VM reports and that running VMs of other Nodes also report.
+    pub shared_addresses: Vec<IpAddr>,
 }
 
 /// The inputs of a decision about the VM, as they were. A bound VM keeps the inputs of its binding.
@@ -174,7 +176,14 @@ mod tests {
 
     fn view(reason: Reason) -> CachedInstance {
         let presence = Presence::Unknown(Unknown::new(reason, ""));
-        CachedInstance { uid: "u".into(), presence, has_no_match: false, last_observation: None, inputs: None }
+        CachedInstance {
+            uid: "u".into(),
+            presence,
+            has_no_match: false,
+            last_observation: None,
+            inputs: None,
+            shared_addresses: Vec::new(),
+        }
     }
 
     #[test]

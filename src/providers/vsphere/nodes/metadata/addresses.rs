@@ -2,8 +2,10 @@
 //!
 //! Mirrors `nodemanager.go:DiscoverNode`, `:discoverIPs` and `:sortStaticallyConfiguredAddressesFirst`.
 
+pub mod decisions;
 mod families;
 mod refusals;
+pub mod rule_matches;
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -145,6 +147,34 @@ pub struct ChosenAddresses {
     pub passed_over: Vec<IpAddr>,
     /// Provided addresses that the guest reports but that were refused, with the reason.
     pub refused_provided: Vec<(IpAddr, String)>,
+    /// Each address except the host name, with the rule that chose it.
+    pub picks: Vec<AddressPick>,
+    /// The addresses that the rules allowed for either type, among which the preferences decided.
+    pub allowed: Vec<IpAddr>,
+}
+
+/// An address of a Node, and the rule that chose it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AddressPick {
+    /// The address.
+    pub address: NodeAddress,
+    /// The rule.
+    pub basis: AddressBasis,
+}
+
+/// The rule by which an address was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressBasis {
+    /// The address is the kubelet's `--node-ip`.
+    ProvidedNodeIp,
+    /// The address is in a configured CIDR.
+    Cidr,
+    /// The interface of the address is on the configured network.
+    NetworkName,
+    /// The rules name no reported address of the family, so any address is allowed that is not excluded.
+    AnyAllowed,
+    /// The guest reports no address of the family, so the Node keeps the address that it has.
+    Kept,
 }
 
 /// Chooses the addresses of a Node: its host name, then the internal and the external address per family, in the order
@@ -183,25 +213,30 @@ pub fn build_addresses(
         let picker = Picker { candidates: &candidates, nics, family, preferences, ranks: &ranks };
         let mut picks = Picks::default();
         if families.contains(&family) {
-            picks = picker.pick_pair(rules, names.is_ok(), &mut chosen.passed_over);
+            picks = picker.pick_pair(rules, names.is_ok(), &mut chosen);
         }
         if let Some((ip, refusal)) = picker.take_provided(&mut picks, rules) {
             chosen.refused_provided.push((ip, refusal));
         }
-        let mut found: Vec<NodeAddress> = [(INTERNAL_IP, picks.internal), (EXTERNAL_IP, picks.external)]
+        let mut found: Vec<AddressPick> = [(INTERNAL_IP, picks.internal), (EXTERNAL_IP, picks.external)]
             .into_iter()
-            .filter_map(|(type_, pick)| pick.map(|pick| node_address(type_, pick.text)))
+            .filter_map(|(type_, pick)| {
+                let Pick { candidate, basis } = pick?;
+                Some(AddressPick { address: node_address(type_, candidate.text), basis })
+            })
             .collect();
         is_any_picked |= !found.is_empty();
         if found.is_empty() && families.contains(&family) {
             chosen.missing.push(family);
             if !candidates.iter().any(|candidate| IpFamily::of(candidate.ip) == family) {
-                found = reported_of(family, preferences, rules);
+                let kept = reported_of(family, preferences, rules).into_iter();
+                found = kept.map(|address| AddressPick { address, basis: AddressBasis::Kept }).collect();
             }
         }
-        for address in found {
-            if !chosen.addresses.contains(&address) {
-                chosen.addresses.push(address);
+        for pick in found {
+            if !chosen.addresses.contains(&pick.address) {
+                chosen.addresses.push(pick.address.clone());
+                chosen.picks.push(pick);
             }
         }
     }
@@ -287,10 +322,22 @@ fn candidates(nics: &[GuestNic]) -> impl Iterator<Item = AddressCandidate<'_>> {
         })
 }
 
+#[derive(Clone, Copy)]
+struct Pick<'a> {
+    candidate: AddressCandidate<'a>,
+    basis: AddressBasis,
+}
+
 #[derive(Clone, Copy, Default)]
 struct Picks<'a> {
-    internal: Option<AddressCandidate<'a>>,
-    external: Option<AddressCandidate<'a>>,
+    internal: Option<Pick<'a>>,
+    external: Option<Pick<'a>>,
+}
+
+/// The candidates for one type, and the rule that allows them.
+struct Pool<'a> {
+    candidates: Vec<AddressCandidate<'a>>,
+    basis: AddressBasis,
 }
 
 struct Picker<'a, 'b> {
@@ -305,15 +352,22 @@ impl<'a> Picker<'a, '_> {
     /// Chooses the internal and the external address. Addresses that the rules name come first, with CIDRs before
     /// network names. If `may_guess` is set and the rules name no reported address for either type, any address that is
     /// not excluded is a candidate.
-    fn pick_pair(&self, rules: &AddressRules, may_guess: bool, passed_over: &mut Vec<IpAddr>) -> Picks<'a> {
+    fn pick_pair(&self, rules: &AddressRules, may_guess: bool, chosen: &mut ChosenAddresses) -> Picks<'a> {
         let (internal, external) = (self.allowed(&rules.internal), self.allowed(&rules.external));
-        let mut pools = (self.named_by(&rules.internal, &internal), self.named_by(&rules.external, &external));
-        if may_guess && pools.0.is_empty() && pools.1.is_empty() {
-            pools = (internal, external);
+        let mut of_internal = self.named_by(&rules.internal, &internal);
+        let mut of_external = self.named_by(&rules.external, &external);
+        if may_guess && of_internal.candidates.is_empty() && of_external.candidates.is_empty() {
+            of_internal = Pool { candidates: internal, basis: AddressBasis::AnyAllowed };
+            of_external = Pool { candidates: external, basis: AddressBasis::AnyAllowed };
+        }
+        for candidate in of_internal.candidates.iter().chain(&of_external.candidates) {
+            if !chosen.allowed.contains(&candidate.ip) {
+                chosen.allowed.push(candidate.ip);
+            }
         }
         Picks {
-            internal: self.pick(&pools.0, INTERNAL_IP, &rules.internal, passed_over),
-            external: self.pick(&pools.1, EXTERNAL_IP, &rules.external, passed_over),
+            internal: self.pick(&of_internal, INTERNAL_IP, &rules.internal, &mut chosen.passed_over),
+            external: self.pick(&of_external, EXTERNAL_IP, &rules.external, &mut chosen.passed_over),
         }
     }
 
@@ -323,13 +377,14 @@ impl<'a> Picker<'a, '_> {
     }
 
     /// Returns the addresses in the rule's CIDRs or, if there are none, on its named networks.
-    fn named_by(&self, rule: &AddressRule, allowed: &[AddressCandidate<'a>]) -> Vec<AddressCandidate<'a>> {
+    fn named_by(&self, rule: &AddressRule, allowed: &[AddressCandidate<'a>]) -> Pool<'a> {
         let in_networks: Vec<_> = allowed.iter().filter(|c| c.is_in(&rule.networks)).copied().collect();
         if !in_networks.is_empty() {
-            return in_networks;
+            return Pool { candidates: in_networks, basis: AddressBasis::Cidr };
         }
         let names = network_names(rule, self.nics);
-        allowed.iter().filter(|c| names.iter().any(|name| c.is_on(name))).copied().collect()
+        let candidates = allowed.iter().filter(|c| names.iter().any(|name| c.is_on(name))).copied().collect();
+        Pool { candidates, basis: AddressBasis::NetworkName }
     }
 
     /// Returns the best address of `pool`: first the Node's present address of this type, then addresses that are not
@@ -337,11 +392,11 @@ impl<'a> Picker<'a, '_> {
     /// order.
     fn pick(
         &self,
-        pool: &[AddressCandidate<'a>],
+        pool: &Pool<'a>,
         type_: &str,
         rule: &AddressRule,
         passed_over: &mut Vec<IpAddr>,
-    ) -> Option<AddressCandidate<'a>> {
+    ) -> Option<Pick<'a>> {
         let held: Vec<(Option<IpAddr>, &str)> = self
             .preferences
             .current
@@ -351,7 +406,7 @@ impl<'a> Picker<'a, '_> {
             .collect();
         let names = network_names(rule, self.nics);
         let best = |demoted: &HashSet<IpAddr>| {
-            pool.iter().min_by_key(|candidate| {
+            pool.candidates.iter().min_by_key(|candidate| {
                 let held_at = held.iter().position(|(ip, _)| *ip == Some(candidate.ip)).unwrap_or(usize::MAX);
                 // Of two spellings of one address, the Node's spelling takes precedence.
                 let is_respelled = !held.iter().any(|(_, text)| *text == candidate.text);
@@ -367,17 +422,19 @@ impl<'a> Picker<'a, '_> {
         if first.ip != chosen.ip && !passed_over.contains(&first.ip) {
             passed_over.push(first.ip);
         }
-        Some(*chosen)
+        Some(Pick { candidate: *chosen, basis: pool.basis })
     }
 
     /// Makes the provided address of this family the InternalIP, unless it already is the InternalIP or the rules
     /// choose it as ExternalIP. Returns the reason if the address is refused although the guest reports it.
     fn take_provided(&self, picks: &mut Picks<'a>, rules: &AddressRules) -> Option<(IpAddr, String)> {
         let provided = self.preferences.provided.iter().copied().find(|ip| IpFamily::of(*ip) == self.family)?;
-        let is = |pick: Option<AddressCandidate<'a>>| pick.is_some_and(|pick| pick.ip == provided);
+        let is = |pick: Option<Pick<'a>>| pick.is_some_and(|pick| pick.candidate.ip == provided);
         // If the rules do not name the address, it may have been chosen only because it is the ExternalIP already.
-        let is_named =
-            || self.named_by(&rules.external, &self.allowed(&rules.external)).iter().any(|c| c.ip == provided);
+        let is_named = || {
+            let named = self.named_by(&rules.external, &self.allowed(&rules.external));
+            named.candidates.iter().any(|candidate| candidate.ip == provided)
+        };
         if is(picks.internal) || is(picks.external) && is_named() {
             return None;
         }
@@ -386,7 +443,7 @@ impl<'a> Picker<'a, '_> {
                 Some(_) if is(picks.external) => None,
                 Some(network) => Some((provided, format!("{network} is excluded for InternalIP"))),
                 None => {
-                    picks.internal = Some(*candidate);
+                    picks.internal = Some(Pick { candidate: *candidate, basis: AddressBasis::ProvidedNodeIp });
                     None
                 }
             },

@@ -31,6 +31,17 @@ pub struct Chains {
     pub vm: Chain,
 }
 
+/// Zone and region, and the objects that have their tags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolvedZone {
+    /// Zone and region.
+    pub zone: Zone,
+    /// The object with the tag of the zone.
+    pub zone_object: MoRef,
+    /// The object with the tag of the region.
+    pub region_object: MoRef,
+}
+
 /// Reason why zone and region were not found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ZoneProblem {
@@ -149,7 +160,7 @@ pub fn resolve_zone<'a>(
     categories: Option<&ZoneCategories>,
     chains: &Chains,
     find_tags: impl Fn(&MoRef) -> Option<&'a ObjectTags>,
-) -> Result<Option<Zone>, ZoneProblem> {
+) -> Result<Option<ResolvedZone>, ZoneProblem> {
     let Some(categories) = categories else { return Ok(None) };
     let mut missing = Vec::new();
     for (name, chain) in [("host", &chains.host), ("resource pool", &chains.pool), ("VM", &chains.vm)] {
@@ -169,7 +180,7 @@ fn walk_up<'a>(
     categories: &ZoneCategories,
     objects: &[MoRef],
     find_tags: &impl Fn(&MoRef) -> Option<&'a ObjectTags>,
-) -> Result<Result<Zone, MissingTags>, ZoneProblem> {
+) -> Result<Result<ResolvedZone, MissingTags>, ZoneProblem> {
     let (mut zone, mut region) = (None, None);
     for object in objects {
         let tags = match find_tags(object) {
@@ -177,12 +188,16 @@ fn walk_up<'a>(
             Some(ObjectTags::Unreadable(reason)) => return Err(unknown(format!("the tags of {object}"), reason)),
             None => return Err(unknown(format!("the tags of {object}"), NOT_READ_YET)),
         };
-        region = categories.regions(tags).next().or(region);
+        region = categories.regions(tags).next().map(|name| (name, object)).or(region);
         if zone.is_none() || region.is_none() {
-            zone = categories.zones(tags).next().or(zone);
+            zone = categories.zones(tags).next().map(|name| (name, object)).or(zone);
         }
-        if let (Some(zone), Some(region)) = (zone, region) {
-            return Ok(Ok(Zone { failure_domain: zone.to_owned(), region: region.to_owned() }));
+        if let (Some((zone, zone_object)), Some((region, region_object))) = (zone, region) {
+            return Ok(Ok(ResolvedZone {
+                zone: Zone { failure_domain: zone.to_owned(), region: region.to_owned() },
+                zone_object: zone_object.clone(),
+                region_object: region_object.clone(),
+            }));
         }
     }
     let lacking = [(&categories.region, region.is_none()), (&categories.zone, zone.is_none())];
@@ -202,8 +217,8 @@ fn unknown(what: String, why: &str) -> ZoneProblem {
 }
 
 /// Requires that both names are label values. Otherwise the API server rejects the whole Node update, every time.
-fn checked(categories: &ZoneCategories, found: Zone) -> Result<Zone, ZoneProblem> {
-    for (category, name) in [(&categories.zone, &found.failure_domain), (&categories.region, &found.region)] {
+fn checked(categories: &ZoneCategories, found: ResolvedZone) -> Result<ResolvedZone, ZoneProblem> {
+    for (category, name) in [(&categories.zone, &found.zone.failure_domain), (&categories.region, &found.zone.region)] {
         // An empty text is a valid label value but carries no information.
         if name.is_empty() || !is_label_value(name) {
             return Err(ZoneProblem::InvalidTagName { category: category.clone(), name: name.clone() });

@@ -18,7 +18,7 @@ use super::resource::{LoadBalancerSpec, OwnerTags, Resource};
 use crate::clients::nsx::Object;
 use crate::clients::nsx::realization::{Reservation, RevisionStatus};
 use crate::cloud::{Error, LeaderToken};
-use crate::providers::vsphere::config::address_rules::IpFamily;
+pub use crate::providers::vsphere::config::address_rules::IpFamily;
 
 pub use nsx::NsxBackend;
 

@@ -271,7 +271,7 @@ impl NsxLoadBalancers {
 }
 
 /// Returns a Service with only this namespace and name.
-fn named(service: &str) -> Service {
+pub(super) fn named(service: &str) -> Service {
     let (namespace, name) = service.split_once('/').unwrap_or_default();
     let (namespace, name) = (Some(namespace.to_owned()), Some(name.to_owned()));
     Service { metadata: ObjectMeta { namespace, name, ..ObjectMeta::default() }, ..Service::default() }

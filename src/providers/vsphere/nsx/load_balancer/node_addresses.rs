@@ -67,7 +67,21 @@ impl NodeAddresses {
     /// Addresses that vCenter has reported only for existing Nodes stay, so no kubelet or guest can remove the address
     /// of another Node from pools by a temporary claim.
     pub fn members(&self, nodes: &[Arc<Node>], family: IpFamily) -> Vec<Member> {
-        let reported = &mut self.state.lock().reported;
+        self.members_beside(&mut self.state.lock().reported, nodes, family)
+    }
+
+    /// Returns the same members as [`Self::members`], and leaves the cached addresses as they are.
+    pub fn preview(&self, nodes: &[Arc<Node>], family: IpFamily) -> Vec<Member> {
+        let mut reported = self.state.lock().reported.clone();
+        self.members_beside(&mut reported, nodes, family)
+    }
+
+    fn members_beside(
+        &self,
+        reported: &mut BTreeMap<Box<str>, BTreeSet<IpAddr>>,
+        nodes: &[Arc<Node>],
+        family: IpFamily,
+    ) -> Vec<Member> {
         if reported.len() > nodes.len() * MAX_PER_NODE {
             let present: BTreeSet<&str> = nodes.iter().map(|one| node::name(one)).collect();
             reported.retain(|name, _| present.contains(&**name));
@@ -182,8 +196,10 @@ mod tests {
         let unknown = node("unknown", &["10.0.0.9", "10.0.0.1"]);
         assert_eq!(members(&[Arc::clone(&unknown)]), ["unknown 10.0.0.1", "unknown 10.0.0.9"]);
         members(&[node("a", &["10.0.0.1"]), Arc::clone(&unknown)]);
+        addresses.preview(&[node("b", &["10.0.0.1"])], IpFamily::V4);
         remove(&known, "a");
-        assert_eq!(members(&[Arc::clone(&unknown)]), ["unknown 10.0.0.9"]);
+        assert_eq!(addresses.preview(&[Arc::clone(&unknown)], IpFamily::V4).len(), 1);
+        assert_eq!(members(&[Arc::clone(&unknown)]), ["unknown 10.0.0.9"], "a preview keeps no address");
         assert_eq!(members(&[node("b", &["10.0.0.1"]), unknown]), ["b 10.0.0.1", "unknown 10.0.0.9"]);
     }
 

@@ -51,6 +51,15 @@ const MAX_SERVICES: usize = 4096;
 /// Maximum number of events by which a subscriber may lag. A slower subscriber gets one event for all Services.
 const BACKLOG: usize = 4096;
 
+/// State of the lists of objects in this term.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListStatus {
+    /// Start of the last completed list; `None` before the first list of this term.
+    pub last: Option<Instant>,
+    /// Error of the last list, if it failed.
+    pub failure: Option<String>,
+}
+
 /// Freshness of the cache that a decision requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequiredFreshness {
@@ -516,11 +525,23 @@ impl ResourceCache {
         Some((*reason, remark.message.clone()))
     }
 
+    /// Returns the current messages of all Events of this Service, taken or not.
+    pub fn messages(&self, service: &str) -> Vec<(Reason, String)> {
+        let state = self.state.lock();
+        let of_service = state.service_messages.get(service).into_iter().flatten();
+        of_service.map(|(reason, remark)| (*reason, remark.message.clone())).collect()
+    }
+
     /// Returns the numbers of cached and of reported ambiguous objects; `None` without a list of the current term.
     pub fn counts(&self) -> Option<(usize, usize)> {
         let state = self.state.lock();
         let ambiguous = state.blocked.values().map(BTreeSet::len).sum();
         (state.relist_count > 0 && !state.is_over()).then(|| (state.index.count(), ambiguous))
+    }
+
+    /// Returns the number of cached objects that name this cluster and have the UID of another cluster.
+    pub fn count_of_other_clusters(&self, cluster_uid: Option<&str>) -> usize {
+        self.state.lock().index.count_of_other_clusters(cluster_uid)
     }
 
     /// Claims the Service for one call. Fails with [`Error::Pending`] while another call handles the Service.
@@ -645,6 +666,24 @@ impl ResourceCache {
         let state = self.state.lock();
         let permit = state.permit.clone().filter(|permit| permit.check().is_ok())?;
         Some((permit, state.last_relist_start?, state.epoch))
+    }
+
+    /// Returns the state of the lists. After the end of a term, as before the first list.
+    pub fn list_status(&self) -> ListStatus {
+        let state = self.state.lock();
+        if state.is_over() {
+            return ListStatus::default();
+        }
+        ListStatus {
+            last: state.last_relist_start.filter(|_| state.relist_count > 0),
+            failure: state.failure.as_ref().map(|(error, _)| chain(error)),
+        }
+    }
+
+    /// Whether a sync or deletion of this Service waits for a list, and whether its call is in flight.
+    pub fn is_waiting(&self, service: &str) -> (bool, bool) {
+        let state = self.state.lock();
+        (state.waiting.contains(service), state.services_in_flight.contains_key(service))
     }
 
     /// Returns the objects of Services that are not in the informer cache and have no call in flight. Also removes

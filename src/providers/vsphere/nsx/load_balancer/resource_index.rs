@@ -163,6 +163,15 @@ impl ResourceIndex {
         self.resources.values().filter(is_counted).count()
     }
 
+    /// Returns the number of objects that name this cluster and have the UID of another cluster of the same name.
+    pub fn count_of_other_clusters(&self, cluster_uid: Option<&str>) -> usize {
+        let is_of_other = |one: &&Resource| {
+            let of_cluster = by_cluster_uid(cluster_uid, one.tags.cluster_uid.as_deref());
+            one.tags.is_named_as_ours && of_cluster == OfCluster::Another
+        };
+        self.resources.values().filter(is_of_other).count()
+    }
+
     /// Returns the objects that name this cluster but no Service, and have no UID of another cluster. While the UID of
     /// this cluster is unknown, returns only objects without a cluster UID.
     pub fn without_service(&self, cluster_uid: Option<&str>) -> BTreeSet<Box<str>> {

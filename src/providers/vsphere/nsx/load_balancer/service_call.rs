@@ -4,10 +4,12 @@
 mod addresses;
 mod deletion;
 mod pools;
+mod preview;
 mod realization;
 mod steps;
 
 pub(super) use deletion::delete_lb_service;
+pub use preview::PlannedStep;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -23,7 +25,7 @@ use tracing::debug;
 use super::backend::{ObjectChange, Request};
 use super::families::FamilyLoadBalancer;
 use super::layout::{ClusterLayout, ObjectKind, Owner, Port};
-use super::ownership::{ClassifiedResources, ClusterContext, classify};
+use super::ownership::{ClassifiedResources, ClusterContext, ObjectOwner, classify, owners};
 use super::plan::{self, Action, CurrentState, DesiredLoadBalancer};
 use super::resource::{LoadBalancerSpec, Resource, ServiceResources};
 use super::resource_cache::{LastStep, RequiredFreshness, ResourceCache, ServiceInFlight};
@@ -253,25 +255,47 @@ impl<'a> ServiceCall<'a> {
 
     /// Observes the current state. `nodes` are the addresses of all Nodes.
     fn observe_by(&self, nodes: &BTreeSet<IpAddr>) -> CallObservation {
-        let Self { provider: of, service, layout, key, ingress, .. } = self;
-        let lb_service = of.resources.lb_service(of.selection(), layout.cluster_uid.as_deref());
-        let ports = service_request::ports_of(service).unwrap_or_default();
-        let ports: Vec<Port> = ports.into_iter().map(|(port, _)| port).collect();
-        let facts = ClusterContext {
-            layout,
-            ports: &ports,
-            service_uid: self.uid(),
-            ingress,
-            lb_service: lb_service.as_ref().ok().and_then(Option::as_ref).map(|lb_service| &*lb_service.tags.path),
-            nodes,
-        };
-        let classified = classify(&of.resources.of_service(key), &facts);
+        let Self { provider: of, key, .. } = self;
+        let lb_service = self.lb_service();
+        let objects = of.resources.of_service(key);
+        let classified = self.in_context(nodes, &lb_service, |facts| classify(&objects, facts));
         let own: Vec<Resource> = classified.owned.servers().chain(classified.ambiguous.servers()).cloned().collect();
         let reserved = classified.owned.allocations().filter_map(|allocation| allocation.address);
         let is_used_elsewhere =
             |address: &IpAddr| of.resources.read(|index| index.other_server_on(*address, &own).is_some());
         let addresses_in_use = reserved.filter(is_used_elsewhere).collect();
         CallObservation { classified, lb_service, settled_paths: self.settled_paths.lock().clone(), addresses_in_use }
+    }
+
+    /// Returns the load balancer service in use, or the message that the configured one is unusable.
+    pub(super) fn lb_service(&self) -> Result<Option<Resource>, String> {
+        self.provider.resources.lb_service(self.provider.selection(), self.layout.cluster_uid.as_deref())
+    }
+
+    /// Decides with the facts about this Service. `nodes` are the addresses of all Nodes.
+    fn in_context<T>(
+        &self,
+        nodes: &BTreeSet<IpAddr>,
+        lb_service: &Result<Option<Resource>, String>,
+        decide: impl FnOnce(&ClusterContext<'_>) -> T,
+    ) -> T {
+        let ports = service_request::ports_of(self.service).unwrap_or_default();
+        let ports: Vec<Port> = ports.into_iter().map(|(port, _)| port).collect();
+        decide(&ClusterContext {
+            layout: &self.layout,
+            ports: &ports,
+            service_uid: self.uid(),
+            ingress: &self.ingress,
+            lb_service: lb_service.as_ref().ok().and_then(Option::as_ref).map(|lb_service| &*lb_service.tags.path),
+            nodes,
+        })
+    }
+
+    /// Returns all cached objects that name the Service, with their owners.
+    pub(super) fn owners(&self) -> Vec<(Resource, ObjectOwner)> {
+        let objects = self.cache().of_service(&self.key);
+        let owners = self.in_context(&self.nodes, &self.lb_service(), |facts| owners(&objects, facts));
+        owners.into_iter().map(|(resource, owner)| (resource.clone(), owner)).collect()
     }
 
     /// Observes the state for a call that writes. Fails with [`Error::Pending`] while the ownership of virtual servers

@@ -11,7 +11,7 @@ use super::LATER;
 use super::layout::{Port, Protocol};
 use crate::base::addresses::parse_ip;
 use crate::base::quoting::quoted;
-use crate::cloud::{Error, service as facts};
+use crate::cloud::{Error, Reason, service as facts};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::config::{DEFAULT_CLASS, LoadBalancerConfig};
 use crate::providers::vsphere::reason;
@@ -94,16 +94,41 @@ impl ServiceRules {
     }
 }
 
+/// A check of one part of a request.
+type RequestCheck = fn(&Service, &LoadBalancerConfig, ServiceRules) -> Result<(), Error>;
+
+/// The checks of a request, in the order in which a refusal is reported.
+const CHECKS: [RequestCheck; 7] = [
+    |service, config, _| check_class(config, class_of(service)),
+    |service, _, _| ports_of(service).map(drop),
+    |service, config, rules| {
+        let class = class_of(service);
+        check_families(service, class, config.ipv6_pools.contains_key(class), rules)
+    },
+    |service, _, _| source_ranges_of(service, IpFamily::V4).map(drop),
+    |service, _, _| has_icmp_check(service).map(drop),
+    |service, _, _| snat_of(service).map(drop),
+    |service, _, rules| service.spec.as_ref().map_or(Ok(None), |spec| rules.address_of(spec)).map(drop),
+];
+
 /// Checks the class, the ports, the families and the features that a Service requests. Reads nothing from NSX.
 ///
 /// # Errors
 /// [`Error::Invalid`] that names the unsupported field or annotation and the expected value.
 pub fn check(service: &Service, config: &LoadBalancerConfig, rules: ServiceRules) -> Result<(), Error> {
-    let class = class_of(service);
-    check_class(config, class)?;
-    ports_of(service)?;
-    check_families(service, class, config.ipv6_pools.contains_key(class), rules)?;
-    features_of(service, rules, IpFamily::V4).map(drop)
+    CHECKS.iter().try_for_each(|check| check(service, config, rules))
+}
+
+/// Returns the errors of all failed checks of [`check`], each message once.
+pub fn refusals(service: &Service, config: &LoadBalancerConfig, rules: ServiceRules) -> Vec<(Reason, String)> {
+    let mut refusals: Vec<(Reason, String)> = Vec::new();
+    for error in CHECKS.iter().filter_map(|check| check(service, config, rules).err()) {
+        let refusal = (error.reason(), error.to_string());
+        if !refusals.contains(&refusal) {
+            refusals.push(refusal);
+        }
+    }
+    refusals
 }
 
 /// Returns the features that a Service requests for its load balancer of this family.
@@ -329,7 +354,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::providers::vsphere::config::{Class, Size};
     use IpFamily::{V4, V6};
+    use std::collections::BTreeMap;
 
     fn service(value: Value) -> Service {
         serde_json::from_value(value).unwrap()
@@ -507,6 +534,32 @@ mod tests {
         assert!(check_families(&both, "web", true, ServiceRules::default()).is_ok());
         let error = check_families(&both, "web", false, ServiceRules::default()).unwrap_err().to_string();
         assert_eq!(error, "spec.loadBalancerIP is \"fd00::7\"; expected an IPv4 address");
+    }
+
+    #[test]
+    fn each_refusal_is_listed_once_and_the_first_one_is_the_error() {
+        let config = LoadBalancerConfig {
+            size: Size::Small,
+            lb_service_id: None,
+            tier1: None,
+            snat_disabled: false,
+            tags: BTreeMap::new(),
+            common: Class::default(),
+            classes: BTreeMap::new(),
+            ipv6_pools: BTreeMap::new(),
+        };
+        let wrong = service(json!({
+            "metadata": {"annotations": {ANNOTATION_CLASS: "x", ANNOTATION_SNAT: "y", ANNOTATION_UDP_CHECK: "z"}},
+            "spec": {"loadBalancerIP": "here", "loadBalancerSourceRanges": ["there"]},
+        }));
+        let refusals = refusals(&wrong, &config, ServiceRules::default());
+        let parts = ["the class \"x\"", "no ports", "loadBalancerIP", "source range", "udp-health-check", "/snat"];
+        assert_eq!(refusals.len(), parts.len(), "{refusals:?}");
+        for ((_, message), part) in refusals.iter().zip(parts) {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+        let error = check(&wrong, &config, ServiceRules::default()).unwrap_err();
+        assert_eq!((error.reason(), error.to_string()), refusals[0].clone());
     }
 
     #[test]

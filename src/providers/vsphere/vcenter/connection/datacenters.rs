@@ -14,7 +14,7 @@ use crate::providers::vsphere::vcenter::scope;
 use crate::providers::vsphere::vcenter::snapshot::Datacenter;
 
 /// Time limit for the list of datacenters.
-const LIST_LIMIT: Duration = Duration::from_secs(10);
+pub(super) const LIST_LIMIT: Duration = Duration::from_secs(10);
 /// Pause after a failed list before the next list.
 const PAUSE: Duration = Duration::from_secs(60);
 
@@ -76,7 +76,7 @@ impl Vcenter {
 }
 
 /// Returns the warning about configured datacenters that are not `present`, or `None` if all are present.
-fn missing(configured: &[String], present: &[Datacenter]) -> Option<String> {
+pub(super) fn missing(configured: &[String], present: &[Datacenter]) -> Option<String> {
     let missing: Vec<String> =
         scope::without_datacenter(configured, present).into_iter().map(|item| format!("{item:?}")).collect();
     if missing.is_empty() {

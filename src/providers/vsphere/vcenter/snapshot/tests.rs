@@ -126,3 +126,26 @@ fn what_is_above_the_vms_is_looked_at_for_all_of_them() {
         assert!(after.power.is_empty(), "{case}: no VM changed");
     }
 }
+
+#[test]
+fn paths_have_the_names_below_the_root_folder_and_need_all_of_them() {
+    let entity = |name: &str, parent: Option<(&str, &str)>| Entity {
+        name: name.to_owned(),
+        parent: parent.map(|(kind, id)| MoRef::new(kind, id)),
+        ..Entity::default()
+    };
+    let entities = HashMap::from([
+        (MoRef::new("Folder", "group-d1"), entity("Datacenters", None)),
+        (MoRef::new("Datacenter", "datacenter-2"), entity("dc-1", Some(("Folder", "group-d1")))),
+        (MoRef::new("Folder", "group-v3"), entity("vm", Some(("Datacenter", "datacenter-2")))),
+        (MoRef::new("Folder", "group-v9"), entity("orphans", Some(("Folder", "group-v8")))),
+    ]);
+    let snapshot = Snapshot { entities: Arc::new(entities), ..Snapshot::default() };
+    let path = |parent: Option<&str>| {
+        let parent = parent.map(|id| MoRef::new("Folder", id));
+        snapshot.vm_path(&VmRecord { name: "a/b".to_owned(), parent, ..VmRecord::default() })
+    };
+    assert_eq!(path(Some("group-v3")).as_deref(), Some("/dc-1/vm/a%2fb"));
+    assert_eq!((path(Some("group-v9")), path(None)), (None, None), "a name is not known");
+    assert_eq!(snapshot.path_of(&MoRef::new("Datacenter", "datacenter-2")).as_deref(), Some("/dc-1"));
+}

@@ -54,7 +54,8 @@ impl Refusals<'_> {
         listed(nics, nic_text)
     }
 
-    fn refusal(&self, text: &str) -> String {
+    /// Returns the reason why the rules refuse an address of an interface with a virtual NIC.
+    pub(super) fn refusal(&self, text: &str) -> String {
         let Some(ip) = parse_ip(text) else { return "not an address".to_owned() };
         if let Some(what) = unusable(ip) {
             return what.to_owned();
@@ -86,7 +87,8 @@ fn listed<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
-fn clip(text: &str) -> String {
+/// Returns at most 80 characters of a guest's text.
+pub(super) fn clip(text: &str) -> String {
     let clipped: String = text.chars().take(MAX_TEXT).collect();
     if clipped.len() < text.len() { format!("{clipped}…") } else { clipped }
 }

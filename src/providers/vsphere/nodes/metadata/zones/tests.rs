@@ -38,7 +38,24 @@ fn resolve_along(
     }
     let categories =
         categories.map(|(zone, region)| ZoneCategories { zone: zone.to_owned(), region: region.to_owned() });
-    resolve_zone(categories.as_ref(), chains, |object| tags.get(object.id()).and_then(Option::as_ref))
+    let found = resolve_zone(categories.as_ref(), chains, |object| tags.get(object.id()).and_then(Option::as_ref));
+    found.map(|found| found.map(|found| found.zone))
+}
+
+#[test]
+fn the_objects_with_the_tags_are_those_whose_names_count() {
+    let chain = ["host", "cluster", "datacenter"].map(|id| MoRef::new("Object", id));
+    let chains = Chains { host: Ok(chain.to_vec()), pool: Ok(Vec::new()), vm: Ok(Vec::new()) };
+    let read = |tags: &[&str]| ObjectTags::Read(tags.iter().map(|text| tag(text)).collect());
+    let tags = HashMap::from([
+        ("host", read(&["zone=a"])),
+        ("cluster", read(&["zone=b"])),
+        ("datacenter", read(&["region=r"])),
+    ]);
+    let categories = ZoneCategories { zone: "zone".to_owned(), region: "region".to_owned() };
+    let found = resolve_zone(Some(&categories), &chains, |object| tags.get(object.id())).unwrap().unwrap();
+    assert_eq!((found.zone.failure_domain.as_str(), found.zone_object.id()), ("b", "cluster"));
+    assert_eq!((found.zone.region.as_str(), found.region_object.id()), ("r", "datacenter"));
 }
 
 fn tag(text: &str) -> Tag {
@@ -219,7 +236,8 @@ proptest! {
                 Err(ZoneProblem::InvalidTagName { category: "region".to_owned(), name: region })
             }
         };
-        prop_assert_eq!(resolve_zone(Some(&categories), &chains, |_| Some(&tags)), expected);
+        let found = resolve_zone(Some(&categories), &chains, |_| Some(&tags)).map(|found| found.map(|found| found.zone));
+        prop_assert_eq!(found, expected);
     }
 
     #[test]

@@ -243,3 +243,35 @@ fn a_group_or_persistence_profile_is_ours_by_its_marks_its_id_or_a_virtual_serve
     }
     assert!(case.all_ours(&referred));
 }
+
+#[test]
+fn each_owner_is_shown_with_the_rule_that_decides() {
+    let proofs = |case: &Case, objects: &ServiceResources| -> Vec<ObjectOwner> {
+        let Case { layout, service_uid, ingress, lb_service, nodes } = case;
+        let (service_uid, ports, lb_service) = (*service_uid, &[PORT][..], *lb_service);
+        let facts = ClusterContext { layout, service_uid, ports, ingress, lb_service, nodes };
+        owners(objects, &facts).into_iter().map(|(_, owner)| owner).collect()
+    };
+    let ours = ObjectOwner::ThisCluster;
+    let (address, reference) = (ours(OwnershipProof::Address), ours(OwnershipProof::Reference));
+    assert_eq!(proofs(&Case::default(), &of_go()), [address, reference, reference, address]);
+    let new = Case { ingress: Vec::new(), ..Case::default() };
+    assert_eq!(proofs(&new, &of_go()), [ours(OwnershipProof::Members), reference, reference, address]);
+    let mut objects = of_go();
+    objects.0[0].tags.cluster_uid = Some(UID.into());
+    objects.0[1].tags.cluster_uid = Some("k-2".into());
+    objects.0[2].tags.service_uid = Some(SERVICE.into());
+    objects.0[3].tags.id = Case::default().layout.id(Allocation, SERVICE, None, 3).into();
+    let expected = [
+        ours(OwnershipProof::ClusterUid),
+        ObjectOwner::AnotherCluster,
+        ours(OwnershipProof::ServiceUid),
+        ours(OwnershipProof::Id),
+    ];
+    assert_eq!(proofs(&Case::default(), &objects), expected);
+    let other = Case { lb_service: None, ingress: Vec::new(), ..Case::default() };
+    let mut objects = of_go();
+    objects.0[3].address = None;
+    let expected = [ObjectOwner::Ambiguous, ObjectOwner::Ambiguous, ObjectOwner::Ambiguous, ObjectOwner::Unresolved];
+    assert_eq!(proofs(&other, &objects), expected);
+}

@@ -222,6 +222,8 @@ fn the_load_balancer_service_is_the_configured_one_or_that_of_the_gateway_or_of_
         lb_service("ours", "/t4", &tagged),
         lb_service("untagged", "/t1", &[]),
     ]);
+    let others = [Some("k-1"), None].map(|uid| all.count_of_other_clusters(uid));
+    assert_eq!(others, [1, 0], "without a UID of this cluster, no other cluster is known");
     let id =
         |selection| all.lb_service(selection, Some("k-1")).map(|found| found.map(|found| found.tags.id.to_string()));
     let some = |id: &str| Ok(Some(id.to_owned()));

@@ -18,15 +18,21 @@ use crate::providers::vsphere::reason;
 impl ServiceCall<'_> {
     /// Reads the address of the next allocation that may belong to the Service. Returns false if no read is needed.
     pub(super) async fn read_next(&mut self, observation: &CallObservation) -> Result<bool, Error> {
+        let (allocations, is_open) = self.open_allocations(observation);
+        self.read_one(allocations, is_open && self.lacks_address(observation)).await
+    }
+
+    /// Returns the unresolved allocations whose addresses a sync reads before its plan, and whether the Service may have
+    /// one of these addresses.
+    pub(super) fn open_allocations<'o>(&self, observation: &'o CallObservation) -> (&'o [Resource], bool) {
         let ClassifiedResources { owned: ours, unresolved, .. } = &observation.classified;
         // An unresolved allocation may have the address of the Service. A second allocation would be surplus.
         let has_server = |one: &Resource| ours.servers().any(|server| server.tags.secondary == one.tags.secondary);
         // The address of a virtual server shows which allocation is ours, unless another client may have edited that
         // address.
         let is_open = unresolved.iter().any(|one| !has_server(one) || plan::is_doubtful(&self.ingress, ours));
-        let matters = is_open && self.lacks_address(observation);
         let is_read = is_open || ours.has(ObjectKind::Allocation);
-        Ok(is_read && self.read_one(unresolved, matters).await?)
+        (if is_read { unresolved.as_slice() } else { &[] }, is_open)
     }
 
     /// Performs a step. Claims the address of [`AllocationRequest::Rather`] or [`Action::Reserve`] before the

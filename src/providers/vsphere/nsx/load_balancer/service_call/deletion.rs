@@ -55,15 +55,14 @@ impl ServiceCall<'_> {
         for _ in 0..self.most_steps() {
             let observation = self.observe_for_write()?;
             self.record_ip_pools(&observation);
-            let open = undecided(&observation, self.cache().read(ResourceIndex::has_other_servers));
+            let open = self.undecided(&observation);
             if self.read_one(&open, self.lacks_address(&observation)).await? {
                 continue;
             }
-            let balancers = asked.balancers(&observation.classified.owned);
-            let has_second = asked.families.contains(&SECOND) || balancers.iter().any(|one| one.secondary.is_some());
+            let targets = self.targets_of_deletion(&observation, &asked);
+            let has_second =
+                asked.families.contains(&SECOND) || targets.iter().any(|one| one.balancer.secondary.is_some());
             let expected = self.expected_servers(if has_second { &[None, Some(SECOND)] } else { &[None] });
-            let targets: Vec<FamilyTarget<'_>> =
-                balancers.into_iter().map(|one| self.empty_target(&observation, one)).collect();
             let refused = || {
                 let allocation = self.refused_allocation(&observation)?;
                 let target = targets.iter().find(|target| target.balancer.secondary == allocation.tags.secondary)?;
@@ -109,6 +108,21 @@ impl ServiceCall<'_> {
             }
         }
         Err(self.endless(&steps))
+    }
+
+    /// Returns the allocations whose addresses a deletion reads before its plan.
+    pub(super) fn undecided(&self, observation: &CallObservation) -> Vec<Resource> {
+        undecided(observation, self.cache().read(ResourceIndex::has_other_servers))
+    }
+
+    /// Returns the load balancers of the Service, without any desired ports.
+    pub(super) fn targets_of_deletion<'o>(
+        &self,
+        observation: &'o CallObservation,
+        asked: &RequestedFamilies<'_>,
+    ) -> Vec<FamilyTarget<'o>> {
+        let balancers = asked.balancers(&observation.classified.owned);
+        balancers.into_iter().map(|one| self.empty_target(observation, one)).collect()
     }
 
     /// Returns an allocation without an address from an exhausted IP pool. No virtual server can use the allocation.

@@ -15,6 +15,7 @@ use crate::providers::vsphere::config::{CompleteClass, IpPool, Profile};
 use crate::providers::vsphere::nsx::load_balancer::backend::{CapacityExceeded, ConfiguredObject, Suitability, Usage};
 use crate::providers::vsphere::nsx::load_balancer::families::{FamilyLoadBalancer, RequestedFamilies};
 use crate::providers::vsphere::nsx::load_balancer::layout::{ObjectKind, Port, Protocol};
+use crate::providers::vsphere::nsx::load_balancer::members::Member;
 use crate::providers::vsphere::nsx::load_balancer::plan::{self, Action, DesiredLoadBalancer, WantedPort};
 use crate::providers::vsphere::nsx::load_balancer::resource::{LoadBalancerSpec, Resource};
 use crate::providers::vsphere::nsx::load_balancer::resource_cache::{LbServiceUsage, RequiredFreshness};
@@ -24,6 +25,9 @@ use crate::providers::vsphere::reason;
 
 /// Minimum pause of a sync whose ports may not fit beside those of the calls in flight. Jitter at most doubles it.
 const CAPACITY_PAUSE: Duration = Duration::from_secs(1);
+
+/// Returns the pool members of a family.
+pub(super) type MembersOf<'a> = &'a dyn Fn(IpFamily) -> Vec<Member>;
 
 #[derive(Default)]
 pub(super) struct EnsureProgress {
@@ -53,9 +57,12 @@ impl ServiceCall<'_> {
     async fn try_ensure(&mut self, nodes: &[Arc<Node>]) -> Result<LoadBalancerStatus, Error> {
         service_request::check(self.service, &self.provider.config, self.provider.rules)?;
         let ports = service_request::ports_of(self.service)?;
-        let class = service_request::class_of(self.service);
-        let has_ipv6_pool = self.provider.config.ipv6_pools.contains_key(class);
-        let asked = RequestedFamilies { families: &service_request::families_of(self.service), has_ipv6_pool };
+        let asked = RequestedFamilies {
+            families: &service_request::families_of(self.service),
+            has_ipv6_pool: self.has_ipv6_pool(),
+        };
+        let provider = self.provider;
+        let members = |family| provider.node_addresses.members(nodes, family);
         self.require_fresh(RequiredFreshness::AnyList)?;
         self.cache().is_needed(&self.key);
         let (mut progress, mut steps) = (EnsureProgress::default(), StepCounts::begin());
@@ -66,7 +73,7 @@ impl ServiceCall<'_> {
                 continue;
             }
             let targets =
-                self.targets(&observation, &asked, &ports, nodes).map_err(|error| self.unless_created(error))?;
+                self.targets(&observation, &asked, &ports, &members).map_err(|error| self.unless_created(error))?;
             self.record_removed(&targets);
             // An unneeded load balancer stays until its replacement is complete.
             let is_open = |target: &&FamilyTarget<'_>| {
@@ -110,6 +117,11 @@ impl ServiceCall<'_> {
             }
         }
         Err(self.endless(&steps))
+    }
+
+    /// Whether the class of the Service has an additional IP pool for IPv6.
+    pub(super) fn has_ipv6_pool(&self) -> bool {
+        self.provider.config.ipv6_pools.contains_key(service_request::class_of(self.service))
     }
 
     async fn advance(
@@ -465,12 +477,14 @@ impl ServiceCall<'_> {
         self.perform(target, &step).await
     }
 
-    fn targets<'o>(
+    /// Returns the load balancers of the Service with their desired states. `members` returns the pool members of a
+    /// family.
+    pub(super) fn targets<'o>(
         &self,
         observation: &'o CallObservation,
         asked: &RequestedFamilies<'_>,
         ports: &[(Port, u16)],
-        nodes: &[Arc<Node>],
+        members: MembersOf<'_>,
     ) -> Result<Vec<FamilyTarget<'o>>, Error> {
         let requested = service_request::class_of(self.service);
         let mut classes = observation.classified.owned.servers().map(|server| &*server.spec.class);
@@ -495,7 +509,7 @@ impl ServiceCall<'_> {
         for balancer in asked.balancers(&observation.classified.owned) {
             let mut target = self.empty_target(observation, balancer);
             if balancer.is_wanted {
-                self.set_wanted(&mut target, (class, &complete), &ports, nodes)?;
+                self.set_wanted(&mut target, (class, &complete), &ports, members)?;
                 let is_its = |one: &&IpAddr| asked.required(&balancer).is_none_or(|of| IpFamily::of(**one) == of);
                 target.desired.reported = self.ingress.iter().find(is_its).copied();
             }
@@ -510,10 +524,10 @@ impl ServiceCall<'_> {
         target: &mut FamilyTarget<'_>,
         (class, complete): (&str, &CompleteClass<'_>),
         ports: &[WantedPort],
-        nodes: &[Arc<Node>],
+        members: MembersOf<'_>,
     ) -> Result<(), Error> {
         let family = target.balancer.family;
-        let members = self.provider.node_addresses.members(nodes, family);
+        let members = members(family);
         target.desired.ports = ports.to_vec();
         target.desired.features = service_request::features_of(self.service, self.provider.rules, family)?;
         target.desired.adopts_fully = self.provider.adoption == Adoption::Full;

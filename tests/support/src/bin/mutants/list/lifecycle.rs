@@ -35,8 +35,8 @@ pub fn all() -> Vec<Mutant> {
             "guard-by-hand-and-the-control-plane",
             RULE,
             (
-                "Self::Grace | Self::MassHold | Self::Limit => true,\n            Self::Mode | Self::DryRun | Self::Refusal | Self::ControlPlane => false,",
-                "Self::Grace | Self::MassHold | Self::Limit | Self::ControlPlane => true,\n            Self::Mode | Self::DryRun | Self::Refusal => false,",
+                "Self::Grace | Self::MassHold | Self::Limit => true",
+                "Self::Grace | Self::MassHold | Self::Limit | Self::ControlPlane => true",
             ),
             UNIT,
         ),
@@ -44,8 +44,8 @@ pub fn all() -> Vec<Mutant> {
             "guard-by-hand-and-the-limit",
             RULE,
             (
-                "Self::Grace | Self::MassHold | Self::Limit => true,\n            Self::Mode | Self::DryRun | Self::Refusal | Self::ControlPlane => false,",
-                "Self::Grace | Self::MassHold => true,\n            Self::Mode | Self::DryRun | Self::Refusal | Self::ControlPlane | Self::Limit => false,",
+                "Self::Grace | Self::MassHold | Self::Limit => true",
+                "Self::Limit => false,\n            Self::Grace | Self::MassHold => true",
             ),
             UNIT,
         ),

@@ -1,0 +1,198 @@
+//! Collects the facts of `check` from what this process knows, and runs the checks. The checks themselves are pure.
+
+mod accounts;
+mod nodes;
+pub(super) mod permissions;
+
+use super::protocol::Answer;
+use super::{Inquiries, status};
+use crate::app::reports::check::catalogue::CheckId;
+use crate::app::reports::check::configuration::{ConfigurationFacts, CredentialFacts, CredentialSourceState};
+use crate::app::reports::check::connections::VcenterFacts;
+use crate::app::reports::check::nodes::{NodeCheckFacts, NodeChecksInput};
+use crate::app::reports::check::nsx::NsxFacts;
+use crate::app::reports::check::{
+    CheckReport, CheckResult, CheckSummary, configuration, connections, kubernetes, nodes as node_checks, nsx,
+};
+use crate::app::reports::status::{StatusNote, StatusReport};
+use crate::app::vsphere::CredentialReport;
+use crate::providers::vsphere::config::{AddressRule, AddressRules};
+use crate::providers::vsphere::login::credentials::CredentialState;
+use crate::providers::vsphere::nodes::metadata::addresses::rule_matches::unmatched_rules;
+use crate::runtime::admin::Health;
+use accounts::Accounts;
+
+/// The check of the probe `/healthz` that fails if this process leads and does not renew the Lease.
+const ELECTION_CHECK: &str = "leaderElection";
+
+/// The options of `check`.
+pub(super) struct CheckOptions {
+    /// The only Node to check; all Nodes without it.
+    pub node: Option<String>,
+    /// The only vCenter to check; all vCenters without it.
+    pub vcenter: Option<String>,
+    /// Whether more findings are named.
+    pub is_deep: bool,
+}
+
+/// Runs the checks. If the Node or the vCenter is not known, returns the nearest names.
+pub(super) async fn answer(process: &Inquiries, options: &CheckOptions) -> Answer {
+    // Before any call, because a mistyped name needs none.
+    if let Err(not_found) = status::selected(process, options.vcenter.as_deref(), options.node.as_deref()) {
+        return not_found;
+    }
+    let permissions = permissions::check(process);
+    let accounts = accounts::read(process, options.vcenter.as_deref());
+    let (permissions, accounts) = tokio::join!(permissions, accounts);
+    let state = match status::selected(process, options.vcenter.as_deref(), options.node.as_deref()) {
+        Ok(state) => state,
+        Err(not_found) => return not_found,
+    };
+    let mut checks = permissions;
+    checks.extend(of_process(process, &state, &accounts, options));
+    Answer::Check(Box::new(report(state, checks)))
+}
+
+fn report(state: StatusReport, mut checks: Vec<CheckResult>) -> CheckReport {
+    // A stable sort: subjects stay in their order.
+    checks.sort_by_key(|check| check.id);
+    let find_leader = state.election.as_ref().filter(|_| !state.leads).map(|election| election.command());
+    CheckReport {
+        version: state.version,
+        time: state.time,
+        host: state.host,
+        leads: state.leads,
+        find_leader,
+        summary: CheckSummary::new(&checks),
+        checks,
+    }
+}
+
+/// Runs the checks that need no call, and those of the accounts that were read.
+fn of_process(
+    process: &Inquiries,
+    state: &StatusReport,
+    accounts: &Accounts,
+    options: &CheckOptions,
+) -> Vec<CheckResult> {
+    let nodes = process.nodes.is_ready().then(|| nodes::facts(process, options.node.as_deref()));
+    let mut checks = of_kubernetes(process, state, nodes.as_deref(), options.is_deep);
+    checks.extend(of_configuration(process, state));
+    checks.extend(of_servers(process, state, accounts, options.is_deep));
+    checks.extend(of_nodes(process, state, nodes.as_deref(), options.is_deep));
+    checks
+}
+
+/// The reason why nothing is known of Nodes right after the start.
+const NODES_NOT_READ: &str = "the Nodes were not read yet";
+
+fn of_kubernetes(
+    process: &Inquiries,
+    state: &StatusReport,
+    nodes: Option<&[NodeCheckFacts]>,
+    is_deep: bool,
+) -> Vec<CheckResult> {
+    let mut failures = process.checks.all().into_iter().filter_map(|(name, health)| match health {
+        Health::Failed(reason) if name == ELECTION_CHECK => Some(reason),
+        _ => None,
+    });
+    let failure = failures.next();
+    let mut results = vec![kubernetes::lease(state.election.as_ref(), state.leads, failure.as_deref())];
+    let Some(nodes) = nodes else {
+        results.extend([CheckId::K09, CheckId::K10].map(|id| CheckResult::incomplete(id, "", NODES_NOT_READ)));
+        return results;
+    };
+    results.extend(kubernetes::external_kubelets(nodes, process.adopts_untainted_nodes, is_deep));
+    results.extend(kubernetes::foreign_nodes(nodes, is_deep));
+    results
+}
+
+fn of_configuration(process: &Inquiries, state: &StatusReport) -> Vec<CheckResult> {
+    let cloud_config = process.vsphere.cloud_config();
+    let part = |note: StatusNote| (note.subject, note.message);
+    let facts = ConfigurationFacts {
+        status: state.configuration.clone(),
+        rejected_parts: process.vsphere.rejected_parts().into_iter().map(part).collect(),
+        notices: cloud_config.notices.iter().map(ToString::to_string).collect(),
+    };
+    let mut results = configuration::file(&facts);
+    let credentials = process.vsphere.credential_reports();
+    if credentials.is_empty() {
+        results.push(CheckResult::incomplete(CheckId::C05, "", NOT_CONNECTED));
+    }
+    results.extend(credentials.iter().map(|report| configuration::credentials(&of_credentials(report))));
+    results
+}
+
+/// The reason why a standby without sessions knows nothing of vCenters.
+const NOT_CONNECTED: &str = "this process connects to the vCenters when it leads";
+
+fn of_credentials(report: &CredentialReport) -> CredentialFacts {
+    let product = if report.is_of_vcenter { "vCenter" } else { "NSX" };
+    let state = match &*report.state {
+        CredentialState::Ready(credentials) => CredentialSourceState::Ready(
+            credentials
+                .iter()
+                .map(|credential| format!("{} of {}", credential.login.kind(), credential.origin))
+                .collect(),
+        ),
+        CredentialState::Pending { reason } => CredentialSourceState::Pending(reason.clone()),
+        CredentialState::Missing { reason } => CredentialSourceState::Missing(reason.clone()),
+    };
+    CredentialFacts { subject: format!("{product} {}", report.server), state }
+}
+
+fn of_servers(process: &Inquiries, state: &StatusReport, accounts: &Accounts, is_deep: bool) -> Vec<CheckResult> {
+    let time = state.time;
+    let cloud_config = process.vsphere.cloud_config();
+    let reports = process.vsphere.vcenter_reports();
+    let mut results = Vec::new();
+    for vcenter in &state.vcenters {
+        let report = reports.iter().find(|report| report.server == vcenter.server);
+        let facts = VcenterFacts {
+            status: vcenter.clone(),
+            failed_step: report.and_then(|report| report.failed_step),
+            account: accounts.get(&vcenter.server).cloned(),
+            has_zones: cloud_config.config.labels.is_some(),
+        };
+        results.extend(connections::vcenter(&facts, time));
+    }
+    if state.vcenters.is_empty() {
+        results.extend(connections::CHECKS.map(|id| CheckResult::incomplete(id, "", NOT_CONNECTED)));
+    }
+    let counts = process.vsphere.nsx_report().and_then(|report| report.balancers);
+    let nsx_facts = state.nsx.as_ref().map(|status| NsxFacts {
+        status: status.clone(),
+        objects_of_other_clusters: counts.map(|counts| counts.of_other_clusters),
+        name_problem: process.vsphere.name_problem().map(str::to_owned),
+        has_load_balancers: cloud_config.config.load_balancers.used().is_some(),
+        has_routes: cloud_config.config.routes.used().is_some(),
+    });
+    results.extend(nsx::nsx(nsx_facts.as_ref(), time, is_deep));
+    results
+}
+
+/// Whether there are network names or subnets to choose addresses from.
+fn has_rules(rules: &AddressRules) -> bool {
+    let has_any = |rule: &AddressRule| rule.network_name.is_some() || !rule.networks.is_empty();
+    has_any(&rules.internal) || has_any(&rules.external)
+}
+
+fn of_nodes(
+    process: &Inquiries,
+    state: &StatusReport,
+    nodes: Option<&[NodeCheckFacts]>,
+    is_deep: bool,
+) -> Vec<CheckResult> {
+    let has_zones = process.vsphere.cloud_config().config.labels.is_some();
+    let mut results = match nodes {
+        Some(nodes) => node_checks::vms(&NodeChecksInput { nodes, has_zones, is_deep }),
+        None => node_checks::CHECKS.map(|id| CheckResult::incomplete(id, "", NODES_NOT_READ)).into(),
+    };
+    let cloud_config = process.vsphere.cloud_config();
+    let rules = &cloud_config.config.addresses;
+    let unmatched = unmatched_rules(rules, &nodes::live_vms(process));
+    results.extend(configuration::address_rules(&unmatched, has_rules(rules)));
+    results.push(node_checks::deletion(state.deletion.as_ref()));
+    results
+}

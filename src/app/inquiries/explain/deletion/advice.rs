@@ -1,0 +1,132 @@
+//! The reason why a Node is not deleted: the message, who acts, and the remedy.
+
+use crate::app::inquiries::explain::answer_time::AnswerTime;
+use crate::app::inquiries::explain::outside_text::clipped;
+use crate::app::reports::explain::Section;
+use crate::cloud::Reason;
+use crate::controllers::node_lifecycle::candidacy::Candidacy;
+use crate::controllers::node_lifecycle::deletion_policy::{DeletionRule, HoldReason};
+use crate::controllers::node_lifecycle::plan::ANNOTATION_ALLOW_DELETION;
+use crate::controllers::node_lifecycle::{DeletionMode, NodeDeletionFacts};
+use crate::providers::vsphere::reason;
+
+/// The reason why a Node is not deleted.
+pub(super) struct HoldAdvice {
+    /// The reason as in Events and metrics.
+    pub(super) word: Reason,
+    /// The message, as in the Event.
+    pub(super) message: String,
+    /// The party that acts.
+    actor: String,
+    /// The remedies, with commands.
+    remedies: Vec<String>,
+}
+
+impl HoldAdvice {
+    /// Returns the section about the reason.
+    pub(super) fn section(&self) -> Section {
+        let mut section = Section::new("What holds the deletion");
+        section.add_finding("reason", self.word.as_str());
+        section.add("message", self.message.as_str());
+        section.add("who acts", self.actor.as_str());
+        for remedy in &self.remedies {
+            section.add("remedy", remedy.as_str());
+        }
+        section.add("page", format!("docs/reasons.md#{}", self.word.as_str().to_lowercase()));
+        section
+    }
+}
+
+/// Returns the reason why the Node is not deleted; `None` if nothing holds it, or if it is not a candidate.
+pub(super) fn of(name: &str, node: &NodeDeletionFacts, time: &AnswerTime) -> Option<HoldAdvice> {
+    match node.candidacy.as_ref()? {
+        Candidacy::VmExists => None,
+        Candidacy::Held { reason, message, is_quiet } => Some(without_proof(name, node, *reason, message, *is_quiet)),
+        Candidacy::Unreported(unknown) => {
+            let hold = without_proof(name, node, unknown.reason, &unknown.message, unknown.is_transient);
+            let off = match node.mode {
+                DeletionMode::Off { reason: because } => format!("; deletion is off as well: {because}"),
+                DeletionMode::Enforce | DeletionMode::DryRun => String::new(),
+            };
+            Some(HoldAdvice { message: format!("{}{off}", hold.message), ..hold })
+        }
+        Candidacy::VmAbsent(_) => match &node.checks.as_ref()?.hold {
+            Some((_, hold)) => Some(by_policy(name, hold, time)),
+            None => failed(name, node),
+        },
+    }
+}
+
+/// Returns the reason for a Node whose VM is not confirmed deleted.
+fn without_proof(name: &str, node: &NodeDeletionFacts, word: Reason, message: &str, is_transient: bool) -> HoldAdvice {
+    let delete = format!("only if the VM is gone for certain: kubectl delete node {name}");
+    let (actor, remedies) = if word == reason::Uninitialized {
+        let describe = format!("kubectl describe node {name} shows the condition VSphereInitialized");
+        ("cloud-node-controller initializes the Node first", vec![describe, delete])
+    } else if word == reason::NeverSeen {
+        let uuid = node.facts.provider_id.rsplit('/').next().unwrap_or_default();
+        let find = format!("govc find / -type m -config.uuid {}", clipped(uuid));
+        ("an administrator of vCenter looks for the VM", vec![find, delete])
+    } else if is_transient {
+        ("nobody: the answer is on its way", Vec::new())
+    } else {
+        ("an administrator mends what the message names; the proof is then made again", vec![delete])
+    };
+    HoldAdvice { word, message: clipped(message), actor: actor.to_owned(), remedies }
+}
+
+/// Returns the reason of the deletion policy.
+fn by_policy(name: &str, hold: &HoldReason, time: &AnswerTime) -> HoldAdvice {
+    let until = hold.until().map(|until| time.wall_clock(until).to_string());
+    let at = until.as_ref().map(|until| format!(" at {until}")).unwrap_or_default();
+    let allow = format!("to delete it at once: kubectl annotate node {name} {ANNOTATION_ALLOW_DELETION}=true");
+    let delete = format!("kubectl delete node {name}");
+    let nobody = |what: &str| format!("nobody: {what}{at}");
+    let (actor, remedies) = match hold {
+        HoldReason::Grace { .. } => (nobody("the Node is checked again"), vec![allow]),
+        HoldReason::Counting { .. } => (nobody("the other nodes are being checked"), vec![allow]),
+        HoldReason::ControlPlane { .. } => {
+            let recover = format!("recover etcd and remove the member, then: {delete}");
+            ("an administrator of the control plane".to_owned(), vec![recover])
+        }
+        HoldReason::Mass { .. } => {
+            let off = format!("if the VMs were not deleted on purpose: set CCM_NODE_DELETION=off before{at}");
+            (nobody("the pause ends"), vec![off, allow])
+        }
+        HoldReason::Limit { until: Some(_), .. } => (nobody("the next deletion is possible"), vec![allow]),
+        HoldReason::Limit { until: None, .. } => {
+            let raise = "raise --node-deletion-limit".to_owned();
+            ("an administrator of this program".to_owned(), vec![raise, allow])
+        }
+        HoldReason::Refused { .. } => {
+            let fields = format!("involvedObject.name={name},reason=DeletingNodeFailed");
+            let events = format!("kubectl get events -n default --field-selector {fields} shows the answer");
+            (format!("an administrator of the API server; the next attempt is{at}"), vec![events])
+        }
+        HoldReason::DryRun => {
+            let enforce = format!("set --node-deletion=enforce, or: {delete}");
+            ("an administrator of this program".to_owned(), vec![enforce])
+        }
+        HoldReason::Off { .. } => {
+            let enforce = format!("set --node-deletion=enforce and no SKIP_NODE_DELETION, or: {delete}");
+            ("an administrator of this program".to_owned(), vec![enforce])
+        }
+    };
+    HoldAdvice { word: hold.reason(), message: clipped(&hold.message(until.as_deref())), actor, remedies }
+}
+
+/// Returns the reported reason of a Node about which every rule has passed: the last attempt has failed. `None` if the
+/// reason is older than the current state of the rules.
+fn failed(name: &str, node: &NodeDeletionFacts) -> Option<HoldAdvice> {
+    let word = node.reported.as_ref()?.reason;
+    // A reason of the deletion policy is replaced at the next check, which nothing holds.
+    if DeletionRule::ALL.iter().any(|rule| rule.reason() == word) {
+        return None;
+    }
+    Some(HoldAdvice {
+        word,
+        message: "every rule has passed; the last check ended with this reason".to_owned(),
+        actor: "nobody: the check is repeated".to_owned(),
+        remedies: vec![format!("kubectl describe node {name} shows the Event with the cause")],
+    })
+}

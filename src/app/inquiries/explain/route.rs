@@ -1,0 +1,336 @@
+//! `explain route NODE`: the routes to the pod networks of one Node.
+
+use super::Explanation;
+use super::answer_time::AnswerTime;
+use super::outside_text::clipped;
+use crate::app::inquiries::Inquiries;
+use crate::app::reports::explain::{Section, SubjectState, lasting};
+use crate::app::reports::text::count;
+use crate::cloud::{Reason, node};
+use crate::controllers::driver::CurrentTerm;
+use crate::controllers::route::{PodNetworkFacts, RouteFacts, Routing, condition, reason};
+use crate::providers::vsphere::nsx::routes::KnownRoute;
+use crate::providers::vsphere::reason::NoNextHop;
+
+/// Explains the routes of the Node with this name.
+///
+/// # Errors
+/// The names of the Nodes that the process knows.
+pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Vec<String>> {
+    let term = process.terms.route.as_ref().and_then(CurrentTerm::get);
+    let Some(term) = term else { return Ok(unknown(name)) };
+    let Some(facts) = term.explain(name) else { return Err(term.known_nodes()) };
+    let known = facts.networks.iter().map(|one| process.vsphere.known_route(&facts.node, &one.network?)).collect();
+    Ok(explanation(&facts, known, &AnswerTime::now()))
+}
+
+fn subject(name: &str) -> String {
+    format!("routes of Node {name}")
+}
+
+/// The route controller has a term while this process leads and routes are configured.
+fn unknown(name: &str) -> Explanation {
+    let summary = "not known: the route controller does not work in this process; it needs the leadership and routes \
+                   (docs/routes.md)";
+    Explanation {
+        subject: subject(name),
+        summary: summary.to_owned(),
+        state: SubjectState::Unknown,
+        sections: Vec::new(),
+    }
+}
+
+/// Makes the explanation. `known` has the known route of each network.
+fn explanation(facts: &RouteFacts, known: Vec<Option<KnownRoute>>, time: &AnswerTime) -> Explanation {
+    let name = node::name(&facts.node);
+    let (state, summary) = standing(facts);
+    let mut sections: Vec<Section> = Vec::new();
+    for (network, known) in facts.networks.iter().zip(known) {
+        sections.push(network_section(name, network, known.as_ref(), facts, time));
+    }
+    sections.push(node_section(facts, time));
+    Explanation { subject: subject(name), summary, state, sections }
+}
+
+/// Returns the word of the reason why the route is not as it should be; `None` if it is Ready or waits for its turn.
+fn hold(network: &PodNetworkFacts) -> Option<&'static str> {
+    match (&network.blocked, network.network) {
+        (Some(blocked), _) => Some(blocked.reason.as_str()),
+        (None, None) => Some("not a network"),
+        (None, Some(_)) => None,
+    }
+}
+
+/// Returns the state of the routes, and the sentence about them.
+fn standing(facts: &RouteFacts) -> (SubjectState, String) {
+    if !facts.is_own {
+        return (SubjectState::Settled, "none: the Node belongs to another provider".to_owned());
+    }
+    if facts.networks.is_empty() {
+        return (SubjectState::Settled, "none: the Node has no network in spec.podCIDRs".to_owned());
+    }
+    if let Some((network, word)) = facts.networks.iter().find_map(|network| Some((network, hold(network)?))) {
+        let lasting = network.blocked.as_ref().map(|blocked| format!(" {}", lasting(blocked.blocked_for.as_secs())));
+        let lasting = lasting.unwrap_or_default();
+        return (SubjectState::Held, format!("{} held{lasting}: {word}", clipped(&network.text)));
+    }
+    let is_ready = |network: &PodNetworkFacts| network.routing == Routing::Ready;
+    match facts.networks.iter().find(|network| !is_ready(network)) {
+        Some(network) => (SubjectState::Held, format!("{} pending", clipped(&network.text))),
+        None if facts.unwritten_condition.is_some() => {
+            (SubjectState::Held, "Ready, but the condition NetworkUnavailable cannot be written".to_owned())
+        }
+        None => (SubjectState::Settled, format!("{} Ready", count(facts.networks.len(), "route"))),
+    }
+}
+
+fn network_section(
+    name: &str,
+    facts: &PodNetworkFacts,
+    known: Option<&KnownRoute>,
+    node: &RouteFacts,
+    time: &AnswerTime,
+) -> Section {
+    let mut section = Section::new(&format!("Network {}", clipped(&facts.text)));
+    let word = hold(facts);
+    match (&word, facts.routing) {
+        (Some(word), Routing::Ready) => section.add_finding("state", format!("Ready, and held: {word}")),
+        (Some(word), _) => section.add_finding("state", format!("held: {word}")),
+        (None, Routing::Ready) => section.add("state", "Ready"),
+        (None, _) => section.add("state", "pending: not tried since the last change"),
+    }
+    section.add_some("network", facts.refusal.as_deref().map(clipped));
+    section.add_some("failure", facts.failure.as_ref().map(|failure| clipped(&failure.message)));
+    if let Some(known) = known {
+        add_known_route(&mut section, known);
+    }
+    for target in &facts.obstacles {
+        section.add("deleted first", format!("the route to the same network by node {}", clipped(target)));
+    }
+    if facts.routing != Routing::Ready || word.is_some() {
+        section.add("next attempt", next_attempt(facts, node, time));
+    }
+    if let Some(blocked) = &facts.blocked {
+        add_remedy(&mut section, name, blocked.reason, known);
+    }
+    section
+}
+
+fn add_known_route(section: &mut Section, known: &KnownRoute) {
+    match &known.next_hop {
+        Ok(hop) => section.add("next hop", hop.to_string()),
+        Err(why) => section.add_finding("next hop", format!("none: {}", clipped(why))),
+    }
+    section.add("router", known.router.as_str());
+    match &known.id {
+        Some(id) => {
+            section.add("route", format!("static-routes/{id}"));
+            section.add("owner", "this cluster, by the tags or the id of the route");
+        }
+        None => section.add("route", "none of this cluster was listed"),
+    }
+    if known.is_unrealized {
+        section.add("realized", "not yet, as far as NSX has reported");
+    }
+}
+
+/// Returns when the routes to the network are changed or looked at again.
+fn next_attempt(facts: &PodNetworkFacts, node: &RouteFacts, time: &AnswerTime) -> String {
+    let retry = facts.failure.as_ref().and_then(|failure| failure.next);
+    let pass = node.next_pass.map(|pass| format!("with the next pass at {}", time.wall_clock(pass)));
+    let pass = pass.unwrap_or_else(|| "with the pass that is queued".to_owned());
+    match (retry, &facts.failure) {
+        (Some(retry), _) => format!("at {}", time.wall_clock(retry)),
+        (None, Some(_)) => "when the Node or its addresses change".to_owned(),
+        (None, None) if facts.network.is_none() => "when spec.podCIDRs changes".to_owned(),
+        (None, None) => pass,
+    }
+}
+
+/// Adds who acts, and the command that shows the cause.
+fn add_remedy(section: &mut Section, name: &str, word: Reason, known: Option<&KnownRoute>) {
+    let (actor, command) = if word == reason::PodNetworkForeign || word == reason::PodNetworkInUse {
+        let columns = "NAME:.metadata.name,NETWORKS:.spec.podCIDRs";
+        ("an administrator of the cluster", format!("kubectl get nodes -o custom-columns='{columns}'"))
+    } else if word == NoNextHop {
+        let paths = "{.status.addresses} {.spec.podCIDRs}";
+        ("an administrator of the VM", format!("kubectl get node {name} -o jsonpath='{paths}'"))
+    } else {
+        let id = known.and_then(|known| Some((known.router.as_str(), known.id.as_ref()?)));
+        let of_route = id.map(|(router, id)| format!(" of {router}/static-routes/{id}")).unwrap_or_default();
+        let events = format!("kubectl get events -n default --field-selector involvedObject.name={name}");
+        ("an administrator of NSX, unless the next attempt succeeds", format!("{events} shows the failure{of_route}"))
+    };
+    section.add("who acts", actor);
+    section.add("check", command);
+    section.add("page", format!("docs/reasons.md#{}", word.as_str().to_lowercase()));
+}
+
+fn node_section(facts: &RouteFacts, time: &AnswerTime) -> Section {
+    let mut section = Section::new("Node");
+    let condition = condition::of(&facts.node);
+    let condition = condition.map(|condition| {
+        let reason = condition.reason.as_deref().unwrap_or("no reason");
+        clipped(&format!("NetworkUnavailable={}, {reason}", condition.status))
+    });
+    section.add("condition", condition.unwrap_or_else(|| "NetworkUnavailable is not set".to_owned()));
+    if let Some(reason) = facts.unwritten_condition {
+        section.add_finding("", format!("the condition cannot be written: {reason}"));
+    }
+    section.add_some("next pass", facts.next_pass.map(|pass| time.wall_clock(pass).to_string()));
+    section
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::reports::explain::ExplainReport;
+    use crate::controllers::BlockedObject;
+    use crate::controllers::route::FailedAttempt;
+    use jiff::Timestamp;
+    use serde_json::json;
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    const ROUTER: &str = "/infra/tier-1s/t1";
+
+    fn facts(networks: Vec<PodNetworkFacts>, now: Instant) -> RouteFacts {
+        let condition = json!({"type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated"});
+        let node = json!({"metadata": {"name": "worker-7"}, "status": {"conditions": [condition]}});
+        RouteFacts {
+            node: Arc::new(serde_json::from_value(node).unwrap()),
+            is_own: true,
+            networks,
+            next_pass: Some(now + Duration::from_secs(300)),
+            unwritten_condition: None,
+        }
+    }
+
+    fn network(text: &str, routing: Routing) -> PodNetworkFacts {
+        PodNetworkFacts {
+            text: text.to_owned(),
+            network: text.parse().ok(),
+            routing,
+            refusal: None,
+            blocked: None,
+            failure: None,
+            obstacles: Vec::new(),
+        }
+    }
+
+    fn known(id: Option<&str>) -> KnownRoute {
+        KnownRoute {
+            router: ROUTER.to_owned(),
+            id: id.map(str::to_owned),
+            next_hop: Ok("10.1.0.7".parse().unwrap()),
+            is_unrealized: false,
+        }
+    }
+
+    fn blocked(reason: crate::cloud::Reason) -> Option<BlockedObject> {
+        let blocked_for = Duration::from_secs(372);
+        Some(BlockedObject { key: String::new(), reason, blocked_for, message: String::new() })
+    }
+
+    fn text(facts: &RouteFacts, known: Vec<Option<KnownRoute>>, now: Instant) -> (SubjectState, String) {
+        let Explanation { subject, summary, state, sections } =
+            explanation(facts, known, &AnswerTime::of(now, "2026-11-24T03:12:40Z"));
+        let report = ExplainReport {
+            version: String::new(),
+            time: Timestamp::UNIX_EPOCH,
+            host: "cp-1".to_owned(),
+            leads: true,
+            subject,
+            summary,
+            state,
+            sections,
+        };
+        let lines: Vec<String> = report.lines().iter().map(|line| line.text().to_owned()).collect();
+        (state, lines.join("\n"))
+    }
+
+    #[test]
+    fn a_ready_route_has_its_next_hop_and_its_object() {
+        let now = Instant::now();
+        let facts = facts(vec![network("10.244.7.0/24", Routing::Ready)], now);
+        let expected = format!(
+            "routes of Node worker-7   1 route Ready\n\n\
+             Network 10.244.7.0/24\n  state             Ready\n  next hop          10.1.0.7\n  \
+             router            {ROUTER}\n  route             static-routes/u-7_10.244.7.0_24\n  \
+             owner             this cluster, by the tags or the id of the route\n\n\
+             Node\n  condition         NetworkUnavailable=False, RouteCreated\n  \
+             next pass         2026-11-24T03:17:40Z"
+        );
+        assert_eq!(text(&facts, vec![Some(known(Some("u-7_10.244.7.0_24")))], now), (SubjectState::Settled, expected));
+    }
+
+    #[test]
+    fn what_is_not_ready_says_why_and_when_it_is_tried_again() {
+        let now = Instant::now();
+        let wanted = || network("10.244.7.0/24", Routing::Failed);
+        let attempt = |next| Some(FailedAttempt { message: "NSX said: ".to_owned() + &"x".repeat(400), next });
+        let retry = Some(now + Duration::from_secs(60));
+        let in_use = PodNetworkFacts {
+            blocked: blocked(reason::PodNetworkInUse),
+            refusal: Some("it overlaps that of worker-1".to_owned()),
+            ..wanted()
+        };
+        let failed =
+            |next| PodNetworkFacts { blocked: blocked(reason::CloudError), failure: attempt(next), ..wanted() };
+        let obstacle =
+            PodNetworkFacts { obstacles: vec!["worker-1".to_owned()], ..network("10.244.7.0/24", Routing::Pending) };
+        let held = "10.244.7.0/24 held for 6 m 12 s: ";
+        for (case, summary, expected) in [
+            (in_use, format!("{held}PodNetworkInUse"), "custom-columns='NAME:.metadata.name,NETWORKS:.spec.podCIDRs'"),
+            (failed(retry), format!("{held}CloudError"), "next attempt      at 2026-11-24T03:13:40Z"),
+            (failed(None), format!("{held}CloudError"), "next attempt      when the Node or its addresses change"),
+            (
+                obstacle,
+                "10.244.7.0/24 pending".to_owned(),
+                "deleted first     the route to the same network by node worker-1",
+            ),
+            (
+                network("garbage", Routing::Failed),
+                "garbage held: not a network".to_owned(),
+                "when spec.podCIDRs changes",
+            ),
+            (network("10.244.7.0/24", Routing::Pending), "10.244.7.0/24 pending".to_owned(), "with the next pass at "),
+        ] {
+            let facts = facts(vec![network("10.244.8.0/24", Routing::Ready), case], now);
+            let (state, text) = text(&facts, vec![None, None], now);
+            assert_eq!(state, SubjectState::Held, "{text}");
+            assert!(text.starts_with(&format!("routes of Node worker-7   {summary}\n")), "{text}");
+            assert!(text.contains(expected), "{expected}: {text}");
+            assert!(!text.contains(&"x".repeat(301)), "texts from outside are clipped");
+        }
+    }
+
+    #[test]
+    fn a_next_hop_that_is_missing_and_a_route_that_is_not_realized_are_shown() {
+        let now = Instant::now();
+        let network =
+            PodNetworkFacts { blocked: blocked(reason::CloudError), ..network("10.244.7.0/24", Routing::Ready) };
+        let known = KnownRoute { next_hop: Err("no IPv4 address".to_owned()), is_unrealized: true, ..known(None) };
+        let (state, text) = text(&facts(vec![network], now), vec![Some(known)], now);
+        assert_eq!(state, SubjectState::Held);
+        for part in ["Ready, and held: CloudError", "none: no IPv4 address", "realized          not yet", ROUTER] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_node_without_routes_says_why() {
+        let now = Instant::now();
+        let ready = || vec![network("10.244.7.0/24", Routing::Ready)];
+        let other = RouteFacts { is_own: false, networks: Vec::new(), ..facts(Vec::new(), now) };
+        let unwritten = RouteFacts { unwritten_condition: Some(reason::WriteRefused), ..facts(ready(), now) };
+        for (facts, state, summary) in [
+            (other, SubjectState::Settled, "none: the Node belongs to another provider"),
+            (facts(Vec::new(), now), SubjectState::Settled, "none: the Node has no network in spec.podCIDRs"),
+            (unwritten, SubjectState::Held, "Ready, but the condition NetworkUnavailable cannot be written"),
+        ] {
+            assert_eq!(standing(&facts), (state, summary.to_owned()));
+        }
+        assert_eq!(unknown("worker-7").state, SubjectState::Unknown);
+    }
+}

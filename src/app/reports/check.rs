@@ -1,0 +1,238 @@
+//! Pure: the report of `check`: numbered checks of what the program needs, each with its result and a remedy.
+
+pub mod catalogue;
+pub mod configuration;
+pub mod connections;
+pub mod kubernetes;
+pub mod nodes;
+pub mod nsx;
+pub mod permissions;
+
+use super::text::{count, hanging};
+use super::{Emphasis, Line, Verdict};
+use catalogue::{CheckGroup, CheckId};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Maximum number of characters of a message. Texts of guests, vCenter and NSX may be longer.
+const MESSAGE: usize = 1000;
+
+/// Indentation of the second and further lines of a check.
+const INDENT: usize = 8;
+
+/// The checks of one process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckReport {
+    /// Version of the process.
+    pub version: String,
+    /// Time of the report.
+    pub time: Timestamp,
+    /// Name of the host, which is the name of the Pod unless the Pod uses the host network.
+    pub host: String,
+    /// Whether this process leads.
+    pub leads: bool,
+    /// On a standby, the command that finds the Pod of the leader.
+    pub find_leader: Option<String>,
+    /// The results, in the order of [`catalogue::CHECKS`]. A check has several results if it has several subjects.
+    pub checks: Vec<CheckResult>,
+    /// The numbers of results.
+    pub summary: CheckSummary,
+}
+
+/// The numbers of results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckSummary {
+    /// Number of passed results.
+    pub passed: usize,
+    /// Number of warnings.
+    pub warnings: usize,
+    /// Number of failed results.
+    pub failed: usize,
+    /// Number of results that do not apply, or that need a check that did not pass.
+    pub skipped: usize,
+    /// Number of results that this process does not know now.
+    pub incomplete: usize,
+}
+
+/// The result of a check about one subject.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckResult {
+    /// The check.
+    pub id: CheckId,
+    /// The title of the check.
+    pub title: String,
+    /// The group of the check.
+    pub group: CheckGroup,
+    /// The status.
+    pub status: CheckStatus,
+    /// The subject, such as `Node worker-7`. Empty if the check is about the whole process.
+    pub subject: String,
+    /// The finding, or the facts with which the check passes.
+    pub message: String,
+    /// The remedies: commands, or steps in the vSphere Client. Empty for results without a finding.
+    pub remedy: Vec<String>,
+    /// The section about the check, such as `docs/checks.md#k04`.
+    pub page: String,
+}
+
+/// The status of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum CheckStatus {
+    /// As it should be.
+    Passed,
+    /// Works, and may not work later or not as intended.
+    Warning,
+    /// Not as it should be.
+    Failed,
+    /// Does not apply, or needs a check that did not pass.
+    Skipped,
+    /// Not known to this process now. Never counts as passed.
+    Incomplete,
+}
+
+impl CheckResult {
+    fn new(id: CheckId, status: CheckStatus, subject: &str, message: impl Into<String>) -> Self {
+        let mut message = message.into();
+        if let Some((end, _)) = message.char_indices().nth(MESSAGE) {
+            message.truncate(end);
+            message.push('…');
+        }
+        Self {
+            id,
+            title: id.title().to_owned(),
+            group: id.group(),
+            status,
+            subject: subject.to_owned(),
+            message,
+            remedy: Vec::new(),
+            page: id.page(),
+        }
+    }
+
+    /// Creates a passed result.
+    pub fn passed(id: CheckId, subject: &str, message: impl Into<String>) -> Self {
+        Self::new(id, CheckStatus::Passed, subject, message)
+    }
+
+    /// Creates a warning.
+    pub fn warning(id: CheckId, subject: &str, message: impl Into<String>) -> Self {
+        Self::new(id, CheckStatus::Warning, subject, message)
+    }
+
+    /// Creates a failed result.
+    pub fn failed(id: CheckId, subject: &str, message: impl Into<String>) -> Self {
+        Self::new(id, CheckStatus::Failed, subject, message)
+    }
+
+    /// Creates the result of a check that does not apply.
+    pub fn skipped(id: CheckId, subject: &str, reason: impl Into<String>) -> Self {
+        Self::new(id, CheckStatus::Skipped, subject, reason)
+    }
+
+    /// Creates the result of a check that depends on a check that did not pass.
+    pub fn needs(id: CheckId, subject: &str, other: CheckId) -> Self {
+        Self::skipped(id, subject, format!("needs {other}"))
+    }
+
+    /// Creates the result of a check whose facts this process does not know now.
+    pub fn incomplete(id: CheckId, subject: &str, reason: impl Into<String>) -> Self {
+        Self::new(id, CheckStatus::Incomplete, subject, reason)
+    }
+
+    /// Adds a remedy.
+    #[must_use]
+    pub fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy.push(remedy.into());
+        self
+    }
+
+    /// Whether the check passed, possibly with a warning, so that checks that depend on it apply.
+    pub fn is_passed(&self) -> bool {
+        matches!(self.status, CheckStatus::Passed | CheckStatus::Warning)
+    }
+
+    fn lines(&self) -> Vec<Line> {
+        let Self { id, subject, message, .. } = self;
+        let (symbol, emphasis, prefix) = match self.status {
+            CheckStatus::Passed => ("✓", Emphasis::Plain, ""),
+            CheckStatus::Warning => ("‼", Emphasis::Notice, ""),
+            CheckStatus::Failed => ("×", Emphasis::Finding, ""),
+            CheckStatus::Skipped => ("–", Emphasis::Plain, "skipped: "),
+            CheckStatus::Incomplete => ("–", Emphasis::Notice, "not known: "),
+        };
+        let subject = if subject.is_empty() { String::new() } else { format!("{subject}: ") };
+        let indent = " ".repeat(INDENT);
+        let mut texts = hanging(&format!("  {symbol} {id} "), &format!("{subject}{prefix}{message}"), INDENT);
+        for remedy in &self.remedy {
+            texts.extend(hanging(&format!("{indent}→ "), remedy, INDENT + 2));
+        }
+        if matches!(self.status, CheckStatus::Warning | CheckStatus::Failed) {
+            texts.push(format!("{indent}{}", self.page));
+        }
+        texts.iter().map(|text| Line::new(emphasis, text)).collect()
+    }
+}
+
+impl CheckSummary {
+    /// Counts results.
+    pub fn new(checks: &[CheckResult]) -> Self {
+        let mut summary = Self::default();
+        for check in checks {
+            match check.status {
+                CheckStatus::Passed => summary.passed += 1,
+                CheckStatus::Warning => summary.warnings += 1,
+                CheckStatus::Failed => summary.failed += 1,
+                CheckStatus::Skipped => summary.skipped += 1,
+                CheckStatus::Incomplete => summary.incomplete += 1,
+            }
+        }
+        summary
+    }
+
+    fn text(self) -> String {
+        let Self { passed, warnings, failed, skipped, incomplete } = self;
+        let warnings = count(warnings, "warning");
+        format!("{passed} passed, {warnings}, {failed} failed, {skipped} skipped, {incomplete} not known")
+    }
+}
+
+impl CheckReport {
+    /// Returns the result. Warnings are no findings.
+    pub fn verdict(&self) -> Verdict {
+        match self.summary {
+            CheckSummary { failed: 1.., .. } => Verdict::Findings,
+            CheckSummary { incomplete: 1.., .. } => Verdict::Incomplete,
+            _ => Verdict::Ok,
+        }
+    }
+
+    /// Returns the text.
+    pub fn lines(&self) -> Vec<Line> {
+        let role = if self.leads { "leader" } else { "standby" };
+        let mut lines = Line::wrapped(Emphasis::Plain, &[format!("{role} {}", self.host), self.time.to_string()]);
+        if let Some(command) = &self.find_leader {
+            let text = "this process does not lead; find the Pod of the leader with";
+            lines.push(Line::new(Emphasis::Notice, text));
+            lines.push(Line::new(Emphasis::Notice, &format!("  {command}")));
+        }
+        let mut last = None;
+        for check in &self.checks {
+            if last != Some(check.group) {
+                lines.push(Line::new(Emphasis::Plain, ""));
+                lines.push(Line::new(Emphasis::Plain, check.group.title()));
+                last = Some(check.group);
+            }
+            lines.extend(check.lines());
+        }
+        lines.push(Line::new(Emphasis::Plain, ""));
+        lines.push(Line::new(Emphasis::Plain, &self.summary.text()));
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! Pure: the checks of the Lease and of the kubelets of the Nodes.
+
+use super::CheckResult;
+use super::catalogue::CheckId;
+use super::nodes::{NodeCheckFacts, NodeOwner, VmCheckFacts, summarized};
+use crate::app::reports::status::ElectionStatus;
+use crate::app::reports::text::count;
+
+/// Prefix of the provider IDs that the controller inside K3s and RKE2 writes.
+const K3S: &str = "k3s://";
+
+/// Checks the Lease. `failure` is the reason why this process does not renew it in time, if it leads.
+pub fn lease(election: Option<&ElectionStatus>, leads: bool, failure: Option<&str>) -> CheckResult {
+    const ID: CheckId = CheckId::K04;
+    let Some(election) = election else {
+        return CheckResult::skipped(ID, "", "this process runs without an election (--leader-elect=false)");
+    };
+    let ElectionStatus { namespace, name, holder, .. } = election;
+    let subject = format!("Lease {namespace}/{name}");
+    let show = format!("kubectl -n {namespace} get lease {name} -o yaml");
+    match (holder, failure) {
+        (_, Some(failure)) => CheckResult::failed(ID, &subject, failure).with_remedy(show),
+        (None, None) => {
+            let message = "it has no holder, so no process writes to Nodes";
+            CheckResult::failed(ID, &subject, message).with_remedy(show)
+        }
+        (Some(_), None) if leads => CheckResult::passed(ID, &subject, "this process holds and renews it"),
+        (Some(holder), None) => CheckResult::passed(ID, &subject, format!("held by {holder}")),
+    }
+}
+
+/// Checks that kubelets register their Nodes for an external cloud provider. `adopts` is `--adopt-untainted-nodes`.
+pub fn external_kubelets(nodes: &[NodeCheckFacts], adopts: bool, is_deep: bool) -> Vec<CheckResult> {
+    const ID: CheckId = CheckId::K09;
+    if adopts {
+        let message = "--adopt-untainted-nodes initializes Nodes without the taint, too";
+        return vec![CheckResult::passed(ID, "", message)];
+    }
+    let adoptable = nodes.iter().filter(|node| node.owner == NodeOwner::Adoptable);
+    let findings: Vec<CheckResult> = adoptable.map(untainted).collect();
+    let passed = format!("{} with the taint or a provider ID", count(nodes.len() - findings.len(), "Node"));
+    summarized(ID, findings, &passed, is_deep)
+}
+
+fn untainted(node: &NodeCheckFacts) -> CheckResult {
+    let name = &node.name;
+    let subject = format!("Node {name}");
+    let message = "it was registered without the taint node.cloudprovider.kubernetes.io/uninitialized and has no \
+                   provider ID, so it is never initialized: its kubelet runs without --cloud-provider=external";
+    if matches!(node.vm, VmCheckFacts::NoMatch { .. }) {
+        let message =
+            format!("{message}. No vCenter has a VM of this Node; if it is no VM of vSphere, nothing is wrong");
+        return CheckResult::warning(CheckId::K09, &subject, message);
+    }
+    CheckResult::failed(CheckId::K09, &subject, message)
+        .with_remedy(format!("set --cloud-provider=external for the kubelet, then: kubectl delete node {name}"))
+        .with_remedy("restart the kubelet, which registers the Node again; or use --adopt-untainted-nodes")
+}
+
+/// Checks for Nodes that another cloud provider initialized.
+pub fn foreign_nodes(nodes: &[NodeCheckFacts], is_deep: bool) -> Vec<CheckResult> {
+    const ID: CheckId = CheckId::K10;
+    let finding = |node: &NodeCheckFacts| {
+        let NodeOwner::Foreign { provider_id } = &node.owner else { return None };
+        let (name, subject) = (&node.name, format!("Node {}", node.name));
+        let message = format!("it has provider ID {provider_id} of another cloud provider and is left alone");
+        Some(match provider_id.starts_with(K3S) {
+            true => CheckResult::failed(ID, &subject, message)
+                .with_remedy(
+                    "start K3s or RKE2 with --disable-cloud-controller and --kubelet-arg=cloud-provider=external",
+                )
+                .with_remedy(format!(
+                    "kubectl drain {name}; kubectl delete node {name}; restart the agent on the host"
+                )),
+            false => CheckResult::warning(ID, &subject, message),
+        })
+    };
+    let findings: Vec<CheckResult> = nodes.iter().filter_map(finding).collect();
+    let passed = format!("{} of vSphere or without a provider ID", count(nodes.len() - findings.len(), "Node"));
+    summarized(ID, findings, &passed, is_deep)
+}
+
+#[cfg(test)]
+mod tests;

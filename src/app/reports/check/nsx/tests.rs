@@ -1,0 +1,112 @@
+//! Tests of the checks of NSX, on given facts.
+
+use super::*;
+use crate::app::reports::status::{PauseStatus, RouteCounts};
+
+fn time() -> Timestamp {
+    "2026-11-24T03:12:40Z".parse().unwrap()
+}
+
+fn healthy() -> NsxFacts {
+    let status = NsxStatus {
+        server: "nsx:443".to_owned(),
+        is_in_use: true,
+        is_logged_in: true,
+        failure: None,
+        is_certificate_verified: true,
+        certificate_expiry: Some("2027-11-24T03:12:40Z".parse().unwrap()),
+        login_pause: None,
+        load_balancers: Some(BalancerCounts {
+            ensured: 3,
+            waiting: 0,
+            held: Vec::new(),
+            ambiguous_objects: Some(0),
+            orphans: Some(0),
+        }),
+        routes: Some(RouteCounts { are_listed: true, failure: None, ready: 2, pending: 0, held: Vec::new() }),
+    };
+    NsxFacts {
+        status,
+        name_problem: None,
+        objects_of_other_clusters: Some(0),
+        has_load_balancers: true,
+        has_routes: true,
+    }
+}
+
+/// Asserts that these checks have this status, and that all others pass.
+fn assert_only(case: &str, facts: &NsxFacts, expected: &[(CheckId, CheckStatus)]) {
+    let results = nsx(Some(facts), time(), false);
+    let others = results.into_iter().map(|result| (result.id, result.status));
+    let others: Vec<_> = others.filter(|(_, status)| *status != CheckStatus::Passed).collect();
+    assert_eq!(others, expected, "{case}");
+}
+
+#[test]
+fn without_nsx_its_checks_are_skipped_and_with_it_they_pass() {
+    let skipped = nsx(None, time(), false);
+    assert!(skipped.iter().all(|result| result.status == CheckStatus::Skipped), "{skipped:?}");
+    assert_eq!(skipped.len(), 4);
+    assert_only("healthy", &healthy(), &[]);
+    let ids: Vec<_> = nsx(Some(&healthy()), time(), false).into_iter().map(|result| result.id).collect();
+    assert_eq!(ids, [CheckId::A02, CheckId::N04, CheckId::X01, CheckId::X02, CheckId::X06, CheckId::X07]);
+}
+
+#[test]
+fn the_cause_fails_and_what_depends_on_it_is_skipped() {
+    use CheckId::{A02, X01, X02, X07};
+    use CheckStatus::{Failed, Incomplete, Skipped, Warning};
+    let mut down = healthy();
+    down.status.is_logged_in = false;
+    down.status.failure = Some("connection refused".to_owned());
+    assert_only("down later", &down, &[(X01, Skipped), (X02, Failed)]);
+    down.status.certificate_expiry = None;
+    assert_only("down from the start", &down, &[(X01, Failed), (X02, Skipped)]);
+    down.status.login_pause = Some(PauseStatus { until: time(), cause: "rejected".to_owned() });
+    assert_only("paused", &down, &[(A02, Failed), (X01, Failed), (X02, Skipped)]);
+    let mut old = healthy();
+    old.status.failure = Some("rejected".to_owned());
+    assert_only("older credentials", &old, &[(X02, Warning)]);
+    let mut insecure = healthy();
+    insecure.status.is_certificate_verified = false;
+    assert_only("insecure-flag", &insecure, &[(X01, Warning)]);
+    let mut standby = healthy();
+    standby.status.is_in_use = false;
+    standby.status.is_logged_in = false;
+    standby.status.certificate_expiry = None;
+    standby.status.load_balancers = None;
+    standby.status.routes = None;
+    standby.objects_of_other_clusters = None;
+    let expected = [X01, X02, CheckId::X06, X07].map(|id| (id, Incomplete));
+    assert_only("standby", &standby, &expected);
+}
+
+#[test]
+fn the_default_name_of_the_cluster_is_a_warning_and_a_shared_name_a_failure() {
+    let facts = NsxFacts { name_problem: Some("--cluster-name=kubernetes".to_owned()), ..healthy() };
+    assert_only("name", &facts, &[(CheckId::X06, CheckStatus::Warning)]);
+    let shared = NsxFacts { objects_of_other_clusters: Some(2), ..healthy() };
+    assert_only("another cluster", &shared, &[(CheckId::X06, CheckStatus::Failed)]);
+}
+
+#[test]
+fn held_objects_fail_and_leftover_objects_are_warnings() {
+    use CheckStatus::{Failed, Skipped, Warning};
+    let held = |name: &str, reason: &str| {
+        vec![HeldObject { name: name.to_owned(), reason: reason.to_owned(), for_seconds: 372, is_expected: false }]
+    };
+    let mut facts = healthy();
+    let balancers = facts.status.load_balancers.as_mut().unwrap();
+    balancers.held = held("shop/web", "AddressUnavailable");
+    balancers.ambiguous_objects = Some(2);
+    balancers.orphans = Some(1);
+    facts.status.routes.as_mut().unwrap().held = held("worker-1", "NoNextHop");
+    let expected = [Warning, Warning, Failed, Failed].map(|status| (CheckId::X07, status));
+    assert_only("held", &facts, &expected);
+    let results = nsx(Some(&facts), time(), false);
+    let service = results.iter().find(|result| result.subject == "Service shop/web").unwrap();
+    assert_eq!(service.message, "held for 6 m 12 s: AddressUnavailable");
+    assert_eq!(service.remedy, ["see docs/reasons.md#addressunavailable"]);
+    let unused = NsxFacts { has_load_balancers: false, has_routes: false, ..healthy() };
+    assert_only("unused", &unused, &[(CheckId::X07, Skipped)]);
+}

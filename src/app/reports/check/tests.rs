@@ -1,0 +1,113 @@
+//! Tests of the report: text, counts and exit codes.
+
+use super::*;
+
+fn report(checks: Vec<CheckResult>) -> CheckReport {
+    CheckReport {
+        version: "0.1.0".to_owned(),
+        time: "2026-11-24T03:12:40Z".parse().unwrap(),
+        host: "cp-1".to_owned(),
+        leads: true,
+        find_leader: None,
+        summary: CheckSummary::new(&checks),
+        checks,
+    }
+}
+
+#[test]
+fn each_status_has_a_symbol_and_findings_have_remedy_and_page() {
+    let checks = vec![
+        CheckResult::passed(CheckId::K04, "Lease kube-system/ccm", "held by cp-1"),
+        CheckResult::warning(CheckId::N04, "vCenter vc:443", "the certificate expires in 9 d").with_remedy("renew it"),
+        CheckResult::failed(CheckId::P04, "vCenter vc:443", "no tag is visible").with_remedy("add a permission"),
+        CheckResult::needs(CheckId::Z02, "3 Nodes", CheckId::P04),
+        CheckResult::incomplete(CheckId::D01, "", "only the leader knows the deletions"),
+    ];
+    let lines = report(checks).lines();
+    let texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
+    assert_eq!(
+        texts,
+        [
+            "leader cp-1   2026-11-24T03:12:40Z",
+            "",
+            "Kubernetes",
+            "  ✓ K04 Lease kube-system/ccm: held by cp-1",
+            "",
+            "network and TLS",
+            "  ‼ N04 vCenter vc:443: the certificate expires in 9 d",
+            "        → renew it",
+            "        docs/checks.md#n04",
+            "",
+            "accounts and permissions",
+            "  × P04 vCenter vc:443: no tag is visible",
+            "        → add a permission",
+            "        docs/checks.md#p04",
+            "",
+            "Nodes, zones and deletion",
+            "  – Z02 3 Nodes: skipped: needs P04",
+            "  – D01 not known: only the leader knows the deletions",
+            "",
+            "1 passed, 1 warning, 1 failed, 1 skipped, 1 not known",
+        ]
+    );
+    let finding = lines.iter().find(|line| line.text.contains("P04 vCenter")).unwrap();
+    assert_eq!(finding.emphasis, Emphasis::Finding);
+}
+
+#[test]
+fn failed_is_1_and_not_known_is_3_and_warnings_and_skipped_are_0() {
+    let passed = CheckResult::passed(CheckId::K04, "", "");
+    let warning = CheckResult::warning(CheckId::C03, "", "");
+    let failed = CheckResult::failed(CheckId::C01, "", "");
+    let skipped = CheckResult::skipped(CheckId::X01, "", "");
+    let incomplete = CheckResult::incomplete(CheckId::D01, "", "");
+    let code = |checks: &[&CheckResult]| {
+        let checks = checks.iter().map(|check| (*check).clone()).collect();
+        report(checks).verdict().exit_code()
+    };
+    assert_eq!(code(&[&passed, &warning, &skipped]), 0);
+    assert_eq!(code(&[&passed, &incomplete]), 3);
+    assert_eq!(code(&[&incomplete, &failed, &passed]), 1);
+}
+
+#[test]
+fn a_long_message_of_another_system_is_cut() {
+    let result = CheckResult::failed(CheckId::N02, "", "é".repeat(5000));
+    assert_eq!(result.message.chars().count(), 1001);
+    assert!(result.message.ends_with('…'));
+}
+
+#[test]
+fn a_standby_names_the_command_that_finds_the_leader() {
+    let mut standby = report(Vec::new());
+    standby.leads = false;
+    standby.find_leader = Some("kubectl -n kube-system get pods -o wide | grep cp-2".to_owned());
+    let texts: Vec<String> = standby.lines().into_iter().map(|line| line.text).collect();
+    assert_eq!(texts[0], "standby cp-1   2026-11-24T03:12:40Z");
+    assert_eq!(texts[2], "  kubectl -n kube-system get pods -o wide | grep cp-2");
+}
+
+#[test]
+fn the_fields_of_the_document_are_stable() {
+    let check = CheckResult::failed(CheckId::P04, "vCenter vc:443", "no tag").with_remedy("add");
+    let document = serde_json::to_value(report(vec![check])).unwrap();
+    let expected = serde_json::json!({
+        "version": "0.1.0",
+        "time": "2026-11-24T03:12:40Z",
+        "host": "cp-1",
+        "leads": true,
+        "findLeader": null,
+        "checks": [{
+            "id": "P04",
+            "title": "the account reads the tags of zones and regions",
+            "group": "account",
+            "status": "failed",
+            "subject": "vCenter vc:443",
+            "message": "no tag",
+            "remedy": ["add"],
+            "page": "docs/checks.md#p04",
+        }],
+        "summary": {"passed": 0, "warnings": 0, "failed": 1, "skipped": 0, "incomplete": 0},
+    });
+    assert_eq!(document, expected);
+}

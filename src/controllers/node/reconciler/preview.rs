@@ -1,0 +1,58 @@
+//! The state of one Node in the current term, and the plan of its next reconcile, for readers. Writes nothing, and calls
+//! neither the API server nor the provider.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+
+use super::NodeReconciler;
+use crate::cloud::{InstanceMetadata, Presence, node};
+use crate::controllers::BlockedObject;
+use crate::controllers::node::observe::{AllowedWrites, OwnNode, usable_answer};
+use crate::controllers::node::plan::{self, NodePlan, plan};
+
+/// The state of one Node, and the plan of its next reconcile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodePreview {
+    /// The result of the last reconcile, if it ended with a reason.
+    pub blocked: Option<BlockedObject>,
+    /// Whether the Node was up to date at its last reconcile.
+    pub is_settled: bool,
+    /// Time for which this process has seen the Node wait for initialisation; zero if the Node does not wait.
+    pub waiting_time: Duration,
+    /// The plan; `None` if the controller leaves the Node alone, because it belongs to another provider.
+    pub plan: Option<NodePlan>,
+    /// Whether the new location of the VM is recorded later, because such writes have a pace.
+    pub defers_record: bool,
+    /// Whether missing labels of `--node-labels` are added later, because such writes have a pace.
+    pub defers_labels: bool,
+}
+
+impl NodeReconciler {
+    /// Returns the state of `node`, and the plan for `node` if the provider's answer is `answer`.
+    pub fn preview(&self, node: &Arc<Node>, answer: Presence<InstanceMetadata>) -> NodePreview {
+        let name = node::name(node);
+        let waiting_time = self.memory.waiting_time(node);
+        let of_record = self.record_moves.has_turn(name);
+        let of_labels = self.label_moves.has_turn(name);
+        let provider = &self.instances.provider;
+        let answer = provider.owns(node).then_some(answer);
+        let observed = usable_answer(node, answer, provider.provider_name()).map(|instance| OwnNode {
+            node: Arc::clone(node),
+            instance: Box::new(instance),
+            observed_at: Timestamp::now(),
+            waiting_time,
+            turn: AllowedWrites { of_record, of_labels },
+        });
+        NodePreview {
+            blocked: self.reasons.get(name),
+            is_settled: self.memory.is_settled(name),
+            waiting_time,
+            plan: observed.as_ref().map(|own| plan(Some(own), &self.policy)),
+            defers_record: !of_record && observed.as_ref().is_some_and(plan::has_moved),
+            defers_labels: !of_labels && observed.as_ref().is_some_and(|own| plan::lacks_labels(own, &self.policy)),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The next step of a call, without the call: from the cached objects alone, with the plan that a call makes. Changes
+//! nothing, and sends nothing to NSX.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+
+use super::{FamilyTarget, ServiceCall, next};
+use crate::cloud::Error;
+use crate::providers::vsphere::nsx::load_balancer::families::RequestedFamilies;
+use crate::providers::vsphere::nsx::load_balancer::layout::{MonitorType, ObjectKind};
+use crate::providers::vsphere::nsx::load_balancer::members::Member;
+use crate::providers::vsphere::nsx::load_balancer::plan::Action;
+use crate::providers::vsphere::nsx::load_balancer::resource::{Resource, ResourceSpec};
+use crate::providers::vsphere::nsx::load_balancer::service_request;
+
+/// Maximum number of addresses in one difference.
+const MAX_ADDRESSES: usize = 5;
+
+/// The next step of a sync or deletion.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlannedStep {
+    /// The step, such as `create the pool of port TCP/80`; `None` if nothing is left to do.
+    pub step: Option<String>,
+    /// The properties that the step changes, each with the present and the desired value.
+    pub changes: Vec<String>,
+    /// Number of desired pool members in all load balancers of the Service; `None` if the plan was not reached.
+    pub desired_members: Option<usize>,
+    /// The addresses of the load balancers of the Service, as its status has to show them.
+    pub addresses: Vec<IpAddr>,
+}
+
+impl ServiceCall<'_> {
+    /// Returns the first step of a sync with these Nodes.
+    ///
+    /// # Errors
+    /// The refusal with which the sync would end before its plan.
+    pub fn preview_of_sync(&self, nodes: &[Arc<Node>]) -> Result<PlannedStep, Error> {
+        service_request::check(self.service, &self.provider.config, self.provider.rules)?;
+        let ports = service_request::ports_of(self.service)?;
+        let asked = RequestedFamilies {
+            families: &service_request::families_of(self.service),
+            has_ipv6_pool: self.has_ipv6_pool(),
+        };
+        let observation = self.observe_by(&self.nodes);
+        self.check_lb_service(&observation)?;
+        let (allocations, _) = self.open_allocations(&observation);
+        if let Some(allocation) = allocations.first() {
+            return Ok(PlannedStep::of(&Action::ReadAddress(allocation), &[]));
+        }
+        let provider = self.provider;
+        let targets =
+            self.targets(&observation, &asked, &ports, &|family| provider.node_addresses.preview(nodes, family))?;
+        Ok(planned(&targets))
+    }
+
+    /// Returns the first step of a deletion.
+    pub fn preview_of_deletion(&self) -> PlannedStep {
+        let asked = RequestedFamilies { families: &service_request::families_of(self.service), has_ipv6_pool: false };
+        let observation = self.observe_by(&self.nodes);
+        if let Some(allocation) = self.undecided(&observation).first() {
+            return PlannedStep::of(&Action::ReadAddress(allocation), &[]);
+        }
+        planned(&self.targets_of_deletion(&observation, &asked))
+    }
+}
+
+fn planned(targets: &[FamilyTarget<'_>]) -> PlannedStep {
+    let planned = match next(targets) {
+        Some((target, step)) => PlannedStep::of(&step, &target.desired.members),
+        None => PlannedStep::default(),
+    };
+    let wanted = || targets.iter().filter(|target| target.balancer.is_wanted && target.spec.is_some());
+    PlannedStep {
+        desired_members: Some(targets.iter().map(|target| target.desired.members.len()).sum()),
+        addresses: wanted().filter_map(FamilyTarget::address).collect(),
+        ..planned
+    }
+}
+
+impl PlannedStep {
+    fn of(step: &Action<'_>, members: &[Member]) -> Self {
+        let changes = match step {
+            Action::Update { resource, desired } => changes(resource, desired, members),
+            Action::PortConflict { port, server } => {
+                vec![format!("port {} is taken by {}", port.port, server.tags.path)]
+            }
+            _ => Vec::new(),
+        };
+        Self { step: Some(step.to_string()), changes, ..Self::default() }
+    }
+}
+
+/// Returns the properties that differ between an object and its desired state. The desired state of a pool does not
+/// have the desired `members`.
+fn changes(resource: &Resource, desired: &Resource, members: &[Member]) -> Vec<String> {
+    let mut changes = Vec::new();
+    let mut compare = |name: &str, present: String, wanted: String| {
+        if present != wanted {
+            changes.push(format!("{name}: {present}, expected {wanted}"));
+        }
+    };
+    let (present, wanted) = (&resource.spec, &desired.spec);
+    compare("port", text(resource.tags.port), text(desired.tags.port));
+    compare("address", text(resource.address), text(desired.address));
+    compare("number of the port", text(present.number), text(wanted.number));
+    compare("node port", text(present.node_port), text(wanted.node_port));
+    compare("application profile", path(&present.profile), path(&wanted.profile));
+    compare("restricted to source ranges", present.is_restricted.to_string(), wanted.is_restricted.to_string());
+    compare("SNAT disabled", text(present.is_snat_disabled), text(wanted.is_snat_disabled));
+    let monitor_type = |one: &ResourceSpec| text(one.monitor_type.map(MonitorType::resource_type));
+    compare("type", monitor_type(present), monitor_type(wanted));
+    compare("source ranges", ranges(resource), ranges(desired));
+    let timeout = |one: &ResourceSpec| text(one.timeout.map(|timeout| format!("{} s", timeout.as_secs())));
+    compare("timeout", timeout(present), timeout(wanted));
+    for kind in [ObjectKind::Pool, ObjectKind::Monitor, ObjectKind::Group, ObjectKind::PersistenceProfile] {
+        compare(kind.name(), path(resource.reference(kind)), path(desired.reference(kind)));
+    }
+    if resource.kind == ObjectKind::Pool {
+        // A pool keeps unconfirmed addresses but never gains them.
+        let confirmed: BTreeSet<IpAddr> =
+            members.iter().filter(|one| one.is_confirmed).map(|one| one.address).collect();
+        let all: BTreeSet<IpAddr> = members.iter().map(|one| one.address).collect();
+        changes.extend(addresses("lacks", confirmed.difference(&present.members)));
+        changes.extend(addresses("has besides", present.members.difference(&all)));
+    }
+    changes
+}
+
+fn text(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "none".to_owned(), |value| value.to_string())
+}
+
+fn path(path: &str) -> String {
+    if path.is_empty() { "none".to_owned() } else { path.to_owned() }
+}
+
+fn ranges(resource: &Resource) -> String {
+    let ranges = resource.spec.ranges.iter().flatten();
+    let ranges: Vec<String> = ranges.map(ToString::to_string).collect();
+    if ranges.is_empty() { "none".to_owned() } else { ranges.join(", ") }
+}
+
+/// Returns the first of these addresses, and the number of the others; `None` without any.
+fn addresses<'a>(relation: &str, addresses: impl Iterator<Item = &'a IpAddr>) -> Option<String> {
+    let all: Vec<String> = addresses.map(ToString::to_string).collect();
+    let shown = all.get(..MAX_ADDRESSES).unwrap_or(&all).join(", ");
+    let more = match all.len().saturating_sub(MAX_ADDRESSES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!all.is_empty()).then(|| format!("{relation} the members {shown}{more}"))
+}

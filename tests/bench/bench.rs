@@ -14,6 +14,7 @@
 )]
 
 mod cluster;
+mod commands;
 mod floor;
 mod hand_over;
 mod idle;
@@ -45,12 +46,13 @@ use support::report::{Curve, Facts, Measure, Row, Run};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// The chapters with their functions.
-const CHAPTERS: [(&str, Chapter); 14] = [
+const CHAPTERS: [(&str, Chapter); 15] = [
     ("size", |bench| async move { size::measure(bench) }.boxed_local()),
     ("micro", |bench| async move { micro::measure(bench) }.boxed_local()),
     ("idle", |bench| idle::measure(bench).boxed_local()),
     ("memory", |bench| memory::measure(bench).boxed_local()),
     ("start-up", |bench| start_up::measure(bench).boxed_local()),
+    ("commands", |bench| commands::measure(bench).boxed_local()),
     ("storm-100", |bench| storm::measure(bench, "storm-100", 100, Kind::Simulator).boxed_local()),
     ("storm-1000", |bench| storm::measure(bench, "storm-1000", 1_000, Kind::Simulator).boxed_local()),
     ("storm-5000", |bench| storm::measure(bench, "storm-5000", 5_000, Kind::Fake).boxed_local()),

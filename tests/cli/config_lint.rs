@@ -175,7 +175,7 @@ fn what_is_not_checked_is_no_pass() {
         (&[""], "error: : cannot be read: "),
         (&["-"], "error: expected config-lint FILE\n"),
         (&["--cloud-config=missing"], "error: expected config-lint FILE\n"),
-        (&["--help"], "error: expected config-lint FILE\n"),
+        (&["--version"], "error: expected config-lint FILE\n"),
         (&[], "error: expected config-lint FILE\n"),
         (&["missing", "folder"], "error: expected config-lint FILE\n"),
     ];

@@ -156,6 +156,10 @@ fn logins_that_wait_for_the_sake_of_the_account_are_listed_and_can_be_released()
     };
     assert_eq!(listed(&pairs, NOW), [(true, Interface::Primary, true), (false, Interface::Rest, false)]);
     assert_eq!(listed(&pairs, NOW + Duration::from_secs(70)), [(false, Interface::Rest, false)], "the first is over");
+    let pause = |seconds| pairs.lockout(NOW + Duration::from_secs(seconds)).map(|pause| (pause.until, pause.cause));
+    let until = Timestamp::from_second(190).unwrap();
+    assert_eq!(pause(0), Some((until, "others were refused".to_owned())), "the one that ends last");
+    assert_eq!((pause(189).is_some(), pause(190)), (true, None));
     pairs.release(&one, Interface::Primary);
     assert_eq!((pairs.blocked(&one, Interface::Primary, NOW), pairs.was_rejected(&one)), (None, false));
     assert_eq!(pairs.rejected(&one, Interface::Primary, wrong(), 0.0).as_secs(), 70, "it begins anew");

@@ -90,11 +90,6 @@ impl RequestHandler for Inquiries {
     }
 }
 
-/// Whether `wanted` is the host of this server, or its host and port.
-fn is_server(server: &str, wanted: &str) -> bool {
-    server == wanted || server.rsplit_once(':').is_some_and(|(host, _)| host == wanted)
-}
-
 /// Returns the time without fractions of a second.
 fn whole(time: Timestamp) -> Timestamp {
     time.round(Unit::Second).unwrap_or(time)

@@ -2,11 +2,12 @@
 
 use super::explain::not_found;
 use super::protocol::{Answer, version};
-use super::{Inquiries, is_server, whole};
+use super::{Inquiries, whole};
 use crate::app::controllers::ControllerSource;
 use crate::app::reports::status::{
     BalancerCounts, ConfigurationStatus, ControllerStatus, DeletedNodeStatus, DeletionStatus, ElectionStatus,
     HeldObject, NodeCounts, NsxStatus, PauseStatus, RouteCounts, StatusNote, StatusReport, VcenterStatus,
+    is_same_server,
 };
 use crate::cloud::Reason;
 use crate::controllers::BlockedObject;
@@ -39,7 +40,7 @@ pub(super) fn selected(process: &Inquiries, vcenter: Option<&str>, node: Option<
     let mut report = report(process, node);
     if let Some(server) = vcenter {
         let servers = report.vcenters.iter().map(|vcenter| vcenter.server.clone()).collect();
-        report.vcenters.retain(|vcenter| is_server(&vcenter.server, server));
+        report.vcenters.retain(|vcenter| is_same_server(&vcenter.server, server));
         if report.vcenters.is_empty() {
             return Err(not_found("vcenter", server, servers));
         }

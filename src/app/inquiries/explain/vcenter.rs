@@ -1,8 +1,9 @@
 //! `explain vcenter SERVER`: session, trust, inventory, tags and logins of one vCenter.
 
 use super::Explanation;
-use crate::app::inquiries::{Inquiries, is_server, whole};
+use crate::app::inquiries::{Inquiries, whole};
 use crate::app::reports::explain::{Section, SubjectState};
+use crate::app::reports::status::is_same_server;
 use crate::app::reports::text::{count, duration};
 use crate::providers::vsphere::VcenterReport;
 use jiff::Timestamp;
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 /// The servers that the process has.
 pub(super) fn explain(process: &Inquiries, name: &str) -> Result<Explanation, Vec<String>> {
     let reports = process.vsphere.vcenter_reports();
-    let Some(report) = reports.iter().find(|report| is_server(&report.server, name)) else {
+    let Some(report) = reports.iter().find(|report| is_same_server(&report.server, name)) else {
         return Err(reports.into_iter().map(|report| report.server).collect());
     };
     let mut findings = findings(report);

@@ -36,7 +36,7 @@ pub struct NodeCheckFacts {
 /// The cloud provider of a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeOwner {
-    /// vSphere, or nobody yet: the Node has the taint.
+    /// vSphere, or no provider yet: the Node has the taint.
     Vsphere,
     /// Nobody: the Node has neither the taint nor a provider ID.
     Adoptable,

@@ -1,5 +1,5 @@
 //! What the controller knows of one Service in this term, for commands: the decision that its next sync makes, what
-//! blocks it, and the Nodes behind its load balancer. Changes nothing, and calls nobody.
+//! blocks it, and the Nodes behind its load balancer. Changes nothing, and makes no call.
 
 use std::sync::Arc;
 use std::time::Duration;

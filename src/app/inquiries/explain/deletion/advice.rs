@@ -68,9 +68,9 @@ fn without_proof(name: &str, node: &NodeDeletionFacts, word: Reason, message: &s
         let find = format!("govc find / -type m -config.uuid {}", clipped(uuid));
         ("an administrator of vCenter looks for the VM", vec![find, delete])
     } else if is_transient {
-        ("nobody: the answer is on its way", Vec::new())
+        ("no one: the answer is on its way", Vec::new())
     } else {
-        ("an administrator mends what the message names; the proof is then made again", vec![delete])
+        ("an administrator fixes the cause in the message; then the proof is made again", vec![delete])
     };
     HoldAdvice { word, message: clipped(message), actor: actor.to_owned(), remedies }
 }
@@ -81,19 +81,19 @@ fn by_policy(name: &str, hold: &HoldReason, time: &AnswerTime) -> HoldAdvice {
     let at = until.as_ref().map(|until| format!(" at {until}")).unwrap_or_default();
     let allow = format!("to delete it at once: kubectl annotate node {name} {ANNOTATION_ALLOW_DELETION}=true");
     let delete = format!("kubectl delete node {name}");
-    let nobody = |what: &str| format!("nobody: {what}{at}");
+    let no_one = |what: &str| format!("no one: {what}{at}");
     let (actor, remedies) = match hold {
-        HoldReason::Grace { .. } => (nobody("the Node is checked again"), vec![allow]),
-        HoldReason::Counting { .. } => (nobody("the other nodes are being checked"), vec![allow]),
+        HoldReason::Grace { .. } => (no_one("the Node is checked again"), vec![allow]),
+        HoldReason::Counting { .. } => (no_one("the other nodes are being checked"), vec![allow]),
         HoldReason::ControlPlane { .. } => {
             let recover = format!("recover etcd and remove the member, then: {delete}");
             ("an administrator of the control plane".to_owned(), vec![recover])
         }
         HoldReason::Mass { .. } => {
             let off = format!("if the VMs were not deleted on purpose: set CCM_NODE_DELETION=off before{at}");
-            (nobody("the pause ends"), vec![off, allow])
+            (no_one("the pause ends"), vec![off, allow])
         }
-        HoldReason::Limit { until: Some(_), .. } => (nobody("the next deletion is possible"), vec![allow]),
+        HoldReason::Limit { until: Some(_), .. } => (no_one("the next deletion is possible"), vec![allow]),
         HoldReason::Limit { until: None, .. } => {
             let raise = "raise --node-deletion-limit".to_owned();
             ("an administrator of this program".to_owned(), vec![raise, allow])
@@ -126,7 +126,7 @@ fn failed(name: &str, node: &NodeDeletionFacts) -> Option<HoldAdvice> {
     Some(HoldAdvice {
         word,
         message: "every rule has passed; the last check ended with this reason".to_owned(),
-        actor: "nobody: the check is repeated".to_owned(),
+        actor: "no one: the check is repeated".to_owned(),
         remedies: vec![format!("kubectl describe node {name} shows the Event with the cause")],
     })
 }

@@ -106,7 +106,7 @@ What holds the deletion
   reason            DeletionGracePeriod
   message           the grace period runs until 2026-11-24T03:12:58Z; then the Node may be deleted,
                     unless its kubelet reports
-  who acts          nobody: the Node is checked again at 2026-11-24T03:12:58Z
+  who acts          no one: the Node is checked again at 2026-11-24T03:12:58Z
   remedy            to delete it at once: kubectl annotate node worker-7
                     vsphere-ccm.dev/allow-deletion=true
   page              docs/reasons.md#deletiongraceperiod
@@ -152,7 +152,7 @@ fn texts<'a>(facts: &'a [Fact], label: &str) -> Vec<&'a str> {
 }
 
 fn actor_without_end(hold: &HoldReason) -> &'static str {
-    if matches!(hold, HoldReason::Counting { .. }) { "nobody" } else { "an administrator" }
+    if matches!(hold, HoldReason::Counting { .. }) { "no one" } else { "an administrator" }
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_node_without_a_proof_is_held_by_the_answer_about_its_vm() {
     for (candidacy, word, actor, first_unreached) in [
         (held(reason::Uninitialized, false), "Uninitialized", "cloud-node-controller", "proof"),
         (held(reason::CloudUnavailable, false), "CloudUnavailable", "administrator", "DeletionOff"),
-        (held(reason::LookupPending, true), "LookupPending", "nobody", "DeletionOff"),
+        (held(reason::LookupPending, true), "LookupPending", "no one", "DeletionOff"),
         (Candidacy::Unreported(unknown(reason::CloudError, "m")), "CloudError", "administrator", "DeletionOff"),
     ] {
         let answer = Presence::Unknown(unknown(reason::CloudUnavailable, "m"));

@@ -14,7 +14,7 @@ const CLUSTER: &str = "the administrator of the cluster";
 /// The administrator of the VM's operating system.
 const GUEST: &str = "the administrator of the VM's operating system";
 /// No person.
-const NOBODY: &str = "nobody: it passes by itself";
+const NOBODY: &str = "no one: it passes by itself";
 
 /// Name of the taint that starts an initialisation.
 const TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";

@@ -22,7 +22,7 @@ impl Actor {
             Self::ServiceOwner => "the owner of the Service changes it",
             Self::NsxAdministrator => "the administrator of NSX",
             Self::Operator => "the operator of this program, with its configuration or permissions",
-            Self::Nobody => "nobody: it is tried again",
+            Self::Nobody => "no one: it is tried again",
         }
     }
 }

@@ -308,7 +308,7 @@ fn an_obstacle_says_who_acts_with_a_command_and_its_page_and_when_it_is_tried_ag
         (
             controller::WriteConflict,
             Some(5),
-            "nobody: it is tried again",
+            "no one: it is tried again",
             "kubectl describe service -n shop web",
             "in 5 s, or when the Service changes",
         ),

@@ -5,11 +5,14 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition};
 
 use super::{ANNOTATION_PROVIDED_NODE_IP, OWN_ANNOTATIONS};
 
-/// The dropped conditions.
-const UNREAD_CONDITIONS: [&str; 3] = ["MemoryPressure", "DiskPressure", "PIDPressure"];
+/// The condition that the kubelet or the node lifecycle controller writes. The cache keeps type, status and transition.
+const READY: &str = "Ready";
 
-/// The condition of a Node without routes. Of this condition, the cache keeps only type, status and reason.
+/// The condition of a Node without routes. The cache keeps type, status and reason.
 const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
+
+/// The condition that this program writes on a Node that is not initialised. The cache keeps all of it.
+pub const INITIALIZED: &str = "VSphereInitialized";
 
 /// Returns true if the field at this path is decoded. Annotations of other programs may be large.
 pub fn is_read(path: &[&str]) -> bool {
@@ -25,13 +28,22 @@ pub fn is_read(path: &[&str]) -> bool {
     }
 }
 
-/// Drops unread conditions, and unread fields of the condition `NetworkUnavailable`.
+/// Drops the conditions that no code reads, such as those of a problem detector, and unread fields of the others.
 pub fn prune(node: &mut Node) {
     let Some(conditions) = node.status.as_mut().and_then(|status| status.conditions.as_mut()) else { return };
-    conditions.retain(|condition| !UNREAD_CONDITIONS.contains(&condition.type_.as_str()));
-    for condition in conditions.iter_mut().filter(|condition| condition.type_ == NETWORK_UNAVAILABLE) {
-        let NodeCondition { type_, status, reason, .. } = std::mem::take(condition);
-        *condition = NodeCondition { type_, status, reason, ..NodeCondition::default() };
-    }
+    let all = std::mem::take(conditions);
+    conditions.extend(all.into_iter().filter_map(read_fields));
     conditions.shrink_to_fit();
+}
+
+fn read_fields(condition: NodeCondition) -> Option<NodeCondition> {
+    if condition.type_ == INITIALIZED {
+        return Some(condition);
+    }
+    let NodeCondition { type_, status, reason, last_transition_time, .. } = condition;
+    match type_.as_str() {
+        READY => Some(NodeCondition { type_, status, last_transition_time, ..NodeCondition::default() }),
+        NETWORK_UNAVAILABLE => Some(NodeCondition { type_, status, reason, ..NodeCondition::default() }),
+        _ => None,
+    }
 }

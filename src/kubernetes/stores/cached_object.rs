@@ -228,7 +228,8 @@ mod tests {
             "status": {
                 "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
                 "conditions": [
-                    condition("Ready"), condition("VSphereInitialized"),
+                    condition("Ready"),
+                    {"type": "VSphereInitialized", "status": "False", "reason": "NoZoneTags", "message": "m"},
                     {"type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated"},
                 ],
                 "nodeInfo": {"systemUUID": "s"},
@@ -264,9 +265,13 @@ mod tests {
             whole["status"]["nodeInfo"][field] = json!([{"any": "thing"}]);
         }
         whole["metadata"]["annotations"]["other"] = json!("x");
-        whole["status"]["conditions"].as_array_mut().unwrap().insert(0, condition("MemoryPressure"));
-        whole["status"]["conditions"][3]["lastTransitionTime"] = json!("2025-01-01T00:00:00Z");
-        whole["status"]["conditions"][3]["message"] = json!("a route exists");
+        let conditions = whole["status"]["conditions"].as_array_mut().unwrap();
+        conditions.extend([condition("MemoryPressure"), condition("KernelDeadlock")]);
+        for (index, field) in [(0, "reason"), (0, "message"), (2, "message")] {
+            conditions[index][field] = json!("a text");
+        }
+        conditions[0]["lastHeartbeatTime"] = json!("2025-01-01T00:05:00Z");
+        conditions[2]["lastTransitionTime"] = json!("2025-01-01T00:00:00Z");
         let seen: ListedObject<Node> = serde_json::from_value(whole).unwrap();
         assert_eq!((seen.key.as_str(), seen.version.as_deref()), ("a", Some("7")));
         let CacheAction::Needed(object) = seen.object else { panic!("every Node is needed") };
@@ -277,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_node_that_is_too_large_is_known_by_name() {
-        let long = |length| json!({"type": "example.com/a", "status": "True", "message": "\u{1}".repeat(length)});
+        let long = |length| json!({"type": "VSphereInitialized", "status": "True", "message": "\u{1}".repeat(length)});
         let conditions = |length| json!({"metadata": {"name": "a"}, "status": {"conditions": [long(length)]}});
         let labels = |count: usize| {
             let labels: Value = (0..count).map(|number| (format!("{number:04}"), json!(""))).collect();

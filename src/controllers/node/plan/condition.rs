@@ -12,7 +12,7 @@ use super::{NodeBlocked, OwnNode};
 use crate::cloud::node;
 
 /// The condition's type.
-pub const CONDITION: &str = "VSphereInitialized";
+pub const CONDITION: &str = node::cache_filter::INITIALIZED;
 
 /// Reason and message of the condition once the Node is initialised.
 const DONE: (&str, &str) = ("Initialized", "The node has its addresses, provider ID and labels.");

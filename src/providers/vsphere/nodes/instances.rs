@@ -3,7 +3,6 @@
 //! Mirrors `pkg/cloudprovider/vsphere/instances_v2.go`. Calls vCenter only to prove absence, with [`super::absence`],
 //! and to read a power state that must not be stale.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -100,7 +99,9 @@ impl VsphereInstances {
             return UsableAddresses::All;
         }
         match self.find(node) {
-            Presence::Exists(vm) if !vm.addresses.is_empty() => UsableAddresses::Only(BTreeSet::clone(&vm.addresses)),
+            Presence::Exists(vm) if !vm.addresses.is_empty() => {
+                UsableAddresses::Only(vm.addresses.iter().copied().collect())
+            }
             Presence::Unknown(unknown) if unknown.is_transient => UsableAddresses::Pending,
             _ => UsableAddresses::Unknown,
         }
@@ -317,6 +318,7 @@ impl InstanceEvents for VsphereInstances {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::net::IpAddr;
 
     use super::*;
@@ -349,7 +351,7 @@ mod tests {
                 vcenter: 0.into(),
                 location: Arc::default(),
                 uuid: Some(uuid.clone()),
-                addresses: Arc::new(addresses.clone()),
+                addresses: addresses.iter().copied().collect(),
                 metadata: Presence::Exists(InstanceMetadata::default()),
                 power: Presence::Unknown(Unknown::new(reason::PowerStateUnknown, "")),
                 is_live: true,

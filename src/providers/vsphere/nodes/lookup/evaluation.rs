@@ -1,5 +1,6 @@
 //! Evaluation of one Node: binds a VM if the rules allow it, updates the cache entry, and schedules the next search.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -362,13 +363,13 @@ impl Tracker {
             let message = format!("vCenter does not hear from {} or from its host, or may not say", vm.id);
             Unknown::new(reason::PowerStateUnknown, message)
         });
+        let addresses: BTreeSet<IpAddr> =
+            candidate_ips(&self.rules.nics(&tracked.facts, record)).map(|ip| ip.to_canonical()).collect();
         Some(BoundVm {
             vcenter: vm.vcenter,
             location: Arc::clone(&tracked.last_observation.as_ref()?.location),
             uuid: record.bios_uuid.clone(),
-            addresses: Arc::new(
-                candidate_ips(&self.rules.nics(&tracked.facts, record)).map(|ip| ip.to_canonical()).collect(),
-            ),
+            addresses: addresses.into_iter().collect(),
             metadata: describe(&tracked.facts, snapshot, vm, record, &self.rules, beside)
                 .map(|metadata| InstanceMetadata { found_by, topology_labels, earlier_name, ..metadata })
                 .into(),

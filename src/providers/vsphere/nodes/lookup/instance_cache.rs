@@ -1,6 +1,6 @@
 //! The instance cache: the result of the look-up for each Node, from which `InstancesV2` is answered without waiting.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -78,8 +78,8 @@ pub struct BoundVm {
     pub location: Arc<Location>,
     /// The VM's BIOS UUID in vCenter's byte order.
     pub uuid: Option<BiosUuid>,
-    /// The addresses that the guest reports, without unusable ones such as link-local addresses.
-    pub addresses: Arc<BTreeSet<IpAddr>>,
+    /// The addresses that the guest reports, sorted, without unusable ones such as link-local addresses.
+    pub addresses: Arc<[IpAddr]>,
     /// The Node's metadata without staleness and location record, or the reason why there is none yet.
     pub metadata: Presence<InstanceMetadata>,
     /// The VM's power state, and the time since which it is proved.

@@ -22,11 +22,15 @@ struct IndexEntry {
     position: IndexPosition,
 }
 
+/// Names of Nodes by key, sorted. Lists, because nearly every key has one name, and a set with one name needs ten times
+/// the memory.
+type NamesByKey<K> = HashMap<K, Vec<String>>;
+
 #[derive(Default)]
 struct Index {
     /// The Nodes that each VM backs or may back.
-    needing: HashMap<VmKey, BTreeSet<String>>,
-    claiming: HashMap<BiosUuid, BTreeSet<String>>,
+    needing: NamesByKey<VmKey>,
+    claiming: NamesByKey<BiosUuid>,
     due: BTreeSet<(Instant, String)>,
     /// Number of Nodes whose bound VM is rechecked.
     recheck_count: u32,
@@ -145,14 +149,14 @@ impl Index {
         }
         if before.claim != after.claim {
             if let Some(uuid) = &after.claim {
-                self.claiming.entry(uuid.clone()).or_default().insert(name.to_owned());
+                add_name(&mut self.claiming, uuid.clone(), name);
             }
             if let Some(uuid) = &before.claim {
                 remove_name(&mut self.claiming, uuid, name);
             }
         }
         for vm in after.needs.iter().filter(|vm| !before.needs.contains(vm)) {
-            self.needing.entry(vm.clone()).or_default().insert(name.to_owned());
+            add_name(&mut self.needing, vm.clone(), name);
         }
         let mut unneeded = before.needs;
         unneeded.retain(|vm| !after.needs.contains(vm) && remove_name(&mut self.needing, vm, name));
@@ -160,10 +164,19 @@ impl Index {
     }
 }
 
+/// Adds a name to this key.
+fn add_name<K: Eq + Hash>(names: &mut NamesByKey<K>, key: K, name: &str) {
+    let of_key = names.entry(key).or_default();
+    if let Err(position) = of_key.binary_search_by(|known| known.as_str().cmp(name)) {
+        of_key.reserve_exact(1);
+        of_key.insert(position, name.to_owned());
+    }
+}
+
 /// Removes a name of this key, and removes the key with its last name. Returns true if no name is left.
-fn remove_name<K: Eq + Hash>(names: &mut HashMap<K, BTreeSet<String>>, key: &K, name: &str) -> bool {
+fn remove_name<K: Eq + Hash>(names: &mut NamesByKey<K>, key: &K, name: &str) -> bool {
     let Some(of_key) = names.get_mut(key) else { return true };
-    of_key.remove(name);
+    of_key.retain(|known| known != name);
     let is_empty = of_key.is_empty();
     if is_empty {
         names.remove(key);

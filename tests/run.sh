@@ -11,8 +11,8 @@ set -euo pipefail
 # A line is a lane: its suites run one after the other. The lanes take about the same time.
 lanes="
 daemon
-vcenter contract
-apiserver servers writes recording logins
+vcenter harness signals
+apiserver contract servers writes recording logins
 "
 # The programs of `cargo test --workspace --lib --test architecture --test cli`.
 checked="ccm support image_archive doubles fuzz_targets architecture cli"

@@ -5,9 +5,9 @@
 //! trials `LOAD_BALANCERS="20x5 90x100"` sets other numbers of Services and nodes.
 
 pub mod handed_over;
-mod services;
+pub mod services;
 mod steps;
-mod world;
+pub mod world;
 
 use support::report::OURS;
 
@@ -32,8 +32,8 @@ const RATE: f64 = 80.0;
 /// Number of Services, and number of nodes of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    services: usize,
-    nodes: usize,
+    pub services: usize,
+    pub nodes: usize,
 }
 
 impl Size {

@@ -32,6 +32,7 @@ use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::config::Config;
@@ -138,6 +139,11 @@ pub struct VcenterReport {
     pub failure: Option<String>,
     /// The step that failed; `None` while the inventory is current, and before the first attempt to connect.
     pub failed_step: Option<ConnectionStep>,
+    /// Time of the last answer with the state of the inventory.
+    pub last_answer: Option<Instant>,
+    /// Time of the next attempt to connect; `None` while a connection is open or attempted, or if the next attempt
+    /// waits for other credentials.
+    pub next_attempt: Option<Instant>,
     /// The certificate of the server.
     pub certificate: http::CertificateStatus,
     /// Pause of logins that protects the account from lockout, if any.
@@ -395,6 +401,8 @@ fn report(vcenter: &Vcenter) -> VcenterReport {
             Freshness::Live | Freshness::Never => None,
             Freshness::Unreachable(failure) | Freshness::Stale { failure, .. } => Some(failure.step),
         },
+        last_answer: vcenter.last_report(),
+        next_attempt: vcenter.next_attempt(),
         certificate: vcenter.session().certificate(),
         login_pause: vcenter.session().login_pause(),
         tag_reads: vcenter.tag_reads(),

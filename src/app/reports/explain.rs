@@ -92,7 +92,9 @@ impl Section {
         lines.extend(Line::wrapped(Emphasis::Plain, std::slice::from_ref(&self.title)));
         for Fact { label, text, is_finding } in &self.facts {
             let emphasis = if *is_finding { Emphasis::Finding } else { Emphasis::Plain };
-            let field = format!("  {label:<LABELS$}{text}");
+            // A label as wide as its column needs its own gap.
+            let gap = if label.chars().count() >= LABELS { "  " } else { "" };
+            let field = format!("  {label:<LABELS$}{gap}{text}");
             lines.extend(Line::indented(emphasis, &[field], INDENT + LABELS));
         }
         lines
@@ -156,6 +158,7 @@ mod tests {
         let mut section = Section::new("Addresses");
         section.add("InternalIP", "10.20.0.17, the first usable address");
         section.add_finding("", "no ExternalIP");
+        section.add("label of 18 chars.", "apart");
         section.add_some("refused", None::<&str>);
         let report = ExplainReport {
             version: "0.1.0".to_owned(),
@@ -177,6 +180,7 @@ mod tests {
                 (Emphasis::Plain, "Addresses".to_owned()),
                 (Emphasis::Plain, "  InternalIP        10.20.0.17, the first usable address".to_owned()),
                 (Emphasis::Finding, "                    no ExternalIP".to_owned()),
+                (Emphasis::Plain, "  label of 18 chars.  apart".to_owned()),
             ]
         );
         let verdict = |state| ExplainReport { state, ..report.clone() }.verdict().exit_code();

@@ -61,6 +61,8 @@ fn inventory(report: &VcenterReport) -> Section {
         None => "nothing was read yet".to_owned(),
     };
     section.add("state", state);
+    section
+        .add_some("last answer", report.last_answer.map(|last| format!("{} ago", duration(last.elapsed().as_secs()))));
     let (vms, ancestors) = (count(report.virtual_machines, "VM"), count(report.ancestors, "object"));
     section.add("held", format!("{vms} behind Nodes, {ancestors} above them"));
     section
@@ -78,7 +80,13 @@ fn session(report: &VcenterReport) -> Section {
     let expiry = report.certificate.expiry.and_then(|expiry| Timestamp::from_second(expiry).ok());
     let expiry = expiry.map(|expiry| format!(", expires {expiry}")).unwrap_or_default();
     section.add("certificate", format!("{trust}{expiry}"));
+    section.add_some("next attempt", report.next_attempt.map(remaining));
     section
+}
+
+/// Returns the time until `next` in words.
+fn remaining(next: Instant) -> String {
+    format!("in {}", duration(next.saturating_duration_since(Instant::now()).as_secs()))
 }
 
 fn tags(report: &VcenterReport) -> Section {
@@ -86,7 +94,33 @@ fn tags(report: &VcenterReport) -> Section {
     let now = Instant::now();
     section
         .add_some("last poll", report.tag_reads.last.map(|last| format!("{} ago", duration((now - last).as_secs()))));
-    let until = |next: Instant| format!("in {}", duration(next.saturating_duration_since(now).as_secs()));
-    section.add_some("next poll", report.tag_reads.next.map(until));
+    section.add_some("next poll", report.tag_reads.next.map(remaining));
     section
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(section: &Section) -> Vec<(&str, &str)> {
+        section.facts.iter().map(|fact| (fact.label.as_str(), fact.text.as_str())).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn last_answer_and_next_attempt_are_shown_while_they_are_known() {
+        let now = Instant::now();
+        tokio::time::advance(Duration::from_secs(90)).await;
+        let report = VcenterReport {
+            lag: Some(Duration::from_secs(90)),
+            last_answer: Some(now),
+            next_attempt: Some(Instant::now() + Duration::from_secs(7)),
+            ..VcenterReport::default()
+        };
+        let held = "0 VMs behind Nodes, 0 objects above them";
+        let expected = [("state", "was current 1 m 30 s ago"), ("last answer", "1 m 30 s ago"), ("held", held)];
+        assert_eq!(texts(&inventory(&report)), expected);
+        assert_eq!(texts(&session(&report)).last(), Some(&("next attempt", "in 7 s")));
+        let report = VcenterReport { next_attempt: None, ..report };
+        assert_eq!(texts(&session(&report)).last(), Some(&("certificate", "not verified")));
+    }
 }

@@ -56,6 +56,9 @@ pub struct Vcenter {
     /// The configured datacenters if some of them may not exist in vCenter; otherwise empty.
     suspected_datacenters: watch::Sender<Vec<String>>,
     read_failures: ReadFailureLog,
+    /// Time of the next attempt to connect; `None` while a connection is open or attempted, or until the credentials
+    /// change.
+    next_attempt: Mutex<Option<Instant>>,
 }
 
 impl Vcenter {
@@ -70,6 +73,7 @@ impl Vcenter {
             are_privileges_checked: AtomicBool::new(false),
             suspected_datacenters: watch::Sender::default(),
             read_failures: ReadFailureLog::default(),
+            next_attempt: Mutex::default(),
         })
     }
 
@@ -107,6 +111,12 @@ impl Vcenter {
     /// because an answer in several parts is published when it is complete.
     pub fn last_report(&self) -> Option<Instant> {
         self.publisher.with(|state| state.reported)
+    }
+
+    /// Returns the time of the next attempt to connect; `None` while a connection is open or attempted, or if the next
+    /// attempt waits for other credentials.
+    pub fn next_attempt(&self) -> Option<Instant> {
+        *self.next_attempt.lock()
     }
 
     /// Returns the times of the last and of the next poll of tags.
@@ -220,9 +230,11 @@ impl Vcenter {
                 Pause::UntilOffered => None,
             };
             self.mark_down(&failure, pause);
+            let next_attempt = pause.and_then(|pause| Instant::now().checked_add(pause));
+            *self.next_attempt.lock() = next_attempt;
             let over = async {
-                match pause {
-                    Some(pause) => tokio::time::sleep(pause).await,
+                match next_attempt {
+                    Some(next_attempt) => tokio::time::sleep_until(next_attempt).await,
                     None => std::future::pending().await,
                 }
             };
@@ -236,6 +248,7 @@ impl Vcenter {
                     self.tag_retry.reset();
                 }
             }
+            *self.next_attempt.lock() = None;
         }
     }
 

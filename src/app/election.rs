@@ -33,6 +33,12 @@ pub struct LeaseSource {
 }
 
 impl LeaseSource {
+    /// Returns the source of a Lease that was read once.
+    pub fn read_once(namespace: &str, name: &str, status: LeaseStatus) -> Self {
+        let (_, status) = watch::channel(status);
+        Self { namespace: namespace.to_owned(), name: name.to_owned(), status }
+    }
+
     /// Returns the holder.
     pub fn status(&self) -> LeaseStatus {
         self.status.borrow().clone()
@@ -48,6 +54,11 @@ pub struct Candidates {
 }
 
 impl Elections {
+    /// Returns the elections of a process that takes part in none and never leads.
+    pub fn never() -> Self {
+        Self { main: Leadership::never(), lease: None, migration: None }
+    }
+
     /// Returns the leadership under which a controller works; `None` if another program runs the controller.
     pub fn leadership_of(&self, controller: &str) -> Option<&Leadership> {
         let Some((migration, second)) = &self.migration else { return Some(&self.main) };

@@ -9,10 +9,12 @@ mod status;
 use super::controllers::ControllerTerms;
 use super::election::{LeaseSource, hostname};
 use super::options::PROGRAM;
-use super::settings::Settings;
+use super::settings::{LeaseName, SettingErrors, Settings};
 use super::shared_services::SharedServices;
 use super::shutdown_order::{ShutdownStage, Stages};
 use super::vsphere::VsphereInquiry;
+use crate::controllers::node_lifecycle::DeletionMode;
+use crate::kubernetes::leader_election::read_lease;
 use crate::kubernetes::leadership::Leadership;
 use crate::kubernetes::stores::{Nodes, Services};
 use crate::runtime::admin::Checks;
@@ -20,7 +22,7 @@ use crate::runtime::local_socket::{self, RequestHandler};
 use async_trait::async_trait;
 use check::permissions::{CALLS, PermissionSettings};
 use jiff::{Timestamp, Unit};
-use protocol::{Question, Request};
+use protocol::{Answer, Question, Request, Response, version};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -41,13 +43,36 @@ pub struct Inquiries {
     /// The cached Services that may need or have a load balancer; `None` if this process manages no Services.
     services: Option<Services>,
     permissions: PermissionSettings,
-    /// The client for reviews of permissions.
+    /// The client for reviews of permissions, and for reads of the Lease by a command without a daemon.
     api_server: kube::Client,
+    /// The settings that a command without a daemon answers with; `None` in a daemon.
+    detached: Option<DetachedSettings>,
     /// Limits how many calls commands make at the same time.
     calls: Semaphore,
 }
 
+/// The settings that a command without a daemon answers with, because it knows no term of leadership.
+struct DetachedSettings {
+    /// The Lease of the election; `None` if the flags turn the election off.
+    lease: Option<LeaseName>,
+    deletion: DeletionMode,
+}
+
 impl Inquiries {
+    /// Collects the parts of a command without a daemon. Reads the Lease once.
+    pub async fn observing(parts: &SharedServices, settings: &Settings, vsphere: VsphereInquiry) -> Self {
+        let mut inquiries = Self::new(parts, settings, ControllerTerms::default(), vsphere);
+        let lease = settings.election.as_ref().map(|_| settings.lease.clone());
+        if let Some(LeaseName { namespace, name }) = &lease {
+            // A Lease that cannot be read has no known holder. `check` reads it again and shows the reason.
+            let reading = read_lease(&inquiries.api_server, namespace, name).await;
+            let status = reading.ok().flatten().map(|reading| reading.status).unwrap_or_default();
+            inquiries.lease = Some(LeaseSource::read_once(namespace, name, status));
+        }
+        inquiries.detached = Some(DetachedSettings { lease, deletion: settings.node_lifecycle.deletion.clone() });
+        inquiries
+    }
+
     /// Collects the parts.
     pub fn new(parts: &SharedServices, settings: &Settings, terms: ControllerTerms, vsphere: VsphereInquiry) -> Self {
         Self {
@@ -63,18 +88,29 @@ impl Inquiries {
             permissions: PermissionSettings::new(settings, parts),
             api_server: parts.api_server.clients.auxiliary.clone(),
             calls: Semaphore::new(CALLS),
+            detached: None,
         }
     }
 
+    /// Returns the access to the provider.
+    pub fn vsphere(&self) -> &VsphereInquiry {
+        &self.vsphere
+    }
+
     async fn answer(&self, request: &[u8]) -> Vec<u8> {
-        let Request { question, masks_users, .. } = match protocol::parse(request) {
-            Ok(request) => request,
-            Err(reason) => return protocol::encode(Err(reason), &BTreeSet::new()),
-        };
+        match protocol::parse(request) {
+            Ok(request) => self.respond(request).await,
+            Err(reason) => protocol::encode(Err(reason), &BTreeSet::new()),
+        }
+    }
+
+    /// Returns the encoded response to a request.
+    pub async fn respond(&self, request: Request) -> Vec<u8> {
+        let Request { question, masks_users, .. } = request;
         let answer = match question {
             Question::Status { vcenter, node } => status::answer(self, vcenter.as_deref(), node.as_deref()),
-            Question::Check { node, vcenter, is_deep } => {
-                check::answer(self, &check::CheckOptions { node, vcenter, is_deep }).await
+            Question::Check { node, vcenter, is_deep, is_preflight } => {
+                check::answer(self, &check::CheckOptions { node, vcenter, is_deep, is_preflight }).await
             }
             Question::Explain { subject, name } => explain::answer(self, subject, &name),
         };
@@ -88,6 +124,13 @@ impl RequestHandler for Inquiries {
     async fn handle(&self, request: Vec<u8>) -> Vec<u8> {
         self.answer(&request).await
     }
+}
+
+/// Returns the response to `check` if the daemon would not start with its flags and files.
+pub fn of_unusable_settings(errors: &SettingErrors) -> Response {
+    let host = hostname().unwrap_or_else(|| "unknown-host".to_owned());
+    let report = check::of_unusable_settings(errors, host, whole(Timestamp::now()));
+    Response { version: version(), answer: Ok(Answer::Check(Box::new(report))) }
 }
 
 /// Returns the time without fractions of a second.

@@ -49,6 +49,13 @@ pub enum Invocation {
 #[error("{0}\nfor all flags: {PROGRAM} --help")]
 pub struct UsageError(String);
 
+impl UsageError {
+    /// Creates an error with this message.
+    pub(super) fn new(message: &str) -> Self {
+        Self(message.to_owned())
+    }
+}
+
 /// Returns all flags, sorted by name.
 pub fn definitions() -> Vec<FlagDefinition> {
     let mut flags: Vec<_> = flags::all().collect();

@@ -11,7 +11,7 @@ use crate::cloud::CloudProvider;
 use crate::controllers::Context;
 use crate::controllers::driver::Cache;
 use crate::kubernetes::client::{self, Account, Clients, Identity, Rate};
-use crate::kubernetes::events::{self, Recorder};
+use crate::kubernetes::events::{self, EventWriter, Recorder};
 use crate::kubernetes::leadership::Leadership;
 use crate::kubernetes::stores::{self, Nodes, Services};
 use crate::runtime::admin::Checks;
@@ -58,6 +58,8 @@ pub struct SharedServices {
     pub metrics: Metrics,
     /// The checks of the probes.
     pub checks: Checks,
+    /// Whether a command reads with these services, and no daemon runs: see `app::observer`.
+    pub is_observer: bool,
     /// The candidates of the election until `compete`; `None` afterwards or without an election.
     candidates: Option<Candidates>,
     rate: Option<Rate>,
@@ -112,22 +114,55 @@ impl SharedServices {
     pub async fn prepare(settings: &Settings, stages: &mut Stages) -> Result<Self, Error> {
         let api_server = ApiServer::connect(settings).await?;
         let metrics = Metrics::new()?;
-        client::metrics::register(metrics.registry())?;
         let (candidates, elections) = election::prepare(settings, &api_server.config, &metrics)?;
+        let (mut parts, writer) = Self::build(settings, api_server, metrics, elections, stages)?;
+        stages.spawn(ShutdownStage::Services, "event-writer", writer.run(stages.stop_signal(ShutdownStage::Services)));
+        parts.candidates = candidates;
+        if settings.generic.use_service_account_credentials {
+            let config = &parts.api_server.config;
+            parts.accounts = start_accounts(&settings.controllers, &parts.elections, config, stages)?;
+        }
+        Ok(parts)
+    }
+
+    /// As [`SharedServices::prepare`], for a command that only reads: it never leads, writes no Events and requests no
+    /// tokens.
+    pub async fn prepare_observer(settings: &Settings, stages: &mut Stages) -> Result<Self, Error> {
+        let api_server = ApiServer::connect(settings).await?;
+        let (mut parts, _) = Self::build(settings, api_server, Metrics::new()?, Elections::never(), stages)?;
+        parts.is_observer = true;
+        Ok(parts)
+    }
+
+    /// Builds the services and starts the caches. The caller runs the writer of Events.
+    fn build(
+        settings: &Settings,
+        api_server: ApiServer,
+        metrics: Metrics,
+        elections: Elections,
+        stages: &mut Stages,
+    ) -> Result<(Self, EventWriter), Error> {
+        client::metrics::register(metrics.registry())?;
         let is_run = |controller: &&Controller| elections.leadership_of(controller.name).is_some();
         let needs_services = settings.controllers.iter().copied().filter(is_run).any(|one| one.name == SERVICE);
         let caches = Caches::start(&api_server.clients, settings, needs_services, stages);
         let (events, writer) = events::recorder(api_server.clients.auxiliary.clone(), PROGRAM);
         events.register(metrics.registry())?;
-        stages.spawn(ShutdownStage::Services, "event-writer", writer.run(stages.stop_signal(ShutdownStage::Services)));
         let checks = Checks::default();
         caches.add_readiness(&checks);
-        let accounts = match settings.generic.use_service_account_credentials {
-            true => start_accounts(&settings.controllers, &elections, &api_server.config, stages)?,
-            false => BTreeMap::new(),
+        let parts = Self {
+            api_server,
+            caches,
+            elections,
+            events,
+            metrics,
+            checks,
+            is_observer: false,
+            candidates: None,
+            rate: settings.kubernetes.rate,
+            accounts: BTreeMap::new(),
         };
-        let rate = settings.kubernetes.rate;
-        Ok(Self { api_server, caches, elections, events, metrics, checks, candidates, rate, accounts })
+        Ok((parts, writer))
     }
 
     /// Starts to compete for the Leases, if there is an election. Later calls do nothing.

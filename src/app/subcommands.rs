@@ -1,4 +1,5 @@
-//! Subcommands, selected by the first argument. Subcommands start no watches, elections or background tasks.
+//! Subcommands, selected by the first argument. A subcommand starts no watches, elections or background tasks, except a
+//! detached command, for which `app::observer` reads.
 
 mod arguments;
 mod check;

@@ -10,7 +10,7 @@ use super::Error;
 use super::election::hostname;
 use super::reports::status::{ConfigurationStatus, StatusNote};
 use super::settings::vsphere::CloudConfig;
-use super::settings::{SettingError, Settings, Vsphere};
+use super::settings::{SettingError, Settings, Standby, Vsphere};
 use super::shared_services::SharedServices;
 use super::shutdown_order::{ShutdownStage, Stages};
 use crate::base::addresses::host_and_port;
@@ -99,7 +99,8 @@ pub fn build(
         background,
         file: vsphere.file.path.clone(),
         current,
-        standby: settings.standby,
+        // The observer connects, although it never leads.
+        standby: if parts.is_observer { Standby::Warm } else { settings.standby },
         leads: parts.elections.main.watch(),
         events,
         metrics: ReloadMetrics::register(registry)?,
@@ -194,7 +195,9 @@ impl VsphereInquiry {
 fn ledger(settings: &Settings, parts: &SharedServices) -> Ledger {
     let namespace = settings.election.as_ref().map_or("kube-system", |_| settings.lease.namespace.as_str());
     let ledger = Ledger::new(LeaseStore::new(parts.api_server.clients.auxiliary.clone(), namespace));
-    match hostname() {
+    // The observer may run in the Pod of a daemon. It replaces no process there, so it does not name the Pod: claims in
+    // flight of the daemon and of the observer count for both.
+    match hostname().filter(|_| !parts.is_observer) {
         Some(pod) => ledger.in_pod(&pod),
         None => ledger,
     }
@@ -217,7 +220,7 @@ fn show_vcenters(provider: &Arc<Provider>, checks: &Checks, name_problem: Option
         }
         if let Some(report) = provider.nsx_report() {
             let health = match report {
-                NsxReport { leads: false, .. } => Health::Note("used by the leader only".into()),
+                NsxReport { is_in_use: false, .. } => Health::Note("used by the leader only".into()),
                 NsxReport { login: NsxSessionStatus { failure: Some(_), .. }, .. } => Health::Note("no login".into()),
                 NsxReport { login: NsxSessionStatus { rejected_credentials: Some(_), .. }, .. } => {
                     Health::Note("answers; new credentials were refused".into())

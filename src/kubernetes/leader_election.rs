@@ -5,6 +5,7 @@
 
 mod config;
 mod health;
+mod reading;
 mod record;
 mod standby;
 
@@ -31,6 +32,7 @@ use crate::runtime::tasks::BoxError;
 use config::ACQUIRE_JITTER;
 pub use config::{InvalidLease, LeaseConfig, identity};
 pub use health::RenewalCheck;
+pub use reading::{LeaseReading, read_lease};
 use record::{LeaseDecision, Observation};
 use standby::{LeaseObservation, ReleaseWatch};
 

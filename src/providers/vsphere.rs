@@ -197,6 +197,13 @@ impl Provider {
         self.nsx.as_ref()?.report()
     }
 
+    /// As [`services::NsxServices::read_once`].
+    pub async fn read_nsx_once(&self) {
+        if let Some(nsx) = &self.nsx {
+            nsx.read_once().await;
+        }
+    }
+
     /// Returns the load balancers on NSX, for read-only use; `None` without.
     pub fn nsx_load_balancers(&self) -> Option<Arc<NsxLoadBalancers>> {
         self.nsx.as_ref()?.load_balancers()

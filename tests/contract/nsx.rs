@@ -122,6 +122,7 @@ impl NsxWorld {
                 live: Arc::new(Live),
                 events: Arc::new(Live),
                 leads: AnyLeader::new(vec![watch::Sender::new(true).subscribe()]),
+                may_log_in: AnyLeader::always(),
                 calls_per_second: 80,
                 adoption: Adoption::AsIs,
                 // The suite's Services do not exist in a cluster.

@@ -1,7 +1,8 @@
-//! Commands that ask a running daemon over its local socket.
+//! Commands that ask a running daemon over its local socket or, detached, none.
 
 mod check;
 mod deletion;
+mod detached;
 mod node;
 mod route;
 mod screen;
@@ -173,6 +174,7 @@ async fn without_a_process_there_is_nothing_to_ask() {
     let messages = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(2), b"".as_slice()), "{messages}");
     assert!(messages.contains("no running process was found") && messages.contains("kubectl"), "{messages}");
+    assert!(messages.contains("--detached"), "{messages}");
 }
 
 /// Replaces what differs between two runs: names, times and ages.

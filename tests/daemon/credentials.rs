@@ -21,8 +21,10 @@ use crate::manifests::kustomize::kubectl;
 use crate::rights::account_without_secrets;
 
 const NAMESPACE: &str = "kube-system";
-const USER: &str = "ccm@vsphere.local";
-const PASSWORD: &str = "Hors3BatteryStapl3";
+/// User of the vCenter.
+pub const USER: &str = "ccm@vsphere.local";
+/// Password of [`USER`].
+pub const PASSWORD: &str = "Hors3BatteryStapl3";
 
 /// A `vsphere.conf` for this vCenter whose section `Global` begins with `source`.
 fn config(vcenter: &Vcenter, source: &str) -> String {
@@ -135,7 +137,7 @@ async fn to_which_host_the_service_accounts_token_is_sent_is_told_once_and_can_b
 }
 
 /// Adds failed logins to the count that all replicas share.
-async fn reject_three_logins(cluster: &Cluster, vcenter: &Vcenter) {
+pub async fn reject_three_logins(cluster: &Cluster, vcenter: &Vcenter) {
     let ledger = Ledger::new(LeaseStore::new(cluster.client.clone(), NAMESPACE));
     let server = format!("{}:{}", vcenter.host(), vcenter.port());
     let attempt = PlannedLogin {

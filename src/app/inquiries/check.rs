@@ -1,26 +1,31 @@
 //! Collects the facts of `check` from what this process knows, and runs the checks. The checks themselves are pure.
 
 mod accounts;
+mod lease;
 mod nodes;
 pub(super) mod permissions;
 
-use super::protocol::Answer;
-use super::{Inquiries, status};
+use super::protocol::{Answer, version};
+use super::{DetachedSettings, Inquiries, status};
 use crate::app::reports::check::catalogue::CheckId;
 use crate::app::reports::check::configuration::{ConfigurationFacts, CredentialFacts, CredentialSourceState};
 use crate::app::reports::check::connections::VcenterFacts;
 use crate::app::reports::check::nodes::{NodeCheckFacts, NodeChecksInput};
 use crate::app::reports::check::nsx::NsxFacts;
+use crate::app::reports::check::without_daemon::LeaseFacts;
 use crate::app::reports::check::{
     CheckReport, CheckResult, CheckSummary, configuration, connections, kubernetes, nodes as node_checks, nsx,
+    without_daemon,
 };
 use crate::app::reports::status::{StatusNote, StatusReport};
+use crate::app::settings::SettingErrors;
 use crate::app::vsphere::CredentialReport;
 use crate::providers::vsphere::config::{AddressRule, AddressRules};
 use crate::providers::vsphere::login::credentials::CredentialState;
 use crate::providers::vsphere::nodes::metadata::addresses::rule_matches::unmatched_rules;
 use crate::runtime::admin::Health;
 use accounts::Accounts;
+use jiff::Timestamp;
 
 /// The check of the probe `/healthz` that fails if this process leads and does not renew the Lease.
 const ELECTION_CHECK: &str = "leaderElection";
@@ -33,6 +38,15 @@ pub(super) struct CheckOptions {
     pub vcenter: Option<String>,
     /// Whether more findings are named.
     pub is_deep: bool,
+    /// Whether the checks of a running daemon do not apply.
+    pub is_preflight: bool,
+}
+
+/// What `check` read with calls.
+struct CheckReadings {
+    accounts: Accounts,
+    /// The Lease; `None` in a daemon, which knows it, and without an election.
+    lease: Option<LeaseFacts>,
 }
 
 /// Runs the checks. If the Node or the vCenter is not known, returns the nearest names.
@@ -43,25 +57,47 @@ pub(super) async fn answer(process: &Inquiries, options: &CheckOptions) -> Answe
     }
     let permissions = permissions::check(process);
     let accounts = accounts::read(process, options.vcenter.as_deref());
-    let (permissions, accounts) = tokio::join!(permissions, accounts);
+    let (permissions, accounts, lease) = tokio::join!(permissions, accounts, lease::read(process));
     let state = match status::selected(process, options.vcenter.as_deref(), options.node.as_deref()) {
         Ok(state) => state,
         Err(not_found) => return not_found,
     };
     let mut checks = permissions;
-    checks.extend(of_process(process, &state, &accounts, options));
+    checks.extend(of_process(process, &state, &CheckReadings { accounts, lease }, options));
+    if options.is_preflight {
+        checks = without_daemon::before_installation(checks);
+    }
     Answer::Check(Box::new(report(state, checks)))
+}
+
+/// Returns the report if the daemon would not start with its flags and files.
+pub(super) fn of_unusable_settings(errors: &SettingErrors, host: String, time: Timestamp) -> CheckReport {
+    let texts: Vec<String> = errors.errors.iter().map(ToString::to_string).collect();
+    let mut checks = without_daemon::unusable_settings(&texts, &errors.warnings);
+    checks.sort_by_key(|check| check.id);
+    CheckReport {
+        version: version(),
+        time,
+        host,
+        leads: false,
+        is_detached: true,
+        find_leader: None,
+        summary: CheckSummary::new(&checks),
+        checks,
+    }
 }
 
 fn report(state: StatusReport, mut checks: Vec<CheckResult>) -> CheckReport {
     // A stable sort: subjects stay in their order.
     checks.sort_by_key(|check| check.id);
-    let find_leader = state.election.as_ref().filter(|_| !state.leads).map(|election| election.command());
+    let is_standby = !state.leads && !state.is_detached;
+    let find_leader = state.election.as_ref().filter(|_| is_standby).map(|election| election.command());
     CheckReport {
         version: state.version,
         time: state.time,
         host: state.host,
         leads: state.leads,
+        is_detached: state.is_detached,
         find_leader,
         summary: CheckSummary::new(&checks),
         checks,
@@ -72,13 +108,14 @@ fn report(state: StatusReport, mut checks: Vec<CheckResult>) -> CheckReport {
 fn of_process(
     process: &Inquiries,
     state: &StatusReport,
-    accounts: &Accounts,
+    reads: &CheckReadings,
     options: &CheckOptions,
 ) -> Vec<CheckResult> {
     let nodes = process.nodes.is_ready().then(|| nodes::facts(process, options.node.as_deref()));
-    let mut checks = of_kubernetes(process, state, nodes.as_deref(), options.is_deep);
+    let mut checks = vec![of_lease(process, state, reads.lease.as_ref(), options)];
+    checks.extend(of_kubelets(process, nodes.as_deref(), options.is_deep));
     checks.extend(of_configuration(process, state));
-    checks.extend(of_servers(process, state, accounts, options.is_deep));
+    checks.extend(of_servers(process, state, &reads.accounts, options.is_deep));
     checks.extend(of_nodes(process, state, nodes.as_deref(), options.is_deep));
     checks
 }
@@ -86,23 +123,28 @@ fn of_process(
 /// The reason why nothing is known of Nodes right after the start.
 const NODES_NOT_READ: &str = "the Nodes were not read yet";
 
-fn of_kubernetes(
+fn of_lease(
     process: &Inquiries,
     state: &StatusReport,
-    nodes: Option<&[NodeCheckFacts]>,
-    is_deep: bool,
-) -> Vec<CheckResult> {
+    lease: Option<&LeaseFacts>,
+    options: &CheckOptions,
+) -> CheckResult {
+    if process.detached.is_some() {
+        return without_daemon::lease(lease, state.time, options.is_preflight);
+    }
     let mut failures = process.checks.all().into_iter().filter_map(|(name, health)| match health {
         Health::Failed(reason) if name == ELECTION_CHECK => Some(reason),
         _ => None,
     });
     let failure = failures.next();
-    let mut results = vec![kubernetes::lease(state.election.as_ref(), state.leads, failure.as_deref())];
+    kubernetes::lease(state.election.as_ref(), state.leads, failure.as_deref())
+}
+
+fn of_kubelets(process: &Inquiries, nodes: Option<&[NodeCheckFacts]>, is_deep: bool) -> Vec<CheckResult> {
     let Some(nodes) = nodes else {
-        results.extend([CheckId::K09, CheckId::K10].map(|id| CheckResult::incomplete(id, "", NODES_NOT_READ)));
-        return results;
+        return [CheckId::K09, CheckId::K10].map(|id| CheckResult::incomplete(id, "", NODES_NOT_READ)).into();
     };
-    results.extend(kubernetes::external_kubelets(nodes, process.adopts_untainted_nodes, is_deep));
+    let mut results = kubernetes::external_kubelets(nodes, process.adopts_untainted_nodes, is_deep);
     results.extend(kubernetes::foreign_nodes(nodes, is_deep));
     results
 }
@@ -116,6 +158,10 @@ fn of_configuration(process: &Inquiries, state: &StatusReport) -> Vec<CheckResul
         notices: cloud_config.notices.iter().map(ToString::to_string).collect(),
     };
     let mut results = configuration::file(&facts);
+    if process.detached.is_some() {
+        results.retain(|result| result.id != CheckId::C02);
+        results.push(without_daemon::in_effect());
+    }
     let credentials = process.vsphere.credential_reports();
     if credentials.is_empty() {
         results.push(CheckResult::incomplete(CheckId::C05, "", NOT_CONNECTED));
@@ -193,6 +239,9 @@ fn of_nodes(
     let rules = &cloud_config.config.addresses;
     let unmatched = unmatched_rules(rules, &nodes::live_vms(process));
     results.extend(configuration::address_rules(&unmatched, has_rules(rules)));
-    results.push(node_checks::deletion(state.deletion.as_ref()));
+    results.push(match &process.detached {
+        Some(DetachedSettings { deletion, .. }) => without_daemon::deletion(status::mode_of(deletion), nodes),
+        None => node_checks::deletion(state.deletion.as_ref()),
+    });
     results
 }

@@ -54,6 +54,7 @@ fn report(process: &Inquiries, explanation: Explanation) -> ExplainReport {
         time: whole(Timestamp::now()),
         host: process.host.clone(),
         leads: process.leadership.is_leader(),
+        is_detached: process.detached.is_some(),
         subject,
         summary,
         state,

@@ -69,6 +69,8 @@ pub enum Question {
         vcenter: Option<String>,
         /// Whether more findings are named.
         is_deep: bool,
+        /// Whether the checks of a running daemon do not apply, because nothing is installed yet.
+        is_preflight: bool,
     },
 }
 

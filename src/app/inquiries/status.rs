@@ -69,6 +69,7 @@ fn report(process: &Inquiries, node: Option<&str>) -> StatusReport {
         time: whole(Timestamp::now()),
         host: process.host.clone(),
         leads: process.leadership.is_leader(),
+        is_detached: process.detached.is_some(),
         election,
         controllers: controllers(process),
         configuration: ConfigurationStatus { read: whole(configuration.read), ..configuration },
@@ -149,7 +150,7 @@ fn nsx(process: &Inquiries, report: NsxReport) -> NsxStatus {
     });
     NsxStatus {
         server: report.server,
-        is_in_use: report.leads,
+        is_in_use: report.is_in_use,
         is_logged_in: report.login.is_logged_in,
         failure: report.login.failure.or(report.login.rejected_credentials),
         is_certificate_verified: report.certificate.is_verified,
@@ -160,12 +161,16 @@ fn nsx(process: &Inquiries, report: NsxReport) -> NsxStatus {
     }
 }
 
-fn deletion(status: LifecycleStatus, node: Option<&str>) -> DeletionStatus {
-    let mode = match status.mode {
+/// Returns the mode as `--node-deletion` spells it.
+pub(super) fn mode_of(mode: &DeletionMode) -> &'static str {
+    match mode {
         DeletionMode::Enforce => "enforce",
         DeletionMode::DryRun => "dry-run",
         DeletionMode::Off { .. } => "off",
-    };
+    }
+}
+
+fn deletion(status: LifecycleStatus, node: Option<&str>) -> DeletionStatus {
     let last = |deletion: NodeDeletion| DeletedNodeStatus {
         name: deletion.node,
         uid: deletion.uid,
@@ -175,7 +180,7 @@ fn deletion(status: LifecycleStatus, node: Option<&str>) -> DeletionStatus {
     let mut pending = held(status.blocked, reason::is_expected);
     pending.retain(|held| node.is_none_or(|node| held.name == node));
     DeletionStatus {
-        mode: mode.to_owned(),
+        mode: mode_of(&status.mode).to_owned(),
         allowance: status.allowance,
         limit: status.capacity,
         is_mass_held: status.is_mass_held,

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 pub const COMMANDS: [(&str, &str); 5] = [
     ("status", "Print one screen about the running process"),
     ("explain", "Print what the running process knows of one subject, and why"),
-    ("check", "Check what the running process needs, with remedies"),
+    ("check", "Check what the program needs, with remedies, also before an installation"),
     ("config-lint", "Check a vsphere.conf"),
     ("completion", "Print a script with which a shell completes flags"),
 ];

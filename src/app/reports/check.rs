@@ -7,6 +7,7 @@ pub mod kubernetes;
 pub mod nodes;
 pub mod nsx;
 pub mod permissions;
+pub mod without_daemon;
 
 use super::text::{count, hanging};
 use super::{Emphasis, Line, Verdict};
@@ -32,6 +33,8 @@ pub struct CheckReport {
     pub host: String,
     /// Whether this process leads.
     pub leads: bool,
+    /// Whether the command read API server, vCenter and NSX itself, and asked no running process.
+    pub is_detached: bool,
     /// On a standby, the command that finds the Pod of the leader.
     pub find_leader: Option<String>,
     /// The results, in the order of [`catalogue::CHECKS`]. A check has several results if it has several subjects.
@@ -212,7 +215,11 @@ impl CheckReport {
 
     /// Returns the text.
     pub fn lines(&self) -> Vec<Line> {
-        let role = if self.leads { "leader" } else { "standby" };
+        let role = match self.leads {
+            _ if self.is_detached => "read from",
+            true => "leader",
+            false => "standby",
+        };
         let mut lines = Line::wrapped(Emphasis::Plain, &[format!("{role} {}", self.host), self.time.to_string()]);
         if let Some(command) = &self.find_leader {
             let text = "this process does not lead; find the Pod of the leader with";

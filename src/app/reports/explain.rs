@@ -20,6 +20,8 @@ pub struct ExplainReport {
     pub host: String,
     /// Whether this process leads.
     pub leads: bool,
+    /// Whether the command read API server, vCenter and NSX itself, and asked no running process.
+    pub is_detached: bool,
     /// The subject, such as `Node worker-7`.
     pub subject: String,
     /// The state of the subject in one sentence.
@@ -119,7 +121,10 @@ impl ExplainReport {
             SubjectState::Unknown => Emphasis::Notice,
         };
         let mut lines = Line::wrapped(emphasis, &[self.subject.clone(), self.summary.clone()]);
-        if !self.leads {
+        if self.is_detached {
+            let text = format!("read from {}: what the leader waits for is not known here", self.host);
+            lines.extend(Line::wrapped(Emphasis::Notice, &[text]));
+        } else if !self.leads {
             let text = format!("{} does not lead: it shows what a standby knows", self.host);
             lines.extend(Line::wrapped(Emphasis::Notice, &[text]));
         }
@@ -165,6 +170,7 @@ mod tests {
             time: "2026-11-24T03:13:21Z".parse().unwrap(),
             host: "cp-2".to_owned(),
             leads: false,
+            is_detached: false,
             subject: "Node worker-7".to_owned(),
             summary: "not initialised for 6 m 12 s: NoZoneTags".to_owned(),
             state: SubjectState::Held,
@@ -183,6 +189,8 @@ mod tests {
                 (Emphasis::Plain, "  label of 18 chars.  apart".to_owned()),
             ]
         );
+        let detached = ExplainReport { is_detached: true, ..report.clone() };
+        assert_eq!(detached.lines()[1].text(), "read from cp-2: what the leader waits for is not known here");
         let verdict = |state| ExplainReport { state, ..report.clone() }.verdict().exit_code();
         let states = [SubjectState::Settled, SubjectState::Held, SubjectState::Unknown];
         assert_eq!(states.map(verdict), [0, 1, 3]);

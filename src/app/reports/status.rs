@@ -20,6 +20,8 @@ pub struct StatusReport {
     pub host: String,
     /// Whether this process leads.
     pub leads: bool,
+    /// Whether the command read API server, vCenter and NSX itself, and asked no running process.
+    pub is_detached: bool,
     /// The election; `None` with `--leader-elect=false`.
     pub election: Option<ElectionStatus>,
     /// The controllers of this process.
@@ -288,7 +290,9 @@ impl StatusReport {
         let has_started = |controller: &ControllerStatus| {
             !matches!(controller.state, ControllerState::Starting | ControllerState::Standby)
         };
-        let is_complete = self.controllers.iter().all(has_started)
+        // Without a running process, the Nodes and their deletions are not known.
+        let is_complete = !self.is_detached
+            && self.controllers.iter().all(has_started)
             && self.nodes.as_ref().is_none_or(|nodes| nodes.waiting == 0)
             && self.deletion.as_ref().is_none_or(|deletion| deletion.unanswered == 0)
             && self.nsx.as_ref().is_none_or(NsxStatus::is_complete);
@@ -328,6 +332,10 @@ impl StatusReport {
         let mut fields = Vec::new();
         let leader = self.election.as_ref().map(|election| election.text(self.time));
         match (&leader, !self.is_standby()) {
+            (leader, _) if self.is_detached => {
+                fields.push(format!("read from {}", self.host));
+                fields.push(leader.clone().unwrap_or_else(|| "no election".to_owned()));
+            }
             (None, _) => fields.push(format!("leader {}, without an election", self.host)),
             (Some(leader), true) => {
                 fields.push(format!("{leader}, this process"));
@@ -342,7 +350,10 @@ impl StatusReport {
         fields.push(format!("configuration generation {generation}, read {}", read.strftime("%H:%M:%SZ")));
         let mut lines = Line::wrapped(Emphasis::Plain, &fields);
         if let (Some(election), true) = (&self.election, self.is_standby()) {
-            let text = "this process knows neither the Nodes nor their deletions; find the Pod of the leader with";
+            let text = match self.is_detached {
+                true => "only the leader knows what it decided about Nodes and deletions; find its Pod with",
+                false => "this process knows neither the Nodes nor their deletions; find the Pod of the leader with",
+            };
             lines.extend(Line::wrapped(Emphasis::Notice, &[text.to_owned()]));
             lines.push(Line::new(Emphasis::Notice, &format!("  {}", election.command())));
         }

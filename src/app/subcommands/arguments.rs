@@ -38,7 +38,27 @@ pub struct CommonOptions {
     pub masks_users: bool,
     /// `--pid`: id of the process to ask, if several run in this PID namespace.
     pub process: Option<i32>,
+    /// Where the answer comes from.
+    pub source: AnswerSource,
 }
+
+/// The source of the answer of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnswerSource {
+    /// The running process, over its local socket.
+    Process {
+        /// Whether the command has `--detached`.
+        may_detach: bool,
+    },
+    /// The API server, vCenter and NSX, with these flags of the daemon.
+    Observer(Vec<OsString>),
+}
+
+/// Options that make a command read API server, vCenter and NSX itself. A command has some of them.
+const DETACHING: [&str; 3] = ["detached", "preflight", "compare"];
+
+/// The options that are also flags of the daemon.
+const DAEMON_FLAGS: [&str; 2] = ["kubeconfig", "cloud-config"];
 
 /// Returns a command with the options that all commands have. `examples` is the end of its help.
 pub fn command(name: &'static str, about: &'static str, examples: &'static str) -> Command {
@@ -82,12 +102,65 @@ pub fn command(name: &'static str, about: &'static str, examples: &'static str) 
         ])
 }
 
+/// Adds the options of a command that can read API server, vCenter and NSX itself.
+pub fn detachable(command: Command) -> Command {
+    let file = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name("FILE").value_parser(clap::value_parser!(OsString)).help(help)
+    };
+    command.args([
+        Arg::new("detached")
+            .long("detached")
+            .action(ArgAction::SetTrue)
+            .conflicts_with("pid")
+            .help("Ask no process: log in, and read the API server, vCenter and NSX"),
+        file("kubeconfig", "Credentials for the API server; selects --detached").conflicts_with("pid"),
+        file("cloud-config", "The vsphere.conf; selects --detached").conflicts_with("pid"),
+        Arg::new("flags")
+            .value_name("FLAGS OF THE DAEMON")
+            .last(true)
+            .num_args(1..)
+            .value_parser(clap::value_parser!(OsString))
+            .help("With --detached: flags as of the daemon, such as --cluster-name=NAME"),
+    ])
+}
+
+/// Returns the source of the answer.
+///
+/// # Errors
+/// There are flags of the daemon, and no option that needs them.
+fn source_of(matches: &ArgMatches, may_detach: bool) -> Result<AnswerSource, CommandOutput> {
+    // A command without the option has none of these.
+    let has = |name: &&str| matches.try_get_one::<bool>(name).ok().flatten().copied().unwrap_or_default();
+    let file = |name: &str| matches.try_get_one::<OsString>(name).ok().flatten();
+    let mut flags: Vec<OsString> =
+        matches.try_get_many::<OsString>("flags").ok().flatten().into_iter().flatten().cloned().collect();
+    let has_flags = !flags.is_empty();
+    // After the others: of a flag that is given twice, the last value counts.
+    for name in DAEMON_FLAGS {
+        if let Some(value) = file(name) {
+            let mut flag = OsString::from(format!("--{name}="));
+            flag.push(value);
+            flags.push(flag);
+        }
+    }
+    if DETACHING.iter().any(has) || DAEMON_FLAGS.iter().any(|name| file(name).is_some()) {
+        return Ok(AnswerSource::Observer(flags));
+    }
+    if has_flags {
+        let message =
+            "the flags after -- are those of the daemon, which need --detached: a running process has its own";
+        return Err(CommandOutput::failure(message, USAGE_ERROR));
+    }
+    Ok(AnswerSource::Process { may_detach })
+}
+
 /// Parses the arguments after the name of the command.
 ///
 /// # Errors
 /// The output with the help text, or with the error and the exit code for wrong usage.
 pub fn parse(command: Command, arguments: &[OsString]) -> Result<(CommonOptions, ArgMatches), CommandOutput> {
     let name = command.get_name().to_owned();
+    let may_detach = command.get_arguments().any(|argument| argument.get_id() == "detached");
     let typed = std::iter::once(OsString::from(&name)).chain(arguments.iter().cloned());
     let matches = match command.try_get_matches_from(typed) {
         Ok(matches) => matches,
@@ -117,6 +190,7 @@ pub fn parse(command: Command, arguments: &[OsString]) -> Result<(CommonOptions,
         is_quiet: matches.get_flag("quiet"),
         masks_users: matches.get_flag("mask-users"),
         process: matches.get_one::<i32>("pid").copied(),
+        source: source_of(&matches, may_detach)?,
     };
     Ok((common, matches))
 }
@@ -144,6 +218,7 @@ mod tests {
             is_quiet: false,
             masks_users: false,
             process: None,
+            source: AnswerSource::Process { may_detach: false },
         };
         assert_eq!(parsed(&[]), Ok(defaults.clone()));
         assert_eq!(
@@ -155,9 +230,32 @@ mod tests {
                 is_quiet: true,
                 masks_users: true,
                 process: Some(7),
+                source: AnswerSource::Process { may_detach: false },
             })
         );
         assert_eq!(parsed(&["-oyaml", "-otext"]), Ok(defaults));
+    }
+
+    #[test]
+    fn each_detaching_option_selects_the_observer_and_the_files_are_flags_of_the_daemon() {
+        let preflight = Arg::new("preflight").long("preflight").action(ArgAction::SetTrue);
+        let source = |arguments: &[&str]| {
+            let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+            let command = detachable(command("probe", "About.", "Examples:")).arg(preflight.clone());
+            parse(command, &arguments).map(|(common, _)| common.source)
+        };
+        let observer = |flags: &[&str]| Ok(AnswerSource::Observer(flags.iter().map(OsString::from).collect()));
+        assert_eq!(source(&["-q"]), Ok(AnswerSource::Process { may_detach: true }));
+        assert_eq!(source(&["--detached"]), observer(&[]));
+        assert_eq!(source(&["--preflight"]), observer(&[]));
+        assert_eq!(source(&["--kubeconfig=k"]), observer(&["--kubeconfig=k"]));
+        assert_eq!(
+            source(&["--detached", "--cloud-config", "c", "--", "--cluster-name=a", "--v=4", "--cloud-config=d"]),
+            observer(&["--cluster-name=a", "--v=4", "--cloud-config=d", "--cloud-config=c"])
+        );
+        let unused = source(&["--", "--v=4"]).unwrap_err();
+        assert!(unused.exit_code == 2 && unused.messages.contains("--detached"), "{unused:?}");
+        assert_eq!(source(&["--detached", "--pid=7"]).unwrap_err().exit_code, 2);
     }
 
     #[test]

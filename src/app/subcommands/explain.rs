@@ -10,24 +10,27 @@ const NAME: &str = "explain";
 
 const ABOUT: &str = "Prints what the running process knows of one subject, what it decided, and why.\n\n\
                      The command asks the process in whose container it runs, and makes no call to the API server, \
-                     vCenter or NSX. Exit codes: 0 as it should be, 1 held, 2 wrong usage, no process or no such \
-                     subject, 3 not known.";
+                     vCenter or NSX. With --detached it needs no process, logs in once to each vCenter, and explains \
+                     what API server and vCenter tell; clocks, limits and NSX are known to the leader only. Exit \
+                     codes: 0 as it should be, 1 held, 2 wrong usage, no process or no such subject, 3 not known.";
 
 const EXAMPLES: &str = "Examples:\n  \
     kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager explain vcenter vc.example.com\n  \
     kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager explain node worker-7\n  \
-    kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager explain service shop/web";
+    kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager explain service shop/web\n  \
+    vsphere-cloud-controller-manager explain vm worker-7 --kubeconfig=admin.conf --cloud-config=vsphere.conf";
 
 /// Returns the command line.
 pub(super) fn command() -> Command {
-    arguments::command(NAME, ABOUT, EXAMPLES).args([
+    let command = arguments::command(NAME, ABOUT, EXAMPLES).args([
         Arg::new("subject")
             .value_name("SUBJECT")
             .required(true)
             .value_parser(PossibleValuesParser::new(ExplainSubject::ALL.map(ExplainSubject::as_str)))
             .help("Kind of the subject"),
         Arg::new("name").value_name("NAME").required(true).help("Name of the subject"),
-    ])
+    ]);
+    arguments::detachable(command)
 }
 
 pub(super) fn run(arguments: &[OsString]) -> CommandOutput {

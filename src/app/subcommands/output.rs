@@ -72,6 +72,7 @@ fn has_colors() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::subcommands::arguments::AnswerSource;
     use serde_json::json;
     use std::time::Duration;
 
@@ -83,6 +84,7 @@ mod tests {
             is_quiet,
             masks_users: false,
             process: None,
+            source: AnswerSource::Process { may_detach: false },
         }
     }
 

@@ -1,22 +1,31 @@
-//! Asks the running process over its local socket.
+//! Asks the running process over its local socket or, for a detached command, an observer in this process.
 
-use super::arguments::CommonOptions;
+use super::arguments::{AnswerSource, CommonOptions};
 use super::{CommandOutput, USAGE_ERROR};
+use crate::app::inquiries;
 use crate::app::inquiries::protocol::{Answer, Question, Request, Response, version};
+use crate::app::observer::{Observer, ObserverError};
 use crate::app::options::PROGRAM;
 use crate::app::reports::Verdict;
 use crate::base::error_chain::chain;
 use crate::base::go_duration::spelled;
 use crate::runtime::local_socket::{self, AskError};
+use crate::runtime::shutdown;
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 /// Time after which a command that still waits says so on standard error.
 const PROGRESS: Duration = Duration::from_secs(1);
 
 /// Pause before a question is repeated with `--wait`.
 const REPEAT: Duration = Duration::from_secs(1);
+
+/// Number of threads of an observer, as of the daemon.
+const OBSERVER_THREADS: usize = 2;
 
 /// Asks until `verdict` of the answer is [`Verdict::Ok`] or `--timeout` has passed with `--wait`, and once without.
 /// Returns the last answer.
@@ -28,27 +37,82 @@ pub fn ask<T>(
     options: &CommonOptions,
     read: impl Fn(Answer) -> Option<(Verdict, T)>,
 ) -> Result<T, CommandOutput> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime =
-        runtime.map_err(|error| failure(&format!("cannot wait for an answer: {error}"), Verdict::Incomplete))?;
-    runtime.block_on(ask_within(question, options, read))
+    match &options.source {
+        AnswerSource::Process { .. } => {
+            let runtime = runtime(&mut Builder::new_current_thread())?;
+            runtime.block_on(ask_within(&Respondent::Process, question, options, read))
+        }
+        AnswerSource::Observer(flags) => {
+            let runtime = runtime(Builder::new_multi_thread().worker_threads(OBSERVER_THREADS))?;
+            let answer = runtime.block_on(ask_observer(flags, question, options, read));
+            // A look-up of a name may hang.
+            runtime.shutdown_background();
+            answer
+        }
+    }
+}
+
+fn runtime(builder: &mut Builder) -> Result<Runtime, CommandOutput> {
+    let runtime = builder.enable_all().build();
+    runtime.map_err(|error| failure(&format!("cannot wait for an answer: {error}"), Verdict::Incomplete))
+}
+
+/// The source of answers.
+enum Respondent {
+    /// The running process.
+    Process,
+    /// The parts of this process that read.
+    Observer(Box<Observer>),
+}
+
+/// Starts an observer, asks it, and stops it, also after a signal: an open session would stay in vCenter, and a claimed
+/// login would count as unanswered. The second signal leaves at once.
+async fn ask_observer<T>(
+    flags: &[OsString],
+    question: &Question,
+    options: &CommonOptions,
+    read: impl Fn(Answer) -> Option<(Verdict, T)>,
+) -> Result<T, CommandOutput> {
+    let stop = CancellationToken::new();
+    let second_signal = shutdown::watch_signals(stop.clone())
+        .map_err(|error| failure(&format!("cannot listen for signals: {error}"), Verdict::Incomplete))?;
+    let asked = async {
+        let observer = match Observer::start(flags).await {
+            Ok(observer) => observer,
+            Err(ObserverError::Settings(errors)) if matches!(question, Question::Check { .. }) => {
+                let answer = inquiries::of_unusable_settings(&errors).answer.ok();
+                let report = answer.and_then(&read).map(|(_, report)| report);
+                return report.ok_or_else(|| failure(WRONG_ANSWER, Verdict::Incomplete));
+            }
+            Err(error) => return Err(not_observed(&error)),
+        };
+        let respondent = Respondent::Observer(Box::new(observer));
+        let answer = stop.run_until_cancelled(ask_within(&respondent, question, options, &read)).await;
+        if let Respondent::Observer(observer) = respondent {
+            observer.stop().await;
+        }
+        answer.unwrap_or_else(|| Err(failure("stopped by a signal", Verdict::Incomplete)))
+    };
+    tokio::select! {
+        answer = asked => answer,
+        signal = second_signal => Err(failure(&signal.to_string(), Verdict::Incomplete)),
+    }
 }
 
 async fn ask_within<T>(
+    respondent: &Respondent,
     question: &Question,
     options: &CommonOptions,
     read: impl Fn(Answer) -> Option<(Verdict, T)>,
 ) -> Result<T, CommandOutput> {
     let end = Instant::now() + options.timeout;
     let request = Request { version: version(), question: question.clone(), masks_users: options.masks_users };
-    let request = serde_json::to_vec(&request).unwrap_or_default();
-    let mut progress = Progress { at: Instant::now() + PROGRESS, is_reported: false, limit: options.timeout };
+    let mut progress = Progress::new(respondent, options.timeout);
     let mut last = None;
     loop {
-        let limit = end.saturating_duration_since(Instant::now());
-        let answer = progress.during(ask_once(options, &request, limit)).await;
+        let answer = progress.during(respondent.ask_once(options, &request, end)).await;
         let answer = answer.and_then(|answer| match answer {
-            Answer::NotFound { kind, name, nearest } => Err(not_found(&kind, &name, &nearest)),
+            Answer::NotFound { kind, name, nearest } => Err(respondent.not_found(&kind, &name, &nearest)),
             answer => read(answer).ok_or_else(|| failure(WRONG_ANSWER, Verdict::Incomplete)),
         });
         let is_last_attempt = !options.waits || end <= Instant::now() + REPEAT;
@@ -72,9 +136,18 @@ struct Progress {
     at: Instant,
     is_reported: bool,
     limit: Duration,
+    activity: &'static str,
 }
 
 impl Progress {
+    fn new(respondent: &Respondent, limit: Duration) -> Self {
+        let activity = match respondent {
+            Respondent::Process => "waiting for the process",
+            Respondent::Observer(_) => "reading the API server, vCenter and NSX",
+        };
+        Self { at: Instant::now() + PROGRESS, is_reported: false, limit, activity }
+    }
+
     async fn during<T>(&mut self, work: impl Future<Output = T>) -> T {
         tokio::pin!(work);
         if self.is_reported {
@@ -84,50 +157,139 @@ impl Progress {
             Ok(done) => done,
             Err(_) => {
                 self.is_reported = true;
-                let seconds = self.limit.as_secs();
+                let (activity, seconds) = (self.activity, self.limit.as_secs());
                 // Nobody reads the message if standard error is closed.
-                let _ = writeln!(std::io::stderr(), "waiting for the process, at most {seconds} s");
+                let _ = writeln!(std::io::stderr(), "{activity}, at most {seconds} s");
                 work.await
             }
         }
     }
 }
 
-async fn ask_once(options: &CommonOptions, request: &[u8], limit: Duration) -> Result<Answer, CommandOutput> {
-    let answer = local_socket::ask(PROGRAM, options.process, request, limit).await;
-    let bytes = answer.map_err(|error| no_answer(&error, options))?;
-    let response: Response = serde_json::from_slice(&bytes)
-        .map_err(|error| failure(&format!("the answer of the process cannot be read: {error}"), Verdict::Incomplete))?;
-    response.answer.map_err(|reason| CommandOutput::failure(&reason, USAGE_ERROR))
-}
+impl Respondent {
+    async fn ask_once(
+        &self,
+        options: &CommonOptions,
+        request: &Request,
+        end: Instant,
+    ) -> Result<Answer, CommandOutput> {
+        let bytes = match self {
+            Respondent::Process => {
+                let limit = end.saturating_duration_since(Instant::now());
+                let request = serde_json::to_vec(request).unwrap_or_default();
+                let answer = local_socket::ask(PROGRAM, options.process, &request, limit).await;
+                answer.map_err(|error| no_answer(&error, options))?
+            }
+            Respondent::Observer(observer) => match timeout_at(end, observer.respond(request.clone(), end)).await {
+                Ok(answer) => answer.map_err(|error| not_observed(&error))?,
+                Err(_) => return Err(failure(&late(options), Verdict::Incomplete)),
+            },
+        };
+        let response: Response = serde_json::from_slice(&bytes).map_err(|error| {
+            failure(&format!("the answer of the process cannot be read: {error}"), Verdict::Incomplete)
+        })?;
+        response.answer.map_err(|reason| CommandOutput::failure(&reason, USAGE_ERROR))
+    }
 
-/// Returns the error for a name that the process does not know.
-fn not_found(kind: &str, name: &str, nearest: &[String]) -> CommandOutput {
-    let near = match nearest {
-        [] => String::new(),
-        names => format!("; the nearest names are {}", names.join(", ")),
-    };
-    CommandOutput::failure(&format!("the process knows no {kind} {name:?}{near}"), USAGE_ERROR)
+    /// Returns the error for a name that is not known.
+    fn not_found(&self, kind: &str, name: &str, nearest: &[String]) -> CommandOutput {
+        let near = match nearest {
+            [] => String::new(),
+            names => format!("; the nearest names are {}", names.join(", ")),
+        };
+        let message = match self {
+            Respondent::Process => format!("the process knows no {kind} {name:?}{near}"),
+            Respondent::Observer(_) => format!("there is no {kind} {name:?}{near}"),
+        };
+        CommandOutput::failure(&message, USAGE_ERROR)
+    }
 }
 
 /// Without a process there is nothing to ask, which is wrong usage. A process without an answer is incomplete.
 fn no_answer(error: &AskError, options: &CommonOptions) -> CommandOutput {
     match error {
-        AskError::NoProcess => CommandOutput::failure(&format!("{error}. {WHERE}"), USAGE_ERROR),
+        AskError::NoProcess => {
+            let alternative = match options.source {
+                AnswerSource::Process { may_detach: true } => DETACHED,
+                _ => "",
+            };
+            CommandOutput::failure(&format!("{error}. {WHERE}{alternative}"), USAGE_ERROR)
+        }
         AskError::OtherUser { .. } | AskError::RequestTooLarge(_) => {
             CommandOutput::failure(&error.to_string(), USAGE_ERROR)
         }
-        AskError::Timeout(_) => {
-            let limit = spelled(options.timeout);
-            failure(&format!("the running process did not answer within {limit}"), Verdict::Incomplete)
-        }
+        AskError::Timeout(_) => failure(&late(options), Verdict::Incomplete),
         _ => failure(&chain(error), Verdict::Incomplete),
+    }
+}
+
+fn late(options: &CommonOptions) -> String {
+    let limit = spelled(options.timeout);
+    match options.source {
+        AnswerSource::Process { .. } => format!("the running process did not answer within {limit}"),
+        AnswerSource::Observer(_) => format!("no answer was complete within {limit}"),
+    }
+}
+
+/// Flags and files that cannot be used are wrong usage. Paused logins leave the answer incomplete.
+fn not_observed(error: &ObserverError) -> CommandOutput {
+    match error {
+        ObserverError::LoginsPaused(_) => failure(&error.to_string(), Verdict::Incomplete),
+        ObserverError::Usage(_) | ObserverError::Settings(_) | ObserverError::Start(_) => {
+            CommandOutput::failure(&chain(error), USAGE_ERROR)
+        }
     }
 }
 
 const WHERE: &str = "Run the command in the container of the process: \
                      kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager COMMAND";
 
+const DETACHED: &str = "\nWithout a process: --detached logs in, and reads the API server, vCenter and NSX itself";
+
 fn failure(message: &str, verdict: Verdict) -> CommandOutput {
     CommandOutput::failure(message, verdict.exit_code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::subcommands::arguments::OutputForm;
+
+    fn options(source: AnswerSource) -> CommonOptions {
+        CommonOptions {
+            form: OutputForm::Text,
+            timeout: Duration::from_secs(60),
+            waits: false,
+            is_quiet: false,
+            masks_users: false,
+            process: None,
+            source,
+        }
+    }
+
+    #[test]
+    fn without_a_process_the_message_names_detached_if_the_command_has_it() {
+        for may_detach in [true, false] {
+            let output = no_answer(&AskError::NoProcess, &options(AnswerSource::Process { may_detach }));
+            assert_eq!(output.exit_code, 2);
+            assert_eq!(output.messages.contains("--detached"), may_detach, "{output:?}");
+        }
+    }
+
+    #[test]
+    fn paused_logins_are_incomplete_and_wrong_flags_are_wrong_usage() {
+        let check = Question::Check { node: None, vcenter: None, is_deep: false, is_preflight: true };
+        let paused = not_observed(&ObserverError::LoginsPaused(vec!["logins to vc:443 are paused".to_owned()]));
+        assert!(paused.exit_code == 3 && paused.messages.contains("logins to vc:443 are paused"), "{paused:?}");
+        let ask = |flag: &str| {
+            let options = options(AnswerSource::Observer(vec![OsString::from(flag)]));
+            super::ask(&check, &options, |answer| match answer {
+                Answer::Check(report) => Some((report.verdict(), report.verdict())),
+                _ => None,
+            })
+        };
+        assert_eq!(ask("--cloud-confg=x").unwrap_err().exit_code, 2);
+        // The daemon would not start either, which is a finding.
+        assert_eq!(ask("--cloud-config=/nonexistent/vsphere.conf"), Ok(Verdict::Findings));
+    }
 }

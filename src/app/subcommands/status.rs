@@ -9,20 +9,24 @@ const NAME: &str = "status";
 
 const ABOUT: &str = "Prints one screen about the running process: leader, vCenters, NSX, Nodes, deletions and logins.\n\n\
                      The command asks the process in whose container it runs, and makes no call to the API server, \
-                     vCenter or NSX. Exit codes: 0 everything is as it should be, 1 it is not, 2 wrong usage or no \
-                     process, 3 a part is not known, for example because this process does not lead.";
+                     vCenter or NSX. With --detached it needs no process, logs in once to each server, and shows what \
+                     these tell; what only the leader knows is missing. Exit codes: 0 everything is as it should be, 1 \
+                     it is not, 2 wrong usage or no process, 3 a part is not known, for example because this process \
+                     does not lead.";
 
 const EXAMPLES: &str = "Examples:\n  \
     kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager status\n  \
     kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager status --wait --timeout=5m\n  \
-    kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager status -o json";
+    kubectl -n kube-system exec POD -- /bin/vsphere-cloud-controller-manager status -o json\n  \
+    vsphere-cloud-controller-manager status --kubeconfig=admin.conf --cloud-config=vsphere.conf";
 
 /// Returns the command line.
 pub(super) fn command() -> Command {
-    arguments::command(NAME, ABOUT, EXAMPLES).args([
+    let command = arguments::command(NAME, ABOUT, EXAMPLES).args([
         Arg::new("node").long("node").value_name("NAME").help("Show only this Node"),
         Arg::new("vcenter").long("vcenter").value_name("SERVER").help("Show only this vCenter"),
-    ])
+    ]);
+    arguments::detachable(command)
 }
 
 pub(super) fn run(arguments: &[OsString]) -> CommandOutput {

@@ -186,13 +186,17 @@ pub(super) fn setup(
     parts: &SharedServices,
 ) -> NsxServicesContext {
     let leads = [ROUTE, SERVICE].into_iter().filter_map(|name| parts.elections.leadership_of(name));
+    let leads = AnyLeader::new(leads.map(|leadership| leadership.watch()).collect());
+    // The observer never leads, so nothing that leaders do begins. Its reads need a login all the same.
+    let may_log_in = if parts.is_observer { AnyLeader::always() } else { leads.clone() };
     NsxServicesContext {
         connect: Arc::clone(connect) as Arc<dyn ConnectNsx>,
         throttle,
         nodes,
         live: Arc::new(LiveApi::new(parts.api_server.clients.auxiliary.clone())),
         events,
-        leads: AnyLeader::new(leads.map(|leadership| leadership.watch()).collect()),
+        leads,
+        may_log_in,
         calls_per_second: settings.calls_per_second,
         adoption: settings.adoption,
         orphans: settings.orphans,

@@ -240,6 +240,7 @@ mod tests {
             time: Timestamp::UNIX_EPOCH,
             host: "cp-1".to_owned(),
             leads: true,
+            is_detached: false,
             subject,
             summary,
             state,

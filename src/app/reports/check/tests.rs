@@ -8,6 +8,7 @@ fn report(checks: Vec<CheckResult>) -> CheckReport {
         time: "2026-11-24T03:12:40Z".parse().unwrap(),
         host: "cp-1".to_owned(),
         leads: true,
+        is_detached: false,
         find_leader: None,
         summary: CheckSummary::new(&checks),
         checks,
@@ -88,6 +89,12 @@ fn a_standby_names_the_command_that_finds_the_leader() {
 }
 
 #[test]
+fn a_detached_report_names_the_host_from_which_it_was_read() {
+    let detached = CheckReport { leads: false, is_detached: true, ..report(Vec::new()) };
+    assert_eq!(detached.lines()[0].text(), "read from cp-1   2026-11-24T03:12:40Z");
+}
+
+#[test]
 fn the_fields_of_the_document_are_stable() {
     let check = CheckResult::failed(CheckId::P04, "vCenter vc:443", "no tag").with_remedy("add");
     let document = serde_json::to_value(report(vec![check])).unwrap();
@@ -96,6 +103,7 @@ fn the_fields_of_the_document_are_stable() {
         "time": "2026-11-24T03:12:40Z",
         "host": "cp-1",
         "leads": true,
+        "isDetached": false,
         "findLeader": null,
         "checks": [{
             "id": "P04",

@@ -56,6 +56,7 @@ fn report() -> StatusReport {
         time: time(NOW),
         host: "cp-1".to_owned(),
         leads: true,
+        is_detached: false,
         election: Some(ElectionStatus {
             namespace: "kube-system".to_owned(),
             name: "cloud-controller-manager".to_owned(),
@@ -369,6 +370,26 @@ fn a_standby_says_so_first_and_names_the_command_that_finds_the_leader() {
     assert!(text(&report).contains(&"  kubectl -n kube-system get lease cloud-controller-manager -o yaml".to_owned()));
     (report.leads, report.election) = (true, None);
     assert!(text(&report)[0].starts_with("leader cp-2, without an election   "), "{:#?}", text(&report));
+}
+
+#[test]
+fn a_detached_report_names_its_host_and_is_never_complete() {
+    let mut report = report();
+    (report.leads, report.is_detached) = (false, true);
+    (report.host, report.nodes, report.deletion) = ("cp-2".to_owned(), None, None);
+    report.controllers = Vec::new();
+    assert_eq!(
+        text(&report)[..3],
+        [
+            "read from cp-2   leader cp-1 for 3 d 4 h   configuration generation 6, read 03:12:40Z",
+            "only the leader knows what it decided about Nodes and deletions; find its Pod with",
+            "  kubectl -n kube-system get pods -o wide | grep -w cp-1",
+        ]
+    );
+    assert_eq!(report.verdict(), Verdict::Incomplete);
+    report.election = None;
+    assert!(text(&report)[0].starts_with("read from cp-2   no election   "), "{:#?}", text(&report));
+    assert_eq!(report.verdict(), Verdict::Incomplete);
 }
 
 #[test]

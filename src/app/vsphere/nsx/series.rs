@@ -105,7 +105,7 @@ impl Collector for StateMetrics {
         let StateGauges { up, objects, orphans } = &self.gauges;
         [up, objects, orphans].into_iter().for_each(GaugeVec::reset);
         match report {
-            Some(report) if report.leads => {
+            Some(report) if report.is_in_use => {
                 answered.retain(|server, _| *server == report.server);
                 if let Some(is_up) = answered.get(&report.server) {
                     up.with_label_values(&[report.server.as_str()]).set(f64::from(u8::from(*is_up)));
@@ -149,7 +149,7 @@ mod tests {
             let balancers = Some(Counts { named: 9, ambiguous: 2, orphans: 1, of_other_clusters: 0 });
             Some(NsxReport {
                 server: "nsx:443".to_owned(),
-                leads,
+                is_in_use: leads,
                 login: Default::default(),
                 balancers,
                 too_many_tags: None,

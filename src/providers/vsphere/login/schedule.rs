@@ -59,6 +59,8 @@ pub struct LoginPause {
     pub until: Timestamp,
     /// The reason, such as the last rejection.
     pub cause: String,
+    /// Whether the server rejected a login of this process, and not only logins of other processes.
+    pub is_of_rejection: bool,
 }
 
 pub(super) struct PausedLogin {
@@ -203,8 +205,10 @@ impl LoginSchedule {
     pub(super) fn lockout(&self, at: Duration) -> Option<LoginPause> {
         let schedules = self.credentials.iter().flat_map(|history| history.schedules.values());
         let blocks = schedules.filter_map(|schedule| schedule.block.as_ref()).filter(|blocked| blocked.until > at);
-        let pauses = blocks
-            .filter_map(|blocked| Some(LoginPause { until: blocked.lockout_until?, cause: blocked.reason.clone() }));
+        let pauses = blocks.filter_map(|blocked| {
+            let LoginBlocked { lockout_until, reason, is_of_rejection, .. } = blocked;
+            Some(LoginPause { until: (*lockout_until)?, cause: reason.clone(), is_of_rejection: *is_of_rejection })
+        });
         pauses.max_by_key(|pause| pause.until)
     }
 

@@ -12,6 +12,11 @@ impl AnyLeader {
         Self(of)
     }
 
+    /// Returns a leadership that never ends, for a process without controllers that only reads.
+    pub fn always() -> Self {
+        Self(vec![watch::channel(true).1])
+    }
+
     /// Whether this process is the leader for at least one of the controllers.
     pub fn is_leader(&self) -> bool {
         self.0.iter().any(|leads| *leads.borrow())
@@ -88,5 +93,11 @@ mod tests {
     #[test]
     fn without_controllers_nothing_leads() {
         assert!(!AnyLeader::new(Vec::new()).is_leader());
+    }
+
+    #[test]
+    fn a_reader_leads_without_an_end() {
+        let mut always = AnyLeader::always();
+        assert!(always.is_leader() && !always.has_changed() && always.changed().now_or_never().is_none());
     }
 }

@@ -38,7 +38,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Node, Service};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::backend::{Backend, Scope};
@@ -69,6 +69,9 @@ const WITHOUT_UID: &str = "load balancers are not tagged with what identifies th
 
 /// Retry interval of an error that only a change of the configuration, of NSX or of another Service can resolve.
 const LATER: Duration = Duration::from_secs(300);
+
+/// Interval at which a reader that waits for a list looks whether the list has failed.
+const LIST_CHECK: Duration = Duration::from_millis(100);
 
 /// Maximum age of a list or read that proves an object to be missing, unusable or unreadable.
 const RECENT: Duration = Duration::from_secs(60);
@@ -189,6 +192,22 @@ impl NsxLoadBalancers {
     /// Requests a relist.
     pub fn read_again(&self) {
         self.resources.request_relist();
+    }
+
+    /// Lists the objects once, for a reader that never leads: [`NsxLoadBalancers::run`] must run, and nothing but the
+    /// list follows. Completes when the list has ended or failed. The caller limits the wait.
+    pub async fn list_once(&self) {
+        // The count of objects of other clusters needs the UID, which stays unknown without the permission to read it.
+        drop(self.uid.read().await);
+        let mut lists = self.resources.relist_counter();
+        self.resources.request_relist();
+        loop {
+            // A failed list does not count.
+            match timeout(LIST_CHECK, lists.changed()).await {
+                Err(_) if self.resources.list_status().failure.is_none() => {}
+                _ => return,
+            }
+        }
     }
 
     /// Returns the start of the last completed relist of this leadership term, if any.

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{AnyLeader, LoginSource, NsxSession, NsxSessionStatus};
 use crate::clients::http;
-use crate::clients::nsx::{Client, Pace, Timeouts};
+use crate::clients::nsx::{Client, LogIn as _, Pace, Timeouts};
 use crate::cloud::login_ledger::LoginThrottle;
 use crate::cloud::{ClusterEvents, ClusterReads, LiveReads};
 use crate::providers::vsphere::config::{Config, NsxConfig, NsxLogin, OptionalSection};
@@ -53,6 +53,8 @@ pub struct NsxServicesContext {
     pub events: Arc<dyn ClusterEvents>,
     /// The leadership of the controllers that use NSX.
     pub leads: AnyLeader,
+    /// Whether this process may log in: while it leads, or always if a command reads without a daemon.
+    pub may_log_in: AnyLeader,
     /// Maximum number of calls per second.
     pub calls_per_second: u32,
     /// Handling of routes and load balancers that the Go program created.
@@ -105,8 +107,8 @@ struct NsxConnection {
 pub struct NsxReport {
     /// `host:port`.
     pub server: String,
-    /// Whether this process is the leader for a controller that needs NSX.
-    pub leads: bool,
+    /// Whether this process uses NSX now: see [`NsxServicesContext::may_log_in`].
+    pub is_in_use: bool,
     /// The state of the login.
     pub login: NsxSessionStatus,
     /// Counts of load balancers; `None` without load balancers, or before the first list of a term of leadership.
@@ -220,9 +222,9 @@ impl NsxServices {
     }
 
     fn connect(&self, nsx: &NsxConfig, source: LoginSource) -> Result<(NsxConnection, Task), String> {
-        let NsxServicesContext { connect, throttle, leads, calls_per_second, timeouts, .. } = &self.setup;
+        let NsxServicesContext { connect, throttle, may_log_in, calls_per_second, timeouts, .. } = &self.setup;
         let http = connect.http(nsx)?;
-        let gate = Arc::new(NsxSession::new(http.endpoint(), source, Arc::clone(throttle), leads.clone()));
+        let gate = Arc::new(NsxSession::new(http.endpoint(), source, Arc::clone(throttle), may_log_in.clone()));
         let pace = Arc::new(Pace::new(*calls_per_second));
         let client = Client::new(http, &nsx.path_prefix, pace, Arc::clone(&gate) as _, *timeouts);
         let stop = self.stop.child_token();
@@ -264,6 +266,24 @@ impl NsxServices {
         }
     }
 
+    /// Logs in, and lists the objects of load balancers, if NSX is configured. For a command without a daemon, in whose
+    /// process no controller makes calls. Completes when this is done or has failed; the caller limits the wait.
+    pub async fn read_once(&self) {
+        let (client, gate, balancers) = {
+            let connected = self.connected.lock();
+            let Some(NsxConnection { client, gate, balancers, .. }) = connected.as_ref() else { return };
+            let balancers = balancers.as_ref().map(|(balancers, _)| Arc::clone(balancers));
+            (client.clone(), Arc::clone(gate), balancers)
+        };
+        // The report has the failure.
+        if gate.log_in(&client, None).await.is_err() {
+            return;
+        }
+        if let Some(balancers) = balancers {
+            balancers.list_once().await;
+        }
+    }
+
     /// Returns the state of the connection; `None` without a connection.
     pub fn report(&self) -> Option<NsxReport> {
         let connected = self.connected.lock();
@@ -271,10 +291,9 @@ impl NsxServices {
         let balancers = balancers.as_ref().map(|(balancers, _)| balancers);
         let too_many_tags = balancers.and_then(|balancers| balancers.too_many_tags());
         let balancers = balancers.and_then(|balancers| balancers.counts());
-        let (server, leads) = (client.endpoint().to_owned(), self.setup.leads.is_leader());
         Some(NsxReport {
-            server,
-            leads,
+            server: client.endpoint().to_owned(),
+            is_in_use: self.setup.may_log_in.is_leader(),
             login: gate.facts(),
             balancers,
             too_many_tags,

@@ -2,7 +2,7 @@
 //!
 //! One task logs in for all calls, so that a cancelled call interrupts no login. Each login with a password first
 //! claims an attempt in the login throttle, so that all replicas together do not lock the account. A standby does not
-//! log in.
+//! log in. A command that reads without a daemon does, as if it led without an end.
 
 mod login;
 

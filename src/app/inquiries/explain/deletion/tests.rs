@@ -86,6 +86,7 @@ fn text(explanation: Explanation) -> Vec<String> {
         time: Timestamp::UNIX_EPOCH,
         host: "cp-1".to_owned(),
         leads: true,
+        is_detached: false,
         subject,
         summary,
         state,

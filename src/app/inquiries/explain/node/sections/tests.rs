@@ -123,6 +123,7 @@ fn lines(inquiry: &NodeInquiry) -> Vec<String> {
         time: jiff::Timestamp::UNIX_EPOCH,
         host: String::new(),
         leads: true,
+        is_detached: false,
         subject,
         summary,
         state,
